@@ -41,7 +41,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     docs = Path(config.docs_dir)
     texts = {f"reference/{name}.md": text for name, text in reference()}
     texts |= {
-        f"tutorials/{path.stem}.md": notebook(path) for path in sorted((docs / "tutorials").glob("*.ipynb"))
+        f"tutorials/{path.stem}.md": notebook(path)
+        for path in sorted((docs / "tutorials").glob("*.ipynb"))
     }
     for name in ("site.css", "place.js"):
         texts[f"assets/{name}"] = (docs / name).read_text(encoding="utf-8")
@@ -55,13 +56,17 @@ def on_post_build(config: MkDocsConfig) -> None:
     folder = Path(config.site_dir, "search")
     index = folder / "search_index.json"
     held = index.read_text(encoding="utf-8").replace("</", "<\\/")
-    (folder / "index.js").write_text(f"window.searchIndex = {held};\n", encoding="utf-8")
+    (folder / "index.js").write_text(
+        f"window.searchIndex = {held};\n", encoding="utf-8"
+    )
     (folder / "main.js").write_bytes(Path(config.docs_dir, "search.js").read_bytes())
     for unused in (index, folder / "worker.js"):
         unused.unlink()
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(
+    markdown: str, page: Page, config: MkDocsConfig, files: Files
+) -> str:
     """Formulas become MathML, marks of generated parts go, and a link out of the documents becomes a file's name."""
     page.meta.clear()  # a page has no settings of its own
     held: list[str] = []
@@ -86,7 +91,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     text = LINK.sub(linked, text)
     if FORMULA.search(text):
-        text = FORMULA.sub(lambda found: _place(convert(found.group(1).strip(), display="block")), text)
+        text = FORMULA.sub(
+            lambda found: _place(convert(found.group(1).strip(), display="block")), text
+        )
         text = INLINE.sub(lambda found: _place(convert(found.group(1))), text)
     return re.sub("\x00(\\d+)\x00", lambda found: held[int(found.group(1))], text)
 
@@ -124,10 +131,14 @@ def notebook(path: Path) -> str:
                 figure = f'<img alt="figure of the code above" src="data:image/png;base64,{alone}">'
                 parts.append(_place(f"<p>{figure}</p>"))
             elif "text/html" in data:
-                parts.append(_place(f'<div class="output">{"".join(data["text/html"])}</div>'))
+                parts.append(
+                    _place(f'<div class="output">{"".join(data["text/html"])}</div>')
+                )
             else:
                 text = "".join(output.get("text", data.get("text/plain", "")))
-                parts.append(_place(f'<pre class="output">{html.escape(text.rstrip())}</pre>'))
+                parts.append(
+                    _place(f'<pre class="output">{html.escape(text.rstrip())}</pre>')
+                )
     words = f"*This page is the notebook `docs/tutorials/{path.name}`, executed.*"
     return "\n\n".join([parts[0], words, *parts[1:]]) + "\n"
 
@@ -163,7 +174,9 @@ def _components(kind: str) -> Iterator[str]:
             yield "| field | type | default | |\n|---|---|---|---|"
             words = _parameters(found.function)
             for field, one in fields.items():
-                default = "required" if one.default is one.empty else f"`{one.default!r}`"
+                default = (
+                    "required" if one.default is one.empty else f"`{one.default!r}`"
+                )
                 yield f"| `{field}` | `{_cell(one.annotation)}` | {_cell(default)} | {_cell(words.get(field, ''))} |"
             yield ""
 
@@ -177,10 +190,14 @@ def _summary(function: Any) -> str:
 def _parameters(function: Any) -> dict[str, str]:
     """Parameter → its words in the docstring."""
     text = inspect.getdoc(function) or ""
-    section = re.search(r"(?:^|\n)Parameters\n-+\n(.*?)(?=\n\w[^\n]*\n-{3,}\n|\Z)", text, re.DOTALL)
+    section = re.search(
+        r"(?:^|\n)Parameters\n-+\n(.*?)(?=\n\w[^\n]*\n-{3,}\n|\Z)", text, re.DOTALL
+    )
     found: dict[str, str] = {}
     for names, words in re.findall(
-        r"^(\S[^\n]*)\n((?:[ \t]+[^\n]*\n?|\n)+)", section[1] + "\n" if section else "", re.M
+        r"^(\S[^\n]*)\n((?:[ \t]+[^\n]*\n?|\n)+)",
+        section[1] + "\n" if section else "",
+        re.M,
     ):
         for name in re.split(r",\s*", names.split(":")[0]):
             found[name.strip()] = _plain(" ".join(words.split()))
@@ -204,7 +221,9 @@ def _specs() -> Iterator[str]:
         yield f"## {name.removesuffix('.json').capitalize()} {{#{name.removesuffix('.json')}}}\n"
         yield from _table(schema)
         for part, inner in sorted(schema.get("$defs", {}).items()):
-            if "properties" in inner and not re.match(r"(metric|ceiling|paradigm|builder|reader)[_.]", part):
+            if "properties" in inner and not re.match(
+                r"(metric|ceiling|paradigm|builder|reader)[_.]", part
+            ):
                 yield f"### {part} {{#{name.removesuffix('.json')}-{part}}}\n"
                 if inner.get("description"):
                     yield _plain(inner["description"].split("\n\n")[0]) + "\n"
@@ -215,7 +234,13 @@ def _table(schema: dict[str, Any]) -> Iterator[str]:
     yield "| field | type | default | |\n|---|---|---|---|"
     for field, one in schema.get("properties", {}).items():
         needed = field in schema.get("required", ())
-        default = "required" if needed else f"`{json.dumps(one['default'])}`" if "default" in one else ""
+        default = (
+            "required"
+            if needed
+            else f"`{json.dumps(one['default'])}`"
+            if "default" in one
+            else ""
+        )
         yield f"| `{field}` | {_cell(_type(one))} | {_cell(default)} | {_cell(_plain(one.get('description', '')))} |"
     yield ""
 
@@ -227,7 +252,11 @@ def _type(one: dict[str, Any]) -> str:
     for several in ("anyOf", "oneOf", "allOf"):
         if several in one:
             types = dict.fromkeys(_type(each) for each in one[several])
-            return " or ".join(types) if len(types) < 8 else "one of the registered components"
+            return (
+                " or ".join(types)
+                if len(types) < 8
+                else "one of the registered components"
+            )
     if "enum" in one or "const" in one:
         return ", ".join(f"`{each}`" for each in one.get("enum", [one.get("const")]))
     if one.get("type") == "array":
@@ -238,7 +267,11 @@ def _type(one: dict[str, Any]) -> str:
 def _cli() -> Iterator[str]:
     yield "# Command line\n"
     parser = _parser()
-    verbs: Any = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    verbs: Any = next(
+        action
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
     for verb, one in verbs.choices.items():
         yield f"## `neuroledger {verb}` {{#{verb}}}\n"
         yield f"{one.description or ''}\n"
@@ -254,8 +287,12 @@ def _python() -> Iterator[str]:
         yield f"## `nl.{name}` {{#{name}}}\n"
         if inspect.ismodule(found):
             yield f"{_summary(found)}\n"
-            for inner in getattr(importlib.import_module(found.__name__), "__all__", ()):
-                yield from _callable(f"nl.{name}.{inner}", getattr(found, inner), level="###")
+            for inner in getattr(
+                importlib.import_module(found.__name__), "__all__", ()
+            ):
+                yield from _callable(
+                    f"nl.{name}.{inner}", getattr(found, inner), level="###"
+                )
         else:
             yield from _callable(f"nl.{name}", found, level="")
 
@@ -263,7 +300,9 @@ def _python() -> Iterator[str]:
 def _callable(name: str, found: Any, *, level: str) -> Iterator[str]:
     if level:
         yield f"{level} `{name}`\n"
-    if callable(found) and not (inspect.isclass(found) and issubclass(found, BaseException)):
+    if callable(found) and not (
+        inspect.isclass(found) and issubclass(found, BaseException)
+    ):
         yield f"```text\n{name}{_signature(found)}\n```\n"
     yield f"{_summary(found)}\n"
     words = _parameters(found)

@@ -37,7 +37,9 @@ OF_FORMULAS: Final = {
     "lspace", "mathvariant", "maxsize", "minsize", "notation", "rowspacing", "rspace", "scriptlevel", "separator",
     "stretchy", "symmetric", "width", "xmlns",
 }  # fmt: skip
-CLASS: Final = re.compile(r"(?:dataframe|headerlink|number|output|language-[\w+-]+)(?: output)?", re.ASCII)
+CLASS: Final = re.compile(
+    r"(?:dataframe|headerlink|number|output|language-[\w+-]+)(?: output)?", re.ASCII
+)
 ALIGNED: Final = re.compile(r"text-align: ?(?:left|right|center);?")
 IMAGE_IN_PAGE: Final = "data:image/png;base64,"
 LINKS: Final = frozenset({"", "http", "https", "mailto"})
@@ -115,8 +117,14 @@ class _Plain(HTMLParser):
             self.unread += 1
         if self.unread or tag not in TEXT | FORMULAS:
             return
-        kept = {name: value or "" for name, value in attrs if _allowed(tag, name, value or "")}
-        words = "".join(f' {name}="{html.escape(value)}"' for name, value in kept.items())
+        kept = {
+            name: value or ""
+            for name, value in attrs
+            if _allowed(tag, name, value or "")
+        }
+        words = "".join(
+            f' {name}="{html.escape(value)}"' for name, value in kept.items()
+        )
         self.parts.append(f"<{tag}{words}>")
         if tag not in VOID:
             self.open.append(tag)
@@ -163,5 +171,7 @@ def _scheme(address: str) -> str | None:
 
 def _inside(address: str) -> bool:
     """Whether an address is a path below or beside the page."""
-    shown = "".join(character for character in address if character > " ").replace("\\", "/")
+    shown = "".join(character for character in address if character > " ").replace(
+        "\\", "/"
+    )
     return _scheme(address) == "" and not shown.startswith("/")

@@ -17,18 +17,36 @@ from perf.table import HEADER, LONG, in_turn, line
 def main() -> None:
     """Parse the command line, warm up both sides on a tiny case, and measure."""
     parser = argparse.ArgumentParser(prog="python -m perf", description=__doc__)
-    parser.add_argument("--sizes", nargs="*", default=list(SIZES), choices=list(SIZES), metavar="SIZE")
     parser.add_argument(
-        "--metrics", nargs="*", default=[], metavar="METRIC", help="such as: pls ridge 'best unit'"
+        "--sizes", nargs="*", default=list(SIZES), choices=list(SIZES), metavar="SIZE"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="number of alternating runs of each side")
     parser.add_argument(
-        "--peer-splits", type=int, default=1, help="number of splits that the peer runs; its time is scaled"
+        "--metrics",
+        nargs="*",
+        default=[],
+        metavar="METRIC",
+        help="such as: pls ridge 'best unit'",
     )
-    parser.add_argument("--all", action="store_true", help="include cases whose peer takes minutes")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="number of alternating runs of each side"
+    )
+    parser.add_argument(
+        "--peer-splits",
+        type=int,
+        default=1,
+        help="number of splits that the peer runs; its time is scaled",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="include cases whose peer takes minutes"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a shared machine")
+    parser.add_argument(
+        "--clock",
+        choices=["wall", "cpu"],
+        default="wall",
+        help="cpu: for a shared machine",
+    )
     parser.add_argument(
         "--layers",
         nargs="*",
@@ -50,7 +68,9 @@ def main() -> None:
             f"median of {options.rounds}, alternating sides, {options.clock} clock; peers run {options.peer_splits} of the "
             f"splits (10, at fMRI size 2), and their time is scaled; a peer that takes over {LONG:.0f} s runs once\n"
         )
-        case_options = Options(frozenset(options.metrics), options.peer_splits, options.dtype, options.all)
+        case_options = Options(
+            frozenset(options.metrics), options.peer_splits, options.dtype, options.all
+        )
         for case in cases(WARM, replace(case_options, everything=True)):
             case.ours()
             case.theirs()
@@ -59,7 +79,15 @@ def main() -> None:
             for case in cases(SIZES[label], case_options):
                 sides = in_turn(case.ours, case.theirs, options.rounds, options.clock)
                 print(
-                    line(label, case.name, case.peer, sides, case.share, case.operations / speed), flush=True
+                    line(
+                        label,
+                        case.name,
+                        case.peer,
+                        sides,
+                        case.share,
+                        case.operations / speed,
+                    ),
+                    flush=True,
                 )
 
 
@@ -70,7 +98,9 @@ def _layers(labels: list[str], clock: str) -> None:
         f"× {', '.join(METRICS)}; {clock} seconds, of which gram: keys and matrices of the layers\n"
     )
     parts = ("gram", *METRICS)
-    print(f"| network | features | one pass of Gram | all scores | ratio | {' | '.join(parts)} | MB more |")
+    print(
+        f"| network | features | one pass of Gram | all scores | ratio | {' | '.join(parts)} | MB more |"
+    )
     print(f"|---|---|--:|--:|--:|{'--:|' * len(parts)}--:|")
     for label in labels:
         timing = layers(clock, label)

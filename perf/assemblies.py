@@ -50,7 +50,9 @@ def arrays(size: Size) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     X = Z @ rng.standard_normal((rank, size.features)) + 0.3 * rng.standard_normal(
         (size.stimuli, size.features)
     )
-    Y = Z @ rng.standard_normal((rank, size.targets)) + rng.standard_normal((size.stimuli, size.targets))
+    Y = Z @ rng.standard_normal((rank, size.targets)) + rng.standard_normal(
+        (size.stimuli, size.targets)
+    )
     return np.maximum(X, 0).astype(np.float32), Y
 
 
@@ -95,7 +97,9 @@ def units(count: int, *, of_model: bool) -> dict[str, NDArray[Any]]:
 
 
 def labelled(
-    values: NDArray[Any], presentation: dict[str, NDArray[Any]], neuroid: dict[str, NDArray[Any]]
+    values: NDArray[Any],
+    presentation: dict[str, NDArray[Any]],
+    neuroid: dict[str, NDArray[Any]],
 ) -> xr.DataArray:
     """``(presentation, neuroid)`` with plain coordinates."""
     coords = {name: ("presentation", column) for name, column in presentation.items()}
@@ -115,9 +119,13 @@ def recorded(size: Size, precision: str) -> tuple[xr.DataArray, xr.DataArray]:
     """A model's features, in ``precision``, and a brain's responses, with all labels."""
     X, Y = arrays(size)
     source = labelled(
-        X.astype(precision, copy=False), stimuli(size.stimuli), units(size.features, of_model=True)
+        X.astype(precision, copy=False),
+        stimuli(size.stimuli),
+        units(size.features, of_model=True),
     )
-    return source, labelled(Y, stimuli(size.stimuli), units(size.targets, of_model=False))
+    return source, labelled(
+        Y, stimuli(size.stimuli), units(size.targets, of_model=False)
+    )
 
 
 @cache
@@ -131,4 +139,8 @@ def repeated(size: Size) -> xr.DataArray:
     repetition[order] = np.tile(np.arange(size.repetitions), size.stimuli)
     values = Y[rows] + 2 * rng.standard_normal((len(rows), size.targets))
     columns = {name: column[rows] for name, column in stimuli(size.stimuli).items()}
-    return labelled(values, columns | {"repetition": repetition}, units(size.targets, of_model=False))
+    return labelled(
+        values,
+        columns | {"repetition": repetition},
+        units(size.targets, of_model=False),
+    )

@@ -66,9 +66,18 @@ def others() -> dict[str, tuple[nn.Module, Tensor]]:
     torch.manual_seed(0)
     spikes = (torch.rand(450, 64, 10) < 0.2).float()
     steps, places = torch.randn(450, 20, 32), torch.randn(128, 32, 64)
-    spiking = OverTime(nn.Sequential(nn.Linear(64, 128), Lif(0.9), nn.Linear(128, 10), Lif(0.9)))
+    spiking = OverTime(
+        nn.Sequential(nn.Linear(64, 128), Lif(0.9), nn.Linear(128, 10), Lif(0.9))
+    )
     large = nn.Sequential(nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1000))
-    layers = (nn.Linear(700, 256), Lif(0.9), nn.Linear(256, 256), Lif(0.9), nn.Linear(256, 20), Lif(0.9))
+    layers = (
+        nn.Linear(700, 256),
+        Lif(0.9),
+        nn.Linear(256, 256),
+        Lif(0.9),
+        nn.Linear(256, 20),
+        Lif(0.9),
+    )
     long = (torch.rand(64, 700, 100) < 0.03).float()
     return {
         "spiking, 64-128-10, 10 steps": (spiking, spikes),
@@ -88,13 +97,29 @@ def images() -> dict[str, tuple[nn.Module, Tensor]]:
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     before = 3
-    for wide, pooled in ((64, 1), (128, 1), (256, 0), (256, 1), (512, 0), (512, 1), (512, 0), (512, 1)):
-        layers += [nn.Conv2d(before, wide, 3, padding=1), nn.ReLU(), *[nn.MaxPool2d(2)] * pooled]
+    for wide, pooled in (
+        (64, 1),
+        (128, 1),
+        (256, 0),
+        (256, 1),
+        (512, 0),
+        (512, 1),
+        (512, 0),
+        (512, 1),
+    ):
+        layers += [
+            nn.Conv2d(before, wide, 3, padding=1),
+            nn.ReLU(),
+            *[nn.MaxPool2d(2)] * pooled,
+        ]
         before = wide
     readout = (nn.Flatten(), nn.Linear(512 * 49, 512), nn.ReLU(), nn.Linear(512, 1000))
     layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
     return {
-        "convolutions of 22 million weights": (nn.Sequential(*layers, *readout), torch.randn(1, 3, 224, 224)),
+        "convolutions of 22 million weights": (
+            nn.Sequential(*layers, *readout),
+            torch.randn(1, 3, 224, 224),
+        ),
         "transformer of 19 million weights, 197 places": (
             nn.TransformerEncoder(layer, 6),
             torch.randn(1, 197, 512),
@@ -112,17 +137,29 @@ def neurobench(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
         return None
     labelled = TensorDataset(batch, torch.zeros(len(batch), dtype=torch.long))
     harness = Benchmark(
-        TorchModel(module), DataLoader(labelled, len(batch)), [], [], [[], [SynapticOperations]]
+        TorchModel(module),
+        DataLoader(labelled, len(batch)),
+        [],
+        [],
+        [[], [SynapticOperations]],
     )
     with redirect_stdout(io.StringIO()):
         operations = harness.run(quiet=True)["SynapticOperations"]
-    return (lambda: harness.run(quiet=True)) if isinstance(operations, dict) and operations["Dense"] else None
+    return (
+        (lambda: harness.run(quiet=True))
+        if isinstance(operations, dict) and operations["Dense"]
+        else None
+    )
 
 
 def spikingjelly(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
     """A pass under SpikingJelly's counters of MACs and ACs; None if they are not installed, or miss most operations."""
     try:
-        from spikingjelly.activation_based.op_counter import ACCounter, DispatchCounterMode, MACCounter
+        from spikingjelly.activation_based.op_counter import (
+            ACCounter,
+            DispatchCounterMode,
+            MACCounter,
+        )
     except ImportError:
         return None
 
@@ -133,7 +170,9 @@ def spikingjelly(module: nn.Module, batch: Tensor) -> Callable[[], Any] | None:
         return float(sum(counter.get_total() for counter in counters))
 
     costs = cost(module, [batch], OPERATIONS)
-    operations = (costs["effective_macs"].value + costs["effective_acs"].value) * len(batch)
+    operations = (costs["effective_macs"].value + costs["effective_acs"].value) * len(
+        batch
+    )
     return run if run() > operations / 2 else None
 
 
@@ -144,20 +183,34 @@ def compare(module: nn.Module, batch: Tensor, rounds: int) -> str:
         "operations": lambda: cost(module, [batch], OPERATIONS),
         "all": lambda: cost(module, [batch], DEFAULT),
     }
-    peers = {peer.__name__: peer(copy.deepcopy(module), batch) for peer in (neurobench, spikingjelly)}
+    peers = {
+        peer.__name__: peer(copy.deepcopy(module), batch)
+        for peer in (neurobench, spikingjelly)
+    }
     runs |= {name: run for name, run in peers.items() if run is not None}
     with redirect_stdout(io.StringIO()):
         milliseconds = in_turn(runs, rounds)
     bare = milliseconds["bare"]
-    cells = [f"{bare:.2f}", *(f"{milliseconds[name] / bare:.2f}" for name in ("operations", "all"))]
-    cells += [f"{milliseconds[name] / bare:.2f}" if name in milliseconds else "" for name in peers]
+    cells = [
+        f"{bare:.2f}",
+        *(f"{milliseconds[name] / bare:.2f}" for name in ("operations", "all")),
+    ]
     cells += [
-        f"{milliseconds[name] / milliseconds['operations']:.1f}" if name in milliseconds else ""
+        f"{milliseconds[name] / bare:.2f}" if name in milliseconds else ""
+        for name in peers
+    ]
+    cells += [
+        f"{milliseconds[name] / milliseconds['operations']:.1f}"
+        if name in milliseconds
+        else ""
         for name in peers
     ]
     our_overhead = milliseconds["operations"] - bare
     cells += [
-        f"{(milliseconds[name] - bare) / our_overhead:.1f}" if name in milliseconds else "" for name in peers
+        f"{(milliseconds[name] - bare) / our_overhead:.1f}"
+        if name in milliseconds
+        else ""
+        for name in peers
     ]
     return " | ".join(cells) + " |"
 
@@ -182,7 +235,11 @@ def ratios(module: nn.Module, batches: Iterable[Any], rounds: int) -> str:
         "all": lambda: cost(module, batches, DEFAULT),
     }
     milliseconds = in_turn(runs, rounds)
-    base, operations, everything = milliseconds["bare"], milliseconds["operations"], milliseconds["all"]
+    base, operations, everything = (
+        milliseconds["bare"],
+        milliseconds["operations"],
+        milliseconds["all"],
+    )
     return f"{base:.2f} | {operations:.2f} | {operations / base:.2f} | {everything:.2f} | {everything / base:.2f} |"
 
 
@@ -192,7 +249,9 @@ def convolutions(columns: str, rounds: int) -> None:
     images = torch.rand(IMAGES, 64, generator=torch.Generator().manual_seed(0))
     images[images < 0.4] = 0
     print(f"{IMAGES} images, one thread, CPU time, medians of {rounds}\n")
-    print(f"| passes over the images | batch | {columns}\n|--:|--:|--:|--:|--:|--:|--:|")
+    print(
+        f"| passes over the images | batch | {columns}\n|--:|--:|--:|--:|--:|--:|--:|"
+    )
     for passes in (1, 10):
         for size in SIZES:
             cells = ratios(module, list(images.split(size)) * passes, rounds)
@@ -206,8 +265,15 @@ def convolutions(columns: str, rounds: int) -> None:
 def main() -> None:
     """Print milliseconds and ratios, by the number of passes over the images and by batch size."""
     parser = argparse.ArgumentParser(prog="python -m perf.cost", description=__doc__)
-    parser.add_argument("--others", action="store_true", help="print only the table of other networks")
-    parser.add_argument("--rounds", type=int, default=40, help="repeats of each run; medians are printed")
+    parser.add_argument(
+        "--others", action="store_true", help="print only the table of other networks"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=40,
+        help="repeats of each run; medians are printed",
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     columns = "bare ms | operations ms | ratio | all eight metrics ms | ratio |"
@@ -218,7 +284,10 @@ def main() -> None:
         f"\n| network | batch | bare ms | operations | all eight | {peers} {peers} {peers}\n|---|{'--:|' * 10}"
     )
     for name, (other, batch) in (others() | images()).items():
-        print(f"| {name} | {len(batch)} | {compare(other.eval(), batch, options.rounds)}", flush=True)
+        print(
+            f"| {name} | {len(batch)} | {compare(other.eval(), batch, options.rounds)}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

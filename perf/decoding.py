@@ -23,14 +23,20 @@ from perf.table import in_turn
 NAMES = ("MDM", "TangentSpace_LR", "TangentSpace_SVM", "FgMDM", "CSP_LDA")
 
 
-def windows(count: int, subject_count: int, channels: int, samples: int) -> tuple[Any, Any, Any]:
+def windows(
+    count: int, subject_count: int, channels: int, samples: int
+) -> tuple[Any, Any, Any]:
     """Simulated windows of two classes that differ in the power of a channel, with a mixing matrix per subject."""
     rng = np.random.default_rng(0)
     y = np.tile(["left", "right"], count // 2)
-    subjects = np.repeat([f"S{number}" for number in range(subject_count)], count // subject_count)
+    subjects = np.repeat(
+        [f"S{number}" for number in range(subject_count)], count // subject_count
+    )
     x = rng.standard_normal((count, channels, samples))
     x[:, 0] *= np.where(y == "right", 1.4, 1.0)[:, None]
-    mixing = np.eye(channels) + 0.3 * rng.standard_normal((subject_count, channels, channels))
+    mixing = np.eye(channels) + 0.3 * rng.standard_normal(
+        (subject_count, channels, channels)
+    )
     return np.repeat(mixing, count // subject_count, axis=0) @ x, y, subjects
 
 
@@ -61,10 +67,16 @@ def run_peer(names: tuple[str, ...], x: Any, y: Any, subjects: Any) -> Any:
     from sklearn.metrics import get_scorer
     from sklearn.model_selection import LeaveOneGroupOut
 
-    scorer, folds = get_scorer("roc_auc"), list(LeaveOneGroupOut().split(x, y, subjects))
+    scorer, folds = (
+        get_scorer("roc_auc"),
+        list(LeaveOneGroupOut().split(x, y, subjects)),
+    )
     return np.array(
         [
-            [scorer(clone(peer(name)).fit(x[train], y[train]), x[test], y[test]) for train, test in folds]
+            [
+                scorer(clone(peer(name)).fit(x[train], y[train]), x[test], y[test])
+                for train, test in folds
+            ]
             for name in names
         ]
     )
@@ -73,13 +85,18 @@ def run_peer(names: tuple[str, ...], x: Any, y: Any, subjects: Any) -> Any:
 def run_ours(names: tuple[str, ...], x: Any, y: Any, subjects: Any) -> Any:
     """Area under the curve of each pipeline and held-out subject, by NeuroLedger."""
     clear_cache()
-    scores = [nl.decode(f"moabb.{name}", x, y, groups=subjects, metric="auroc") for name in names]
+    scores = [
+        nl.decode(f"moabb.{name}", x, y, groups=subjects, metric="auroc")
+        for name in names
+    ]
     return np.array([np.asarray(score.samples)[0] for score in scores])
 
 
 def main() -> None:
     """Measure each pipeline separately, then all of them together."""
-    parser = argparse.ArgumentParser(prog="python -m perf.decoding", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.decoding", description=__doc__
+    )
     parser.add_argument("--windows", type=int, default=3000)
     parser.add_argument("--people", type=int, default=10)
     parser.add_argument("--channels", type=int, default=8)
@@ -92,7 +109,9 @@ def main() -> None:
         warm = windows(80, 4, options.channels, options.samples)
         run_peer(NAMES, *warm)
         run_ours(NAMES, *warm)
-        data = windows(options.windows, options.people, options.channels, options.samples)
+        data = windows(
+            options.windows, options.people, options.channels, options.samples
+        )
         print(
             "| pipelines | peer s | ours s | ratio | peer MB | ours MB | largest difference |\n|---|--:|--:|--:|--:|--:|--:|"
         )

@@ -24,12 +24,18 @@ HEAD = (
 )
 
 
-def assemblies(stimuli: int, features: int, neuroids: int) -> tuple[xr.DataArray, xr.DataArray]:
+def assemblies(
+    stimuli: int, features: int, neuroids: int
+) -> tuple[xr.DataArray, xr.DataArray]:
     """Simulated features, and responses that are noisy projections of a few of their components."""
     rng = np.random.default_rng(0)
     latent = rng.standard_normal((stimuli, 40))
-    seen = np.maximum(latent @ rng.standard_normal((40, features)) / 6, 0).astype(np.float32)
-    responses = latent @ rng.standard_normal((40, neuroids)) + 6 * rng.standard_normal((stimuli, neuroids))
+    seen = np.maximum(latent @ rng.standard_normal((40, features)) / 6, 0).astype(
+        np.float32
+    )
+    responses = latent @ rng.standard_normal((40, neuroids)) + 6 * rng.standard_normal(
+        (stimuli, neuroids)
+    )
     return labelled(seen, "f"), labelled(responses, "n")
 
 
@@ -44,19 +50,26 @@ def labelled(values: npt.NDArray[Any], kind: str) -> xr.DataArray:
 
 def main() -> None:
     """Run each metric on both sides alternately, each time with its interval and without stored Gram matrices."""
-    parser = argparse.ArgumentParser(prog="python -m perf.graphics", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.graphics", description=__doc__
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--dtype", choices=["float64", "float32"], default="float64")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--metrics", nargs="*", default=list(METRICS), choices=METRICS, metavar="METRIC")
+    parser.add_argument(
+        "--metrics", nargs="*", default=list(METRICS), choices=METRICS, metavar="METRIC"
+    )
     options = parser.parse_args()
     print(HEAD)
     for size in SIZES:
         source, target = assemblies(*size)
         for name in options.metrics:
             kept: dict[str, Score] = {}
-            run: Callable[[str], Any] = partial(scored, name, source, target, options.dtype, kept)
-            card, processor = in_turn(lambda: run(options.device), lambda: run("cpu"), options.rounds, "wall")  # noqa: B023
+            run: Callable[[str], Any] = partial(
+                scored, name, source, target, options.dtype, kept
+            )
+            on_card, on_processor = partial(run, options.device), partial(run, "cpu")
+            card, processor = in_turn(on_card, on_processor, options.rounds, "wall")
             ends = [np.array([score.low, score.high]) for score in kept.values()]
             print(
                 f"| {' × '.join(map(str, size))} | {name} | {processor.median:.3g} | {card.median:.3g} "
@@ -67,10 +80,17 @@ def main() -> None:
 
 
 def scored(
-    name: str, source: xr.DataArray, target: xr.DataArray, dtype: Any, kept: dict[str, Score], device: str
+    name: str,
+    source: xr.DataArray,
+    target: xr.DataArray,
+    dtype: Any,
+    kept: dict[str, Score],
+    device: str,
 ) -> npt.NDArray[np.float64]:
     """Return the samples of one score; ``kept`` receives it for the device."""
-    score = nl.metric(name, workspace=Workspace(device=device, dtype=dtype, memo=Memo(0)))(source, target)
+    score = nl.metric(
+        name, workspace=Workspace(device=device, dtype=dtype, memo=Memo(0))
+    )(source, target)
     kept[device] = score
     assert score.low is not None and score.samples is not None
     return np.asarray(score.samples.values)

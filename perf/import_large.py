@@ -56,7 +56,10 @@ def main() -> None:
         total = 0.0
         for arguments in commands:
             start = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "neuroledger", "--root", str(root), *arguments], check=True)
+            subprocess.run(
+                [sys.executable, "-m", "neuroledger", "--root", str(root), *arguments],
+                check=True,
+            )
             seconds = time.perf_counter() - start
             total += seconds
             print(f"{arguments[0]}: {seconds:.1f} s")
@@ -70,21 +73,34 @@ def package(folder: Path) -> list[Path]:
     ids = np.array([f"im{i:04d}" for i in range(IMAGES)])
     fields = rng.integers(0, 256, (IMAGES, 4, 4), dtype=np.uint8)
     names = [f"o{i % 64}" for i in range(IMAGES)]
-    table = pd.DataFrame({"stimulus_id": ids, "filename": [f"{id}.png" for id in ids], "object_name": names})
+    table = pd.DataFrame(
+        {
+            "stimulus_id": ids,
+            "filename": [f"{id}.png" for id in ids],
+            "object_name": names,
+        }
+    )
     table.to_csv(folder / "stimulus_large.csv", index=False)
     with zipfile.ZipFile(folder / "stimulus_large.zip", "w") as archive:
-        for id, pixels in zip(ids, np.kron(fields, np.ones((1, 2, 2), np.uint8)), strict=True):
+        for id, pixels in zip(
+            ids, np.kron(fields, np.ones((1, 2, 2), np.uint8)), strict=True
+        ):
             buffer = io.BytesIO()
             Image.fromarray(pixels).save(buffer, "PNG")
             archive.writestr(f"{id}.png", buffer.getvalue())
     repetitions = np.full(IMAGES, PRESENTATIONS // IMAGES)
     repetitions[: PRESENTATIONS % IMAGES] += 1
     rows = np.repeat(np.arange(IMAGES), repetitions)
-    signal = (fields.reshape(IMAGES, -1) / 255 - 0.5) @ rng.normal(size=(16, NEUROIDS)) * 4
+    signal = (
+        (fields.reshape(IMAGES, -1) / 255 - 0.5) @ rng.normal(size=(16, NEUROIDS)) * 4
+    )
     values = signal[rows] + 2 * rng.normal(size=(PRESENTATIONS, NEUROIDS))
     coords = {
         "stimulus_id": ("presentation", ids[rows]),
-        "repetition": ("presentation", np.concatenate([np.arange(count) for count in repetitions])),
+        "repetition": (
+            "presentation",
+            np.concatenate([np.arange(count) for count in repetitions]),
+        ),
         "neuroid_id": ("neuroid", [f"n{i}" for i in range(NEUROIDS)]),
         "region": ("neuroid", ["V4"] * 88 + ["IT"] * 168),
         "time_bin_start": ("time_bin", [70]),

@@ -100,7 +100,9 @@ def _clock(name: str) -> Iterator[Callable[[], float]]:
 def _recorded(network: Network) -> tuple[np.ndarray, np.ndarray]:
     """Read-only rectified float32 features, wide enough for every layer to be a different slice."""
     rng = np.random.default_rng(0)
-    Z = rng.standard_normal((STIMULI, 300), dtype=np.float32) / np.sqrt(np.arange(1, 301, dtype=np.float32))
+    Z = rng.standard_normal((STIMULI, 300), dtype=np.float32) / np.sqrt(
+        np.arange(1, 301, dtype=np.float32)
+    )
     X = np.empty((STIMULI, max(network.counts) + 64 * len(network.counts)), np.float32)
     for start in range(0, X.shape[1], 4096):
         part = X[:, start : start + 4096]
@@ -108,5 +110,7 @@ def _recorded(network: Network) -> tuple[np.ndarray, np.ndarray]:
         part += 0.3 * rng.standard_normal(part.shape, dtype=np.float32)
         np.maximum(part, 0, out=part)
     X.flags.writeable = False
-    Y = Z @ rng.standard_normal((300, TARGETS)) + rng.standard_normal((STIMULI, TARGETS))
+    Y = Z @ rng.standard_normal((300, TARGETS)) + rng.standard_normal(
+        (STIMULI, TARGETS)
+    )
     return X, Y

@@ -35,7 +35,9 @@ def peak_memory() -> Iterator[Peak]:
 
     def watch() -> None:
         while not stop.is_set():
-            peak.megabytes = max(peak.megabytes, (process.memory_info().rss - before) / 1e6)
+            peak.megabytes = max(
+                peak.megabytes, (process.memory_info().rss - before) / 1e6
+            )
             stop.wait(INTERVAL)
 
     thread = threading.Thread(target=watch, daemon=True)

@@ -58,10 +58,18 @@ class Case:
 
 def cases(size: Size, options: Options) -> Iterator[Case]:
     """The cases of one size."""
-    for case in (*_readouts(size, options), *_similarities(size, options), *_ceilings(size, options)):
+    for case in (
+        *_readouts(size, options),
+        *_similarities(size, options),
+        *_ceilings(size, options),
+    ):
         name = case.name.split(",")[0]
-        slow = (size.label, name) in SLOW or (case.peer == LEAN and size.label in ("MJ 25k", "fMRI 9k"))
-        if (not options.names or name in options.names) and (options.everything or not slow):
+        slow = (size.label, name) in SLOW or (
+            case.peer == LEAN and size.label in ("MJ 25k", "fMRI 9k")
+        )
+        if (not options.names or name in options.names) and (
+            options.everything or not slow
+        ):
             yield case
 
 
@@ -69,7 +77,9 @@ def _rule(size: Size) -> dict[str, Any]:
     return {"stratify": "object_name"} | ({"folds": 2} if size.wide else {})
 
 
-def _metric(name: str, size: Size, options: Options, precision: str, **overrides: Any) -> Callable[[], Any]:
+def _metric(
+    name: str, size: Size, options: Options, precision: str, **overrides: Any
+) -> Callable[[], Any]:
     source, target = recorded(size, precision)
     workspace = Workspace(dtype=options.dtype, memo=Memo(0))  # type: ignore[arg-type]
     bound = replace(nl.metric(name, **overrides), workspace=workspace)
@@ -86,20 +96,29 @@ def _readouts(size: Size, options: Options) -> Iterator[Case]:
         "pls": ("pls", peers.pls, peers.pls, ("float32",)),
         "ridge": ("ridge", peers.ridge, peers.ridge, ("float32", "float64")),
         "linear": ("linear_predictivity", peers.linear, peers.linear, ("float32",)),
-        "best unit": ("neuron_to_neuron", procedure.OneByOne, peers.BestUnit, ("float32",)),
+        "best unit": (
+            "neuron_to_neuron",
+            procedure.OneByOne,
+            peers.BestUnit,
+            ("float32",),
+        ),
     }
     for name, (id, whole, lean, precisions) in plain.items():
         best = name == "best unit"
         operations = 2.0 * size.stimuli * size.features * size.targets if best else gram
         for precision in precisions:
-            source, target = (procedure.indexed(side) for side in recorded(size, precision))
+            source, target = (
+                procedure.indexed(side) for side in recorded(size, precision)
+            )
             share = folds / len(splits)
             if best and size.wide:
                 share *= FEW_TARGETS / size.targets
                 target = target.isel(neuroid=slice(FEW_TARGETS))
             ours = _metric(id, size, options, precision, splits=rule)
 
-            def run(make: Any = whole, source: Any = source, target: Any = target) -> np.ndarray:
+            def run(
+                make: Any = whole, source: Any = source, target: Any = target
+            ) -> np.ndarray:
                 return procedure.regressed(make, source, target, folds)
 
             title = name if precision == "float32" else f"{name}, float64 features"
@@ -127,7 +146,9 @@ def _selected_penalty(size: Size, options: Options, gram: float) -> Iterator[Cas
         "ridge cv",
         "scikit-learn RidgeCV",
         ours,
-        lambda: peers.readout_loop(lambda: RidgeCV(DEFAULT_ALPHAS), X.astype(np.float64), Y, splits),
+        lambda: peers.readout_loop(
+            lambda: RidgeCV(DEFAULT_ALPHAS), X.astype(np.float64), Y, splits
+        ),
         1,
         gram,
     )
@@ -151,10 +172,14 @@ def _similarities(size: Size, options: Options) -> Iterator[Case]:
         ("cka", procedure.cka, peers.cka_plain),
     ):
         for precision in ("float32", "float64") if name == "cka" else ("float32",):
-            source, target = (procedure.indexed(side) for side in recorded(size, precision))
+            source, target = (
+                procedure.indexed(side) for side in recorded(size, precision)
+            )
             ours = _metric(name, size, options, precision)
 
-            def run(function: Any = whole, source: Any = source, target: Any = target) -> np.ndarray:
+            def run(
+                function: Any = whole, source: Any = source, target: Any = target
+            ) -> np.ndarray:
                 return np.asarray(function(source, target))
 
             title = name if precision == "float32" else f"{name}, float64 features"
@@ -162,7 +187,14 @@ def _similarities(size: Size, options: Options) -> Iterator[Case]:
         ours = _metric(name, size, options, "float32")
         yield Case(name, LEAN, ours, lambda function=lean: function(X, Y), 1, gram)  # type: ignore[misc]
     ours = _metric("rdm", size, options, "float32")
-    yield Case("rdm (rsatoolbox)", "rsatoolbox", ours, lambda: peers.rdm_rsatoolbox(X, Y), 1, gram)
+    yield Case(
+        "rdm (rsatoolbox)",
+        "rsatoolbox",
+        ours,
+        lambda: peers.rdm_rsatoolbox(X, Y),
+        1,
+        gram,
+    )
 
 
 def _ceilings(size: Size, options: Options) -> Iterator[Case]:
@@ -183,6 +215,17 @@ def _ceilings(size: Size, options: Options) -> Iterator[Case]:
         return np.asarray(bound(by_neuroid).samples.values)
 
     name = "internal consistency"
-    yield Case(name, PEER, ours, lambda: procedure.consistent(labelled, folds), folds / 10, 0.0)
-    yield Case(name, LEAN, ours, lambda: peers.halves_loop(trials, folds), folds / 10, 0.0)
-    yield Case(f"{name}, neuroids first", "our own, presentations first", by_columns, ours, 1, 0.0)
+    yield Case(
+        name, PEER, ours, lambda: procedure.consistent(labelled, folds), folds / 10, 0.0
+    )
+    yield Case(
+        name, LEAN, ours, lambda: peers.halves_loop(trials, folds), folds / 10, 0.0
+    )
+    yield Case(
+        f"{name}, neuroids first",
+        "our own, presentations first",
+        by_columns,
+        ours,
+        1,
+        0.0,
+    )

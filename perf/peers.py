@@ -12,13 +12,18 @@ from scipy import stats
 from neuroledger.stats.splits import Split
 
 
-def readout_loop(make: Any, X: np.ndarray, Y: np.ndarray, splits: Sequence[Split]) -> np.ndarray:
+def readout_loop(
+    make: Any, X: np.ndarray, Y: np.ndarray, splits: Sequence[Split]
+) -> np.ndarray:
     """Fit and predict split by split; one ``pearsonr`` per neuroid."""
     correlations = []
     for train, test in splits:
         predicted = make().fit(X[train], Y[train]).predict(X[test])
         correlations.append(
-            [stats.pearsonr(p, y).statistic for p, y in zip(predicted.T, Y[test].T, strict=True)]
+            [
+                stats.pearsonr(p, y).statistic
+                for p, y in zip(predicted.T, Y[test].T, strict=True)
+            ]
         )
     return np.array(correlations)
 
@@ -66,14 +71,25 @@ def halves_loop(assembly: xr.DataArray, folds: int) -> np.ndarray:
 
     repetitions = np.unique(assembly["repetition"].values)
     reliabilities = []
-    for halves in list(ShuffleSplit(10, train_size=0.5, random_state=1).split(repetitions))[:folds]:
+    for halves in list(
+        ShuffleSplit(10, train_size=0.5, random_state=1).split(repetitions)
+    )[:folds]:
         means = []
         for half in halves:
             rows = np.isin(assembly["repetition"].values, repetitions[half])
             means.append(
-                assembly[rows].groupby("stimulus_id").mean("presentation").transpose(..., "neuroid").values
+                assembly[rows]
+                .groupby("stimulus_id")
+                .mean("presentation")
+                .transpose(..., "neuroid")
+                .values
             )
-        r = np.array([stats.pearsonr(a, b).statistic for a, b in zip(means[0].T, means[1].T, strict=True)])
+        r = np.array(
+            [
+                stats.pearsonr(a, b).statistic
+                for a, b in zip(means[0].T, means[1].T, strict=True)
+            ]
+        )
         reliabilities.append(2 * r / (1 + r))
     return np.array(reliabilities)
 
@@ -81,7 +97,11 @@ def halves_loop(assembly: xr.DataArray, folds: int) -> np.ndarray:
 def rdm_plain(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """``corrcoef`` of the rows and ``spearmanr`` of the triangles."""
     triangle = np.triu_indices(len(X), 1)
-    return np.array(stats.spearmanr(1 - np.corrcoef(X)[triangle], 1 - np.corrcoef(Y)[triangle]).statistic)
+    return np.array(
+        stats.spearmanr(
+            1 - np.corrcoef(X)[triangle], 1 - np.corrcoef(Y)[triangle]
+        ).statistic
+    )
 
 
 def rdm_rsatoolbox(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -89,7 +109,10 @@ def rdm_rsatoolbox(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     from rsatoolbox.data import Dataset
     from rsatoolbox.rdm import calc_rdm, compare
 
-    a, b = (calc_rdm(Dataset(np.asarray(A, np.float64)), method="correlation") for A in (X, Y))
+    a, b = (
+        calc_rdm(Dataset(np.asarray(A, np.float64)), method="correlation")
+        for A in (X, Y)
+    )
     return np.array(compare(a, b, method="spearman")[0, 0])
 
 
@@ -100,7 +123,9 @@ def cka_plain(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     def hsic(K: np.ndarray, L: np.ndarray) -> float:
         n, ones = len(K), np.ones(len(K))
         total = (
-            np.sum(K * L.T) + K.sum() * L.sum() / ((n - 1) * (n - 2)) - 2 / (n - 2) * (ones @ K @ (L @ ones))
+            np.sum(K * L.T)
+            + K.sum() * L.sum() / ((n - 1) * (n - 2))
+            - 2 / (n - 2) * (ones @ K @ (L @ ones))
         )
         return float(total / (n * (n - 3)))
 
@@ -119,9 +144,14 @@ def himalaya_ridge(
     correlations = []
     for train, test in splits:
         x, y = X[train].mean(axis=0), Y[train].mean(axis=0)
-        fitted = KernelRidgeCV(alphas=np.asarray(alphas), cv=5).fit(X[train] - x, Y[train] - y)
+        fitted = KernelRidgeCV(alphas=np.asarray(alphas), cv=5).fit(
+            X[train] - x, Y[train] - y
+        )
         predicted = np.asarray(fitted.predict(X[test] - x))
         correlations.append(
-            [stats.pearsonr(p, t).statistic for p, t in zip(predicted.T, Y[test].T, strict=True)]
+            [
+                stats.pearsonr(p, t).statistic
+                for p, t in zip(predicted.T, Y[test].T, strict=True)
+            ]
         )
     return np.array(correlations)

@@ -34,15 +34,24 @@ def network() -> LayeredModel:
     torch.manual_seed(0)
     blocks: list[tuple[str, torch.nn.Module]] = []
     for number in range(DEPTH):
-        conv = torch.nn.Conv2d(3 if number == 0 else 32, 32, 3, padding=1, stride=4 if number == 0 else 1)
-        blocks.append((f"layer{number:02d}", torch.nn.Sequential(conv, torch.nn.ReLU())))
+        conv = torch.nn.Conv2d(
+            3 if number == 0 else 32, 32, 3, padding=1, stride=4 if number == 0 else 1
+        )
+        blocks.append(
+            (f"layer{number:02d}", torch.nn.Sequential(conv, torch.nn.ReLU()))
+        )
     names = [name for name, _ in blocks]
     share = DEPTH // len(REGIONS)
-    regions = {region: tuple(names[n * share : (n + 1) * share]) for n, region in enumerate(REGIONS)}
+    regions = {
+        region: tuple(names[n * share : (n + 1) * share])
+        for n, region in enumerate(REGIONS)
+    }
     module = torch.nn.Sequential()
     for name, block in blocks:
         module.add_module(name, block)
-    return api.torch(module, id="deep", layers=names, regions=regions, preprocessing={"resize": 56})
+    return api.torch(
+        module, id="deep", layers=names, regions=regions, preprocessing={"resize": 56}
+    )
 
 
 def images(count: int) -> StimulusSet:
@@ -51,9 +60,13 @@ def images(count: int) -> StimulusSet:
     contents = {}
     for number in range(count):
         file = io.BytesIO()
-        Image.fromarray(rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(file, "PNG")
+        Image.fromarray(rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(
+            file, "PNG"
+        )
         contents[f"{number}.png"] = file.getvalue()
-    table = pd.DataFrame({"stimulus_id": [f"s{n}" for n in range(count)], "filename": list(contents)})
+    table = pd.DataFrame(
+        {"stimulus_id": [f"s{n}" for n in range(count)], "filename": list(contents)}
+    )
     return StimulusSet("noise", table, contents=contents)
 
 
@@ -73,15 +86,22 @@ def photographs(count: int) -> StimulusSet:
     for number in range(count):
         coarse = Image.fromarray(rng.integers(0, 256, (25, 34, 3), dtype=np.uint8))
         file = io.BytesIO()
-        coarse.resize((500, 375), Image.Resampling.BICUBIC).save(file, "JPEG", quality=90)
+        coarse.resize((500, 375), Image.Resampling.BICUBIC).save(
+            file, "JPEG", quality=90
+        )
         contents[f"{number}.jpg"] = file.getvalue()
-    table = pd.DataFrame({"stimulus_id": [f"p{n}" for n in range(count)], "filename": list(contents)})
+    table = pd.DataFrame(
+        {"stimulus_id": [f"p{n}" for n in range(count)], "filename": list(contents)}
+    )
     return StimulusSet("photographs", table, contents=contents)
 
 
 def decoding(count: int) -> None:
     """Print the time to decode photographs: sequentially, in threads, and concurrently with a network."""
-    stimuli, steps = photographs(count), Preprocessing(resize=256, fit="shorter", crop=224)
+    stimuli, steps = (
+        photographs(count),
+        Preprocessing(resize=256, fit="shorter", crop=224),
+    )
     module = torch.nn.Sequential(
         torch.nn.Conv2d(3, 64, 7, stride=2), torch.nn.ReLU(), torch.nn.Conv2d(64, 64, 3)
     )
@@ -115,14 +135,20 @@ def decoding(count: int) -> None:
 
 def main() -> None:
     """Print the times of both alternatives, for few and for many images."""
-    parser = argparse.ArgumentParser(prog="python -m perf.presenting", description=__doc__)
-    parser.add_argument("--images", type=int, nargs=2, default=[60, 300], metavar=("FEW", "MANY"))
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.presenting", description=__doc__
+    )
+    parser.add_argument(
+        "--images", type=int, nargs=2, default=[60, 300], metavar=("FEW", "MANY")
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     few, many = options.images
     bare = network()
     ask(replace(bare, identity=None), images(4))
-    print("| images | one pass, kept on disk s | a pass per question s | ratio |\n|--:|--:|--:|--:|")
+    print(
+        "| images | one pass, kept on disk s | a pass per question s | ratio |\n|--:|--:|--:|--:|"
+    )
     for count in (few, many):
         stimuli = images(count)
         with tempfile.TemporaryDirectory() as folder:

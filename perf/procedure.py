@@ -36,7 +36,9 @@ def _levels(assembly: xr.DataArray) -> dict[str, tuple[tuple[str, ...], Any]]:
     }
 
 
-def _relabelled(values: Any, levels: dict[str, tuple[tuple[str, ...], Any]], dims: tuple[str, ...]) -> Any:
+def _relabelled(
+    values: Any, levels: dict[str, tuple[tuple[str, ...], Any]], dims: tuple[str, ...]
+) -> Any:
     return indexed(xr.DataArray(values, dims=dims, coords=levels))
 
 
@@ -50,7 +52,9 @@ def ordered(assembly: xr.DataArray, *names: str) -> xr.DataArray:
     """The assembly sorted by these labels, each along its dimension."""
     for name in names:
         (dim,) = assembly[name].dims
-        assembly = assembly.isel({dim: np.argsort(assembly[name].values, kind="stable")})
+        assembly = assembly.isel(
+            {dim: np.argsort(assembly[name].values, kind="stable")}
+        )
     return assembly
 
 
@@ -63,15 +67,26 @@ def correlated(prediction: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
             raise ValueError(f"the sides differ in {name}")
     correlations = []
     for number in range(target.sizes["neuroid"]):
-        target_column, predicted_column = target.isel(neuroid=number), prediction.isel(neuroid=number)
-        correlations.append(stats.pearsonr(target_column.values, predicted_column.values).statistic)
-    levels = {name: level for name, level in _levels(target).items() if level[0] == ("neuroid",)}
+        target_column, predicted_column = (
+            target.isel(neuroid=number),
+            prediction.isel(neuroid=number),
+        )
+        correlations.append(
+            stats.pearsonr(target_column.values, predicted_column.values).statistic
+        )
+    levels = {
+        name: level
+        for name, level in _levels(target).items()
+        if level[0] == ("neuroid",)
+    }
     return xr.DataArray(_relabelled(correlations, levels, ("neuroid",)))
 
 
 def merged(scores: list[xr.DataArray]) -> xr.DataArray:
     """Scores of the splits, concatenated and matched by their labels."""
-    arrays = [score.expand_dims(split=[at]).rename("score") for at, score in enumerate(scores)]
+    arrays = [
+        score.expand_dims(split=[at]).rename("score") for at, score in enumerate(scores)
+    ]
     return xr.merge(arrays, join="outer", compat="no_conflicts")["score"]
 
 
@@ -105,13 +120,18 @@ def _fitted(
 ) -> tuple[Any, dict[str, Any]]:
     """A readout of sorted train rows, and the labels of the neuroids that it predicts."""
     source, target = (
-        ordered(side.transpose("presentation", "neuroid"), "stimulus_id") for side in (source, target)
+        ordered(side.transpose("presentation", "neuroid"), "stimulus_id")
+        for side in (source, target)
     )
     model = make().fit(source.values, target.values)
-    return model, {name: level for name, level in _levels(target).items() if "neuroid" in level[0]}
+    return model, {
+        name: level for name, level in _levels(target).items() if "neuroid" in level[0]
+    }
 
 
-def regressed(make: Callable[[], Any], source: xr.DataArray, target: xr.DataArray, folds: int) -> np.ndarray:
+def regressed(
+    make: Callable[[], Any], source: xr.DataArray, target: xr.DataArray, folds: int
+) -> np.ndarray:
     """Cross-validated readout: the samples of the first ``folds`` splits of 90 %, stratified by object."""
     from sklearn.model_selection import StratifiedShuffleSplit
 
@@ -120,14 +140,26 @@ def regressed(make: Callable[[], Any], source: xr.DataArray, target: xr.DataArra
             raise ValueError(f"the sides differ in {name}")
     ids, objects = target["stimulus_id"].values, target["object_name"].values
     scores = []
-    draws = StratifiedShuffleSplit(folds, train_size=0.9, random_state=1).split(np.zeros(len(ids)), objects)
+    draws = StratifiedShuffleSplit(folds, train_size=0.9, random_state=1).split(
+        np.zeros(len(ids)), objects
+    )
     for train, test in draws:
-        parts = [_rows(side, "stimulus_id", ids[rows]) for rows in (train, test) for side in (source, target)]
+        parts = [
+            _rows(side, "stimulus_id", ids[rows])
+            for rows in (train, test)
+            for side in (source, target)
+        ]
         model, neuroids = _fitted(make, parts[0], parts[1])
         test_source = parts[2].transpose("presentation", "neuroid")
-        rows = {name: level for name, level in _levels(test_source).items() if level[0] == ("presentation",)}
+        rows = {
+            name: level
+            for name, level in _levels(test_source).items()
+            if level[0] == ("presentation",)
+        }
         prediction = _relabelled(
-            model.predict(test_source.values), rows | neuroids, ("presentation", "neuroid")
+            model.predict(test_source.values),
+            rows | neuroids,
+            ("presentation", "neuroid"),
         )
         scores.append(correlated(prediction, parts[3]))
     joined = merged(scores)
@@ -157,19 +189,32 @@ class _LabelTuple:
 def averaged(assembly: xr.DataArray) -> xr.DataArray:
     """Mean of the rows with equal labels, except for the repetition."""
     levels = _levels(assembly)
-    names = [n for n, (dims, _) in levels.items() if dims == ("presentation",) and n != "repetition"]
+    names = [
+        n
+        for n, (dims, _) in levels.items()
+        if dims == ("presentation",) and n != "repetition"
+    ]
     joined = np.empty(assembly.sizes["presentation"], dtype=object)
     columns = [levels[name][1].tolist() for name in names]
     joined[:] = [_LabelTuple(labels) for labels in zip(*columns, strict=True)]
-    neuroid = {name: level for name, level in levels.items() if level[0] == ("neuroid",)}
+    neuroid = {
+        name: level for name, level in levels.items() if level[0] == ("neuroid",)
+    }
     plain = xr.DataArray(
-        assembly.values, dims=assembly.dims, coords={**neuroid, "together": ("presentation", joined)}
+        assembly.values,
+        dims=assembly.dims,
+        coords={**neuroid, "together": ("presentation", joined)},
     )
     mean = plain.groupby("together").mean("presentation")
     rows = list(zip(*(label.labels for label in mean["together"].values), strict=True))
-    again = {name: (("presentation",), np.array(column)) for name, column in zip(names, rows, strict=True)}
+    again = {
+        name: (("presentation",), np.array(column))
+        for name, column in zip(names, rows, strict=True)
+    }
     values = mean.transpose("together", "neuroid").values
-    return xr.DataArray(_relabelled(values, again | neuroid, ("presentation", "neuroid")))
+    return xr.DataArray(
+        _relabelled(values, again | neuroid, ("presentation", "neuroid"))
+    )
 
 
 def consistent(assembly: xr.DataArray, folds: int) -> np.ndarray:
@@ -178,8 +223,13 @@ def consistent(assembly: xr.DataArray, folds: int) -> np.ndarray:
 
     repetitions = np.unique(assembly["repetition"].values)
     scores = []
-    for halves in ShuffleSplit(folds, train_size=0.5, random_state=1).split(repetitions):
-        first, second = (averaged(_rows(assembly, "repetition", repetitions[half])) for half in halves)
+    for halves in ShuffleSplit(folds, train_size=0.5, random_state=1).split(
+        repetitions
+    ):
+        first, second = (
+            averaged(_rows(assembly, "repetition", repetitions[half]))
+            for half in halves
+        )
         r = correlated(first, second)
         scores.append(xr.apply_ufunc(lambda value: 2 * value / (1 + value), r))
     joined = merged(scores)
@@ -229,6 +279,8 @@ def cka(source: xr.DataArray, target: xr.DataArray) -> np.ndarray:
     source, target = ordered(source, "stimulus_id"), ordered(target, "stimulus_id")
     if not (source["stimulus_id"].values == target["stimulus_id"].values).all():
         raise ValueError("the sides differ in stimulus_id")
-    X, Y = (side.transpose("presentation", "neuroid").values for side in (source, target))
+    X, Y = (
+        side.transpose("presentation", "neuroid").values for side in (source, target)
+    )
     own = _hsic(X, X) * _hsic(Y, Y)
     return np.array(_hsic(X, Y) / (np.sqrt(own) + 1e-12) if own > 0 else 0.0)

@@ -20,7 +20,9 @@ HEADER = (
 )
 
 
-def in_turn(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int, clock: str) -> tuple[Runs, Runs]:
+def in_turn(
+    ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int, clock: str
+) -> tuple[Runs, Runs]:
     """Run each side once to measure memory, then time both alternately: ``rounds`` times, or once for a long peer.
 
     Unless a side is short, its run with measured memory is its first round.
@@ -46,7 +48,14 @@ def difference(mine: Any, peer: Any) -> float:
     return float(np.nanmax(np.abs(ours - theirs)))
 
 
-def line(first: str, name: str, against: str, sides: tuple[Runs, Runs], share: float, limit: float) -> str:
+def line(
+    first: str,
+    name: str,
+    against: str,
+    sides: tuple[Runs, Runs],
+    share: float,
+    limit: float,
+) -> str:
     """A row: the peer's time scaled by the ``share`` of the task that it ran; ``limit`` in seconds, or 0."""
     mine, peer = sides
     seconds = peer.median / share

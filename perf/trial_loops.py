@@ -11,14 +11,18 @@ import xarray as xr
 from scipy.stats import norm, pearsonr
 
 
-def loop_pattern(rate: dict, truth: dict, objects: list, *, normalise: bool, mean: bool) -> np.ndarray:
+def loop_pattern(
+    rate: dict, truth: dict, objects: list, *, normalise: bool, mean: bool
+) -> np.ndarray:
     """The d-prime pattern, cell by cell."""
     alarms = defaultdict(list)
     for (image, choice), value in rate.items():
         alarms[truth[image], choice].append(value)
     alarms = {key: np.nanmean(values) for key, values in alarms.items()}
     cells = {
-        (image, choice): float(np.clip(norm.ppf(1 - value) - norm.ppf(alarms[choice, truth[image]]), -5, 5))
+        (image, choice): float(
+            np.clip(norm.ppf(1 - value) - norm.ppf(alarms[choice, truth[image]]), -5, 5)
+        )
         for (image, choice), value in rate.items()
     }
     if normalise:
@@ -27,11 +31,17 @@ def loop_pattern(rate: dict, truth: dict, objects: list, *, normalise: bool, mea
             groups[truth[image], choice].append(value)
         means = {key: np.nanmean(values) for key, values in groups.items()}
         cells = {
-            (image, choice): value - means[truth[image], choice] for (image, choice), value in cells.items()
+            (image, choice): value - means[truth[image], choice]
+            for (image, choice), value in cells.items()
         }
     images = sorted(truth)
     if mean:
-        return np.array([np.nanmean([cells[i, c] for c in objects if c != truth[i]]) for i in images])
+        return np.array(
+            [
+                np.nanmean([cells[i, c] for c in objects if c != truth[i]])
+                for i in images
+            ]
+        )
     return np.array([cells[i, c] for i in images for c in objects if c != truth[i]])
 
 
@@ -52,9 +62,15 @@ def loop_object_task(
     truth = {row[0]: row[1] for row in rows}
     place = {name: i for i, name in enumerate(source["choice"].values.tolist())}
     model = {}
-    for image, p in zip(source["stimulus_id"].values.tolist(), source.values, strict=True):
+    for image, p in zip(
+        source["stimulus_id"].values.tolist(), source.values, strict=True
+    ):
         own = p[place[truth[image]]]
-        model |= {(image, c): p[place[c]] / (p[place[c]] + own) for c in objects if c != truth[image]}
+        model |= {
+            (image, c): p[place[c]] / (p[place[c]] + own)
+            for c in objects
+            if c != truth[image]
+        }
 
     def pattern(rate: dict) -> np.ndarray:
         return loop_pattern(rate, truth, objects, normalise=normalise, mean=mean)
@@ -66,7 +82,9 @@ def loop_object_task(
             offered[image, sample] += 1
             offered[image, other] += 1
         return {
-            (image, c): chosen[image, c] / offered[image, c] if offered[image, c] else np.nan
+            (image, c): chosen[image, c] / offered[image, c]
+            if offered[image, c]
+            else np.nan
             for image in truth
             for c in objects
             if c != truth[image]
@@ -99,18 +117,28 @@ def loop_agreement(source: xr.DataArray, target: xr.DataArray) -> np.ndarray:
             (a["answer"].to_numpy() == a["truth"].to_numpy()),
             (b["answer"].to_numpy() == b["truth"].to_numpy()),
         )
-        expected = first_correct.mean() * second_correct.mean() + (1 - first_correct.mean()) * (
-            1 - second_correct.mean()
-        )
+        expected = first_correct.mean() * second_correct.mean() + (
+            1 - first_correct.mean()
+        ) * (1 - second_correct.mean())
         return ((first_correct == second_correct).mean() - expected) / (1 - expected)
 
-    subjects, conditions = sorted(frame["subject"].unique()), sorted(frame["condition"].unique())
+    subjects, conditions = (
+        sorted(frame["subject"].unique()),
+        sorted(frame["condition"].unique()),
+    )
 
-    def part(table: pd.DataFrame, condition: str, subject: str | None = None) -> pd.DataFrame:
+    def part(
+        table: pd.DataFrame, condition: str, subject: str | None = None
+    ) -> pd.DataFrame:
         keep = table["condition"] == condition
         return table[keep & (table["subject"] == subject)] if subject else table[keep]
 
-    score = [[kappa(part(model, c), part(frame, c, p)) for c in conditions] for p in subjects]
+    score = [
+        [kappa(part(model, c), part(frame, c, p)) for c in conditions] for p in subjects
+    ]
     pairs = itertools.combinations(subjects, 2)
-    ceiling = [[kappa(part(frame, c, p), part(frame, c, q)) for c in conditions] for p, q in pairs]
+    ceiling = [
+        [kappa(part(frame, c, p), part(frame, c, q)) for c in conditions]
+        for p, q in pairs
+    ]
     return np.array([np.mean(score), np.mean(ceiling)])

@@ -37,15 +37,20 @@ class Cells:
                 places[name][label].append(at)
         result = np.zeros(self.values.shape)
         copied = {
-            name: (axis, np.array([None] * len(column))) for name, (axis, column) in self.labels.items()
+            name: (axis, np.array([None] * len(column)))
+            for name, (axis, column) in self.labels.items()
         }
-        for pair in itertools.product(*(np.unique(self.labels[name][1]) for name in groups)):
+        for pair in itertools.product(
+            *(np.unique(self.labels[name][1]) for name in groups)
+        ):
             at = [places[name][label] for name, label in zip(groups, pair, strict=True)]
             labels_of_cells = {
-                name: _scalar(column[at[axis]]) for name, (axis, column) in self.labels.items()
+                name: _scalar(column[at[axis]])
+                for name, (axis, column) in self.labels.items()
             }
             result[tuple(at) if len(at[0]) == 1 else np.ix_(*at)] = function(
-                _scalar(self.values[tuple(at) if len(at[0]) == 1 else np.ix_(*at)]), **labels_of_cells
+                _scalar(self.values[tuple(at) if len(at[0]) == 1 else np.ix_(*at)]),
+                **labels_of_cells,
             )
             for name, label in labels_of_cells.items():
                 copied[name][1][at[copied[name][0]]] = label
@@ -70,7 +75,8 @@ class Cells:
         """The matrix with its labels as indexes."""
         dims = ("presentation", "choice")
         coords = {
-            name: (dims[axis], np.array(column.tolist())) for name, (axis, column) in self.labels.items()
+            name: (dims[axis], np.array(column.tolist()))
+            for name, (axis, column) in self.labels.items()
         }
         return xr.DataArray(self.values, dims=dims, coords=coords)
 
@@ -81,18 +87,29 @@ def _scalar(values: np.ndarray) -> Any:
 
 def _of_model(source: xr.DataArray, target: xr.DataArray) -> Cells:
     """The probability of each choice against the true object."""
-    truth_of = dict(zip(target["stimulus_id"].values, target["truth"].values, strict=True))
+    truth_of = dict(
+        zip(target["stimulus_id"].values, target["truth"].values, strict=True)
+    )
     labels = {
         str(name): (source.dims.index(coord.dims[0]), coord.values)
         for name, coord in source.coords.items()
         if name != "presentation"
     }
-    labels["truth"] = (0, np.array([truth_of[image] for image in source["stimulus_id"].values]))
+    labels["truth"] = (
+        0,
+        np.array([truth_of[image] for image in source["stimulus_id"].values]),
+    )
     cells = Cells(source.values, labels)
     probabilities = cells.by("stimulus_id", "choice")
 
-    def against_truth(p: float, stimulus_id: str, truth: str, choice: str, **_: Any) -> float:
-        return float("nan") if truth == choice else p / (p + probabilities[stimulus_id, truth])
+    def against_truth(
+        p: float, stimulus_id: str, truth: str, choice: str, **_: Any
+    ) -> float:
+        return (
+            float("nan")
+            if truth == choice
+            else p / (p + probabilities[stimulus_id, truth])
+        )
 
     return cells.apply(("stimulus_id", "choice"), against_truth)
 
@@ -119,10 +136,14 @@ def _of_subjects(trials: xr.DataArray) -> Cells:
     choices = np.unique(trials.values)
     ids, first = np.unique(images, return_index=True)
     rates = np.zeros((len(ids), len(choices)))
-    for (row, image), (column, choice) in itertools.product(enumerate(ids), enumerate(choices)):
+    for (row, image), (column, choice) in itertools.product(
+        enumerate(ids), enumerate(choices)
+    ):
         of_image = columns["truth"][first[row]]
         defined = of_image != choice and offered[image, choice] > 0
-        rates[row, column] = chosen[image, choice] / offered[image, choice] if defined else np.nan
+        rates[row, column] = (
+            chosen[image, choice] / offered[image, choice] if defined else np.nan
+        )
     labels = {name: (0, column[first]) for name, column in columns.items()}
     return Cells(rates, labels | {"choice": (1, choices)})
 
@@ -137,7 +158,9 @@ def _pattern(cells: Cells, *, normalise: bool, mean: bool) -> xr.DataArray:
     dprimes = cells.apply(("stimulus_id", "choice"), dprime)
     dprimes = replace(dprimes, values=dprimes.values.clip(-5, 5))
     if normalise:
-        dprimes = dprimes.apply(("truth", "choice"), lambda group, **_: group - np.nanmean(group))
+        dprimes = dprimes.apply(
+            ("truth", "choice"), lambda group, **_: group - np.nanmean(group)
+        )
     pattern = ordered(dprimes.assembly(), "stimulus_id")
     return pattern.mean("choice", skipna=True) if mean else ordered(pattern, "choice")
 
@@ -150,30 +173,39 @@ def _correlation(a: xr.DataArray, b: xr.DataArray, *, skip: bool) -> float:
     return float(pearsonr(x[known], y[known]).statistic)
 
 
-def discriminated(source: xr.DataArray, target: xr.DataArray, *, normalise: bool, mean: bool) -> np.ndarray:
+def discriminated(
+    source: xr.DataArray, target: xr.DataArray, *, normalise: bool, mean: bool
+) -> np.ndarray:
     """Score and ceiling over two random halves of the trials."""
     with warnings.catch_warnings():  # cells of an object with itself have no alarms
         warnings.simplefilter("ignore", RuntimeWarning)
         return _discriminated(source, target, normalise=normalise, mean=mean)
 
 
-def _discriminated(source: xr.DataArray, target: xr.DataArray, *, normalise: bool, mean: bool) -> np.ndarray:
+def _discriminated(
+    source: xr.DataArray, target: xr.DataArray, *, normalise: bool, mean: bool
+) -> np.ndarray:
     correlations: list[list[float]] = [[], []]
     random = np.random.RandomState(0)
     for _ in range(2):
         model = _pattern(_of_model(source, target), normalise=normalise, mean=mean)
-        half = _pattern(_of_subjects(_halves(target, random)[0]), normalise=normalise, mean=mean)
+        half = _pattern(
+            _of_subjects(_halves(target, random)[0]), normalise=normalise, mean=mean
+        )
         correlations[0].append(_correlation(model, half, skip=False))
     random = np.random.RandomState(0)
     for _ in range(2):
         halves = [
-            _pattern(_of_subjects(half), normalise=normalise, mean=mean) for half in _halves(target, random)
+            _pattern(_of_subjects(half), normalise=normalise, mean=mean)
+            for half in _halves(target, random)
         ]
         correlations[1].append(_correlation(*halves, skip=True))
     return np.array([np.mean(values) for values in correlations])
 
 
-def _halves(trials: xr.DataArray, random: np.random.RandomState) -> tuple[xr.DataArray, xr.DataArray]:
+def _halves(
+    trials: xr.DataArray, random: np.random.RandomState
+) -> tuple[xr.DataArray, xr.DataArray]:
     order = list(range(trials.size))
     random.shuffle(order)
     return trials[order[: len(order) // 2]], trials[order[len(order) // 2 :]]
@@ -183,18 +215,24 @@ def _kappa(a: xr.DataArray, b: xr.DataArray) -> float:
     a, b = ordered(a, "stimulus_id"), ordered(b, "stimulus_id")
     if not (a["stimulus_id"].values == b["stimulus_id"].values).all():
         raise ValueError("the sides differ in stimulus_id")
-    first_correct, second_correct = a.values == a["truth"].values, b.values == b["truth"].values
-    expected = np.mean(first_correct) * np.mean(second_correct) + (1 - np.mean(first_correct)) * (
-        1 - np.mean(second_correct)
+    first_correct, second_correct = (
+        a.values == a["truth"].values,
+        b.values == b["truth"].values,
     )
-    return float(((first_correct == second_correct).sum() / len(second_correct) - expected) / (1 - expected))
+    expected = np.mean(first_correct) * np.mean(second_correct) + (
+        1 - np.mean(first_correct)
+    ) * (1 - np.mean(second_correct))
+    return float(
+        ((first_correct == second_correct).sum() / len(second_correct) - expected)
+        / (1 - expected)
+    )
 
 
 def _summary(scores: list[xr.DataArray]) -> float:
     """Scores merged by their labels, averaged over conditions and subjects; the spread is computed too."""
-    merged = xr.merge([score.rename("score") for score in scores], join="outer", compat="no_conflicts")[
-        "score"
-    ]
+    merged = xr.merge(
+        [score.rename("score") for score in scores], join="outer", compat="no_conflicts"
+    )["score"]
     merged.std(["condition", "subject"])
     return float(abs(merged.mean("condition").mean("subject")))
 
@@ -205,12 +243,24 @@ def agreed(source: xr.DataArray, target: xr.DataArray) -> np.ndarray:
     conditions = sorted(set(target["condition"].values))
     scores = []
     for subject, condition in itertools.product(subjects, conditions):
-        kappa = _kappa(source.sel(condition=condition), target.sel(subject=subject, condition=condition))
-        scores.append(xr.DataArray(kappa).expand_dims(subject=[subject], condition=[condition]))
+        kappa = _kappa(
+            source.sel(condition=condition),
+            target.sel(subject=subject, condition=condition),
+        )
+        scores.append(
+            xr.DataArray(kappa).expand_dims(subject=[subject], condition=[condition])
+        )
     pairs = []
-    for (first, second), condition in itertools.product(itertools.combinations(subjects, 2), conditions):
-        sides = [target.sel(subject=subject, condition=condition) for subject in (first, second)]
+    for (first, second), condition in itertools.product(
+        itertools.combinations(subjects, 2), conditions
+    ):
+        sides = [
+            target.sel(subject=subject, condition=condition)
+            for subject in (first, second)
+        ]
         pairs.append(
-            xr.DataArray(_kappa(*sides)).expand_dims(subject=[f"{first}|{second}"], condition=[condition])
+            xr.DataArray(_kappa(*sides)).expand_dims(
+                subject=[f"{first}|{second}"], condition=[condition]
+            )
         )
     return np.array([_summary(scores), _summary(pairs)])

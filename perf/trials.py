@@ -30,9 +30,16 @@ def object_task(
         "image_sample_obj": names[truth],
         "image_label": names[truth],
     }
-    image_columns = {"stimulus_id": ids, "stimulus_path": np.char.add("/stimuli/", ids)} | files
-    coords: dict[str, Any] = {name: ("presentation", column) for name, column in image_columns.items()}
-    source = xr.DataArray(p, dims=("presentation", "choice"), coords=coords | {"choice": names})
+    image_columns = {
+        "stimulus_id": ids,
+        "stimulus_path": np.char.add("/stimuli/", ids),
+    } | files
+    coords: dict[str, Any] = {
+        name: ("presentation", column) for name, column in image_columns.items()
+    }
+    source = xr.DataArray(
+        p, dims=("presentation", "choice"), coords=coords | {"choice": names}
+    )
     columns = {
         "stimulus_id": ids[image],
         "choice": names[chosen],
@@ -66,12 +73,16 @@ def naming_task(
         "category": truth,
         "condition": condition,
     }
-    columns = {name: np.tile(column, subjects) for name, column in image_columns.items()}
+    columns = {
+        name: np.tile(column, subjects) for name, column in image_columns.items()
+    }
     columns["choice"] = answers[1:].ravel()
     columns["response_time"] = np.round(rng.gamma(4, 0.2, subjects * shown_images), 3)
     columns["trial"] = np.tile(np.arange(shown_images), subjects)
     columns["session"] = np.tile(np.arange(shown_images) // 320, subjects)
-    columns["subject"] = np.repeat([f"person_{i:02d}" for i in range(subjects)], shown_images)
+    columns["subject"] = np.repeat(
+        [f"person_{i:02d}" for i in range(subjects)], shown_images
+    )
     return _answers(answers[0], image_columns), _answers(answers[1:].ravel(), columns)
 
 

@@ -19,7 +19,9 @@ from tests.engine.lab import Lab, build
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 # A busy machine is no failure: by default, an example of more than 200 ms and inputs of more than a second are.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("patient")
 
 
@@ -69,7 +71,9 @@ def _components_of_tests_stay_at_home(
 
 
 @pytest.fixture(autouse=True)
-def _modules_of_tests_stay_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _modules_of_tests_stay_at_home(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
     """Modules that a test writes and imports are gone after it: another test may write one of the same name."""
     before = set(sys.modules)
     yield

@@ -2,53 +2,116 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-import neuroledger as nl
-from tests.simulations import END, HEAD, PAGE, START, Row, World, league, replaced, subjects, summary
+from neuroledger.stats.score import Score
+from neuroledger.stats.uncertainty import Uncertainty
+from tests.simulations import (
+    CELLS,
+    END,
+    HEAD,
+    PAGE,
+    START,
+    Cell,
+    Drawn,
+    Row,
+    World,
+    measured,
+    of_answers,
+    of_ceiling,
+    of_responses,
+    replaced,
+    summary,
+)
+
+NUMBERS = ("5", "1", "1", "1", "0", "0", "")
 
 
-def test_the_page_shows_rows_of_subjects_that_the_command_knows() -> None:
+def test_the_page_shows_rows_of_cells_that_the_command_knows() -> None:
     block = PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0]
-    rows = [line.strip("| ").split(" | ")[0] for line in block.splitlines() if line.startswith("| ")]
-    further = {
-        "cka_subjects",
-        "rdm_subjects",
-        "internal_consistency",
-        "rdm_consistency",
-        "ridge, mean over neuroids",
-        "rdm, mean over subjects",
-        "suite mean",
-    }
-    assert set(rows) - {"score"} <= set(subjects()) | further
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in block.splitlines()
+        if line.startswith("| ")
+    ]
+    assert [tuple(row[:2]) for row in rows[1:]] == [
+        cell.name for cell in CELLS if list(cell.name) in [row[:2] for row in rows]
+    ]
+    assert len(rows) > 1, "a table with at least one row"
 
 
 def test_a_new_row_replaces_the_row_of_its_name_and_keeps_the_others() -> None:
-    a, b = (Row(("ridge", size, "stimuli"), ("5", "1", "1", "0", "0", "")) for size in ("small", "large"))
-    page = replaced(f"before\n{START}\n{END}\nafter", [a, b])
+    a, b = (Row(cell.name, NUMBERS) for cell in CELLS[:2])
+    page = replaced(f"before\n{START}\n{END}\nafter", [b, a])
     assert page == replaced(page, [b])
-    changed = replaced(page, [Row(b.name, ("9", "1", "1", "0", "0", ""))])
+    assert page.index(str(a)) < page.index(str(b)), "rows have the order of the cells"
+    changed = replaced(page, [Row(b.name, ("9", *NUMBERS[1:]))])
     assert str(a) in changed and "| 9 |" in changed and str(b) not in changed
-    assert changed.startswith("before") and changed.endswith("after") and HEAD in changed
+    assert (
+        changed.startswith("before") and changed.endswith("after") and HEAD in changed
+    )
 
 
-@pytest.mark.parametrize(("fixed", "over"), [("neurons", ("stimulus",)), ("stimuli", ("neuroid",))])
-def test_an_experiment_draws_anew_only_what_the_claim_generalises_over(
-    fixed: str, over: tuple[str, ...]
-) -> None:
-    world = World(20, 8, 5, fixed)
-    (a, _), first = world.experiment(0)
-    (b, _), second = world.experiment(1)
-    assert np.array_equal(a, b) == (fixed == "stimuli")
-    assert set(first["neuroid_id"].values) & set(second["neuroid_id"].values) or fixed == "stimuli"
-    scores = [
-        [nl.metric("cka")(model, target).replace(population=str(run), generalise=over) for model in models]
-        for run, (models, target) in enumerate(world.experiment(run) for run in range(4))
+def test_experiments_and_cells_have_seeds_of_their_own() -> None:
+    world = World(20, 8)
+    (a, b), first = world.experiment("cell", 0)
+    again = world.experiment("cell", 0)[1]
+    assert first.identical(again)
+    assert not np.array_equal(a, b), "equal models have noise of their own"
+    for cell, run in (("cell", 1), ("another", 0)):
+        assert not np.array_equal(first, world.experiment(cell, run)[1])
+
+
+def test_a_row_counts_intervals_without_the_truth_and_their_loss() -> None:
+    def score(value: float, run: int) -> Score:
+        return Score(value, varies=Uncertainty.alone(str(run), 0.5))
+
+    # Of the values −2, 0, 2 the intervals ±0.98 of two do not contain the mean, by 1.02.
+    drawn = [
+        Drawn([score(value, run)], noiseless=1.0)
+        for run, value in enumerate((-2.0, 0.0, 2.0))
     ]
-    row = summary(("cka", "20", ""), scores, own_truth=fixed == "stimuli")
-    assert row.cells[0] == "4" and "[" in row.cells[1] and float(row.cells[2]) > 0
+    runs, coverage, length, loss, *_, found = summary(CELLS[0], drawn, 4).cells
+    assert runs == "3" and coverage.startswith("0.333")
+    assert float(length) == pytest.approx(0.5 / 2, abs=0.01)
+    needed = 2 * 1.96 * 2
+    assert float(loss) == pytest.approx(0.25 + 40 * 1.02 * 2 / 3 / needed, abs=0.01)
+    assert found == "noiseless 1.000 ± 0.000; refused 1"
 
 
-def test_a_league_of_equal_models_is_one_row() -> None:
-    assert league("cka", nl.metric("cka"), (20, 8, 5), 3, range(2)).cells[0] == "2"
+def test_equal_models_are_compared_and_ranked() -> None:
+    cell = Cell("cka", "small", partial(of_responses, World(20, 8), "cka", models=5))
+    row = measured(cell, range(3))
+    assert row is not None and row.cells[0] == "3"
+    assert (
+        "[" in row.cells[4]
+        and row.cells[5].startswith("of 5: 0")
+        and row.cells[6] == ""
+    )
+
+
+def test_a_worse_model_is_found_beside_a_paired_t_test() -> None:
+    worse = Cell(
+        "accuracy",
+        "worse",
+        partial(of_answers, "accuracy", 2, 60, 1.0, worse=4.0),
+        equal=False,
+    )
+    row = measured(worse, range(4))
+    assert (
+        row is not None
+        and row.cells[4:6] == ("", "")
+        and row.cells[6] == "1.00; t test 1.00"
+    )
+
+
+def test_experiments_whose_ceiling_is_refused_do_not_count() -> None:
+    assert (
+        measured(Cell("ceiling", "of noise", lambda _cell, _run: Drawn([])), range(3))
+        is None
+    )
+    noise = partial(of_ceiling, "rdm_consistency", World(12, 4, noise=1e6), 2)
+    assert not any(noise("noise", run).scores for run in range(5))

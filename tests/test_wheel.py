@@ -43,10 +43,22 @@ print("well")
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_the_definitions_that_need_no_repository(repository: Path, tmp_path: Path) -> None:
+def test_a_wheel_holds_the_definitions_that_need_no_repository(
+    repository: Path, tmp_path: Path
+) -> None:
     source = tmp_path / "source"
     names = subprocess.run(
-        ["git", "ls-files", "src", "specs", "*.toml", "*.in", "setup.py", "README.md", "LICENSE"],
+        [
+            "git",
+            "ls-files",
+            "src",
+            "specs",
+            "*.toml",
+            "*.in",
+            "setup.py",
+            "README.md",
+            "LICENSE",
+        ],
         cwd=repository,
         capture_output=True,
         text=True,
@@ -55,12 +67,26 @@ def test_a_wheel_holds_the_definitions_that_need_no_repository(repository: Path,
     for name in names:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes((repository / name).read_bytes())
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), "."]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(tmp_path),
+        ".",
+    ]
     subprocess.run(build, cwd=source, check=True)
     (wheel,) = tmp_path.glob("neuroledger-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("NEUROLEDGER_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("NEUROLEDGER_")
+    }
     environment["PYTHONPATH"] = str(tmp_path / "installed")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", HERE],

@@ -61,10 +61,30 @@ _PUBLIC = {
 }
 
 __all__ = [
-    "Record", "Score", "StimulusSet", "ceiling", "compare", "cost", "decode", "decoding", "errors",
-    "evaluate", "find", "layers", "leaderboard", "load", "metric", "models", "plot", "records", "run",
-    "same", "score", "start", "windows",
-]  # fmt: skip
+    "Record",
+    "Score",
+    "StimulusSet",
+    "ceiling",
+    "compare",
+    "cost",
+    "decode",
+    "decoding",
+    "errors",
+    "evaluate",
+    "find",
+    "layers",
+    "leaderboard",
+    "load",
+    "metric",
+    "models",
+    "plot",
+    "records",
+    "run",
+    "same",
+    "score",
+    "start",
+    "windows",
+]
 
 
 def __getattr__(name: str) -> Any:

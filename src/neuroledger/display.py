@@ -14,9 +14,20 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
 __all__ = [
-    "Display", "NoDisplay", "PlainDisplay", "RichDisplay", "card", "choose", "hidden", "say", "say_json", "say_table",
-    "say_problem", "some", "visible",
-]  # fmt: skip
+    "Display",
+    "NoDisplay",
+    "PlainDisplay",
+    "RichDisplay",
+    "card",
+    "choose",
+    "hidden",
+    "say",
+    "say_json",
+    "say_table",
+    "say_problem",
+    "some",
+    "visible",
+]
 
 
 def hidden(character: str) -> bool:
@@ -41,7 +52,9 @@ def visible(text: str) -> str:
 
 def some(names: Sequence[str]) -> str:
     """Return the first three names and the number of others."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return ", ".join(names[:3]) + (
+        f" and {len(names) - 3} more" if len(names) > 3 else ""
+    )
 
 
 def say(text: str = "") -> None:
@@ -57,7 +70,12 @@ def say_problem(text: str) -> None:
 def say_json(value: Any) -> None:
     """Write plain data as JSON to standard output."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
-    say("".join(char if char == "\n" or not hidden(char) else json.dumps(char)[1:-1] for char in text))
+    say(
+        "".join(
+            char if char == "\n" or not hidden(char) else json.dumps(char)[1:-1]
+            for char in text
+        )
+    )
 
 
 def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -65,14 +83,20 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not rows:
         return
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    space = shutil.get_terminal_size((120, 24)).columns - sum(widths[:-1]) - 2 * (len(widths) - 1)
+    space = (
+        shutil.get_terminal_size((120, 24)).columns
+        - sum(widths[:-1])
+        - 2 * (len(widths) - 1)
+    )
     for row in [header, *rows]:
         last = (
             row[-1]
             if len(row[-1]) <= space or not sys.stdout.isatty()
             else row[-1][: max(8, space - 1)] + "…"
         )
-        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+        cells = [
+            cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)
+        ]
         say("  ".join([*cells, last]).rstrip())
 
 
@@ -139,9 +163,13 @@ class RichDisplay:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._bar = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-            TimeRemainingColumn(), console=Console(stderr=True), transient=True,
-        )  # fmt: skip
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
         self._tasks: dict[str, int] = {}
 
     def start(self) -> None:
@@ -172,7 +200,11 @@ class RichDisplay:
 @contextmanager
 def choose(kind: str | None = None) -> Iterator[Display]:
     """Yield a ``rich``, ``plain`` or no display; ``NEUROLEDGER_DISPLAY`` or the terminal selects the default ``kind``."""
-    kind = kind or os.environ.get("NEUROLEDGER_DISPLAY") or ("rich" if sys.stderr.isatty() else "plain")
+    kind = (
+        kind
+        or os.environ.get("NEUROLEDGER_DISPLAY")
+        or ("rich" if sys.stderr.isatty() else "plain")
+    )
     if kind == "none":
         yield NoDisplay()
     elif kind == "rich":

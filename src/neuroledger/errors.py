@@ -39,12 +39,38 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 __all__ = [
-    "CODES", "EXTRAS", "AssemblyError", "CeilingError", "CircleError", "DataError", "Finding", "ImplausibleError",
-    "IntegrityError", "LimitError",
-    "MetricError", "MissingError", "ModelError", "NeuroLedgerError", "PendingError", "RequestError", "SpecError",
-    "StorageError", "UnavailableError", "UncheckedError", "UnknownError", "UnlikeError", "UntrustedError", "about_pair",
-    "absent_package", "causes_of", "error_named", "is_about_machine", "naming_extras", "package_missing", "require_package",
-]  # fmt: skip
+    "CODES",
+    "EXTRAS",
+    "AssemblyError",
+    "CeilingError",
+    "CircleError",
+    "DataError",
+    "Finding",
+    "ImplausibleError",
+    "IntegrityError",
+    "LimitError",
+    "MetricError",
+    "MissingError",
+    "ModelError",
+    "NeuroLedgerError",
+    "PendingError",
+    "RequestError",
+    "SpecError",
+    "StorageError",
+    "UnavailableError",
+    "UncheckedError",
+    "UnknownError",
+    "UnlikeError",
+    "UntrustedError",
+    "about_pair",
+    "absent_package",
+    "causes_of",
+    "error_named",
+    "is_about_machine",
+    "naming_extras",
+    "package_missing",
+    "require_package",
+]
 
 
 Severity = Literal["ok", "note", "warning", "error"]
@@ -52,11 +78,33 @@ SIGNS: Final[Mapping[Severity, str]] = MappingProxyType(
     {"ok": "✓", "note": "–", "warning": "!", "error": "✗"}
 )
 EXPECTATIONS: Final = (
-    "unique", "unique_together", "not_null", "row_count", "columns", "files_exist", "files_decode",
-    "files_match_sha256", "dims", "shape", "coords", "dtype", "values_finite", "values_between", "values_vary",
-    "content", "sampling_rate", "channels", "units", "aligned", "repetitions", "in_set", "equal_set", "between",
-    "matches", "distinct",
-)  # fmt: skip
+    "unique",
+    "unique_together",
+    "not_null",
+    "row_count",
+    "columns",
+    "files_exist",
+    "files_decode",
+    "files_match_sha256",
+    "dims",
+    "shape",
+    "coords",
+    "dtype",
+    "values_finite",
+    "values_between",
+    "values_vary",
+    "content",
+    "sampling_rate",
+    "channels",
+    "units",
+    "aligned",
+    "repetitions",
+    "in_set",
+    "equal_set",
+    "between",
+    "matches",
+    "distinct",
+)
 # Every code with its meaning. The meaning of a code never changes; docs/findings.md is generated from this table.
 CODES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -111,6 +159,10 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         },
         "record.current": "The inputs of the record are current; its numbers were not recomputed.",
         "record.reproduced": "Recomputing the record gave the same numbers.",
+        "record.refreshed": "The interval of the record was computed again from the deviations that it stores.",
+        "record.interval-current": "The interval of the record is that of the current method.",
+        "record.interval-kept": "The interval of the record cannot be computed again from what the record stores.",
+        "record.value-reproduced": "Recomputing gave the same numbers and verdicts, but other intervals of controls.",
         "record.failed": "The job of the record failed.",
         "record.data-missing": "The data or weights of the record are not on this machine, so it was not checked.",
         "record.data-changed": "A local file of the data or weights differs from its pin, so it was not checked.",
@@ -226,7 +278,11 @@ class Finding:
     def to_dict(self) -> dict[str, str | int]:
         """Return plain data; ``line`` and ``column`` only if they are known."""
         plain = asdict(self)
-        return plain if self.line else {name: plain[name] for name in plain if name not in ("line", "column")}
+        return (
+            plain
+            if self.line
+            else {name: plain[name] for name in plain if name not in ("line", "column")}
+        )
 
 
 class SpecError(NeuroLedgerError):
@@ -327,7 +383,11 @@ class UnavailableError(PendingError):
 def error_named(name: str) -> type[NeuroLedgerError] | None:
     """Return the class of this name, as it is recorded or sent by another process; None for any other exception."""
     found = globals().get(name) if name in __all__ else None
-    return found if isinstance(found, type) and issubclass(found, NeuroLedgerError) else None
+    return (
+        found
+        if isinstance(found, type) and issubclass(found, NeuroLedgerError)
+        else None
+    )
 
 
 def about_pair(error: BaseException) -> bool:
@@ -337,7 +397,9 @@ def about_pair(error: BaseException) -> bool:
     is no error of NeuroLedger, since a crash is not a statement about the pair. An error that was raised from one of the
     machine's, such as a full disk or exhausted memory, is about the machine too. Decided by types alone.
     """
-    if not isinstance(error, NeuroLedgerError) or isinstance(error, (SpecError, UnknownError, CircleError)):
+    if not isinstance(error, NeuroLedgerError) or isinstance(
+        error, (SpecError, UnknownError, CircleError)
+    ):
         return False
     return not any(is_about_machine(each) for each in causes_of(error))
 
@@ -350,7 +412,9 @@ def is_about_machine(error: BaseException) -> bool:
     """
     if isinstance(error, OSError):
         return error.errno in errno.errorcode and error.errno != errno.EINVAL
-    return isinstance(error, (PendingError, MemoryError, ImportError, *_out_of_memory()))
+    return isinstance(
+        error, (PendingError, MemoryError, ImportError, *_out_of_memory())
+    )
 
 
 def _out_of_memory() -> tuple[type[BaseException], ...]:
@@ -373,26 +437,56 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 # Optional packages, by the name under which they are imported, and the extra of this package that installs them.
 EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "av": "film", "braindecode": "braindecode", "dask": "cluster", "distributed": "cluster", "dvc": "pipeline",
-        "great_expectations": "pipeline", "h5py": "recordings", "lz4": "events", "matplotlib": "plots", "mne": "eeg",
-        "mne_bids": "bids", "neo": "neo", "nibabel": "fmri", "nilearn": "fmri", "nir": "nir", "onnx": "onnx",
-        "openpyxl": "sheets", "pyarrow": "parquet", "pynwb": "nwb", "pyriemann": "eeg", "pyxdf": "xdf",
-        "safetensors": "torch", "snntorch": "spiking", "soundfile": "sound", "spacy": "words", "timm": "vision",
-        "torch": "torch", "torchvision": "vision", "transformers": "language", "zstandard": "events",
+        "av": "film",
+        "braindecode": "braindecode",
+        "dask": "cluster",
+        "distributed": "cluster",
+        "dvc": "pipeline",
+        "great_expectations": "pipeline",
+        "h5py": "recordings",
+        "lz4": "events",
+        "matplotlib": "plots",
+        "mne": "eeg",
+        "mne_bids": "bids",
+        "neo": "neo",
+        "nibabel": "fmri",
+        "nilearn": "fmri",
+        "nir": "nir",
+        "onnx": "onnx",
+        "openpyxl": "sheets",
+        "pyarrow": "parquet",
+        "pynwb": "nwb",
+        "pyriemann": "eeg",
+        "pyxdf": "xdf",
+        "safetensors": "torch",
+        "snntorch": "spiking",
+        "soundfile": "sound",
+        "spacy": "words",
+        "timm": "vision",
+        "torch": "torch",
+        "torchvision": "vision",
+        "transformers": "language",
+        "zstandard": "events",
     }
-)  # fmt: skip
+)
 
 
 def package_missing(package: str, extra: str = "") -> UnavailableError:
     """Return the error for an optional package that is not installed, with the exact command that installs it."""
     extra = extra or EXTRAS[package]
-    return UnavailableError(f"the package {package} is not installed", f"pip install 'neuroledger[{extra}]'")
+    return UnavailableError(
+        f"the package {package} is not installed", f"pip install 'neuroledger[{extra}]'"
+    )
 
 
 def absent_package(error: ImportError) -> UnavailableError | None:
     """Return the error that names the extra of the package that could not be imported; None if it is in no extra."""
     package = (error.name or "").partition(".")[0]
-    return package_missing(package) if isinstance(error, ModuleNotFoundError) and package in EXTRAS else None
+    return (
+        package_missing(package)
+        if isinstance(error, ModuleNotFoundError) and package in EXTRAS
+        else None
+    )
 
 
 @contextmanager

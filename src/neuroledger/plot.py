@@ -5,7 +5,12 @@ Each function returns axes, which a notebook displays and ``save`` writes to a f
 
 from neuroledger.families.alignment.figures import layer_map, layers, time
 from neuroledger.families.alignment.similarity.figures import rdm
-from neuroledger.families.decoding.figures import confusion, forest, learning_curve, topography
+from neuroledger.families.decoding.figures import (
+    confusion,
+    forest,
+    learning_curve,
+    topography,
+)
 from neuroledger.report.plots import (
     agreement,
     bars,
@@ -21,6 +26,23 @@ from neuroledger.report.plots import (
 )
 
 __all__ = [
-    "agreement", "bars", "confusion", "controls", "differences", "forest", "heat_map", "layer_map", "layers",
-    "learning_curve", "paired", "ranks", "rdm", "reliability", "save", "scatter", "time", "topography", "tradeoff",
-]  # fmt: skip
+    "agreement",
+    "bars",
+    "confusion",
+    "controls",
+    "differences",
+    "forest",
+    "heat_map",
+    "layer_map",
+    "layers",
+    "learning_curve",
+    "paired",
+    "ranks",
+    "rdm",
+    "reliability",
+    "save",
+    "scatter",
+    "time",
+    "topography",
+    "tradeoff",
+]

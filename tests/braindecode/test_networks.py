@@ -6,7 +6,10 @@ import pytest
 import neuroledger as nl
 from neuroledger.errors import ModelError, UnavailableError
 from neuroledger.families.decoding.models import network_decoders
-from neuroledger.families.decoding.models.convolutional_decoders import eegnet, shallow_fbcsp_net
+from neuroledger.families.decoding.models.convolutional_decoders import (
+    eegnet,
+    shallow_fbcsp_net,
+)
 from neuroledger.families.decoding.models.network_decoders import braindecode_decoder
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
@@ -40,7 +43,14 @@ def signature(samples=1000, rate=200.0, outputs=4):
     places = np.random.default_rng(0).normal(size=(22, 3))
     places *= 0.09 / np.linalg.norm(places, axis=1, keepdims=True)
     return Signature(
-        "classification", 22, samples, outputs, rate, tuple(NAMES), 33, tuple(map(tuple, places.tolist()))
+        "classification",
+        22,
+        samples,
+        outputs,
+        rate,
+        tuple(NAMES),
+        33,
+        tuple(map(tuple, places.tolist())),
     )
 
 
@@ -54,10 +64,15 @@ def make(name, wanted=None, **options):
 def test_networks_have_the_published_sizes(name, backbone):
     network = make(name, signature(256, 256.0)).network
     sizes = {key: value.numel() for key, value in network.named_parameters()}
-    assert sum(size for key, size in sizes.items() if not key.startswith("final_layer")) == backbone
+    assert (
+        sum(size for key, size in sizes.items() if not key.startswith("final_layer"))
+        == backbone
+    )
 
 
-@pytest.mark.parametrize(("name", "own"), [("EEGNet", eegnet), ("ShallowFBCSPNet", shallow_fbcsp_net)])
+@pytest.mark.parametrize(
+    ("name", "own"), [("EEGNet", eegnet), ("ShallowFBCSPNet", shallow_fbcsp_net)]
+)
 def test_our_own_two_have_as_many_parameters(name, own):
     theirs = sum(p.numel() for p in make(name, signature(256, 256.0)).parameters())
     assert sum(p.numel() for p in own(22, 256, 4).parameters()) == theirs
@@ -75,8 +90,12 @@ def test_a_network_by_name_answers_once_for_each_window(name):
 def test_a_network_by_name_is_trained_and_scored():
     rng = np.random.default_rng(0)
     y = np.tile(["left", "right"], 40)
-    x = rng.standard_normal((80, 22, 128)) + 2.0 * (y == "left")[:, None, None] * np.sin(np.arange(128) / 5)
-    decoder = braindecode_decoder(id="d", architecture="EEGNet", recipe=Laptop(epochs=40))
+    x = rng.standard_normal((80, 22, 128)) + 2.0 * (y == "left")[
+        :, None, None
+    ] * np.sin(np.arange(128) / 5)
+    decoder = braindecode_decoder(
+        id="d", architecture="EEGNet", recipe=Laptop(epochs=40)
+    )
     score = nl.decode(decoder, x, y, splits=4, seeds=(33,), sampling_rate=128)
     assert score.value > 0.8
     again = nl.decode(decoder, x, y, splits=4, seeds=(33,), sampling_rate=128)
@@ -84,7 +103,15 @@ def test_a_network_by_name_is_trained_and_scored():
 
 
 @pytest.mark.parametrize(
-    "name", ["InterpolatedBENDR", "InterpolatedBIOT", "InterpolatedLaBraM", "Labram", "BIOT", "CBraMod"]
+    "name",
+    [
+        "InterpolatedBENDR",
+        "InterpolatedBIOT",
+        "InterpolatedLaBraM",
+        "Labram",
+        "BIOT",
+        "CBraMod",
+    ],
 )
 def test_a_foundation_model_starts_from_the_weights_of_a_file(tmp_path, name):
     import torch
@@ -95,7 +122,11 @@ def test_a_foundation_model_starts_from_the_weights_of_a_file(tmp_path, name):
     path = tmp_path / "model.safetensors"
     save_file({key: value.clone().contiguous() for key, value in trained.items()}, path)
     weights = {"model.safetensors": path}
-    heads = ("final_layer",) if any(key.startswith("final_layer") for key in trained) else ("head",)
+    heads = (
+        ("final_layer",)
+        if any(key.startswith("final_layer") for key in trained)
+        else ("head",)
+    )
     with pytest.raises(ModelError, match="weights do not fit"):
         make(name, weights=weights)
     torch.manual_seed(6)
@@ -103,20 +134,36 @@ def test_a_foundation_model_starts_from_the_weights_of_a_file(tmp_path, name):
     taken = [key for key in trained if not key.startswith(heads)]
     assert len(taken) > 10
     assert all(torch.equal(filled[key], trained[key]) for key in taken)
-    assert any(filled[key].shape != trained[key].shape for key in trained if key.startswith(heads))
-    with pytest.raises(ModelError, match="no tensor of the module begins with 'nowhere'"):
+    assert any(
+        filled[key].shape != trained[key].shape
+        for key in trained
+        if key.startswith(heads)
+    )
+    with pytest.raises(
+        ModelError, match="no tensor of the module begins with 'nowhere'"
+    ):
         make(name, weights=weights, fresh=("nowhere",))
 
 
 def test_what_does_not_fit_is_said():
-    with pytest.raises(ModelError, match="braindecode has no network 'EEGNett'; similar names: EEGNet"):
+    with pytest.raises(
+        ModelError, match="braindecode has no network 'EEGNett'; similar names: EEGNet"
+    ):
         make("EEGNett")
-    with pytest.raises(ModelError, match=r"EEGNet cannot be built for 22 channels × 1000 samples: .*wings"):
+    with pytest.raises(
+        ModelError,
+        match=r"EEGNet cannot be built for 22 channels × 1000 samples: .*wings",
+    ):
         make("EEGNet", parameters={"wings": 2})
-    with pytest.raises(ModelError, match="BENDR requires chs_info to match BENDR_CHANNEL_ORDER exactly"):
+    with pytest.raises(
+        ModelError, match="BENDR requires chs_info to match BENDR_CHANNEL_ORDER exactly"
+    ):
         make("BENDR")
     assert make("BENDR", parameters={"chs_info": None}) is not None
-    with pytest.raises(ModelError, match="SensingDynamics cannot be built for 22 channels × 1000 samples"):
+    with pytest.raises(
+        ModelError,
+        match="SensingDynamics cannot be built for 22 channels × 1000 samples",
+    ):
         make("SensingDynamics")
     with pytest.raises(ModelError, match="`weights` is empty"):
         make("EEGNet", fresh=("final_layer",))
@@ -126,7 +173,10 @@ def test_networks_that_need_torchaudio_say_so_where_it_does_not_import():
     try:
         import torchaudio  # noqa: F401
     except (ImportError, OSError):
-        with pytest.raises(UnavailableError, match="install the torchaudio that was built for this torch"):
+        with pytest.raises(
+            UnavailableError,
+            match="install the torchaudio that was built for this torch",
+        ):
             make("EEGSimpleConv")
     else:
         assert make("EEGSimpleConv") is not None
@@ -140,19 +190,24 @@ def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
     from neuroledger.families.decoding.training.decoding_recipes import NeuralBench
     from neuroledger.spec.catalog import open_catalog
 
-    told = dict(open_catalog().model("braindecode.Labram.pretrained").builder.parameters)
+    told = dict(
+        open_catalog().model("braindecode.Labram.pretrained").builder.parameters
+    )
     contract = Contract.model_validate(told["contract"])
     models = network_decoders._models("labram")
     # As published: 128 channels, 15 s, no head; 221 tensors and 5,819,936 parameters.
     torch.manual_seed(5)
-    published = models.Labram(n_chans=128, n_times=3000, n_outputs=0, sfreq=200).state_dict()
+    published = models.Labram(
+        n_chans=128, n_times=3000, n_outputs=0, sfreq=200
+    ).state_dict()
     assert len(published) == 221
     assert sum(value.numel() for value in published.values()) == 5_819_936
     assert [name.upper() for name in contract.channels] == [
         n.upper() for n in models.labram.LABRAM_CHANNEL_ORDER
     ]
     save_file(
-        {key: value.clone().contiguous() for key, value in published.items()}, tmp_path / "model.safetensors"
+        {key: value.clone().contiguous() for key, value in published.items()},
+        tmp_path / "model.safetensors",
     )
 
     def labram(about):
@@ -169,12 +224,16 @@ def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
     microvolts = signature()._replace(units="uV")
     network = labram(microvolts).eval()
     state = network.network.state_dict()
-    assert torch.equal(state["temporal_embedding"], published["temporal_embedding"][:, :6])
+    assert torch.equal(
+        state["temporal_embedding"], published["temporal_embedding"][:, :6]
+    )
     taken = [key for key in published if key != "temporal_embedding"]
     assert all(torch.equal(state[key], published[key]) for key in taken)
     with torch.inference_mode():
         assert tuple(network(torch.randn(2, 22, 1000) * 20).shape) == (2, 4)
-    with pytest.raises(ModelError, match=r"250 Hz, not 200.*windows of 4\.4 s are no multiple of 1 s"):
+    with pytest.raises(
+        ModelError, match=r"250 Hz, not 200.*windows of 4\.4 s are no multiple of 1 s"
+    ):
         labram(microvolts._replace(sampling_rate=250.0, samples=1100))
     with pytest.raises(ModelError, match="do not know channels E1"):
         labram(microvolts._replace(channel_ids=("E1", *NAMES[1:])))

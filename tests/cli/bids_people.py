@@ -24,4 +24,12 @@ def people_of_bids(tree: Path, subjects: int = 3) -> None:
             if what == "go":
                 samples[int(onset * RATE) : int((onset + 0.5) * RATE), 1] += 5
         events = list(zip(onsets.tolist(), said.tolist(), strict=True))
-        bids_recording(tree, f"{number:02}", "react", dict.fromkeys(CHANNELS, "EEG"), samples.T, RATE, events)
+        bids_recording(
+            tree,
+            f"{number:02}",
+            "react",
+            dict.fromkeys(CHANNELS, "EEG"),
+            samples.T,
+            RATE,
+            events,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 
 from neuroledger import cli
 from neuroledger.cli import main
+from neuroledger.families.efficiency import cost
+from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 
 
@@ -38,7 +41,11 @@ def test_the_main_verbs_work_in_sequence(run, lab: Lab) -> None:
     code, out, _ = run("validate", "lab")
     assert code == 0 and "✓ lab" in out
     code, out, _ = run("run", "--dry-run")
-    assert code == 0 and out.count("to do") >= 2 and not (lab.root / "results" / "records").exists()
+    assert (
+        code == 0
+        and out.count("to do") >= 2
+        and not (lab.root / "results" / "records").exists()
+    )
     code, out, err = run("run")
     assert code == 0 and "2 computed" in out and "✓ lab.V4-ridge · pixels4" in err
     code, out, _ = run("run")
@@ -53,7 +60,9 @@ def test_each_verb_has_its_function() -> None:
     verbs = next(one.choices for one in cli._parser()._actions if one.dest == "verb")
     assert isinstance(verbs, dict) and len(verbs) > 25
     for name, parser in verbs.items():
-        module = importlib.import_module(f"neuroledger.cli.{parser.get_default('module')}")
+        module = importlib.import_module(
+            f"neuroledger.cli.{parser.get_default('module')}"
+        )
         assert callable(getattr(module, "import_" if name == "import" else name)), name
 
 
@@ -63,9 +72,40 @@ def test_scores_in_json_are_the_record(run) -> None:
     assert code == 0 and json.loads(out)["score"]["value"] > 0.5
 
 
-def test_a_requested_benchmark_without_data_is_reported_with_the_reason(run, lab: Lab) -> None:
+def test_costs_in_json_are_numbers_or_null(
+    run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = {
+        "footprint": Score(8.0, scale="bytes", unit="B"),
+        "energy": Score(math.nan, status="failed", reason="no meter"),
+    }
+    monkeypatch.setattr(
+        cost, "model_cost", lambda *given, **options: ("lab.V4-ridge", costs)
+    )
+    code, out, _ = run("cost", "pixels4", "--json")
+    plain = json.loads(out)
+    assert code == 0 and plain["benchmark"] == "lab.V4-ridge"
+    assert (
+        plain["costs"]["footprint"]["value"],
+        plain["costs"]["footprint"]["unit"],
+    ) == (8.0, "B")
+    failed = plain["costs"]["energy"]
+    assert (failed["value"], failed["status"], failed["reason"]) == (
+        None,
+        "failed",
+        "no meter",
+    )
+    assert str(costs["energy"]) == "failed: no meter"
+
+
+def test_a_requested_benchmark_without_data_is_reported_with_the_reason(
+    run, lab: Lab
+) -> None:
     path = lab.root / "specs" / "benchmarks" / "lab.V4-ridge.yaml"
-    path.write_text(path.read_text(encoding="utf-8") + 'unavailable: "the lab is closed"\n', encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8") + 'unavailable: "the lab is closed"\n',
+        encoding="utf-8",
+    )
     code, out, _ = run("run", "--benchmark", "lab.V4-ridge")
     assert code == 0 and "unavailable: lab.V4-ridge: the lab is closed" in out
 
@@ -74,7 +114,8 @@ def test_what_is_pending_exits_4_and_a_wrong_request_2(run) -> None:
     code, _, err = run("run")
     assert (
         code == 4
-        and "pixels4: data set 'lab': it has not been validated: run `neuroledger validate lab`" in err
+        and "pixels4: data set 'lab': it has not been validated: run `neuroledger validate lab`"
+        in err
     )
     code, _, err = run("score", "pixels4", "lab.V4-ridge")
     assert code == 4 and "run `neuroledger validate lab`" in err
@@ -100,13 +141,16 @@ def test_score_retries_a_failed_pair(run, monkeypatch: pytest.MonkeyPatch) -> No
     code, out, _ = run("run", "pixels4")
     assert (
         code == 1
-        and "1 of them failed before and was not tried again; --retry-failed tries them again" in out
+        and "1 of them failed before and was not tried again; --retry-failed tries them again"
+        in out
     )
     code, out, _ = run("score", "pixels4", "lab.V4-ridge")
     assert code == 0 and "pixels4 on lab.V4-ridge: scored" in out
 
 
-def test_an_interruption_exits_130_and_says_how_to_continue(run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_exits_130_and_says_how_to_continue(
+    run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from neuroledger.engine import run as running
 
     def interrupted(*_: object) -> None:
@@ -130,7 +174,9 @@ def test_an_invalid_request_does_not_change_records(run, lab: Lab) -> None:
     assert record.read_bytes() == before
 
 
-def test_an_interruption_does_not_wait_for_unstarted_jobs(lab: Lab, tmp_path: Path) -> None:
+def test_an_interruption_does_not_wait_for_unstarted_jobs(
+    lab: Lab, tmp_path: Path
+) -> None:
     script = (
         "import signal, time\n"
         "from neuroledger.engine.executors import execute\n"
@@ -168,19 +214,30 @@ def test_a_front_is_drawn_into_a_figure_or_refused(run, lab: Lab) -> None:
 
 def test_list_and_show(run) -> None:
     code, out, _ = run("list", "models")
-    assert code == 0 and out.splitlines()[0].split()[:2] == ["id", "version"] and "pixels4" in out
-    assert {"noise", "pixels4"} < {row["id"] for row in json.loads(run("list", "models", "--json")[1])}
+    assert (
+        code == 0
+        and out.splitlines()[0].split()[:2] == ["id", "version"]
+        and "pixels4" in out
+    )
+    assert {"noise", "pixels4"} < {
+        row["id"] for row in json.loads(run("list", "models", "--json")[1])
+    }
     code, out, _ = run("show", "lab")
     assert code == 0 and "SIMULATED" in out and "sha256" in out
     code, _, err = run("show", "labb")
     assert code == 2 and "did you mean" in err
 
 
-def test_steps_and_notes_are_printed_as_lists(run, repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_and_notes_are_printed_as_lists(
+    run, repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(repository)
     code, out, _ = run("show", "Chang2019Bold5000")
     spec = json.loads(run("show", "Chang2019Bold5000", "--json")[1])
-    lines = [line.removeprefix("  access_steps").removeprefix("  notes").strip() for line in out.splitlines()]
+    lines = [
+        line.removeprefix("  access_steps").removeprefix("  notes").strip()
+        for line in out.splitlines()
+    ]
     assert code == 0 and len(spec["access_steps"]) > 1
     for number, step in enumerate(spec["access_steps"], 1):
         assert f"{number}. {step}" in lines
@@ -211,8 +268,20 @@ def test_outside_a_repository_the_checkout_is_used_by_default(
             ":6:10",
             "no dataset 'lap' [spec.reference]\n    hint: did you mean 'lab'?",
         ),
-        ("benchmarks", "lab.V4-ridge", ("metric: ridge", "metric: rigde"), "", "did you mean 'ridge'"),
-        ("benchmarks", "lab.V4-ridge", ("  region: V4", "  regoin: V4"), "", "did you mean 'region'"),
+        (
+            "benchmarks",
+            "lab.V4-ridge",
+            ("metric: ridge", "metric: rigde"),
+            "",
+            "did you mean 'ridge'",
+        ),
+        (
+            "benchmarks",
+            "lab.V4-ridge",
+            ("  region: V4", "  regoin: V4"),
+            "",
+            "did you mean 'region'",
+        ),
         (
             "benchmarks",
             "lab.V4-ridge",
@@ -221,9 +290,21 @@ def test_outside_a_repository_the_checkout_is_used_by_default(
             "no formula normalises",
         ),
         ("models", "pixels4", ("  size: 4", "  size: 0"), ":7:9", "greater than 0"),
-        ("models", "pixels4", ("  name: pixels", "  name: pixel"), "", "did you mean 'pixels'"),
+        (
+            "models",
+            "pixels4",
+            ("  name: pixels", "  name: pixel"),
+            "",
+            "did you mean 'pixels'",
+        ),
         ("datasets", "lab", ("check: unique", "check: uniqe"), "", "unique"),
-        ("suites", "lab", ("- lab.V4-ridge", "- lab.V4-ridge\n- lab.V4-ridge"), "", "listed twice"),
+        (
+            "suites",
+            "lab",
+            ("- lab.V4-ridge", "- lab.V4-ridge\n- lab.V4-ridge"),
+            "",
+            "listed twice",
+        ),
         (
             "suites",
             "lab",
@@ -248,7 +329,9 @@ def test_check_reports_problem_place_and_near_miss(
     assert change[0] in text
     path.write_text(text.replace(*change))
     code, out, _ = run("check")
-    assert code == (0 if "first line" in what else 1), "the comment for editors is a note"
+    assert code == (0 if "first line" in what else 1), (
+        "the comment for editors is a note"
+    )
     assert f"specs/{kind}/{id}.yaml{where}" in out
     assert what in out
 
@@ -265,9 +348,13 @@ def test_check_reports_layers_that_a_model_does_not_record(run, lab: Lab) -> Non
     code, out, _ = run("check")
     assert (
         code == 1
-        and "regions: 'conf1' is not among `layers` [spec.layer]\n    hint: did you mean 'conv1'?" in out
+        and "regions: 'conf1' is not among `layers` [spec.layer]\n    hint: did you mean 'conv1'?"
+        in out
     )
-    assert "readout: 'hidden' is not among `layers` [spec.layer]\n    hint: layers: conv1, conv2" in out
+    assert (
+        "readout: 'hidden' is not among `layers` [spec.layer]\n    hint: layers: conv1, conv2"
+        in out
+    )
     assert out.count("is not among") == 2
 
 
@@ -288,7 +375,11 @@ def test_check_refuses_a_benchmark_whose_controls_failed(run, lab: Lab) -> None:
     run("validate", "lab")
     assert run("run")[0] == 1
     code, out, _ = run("check")
-    assert code == 1 and "positive control 'noise': " in out and "must be at least 0.8" in out
+    assert (
+        code == 1
+        and "positive control 'noise': " in out
+        and "must be at least 0.8" in out
+    )
 
 
 def test_a_limit_prints_a_partial_card(run) -> None:
@@ -299,14 +390,24 @@ def test_a_limit_prints_a_partial_card(run) -> None:
 
 def test_a_new_benchmark_file_is_scored_by_the_next_run(run, lab: Lab) -> None:
     pins = {
-        name: {"dvc": True, **{k: pin[k] for k in ("size", "sha256")}} for name, pin in lab.pins().items()
+        name: {"dvc": True, **{k: pin[k] for k in ("size", "sha256")}}
+        for name, pin in lab.pins().items()
     }
     lab.dataset(files=pins)
     run("validate", "lab")
     run("run")
-    lab.benchmark("lab.V4-new", metric="pls", controls={"negative": ["noise"]}, select={"region": "V4"})
+    lab.benchmark(
+        "lab.V4-new",
+        metric="pls",
+        controls={"negative": ["noise"]},
+        select={"region": "V4"},
+    )
     code, out, err = run("run")
-    assert code == 0 and "lab.V4-new · pixels4" in err and "2 computed, 2 up to date" in out
+    assert (
+        code == 0
+        and "lab.V4-new · pixels4" in err
+        and "2 computed, 2 up to date" in out
+    )
 
 
 def test_suites_are_scored_with_those_they_include(run, lab: Lab) -> None:

@@ -22,7 +22,10 @@ def test_every_figure_of_records_is_a_choice() -> None:
 
 
 def test_figures_of_records_and_of_scores_are_written(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     lab = ledger(tmp_path / "lab", repository)
     for model, value in (("ant", 0.9), ("bee", 0.4), ("cat", 0.5)):
@@ -41,7 +44,10 @@ def test_figures_of_records_and_of_scores_are_written(
         assert out.read_text().startswith("<?xml")
     for words, said in (
         (["bars"], "plot bars needs 1 benchmark, got 0"),
-        (["scatter", "ant", "--benchmark", RIDGE], "plot scatter needs 2 models, got 1"),
+        (
+            ["scatter", "ant", "--benchmark", RIDGE],
+            "plot scatter needs 2 models, got 1",
+        ),
         (["reliability", "ant"], "plot reliability needs a benchmark: --benchmark B"),
     ):
         assert main(["plot", *words, "--out", str(tmp_path / "no.svg")]) == 2
@@ -50,7 +56,10 @@ def test_figures_of_records_and_of_scores_are_written(
 
 
 def test_a_benchmark_in_no_suite_can_be_drawn(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     lab = ledger(tmp_path / "lab", repository)
     keep(lab.open(), record("ant", RIDGE, 0.9), record("ant", "lab.new", 0.3))

@@ -58,21 +58,34 @@ def told(proposal: Lab, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]
 
 def rendered(text: str) -> str:
     """Render the page with HTML enabled, which is more permissive than GitHub."""
-    return str(MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(text))
+    return str(
+        MarkdownIt("commonmark", {"html": True})
+        .enable(["table", "strikethrough"])
+        .render(text)
+    )
 
 
 def rows(text: str, title: str) -> list[list[str]]:
     """Return the cells of the table below a heading of the rendered page."""
-    part = re.search(rf"<h3>{re.escape(title)}</h3>\s*<table>(.*?)</table>", rendered(text), re.DOTALL)
+    part = re.search(
+        rf"<h3>{re.escape(title)}</h3>\s*<table>(.*?)</table>",
+        rendered(text),
+        re.DOTALL,
+    )
     assert part, f"no table {title!r} in\n{text}"
     lines = re.findall(r"<tr>(.*?)</tr>", part.group(1), re.DOTALL)[1:]
     return [
-        [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", line, re.DOTALL)]
+        [
+            re.sub(r"<[^>]+>", "", cell)
+            for cell in re.findall(r"<td[^>]*>(.*?)</td>", line, re.DOTALL)
+        ]
         for line in lines
     ]
 
 
-def test_a_file_in_place_of_a_folder_is_reported(proposal: Lab, told: Callable[[], str]) -> None:
+def test_a_file_in_place_of_a_folder_is_reported(
+    proposal: Lab, told: Callable[[], str]
+) -> None:
     shutil.rmtree(proposal.root / "specs")
     write(proposal, "specs", "a file\n")
     commit(proposal)
@@ -89,10 +102,17 @@ def test_a_score_is_listed_with_interval_controls_and_previous_value(
     proposal: Lab, told: Callable[[], str]
 ) -> None:
     proposal.benchmark("lab.V4-pls", metric="pls")
-    keep(proposal.open(), record("pixels4", "lab.V4-pls", 0.4), record("noise", "lab.V4-pls", None))
+    keep(
+        proposal.open(),
+        record("pixels4", "lab.V4-pls", 0.4),
+        record("noise", "lab.V4-pls", None),
+    )
     rerecord(
         proposal,
-        lambda plain: (plain["score"].update(value=0.7, low=None, high=None), plain["inputs"].update(seed=1)),
+        lambda plain: (
+            plain["score"].update(value=0.7, low=None, high=None),
+            plain["inputs"].update(seed=1),
+        ),
     )
     text = told()
     assert text.startswith("## Proposal: clean\n")
@@ -104,20 +124,30 @@ def test_a_score_is_listed_with_interval_controls_and_previous_value(
         ["lab.V4-ridge", "pixels4", "changed", "0.5", "0.7", "none",
          HELD, "simulated"],
     ]  # fmt: skip
-    assert rows(text, "Licences") == [["data set", "lab", "CC0-1.0", "public", "simulated"]]
+    assert rows(text, "Licences") == [
+        ["data set", "lab", "CC0-1.0", "public", "simulated"]
+    ]
 
 
-def test_bytes_and_licences_of_new_data_are_counted(proposal: Lab, told: Callable[[], str]) -> None:
+def test_bytes_and_licences_of_new_data_are_counted(
+    proposal: Lab, told: Callable[[], str]
+) -> None:
     a_data_set_in_the_embedded_remote(proposal)
     size = (proposal.root / "data/more/responses.nc").stat().st_size
     text = told()
     assert f"{size:,} bytes in 1 objects are added to the embedded remote" in text
-    assert ["data set", "more", "CC0-1.0", "public", "simulated"] in rows(text, "Licences")
+    assert ["data set", "more", "CC0-1.0", "public", "simulated"] in rows(
+        text, "Licences"
+    )
 
 
-def test_the_calibration_of_a_changed_benchmark_is_listed(proposal: Lab, told: Callable[[], str]) -> None:
+def test_the_calibration_of_a_changed_benchmark_is_listed(
+    proposal: Lab, told: Callable[[], str]
+) -> None:
     calibrated(proposal)
-    ((benchmark, verdict, runs, coverage, equal, _),) = rows(told(), "Calibration, as reported")
+    ((benchmark, verdict, runs, coverage, equal, _),) = rows(
+        told(), "Calibration, as reported"
+    )
     assert (benchmark, verdict, runs) == (RIDGE, "passed", "100")
     assert coverage.startswith("0.950 [0.88") and equal.startswith("0.050 [")
 
@@ -129,12 +159,17 @@ def test_an_edited_record_has_no_score(proposal: Lab, told: Callable[[], str]) -
     ((_, _, state, before, score, *_),) = rows(text, SCORES)
     assert (state, before, score) == ("not an intact record", "0.5", "–")
     assert "0.95" not in text
-    assert rows(text, "Findings that need a person")[0][:2] == ["error", "record.edited"]
+    assert rows(text, "Findings that need a person")[0][:2] == [
+        "error",
+        "record.edited",
+    ]
 
 
 def test_an_empty_proposal_has_an_empty_summary(told: Callable[[], str]) -> None:
     text = told()
-    assert "0 files changed" in text and "0 bytes in 0 objects" in text and "|" not in text
+    assert (
+        "0 files changed" in text and "0 bytes in 0 objects" in text and "|" not in text
+    )
 
 
 ODD = [
@@ -156,7 +191,13 @@ ODD = [
 def test_texts_of_a_proposal_are_never_links_mentions_or_markup(
     proposal: Lab, told: Callable[[], str]
 ) -> None:
-    names = [*ODD, "<img src=x onerror=alert(1)>", "\u202eevil", "a&#124;b", "https:evil.example"]
+    names = [
+        *ODD,
+        "<img src=x onerror=alert(1)>",
+        "\u202eevil",
+        "a&#124;b",
+        "https:evil.example",
+    ]
     for name in names:
         controls = {HOSTILE: {"value": "|<b>", "passed": "yes"}}
         held = record(name, f"b {name}", 0.4, controls=controls)
@@ -167,20 +208,32 @@ def test_texts_of_a_proposal_are_never_links_mentions_or_markup(
     html = rendered(text)
     assert len(rows(text, SCORES)) == len(names)
     assert not re.findall(
-        r"<(?:a|img|script|b|em|strong|s|del)\b", html.replace("<strong>failed</strong>", "")
+        r"<(?:a|img|script|b|em|strong|s|del)\b",
+        html.replace("<strong>failed</strong>", ""),
     )
     shown = {
-        row[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&") for row in rows(text, SCORES)
+        row[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        for row in rows(text, SCORES)
     }
-    assert {"@everyone", "www.evil.example", "a|b", "`code`", "<img src=x onerror=alert(1)>"} <= shown
-    assert "small_cnn" in text and not re.search(r"(?<![a-z0-9])_|_(?![a-z0-9])", text), (
-        "underscores that emphasise"
-    )
+    assert {
+        "@everyone",
+        "www.evil.example",
+        "a|b",
+        "`code`",
+        "<img src=x onerror=alert(1)>",
+    } <= shown
+    assert "small_cnn" in text and not re.search(
+        r"(?<![a-z0-9])_|_(?![a-z0-9])", text
+    ), "underscores that emphasise"
     assert "\u202e" not in text and "\\u202eevil" in shown
-    assert not re.search(r"@|www\.|://", text), "characters that GitHub makes links or mentions of"
+    assert not re.search(r"@|www\.|://", text), (
+        "characters that GitHub makes links or mentions of"
+    )
 
 
-def test_only_scores_of_a_private_data_set_are_shown(proposal: Lab, told: Callable[[], str]) -> None:
+def test_only_scores_of_a_private_data_set_are_shown(
+    proposal: Lab, told: Callable[[], str]
+) -> None:
     proposal.spec(
         "datasets", "closed", license="LicenseRef-unstated", access="private", access_steps=["Ask the secret clinic."],
         reader={"name": "netcdf"}, files={"patient-7.nc": {"size": 4321, "sha256": "0" * 64}},
@@ -188,7 +241,10 @@ def test_only_scores_of_a_private_data_set_are_shown(proposal: Lab, told: Callab
     )  # fmt: skip
     proposal.benchmark("closed.V4-pls", dataset="closed", metric="pls")
     held = record(
-        "pixels4", "closed.V4-pls", None, error={"type": "DataError", "message": "patient-7 is bad"}
+        "pixels4",
+        "closed.V4-pls",
+        None,
+        error={"type": "DataError", "message": "patient-7 is bad"},
     )
     keep(proposal.open(), held, record("noise", "closed.V4-pls", 0.25))
     text = told()
@@ -196,7 +252,9 @@ def test_only_scores_of_a_private_data_set_are_shown(proposal: Lab, told: Callab
         ["0.25", "0.23 to 0.27", "private"],
         ["failed", "–", "private"],
     ]
-    assert ["data set", "closed", "LicenseRef-unstated", "private", "–"] in rows(text, "Licences")
+    assert ["data set", "closed", "LicenseRef-unstated", "private", "–"] in rows(
+        text, "Licences"
+    )
     assert not re.search("patient|secret|4,?321", text)
 
 
@@ -223,7 +281,9 @@ def test_the_summary_of_a_thousand_records_fits_into_a_comment(
     ],
 )
 @pytest.mark.slow
-def test_no_code_of_a_proposal_runs(name: str, start: Path, tmp_path: Path, repository: Path) -> None:
+def test_no_code_of_a_proposal_runs(
+    name: str, start: Path, tmp_path: Path, repository: Path
+) -> None:
     root, log = tmp_path / "clone", tmp_path / "log"
     shutil.copytree(start, root, symlinks=True)
     (one,) = [each for each in PROPOSALS if each.name == name]
@@ -243,7 +303,9 @@ def test_no_code_of_a_proposal_runs(name: str, start: Path, tmp_path: Path, repo
     assert not (root / "CANARY").exists() and not log.exists(), log.read_text()
 
 
-def test_an_unknown_commit_is_refused(proposal: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_commit_is_refused(
+    proposal: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["summary", "--since", "nosuch", "--root", str(proposal.root)]) == 2
     assert "no commit 'nosuch'" in capsys.readouterr().err
 
@@ -276,6 +338,11 @@ def test_the_history_of_a_benchmark_lists_every_commit_that_changed_a_score(
     assert "git fetch --unshallow" in capsys.readouterr().out
 
 
-def test_a_history_without_commits_says_so(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_history_without_commits_says_so(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--root", str(lab.root), "history", RIDGE, "pixels4"]) == 0
-    assert f"no commit of this repository contains a record of {RIDGE} · pixels4" in capsys.readouterr().out
+    assert (
+        f"no commit of this repository contains a record of {RIDGE} · pixels4"
+        in capsys.readouterr().out
+    )

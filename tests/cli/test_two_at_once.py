@@ -33,10 +33,18 @@ TIMES = 3
 
 
 def begun(root: Path, arguments: Sequence[str], **more: str) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "NEUROLEDGER_MIRROR"}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "NEUROLEDGER_MIRROR"
+    }
     environment |= {"NEUROLEDGER_ROOT": str(root), "NO_COLOR": "1", **more}
     command = [sys.executable, "-m", "neuroledger", *arguments]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     return subprocess.Popen(command, cwd=root, env=environment, **pipes)
 
 
@@ -47,7 +55,8 @@ def held(root: Path) -> dict[str, str]:
         if path.relative_to(root).parts[0] in {"specs", "data"}
         else ""
         for path in sorted(root.rglob("*"))
-        if path.is_file() and not {".cache", ".dvc", ".git"} & set(path.relative_to(root).parts)
+        if path.is_file()
+        and not {".cache", ".dvc", ".git"} & set(path.relative_to(root).parts)
     }
 
 
@@ -55,7 +64,12 @@ WAITS = "waiting for another process that is pinning files of this repository\n"
 
 
 def same(
-    make: Callable[[Path], Path], arguments: Sequence[str], tmp_path: Path, *, times: int = TIMES, **more: str
+    make: Callable[[Path], Path],
+    arguments: Sequence[str],
+    tmp_path: Path,
+    *,
+    times: int = TIMES,
+    **more: str,
 ) -> None:
     """Check that running the command ``times`` at once leaves the files of one run; late processes print one line."""
     alone, shared = make(tmp_path / "alone" / "one"), make(tmp_path / "shared" / "one")
@@ -68,12 +82,18 @@ def same(
     assert codes[0] == 0 and set(codes) <= {0, 1, 2}, (codes, said)
     assert not any("Traceback" in err for _, err in said), said
     late = [
-        err.replace(WAITS, "") for process, (_, err) in zip(several, said, strict=True) if process.returncode
+        err.replace(WAITS, "")
+        for process, (_, err) in zip(several, said, strict=True)
+        if process.returncode
     ]
-    assert all(err.startswith("neuroledger: ") and err.count("\n") == 1 for err in late), said
+    assert all(
+        err.startswith("neuroledger: ") and err.count("\n") == 1 for err in late
+    ), said
     assert held(shared) == held(alone)
     left = [
-        path for path in shared.rglob("*") if path.suffix in {".part", ".tmp"} or path.name.startswith(".~")
+        path
+        for path in shared.rglob("*")
+        if path.suffix in {".part", ".tmp"} or path.name.startswith(".~")
     ]
     assert not left
 
@@ -106,10 +126,17 @@ def test_fetch(tmp_path: Path) -> None:
             }
             for path in sorted((tmp_path / "mirror").iterdir())
         }
-        spec = {"id": "lab", "version": 1, "title": "Responses of a laboratory", "license": "CC0-1.0"}
+        spec = {
+            "id": "lab",
+            "version": 1,
+            "title": "Responses of a laboratory",
+            "license": "CC0-1.0",
+        }
         spec |= {"files": files, "reader": {"name": "netcdf"}}
         (folder / "specs" / "datasets").mkdir()
-        (folder / "specs" / "datasets" / "lab.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+        (folder / "specs" / "datasets" / "lab.yaml").write_text(
+            yaml.safe_dump(spec, sort_keys=False)
+        )
         return folder
 
     same(make, ["fetch", "lab"], tmp_path, NEUROLEDGER_MIRROR=str(tmp_path / "mirror"))
@@ -143,7 +170,9 @@ def bucket(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """Return the URL of a local bucket and the folder of the Brain-Score files that it serves."""
     files = tmp_path / "served"
     package(files)
-    Slowly.objects = {f"bucket/{path.name}": path.read_bytes() for path in files.iterdir()}
+    Slowly.objects = {
+        f"bucket/{path.name}": path.read_bytes() for path in files.iterdir()
+    }
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slowly)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -170,17 +199,30 @@ def stated(bucket: tuple[str, Path], *kinds: str) -> Callable[[Path], Path]:
             for path in files
         }
         reader = {"name": "brainio"} | {ROLES[path.suffix]: path.name for path in files}
-        spec = {"id": "mine", "version": 1, "title": "Responses of a laboratory", "license": "CC0-1.0"}
-        spec |= {"downloads": downloads, "reader": reader, "unavailable": "not here yet"}
+        spec = {
+            "id": "mine",
+            "version": 1,
+            "title": "Responses of a laboratory",
+            "license": "CC0-1.0",
+        }
+        spec |= {
+            "downloads": downloads,
+            "reader": reader,
+            "unavailable": "not here yet",
+        }
         (folder / "specs" / "datasets").mkdir()
-        (folder / "specs" / "datasets" / "mine.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+        (folder / "specs" / "datasets" / "mine.yaml").write_text(
+            yaml.safe_dump(spec, sort_keys=False)
+        )
         return folder
 
     return make
 
 
 @pytest.mark.parametrize("times", [2, 3])
-def test_import_from_a_bucket(bucket: tuple[str, Path], tmp_path: Path, times: int) -> None:
+def test_import_from_a_bucket(
+    bucket: tuple[str, Path], tmp_path: Path, times: int
+) -> None:
     words = ["import", "brainscore", "mine"]
     same(stated(bucket, ".nc", ".csv", ".zip"), words, tmp_path, times=times)
 
@@ -209,22 +251,46 @@ def test_embed(images: Path, tmp_path: Path, times: int) -> None:
         empty(folder)
         for name in ("data", "specs/models"):
             (folder / name).mkdir()
-        spec = {"id": "pixels4", "version": 1, "title": "Pixels", "builder": {"name": "pixels", "size": 4}}
-        (folder / "specs" / "models" / "pixels4.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+        spec = {
+            "id": "pixels4",
+            "version": 1,
+            "title": "Pixels",
+            "builder": {"name": "pixels", "size": 4},
+        }
+        (folder / "specs" / "models" / "pixels4.yaml").write_text(
+            yaml.safe_dump(spec, sort_keys=False)
+        )
         return folder
 
-    words = ["embed", "pixels4", "--images", str(images / "images"), "--out", "data/mine.nc"]
+    words = [
+        "embed",
+        "pixels4",
+        "--images",
+        str(images / "images"),
+        "--out",
+        "data/mine.nc",
+    ]
     same(make, words, tmp_path, times=times)
 
 
 def test_package(images: Path, tmp_path: Path) -> None:
     np.save(images / "responses.npy", truth(images)[np.argsort(NAMES)])
     terms = ["--license", "CC0-1.0", "--access", "public"]
-    same(empty, ["package", "stimuli", "mine", str(images / "images"), *terms], tmp_path)
+    same(
+        empty, ["package", "stimuli", "mine", str(images / "images"), *terms], tmp_path
+    )
 
 
 def test_start(images: Path, tmp_path: Path) -> None:
     np.save(images / "responses.npy", truth(images)[np.argsort(NAMES)])
-    flags = ["--license", "CC0-1.0", "--access", "public", "--region", "V4", "--no-questions"]
+    flags = [
+        "--license",
+        "CC0-1.0",
+        "--access",
+        "public",
+        "--region",
+        "V4",
+        "--no-questions",
+    ]
     flags += ["--dims", "stimulus,neuroid,repetition", "--order", "name"]
     same(empty, ["start", str(images), *flags], tmp_path)

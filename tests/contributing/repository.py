@@ -37,7 +37,12 @@ class Remote:
         return Lab(folder)
 
     def propose(
-        self, folder: Path, branch: str, change: Callable[[Lab], None], *, start: str = "main"
+        self,
+        folder: Path,
+        branch: str,
+        change: Callable[[Lab], None],
+        *,
+        start: str = "main",
     ) -> str:
         """Push a branch with a change, and return its commit."""
         lab = self.clone(folder, start)
@@ -51,14 +56,19 @@ class Remote:
 
 def commit_of(folder: Path, ref: str = "HEAD") -> str:
     words = ["git", "rev-parse", ref]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def scored(lab: Lab, *words: str) -> None:
     """Validate and score in a clone as a contributor would, with the data that `dvc pull` would download."""
     for pointer in lab.data.glob("*.dvc"):
         md5 = yaml.safe_load(pointer.read_text())["outs"][0]["md5"]
-        shutil.copy(lab.root / ".dvcstore" / "files" / "md5" / md5[:2] / md5[2:], pointer.with_suffix(""))
+        shutil.copy(
+            lab.root / ".dvcstore" / "files" / "md5" / md5[:2] / md5[2:],
+            pointer.with_suffix(""),
+        )
     for arguments in (("validate",), ("run", *words)):
         assert main(["--root", str(lab.root), *arguments]) == 0
 

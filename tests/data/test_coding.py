@@ -8,7 +8,14 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated, words
+from neuroledger.data.factorize import (
+    coordinate,
+    encode,
+    first_rows,
+    locate,
+    repeated,
+    words,
+)
 
 
 @given(st.lists(st.text(max_size=9), min_size=1, max_size=40))
@@ -28,13 +35,20 @@ def test_numbers_are_encoded_in_order(numbers):
 
 
 def test_types_meet_as_text():
-    np.testing.assert_array_equal(locate([3, 1, 7], np.array(["1", "2", "3"])), [2, 0, -1])
+    np.testing.assert_array_equal(
+        locate([3, 1, 7], np.array(["1", "2", "3"])), [2, 0, -1]
+    )
     assert encode(np.array(["b", 1, "a"], dtype=object)).codes.tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize(
     "column",
-    [[7.0, 10.0], [b"7", b"10"], np.array([7.0, 10], dtype=object), np.array([b"7", "10"], dtype=object)],
+    [
+        [7.0, 10.0],
+        [b"7", b"10"],
+        np.array([7.0, 10], dtype=object),
+        np.array([b"7", "10"], dtype=object),
+    ],
 )
 def test_numbers_and_bytes_are_the_text_that_they_look_like(column):
     np.testing.assert_array_equal(locate(column, np.array(["10", "7"])), [1, 0])
@@ -48,7 +62,9 @@ def test_bytes_are_text():
     np.testing.assert_array_equal(same.codes, got.codes)
 
 
-@pytest.mark.parametrize("column", [np.array([], dtype=str), np.array([], dtype=object)])
+@pytest.mark.parametrize(
+    "column", [np.array([], dtype=str), np.array([], dtype=object)]
+)
 def test_nothing_is_encoded_as_nothing(column):
     assert encode(column).codes.size == 0
 
@@ -72,11 +88,16 @@ def test_a_coordinate_is_the_first_that_is_there_one_value_for_each_presentation
     assert coordinate(assembly, "c", "b").tolist() == [1, 2, 3]
     assert coordinate(assembly, "one").tolist() == [7, 7, 7]
     assert coordinate(assembly, "a") is None and coordinate(assembly) is None
-    assert coordinate(xr.DataArray([1.0, 2.0], dims="x", coords={"x": [4, 5]}), "x").tolist() == [4, 5]
+    assert coordinate(
+        xr.DataArray([1.0, 2.0], dims="x", coords={"x": [4, 5]}), "x"
+    ).tolist() == [4, 5]
 
 
 def test_words_of_a_column_are_rows_of_integers_and_each_code_has_its_first_row():
-    assert words(np.array(["ab", "c"])).tolist() == [[ord("a") | ord("b") << 32], [ord("c")]]
+    assert words(np.array(["ab", "c"])).tolist() == [
+        [ord("a") | ord("b") << 32],
+        [ord("c")],
+    ]
     assert words(np.array(["abc", "d"])).tolist() == [[97, 98, 99], [100, 0, 0]]
     assert words(np.array([1, 2])) is None
     assert first_rows(np.array([1, 0, 1, 2, 0]), 3).tolist() == [1, 0, 3]
@@ -85,7 +106,10 @@ def test_words_of_a_column_are_rows_of_integers_and_each_code_has_its_first_row(
         and repeated(np.array([0, 1]), np.array([1, 0])).size == 0
     )
     assert repeated(np.array([0, 2, 0]), np.array([2, 0, 2])).tolist() == [2]
-    assert locate([], ["a"]).tolist() == [] and locate(["b", "a"], ["a", "b"]).dtype == np.intp
+    assert (
+        locate([], ["a"]).tolist() == []
+        and locate(["b", "a"], ["a", "b"]).dtype == np.intp
+    )
 
 
 def test_rows_are_told_apart_among_very_many_combinations():

@@ -30,7 +30,9 @@ CONTENT = bytes(range(256)) * 4000
 
 
 def pin(url: str = "https://example.org/a.bin", content: bytes = CONTENT) -> SourceFile:
-    return SourceFile(url=url, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    return SourceFile(
+        url=url, size=len(content), sha256=hashlib.sha256(content).hexdigest()
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +96,12 @@ def test_a_file_is_found_in_the_mirror_by_its_bytes_under_any_name(
     (mirror / "same size.dat").write_bytes(bytes(len(CONTENT)))
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tmp_path / "mirror"))
     seen: list[tuple[str, int, int]] = []
-    (path,) = fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()}, progress=lambda *p: seen.append(p))
+    (path,) = fetch_files(
+        tmp_path,
+        tmp_path / "data",
+        {"a.bin": pin()},
+        progress=lambda *p: seen.append(p),
+    )
     assert path.read_bytes() == CONTENT
     assert seen[-1] == ("a.bin", len(CONTENT), len(CONTENT))
     assert fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()}) == []
@@ -154,8 +161,13 @@ def test_an_edited_file_is_not_overwritten_unless_forced(
 
 
 def test_an_s3_source_becomes_a_versioned_https_url() -> None:
-    source = SourceFile(url="s3://bucket/folder/a@b.nc", size=1, sha256="0" * 64, version_id="v+1")
-    assert fetching._resolve_url(source) == "https://bucket.s3.amazonaws.com/folder/a%40b.nc?versionId=v%2B1"
+    source = SourceFile(
+        url="s3://bucket/folder/a@b.nc", size=1, sha256="0" * 64, version_id="v+1"
+    )
+    assert (
+        fetching._resolve_url(source)
+        == "https://bucket.s3.amazonaws.com/folder/a%40b.nc?versionId=v%2B1"
+    )
 
 
 def test_a_verification_is_remembered_until_the_file_changes(
@@ -168,7 +180,9 @@ def test_a_verification_is_remembered_until_the_file_changes(
     verify_file(path, pin(), memory=tmp_path / "memory")
     hashed: list[Path] = []
     real = integrity.sha256_of_file
-    monkeypatch.setattr(integrity, "sha256_of_file", lambda p: hashed.append(p) or real(p))
+    monkeypatch.setattr(
+        integrity, "sha256_of_file", lambda p: hashed.append(p) or real(p)
+    )
     verify_file(path, pin(), memory=tmp_path / "memory")
     assert not hashed
     changed = bytearray(CONTENT)
@@ -184,11 +198,15 @@ def test_a_truncated_and_a_missing_file_say_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is missing; bring it"):
         verify_file(path, pin(), fix="bring it")
     path.write_bytes(CONTENT[:-1])
-    with pytest.raises(IntegrityError, match="1,023,999 bytes where the spec pins 1,024,000"):
+    with pytest.raises(
+        IntegrityError, match="1,023,999 bytes where the spec pins 1,024,000"
+    ):
         verify_file(path, pin())
 
 
-def test_many_files_of_one_size_are_hashed_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_files_of_one_size_are_hashed_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mirror = tmp_path / "mirror"
     mirror.mkdir()
     contents = [f"{number:03d}".encode() for number in range(200)]
@@ -196,7 +214,9 @@ def test_many_files_of_one_size_are_hashed_once_each(tmp_path: Path, monkeypatch
         (mirror / f"{content.decode()}.wav").write_bytes(content)
     hashed: list[Path] = []
     plain = fetching.sha256_of_file
-    monkeypatch.setattr(fetching, "sha256_of_file", lambda path: hashed.append(path) or plain(path))
+    monkeypatch.setattr(
+        fetching, "sha256_of_file", lambda path: hashed.append(path) or plain(path)
+    )
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
     pins = {f"{content.decode()}.wav": pin(content=content) for content in contents}
     assert len(fetch_files(tmp_path, tmp_path / "data", pins)) == 200
@@ -208,7 +228,10 @@ def test_many_files_of_one_size_are_hashed_once_each(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("last", "says"),
     [
-        ("Is your cache up to date? <https://error.dvc.org/missing-files>", "must run `dvc push`"),
+        (
+            "Is your cache up to date? <https://error.dvc.org/missing-files>",
+            "must run `dvc push`",
+        ),
         ("ERROR: /somewhere is not a git repository", "`git init` in this folder"),
         ("ERROR: something else", "something else$"),
     ],
@@ -217,11 +240,15 @@ def test_the_last_message_of_dvc_is_reported_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, says: str
 ) -> None:
     def failing(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, 1, "", f"ERROR: failed to pull data\n{last}\n")
+        return subprocess.CompletedProcess(
+            command, 1, "", f"ERROR: failed to pull data\n{last}\n"
+        )
 
     monkeypatch.setattr(subprocess, "run", failing)
     (tmp_path / "x.nc.dvc").write_text("outs:\n- path: x.nc\n")
-    with pytest.raises(UnavailableError, match=rf"`dvc pull x.nc.dvc` failed: .*{says}"):
+    with pytest.raises(
+        UnavailableError, match=rf"`dvc pull x.nc.dvc` failed: .*{says}"
+    ):
         fetching._pull(tmp_path, tmp_path / "x.nc", force=False)
 
 
@@ -249,7 +276,9 @@ class Raw:
     def _one(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             self.requests.append(connection.recv(65536).decode())
-            answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            answer = (
+                self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            )
             if callable(answer):
                 answer(connection)
             else:
@@ -302,7 +331,9 @@ def test_no_answer_of_a_server_is_a_traceback(
     monkeypatch.setattr(fetching, "TIMEOUT_S", 2)
     server = Raw(LIES[lie])
     serve(monkeypatch, server.url)
-    with pytest.raises((UnavailableError, IntegrityError), match=r"127\.0\.0\.1") as refused:
+    with pytest.raises(
+        (UnavailableError, IntegrityError), match=r"127\.0\.0\.1"
+    ) as refused:
         fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
     assert len(str(refused.value)) < 800
     assert not (tmp_path / "data" / "a.bin").exists()
@@ -327,7 +358,9 @@ def test_no_answer_of_a_server_is_a_traceback(
         "ftp://a/b",
     ],
 )
-def test_an_odd_address_is_one_error(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_odd_address_is_one_error(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetching, "TIMEOUT_S", 2)
     serve(monkeypatch, url)
     with pytest.raises(UnavailableError, match=r"a\.bin could not be fetched"):
@@ -363,9 +396,16 @@ def test_a_transfer_survives_interruptions_while_it_moves(
         begin = int(re.search(r"bytes=(\d+)-", server.requests[-1] + "bytes=0-")[1])  # type: ignore[index]
         head = f"HTTP/1.1 206 Partial\r\nContent-Range: bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}\r\n"
         rest = CONTENT[begin:]
-        connection.sendall(f"{head}Content-Length: {len(rest)}\r\n\r\n".encode() + rest[:100_000])
+        connection.sendall(
+            f"{head}Content-Length: {len(rest)}\r\n\r\n".encode() + rest[:100_000]
+        )
 
-    server = Raw(OK + LENGTH + CONTENT[:50_000], b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", b"", part)
+    server = Raw(
+        OK + LENGTH + CONTENT[:50_000],
+        b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n",
+        b"",
+        part,
+    )
     serve(monkeypatch, server.url)
     monkeypatch.setattr(fetching, "ATTEMPTS", 20)
     (path,) = fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
@@ -395,7 +435,9 @@ def test_a_busy_server_is_asked_five_times_with_growing_waits(
     monkeypatch.setattr(fetching, "GRACE_S", 1)
     with pytest.raises(UnavailableError, match="HTTP 503"):
         fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin(content=b"x")})
-    assert len(server.requests) == 6, "it does not wait beyond the time that a transfer may take"
+    assert len(server.requests) == 6, (
+        "it does not wait beyond the time that a transfer may take"
+    )
     server.close()
 
 
@@ -410,7 +452,10 @@ def test_a_part_that_is_too_long_is_begun_again_and_a_whole_one_is_only_verified
     assert Server.ranges == [None]
     part.write_bytes(CONTENT)
     fetch_files(tmp_path, tmp_path / "other", {"a.bin": pin()})
-    assert Server.ranges == [None] and (tmp_path / "other" / "a.bin").read_bytes() == CONTENT
+    assert (
+        Server.ranges == [None]
+        and (tmp_path / "other" / "a.bin").read_bytes() == CONTENT
+    )
 
 
 @pytest.mark.parametrize("known", ["pinned", "sha1", "address"])
@@ -425,11 +470,17 @@ def test_every_interrupted_download_is_resumed_with_its_own_bytes(
         content = contents[host.requests[-1].split()[1].lstrip("/")]
         begin = int(re.search(r"bytes=(\d+)-", host.requests[-1] + "bytes=0-")[1])  # type: ignore[index]
         status = b"206 Partial" if begin else b"200 OK"
-        connection.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, 2000 - begin))
+        connection.sendall(
+            b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, 2000 - begin)
+        )
         connection.sendall(content[begin:] if begin else content[:500])
 
     def fetch(name: str, content: bytes) -> None:
-        url, size, sha1 = f"https://example.org/{name}", 2000, hashlib.sha1(content).hexdigest()
+        url, size, sha1 = (
+            f"https://example.org/{name}",
+            2000,
+            hashlib.sha1(content).hexdigest(),
+        )
         if known == "pinned":
             fetch_files(tmp_path, tmp_path / "data", {name: pin(url, content)})
         else:
@@ -438,7 +489,9 @@ def test_every_interrupted_download_is_resumed_with_its_own_bytes(
 
     host = Raw(answer)
     base = host.url.removesuffix("a.bin")
-    monkeypatch.setattr(fetching, "_resolve_url", lambda said: base + said.url.rpartition("/")[2])
+    monkeypatch.setattr(
+        fetching, "_resolve_url", lambda said: base + said.url.rpartition("/")[2]
+    )
     monkeypatch.setattr(fetching, "ATTEMPTS", 1)
     for name, content in contents.items():
         with pytest.raises(UnavailableError):
@@ -446,7 +499,12 @@ def test_every_interrupted_download_is_resumed_with_its_own_bytes(
     for name, content in contents.items():
         fetch(name, content)
         assert (tmp_path / "data" / name).read_bytes() == content
-    assert ["Range: bytes=500-" in request for request in host.requests] == [False, False, True, True]
+    assert ["Range: bytes=500-" in request for request in host.requests] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     host.close()
 
 
@@ -459,24 +517,86 @@ def test_files_in_the_mirror_and_at_addresses_are_fetched_together(
         (mirror / name).write_bytes(name.encode())
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
     serve(monkeypatch, server)
-    stated = {"a.bin": Stated(), "b.bin": Stated(url="https://example.org/b.bin"), "c.bin": Stated()}
+    stated = {
+        "a.bin": Stated(),
+        "b.bin": Stated(url="https://example.org/b.bin"),
+        "c.bin": Stated(),
+    }
     fetching.fetch_stated(tmp_path, tmp_path / "down", stated)
     found = {path.name: path.read_bytes() for path in (tmp_path / "down").iterdir()}
     assert found == {"a.bin": b"a.bin", "b.bin": CONTENT, "c.bin": b"c.bin"}
+
+
+def test_a_missing_unpinned_file_does_not_stop_the_others_and_one_error_names_all(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    for name in ("changed.bin", "z.bin"):
+        (mirror / name).write_bytes(name.encode())
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
+    closed = socket.create_server(("127.0.0.1", 0))
+    nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    closed.close()
+    monkeypatch.setattr(
+        fetching, "_resolve_url", lambda said: nobody if "gone" in said.url else server
+    )
+    waits: list[float] = []
+    monkeypatch.setattr(fetching.time, "sleep", waits.append)
+    other = hashlib.sha1(b"other").hexdigest()
+    stated = {
+        "by_hand.bin": Stated(),
+        "changed.bin": Stated(size=3),
+        "forged.bin": Stated(url="https://example.org/forged.bin", sha1=other),
+        "gone1.bin": Stated(url="https://example.org/gone1.bin"),
+        "gone2.bin": Stated(url="https://example.org/gone2.bin"),
+        "here.bin": Stated(url="https://example.org/here.bin"),
+        "z.bin": Stated(),
+    }
+    with pytest.raises(IntegrityError) as raised:
+        fetching.fetch_stated(tmp_path, tmp_path / "down", stated)
+    first, *lines = str(raised.value).split("\n")
+    assert first == "5 of 7 files could not be fetched:"
+    assert [line.partition(":")[0] for line in lines] == list(stated)[:5]
+    reasons = (
+        "states no address",
+        "has 11 bytes where",
+        "returned other bytes than stated",
+        "127.0.0.1",
+        "127.0.0.1",
+    )
+    assert all(reason in line for reason, line in zip(reasons, lines, strict=True))
+    assert all(
+        "NEUROLEDGER_MIRROR" in line for line in (lines[0], lines[1], *lines[3:])
+    )
+    found = {path.name: path.read_bytes() for path in (tmp_path / "down").iterdir()}
+    assert found == {"here.bin": CONTENT, "z.bin": b"z.bin"}
+    assert len(waits) == fetching.ATTEMPTS - 1, (
+        "a host that did not answer is asked once for each further file"
+    )
 
 
 def test_files_of_one_name_in_several_folders_are_not_taken_for_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror = tmp_path / "mirror"
-    names = ["A/data.mat", "b/data.mat", "c/data.mat", "c/deep/data.mat", "data.mat", "d/run[1].mat"]
+    names = [
+        "A/data.mat",
+        "b/data.mat",
+        "c/data.mat",
+        "c/deep/data.mat",
+        "data.mat",
+        "d/run[1].mat",
+    ]
     for name in (*names, "0/b/data.mat", "d/run1.mat"):
         (mirror / name).parent.mkdir(parents=True, exist_ok=True)
         (mirror / name).write_text(name)
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
     stated = {name: Stated() for name in names}
     fetching.fetch_stated(tmp_path, tmp_path / "down", stated)
-    assert {name: (tmp_path / "down" / name).read_text() for name in names} == {name: name for name in names}
+    assert {name: (tmp_path / "down" / name).read_text() for name in names} == {
+        name: name for name in names
+    }
     for folder in (mirror, tmp_path / "down"):
         (folder / "c" / "data.mat").unlink()
     with pytest.raises(UnavailableError, match=r"^c/data\.mat cannot be fetched"):
@@ -492,7 +612,9 @@ def test_a_pull_of_dvc_succeeds_if_it_says_so_and_the_file_is_there(
         (tmp_path / "x.nc").write_bytes(b"an old one")
     done = subprocess.CompletedProcess(["dvc"], status, "", "")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
-    with pytest.raises(UnavailableError, match=r"`dvc pull x\.nc\.dvc` failed: no message"):
+    with pytest.raises(
+        UnavailableError, match=r"`dvc pull x\.nc\.dvc` failed: no message"
+    ):
         fetching._pull(tmp_path, tmp_path / "x.nc", force=False)
 
 
@@ -500,14 +622,15 @@ def test_a_file_without_an_address_is_asked_for_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_hand = SourceFile(size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
-    with pytest.raises(UnavailableError, match=r"^a\.bin has no address: follow the data set's access_steps"):
+    with pytest.raises(
+        UnavailableError,
+        match=r"^a\.bin has no address: follow the data set's access_steps",
+    ):
         fetch_files(tmp_path, tmp_path / "data", {"a.bin": by_hand})
     mirror = tmp_path / "mirror"
     mirror.mkdir()
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
-    words = (
-        r"^a\.bin has no address \(no file with these bytes in the mirror .*mirror\): follow the data set's"
-    )
+    words = r"^a\.bin has no address \(no file with these bytes in the mirror .*mirror\): follow the data set's"
     with pytest.raises(UnavailableError, match=words):
         fetch_files(tmp_path, tmp_path / "data", {"a.bin": by_hand})
     (mirror / "named otherwise").write_bytes(CONTENT)
@@ -521,7 +644,12 @@ def test_progress_counts_the_bytes_that_arrived_also_before_an_interruption(
     serve(monkeypatch, server)
     Server.breaks = 1
     seen: list[tuple[str, int, int]] = []
-    fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()}, progress=lambda *one: seen.append(one))
+    fetch_files(
+        tmp_path,
+        tmp_path / "data",
+        {"a.bin": pin()},
+        progress=lambda *one: seen.append(one),
+    )
     counts = [received for _, received, _ in seen]
     assert {(name, total) for name, _, total in seen} == {("a.bin", len(CONTENT))}
     assert counts == sorted(counts) and counts[0] > 0 and counts[-1] == len(CONTENT)
@@ -536,21 +664,28 @@ def test_requests_go_through_the_proxy_of_the_environment_except_where_it_says_o
     monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/a.bin"))
     serve(monkeypatch, "http://data.example.org/a.bin")
     fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
-    assert proxy.requests[0].startswith("GET http://data.example.org/a.bin HTTP/1.1\r\n")
+    assert proxy.requests[0].startswith(
+        "GET http://data.example.org/a.bin HTTP/1.1\r\n"
+    )
     direct = Raw(WHOLE)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     serve(monkeypatch, direct.url)
     (tmp_path / "data" / "a.bin").unlink()
     fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
     assert len(proxy.requests) == len(direct.requests) == 1
-    assert "Accept-Encoding: identity" in direct.requests[0], "bytes are pinned as they are stored"
+    assert "Accept-Encoding: identity" in direct.requests[0], (
+        "bytes are pinned as they are stored"
+    )
     proxy.close()
     direct.close()
 
 
-def test_a_redirect_is_followed_to_another_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_is_followed_to_another_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moved = (
-        b"HTTP/1.1 %d Moved\r\nLocation: /%d\r\nContent-Length: 0\r\n\r\n" % (code, code)
+        b"HTTP/1.1 %d Moved\r\nLocation: /%d\r\nContent-Length: 0\r\n\r\n"
+        % (code, code)
         for code in (301, 302, 303, 307, 308)
     )
     server = Raw(*moved, WHOLE)
@@ -570,13 +705,18 @@ def test_a_file_that_another_process_fetches_for_too_long_is_unavailable(
     short = pin(content=b"x")
     with (
         FileLock(tmp_path / ".cache" / "locks" / f"{short.sha256}.lock"),
-        pytest.raises(UnavailableError, match=r"^a\.bin is being fetched by another process, .* in 0 s: end"),
+        pytest.raises(
+            UnavailableError,
+            match=r"^a\.bin is being fetched by another process, .* in 0 s: end",
+        ),
     ):
         fetch_files(tmp_path, tmp_path / "data", {"a.bin": short})
     assert not (tmp_path / "data" / "a.bin").exists()
 
 
-def test_ranges_that_lie_are_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_that_lie_are_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong = b"HTTP/1.1 206 Partial\r\nContent-Range: bytes 3-9/10\r\nContent-Length: 7\r\n\r\nabcdefg"
     server = Raw(OK + LENGTH + CONTENT[:5000], wrong, WHOLE)
     serve(monkeypatch, server.url)
@@ -587,7 +727,9 @@ def test_ranges_that_lie_are_begun_again(tmp_path: Path, monkeypatch: pytest.Mon
     server.close()
 
 
-def test_a_slow_drip_ends_at_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_drip_ends_at_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def drip(connection: socket.socket) -> None:
         connection.sendall(OK + LENGTH)
         for _ in range(1000):
@@ -606,7 +748,9 @@ def test_a_slow_drip_ends_at_the_deadline(tmp_path: Path, monkeypatch: pytest.Mo
     server.close()
 
 
-def test_two_fetches_of_one_file_load_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_fetches_of_one_file_load_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def slow(connection: socket.socket) -> None:
         connection.sendall(OK + LENGTH + CONTENT[:1000])
         threading.Event().wait(0.3)
@@ -615,7 +759,12 @@ def test_two_fetches_of_one_file_load_it_once(tmp_path: Path, monkeypatch: pytes
     server = Raw(slow)
     serve(monkeypatch, server.url)
     with ThreadPoolExecutor(6) as pool:
-        done = list(pool.map(lambda _: fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()}), range(6)))
+        done = list(
+            pool.map(
+                lambda _: fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()}),
+                range(6),
+            )
+        )
     assert len(done) == 6
     assert len(server.requests) == 1
     assert (tmp_path / "data" / "a.bin").read_bytes() == CONTENT
@@ -627,7 +776,9 @@ def test_a_folder_that_cannot_be_written_is_one_error(
 ) -> None:
     serve(monkeypatch, server)
     (tmp_path / "data").write_text("a file where the folder should be")
-    with pytest.raises(DataError, match=r"a\.bin cannot be written .*correct its permissions"):
+    with pytest.raises(
+        DataError, match=r"a\.bin cannot be written .*correct its permissions"
+    ):
         fetch_files(tmp_path, tmp_path / "data" / "x", {"a.bin": pin()})
 
 
@@ -680,15 +831,23 @@ def test_a_pointer_may_only_name_one_file_in_its_folder(
         fetching._pull(tmp_path, tmp_path / "a.bin", force=False)
 
 
-def test_a_data_file_that_is_called_like_a_module_is_never_imported(tmp_path: Path) -> None:
+def test_a_data_file_that_is_called_like_a_module_is_never_imported(
+    tmp_path: Path,
+) -> None:
     """DVC is run beside the data, and `python -m` looks for modules there first."""
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    subprocess.run([sys.executable, "-P", "-m", "dvc", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(
+        [sys.executable, "-P", "-m", "dvc", "init", "-q"], cwd=tmp_path, check=True
+    )
     folder = tmp_path / "data" / "X"
     folder.mkdir(parents=True)
     for module in ("dvc", "yaml", "sitecustomize", "encodings"):
-        (folder / f"{module}.py").write_text(f"open({str(tmp_path / 'CANARY')!r}, 'w')\n")
-    (folder / "a.bin.dvc").write_text(f"outs:\n- md5: {'0' * 32}\n  size: 1\n  path: a.bin\n")
+        (folder / f"{module}.py").write_text(
+            f"open({str(tmp_path / 'CANARY')!r}, 'w')\n"
+        )
+    (folder / "a.bin.dvc").write_text(
+        f"outs:\n- md5: {'0' * 32}\n  size: 1\n  path: a.bin\n"
+    )
     with pytest.raises(UnavailableError, match=r"`dvc pull data/X/a\.bin\.dvc` failed"):
         fetching._pull(tmp_path, folder / "a.bin", force=False)
     assert not (tmp_path / "CANARY").exists()
@@ -700,7 +859,9 @@ def test_a_data_file_that_is_called_like_a_module_is_never_imported(tmp_path: Pa
 class Answer:
     def __init__(self, status: int, **headers: str) -> None:
         self.status, self.reason = status, "Why"
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.headers = {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
 
 
 def transfer(path: Path, size: int | None = 100) -> Any:
@@ -727,14 +888,24 @@ def test_a_response_begins_at_the_requested_byte_or_at_zero(
     tmp_path: Path, answer: Any, there: int, size: int | None, begin: int
 ) -> None:
     (tmp_path / "p").write_bytes(b"kept")
-    assert fetching._check_response(answer, "https://a/x", there, transfer(tmp_path / "p", size)) == begin
+    assert (
+        fetching._check_response(
+            answer, "https://a/x", there, transfer(tmp_path / "p", size)
+        )
+        == begin
+    )
     assert (tmp_path / "p").read_bytes() == b"kept"
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "words", "wait"),
     [
-        (Answer(416), fetching._TransientError, "the response does not continue at byte 1,040", 0.0),
+        (
+            Answer(416),
+            fetching._TransientError,
+            "the response does not continue at byte 1,040",
+            0.0,
+        ),
         (
             Answer(206, Content_Range="bytes 0-9/2000"),
             fetching._TransientError,
@@ -772,7 +943,11 @@ def test_every_other_answer_is_an_error_of_its_kind(
     partial.write_bytes(b"begun")
     with pytest.raises(kind) as caught:
         fetching._check_response(answer, "https://a/x", 1040, transfer(partial, 2000))
-    assert type(caught.value) is kind and "https://a/x" in str(caught.value) and words in str(caught.value)
+    assert (
+        type(caught.value) is kind
+        and "https://a/x" in str(caught.value)
+        and words in str(caught.value)
+    )
     assert partial.exists() is ("continue" not in words)
     if wait is not None:
         assert caught.value.wait == wait  # type: ignore[attr-defined]
@@ -784,16 +959,23 @@ def test_an_unknown_size_is_taken_from_the_server_up_to_a_limit(
     run = transfer(tmp_path / "p", None)
     assert run.known == "stated" and transfer(tmp_path / "p").known == "pinned"
     assert (
-        fetching._check_response(Answer(206, Content_Length="60"), "https://a/x", 40, run) == 40
+        fetching._check_response(
+            Answer(206, Content_Length="60"), "https://a/x", 40, run
+        )
+        == 40
         and run.size == 100
     )
     monkeypatch.setattr(fetching, "MOST", 99)
     run = transfer(tmp_path / "p", None)
-    with pytest.raises(IntegrityError, match="sends more than the 99 bytes that are stated"):
-        fetching._check_response(Answer(206, Content_Length="60"), "https://a/x", 40, run)
-    assert transfer(tmp_path / "p", 1 << 15).deadline - transfer(tmp_path / "p", 0).deadline == pytest.approx(
-        2, abs=0.1
-    )
+    with pytest.raises(
+        IntegrityError, match="sends more than the 99 bytes that are stated"
+    ):
+        fetching._check_response(
+            Answer(206, Content_Length="60"), "https://a/x", 40, run
+        )
+    assert transfer(tmp_path / "p", 1 << 15).deadline - transfer(
+        tmp_path / "p", 0
+    ).deadline == pytest.approx(2, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -815,8 +997,12 @@ def test_the_innermost_reason_is_one_line(error: Exception, words: str) -> None:
 
 
 @pytest.mark.parametrize("option", sorted(fetching.CONFIG["remote"]))
-def test_each_option_that_says_where_files_come_from_is_allowed(tmp_path: Path, option: str) -> None:
-    (tmp_path / "config").write_text(f"[core]\n    remote = r\n['remote \"r\"']\n    {option} = x\n")
+def test_each_option_that_says_where_files_come_from_is_allowed(
+    tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "config").write_text(
+        f"[core]\n    remote = r\n['remote \"r\"']\n    {option} = x\n"
+    )
     fetching._require_harmless_config(tmp_path / "config")
     assert option in {
         "url", "verify", "region", "endpointurl", "profile", "version_aware", "allow_anonymous_login", "account_name",
@@ -831,11 +1017,21 @@ def test_missing_files_are_counted_with_size_and_command(lab: Lab) -> None:
     size = (lab.data / "stimuli.zip").stat().st_size
     (lab.data / "stimuli.zip").unlink()
     said = fetching.absent(lab.open(), "datasets", "lab")
-    assert said is not None and said.what == f"1 of 3 files are missing, {size / 1e6:,.1f} MB"
-    assert (said.code, said.severity, said.where) == ("data.missing", "error", "data set 'lab'")
+    assert (
+        said is not None
+        and said.what == f"1 of 3 files are missing, {size / 1e6:,.1f} MB"
+    )
+    assert (said.code, said.severity, said.where) == (
+        "data.missing",
+        "error",
+        "data set 'lab'",
+    )
     assert said.fix == "run `neuroledger fetch lab`"
     assert fetching.absent(lab.open(), "models", "pixels4") is None
-    assert fetching.folder_of(lab.root, "models", "m") == lab.root / "data" / "models" / "m"
+    assert (
+        fetching.folder_of(lab.root, "models", "m")
+        == lab.root / "data" / "models" / "m"
+    )
     assert fetching.folder_of(lab.root, "datasets", "d") == lab.root / "data" / "d"
 
 
@@ -845,7 +1041,8 @@ def test_a_mirror_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert fetching.mirror_folder() == tmp_path
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tmp_path / "gone"))
     with pytest.raises(
-        DataError, match=r"^NEUROLEDGER_MIRROR is '.*gone', which is not a folder; unset it or correct it$"
+        DataError,
+        match=r"^NEUROLEDGER_MIRROR is '.*gone', which is not a folder; unset it or correct it$",
     ):
         fetching.mirror_folder()
 
@@ -865,7 +1062,8 @@ def test_unpinned_files_are_found_in_the_mirror_by_name_or_reported(
     fetching.fetch_stated(tmp_path, folder, {"deep/x.bin": said})
     (folder / "deep" / "x.bin").write_bytes(b"other")
     with pytest.raises(
-        UnavailableError, match=r"^deep/x\.bin cannot be fetched \(.*x\.bin has 5 bytes where its publisher"
+        UnavailableError,
+        match=r"^deep/x\.bin cannot be fetched \(.*x\.bin has 5 bytes where its publisher",
     ):
         fetching.fetch_stated(tmp_path, folder, {"deep/x.bin": said})
     with pytest.raises(
@@ -875,7 +1073,9 @@ def test_unpinned_files_are_found_in_the_mirror_by_name_or_reported(
         fetching.fetch_stated(tmp_path, folder, {"y": said})
     requests: list[Any] = []
 
-    def fetch_url(root: Path, one: Any, name: str, progress: Any, tried: list[str]) -> Path:
+    def fetch_url(
+        root: Path, one: Any, name: str, progress: Any, tried: list[str], sources: Any
+    ) -> Path:
         requests.append((root, one, name))
         (tmp_path / "arrived").write_bytes(CONTENT)
         return tmp_path / "arrived"
@@ -883,7 +1083,10 @@ def test_unpinned_files_are_found_in_the_mirror_by_name_or_reported(
     monkeypatch.setattr(fetching, "_fetch_url", fetch_url)
     addressed = Stated(size=len(CONTENT), url="https://example.org/x")
     fetching.fetch_stated(tmp_path, folder, {"y": addressed})
-    assert requests == [(tmp_path, addressed, "y")] and (folder / "y").read_bytes() == CONTENT
+    assert (
+        requests == [(tmp_path, addressed, "y")]
+        and (folder / "y").read_bytes() == CONTENT
+    )
 
 
 def test_an_unpinned_file_must_have_the_stated_beginning_of_its_sha256(
@@ -895,8 +1098,14 @@ def test_an_unpinned_file_must_have_the_stated_beginning_of_its_sha256(
         (mirror / name).write_bytes(content)
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
     beginning = hashlib.sha256(CONTENT).hexdigest()[:8]
-    fetching.fetch_stated(tmp_path, folder, {"net.pth": Stated(sha256_begins=beginning)})
+    fetching.fetch_stated(
+        tmp_path, folder, {"net.pth": Stated(sha256_begins=beginning)}
+    )
     assert (folder / "net.pth").read_bytes() == CONTENT
     other = f"{int(beginning, 16) ^ 1:08x}"
-    with pytest.raises(UnavailableError, match=f"has SHA-256 .* where its publisher states {other}…"):
-        fetching.fetch_stated(tmp_path, folder, {"net.pth": Stated(sha256_begins=other)})
+    with pytest.raises(
+        UnavailableError, match=f"has SHA-256 .* where its publisher states {other}…"
+    ):
+        fetching.fetch_stated(
+            tmp_path, folder, {"net.pth": Stated(sha256_begins=other)}
+        )

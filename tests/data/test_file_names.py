@@ -7,7 +7,14 @@ import re
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from neuroledger.data.file_names import Pattern, expression, fields_of, matching, tail, written
+from neuroledger.data.file_names import (
+    Pattern,
+    expression,
+    fields_of,
+    matching,
+    tail,
+    written,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +50,20 @@ def test_known_placeholders_are_replaced_by_plain_text() -> None:
 def test_expressions_of_values_and_repeated_names_can_be_chosen() -> None:
     digits = expression("{a}{b}", values=(("a", r"\d"),))
     assert digits.fullmatch("1x") and not digits.fullmatch("xx")
-    assert expression("{a}", value="x+").fullmatch("xx") and not expression("{a}", value="x+").fullmatch("y")
+    assert expression("{a}", value="x+").fullmatch("xx") and not expression(
+        "{a}", value="x+"
+    ).fullmatch("y")
     free = expression("{a}-{a}", again=False)
-    assert list((free.fullmatch("1-2") or pytest.fail()).groupdict().values()) == ["1", "2"]
-    assert not expression("{a}-{a}").fullmatch("1-2") and expression("{a}-{a}").fullmatch("1-1")
-    assert expression("a", flags=re.IGNORECASE).fullmatch("A") and not expression("a").fullmatch("A")
+    assert list((free.fullmatch("1-2") or pytest.fail()).groupdict().values()) == [
+        "1",
+        "2",
+    ]
+    assert not expression("{a}-{a}").fullmatch("1-2") and expression(
+        "{a}-{a}"
+    ).fullmatch("1-1")
+    assert expression("a", flags=re.IGNORECASE).fullmatch("A") and not expression(
+        "a"
+    ).fullmatch("A")
     assert not expression("*").fullmatch("a/b") and not expression("?").fullmatch("/")
 
 
@@ -76,14 +92,19 @@ def test_a_star_of_a_list_means_folders_too_and_the_order_stays() -> None:
     )
 
 
-@pytest.mark.parametrize("pattern", ["a.fif", "{subject}_{run:2}*?.fif", "{session_label}"])
+@pytest.mark.parametrize(
+    "pattern", ["a.fif", "{subject}_{run:2}*?.fif", "{session_label}"]
+)
 def test_well_formed_placeholders_are_accepted(pattern: str) -> None:
     assert TypeAdapter(Pattern).validate_python(pattern) == pattern
 
 
-@pytest.mark.parametrize("pattern", ["{Subject}", "{subject", "subject}", "{subject:x}", "{}", "{a1}"])
+@pytest.mark.parametrize(
+    "pattern", ["{Subject}", "{subject", "subject}", "{subject:x}", "{}", "{a1}"]
+)
 def test_malformed_placeholders_are_refused(pattern: str) -> None:
     with pytest.raises(
-        ValidationError, match=r"write a placeholder as \{name\} or \{name:2\}, with the name in"
+        ValidationError,
+        match=r"write a placeholder as \{name\} or \{name:2\}, with the name in",
     ):
         TypeAdapter(Pattern).validate_python(pattern)

@@ -47,7 +47,9 @@ def test_transparency_is_dropped_and_the_colour_under_it_stays(mode: str) -> Non
 
 def test_sixteen_bit_grey_is_scaled_not_clipped() -> None:
     deep = RAMP.astype(np.uint16) * 257
-    assert (np.asarray(decode(encoded(Image.fromarray(deep)), "a"))[..., 1] == RAMP).all()
+    assert (
+        np.asarray(decode(encoded(Image.fromarray(deep)), "a"))[..., 1] == RAMP
+    ).all()
 
 
 def test_one_bit_images_are_black_and_white() -> None:
@@ -85,7 +87,9 @@ def test_an_empty_file_is_refused() -> None:
         decode(b"", "a")
 
 
-@pytest.mark.parametrize("data", [b"hello", b"<svg xmlns='http://www.w3.org/2000/svg'/>"])
+@pytest.mark.parametrize(
+    "data", [b"hello", b"<svg xmlns='http://www.w3.org/2000/svg'/>"]
+)
 def test_files_that_are_not_images_are_refused(data: bytes) -> None:
     with pytest.raises(DataError, match="'a' is not an image"):
         decode(data, "a")
@@ -107,7 +111,9 @@ def test_integers_beyond_sixteen_bits_are_refused_not_clipped() -> None:
 def test_a_palette_with_transparent_colours_needs_no_warning() -> None:
     image = Image.fromarray(RAMP).convert("P")
     data = encoded(image, "PNG", transparency=bytes(range(256)))
-    assert np.array_equal(np.asarray(decode(data, "a")), np.asarray(image.convert("RGB")))
+    assert np.array_equal(
+        np.asarray(decode(data, "a")), np.asarray(image.convert("RGB"))
+    )
 
 
 def test_animations_are_refused() -> None:
@@ -117,7 +123,9 @@ def test_animations_are_refused() -> None:
         decode(data, "a")
 
 
-def test_limits_hold_before_any_pixel_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_hold_before_any_pixel_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = encoded(Image.fromarray(RAMP))
     monkeypatch.setattr(images, "MAX_PIXELS", 47)
     with pytest.raises(DataError, match="8 x 6 pixels, the limit is 47"):
@@ -137,6 +145,8 @@ def test_odd_images_of_brain_score_decode_as_there(mirror: Path) -> None:
 
 
 def test_a_thumbnail_that_cannot_be_made_names_its_image() -> None:
-    assert Image.open(io.BytesIO(thumbnail(encoded(Image.new("RGB", (8, 4))), "a", 4))).size == (4, 2)
+    assert Image.open(
+        io.BytesIO(thumbnail(encoded(Image.new("RGB", (8, 4))), "a", 4))
+    ).size == (4, 2)
     with pytest.raises(DataError, match="'a' is not an image"):
         thumbnail(b"text", "a", 4)

@@ -14,7 +14,12 @@ from neuroledger.data import integrity
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.validate import _contents
-from neuroledger.data.load import _content_sha256, _DeclaredFiles, _with_degrees, load_dataset
+from neuroledger.data.load import (
+    _content_sha256,
+    _DeclaredFiles,
+    _with_degrees,
+    load_dataset,
+)
 from neuroledger.data.package import expectations_text
 from neuroledger.errors import DataError, SpecError, UnavailableError
 from tests.engine.lab import REPETITIONS, Lab
@@ -43,14 +48,17 @@ def test_an_undeclared_file_is_reported_with_the_declared_ones() -> None:
     files = _DeclaredFiles({"b": Path("b"), "a": Path("a")})
     assert files["a"] == Path("a")
     with pytest.raises(
-        DataError, match="the reader needs the file 'c'; the spec's `files` are a, b: correct"
+        DataError,
+        match="the reader needs the file 'c'; the spec's `files` are a, b: correct",
     ):
         files["c"]
 
 
 def test_data_that_are_withdrawn_are_not_read(valid: Lab) -> None:
     valid.dataset(unavailable="they were withdrawn")
-    with pytest.raises(UnavailableError, match="data set 'lab' is unavailable: they were withdrawn"):
+    with pytest.raises(
+        UnavailableError, match="data set 'lab' is unavailable: they were withdrawn"
+    ):
         load_dataset(valid.open(), "lab")
 
 
@@ -75,11 +83,15 @@ def test_the_assembly_must_have_the_pinned_content(valid: Lab) -> None:
 
 
 def recording(**coords: Any) -> xr.DataArray:
-    return xr.DataArray(np.ones((4, 2)), dims=("presentation", "neuroid"), coords=coords)
+    return xr.DataArray(
+        np.ones((4, 2)), dims=("presentation", "neuroid"), coords=coords
+    )
 
 
 def test_only_prepared_data_show_a_content_hash() -> None:
-    data = Dataset(None, recording(), extras={"b": recording(), "a": recording()}, content="abc")
+    data = Dataset(
+        None, recording(), extras={"b": recording(), "a": recording()}, content="abc"
+    )
     found = _contents(data)
     assert {name: one.sha256 for name, one in found.items()} == {
         "assembly": "abc",
@@ -88,12 +100,18 @@ def test_only_prepared_data_show_a_content_hash() -> None:
     }
     assert list(found) == ["assembly", "assembly a", "assembly b"]
     shown = _contents(Dataset(drawn(3, columns={"word": list("abc")}), None))
-    assert list(shown) == ["stimuli"] and (shown["stimuli"].dims, shown["stimuli"].shape) == (
+    assert list(shown) == ["stimuli"] and (
+        shown["stimuli"].dims,
+        shown["stimuli"].shape,
+    ) == (
         ("stimuli",),
         (3,),
     )
     assert shown["stimuli"].columns == ("filename", "stimulus_id", "word")
-    assert (found["assembly"].dims, found["assembly"].shape) == (("presentation", "neuroid"), (4, 2))
+    assert (found["assembly"].dims, found["assembly"].shape) == (
+        ("presentation", "neuroid"),
+        (4, 2),
+    )
 
 
 def test_expectations_are_written_for_the_existing_parts() -> None:
@@ -103,14 +121,23 @@ def test_expectations_are_written_for_the_existing_parts() -> None:
     assert "aligned" not in expectations_text(Dataset(drawn(2), recording()))
     assert "aligned" not in expectations_text(Dataset(None, recording(stimulus_id=ids)))
     twice = expectations_text(
-        Dataset(None, recording(stimulus_id=ids, repetition=("presentation", [0, 0, 1, 1])))
+        Dataset(
+            None, recording(stimulus_id=ids, repetition=("presentation", [0, 0, 1, 1]))
+        )
     )
     assert "check: repetitions, count: 2" in twice
-    uneven = {"stimulus_id": ("presentation", list("abaa")), "repetition": ("presentation", [0, 0, 1, 2])}
-    assert "check: repetitions, low: 1, high: 3" in expectations_text(Dataset(None, recording(**uneven)))
+    uneven = {
+        "stimulus_id": ("presentation", list("abaa")),
+        "repetition": ("presentation", [0, 0, 1, 2]),
+    }
+    assert "check: repetitions, low: 1, high: 3" in expectations_text(
+        Dataset(None, recording(**uneven))
+    )
 
 
-def test_invalid_parameters_of_a_reader_are_reported_with_their_position(valid: Lab) -> None:
+def test_invalid_parameters_of_a_reader_are_reported_with_their_position(
+    valid: Lab,
+) -> None:
     path = valid.dataset(reader={"name": "netcdf", "asembly": "responses.nc"})
     line = path.read_text().splitlines().index("  asembly: responses.nc") + 1
     with pytest.raises(SpecError) as caught:
@@ -121,9 +148,15 @@ def test_invalid_parameters_of_a_reader_are_reported_with_their_position(valid: 
     )
 
 
-def test_parameters_reach_the_reader_and_degrees_reach_further_stimuli(valid: Lab) -> None:
+def test_parameters_reach_the_reader_and_degrees_reach_further_stimuli(
+    valid: Lab,
+) -> None:
     valid.dataset(
-        reader={"name": "netcdf", "assembly": None, "fitting_stimuli": {"more": "stimuli.csv"}},
+        reader={
+            "name": "netcdf",
+            "assembly": None,
+            "fitting_stimuli": {"more": "stimuli.csv"},
+        },
         expectations={"stimuli": [{"check": "unique", "column": "stimulus_id"}]},
         degrees=6.0,
     )
@@ -132,7 +165,9 @@ def test_parameters_reach_the_reader_and_degrees_reach_further_stimuli(valid: La
     assert data.extra_stimuli["more"].degrees == 6.0
 
 
-def test_the_content_hash_of_prepared_data_is_taken_from_the_reader_or_computed() -> None:
+def test_the_content_hash_of_prepared_data_is_taken_from_the_reader_or_computed() -> (
+    None
+):
     assert _content_sha256(Dataset(drawn(2), None)) == ""
     assembly = recording()
     assert _content_sha256(Dataset(None, assembly)) == content_sha256(assembly)
@@ -147,7 +182,9 @@ def test_files_are_hashed_once_unless_the_memory_is_not_trusted(
     shutil.rmtree(valid.root / ".cache")
     names: list[str] = []
     plain = integrity.sha256_of_file
-    monkeypatch.setattr(integrity, "sha256_of_file", lambda path: names.append(path.name) or plain(path))
+    monkeypatch.setattr(
+        integrity, "sha256_of_file", lambda path: names.append(path.name) or plain(path)
+    )
     load_dataset(valid.open(), "lab")
     assert sorted(names) == ["responses.nc", "stimuli.csv", "stimuli.zip"]
     assert (valid.root / ".cache" / "neuroledger" / "hashes.sqlite").is_file()

@@ -30,11 +30,18 @@ Lie = Callable[[socket.socket, bytes], object]
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits of a second where the product waits minutes; names of hosts that no proxy knows."""
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
-    for name, value in (("GRACE_S", GRACE), ("SLOWEST", 1 << 30), ("LONGEST_WAIT_S", 0.01), ("TIMEOUT_S", 5)):
+    for name, value in (
+        ("GRACE_S", GRACE),
+        ("SLOWEST", 1 << 30),
+        ("LONGEST_WAIT_S", 0.01),
+        ("TIMEOUT_S", 5),
+    ):
         monkeypatch.setattr(fetching, name, value)
 
 
-def response(status: str = "200 OK", body: bytes = GOOD, length: object = None, *more: str) -> bytes:
+def response(
+    status: str = "200 OK", body: bytes = GOOD, length: object = None, *more: str
+) -> bytes:
     lines = [
         f"HTTP/1.1 {status}",
         f"Content-Length: {len(body) if length is None else length}",
@@ -118,7 +125,11 @@ def serving(lie: Lie, tls: ssl.SSLContext | None = None) -> Iterator[str]:
 
     def answer(connection: socket.socket) -> None:
         with suppress(OSError), connection:
-            secured = connection if tls is None else tls.wrap_socket(connection, server_side=True)
+            secured = (
+                connection
+                if tls is None
+                else tls.wrap_socket(connection, server_side=True)
+            )
             request = b""
             while b"\r\n\r\n" not in request and (part := secured.recv(4096)):
                 request += part
@@ -137,15 +148,23 @@ def serving(lie: Lie, tls: ssl.SSLContext | None = None) -> Iterator[str]:
 
 
 def pin(url: str, content: bytes = GOOD) -> SourceFile:
-    return SourceFile(url=url, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    return SourceFile(
+        url=url, size=len(content), sha256=hashlib.sha256(content).hexdigest()
+    )
 
 
 def fetch(
-    root: Path, url: str, monkeypatch: pytest.MonkeyPatch, fine: str = "", **others: SourceFile
+    root: Path,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    fine: str = "",
+    **others: SourceFile,
 ) -> tuple[NeuroLedgerError | None, float]:
     """The error of fetching a file from an address, and how long it took."""
     places = {"https://example.org": url, "https://fine.example": fine}
-    monkeypatch.setattr(fetching, "_resolve_url", lambda pin: places[str(pin.url).rpartition("/")[0]])
+    monkeypatch.setattr(
+        fetching, "_resolve_url", lambda pin: places[str(pin.url).rpartition("/")[0]]
+    )
     started = time.monotonic()
     error = None
     try:
@@ -156,14 +175,18 @@ def fetch(
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_an_exchange_ends_at_its_deadline(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exchange_ends_at_its_deadline(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving(ENDLESS[name]) as url:
         error, took = fetch(tmp_path, url, monkeypatch)
     assert isinstance(error, UnavailableError) and took < SOON
     assert not (tmp_path / "data" / "f").exists()
 
 
-def test_trailers_that_drip_do_not_cost_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trailers_that_drip_do_not_cost_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     body = b"%x\r\n" % len(GOOD) + GOOD + b"\r\n0\r\n"
     with serving(drips(CHUNKED + body, b"X: " + LONG)) as url:
         error, took = fetch(tmp_path, url, monkeypatch)
@@ -171,7 +194,9 @@ def test_trailers_that_drip_do_not_cost_the_file(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "data" / "f").read_bytes() == GOOD
 
 
-def test_a_handshake_that_drips_ends_at_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handshake_that_drips_ends_at_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = socket.create_server(("127.0.0.1", 0))
     drip = drips(b"", b"\x16\x03\x03\x40\x00" + bytes(5000))
 
@@ -187,7 +212,9 @@ def test_a_handshake_that_drips_ends_at_the_deadline(tmp_path: Path, monkeypatch
 
     threading.Thread(target=accept, daemon=True).start()
     with server:
-        error, took = fetch(tmp_path, f"https://127.0.0.1:{server.getsockname()[1]}/f", monkeypatch)
+        error, took = fetch(
+            tmp_path, f"https://127.0.0.1:{server.getsockname()[1]}/f", monkeypatch
+        )
     assert isinstance(error, UnavailableError) and took < SOON
 
 
@@ -199,15 +226,37 @@ def test_a_lie_is_one_error_or_the_right_bytes(
         error, took = fetch(tmp_path, url, monkeypatch)
     assert took < SOON
     file = tmp_path / "data" / "f"
-    assert isinstance(error, UnavailableError | IntegrityError) or file.read_bytes() == GOOD
+    assert (
+        isinstance(error, UnavailableError | IntegrityError)
+        or file.read_bytes() == GOOD
+    )
     assert not file.exists() or file.read_bytes() == GOOD
 
 
-def test_a_certificate_of_nobody_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_of_nobody_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetching, "GRACE_S", 60.0)
     key, certificate = tmp_path / "key", tmp_path / "certificate"
-    words = ["-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(certificate)]
-    command = ["openssl", "req", "-x509", *words, "-days", "1", "-subj", "/CN=localhost"]
+    words = [
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        *words,
+        "-days",
+        "1",
+        "-subj",
+        "/CN=localhost",
+    ]
     subprocess.run(command, check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -220,7 +269,10 @@ def test_one_missing_object_does_not_stop_the_others_and_all_missing_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong, right = b"wrong" * 10, b"right" * 10
-    with serving(says(response("404 Gone", b""))) as gone, serving(says(response(body=right))) as fine:
+    with (
+        serving(says(response("404 Gone", b""))) as gone,
+        serving(says(response(body=right))) as fine,
+    ):
         others = {
             "a": pin("https://example.org/a"), "b": pin("https://fine.example/b", right),
             "y": pin("https://fine.example/y", wrong), "z": pin("https://fine.example/z", right),
@@ -228,7 +280,10 @@ def test_one_missing_object_does_not_stop_the_others_and_all_missing_are_named(
         error, _ = fetch(tmp_path, gone, monkeypatch, fine, **others)
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["b", "z"]
     first, *lines = str(error).splitlines()
-    assert isinstance(error, IntegrityError) and first == "3 of 5 files could not be fetched:"
+    assert (
+        isinstance(error, IntegrityError)
+        and first == "3 of 5 files could not be fetched:"
+    )
     assert [line.split(":")[0] for line in lines] == ["a", "f", "y"]
 
 
@@ -238,7 +293,11 @@ def test_a_host_that_is_silent_is_asked_once_for_each_further_file(
     asked: list[bytes] = []
     with serving(lambda connection, request: asked.append(request)) as url:
         error, _ = fetch(
-            tmp_path, url, monkeypatch, g=pin("https://example.org/g"), h=pin("https://example.org/h")
+            tmp_path,
+            url,
+            monkeypatch,
+            g=pin("https://example.org/g"),
+            h=pin("https://example.org/h"),
         )
     assert "3 of 3 files could not be fetched" in str(error)
     assert len(asked) == fetching.ATTEMPTS + 2

@@ -40,10 +40,13 @@ def test_nothing_is_refused_where_nothing_is_known(system: Path) -> None:
     require_memory(10**18, "this", "that")
 
 
-def test_work_that_does_not_fit_into_memory_is_refused_with_advice(system: Path) -> None:
+def test_work_that_does_not_fit_into_memory_is_refused_with_advice(
+    system: Path,
+) -> None:
     (system / "meminfo").write_text("MemAvailable:  1 kB\n")
     with pytest.raises(
-        LimitError, match=r"2 layers for 50 presentations, needs .* GiB are free: score it with"
+        LimitError,
+        match=r"2 layers for 50 presentations, needs .* GiB are free: score it with",
     ):
         layered(regions={"IT": ("units", "maps")}).record(drawn(50), "IT")
     with pytest.raises(LimitError, match="50 presentations, needs"):
@@ -53,7 +56,8 @@ def test_work_that_does_not_fit_into_memory_is_refused_with_advice(system: Path)
 def test_decisions_from_a_layer_that_is_too_large_are_refused(system: Path) -> None:
     (system / "meminfo").write_text("MemAvailable:  10 kB\n")
     with pytest.raises(
-        LimitError, match=r"deciding from layer 'maps', 24 features for 48 stimuli.*smaller layer"
+        LimitError,
+        match=r"deciding from layer 'maps', 24 features for 48 stimuli.*smaller layer",
     ):
         layered(readout="maps").perform(Task("odd_one_out"), drawn(48))
 
@@ -70,17 +74,32 @@ def test_rows_of_a_view_are_taken_changed_and_put_together_in_blocks(
         return taken * 2
 
     view = memory.LazyRows(held, np.array([7, 0, 3]), np.float32, doubled)
-    assert (view.shape, view.ndim, len(view), view.dtype, view.nbytes) == ((3, 3), 2, 3, np.float32, 36)
-    assert view[1:2].tolist() == [[0.0, 2.0, 4.0]] and view[np.array([2, 0])].tolist() == [
+    assert (view.shape, view.ndim, len(view), view.dtype, view.nbytes) == (
+        (3, 3),
+        2,
+        3,
+        np.float32,
+        36,
+    )
+    assert view[1:2].tolist() == [[0.0, 2.0, 4.0]] and view[
+        np.array([2, 0])
+    ].tolist() == [
         [18, 20, 22],
         [42, 44, 46],
     ]
     assert asked == [[0], [3, 7]] and view[:1].dtype == np.float32
     monkeypatch.setattr(memory, "BLOCK", 13)
-    assert np.array_equal(np.asarray(view), held[[7, 0, 3]] * 2) and asked[3:] == [[7], [0], [3]]
+    assert np.array_equal(np.asarray(view), held[[7, 0, 3]] * 2) and asked[3:] == [
+        [7],
+        [0],
+        [3],
+    ]
     assert np.asarray(view, dtype=np.int64).dtype == np.int64
     part = memory.part_of(view, np.array([2, 1]))
-    assert isinstance(part, memory.LazyRows) and part[:].tolist() == (held[[3, 0]] * 2).tolist()
+    assert (
+        isinstance(part, memory.LazyRows)
+        and part[:].tolist() == (held[[3, 0]] * 2).tolist()
+    )
     plain = memory.LazyRows(held, np.array([1]))
     assert (
         plain.dtype == held.dtype
@@ -94,8 +113,16 @@ def test_blocks_cover_every_row_once_and_memory_maps_are_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "BLOCK", 32)
-    assert list(memory.row_blocks(np.zeros((5, 2)))) == [slice(0, 2), slice(2, 4), slice(4, 5)]
-    assert list(memory.row_blocks(np.zeros((3, 9)))) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+    assert list(memory.row_blocks(np.zeros((5, 2)))) == [
+        slice(0, 2),
+        slice(2, 4),
+        slice(4, 5),
+    ]
+    assert list(memory.row_blocks(np.zeros((3, 9)))) == [
+        slice(0, 1),
+        slice(1, 2),
+        slice(2, 3),
+    ]
     assert (
         list(memory.row_blocks(np.zeros(()))) == [slice(None)]
         and list(memory.row_blocks(np.zeros((0, 2)))) == []
@@ -112,24 +139,37 @@ def test_blocks_cover_every_row_once_and_memory_maps_are_recognised(
         return len(made)
 
     assert [memory.found_once(held, "a", make) for _ in range(3)] == [1, 1, 1]
-    assert memory.found_once(held, "b", make) == 2 and memory.found_once(held[1:], "a", make) == 3
-    assert memory.found_once(held[::2], "a", make) == 4 and memory.found_once(held, "a", make) == 1
+    assert (
+        memory.found_once(held, "b", make) == 2
+        and memory.found_once(held[1:], "a", make) == 3
+    )
+    assert (
+        memory.found_once(held[::2], "a", make) == 4
+        and memory.found_once(held, "a", make) == 1
+    )
     assert [memory.found_once(np.zeros(3), "a", make) for _ in range(2)] == [5, 6]
     memory.release(held)
     assert held.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_the_error_states_needed_and_free_memory_and_what_fits_is_allowed(system: Path) -> None:
+def test_the_error_states_needed_and_free_memory_and_what_fits_is_allowed(
+    system: Path,
+) -> None:
     (system / "meminfo").write_text(f"MemAvailable:  {3 * 1024**2} kB\n")
     require_memory(3 * 1024**3, "this", "halve it")
     with pytest.raises(LimitError) as caught:
         require_memory(5 * 1024**3, "this", "halve it")
-    assert str(caught.value) == "this needs about 5.0 GiB of memory, 3.0 GiB are free: halve it"
+    assert (
+        str(caught.value)
+        == "this needs about 5.0 GiB of memory, 3.0 GiB are free: halve it"
+    )
     with pytest.raises(LimitError, match=r"about 3\.0 GiB"):
         require_memory(3 * 1024**3 + 1, "this", "halve it")
 
 
-def test_an_array_is_allocated_if_it_fits(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_is_allocated_if_it_fits(
+    system: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     array = memory.empty_array((2, 3), np.float32, "this", "halve it")
     assert (array.shape, array.dtype) == ((2, 3), np.float32)
     (system / "meminfo").write_text("MemAvailable:  1 kB\n")
@@ -149,7 +189,9 @@ def test_an_array_is_allocated_if_it_fits(system: Path, monkeypatch: pytest.Monk
     )
 
 
-def test_pages_of_a_memory_map_are_dropped_on_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_of_a_memory_map_are_dropped_on_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     advice: list[int] = []
 
     class Map:

@@ -38,15 +38,23 @@ def write(path: Path, content: str | bytes) -> Path:
         (Exception("bare"), "Exception: bare"),
     ],
 )
-def test_every_exception_of_a_parser_becomes_one_data_error(error: Exception, reason: str) -> None:
+def test_every_exception_of_a_parser_becomes_one_data_error(
+    error: Exception, reason: str
+) -> None:
     for path in (Path("folder/x.bin"), "x.bin"):
         with pytest.raises(DataError) as caught, parsing(path, "a table"):
             raise error
-        assert str(caught.value) == f"x.bin cannot be read as a table ({reason}): {ADVICE}"
+        assert (
+            str(caught.value) == f"x.bin cannot be read as a table ({reason}): {ADVICE}"
+        )
 
 
-@pytest.mark.parametrize("error", [RequestError("ours"), DataError("ours"), ImportError("no package")])
-def test_own_errors_and_missing_packages_are_not_blamed_on_the_file(error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [RequestError("ours"), DataError("ours"), ImportError("no package")]
+)
+def test_own_errors_and_missing_packages_are_not_blamed_on_the_file(
+    error: Exception,
+) -> None:
     with pytest.raises(type(error)) as caught, parsing("x", "a table"):
         raise error
     assert caught.value is error
@@ -71,8 +79,13 @@ def test_each_file_that_is_parsed_is_announced_to_the_sandbox(tmp_path: Path) ->
 def test_variables_of_matlab_are_returned_in_the_requested_form(tmp_path: Path) -> None:
     path = tmp_path / "x.mat"
     savemat(path, {"a": np.arange(3.0), "s": {"field": np.array([[1.0, 2.0]])}, "z": 1})
-    assert set(matlab(path)) == {"a", "s", "z"}, "without the header fields of the format"
-    assert matlab(path, "a")["a"].shape == (1, 3) and set(matlab(path, "a", "z")) == {"a", "z"}
+    assert set(matlab(path)) == {"a", "s", "z"}, (
+        "without the header fields of the format"
+    )
+    assert matlab(path, "a")["a"].shape == (1, 3) and set(matlab(path, "a", "z")) == {
+        "a",
+        "z",
+    }
     records = matlab(path, "s")["s"]
     assert records.shape == (1, 1) and records["field"][0, 0].tolist() == [[1.0, 2.0]]
     squeezed = matlab(path, "s", structs="squeezed")["s"]
@@ -83,13 +96,17 @@ def test_variables_of_matlab_are_returned_in_the_requested_form(tmp_path: Path) 
     assert inside["z"].item() == 1
 
 
-def test_a_missing_variable_of_matlab_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
+def test_a_missing_variable_of_matlab_is_reported_with_the_existing_ones(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "x.mat"
     savemat(path, {"b": 1, "a": 2})
     with pytest.raises(DataError, match=r"^x\.mat has no variable 'c'; it has a, b$"):
         matlab(path, "a", "c", "d")
     savemat(path, {})
-    with pytest.raises(DataError, match=r"^x\.mat has no variable 'c'; it has nothing$"):
+    with pytest.raises(
+        DataError, match=r"^x\.mat has no variable 'c'; it has nothing$"
+    ):
         matlab(path, "c")
     with pytest.raises(
         DataError,
@@ -98,13 +115,17 @@ def test_a_missing_variable_of_matlab_is_reported_with_the_existing_ones(tmp_pat
         matlab(write(path, "not MATLAB"), "c")
 
 
-def test_arrays_of_numbers_and_text_are_read_and_python_objects_are_refused(tmp_path: Path) -> None:
+def test_arrays_of_numbers_and_text_are_read_and_python_objects_are_refused(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "x.npy"
     for values in (np.arange(6).reshape(2, 3), np.array(["a", "b"])):
         np.save(path, values)
         assert numpy_array(path).tolist() == values.tolist()
     np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"^x\.npy cannot be read as a NumPy array \(.*allow_pickle"):
+    with pytest.raises(
+        DataError, match=r"^x\.npy cannot be read as a NumPy array \(.*allow_pickle"
+    ):
         numpy_array(path)
 
 
@@ -117,18 +138,28 @@ def test_a_table_is_read_by_column_with_the_number_of_each_line(tmp_path: Path) 
 
 def test_fields_of_a_plain_table_keep_their_quotation_marks(tmp_path: Path) -> None:
     path = write(tmp_path / "x.tsv", 'a\tb\n"\t1\n')
-    assert table_rows(path, delimiter="\t", plain=True)[1] == [(2, {"a": '"', "b": "1"})]
-    with pytest.raises(DataError, match=r"^x\.tsv, line 2: 1 fields where the header has 2; quote fields"):
+    assert table_rows(path, delimiter="\t", plain=True)[1] == [
+        (2, {"a": '"', "b": "1"})
+    ]
+    with pytest.raises(
+        DataError,
+        match=r"^x\.tsv, line 2: 1 fields where the header has 2; quote fields",
+    ):
         table_rows(path, delimiter="\t")
 
 
-def test_missing_columns_and_fields_are_reported_under_the_name_of_the_table(tmp_path: Path) -> None:
+def test_missing_columns_and_fields_are_reported_under_the_name_of_the_table(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path / "x.csv", "a,b,c\n1,2\n")
     with pytest.raises(DataError, match=r"^x\.csv has no column d, e; it has a, b, c$"):
         table_rows(path, "a", "d", "e")
     with pytest.raises(DataError, match=r"^the list has no column d; it has a, b, c$"):
         table_rows(path, "d", name="the list")
-    with pytest.raises(DataError, match=r"^x\.csv, line 2: 2 fields where the header has 3; quote fields"):
+    with pytest.raises(
+        DataError,
+        match=r"^x\.csv, line 2: 2 fields where the header has 3; quote fields",
+    ):
         table_rows(path)
     assert table_rows(path, short=True)[1] == [(2, {"a": "1", "b": "2", "c": ""})]
     write(path, "a\n1,2\n")
@@ -138,7 +169,9 @@ def test_missing_columns_and_fields_are_reported_under_the_name_of_the_table(tmp
     assert table_rows(path) == ((), [])
     with pytest.raises(DataError, match=r"^x\.csv has no column a; it has none$"):
         table_rows(path, "a")
-    with pytest.raises(DataError, match=r"^x\.csv cannot be read as a table \(UnicodeDecodeError: "):
+    with pytest.raises(
+        DataError, match=r"^x\.csv cannot be read as a table \(UnicodeDecodeError: "
+    ):
         table_rows(write(path, b"a\n\xff\n"))
 
 
@@ -146,9 +179,14 @@ def test_a_row_may_be_shorter_than_the_header_and_not_longer(tmp_path: Path) -> 
     path = write(tmp_path / "x.csv", '\ufeff"a,b",c\n1,2\n1\n\n')
     require_even_rows(path)
     require_even_rows(write(path, "a;b\n1,2,3;4\n"), ";")
-    with pytest.raises(DataError, match=r"^x\.csv, line 3: 3 fields where the header has 2; quote fields"):
+    with pytest.raises(
+        DataError,
+        match=r"^x\.csv, line 3: 3 fields where the header has 2; quote fields",
+    ):
         require_even_rows(write(path, "a,b\n1,2\n1,2,3\n"))
-    with pytest.raises(DataError, match=r"^x\.csv cannot be read as a table \(UnicodeDecodeError: "):
+    with pytest.raises(
+        DataError, match=r"^x\.csv cannot be read as a table \(UnicodeDecodeError: "
+    ):
         require_even_rows(write(path, b"a\n\xff\n"))
 
 
@@ -163,7 +201,11 @@ def test_a_member_of_a_zip_is_read_up_to_the_largest_size(
 ) -> None:
     monkeypatch.setattr(module, "MAX_MEMBER_BYTES", 3 << 20)
     with zipfile.ZipFile(archive_of(tmp_path / "x.zip", b"ab" * (3 << 19))) as archive:
-        assert zip_member(archive, "x") == zip_member(archive, archive.getinfo("x")) == b"ab" * (3 << 19)
+        assert (
+            zip_member(archive, "x")
+            == zip_member(archive, archive.getinfo("x"))
+            == b"ab" * (3 << 19)
+        )
         monkeypatch.setattr(module, "MAX_MEMBER_BYTES", (3 << 20) - 1)
         with pytest.raises(zipfile.BadZipFile, match=r"^'x' is larger than 2 MiB$"):
             zip_member(archive, "x")
@@ -186,7 +228,8 @@ def test_a_member_that_ends_too_early_is_refused(tmp_path: Path) -> None:
         info = archive.getinfo("x")
         info.file_size = 6
         with pytest.raises(
-            zipfile.BadZipFile, match=r"^'x' does not have the size that the archive declares$"
+            zipfile.BadZipFile,
+            match=r"^'x' does not have the size that the archive declares$",
         ):
             zip_member(archive, info)
 
@@ -208,7 +251,9 @@ def test_a_package_that_a_format_needs_is_named_and_the_file_is_not_blamed(
     message: str, package: str
 ) -> None:
     with (
-        pytest.raises(UnavailableError, match=f"^x.bin needs the package {package}, ") as caught,
+        pytest.raises(
+            UnavailableError, match=f"^x.bin needs the package {package}, "
+        ) as caught,
         parsing("x.bin", "a recording"),
     ):
         raise RuntimeError(message)

@@ -69,7 +69,9 @@ def recording(seed: int, *, strong: bool, events: bool = False) -> Any:
     raw = mne.io.RawArray(values, info, verbose="ERROR")
     if events:
         onsets = np.arange(1, 12, 1.5)
-        raw.set_annotations(mne.Annotations(onsets, 0.5, ["go", "stop"] * (len(onsets) // 2)))
+        raw.set_annotations(
+            mne.Annotations(onsets, 0.5, ["go", "stop"] * (len(onsets) // 2))
+        )
     return raw
 
 
@@ -81,12 +83,16 @@ def place(tmp_path: Path, repository: Path) -> Path:
         (root / "specs" / kind).mkdir(parents=True)
     for kind, ids in COPIED.items():
         for id in ids:
-            shutil.copy(repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind)
+            shutil.copy(
+                repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind
+            )
     shutil.copy(repository / "specs" / "references.bib", root / "specs")
     shutil.copy(repository / "params.yaml", root)
     (root / "dvc.yaml").write_text("stages: {}\n")
     (root / "specs/datasets/Rest.yaml").write_text(SCHEMA.format(kind="dataset") + SPEC)
-    (root / "specs/benchmarks/Rest-group.yaml").write_text(SCHEMA.format(kind="benchmark") + BENCHMARK)
+    (root / "specs/benchmarks/Rest-group.yaml").write_text(
+        SCHEMA.format(kind="benchmark") + BENCHMARK
+    )
     return root
 
 
@@ -104,7 +110,9 @@ def brain_vision(folder: Path, number: int, *, events: bool) -> Any:
     said = zip(raw.annotations.onset, raw.annotations.description, strict=True)
     markers = [(round(onset * 64), what) for onset, what in said]
     microvolts = raw.get_data() * 1e6
-    brainvision(folder, name, raw.ch_names, microvolts, 64, markers, steps=None, kind="Comment")
+    brainvision(
+        folder, name, raw.ch_names, microvolts, 64, markers, steps=None, kind="Comment"
+    )
     read = mne.io.read_raw_brainvision(folder / f"{name}.vhdr", verbose="ERROR")
     read.info["line_freq"] = 50.0
     return read
@@ -116,11 +124,16 @@ def bids(root: Path, *, events: bool = False, people: int = 6) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number in range(people):
-            where = mne_bids.BIDSPath(subject=f"{number + 1:02d}", task="rest", datatype="eeg", root=root)
+            where = mne_bids.BIDSPath(
+                subject=f"{number + 1:02d}", task="rest", datatype="eeg", root=root
+            )
             raw = brain_vision(root.with_name("amplifier"), number, events=events)
             mne_bids.write_raw_bids(raw, where, overwrite=True, verbose="ERROR")
     lines = ["participant_id\tGroup\tAge\tHandedness"]
-    lines += [f"sub-{n + 1:02d}\t{'AC'[n % 2]}\t{50 + n}\t{'n/a' if n == 3 else 'R'}" for n in range(people)]
+    lines += [
+        f"sub-{n + 1:02d}\t{'AC'[n % 2]}\t{50 + n}\t{'n/a' if n == 3 else 'R'}"
+        for n in range(people)
+    ]
     (root / "participants.tsv").write_text("\n".join(lines) + "\n")
     derived = root / "derivatives" / "sub-01" / "eeg"
     derived.mkdir(parents=True)
@@ -130,7 +143,10 @@ def bids(root: Path, *, events: bool = False, people: int = 6) -> Path:
 
 @pytest.mark.slow
 def test_a_bids_folder_becomes_a_scored_benchmark_through_the_command_line(
-    place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(place)
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
@@ -141,9 +157,24 @@ def test_a_bids_folder_becomes_a_scored_benchmark_through_the_command_line(
     assert '-unavailable: "Not pinned: follow access_steps."' in shown
     assert main(["check", "--write-schemas"]) == 0
     assert main(["validate"]) == 0
-    assert main(["run", "shrinkage_lda", "covariance_logistic", "dummy", "--benchmark", "Rest-group"]) == 0
+    assert (
+        main(
+            [
+                "run",
+                "shrinkage_lda",
+                "covariance_logistic",
+                "dummy",
+                "--benchmark",
+                "Rest-group",
+            ]
+        )
+        == 0
+    )
     records = place / "results" / "records" / "Rest-group"
-    scores = {path.stem: json.loads(path.read_text())["score"]["value"] for path in records.glob("*.json")}
+    scores = {
+        path.stem: json.loads(path.read_text())["score"]["value"]
+        for path in records.glob("*.json")
+    }
     assert scores["covariance_logistic"] > 0.9
     assert scores["dummy"] == 0
     spec = open_catalog(place).dataset("Rest")
@@ -156,7 +187,9 @@ def test_a_bids_folder_becomes_a_scored_benchmark_through_the_command_line(
     assert not any("derivatives" in name for name in spec.files)
 
 
-def test_pinning_again_changes_nothing_and_comments_stay(place: Path, tree: Path) -> None:
+def test_pinning_again_changes_nothing_and_comments_stay(
+    place: Path, tree: Path
+) -> None:
     wanted = Downloads(folder=tree, label="Group")
     first = pin(open_catalog(place), "Rest", wanted)
     second = pin(open_catalog(place), "Rest", wanted)
@@ -164,24 +197,43 @@ def test_pinning_again_changes_nothing_and_comments_stay(place: Path, tree: Path
     assert second.placed == 0
     for kept in ("# a remark", "# how it is cut", "  # seconds\n  window:"):
         assert kept in first.after
-    fields = [line.split(":")[0] for line in first.after.splitlines() if line[0].isalpha()]
-    assert fields == ["id", "version", "title", "license", "access_steps", "files", "reader", "expectations"]
+    fields = [
+        line.split(":")[0] for line in first.after.splitlines() if line[0].isalpha()
+    ]
+    assert fields == [
+        "id",
+        "version",
+        "title",
+        "license",
+        "access_steps",
+        "files",
+        "reader",
+        "expectations",
+    ]
 
 
 def test_an_edited_spec_keeps_its_remarks_and_sources_when_a_recording_changes(
     place: Path, tree: Path
 ) -> None:
     prefix = "https://data.example.org/ds1/"
-    pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group", url_prefix=prefix))
+    pin(
+        open_catalog(place),
+        "Rest",
+        Downloads(folder=tree, label="Group", url_prefix=prefix),
+    )
     path = place / "specs/datasets/Rest.yaml"
     text = path.read_text()
-    entry = next(line for line in text.splitlines() if "sub-02_task-rest_eeg.eeg:" in line)
+    entry = next(
+        line for line in text.splitlines() if "sub-02_task-rest_eeg.eeg:" in line
+    )
     path.write_text(text.replace(entry, f"  # noisy at the end\n{entry}"))
     changed = tree / "sub-02/eeg/sub-02_task-rest_eeg.eeg"
     other = changed.read_bytes()[:-12] + bytes(12)
     changed.unlink()
     changed.write_bytes(other)
-    with pytest.raises(IntegrityError, match=r"it is another file; .* pin it with --renew"):
+    with pytest.raises(
+        IntegrityError, match=r"it is another file; .* pin it with --renew"
+    ):
         pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group"))
     meant = Downloads(folder=tree, label="Group", url_prefix=prefix, renew=True)
     with pytest.raises(IntegrityError, match="move it away, then pin again"):
@@ -192,29 +244,45 @@ def test_an_edited_spec_keeps_its_remarks_and_sources_when_a_recording_changes(
         "  # noisy at the end\n  sub-02/eeg/sub-02_task-rest_eeg.eeg: {url: https://data.example.org/ds1/sub-02"
         in done.after
     )
-    assert len([line for line in done.after.splitlines() if line not in text.splitlines()]) == 2
+    assert (
+        len([line for line in done.after.splitlines() if line not in text.splitlines()])
+        == 2
+    )
 
 
 def test_a_dry_run_shows_and_writes_nothing(
-    place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(place)
     before = (place / "specs/datasets/Rest.yaml").read_text()
-    assert main(["pin", "Rest", "--from", str(tree), "--label", "Group", "--dry-run"]) == 0
-    assert "18 files of 6 subjects would be pinned; nothing was written" in capsys.readouterr().out
+    assert (
+        main(["pin", "Rest", "--from", str(tree), "--label", "Group", "--dry-run"]) == 0
+    )
+    assert (
+        "18 files of 6 subjects would be pinned; nothing was written"
+        in capsys.readouterr().out
+    )
     assert (place / "specs/datasets/Rest.yaml").read_text() == before
     assert not (place / "data").exists()
 
 
 def test_others_bring_the_files_by_hand_through_their_own_folder(
-    place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(place)
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
     pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group"))
     shutil.rmtree(place / "data")
     assert main(["fetch", "Rest"]) == 4
-    assert "has no address: follow the data set's access_steps" in capsys.readouterr().err
+    assert (
+        "has no address: follow the data set's access_steps" in capsys.readouterr().err
+    )
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tree))
     assert main(["fetch", "Rest"]) == 0
 
@@ -228,8 +296,16 @@ def test_others_bring_the_files_by_hand_through_their_own_folder(
             {"label": "Diagnosis"},
             "has no column 'Diagnosis'; it has participant_id, Group, Age",
         ),
-        (lambda tree: None, {"label": "Handedness"}, "has no 'Handedness' in participants.tsv"),
-        (lambda tree: None, {"label": "Group", "task": "sleep"}, "contains no recording of task 'sleep'"),
+        (
+            lambda tree: None,
+            {"label": "Handedness"},
+            "has no 'Handedness' in participants.tsv",
+        ),
+        (
+            lambda tree: None,
+            {"label": "Group", "task": "sleep"},
+            "contains no recording of task 'sleep'",
+        ),
         (lambda tree: None, {"label": "Group", "bids": True}, "--bids needs --task"),
         (
             lambda tree: shutil.rmtree(tree / "sub-06"),
@@ -247,7 +323,9 @@ def test_others_bring_the_files_by_hand_through_their_own_folder(
             "--label Group needs a table",
         ),
         (
-            lambda tree: (tree / "participants.tsv").write_text("participant_id\tGroup\nsub-01\tA\n"),
+            lambda tree: (tree / "participants.tsv").write_text(
+                "participant_id\tGroup\nsub-01\tA\n"
+            ),
             {"label": "Group"},
             "participants.tsv has no row for 02, 03",
         ),
@@ -269,18 +347,27 @@ def test_links_without_content_are_refused(place: Path, tree: Path) -> None:
     header = tree / "sub-03/eeg/sub-03_task-rest_eeg.vhdr"
     header.unlink()
     header.symlink_to("../../.git/annex/objects/nowhere")
-    with pytest.raises(RequestError, match=r"1 recordings .* are links without content, first sub-03"):
+    with pytest.raises(
+        RequestError, match=r"1 recordings .* are links without content, first sub-03"
+    ):
         pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group"))
 
 
 def around_events(place: Path) -> Path:
     path = place / "specs/datasets/Rest.yaml"
-    path.write_text(path.read_text().replace(", stride: 1.0", "").replace("duration: 1.0", "duration: 0.5"))
+    path.write_text(
+        path.read_text()
+        .replace(", stride: 1.0", "")
+        .replace("duration: 1.0", "duration: 0.5")
+    )
     return path
 
 
 def test_events_of_the_recordings_are_listed_until_they_are_named(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = around_events(place)
     folder = tmp_path / "plain"
@@ -294,19 +381,38 @@ def test_events_of_the_recordings_are_listed_until_they_are_named(
     monkeypatch.chdir(place)
     named = ["--named", "{subject} a_raw.fif"]
     assert main(["pin", "Rest", "--from", str(folder), *named]) == 2
-    assert "give their labels by --event DESCRIPTION=LABEL" in (said := capsys.readouterr().err)
+    assert "give their labels by --event DESCRIPTION=LABEL" in (
+        said := capsys.readouterr().err
+    )
     assert "has 'go', 'stop'" in said
     assert main(["pin", "Rest", "--from", str(folder), *named, "--event", "go"]) == 2
     assert (
-        main(["pin", "Rest", "--from", str(folder), *named, "--event", "go=left", "--event", "stop=right"])
+        main(
+            [
+                "pin",
+                "Rest",
+                "--from",
+                str(folder),
+                *named,
+                "--event",
+                "go=left",
+                "--event",
+                "stop=right",
+            ]
+        )
         == 0
     )
-    assert "window: {start: 0.0, duration: 0.5, labels: {go: left, stop: right}}" in path.read_text()
+    assert (
+        "window: {start: 0.0, duration: 0.5, labels: {go: left, stop: right}}"
+        in path.read_text()
+    )
     assert "file: P0_a_raw.fif, subject: P0}" in path.read_text().replace('"', "")
     assert main(["validate", "Rest"]) == 0
 
 
-def test_a_table_states_the_subjects_of_plain_files(place: Path, tmp_path: Path) -> None:
+def test_a_table_states_the_subjects_of_plain_files(
+    place: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()
     rows = ["file\tsubject\tsession\tlabel"]
@@ -321,14 +427,22 @@ def test_a_table_states_the_subjects_of_plain_files(place: Path, tmp_path: Path)
     done = pin(open_catalog(place), "Rest", Downloads(folder=folder))
     assert done.subjects == 6
     assert done.files == 12
-    assert "    - {file: r0am_raw.fif, subject: P0, session: am, facts: {label: x}}" in done.after
+    assert (
+        "    - {file: r0am_raw.fif, subject: P0, session: am, facts: {label: x}}"
+        in done.after
+    )
 
 
-def test_through_mne_bids_events_and_facts_come_from_the_tables(place: Path, tmp_path: Path) -> None:
+def test_through_mne_bids_events_and_facts_come_from_the_tables(
+    place: Path, tmp_path: Path
+) -> None:
     around_events(place)
     tree = bids(tmp_path / "ds2", events=True)
     wanted = Downloads(
-        folder=tree, task="rest", bids=True, events={"Comment/go": "left", "Comment/stop": "right"}
+        folder=tree,
+        task="rest",
+        bids=True,
+        events={"Comment/go": "left", "Comment/stop": "right"},
     )
     done = pin(open_catalog(place), "Rest", wanted)
     assert "  name: bids_epochs\n" in done.after
@@ -343,14 +457,18 @@ def test_through_mne_bids_events_and_facts_come_from_the_tables(place: Path, tmp
     assert pin(open_catalog(place), "Rest", wanted).after == done.after
 
 
-def test_windows_that_are_cut_already_are_pinned_by_name(place: Path, tmp_path: Path) -> None:
+def test_windows_that_are_cut_already_are_pinned_by_name(
+    place: Path, tmp_path: Path
+) -> None:
     from neuroledger.data import assembly
     from tests.families.decoding.decoding_cases import windows
 
     path = place / "specs/datasets/Rest.yaml"
     spec = yaml.safe_load(path.read_text())
     spec["reader"] = {"name": "prepared_signals"}
-    path.write_text(SCHEMA.format(kind="dataset") + yaml.safe_dump(spec, sort_keys=False))
+    path.write_text(
+        SCHEMA.format(kind="dataset") + yaml.safe_dump(spec, sort_keys=False)
+    )
     with pytest.raises(RequestError, match=r"lacks signals\.nc"):
         pin(open_catalog(place), "Rest", Downloads(folder=tmp_path))
     (tmp_path / "down").mkdir()
@@ -359,7 +477,9 @@ def test_windows_that_are_cut_already_are_pinned_by_name(place: Path, tmp_path: 
         pin(open_catalog(place), "Rest", Downloads(folder=tmp_path / "down"))
     assert "unavailable" in path.read_text()
     path.write_text(path.read_text().replace("count: 6", "count: 4"))
-    assert pin(open_catalog(place), "Rest", Downloads(folder=tmp_path / "down")).files == 1
+    assert (
+        pin(open_catalog(place), "Rest", Downloads(folder=tmp_path / "down")).files == 1
+    )
     assert list(open_catalog(place).dataset("Rest").files) == ["signals.nc"]
 
 
@@ -371,7 +491,10 @@ def test_pinning_reproduces_the_pins_of_the_real_recording(
     bare = without(original, "files").replace(
         "  recordings: [{file: eeglab_data.set, subject: S1}]", "  recordings: []"
     )
-    bare = bare.replace("license:", "access_steps: [by hand]\nlicense:") + "unavailable: not here\n"
+    bare = (
+        bare.replace("license:", "access_steps: [by hand]\nlicense:")
+        + "unavailable: not here\n"
+    )
     (place / "specs/datasets/EEGLAB.sample.yaml").write_text(bare)
     folder = tmp_path / "eeglab"
     folder.mkdir()
@@ -379,27 +502,56 @@ def test_pinning_reproduces_the_pins_of_the_real_recording(
         shutil.copy(next(mirror.rglob(f"eeglab_data.{ending}")), folder)
     (folder / "recordings.tsv").write_text("file\tsubject\neeglab_data.set\tS1\n")
     prefix = held["files"]["eeglab_data.set"]["url"].removesuffix("/eeglab_data.set")
-    pin(open_catalog(place), "EEGLAB.sample", Downloads(folder=folder, url_prefix=prefix))
-    found = parse((place / "specs/datasets/EEGLAB.sample.yaml").read_text(), "pinned").data
+    pin(
+        open_catalog(place),
+        "EEGLAB.sample",
+        Downloads(folder=folder, url_prefix=prefix),
+    )
+    found = parse(
+        (place / "specs/datasets/EEGLAB.sample.yaml").read_text(), "pinned"
+    ).data
     assert found["files"] == {
-        name: {k: v for k, v in pin.items() if k != "dvc"} for name, pin in held["files"].items()
+        name: {k: v for k, v in pin.items() if k != "dvc"}
+        for name, pin in held["files"].items()
     }
     assert found["reader"] == held["reader"]
 
 
-def test_every_set_that_is_not_here_names_a_command_that_exists(repository: Path) -> None:
+def test_every_set_that_is_not_here_names_a_command_that_exists(
+    repository: Path,
+) -> None:
     catalog = open_catalog(repository)
     for id in catalog.ids("datasets"):
         spec = catalog.dataset(id)
         if spec.unavailable and "neuralbench2026" in spec.cite:
-            assert any(f"neuroledger pin {id} --from FOLDER" in step for step in spec.access_steps), id
+            assert any(
+                f"neuroledger pin {id} --from FOLDER" in step
+                for step in spec.access_steps
+            ), id
             assert spec.reader is not None
             assert spec.reader.name in registry.names("reader"), id
 
 
 @pytest.mark.parametrize(
     "text",
-    ["01", "1e5", "a b", "n/a", "yes", "12:30", "0x1f", "-1", "#x", "a: b", "é", "~", "", 'a"b', "[x]", "A"],
+    [
+        "01",
+        "1e5",
+        "a b",
+        "n/a",
+        "yes",
+        "12:30",
+        "0x1f",
+        "-1",
+        "#x",
+        "a: b",
+        "é",
+        "~",
+        "",
+        'a"b',
+        "[x]",
+        "A",
+    ],
 )
 def test_texts_are_written_so_that_they_are_read_as_texts(text: str) -> None:
     assert parse(f"a: [{inline(text)}]", "x").data == {"a": [text]}
@@ -414,12 +566,21 @@ def test_fields_and_entries_of_any_layout_are_replaced() -> None:
     }
     found = with_entries(text, ("files",), {"a.set": {"size": 1}, "c.set": {"size": 3}})
     assert found.endswith("files:\n  a.set:\n    size: 1\n  # b\n  c.set: {size: 3}\n")
-    listed = with_entries(text, ("reader", "recordings"), [{"file": "a"}, {"file": "b"}])
-    assert parse(listed, "x").data["reader"]["recordings"] == [{"file": "a"}, {"file": "b"}]
-    assert without(text, "files") == "id: x\nreader: {name: a, window: {start: 0}}  # w\n"
+    listed = with_entries(
+        text, ("reader", "recordings"), [{"file": "a"}, {"file": "b"}]
+    )
+    assert parse(listed, "x").data["reader"]["recordings"] == [
+        {"file": "a"},
+        {"file": "b"},
+    ]
+    assert (
+        without(text, "files") == "id: x\nreader: {name: a, window: {start: 0}}  # w\n"
+    )
 
 
-def test_a_full_disk_leaves_no_half_file(place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_half_file(
+    place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -432,7 +593,10 @@ def test_a_full_disk_leaves_no_half_file(place: Path, tree: Path, monkeypatch: p
 
 
 def test_scoring_missing_data_says_how_to_fetch_them(
-    place: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(place)
     pin(open_catalog(place), "Rest", Downloads(folder=tree, label="Group"))
@@ -440,5 +604,7 @@ def test_scoring_missing_data_says_how_to_fetch_them(
     assert main(["check", "--write-schemas"]) == 0
     assert main(["validate"]) == 0
     assert main(["run", "dummy", "--benchmark", "Rest-group"]) == 4
-    assert "data set 'Rest': 18 of 18 files are missing" in (said := "".join(capsys.readouterr()))
+    assert "data set 'Rest': 18 of 18 files are missing" in (
+        said := "".join(capsys.readouterr())
+    )
     assert "`neuroledger fetch Rest && " in said

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -33,7 +34,11 @@ from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab, build
 from tests.hostile.proposals.corpus import point
 
-KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "eu-test-7"
+KEY, SECRET, REGION = (
+    "AKIDEXAMPLE",
+    "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
+    "eu-test-7",
+)
 CONTENT = bytes(range(256)) * 40
 
 
@@ -50,7 +55,10 @@ class Service(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        path, version = unquote(parts.path).lstrip("/"), dict(parse_qsl(parts.query)).get("versionId")
+        path, version = (
+            unquote(parts.path).lstrip("/"),
+            dict(parse_qsl(parts.query)).get("versionId"),
+        )
         name = f"{path}@{version}" if version else path
         allowed = self._allowed(parts)
         type(self).seen.append((path, allowed))
@@ -87,12 +95,17 @@ class Service(http.server.BaseHTTPRequestHandler):
         if said is None or said[1] != KEY or said[3] != REGION:
             return False
         if self.token and (
-            "x-amz-security-token" not in said[4] or self.headers["x-amz-security-token"] != self.token
+            "x-amz-security-token" not in said[4]
+            or self.headers["x-amz-security-token"] != self.token
         ):
             return False
         pairs = sorted(parse_qsl(parts.query, keep_blank_values=True))
-        query = "&".join(f"{quote(a, safe='-_.~')}={quote(b, safe='-_.~')}" for a, b in pairs)
-        headers = "".join(f"{name}:{self.headers[name].strip()}\n" for name in said[4].split(";"))
+        query = "&".join(
+            f"{quote(a, safe='-_.~')}={quote(b, safe='-_.~')}" for a, b in pairs
+        )
+        headers = "".join(
+            f"{name}:{self.headers[name].strip()}\n" for name in said[4].split(";")
+        )
         body = hashlib.sha256(b"").hexdigest()
         request = f"GET\n{parts.path}\n{query}\n{headers}\n{said[4]}\n{body}"
         scope = f"{said[2]}/{REGION}/s3/aws4_request"
@@ -101,7 +114,9 @@ class Service(http.server.BaseHTTPRequestHandler):
         for step in scope.split("/"):
             key = hmac.new(key, step.encode(), "sha256").digest()
         text = f"AWS4-HMAC-SHA256\n{self.headers['x-amz-date']}\n{scope}\n{digest}"
-        return hmac.compare_digest(hmac.new(key, text.encode(), "sha256").hexdigest(), said[5])
+        return hmac.compare_digest(
+            hmac.new(key, text.encode(), "sha256").hexdigest(), said[5]
+        )
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -121,7 +136,12 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
         monkeypatch.delenv(f"AWS_{name}", raising=False)
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    Service.objects, Service.private, Service.seen, Service.breaks = {}, {"closed"}, [], 0
+    Service.objects, Service.private, Service.seen, Service.breaks = (
+        {},
+        {"closed"},
+        [],
+        0,
+    )
     Service.token, Service.refusal, Service.region = None, 403, None
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
@@ -137,21 +157,42 @@ def own(monkeypatch: pytest.MonkeyPatch, secret: str = SECRET) -> None:
 
 
 def pin(url: str, content: bytes = CONTENT, **fields: Any) -> SourceFile:
-    return SourceFile(url=url, size=len(content), sha256=hashlib.sha256(content).hexdigest(), **fields)
+    return SourceFile(
+        url=url, size=len(content), sha256=hashlib.sha256(content).hexdigest(), **fields
+    )
 
 
 PUBLISHED = {
-    ("/test.txt", "bytes=0-9"): "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
-    ("/?lifecycle", None): "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
-    ("?lifecycle", None): "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
-    ("/?max-keys=2&prefix=J", None): "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
-    ("/?prefix=J&max-keys=2", None): "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+    (
+        "/test.txt",
+        "bytes=0-9",
+    ): "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+    (
+        "/?lifecycle",
+        None,
+    ): "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
+    (
+        "?lifecycle",
+        None,
+    ): "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
+    (
+        "/?max-keys=2&prefix=J",
+        None,
+    ): "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+    (
+        "/?prefix=J&max-keys=2",
+        None,
+    ): "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
 }
 
 
 @pytest.mark.parametrize(("path", "wanted"), PUBLISHED)
-def test_signatures_are_those_that_the_service_publishes_as_examples(path: str, wanted: str | None) -> None:
-    given = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", None)
+def test_signatures_are_those_that_the_service_publishes_as_examples(
+    path: str, wanted: str | None
+) -> None:
+    given = Credentials(
+        "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", None
+    )
     found = signed(
         f"https://examplebucket.s3.amazonaws.com{path}",
         {"Range": wanted} if wanted else {},
@@ -166,10 +207,14 @@ def test_signatures_are_those_that_the_service_publishes_as_examples(path: str, 
     assert found.get("Range") == wanted and found["x-amz-date"] == "20130524T000000Z"
 
 
-def test_addresses_regions_and_who_is_trusted_with_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_regions_and_who_is_trusted_with_a_signature(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("ENDPOINT_URL", "ENDPOINT_URL_S3", "REGION", "DEFAULT_REGION"):
         monkeypatch.delenv(f"AWS_{name}", raising=False)
-    assert address_of("s3://b/k a", "v") == "https://b.s3.amazonaws.com/k%20a?versionId=v"
+    assert (
+        address_of("s3://b/k a", "v") == "https://b.s3.amazonaws.com/k%20a?versionId=v"
+    )
     assert region_of("https://b.s3.eu-central-1.amazonaws.com/k") == "eu-central-1"
     assert region_of("https://b.s3.amazonaws.com/k", "ap-south-1") == "ap-south-1"
     for stranger in (
@@ -186,15 +231,23 @@ def test_addresses_regions_and_who_is_trusted_with_a_signature(monkeypatch: pyte
     assert region_of("https://minio.lab/b/k") == "eu-north-1"
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     assert region_of("https://minio.lab/b/k") == "eu-west-3"
-    assert region_of("https://b.s3.dualstack.ap-south-1.amazonaws.com/k") == "ap-south-1"
+    assert (
+        region_of("https://b.s3.dualstack.ap-south-1.amazonaws.com/k") == "ap-south-1"
+    )
     assert region_of("https://minio.lab/b/k", "us-gov-east-1") == "us-gov-east-1"
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://objects.lab/")
     assert address_of("s3://b/f/k") == "https://objects.lab/b/f/k"
     assert (
-        region_of("https://objects.lab/b/f/k") == "eu-west-3" and region_of("https://minio.lab/b/k") is None
+        region_of("https://objects.lab/b/f/k") == "eu-west-3"
+        and region_of("https://minio.lab/b/k") is None
     )
-    assert address_of("s3://b/k", endpoint="https://minio.lab/") == "https://minio.lab/b/k"
-    assert address_of("https://example.org/s3://b", "v&1") == "https://example.org/s3://b?versionId=v%261"
+    assert (
+        address_of("s3://b/k", endpoint="https://minio.lab/") == "https://minio.lab/b/k"
+    )
+    assert (
+        address_of("https://example.org/s3://b", "v&1")
+        == "https://example.org/s3://b?versionId=v%261"
+    )
 
 
 def test_credentials_come_from_variables_or_from_a_profile(
@@ -255,7 +308,8 @@ def test_public_objects_need_no_account_and_private_ones_do(
     fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a+b.bin")})
     closed = {"c.bin": pin("s3://closed/c.bin", version_id="v/1 ~", region=REGION)}
     with pytest.raises(
-        UnavailableError, match=r"403.*set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        UnavailableError,
+        match=r"403.*set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
     ):
         fetch_files(tmp_path, tmp_path / "out", closed)
     own(monkeypatch, "another secret")
@@ -264,7 +318,9 @@ def test_public_objects_need_no_account_and_private_ones_do(
     own(monkeypatch)
     Service.breaks = 1
     fetch_files(tmp_path, tmp_path / "out", closed)
-    assert (tmp_path / "out" / "c.bin").read_bytes() == CONTENT, "resumed with a signed range"
+    assert (tmp_path / "out" / "c.bin").read_bytes() == CONTENT, (
+        "resumed with a signed range"
+    )
     assert Service.seen[-1] == ("closed/c.bin", True)
 
 
@@ -273,7 +329,9 @@ def test_credentials_without_a_right_to_a_public_object_do_not_hide_it(
 ) -> None:
     Service.objects = {"open/a.bin": CONTENT}
     own(monkeypatch, "of another account")
-    fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", region=REGION)})
+    fetch_files(
+        tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", region=REGION)}
+    )
     assert [allowed for _, allowed in Service.seen] == [False, False]
 
 
@@ -281,7 +339,11 @@ def test_credentials_without_a_right_to_a_public_object_do_not_hide_it(
 def test_a_request_is_signed_again_for_the_region_that_the_service_names(
     service: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, refusal: int
 ) -> None:
-    Service.objects, Service.refusal, Service.region = {"closed/a.bin": CONTENT}, refusal, REGION
+    Service.objects, Service.refusal, Service.region = (
+        {"closed/a.bin": CONTENT},
+        refusal,
+        REGION,
+    )
     own(monkeypatch)
     fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://closed/a.bin")})
     assert Service.seen == [("closed/a.bin", False), ("closed/a.bin", True)]
@@ -293,36 +355,53 @@ def test_a_spec_can_name_an_endpoint_but_gets_no_signature_for_it(
     Service.objects = {"open/a.bin": CONTENT}
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://s3.own.example")
     own(monkeypatch)
-    fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", endpoint=service)})
+    fetch_files(
+        tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", endpoint=service)}
+    )
     assert Service.seen == [("open/a.bin", False)]
     assert "endpoint" not in pin("s3://open/a.bin").model_dump(), (
         "absent fields do not change the identity of a spec"
     )
 
 
-def test_a_file_of_which_only_sha1_is_known_is_compared_with_it(service: str, tmp_path: Path) -> None:
+def test_a_file_of_which_only_sha1_is_known_is_compared_with_it(
+    service: str, tmp_path: Path
+) -> None:
     Service.objects = {"open/a.bin": CONTENT}
     right, wrong = hashlib.sha1(CONTENT).hexdigest(), "0" * 40
-    fetch_stated(tmp_path, tmp_path / "out", {"a.bin": Stated(url="s3://open/a.bin", sha1=right)})
+    fetch_stated(
+        tmp_path, tmp_path / "out", {"a.bin": Stated(url="s3://open/a.bin", sha1=right)}
+    )
     assert (tmp_path / "out" / "a.bin").read_bytes() == CONTENT
     with pytest.raises(
-        IntegrityError, match=f"SHA-1 {right} where its publisher states {wrong}.*the download was deleted"
+        IntegrityError,
+        match=f"SHA-1 {right} where its publisher states {wrong}.*the download was deleted",
     ):
-        fetch_stated(tmp_path, tmp_path / "other", {"a.bin": Stated(url="s3://open/a.bin", sha1=wrong)})
+        fetch_stated(
+            tmp_path,
+            tmp_path / "other",
+            {"a.bin": Stated(url="s3://open/a.bin", sha1=wrong)},
+        )
     assert not list((tmp_path / "other").iterdir()) and not list(
         (tmp_path / ".cache" / "downloads").iterdir()
     )
 
 
-def test_a_wrong_sha1_with_a_right_sha256_is_refused(service: str, tmp_path: Path) -> None:
+def test_a_wrong_sha1_with_a_right_sha256_is_refused(
+    service: str, tmp_path: Path
+) -> None:
     Service.objects = {"open/a.bin": CONTENT}
     with pytest.raises(IntegrityError, match="SHA-1"):
-        fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", sha1="0" * 40)})
+        fetch_files(
+            tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", sha1="0" * 40)}
+        )
     assert not (tmp_path / "out" / "a.bin").exists()
     (tmp_path / "out").mkdir(exist_ok=True)
     (tmp_path / "out" / "a.bin").write_bytes(CONTENT)
     with pytest.raises(IntegrityError, match="SHA-1"):
-        fetch_files(tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", sha1="0" * 40)})
+        fetch_files(
+            tmp_path, tmp_path / "out", {"a.bin": pin("s3://open/a.bin", sha1="0" * 40)}
+        )
 
 
 # A private data set: from what its publisher states to a score
@@ -341,7 +420,11 @@ def stated(lab: Lab, bucket: str) -> None:
         downloads[path.name] = said
         path.unlink()
     lab.dataset(
-        files={}, downloads=downloads, access="private", expectations={}, unavailable="private upstream"
+        files={},
+        downloads=downloads,
+        access="private",
+        expectations={},
+        unavailable="private upstream",
     )
 
 
@@ -358,16 +441,23 @@ def test_private_data_are_unavailable_without_credentials_and_scored_with_them(
     before = (lab.root / "specs" / "datasets" / "lab.yaml").read_text()
     assert main(["fetch", "lab"]) == 1 and "403" in capsys.readouterr().err
     assert main(["import", "brainscore", "lab.V4-ridge"]) == 4
-    assert (lab.root / "specs" / "datasets" / "lab.yaml").read_text() == before and not list(
-        lab.data.iterdir()
-    )
+    assert (
+        lab.root / "specs" / "datasets" / "lab.yaml"
+    ).read_text() == before and not list(lab.data.iterdir())
     assert main(["run", "--suite", "lab"]) == 0
     own(monkeypatch)
     capsys.readouterr()
     assert main(["import", "brainscore", "lab.V4-ridge"]) == 0, capsys.readouterr()
     spec = open_catalog(lab.root).dataset("lab")
-    assert spec.unavailable is None and spec.expectations.assembly and spec.files["responses.nc"].sha1
-    assert spec.files["responses.nc"].url == "s3://closed/responses.nc" and not spec.files["responses.nc"].dvc
+    assert (
+        spec.unavailable is None
+        and spec.expectations.assembly
+        and spec.files["responses.nc"].sha1
+    )
+    assert (
+        spec.files["responses.nc"].url == "s3://closed/responses.nc"
+        and not spec.files["responses.nc"].dvc
+    )
     assert main(["import", "brainscore", "lab.V4-ridge"]) == 0
     assert validate(open_catalog(lab.root), "lab").success
     assert main(["run", "--suite", "lab"]) == 0
@@ -376,8 +466,13 @@ def test_private_data_are_unavailable_without_credentials_and_scored_with_them(
     assert json.loads(kept)["status"] == "scored"
     for path in lab.data.iterdir():
         path.unlink()
-    planned = plan(open_catalog(lab.root), benchmarks=["lab.V4-ridge"], request=Request())
-    assert not planned.jobs and "private and missing" in planned.unavailable["lab.V4-ridge"]
+    planned = plan(
+        open_catalog(lab.root), benchmarks=["lab.V4-ridge"], request=Request()
+    )
+    assert (
+        not planned.jobs
+        and "private and missing" in planned.unavailable["lab.V4-ridge"]
+    )
     lab.spec(
         "benchmarks",
         "lab.V4-ridge",
@@ -413,17 +508,28 @@ def test_a_publishers_wrong_sha1_leaves_nothing_behind(
     Service.objects["open/stimuli.csv"] = b"stimulus_id,filename\n"
     assert main(["import", "brainscore", "lab"]) == 4
     assert "SHA-1" in capsys.readouterr().err
-    assert not list(lab.data.iterdir()) and open_catalog(lab.root).dataset("lab").files == {}
+    assert (
+        not list(lab.data.iterdir())
+        and open_catalog(lab.root).dataset("lab").files == {}
+    )
     text = (lab.root / "specs" / "datasets" / "lab.yaml").read_text()
     sha1 = hashlib.sha1(Service.objects["open/stimuli.csv"]).hexdigest()
     old = open_catalog(lab.root).dataset("lab").downloads["stimuli.csv"].sha1
-    (lab.root / "specs" / "datasets" / "lab.yaml").write_text(text.replace(str(old), sha1))
+    (lab.root / "specs" / "datasets" / "lab.yaml").write_text(
+        text.replace(str(old), sha1)
+    )
     assert main(["fetch", "lab"]) == 1, "what the reader cannot read is not pinned"
-    assert not list(lab.data.iterdir()) and open_catalog(lab.root).dataset("lab").files == {}
+    assert (
+        not list(lab.data.iterdir())
+        and open_catalog(lab.root).dataset("lab").files == {}
+    )
 
 
 def test_private_bytes_never_reach_the_repositorys_remote(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     lab = build(tmp_path / "lab", repository)
     monkeypatch.chdir(lab.root)
@@ -431,18 +537,39 @@ def test_private_bytes_never_reach_the_repositorys_remote(
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], check=True)
     assert main(["export", "brainscore", "lab", "--out", str(tmp_path / "out")]) == 0
     files = [str(path) for path in sorted((tmp_path / "out").iterdir())]
-    assert main(["import", "brainscore", "secret", *files, "--access", "private", "--degrees", "8"]) == 0
+    assert (
+        main(
+            [
+                "import",
+                "brainscore",
+                "secret",
+                *files,
+                "--access",
+                "private",
+                "--degrees",
+                "8",
+            ]
+        )
+        == 0
+    )
     assert not list((lab.root / "data" / "secret").glob("*.dvc"))
     spec = open_catalog(lab.root).dataset("secret")
     assert spec.degrees == 8 and spec.access == "private"
     assert not any(pinned.dvc for pinned in spec.files.values())
     lab.dataset(
-        access="private", files={name: {**one, "dvc": True, "url": None} for name, one in lab.pins().items()}
+        access="private",
+        files={
+            name: {**one, "dvc": True, "url": None} for name, one in lab.pins().items()
+        },
     )
     assert main(["check"]) == 1
     assert "spec.private" in capsys.readouterr().out
     (tmp_path / "t.csv").write_text("stimulus_id\na\n")
-    terms = Terms(lambda *_: {"name": "netcdf", "assembly": None, "archive": None}, "CC0-1.0", "private")
+    terms = Terms(
+        lambda *_: {"name": "netcdf", "assembly": None, "archive": None},
+        "CC0-1.0",
+        "private",
+    )
     package_stimuli(lab.open(), "mine", tmp_path / "t.csv", None, terms)
     assert not list((lab.root / "data" / "mine").glob("*.dvc"))
     assert not lab.open().dataset("mine").files["stimuli.csv"].dvc
@@ -466,7 +593,9 @@ def test_an_object_that_was_tampered_with_is_called_so(
         )
 
     configure(str(remote))
-    source = SourceFile(dvc=True, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
+    source = SourceFile(
+        dvc=True, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest()
+    )
 
     def pull() -> None:
         (root / "a.bin").unlink(missing_ok=True)
@@ -476,8 +605,10 @@ def test_an_object_that_was_tampered_with_is_called_so(
     pull()
     held.chmod(0o644)
     held.write_bytes(CONTENT[:-1] + b"!")
-    handler = lambda *given: http.server.SimpleHTTPRequestHandler(*given, directory=str(remote))  # noqa: E731
-    monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "log_message", lambda *_: None)
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(remote))
+    monkeypatch.setattr(
+        http.server.SimpleHTTPRequestHandler, "log_message", lambda *_: None
+    )
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()
         configure(f"http://127.0.0.1:{running.server_address[1]}/")
@@ -491,22 +622,39 @@ def test_an_object_that_was_tampered_with_is_called_so(
         pull()
 
 
-def test_a_pointer_made_by_import_url_is_fetched_from_its_source(service: str, tmp_path: Path) -> None:
+def test_a_pointer_made_by_import_url_is_fetched_from_its_source(
+    service: str, tmp_path: Path
+) -> None:
     Service.objects = {"open/a.bin": CONTENT}
     root = tmp_path / "repo"
     root.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-    for words in (("init", "-q"), ("import-url", "-q", f"{service}/open/a.bin", "a.bin")):
-        subprocess.run([sys.executable, "-m", "dvc", *words], cwd=root, check=True, capture_output=True)
+    for words in (
+        ("init", "-q"),
+        ("import-url", "-q", f"{service}/open/a.bin", "a.bin"),
+    ):
+        subprocess.run(
+            [sys.executable, "-m", "dvc", *words],
+            cwd=root,
+            check=True,
+            capture_output=True,
+        )
     (root / "a.bin").unlink()
     shutil.rmtree(root / ".dvc" / "cache")
-    source = SourceFile(dvc=True, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
+    source = SourceFile(
+        dvc=True, size=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest()
+    )
     fetch_files(root, root, {"a.bin": source})
     assert (root / "a.bin").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["http://localhost:x@evil.org/", "http://localhost.evil.org", "http://127.0.0.1@evil.org"]
+    "endpoint",
+    [
+        "http://localhost:x@evil.org/",
+        "http://localhost.evil.org",
+        "http://127.0.0.1@evil.org",
+    ],
 )
 def test_an_endpoint_without_encryption_is_this_machine(endpoint: str) -> None:
     pin = {"sha256": "0" * 64, "size": 1, "url": "s3://b/k"}

@@ -50,7 +50,9 @@ pytestmark = pytest.mark.skipif(not confines(), reason="readers are confined on 
 
 
 def landlock() -> bool:
-    return ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1)) >= 1
+    return (
+        ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1)) >= 1
+    )
 
 
 def run(function: Any, *files: Path, **limits: Any) -> Any:
@@ -63,7 +65,12 @@ def run(function: Any, *files: Path, **limits: Any) -> Any:
 @pd.option_context("mode.string_storage", "python")
 def test_a_data_set_comes_back_equal_in_values_types_and_order() -> None:
     table = pd.DataFrame(
-        {"stimulus_id": ["a", "b"], "n": [1, 2], "mixed": ["x", float("nan")], "flag": [True, False]}
+        {
+            "stimulus_id": ["a", "b"],
+            "n": [1, 2],
+            "mixed": ["x", float("nan")],
+            "flag": [True, False],
+        }
     )
     table["kind"] = table["stimulus_id"].astype("category")
     assembly = xr.DataArray(
@@ -79,7 +86,9 @@ def test_a_data_set_comes_back_equal_in_values_types_and_order() -> None:
         name="data",
     )
     assembly.encoding = {"content_sha256": "f"}
-    made = Dataset(StimulusSet("s", table, contents={"a": b"1"}), assembly, notes=("left out",))
+    made = Dataset(
+        StimulusSet("s", table, contents={"a": b"1"}), assembly, notes=("left out",)
+    )
     data = run(lambda: made)
     assert data.assembly.identical(made.assembly)
     assert data.assembly.encoding == assembly.encoding
@@ -89,7 +98,9 @@ def test_a_data_set_comes_back_equal_in_values_types_and_order() -> None:
     pd.testing.assert_frame_equal(data.stimuli.table, table)
     assert data.stimuli.contents == {"a": b"1"}
     assert data.notes == ("left out",)
-    data.assembly.values[0, 0] = 7.0  # arrays can be written to, and the next reading is not changed by it
+    data.assembly.values[0, 0] = (
+        7.0  # arrays can be written to, and the next reading is not changed by it
+    )
     assert run(lambda: made).assembly.values[0, 0] == 0.0
 
 
@@ -102,7 +113,11 @@ def test_texts_come_back_however_pandas_keeps_them(storage: str) -> None:
         table["nullable"] = table["word"].astype("string")
         table = table.set_index("stimulus_id", drop=False)
         back = run(lambda: table)
-    assert back.columns.tolist() == table.columns.tolist() and back.index.tolist() == ["a", "b", "c"]
+    assert back.columns.tolist() == table.columns.tolist() and back.index.tolist() == [
+        "a",
+        "b",
+        "c",
+    ]
     for name in ("stimulus_id", "word", "kind", "nullable"):
         assert back[name].isna().tolist() == table[name].isna().tolist()
         assert back[name].dropna().tolist() == table[name].dropna().tolist()
@@ -137,13 +152,16 @@ def test_errors_of_the_project_come_back_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [MemoryError, ArithmeticError, AssertionError, Exception, SystemExit, KeyError]
+    "kind",
+    [MemoryError, ArithmeticError, AssertionError, Exception, SystemExit, KeyError],
 )
 def test_every_other_exception_is_one_error(kind: type[BaseException]) -> None:
     def fail() -> None:
         raise kind("what")
 
-    with pytest.raises(DataError, match=f"data set 'x' failed \\({kind.__name__}: .?what"):
+    with pytest.raises(
+        DataError, match=f"data set 'x' failed \\({kind.__name__}: .?what"
+    ):
         run(fail)
 
 
@@ -152,7 +170,9 @@ class Evil:
         return os.environ.__setitem__, ("NEUROLEDGER_TAKEN_OVER", "1")
 
 
-@pytest.mark.parametrize("value", [Evil(), os.getcwd, np.load, pd.read_pickle, Path.read_text])
+@pytest.mark.parametrize(
+    "value", [Evil(), os.getcwd, np.load, pd.read_pickle, Path.read_text]
+)
 def test_a_child_cannot_make_the_caller_run_code(value: Any) -> None:
     with pytest.raises(DataError, match=r"invalid result|failed"):
         run(lambda: value)
@@ -162,7 +182,9 @@ def test_a_child_cannot_make_the_caller_run_code(value: Any) -> None:
 # Crashes and floods
 
 
-def test_a_segmentation_fault_names_the_file_and_the_next_one_is_read(tmp_path: Path) -> None:
+def test_a_segmentation_fault_names_the_file_and_the_next_one_is_read(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "bad.mat"
     path.write_bytes(b"x")
 
@@ -170,7 +192,9 @@ def test_a_segmentation_fault_names_the_file_and_the_next_one_is_read(tmp_path: 
         path.read_bytes()
         ctypes.string_at(0)
 
-    with pytest.raises(DataError, match=r"reading bad\.mat crashed .*SIGSEGV.*fetch the file again"):
+    with pytest.raises(
+        DataError, match=r"reading bad\.mat crashed .*SIGSEGV.*fetch the file again"
+    ):
         run(crash, path)
     assert run(lambda: 7) == 7
 
@@ -190,19 +214,29 @@ def test_a_declared_size_of_terabytes_is_an_error_at_once(tmp_path: Path) -> Non
             return file["data"][()]
 
     before = time.monotonic()
-    with pytest.raises(DataError, match=r"huge\.h5 cannot be read as HDF5 \(.*Unable to allocate"):
+    with pytest.raises(
+        DataError, match=r"huge\.h5 cannot be read as HDF5 \(.*Unable to allocate"
+    ):
         confined(read, limits_for([path]), "data set 'x'")
     assert time.monotonic() - before < 20
 
 
-def test_time_is_bounded_for_an_endless_regular_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_is_bounded_for_an_endless_regular_expression(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("NEUROLEDGER_READER_SECONDS", "1")
-    with pytest.raises(DataError, match=r"took more than 1 s of CPU time; .*NEUROLEDGER_READER_SECONDS"):
-        confined(lambda: re.fullmatch("(a+)+b", "a" * 60), limits_for([]), "data set 'x'")
+    with pytest.raises(
+        DataError, match=r"took more than 1 s of CPU time; .*NEUROLEDGER_READER_SECONDS"
+    ):
+        confined(
+            lambda: re.fullmatch("(a+)+b", "a" * 60), limits_for([]), "data set 'x'"
+        )
 
 
 @pytest.mark.parametrize("said", ["soon", "0", "-1", "1e9"])
-def test_an_unreadable_limit_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_limit_is_refused(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NEUROLEDGER_READER_SECONDS", said)
     with pytest.raises(DataError, match="not a whole number of seconds"):
         limits_for([])
@@ -213,7 +247,11 @@ def test_an_unreadable_limit_is_refused(said: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.skipif(not landlock(), reason="this kernel has no Landlock")
 def test_only_named_files_are_reachable(tmp_path: Path) -> None:
-    named, other, kept = tmp_path / "a" / "named", tmp_path / "b" / "other", tmp_path / "kept"
+    named, other, kept = (
+        tmp_path / "a" / "named",
+        tmp_path / "b" / "other",
+        tmp_path / "kept",
+    )
     for path in (named, other):
         path.parent.mkdir()
         path.write_text(path.name)
@@ -236,7 +274,9 @@ def test_there_is_no_network_and_no_other_program() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(DataError, match="PermissionError"):
-            run(lambda: socket.create_connection(("127.0.0.1", port), timeout=2).close())
+            run(
+                lambda: socket.create_connection(("127.0.0.1", port), timeout=2).close()
+            )
     with pytest.raises(DataError, match="PermissionError"):
         run(lambda: os.execv("/usr/bin/env", ["env"]))
 
@@ -264,13 +304,17 @@ def test_the_child_cannot_use_open_files_of_the_caller() -> None:
         run(lambda: os.write(theirs.fileno(), b"values"))
 
 
-def test_files_that_the_caller_read_before_do_not_spoil_those_of_the_child(tmp_path: Path) -> None:
+def test_files_that_the_caller_read_before_do_not_spoil_those_of_the_child(
+    tmp_path: Path,
+) -> None:
     names = [tmp_path / f"{number}.zip" for number in range(12)]
     for path in names:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("a.png", path.name)
     sets = [
-        StimulusSet("set", pd.DataFrame({"stimulus_id": ["a"], "filename": ["a.png"]}), path)
+        StimulusSet(
+            "set", pd.DataFrame({"stimulus_id": ["a"], "filename": ["a.png"]}), path
+        )
         for path in names
     ]
     for one in sets[:6]:
@@ -285,7 +329,9 @@ def test_files_that_the_caller_read_before_do_not_spoil_those_of_the_child(tmp_p
     assert run(contents, *names) == [path.name.encode() for path in names]
 
 
-def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import tempfile
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -304,7 +350,10 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def _external(file: Any, folder: Path) -> None:
     (folder / "outside.bin").write_bytes(bytes(80))
     file.create_dataset(
-        "group/data", shape=(10,), dtype="f8", external=[(str(folder / "outside.bin"), 0, 80)]
+        "group/data",
+        shape=(10,),
+        dtype="f8",
+        external=[(str(folder / "outside.bin"), 0, 80)],
     )
 
 
@@ -343,7 +392,10 @@ def test_storage_outside_the_file_is_refused_before_it_is_read(
     path = tmp_path / "x.nc"
     with h5py.File(path, "w", userblock_size=block) as file:
         make(file, tmp_path)
-    for read in (lambda: refuse_outside_storage(path), lambda: opened(path).__enter__()):
+    for read in (
+        lambda: refuse_outside_storage(path),
+        lambda: opened(path).__enter__(),
+    ):
         with pytest.raises(DataError, match=message):
             read()
 
@@ -381,31 +433,44 @@ def _zip(path: Path, declared: int) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.png", bytes(64 << 20))
     content = path.read_bytes()
-    path.write_bytes(content.replace((64 << 20).to_bytes(4, "little"), declared.to_bytes(4, "little")))
+    path.write_bytes(
+        content.replace(
+            (64 << 20).to_bytes(4, "little"), declared.to_bytes(4, "little")
+        )
+    )
     return path
 
 
 def test_a_member_is_not_inflated_beyond_its_declared_size(tmp_path: Path) -> None:
     path = _zip(tmp_path / "x.zip", 10)
-    stimuli = StimulusSet("s", pd.DataFrame({"stimulus_id": ["a"], "filename": ["a.png"]}), path)
+    stimuli = StimulusSet(
+        "s", pd.DataFrame({"stimulus_id": ["a"], "filename": ["a.png"]}), path
+    )
     with pytest.raises(DataError, match=r"x\.zip cannot be read"):
         run(lambda: stimuli.bytes("a"), path, memory=16 << 20)
 
 
 def test_a_member_that_occurs_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
-    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w") as archive:
+    with (
+        warnings.catch_warnings(action="ignore"),
+        zipfile.ZipFile(path, "w") as archive,
+    ):
         archive.writestr("a.png", b"one")
         archive.writestr("a.png", b"two")
     with pytest.raises(DataError, match=r"'a\.png' occurs twice"):
         safe_members(path)
 
 
-def test_an_endless_pattern_of_a_spec_is_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_pattern_of_a_spec_is_one_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(gate, "PATTERN_SECONDS", 1)
     stimuli = StimulusSet("s", pd.DataFrame({"stimulus_id": ["a" * 60]}))
     check = say.Matches(check="matches", column="stimulus_id", pattern="(a+)+b")
-    with pytest.raises(gate.UnaskableError, match=r"the pattern '\(a\+\)\+b' took more than 1 s") as refused:
+    with pytest.raises(
+        gate.UnaskableError, match=r"the pattern '\(a\+\)\+b' took more than 1 s"
+    ) as refused:
         gate.inquire(check, "stimuli", gate.Subject(stimuli, None))
     assert "repetition inside a repetition" in refused.value.do
 
@@ -416,7 +481,9 @@ def test_an_endless_pattern_of_a_spec_is_one_finding(monkeypatch: pytest.MonkeyP
 def test_a_row_with_more_fields_than_the_header_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "stimuli.csv"
     path.write_text("stimulus_id,filename\nimg0,b.png\nimg1,a.png,x\n")
-    with pytest.raises(DataError, match=r"stimuli\.csv, line 3: 3 fields where the header has 2"):
+    with pytest.raises(
+        DataError, match=r"stimuli\.csv, line 3: 3 fields where the header has 2"
+    ):
         read_table(path)
     path.write_text('stimulus_id,filename\nimg1,"a,\nb.png"\n')
     require_even_rows(path)
@@ -442,7 +509,13 @@ def test_mutated_matlab_files_never_end_the_process(tmp_path: Path) -> None:
     from scipy.io import savemat
 
     good, path = tmp_path / "good.mat", tmp_path / "bad.mat"
-    savemat(good, {"a": {"b": np.arange(5.0), "c": "text"}, "d": np.array(["x", 1], dtype=object)})
+    savemat(
+        good,
+        {
+            "a": {"b": np.arange(5.0), "c": "text"},
+            "d": np.array(["x", 1], dtype=object),
+        },
+    )
     content, rng, refused = good.read_bytes(), np.random.default_rng(1), 0
     for _ in range(40):
         damaged = bytearray(content)
@@ -462,7 +535,9 @@ def test_libraries_that_start_inside_say_nothing_of_the_limits() -> None:
         "import importlib\nfrom neuroledger.data.sandbox import Limits, confined\n"
         "print(confined(lambda: importlib.import_module('joblib').__name__, Limits(readable=()), 'x'))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "joblib\n" and not done.stderr
 
 
@@ -485,7 +560,8 @@ def test_limits_grow_with_the_files_and_leave_a_tenth_of_the_memory(
     assert Limits() == Limits((), (), 300, None)
     monkeypatch.setenv("NEUROLEDGER_READER_SECONDS", "1000000000")
     with pytest.raises(
-        DataError, match=r"^NEUROLEDGER_READER_SECONDS is '1000000000', not a whole number of seconds"
+        DataError,
+        match=r"^NEUROLEDGER_READER_SECONDS is '1000000000', not a whole number of seconds",
     ):
         limits_for([])
 
@@ -495,7 +571,9 @@ def receive(message: bytes | None, status: int = 0, name: bytes = b"") -> Any:
         note[: len(name)] = name
         result = os.memfd_create("test")
         try:
-            return sandbox._receive(message, status, result, note, Limits(seconds=2), None, "it")
+            return sandbox._receive(
+                message, status, result, note, Limits(seconds=2), None, "it"
+            )
         finally:
             os.close(result)
 
@@ -560,7 +638,9 @@ def test_every_end_of_a_child_is_one_error_that_says_what_to_do(
     with pytest.raises((DataError, UnavailableError)) as caught:
         receive(message, status, b"a.mat")
     text = str(caught.value).replace("it: reading a.mat", "@", 1)
-    assert text == expected or (expected is None and "returned an invalid result (" in text)
+    assert text == expected or (
+        expected is None and "returned an invalid result (" in text
+    )
     with pytest.raises(DataError) as caught:
         receive(None)
     assert str(caught.value).startswith("it did not end in 40 s")
@@ -572,7 +652,10 @@ def test_libraries_that_a_child_imported_are_imported_before_the_next_one(
     names: set[str] = set()
     monkeypatch.setattr(sandbox, "_TO_IMPORT", names)
     monkeypatch.setattr(sandbox, "_unpack", lambda *_: 5)
-    assert receive(b'{"imported": ["scipy.io", "os", "mne", "evil.scipy"], "buffers": []}') == 5
+    assert (
+        receive(b'{"imported": ["scipy.io", "os", "mne", "evil.scipy"], "buffers": []}')
+        == 5
+    )
     assert names == {"scipy.io", "mne"}
     imported: list[str] = []
     monkeypatch.undo()
@@ -581,7 +664,9 @@ def test_libraries_that_a_child_imported_are_imported_before_the_next_one(
     assert run(lambda: 3) == 3 and sorted(imported) == ["first", "second"]
 
 
-def test_libraries_behind_a_link_may_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_behind_a_link_may_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The environment of a checkout can be a link to the one of another checkout."""
     checkout, elsewhere, work = (
         tmp_path / "checkout",
@@ -629,7 +714,9 @@ def test_a_path_is_below_a_folder_where_it_resolves_to(tmp_path: Path) -> None:
     assert not below(tmp_path, [])
 
 
-def test_values_that_are_written_come_back_aligned_and_only_those_that_may_be_named(tmp_path: Path) -> None:
+def test_values_that_are_written_come_back_aligned_and_only_those_that_may_be_named(
+    tmp_path: Path,
+) -> None:
     def through(value: Any) -> tuple[Any, list[list[int]]]:
         result = os.memfd_create("test")
         try:
@@ -641,9 +728,12 @@ def test_values_that_are_written_come_back_aligned_and_only_those_that_may_be_na
     arrays = [np.arange(5.0), np.zeros((0, 3)), np.arange(7, dtype=np.uint8)]
     got, parts = through({"arrays": arrays, "text": "é"})
     assert got["text"] == "é" and all(
-        np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(got["arrays"], arrays, strict=True)
+        np.array_equal(a, b) and a.dtype == b.dtype
+        for a, b in zip(got["arrays"], arrays, strict=True)
     )
-    assert [size for _, size in parts[1:]] == [40, 0, 7] and all(start % 64 == 0 for start, _ in parts)
+    assert [size for _, size in parts[1:]] == [40, 0, 7] and all(
+        start % 64 == 0 for start, _ in parts
+    )
     assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(parts))
     for wrong in (os.getcwd, zipfile.ZipFile, pickle.Unpickler):
         with pytest.raises(pickle.UnpicklingError, match="is not part of a data set"):
@@ -656,24 +746,38 @@ def test_values_that_are_written_come_back_aligned_and_only_those_that_may_be_na
     assert len(through(written)[1]) == 2, "what may be written to is a copy"
     (tmp_path / "scratch").mkdir()
     np.arange(2.0).tofile(tmp_path / "scratch" / "y")
-    assert len(through(np.memmap(tmp_path / "scratch" / "y", dtype=float, mode="r"))[1]) == 2, (
-        "it goes with the child"
-    )
+    assert (
+        len(through(np.memmap(tmp_path / "scratch" / "y", dtype=float, mode="r"))[1])
+        == 2
+    ), "it goes with the child"
 
 
 def test_a_result_that_names_another_module_does_not_even_import_it() -> None:
     for name in (b"mailcap", b"not_a_module"):
         with pytest.raises(pickle.UnpicklingError, match="is not part of a data set"):
-            sandbox._Unpacker(io.BytesIO(b"c" + name + b"\nfindmatch\n."), [], None, []).load()
+            sandbox._Unpacker(
+                io.BytesIO(b"c" + name + b"\nfindmatch\n."), [], None, []
+            ).load()
     assert "mailcap" not in sys.modules
 
 
-def test_a_file_that_is_not_there_is_no_obstacle_to_reading_the_others(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_no_obstacle_to_reading_the_others(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "here").write_text("text")
-    assert run((tmp_path / "here").read_text, tmp_path / "absent" / "gone", tmp_path / "here") == "text"
+    assert (
+        run(
+            (tmp_path / "here").read_text,
+            tmp_path / "absent" / "gone",
+            tmp_path / "here",
+        )
+        == "text"
+    )
 
 
-def test_a_file_that_declares_more_than_any_memory_is_the_one_that_is_blamed(lab: Lab) -> None:
+def test_a_file_that_declares_more_than_any_memory_is_the_one_that_is_blamed(
+    lab: Lab,
+) -> None:
     """HDF5 opens files unseen by Python; the archive that was opened before is not the culprit."""
     path = lab.data / "responses.nc"
     with h5py.File(path, "w") as file:

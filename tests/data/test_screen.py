@@ -17,7 +17,14 @@ from PIL import Image
 
 from neuroledger.data import screen
 from neuroledger.data.images import decode
-from neuroledger.data.screen import place, place_image, placement, shown, shown_as, spanning
+from neuroledger.data.screen import (
+    place,
+    place_image,
+    placement,
+    shown,
+    shown_as,
+    spanning,
+)
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, RequestError
 from tests.models.drawn_stimuli import drawn
@@ -49,7 +56,11 @@ def test_geometry_is_the_peers() -> None:
 
 
 def test_geometry_is_that_of_the_reference(reference: Path) -> None:
-    cases(json.loads((reference / "brainscore_oracle" / "helpers.json").read_text())["screen"])
+    cases(
+        json.loads((reference / "brainscore_oracle" / "helpers.json").read_text())[
+            "screen"
+        ]
+    )
 
 
 @given(
@@ -89,8 +100,13 @@ def test_placed_sets_give_placed_files_and_have_another_identity() -> None:
     assert placed.content_sha256 != place(stimuli, 9).content_sha256
     images = list(shown(placed, placed.ids))
     assert {image.size for image in images} == {(40, 20)}
-    assert (np.asarray(decode(placed.bytes("s001"), "s001")) == np.asarray(images[1])).all()
-    assert (np.asarray(images[1])[5:15, 10:30] == np.asarray(decode(stimuli.bytes("s001"), "s001"))).all()
+    assert (
+        np.asarray(decode(placed.bytes("s001"), "s001")) == np.asarray(images[1])
+    ).all()
+    assert (
+        np.asarray(images[1])[5:15, 10:30]
+        == np.asarray(decode(stimuli.bytes("s001"), "s001"))
+    ).all()
     assert placed.select(["s002"]).ids == ["s002"]
     assert next(shown(placed.select(["s002"]), ["s002"])).size == (40, 20)
 
@@ -120,10 +136,14 @@ def test_degrees_of_a_stimulus_are_positive_numbers(degrees: object) -> None:
 
 def test_screens_that_show_nothing_or_are_absurdly_large_are_refused() -> None:
     with pytest.raises(
-        DataError, match="'s000', 16 x 16 pixels for 80 degrees, has no pixels on a screen of 2"
+        DataError,
+        match="'s000', 16 x 16 pixels for 80 degrees, has no pixels on a screen of 2",
     ):
         list(shown(place(drawn(1, degrees=80.0), 2), ["s000"]))
-    with pytest.raises(DataError, match="needs a screen of 12800 x 12800 pixels for 8 degrees, the limit"):
+    with pytest.raises(
+        DataError,
+        match="needs a screen of 12800 x 12800 pixels for 8 degrees, the limit",
+    ):
         list(shown(place(drawn(1, degrees=0.01), 8), ["s000"]))
 
 
@@ -132,13 +152,19 @@ def test_degrees_of_set_and_benchmark_must_agree() -> None:
     assert spanning(drawn(1, degrees=8.0), 8).degrees == 8
     assert spanning(drawn(1, degrees=8.0), None).degrees == 8
     assert spanning(drawn(1, columns={"degrees": [4.0]}), 8).degrees is None
-    with pytest.raises(RequestError, match="spans 8 degrees, the benchmark states 4: correct one of them"):
+    with pytest.raises(
+        RequestError,
+        match="spans 8 degrees, the benchmark states 4: correct one of them",
+    ):
         spanning(drawn(1, degrees=8.0), 4)
 
 
 @pytest.mark.parametrize(("source", "target"), [(0, 8), (8, 0), (-8, 8), (8, -8)])
 def test_visual_angles_are_positive(source: float, target: float) -> None:
-    with pytest.raises(ValueError, match=f"^visual degrees must be positive, got {source} and {target}$"):
+    with pytest.raises(
+        ValueError,
+        match=f"^visual degrees must be positive, got {source} and {target}$",
+    ):
         placement((4, 4), source, target)
 
 
@@ -155,7 +181,10 @@ def test_stimuli_that_need_no_placement_are_returned_unchanged() -> None:
     assert place(drawing, None) is drawing and place(drawing, 4) is drawing
     assert place(words, 8) is words
     assert as_is.as_is and place(as_is, 8) is as_is
-    with pytest.raises(RequestError, match=r"^`screen: as_is` places no stimulus: remove `visual_degrees`$"):
+    with pytest.raises(
+        RequestError,
+        match=r"^`screen: as_is` places no stimulus: remove `visual_degrees`$",
+    ):
         spanning(drawn(1), 8, "as_is")
 
 
@@ -165,13 +194,17 @@ def test_a_set_is_placed_once_on_a_positive_screen() -> None:
         place(placed, 16)
     for degrees in (0, -1):
         with pytest.raises(
-            RequestError, match=f"^the model's screen has {degrees} degrees: visual degrees must be positive$"
+            RequestError,
+            match=f"^the model's screen has {degrees} degrees: visual degrees must be positive$",
         ):
             place(drawn(1, degrees=4.0), degrees)
 
 
 def test_the_number_of_stimuli_with_invalid_degrees_is_reported() -> None:
-    for degrees, suffix in (([0.0, 4.0, 4.0], ""), ([0.0, -1.0, float("inf")], ", nor of 2 more")):
+    for degrees, suffix in (
+        ([0.0, 4.0, 4.0], ""),
+        ([0.0, -1.0, float("inf")], ", nor of 2 more"),
+    ):
         with pytest.raises(DataError) as caught:
             place(drawn(3, columns={"degrees": degrees}), 8)
         assert str(caught.value) == (
@@ -179,7 +212,9 @@ def test_the_number_of_stimuli_with_invalid_degrees_is_reported() -> None:
         )
 
 
-def test_the_largest_screen_is_allowed_and_one_pixel_more_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_screen_is_allowed_and_one_pixel_more_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(screen, "MAX_PIXELS", 16 * 24)
     screen._check_size((8, 12), "x", 4, 8)
     monkeypatch.setattr(screen, "MAX_PIXELS", 16 * 24 - 1)
@@ -206,7 +241,9 @@ class _Immediate:
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 4, 9])
-def test_images_come_in_order_and_at_most_so_many_ahead(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_come_in_order_and_at_most_so_many_ahead(
+    ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stimuli, computed = drawn(5, size=(4, 4)), list[bytes]()
 
     def make(image: Image.Image) -> bytes:
@@ -218,7 +255,11 @@ def test_images_come_in_order_and_at_most_so_many_ahead(ahead: int, monkeypatch:
     results = [next(images)]
     assert len(computed) == min(ahead, 5)
     results += images
-    assert results == computed == [image.tobytes() for image in shown(stimuli, stimuli.ids)]
+    assert (
+        results
+        == computed
+        == [image.tobytes() for image in shown(stimuli, stimuli.ids)]
+    )
 
 
 def test_a_screen_may_be_smaller_than_one_degree() -> None:
@@ -227,7 +268,9 @@ def test_a_screen_may_be_smaller_than_one_degree() -> None:
 
 
 def test_one_further_stimulus_with_invalid_degrees_is_reported() -> None:
-    with pytest.raises(DataError, match=r"`degrees` of 's001' is not a positive number, nor of 1 more$"):
+    with pytest.raises(
+        DataError, match=r"`degrees` of 's001' is not a positive number, nor of 1 more$"
+    ):
         place(drawn(3, columns={"degrees": [4.0, 0.0, float("nan")]}), 8)
 
 
@@ -243,4 +286,6 @@ def test_a_damaged_image_is_reported_by_the_name_of_its_stimulus(ahead: int) -> 
 
 def test_one_image_ahead_needs_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(screen, "pool", lambda: pytest.fail("a thread was started"))
-    assert [image.size for image in shown(drawn(2, size=(4, 4)), ["s001", "s000"])] == [(4, 4)] * 2
+    assert [image.size for image in shown(drawn(2, size=(4, 4)), ["s001", "s000"])] == [
+        (4, 4)
+    ] * 2

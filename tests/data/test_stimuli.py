@@ -15,7 +15,13 @@ import pytest
 from PIL import Image
 
 from neuroledger.data import stimuli as module
-from neuroledger.data.stimuli import StimulusFiles, StimulusSet, further_sets, read_table, safe_members
+from neuroledger.data.stimuli import (
+    StimulusFiles,
+    StimulusSet,
+    further_sets,
+    read_table,
+    safe_members,
+)
 from neuroledger.errors import AssemblyError, DataError
 from tests.models.drawn_stimuli import drawn
 
@@ -47,23 +53,38 @@ def test_ids_are_text_and_identify_files(tmp_path: Path) -> None:
         match=r"^stimulus set 's' has no files \(no column 'filename'\): score stored responses",
     ):
         numbered.bytes("3")
-    with pytest.raises(AssemblyError, match=r"^stimulus set 's' has no archive of files$"):
+    with pytest.raises(
+        AssemblyError, match=r"^stimulus set 's' has no archive of files$"
+    ):
         of(stimulus_id=["a"], filename=["a.png"]).bytes("a")
     held = StimulusSet(
-        "s", pd.DataFrame({"stimulus_id": ["a", "b"], "filename": ["x", "y"]}), contents={"x": b"1"}
+        "s",
+        pd.DataFrame({"stimulus_id": ["a", "b"], "filename": ["x", "y"]}),
+        contents={"x": b"1"},
     )
     assert held.bytes("a") == b"1" and list(held.read([])) == []
     with pytest.raises(AssemblyError, match=r"^stimulus set 's' has no stimulus 'c'$"):
         held.bytes("c")
-    with pytest.raises(AssemblyError, match=r"^stimulus set 's' has no file for stimulus 'b'$"):
+    with pytest.raises(
+        AssemblyError, match=r"^stimulus set 's' has no file for stimulus 'b'$"
+    ):
         list(held.read())
-    with zipfile.ZipFile(tmp_path / "one.zip", "w") as one, zipfile.ZipFile(tmp_path / "two.zip", "w") as two:
+    with (
+        zipfile.ZipFile(tmp_path / "one.zip", "w") as one,
+        zipfile.ZipFile(tmp_path / "two.zip", "w") as two,
+    ):
         one.writestr("x", "1")
         two.writestr("deep/y", "2")
-    frame = pd.DataFrame({"stimulus_id": ["a", "b", "c"], "filename": ["1st/x", "2nd/deep/y", "2nd/z"]})
-    joined = StimulusSet("s", frame, {"1st": tmp_path / "one.zip", "2nd": tmp_path / "two.zip"})
+    frame = pd.DataFrame(
+        {"stimulus_id": ["a", "b", "c"], "filename": ["1st/x", "2nd/deep/y", "2nd/z"]}
+    )
+    joined = StimulusSet(
+        "s", frame, {"1st": tmp_path / "one.zip", "2nd": tmp_path / "two.zip"}
+    )
     assert list(joined.read(["b", "a"])) == [b"2", b"1"]
-    with pytest.raises(AssemblyError, match=r"^two\.zip has no file 'z' \(stimulus 'c'\)$"):
+    with pytest.raises(
+        AssemblyError, match=r"^two\.zip has no file 'z' \(stimulus 'c'\)$"
+    ):
         joined.bytes("c")
     with pytest.raises(AssemblyError, match=r"^stimulus set 's' has no stimulus 'd'$"):
         joined.bytes("d")
@@ -73,35 +94,66 @@ def test_the_content_hash_of_a_set_is_stable() -> None:
     words = of(stimulus_id=["a", "b"], word=["x", "y"])
     table = b"stimulus_id,word\na,x\nb,y\n"
     assert words.content_sha256 == hashlib.sha256(b"None" + table).hexdigest()
-    assert of(word=["x", "y"], stimulus_id=["a", "b"]).content_sha256 == words.content_sha256
+    assert (
+        of(word=["x", "y"], stimulus_id=["a", "b"]).content_sha256
+        == words.content_sha256
+    )
     files = drawn(2, degrees=8.0)
-    parts = b"".join(f"\x00{id}\x00".encode() + hashlib.sha256(files.bytes(id)).digest() for id in files.ids)
+    parts = b"".join(
+        f"\x00{id}\x00".encode() + hashlib.sha256(files.bytes(id)).digest()
+        for id in files.ids
+    )
     assert files.content_sha256 == hashlib.sha256(b"8.0" + parts).hexdigest()
 
 
 def test_a_notebook_shows_thumbnails_and_facts() -> None:
-    (encoded, *_) = re.findall(r'src="data:image/png;base64,([^"]+)"', drawn(1, size=(100, 50))._repr_html_())
+    (encoded, *_) = re.findall(
+        r'src="data:image/png;base64,([^"]+)"', drawn(1, size=(100, 50))._repr_html_()
+    )
     assert Image.open(io.BytesIO(base64.b64decode(encoded))).size == (64, 32)
     page = drawn(14, degrees=8.0, size=(4, 4))._repr_html_()
-    assert "size on the screen" in page and "8°" in page and "stimulus_id, filename" in page
-    assert page.count("<img ") == 12 and 'title="s000"' in page and 'title="s012"' not in page
+    assert (
+        "size on the screen" in page
+        and "8°" in page
+        and "stimulus_id, filename" in page
+    )
+    assert (
+        page.count("<img ") == 12
+        and 'title="s000"' in page
+        and 'title="s012"' not in page
+    )
     rows = dict(re.findall(r"<th [^>]*>([^<]*)</th><td [^>]*>([^<]*)</td>", page))
-    assert rows == {"stimuli": "14", "columns": "stimulus_id, filename", "size on the screen": "8°"}
+    assert rows == {
+        "stimuli": "14",
+        "columns": "stimulus_id, filename",
+        "size on the screen": "8°",
+    }
     assert 'src="data:image/png;base64,' in page
     plain = of(stimulus_id=["<b>"], filename=["a"])._repr_html_()
     assert "<img" not in plain and "size on the screen" not in plain
     odd = StimulusSet(
-        "s", pd.DataFrame({"stimulus_id": ['"<x>'], "filename": ["a"]}), contents={"a": b"no image"}
+        "s",
+        pd.DataFrame({"stimulus_id": ['"<x>'], "filename": ["a"]}),
+        contents={"a": b"no image"},
     )
     assert "<img" not in odd._repr_html_()
 
 
 def test_a_table_is_read_with_names_as_text(tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
-    path.write_text("stimulus_id,filename,n,word\n007,1,2,é\n8,2,,NA\n", encoding="utf-8")
+    path.write_text(
+        "stimulus_id,filename,n,word\n007,1,2,é\n8,2,,NA\n", encoding="utf-8"
+    )
     got = read_table(path)
-    assert got["stimulus_id"].tolist() == ["007", "8"] and got["filename"].tolist() == ["1", "2"]
-    assert got["n"].iloc[0] == 2 and got["n"].isna().tolist() == [False, True] and got["word"][0] == "é"
+    assert got["stimulus_id"].tolist() == ["007", "8"] and got["filename"].tolist() == [
+        "1",
+        "2",
+    ]
+    assert (
+        got["n"].iloc[0] == 2
+        and got["n"].isna().tolist() == [False, True]
+        and got["word"][0] == "é"
+    )
     for content in (b"\xff\xfe\x00\n", b""):
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"s\.csv cannot be read"):
@@ -131,7 +183,9 @@ def link() -> zipfile.ZipInfo:
     ],
     ids=["absolute", "above", "backslash", "link"],
 )
-def test_members_that_lead_elsewhere_are_refused(tmp_path: Path, name: Any, words: str) -> None:
+def test_members_that_lead_elsewhere_are_refused(
+    tmp_path: Path, name: Any, words: str
+) -> None:
     with pytest.raises(AssemblyError) as caught:
         safe_members(members(tmp_path / "x.zip", "fine", name))
     assert str(caught.value).startswith("x.zip: ") and words in str(caught.value)
@@ -146,10 +200,14 @@ def test_members_are_files_of_plausible_size_and_may_repeat_where_that_is_meant(
     monkeypatch.setattr(module, "MAX_MEMBER_BYTES", 2)
     assert len(safe_members(path)) == 2
     monkeypatch.setattr(module, "MAX_ARCHIVE_BYTES", 3)
-    with pytest.raises(AssemblyError, match=r"^x\.zip: the files are larger than 0 GiB in total$"):
+    with pytest.raises(
+        AssemblyError, match=r"^x\.zip: the files are larger than 0 GiB in total$"
+    ):
         safe_members(path)
     monkeypatch.setattr(module, "MAX_MEMBER_BYTES", 1)
-    with pytest.raises(AssemblyError, match=r"^x\.zip: member 'b' is larger than 0 MiB$"):
+    with pytest.raises(
+        AssemblyError, match=r"^x\.zip: member 'b' is larger than 0 MiB$"
+    ):
         safe_members(path)
     monkeypatch.undo()
     with pytest.warns(UserWarning, match="Duplicate"):
@@ -157,29 +215,41 @@ def test_members_are_files_of_plausible_size_and_may_repeat_where_that_is_meant(
     assert len(safe_members(twice, repeated=True)) == 2
     with pytest.raises(AssemblyError, match=r"^twice\.zip: member 'a' occurs twice$"):
         safe_members(twice)
-    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(twice, "a") as archive:
+    with (
+        pytest.warns(UserWarning, match="Duplicate"),
+        zipfile.ZipFile(twice, "a") as archive,
+    ):
         archive.writestr("a", "34")
     with pytest.raises(AssemblyError, match="occurs twice"):
         safe_members(twice, repeated=True)
     (tmp_path / "bad.zip").write_bytes(b"no zip")
     with pytest.raises(
-        AssemblyError, match=r"^bad\.zip is not a readable zip \(.*\): it is damaged or incomplete$"
+        AssemblyError,
+        match=r"^bad\.zip is not a readable zip \(.*\): it is damaged or incomplete$",
     ):
         safe_members(tmp_path / "bad.zip")
 
 
 def test_further_sets_are_called_as_benchmarks_call_them(tmp_path: Path) -> None:
     (tmp_path / "words.csv").write_text("stimulus_id\na\n")
-    files = {"words.csv": tmp_path / "words.csv", "x.zip": members(tmp_path / "x.zip", "a")}
+    files = {
+        "words.csv": tmp_path / "words.csv",
+        "x.zip": members(tmp_path / "x.zip", "a"),
+    }
     named = {
         "text": StimulusFiles(stimuli="words.csv"),
         "images": StimulusFiles(stimuli="words.csv", archive="x.zip"),
     }
     sets = further_sets(files, named)
-    assert list(sets) == ["text", "images"] and {one.id for one in sets.values()} == {"words"}
+    assert list(sets) == ["text", "images"] and {one.id for one in sets.values()} == {
+        "words"
+    }
     assert sets["text"].archive is None and sets["images"].archive == files["x.zip"]
     assert further_sets(files, None) == {}
-    for wrong in (StimulusFiles(stimuli="gone.csv"), StimulusFiles(stimuli="words.csv", archive="gone.csv")):
+    for wrong in (
+        StimulusFiles(stimuli="gone.csv"),
+        StimulusFiles(stimuli="words.csv", archive="gone.csv"),
+    ):
         with pytest.raises(
             DataError,
             match=r"^the stimulus set 'x' needs the file 'gone\.csv'; the spec's `files` are words\.csv, ",

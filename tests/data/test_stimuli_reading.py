@@ -21,7 +21,11 @@ def archive(path: Path, **files: str) -> StimulusSet:
         for name, content in files.items():
             opened.writestr(f"{name}.txt", content)
     return StimulusSet(
-        "s", pd.DataFrame({"stimulus_id": list(files), "filename": [f"{n}.txt" for n in files]}), path
+        "s",
+        pd.DataFrame(
+            {"stimulus_id": list(files), "filename": [f"{n}.txt" for n in files]}
+        ),
+        path,
     )
 
 
@@ -35,7 +39,9 @@ def test_an_archive_that_changed_is_read_again(tmp_path: Path) -> None:
     assert second.content_sha256 != before
 
 
-def test_the_list_of_members_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_members_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = archive(tmp_path / "s.zip", a="one", b="two", c="three")
     opened: list[Path] = []
     original = zipfile.ZipFile
@@ -54,7 +60,9 @@ def test_the_list_of_members_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_is_hashed_once_for_all_selections(tmp_path: Path) -> None:
     whole = archive(tmp_path / "s.zip", a="one", b="two", c="three")
     expected = {
-        ids: StimulusSet("s", whole.select(list(ids)).table, whole.archive).content_sha256
+        ids: StimulusSet(
+            "s", whole.select(list(ids)).table, whole.archive
+        ).content_sha256
         for ids in ("ab", "ba", "c")
     }
     assert whole.content_sha256
@@ -73,7 +81,9 @@ def test_damaged_members_are_reported(tmp_path: Path) -> None:
         held.bytes("a")
 
 
-@pytest.mark.parametrize(("place", "value"), [(6, 255), (8, 1)], ids=["of another version", "encrypted"])
+@pytest.mark.parametrize(
+    ("place", "value"), [(6, 255), (8, 1)], ids=["of another version", "encrypted"]
+)
 def test_an_archive_that_zipfile_cannot_read_is_one_clear_error(
     tmp_path: Path, place: int, value: int
 ) -> None:
@@ -99,8 +109,14 @@ def test_an_archive_with_undecodable_names_is_one_clear_error(tmp_path: Path) ->
 def test_a_selection_has_the_requested_order_and_all_columns() -> None:
     whole = drawn(4, columns={"word": list("abcd")})
     part = whole.select(["s002", "s000"])
-    assert list(part.ids) == ["s002", "s000"] and part.table["word"].tolist() == ["c", "a"]
-    assert part.table.columns.tolist() == whole.table.columns.tolist() and part.table.index.tolist() == [0, 1]
+    assert list(part.ids) == ["s002", "s000"] and part.table["word"].tolist() == [
+        "c",
+        "a",
+    ]
+    assert (
+        part.table.columns.tolist() == whole.table.columns.tolist()
+        and part.table.index.tolist() == [0, 1]
+    )
     assert [part.bytes(id) for id in part.ids] == [whole.bytes(id) for id in part.ids]
     with pytest.raises(AssemblyError, match="lacks 2 stimuli, first 'x'"):
         whole.select(["s001", "x", "y"])
@@ -109,8 +125,19 @@ def test_a_selection_has_the_requested_order_and_all_columns() -> None:
 def test_the_content_of_a_set_is_its_ids_files_and_degrees_in_their_order() -> None:
     whole = drawn(3, columns={"word": list("abc")})
     same = drawn(3, columns={"word": list("xyz")})
-    others = [drawn(3, seed=1), drawn(2), drawn(3, degrees=8.0), whole.select(["s001", "s000", "s002"])]
-    assert same.content_sha256 == whole.content_sha256 == whole.select(whole.ids).content_sha256
+    others = [
+        drawn(3, seed=1),
+        drawn(2),
+        drawn(3, degrees=8.0),
+        whole.select(["s001", "s000", "s002"]),
+    ]
+    assert (
+        same.content_sha256
+        == whole.content_sha256
+        == whole.select(whole.ids).content_sha256
+    )
     assert len({one.content_sha256 for one in (whole, *others)}) == 5
     without = [replace(one, contents=None) for one in (whole, same)]
-    assert without[0].content_sha256 != without[1].content_sha256, "there, the words are all there is"
+    assert without[0].content_sha256 != without[1].content_sha256, (
+        "there, the words are all there is"
+    )

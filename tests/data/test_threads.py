@@ -55,8 +55,12 @@ def test_the_environment_can_grant_fewer_threads_than_there_are_processors():
 def test_a_workspace_keeps_a_metric_to_its_threads(monkeypatch):
     rng = np.random.default_rng(0)
     ids = {"stimulus_id": ("presentation", np.arange(40))}
-    target = xr.DataArray(rng.standard_normal((40, 3)), dims=("presentation", "neuroid"), coords=ids)
-    source = xr.DataArray(rng.standard_normal((40, 60)), dims=("presentation", "neuroid"), coords=ids)
+    target = xr.DataArray(
+        rng.standard_normal((40, 3)), dims=("presentation", "neuroid"), coords=ids
+    )
+    source = xr.DataArray(
+        rng.standard_normal((40, 60)), dims=("presentation", "neuroid"), coords=ids
+    )
     used = []
 
     def watched(K: np.ndarray) -> None:
@@ -66,12 +70,16 @@ def test_a_workspace_keeps_a_metric_to_its_threads(monkeypatch):
     mirror = gram.mirror_upper
     monkeypatch.setattr(gram, "mirror_upper", watched)
     before = [pool["num_threads"] for pool in threadpool_info()]
-    nl.metric("ridge", workspace=Workspace(threads=1), splits={"folds": 2, "stratify": None})(source, target)
+    nl.metric(
+        "ridge", workspace=Workspace(threads=1), splits={"folds": 2, "stratify": None}
+    )(source, target)
     assert set(used) == {1}
     assert [pool["num_threads"] for pool in threadpool_info()][: len(before)] == before
 
 
-@pytest.mark.skipif(not confines(), reason="a reader has a process of its own on Linux only")
+@pytest.mark.skipif(
+    not confines(), reason="a reader has a process of its own on Linux only"
+)
 def test_a_confined_reader_does_not_wait_for_a_thread_of_its_parent(tmp_path):
     """A fork copies a lock that another thread holds, and not that thread."""
     held, done = threading.Event(), threading.Event()
@@ -98,11 +106,17 @@ def test_a_confined_reader_does_not_wait_for_a_thread_of_its_parent(tmp_path):
 @pytest.mark.parametrize("given", [{}, {"OPENBLAS_THREAD_TIMEOUT": "20"}])
 def test_idle_threads_of_openblas_sleep_soon_unless_somebody_wants_it_otherwise(given):
     """It is set before NumPy is loaded, because OpenBLAS reads it then."""
-    plain = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
-    program = (
-        "import os, sys, neuroledger; print('numpy' in sys.modules, os.environ['OPENBLAS_THREAD_TIMEOUT'])"
-    )
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "OPENBLAS_THREAD_TIMEOUT"
+    }
+    program = "import os, sys, neuroledger; print('numpy' in sys.modules, os.environ['OPENBLAS_THREAD_TIMEOUT'])"
     done = subprocess.run(
-        [sys.executable, "-c", program], check=True, env=plain | given, capture_output=True, text=True
+        [sys.executable, "-c", program],
+        check=True,
+        env=plain | given,
+        capture_output=True,
+        text=True,
     )
     assert done.stdout.split() == ["False", given.get("OPENBLAS_THREAD_TIMEOUT", "12")]

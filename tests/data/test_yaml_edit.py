@@ -63,7 +63,9 @@ def data(text: str) -> Any:
         ("é", '"é"'), ("a b", '"a b"'), ('"', '"\\""'), ("", '""'), (".5", '".5"'), (".hidden", ".hidden"),
     ],
 )  # fmt: skip
-def test_plain_data_are_one_line_in_which_texts_stay_texts(value: Any, text: str) -> None:
+def test_plain_data_are_one_line_in_which_texts_stay_texts(
+    value: Any, text: str
+) -> None:
     assert inline(value) == text
 
 
@@ -75,12 +77,36 @@ def test_plain_data_are_one_line_in_which_texts_stay_texts(value: Any, text: str
         (("version",), 2, "", "title: A set\n", "title: A set\nversion: 2\n"),
         (("version",), 2, "missing", "title: A set\n", "title: A set\nversion: 2\n"),
         (("version",), 2, "reader", "reader:\n", "version: 2\nreader:\n"),
-        (("version",), 2, "files", "files:  # of the lab\n", "version: 2\nfiles:  # of the lab\n"),
+        (
+            ("version",),
+            2,
+            "files",
+            "files:  # of the lab\n",
+            "version: 2\nfiles:  # of the lab\n",
+        ),
         (("notes",), ["two"], "", "notes:\n- one\n", "notes: [two]\n"),
         (("reader", "name"), "other", "", "  name: plain\n", "  name: other\n"),
-        (("reader", "window"), {"start": 1}, "", "  window: {start: 0}\n", "  window: {start: 1}\n"),
-        (("reader", "size"), 3, "", "  window: {start: 0}\n", "  window: {start: 0}\n  size: 3\n"),
-        (("reader", "nam"), 3, "", "  window: {start: 0}\n", "  window: {start: 0}\n  nam: 3\n"),
+        (
+            ("reader", "window"),
+            {"start": 1},
+            "",
+            "  window: {start: 0}\n",
+            "  window: {start: 1}\n",
+        ),
+        (
+            ("reader", "size"),
+            3,
+            "",
+            "  window: {start: 0}\n",
+            "  window: {start: 0}\n  size: 3\n",
+        ),
+        (
+            ("reader", "nam"),
+            3,
+            "",
+            "  window: {start: 0}\n",
+            "  window: {start: 0}\n  nam: 3\n",
+        ),
     ],
 )
 def test_a_field_is_set_in_its_place_and_no_other_line_changes(
@@ -98,7 +124,9 @@ def test_a_field_is_set_in_its_place_and_no_other_line_changes(
         (("reader", "name"), "plain"),
     ],
 )
-def test_a_field_that_has_its_value_keeps_its_layout(path: tuple[str, ...], value: Any) -> None:
+def test_a_field_that_has_its_value_keeps_its_layout(
+    path: tuple[str, ...], value: Any
+) -> None:
     assert with_field(TEXT, path, value) == TEXT
 
 
@@ -107,9 +135,13 @@ def test_a_component_on_one_line_is_laid_out_when_a_field_of_it_changes() -> Non
     laid = "id: x\nreader:  # w\n  name: b\n  window: {start: 0}\ntitle: t\n"
     assert with_field(text, ("reader", "name"), "b") == laid
     assert with_field(text, ("reader", "name"), "a") == text
-    assert with_field(laid, ("reader", "name"), "c") == laid.replace("name: b", "name: c")
+    assert with_field(laid, ("reader", "name"), "c") == laid.replace(
+        "name: b", "name: c"
+    )
     remarked = laid.replace("# w", "# how: it is cut")
-    assert with_field(remarked, ("reader", "name"), "c") == remarked.replace("name: b", "name: c")
+    assert with_field(remarked, ("reader", "name"), "c") == remarked.replace(
+        "name: b", "name: c"
+    )
     listed = with_entries(text, ("reader", "recordings"), [{"file": "a"}])
     assert listed == (
         "id: x\nreader:  # w\n  name: a\n  window: {start: 0}\n  recordings:\n    - {file: a}\ntitle: t\n"
@@ -121,7 +153,11 @@ def test_a_component_on_one_line_is_laid_out_when_a_field_of_it_changes() -> Non
     [
         ({"a.set": A, "b.set": B, "c.set": C}, "", ""),
         ({"c.set": C, "b.set": B, "a.set": A}, "", ""),
-        ({"a.set": B, "b.set": B, "c.set": C}, "  a.set: {size: 1}\n", "  a.set: {size: 2}\n"),
+        (
+            {"a.set": B, "b.set": B, "c.set": C},
+            "  a.set: {size: 1}\n",
+            "  a.set: {size: 2}\n",
+        ),
         ({"a.set": A, "c.set": C}, "  b.set:\n    # large\n    size: 2\n", ""),
         ({"a.set": A, "b.set": B}, "  c.set: {size: 3}   # the last\n", ""),
         (
@@ -152,7 +188,11 @@ def test_entries_that_say_the_same_keep_their_lines_and_their_remarks(
             '    - {file: b, subject: ["2"]}\n',
         ),
         (
-            [{"file": "c"}, {"file": "a", "subject": "1"}, {"file": "b", "subject": "2"}],
+            [
+                {"file": "c"},
+                {"file": "a", "subject": "1"},
+                {"file": "b", "subject": "2"},
+            ],
             '      subject: "2"\n',
             '      subject: "2"\n    - {file: c}\n',
         ),
@@ -172,24 +212,37 @@ def test_the_dashes_of_a_list_may_be_below_its_name() -> None:
         "  - file: b\n    run: 2\n", "  - {file: c}\n"
     )
     rows = [{"file": "b", "run": 2}]
-    assert with_entries(text, ("reader", "recordings"), rows) == text.replace("  - {file: a}  # noisy\n", "")
+    assert with_entries(text, ("reader", "recordings"), rows) == text.replace(
+        "  - {file: a}  # noisy\n", ""
+    )
 
 
 def test_new_entries_get_their_own_block() -> None:
-    assert with_entries("id: x\nreader: {}\n", ("files",), {"a": A}, before="reader") == (
-        "id: x\nfiles:\n  a: {size: 1}\nreader: {}\n"
+    assert with_entries(
+        "id: x\nreader: {}\n", ("files",), {"a": A}, before="reader"
+    ) == ("id: x\nfiles:\n  a: {size: 1}\nreader: {}\n")
+    assert (
+        with_entries("id: x\n", ("files",), {"a": A})
+        == "id: x\nfiles:\n  a: {size: 1}\n"
     )
-    assert with_entries("id: x\n", ("files",), {"a": A}) == "id: x\nfiles:\n  a: {size: 1}\n"
     text = TEXT.replace("  recordings:\n    - {file: a", "  others:\n    - {file: a")
     found = with_entries(text, ("reader", "recordings"), [A])
     assert found == text.replace(
-        "  window: {start: 0}\n", "  window: {start: 0}\n  recordings:\n    - {size: 1}\n"
+        "  window: {start: 0}\n",
+        "  window: {start: 0}\n  recordings:\n    - {size: 1}\n",
     )
-    for written in ("files: {a: {size: 1}, b: {size: 2}}", "files: {}", "files:", "files: null"):
+    for written in (
+        "files: {a: {size: 1}, b: {size: 2}}",
+        "files: {}",
+        "files:",
+        "files: null",
+    ):
         assert with_entries(f"id: x\n{written}\ntitle: t\n", ("files",), {"b": B}) == (
             "id: x\nfiles:\n  b: {size: 2}\ntitle: t\n"
         )
-    empty = with_entries("reader:\n  recordings: []\n  name: a\n", ("reader", "recordings"), [A])
+    empty = with_entries(
+        "reader:\n  recordings: []\n  name: a\n", ("reader", "recordings"), [A]
+    )
     assert empty == "reader:\n  recordings:\n    - {size: 1}\n  name: a\n"
 
 
@@ -209,16 +262,32 @@ def test_recordings_are_removed_from_the_reader_alone() -> None:
     flat = "reader:\n  name: a\n  recordings:\n  - {file: a}\n\n  - file: b\n    run: 2\n  size: 1\n"
     assert without(flat, "reader", "recordings") == "reader:\n  name: a\n  size: 1\n"
     other = "protocol:\n  recordings: 3\nreader:\n  recordings: [a]\n"
-    assert without(other, "reader", "recordings") == "protocol:\n  recordings: 3\nreader:\n"
-    for text in ("id: x\n", "reader: {name: a}\n", "reader: a\n", "reader:\n  name: a\n"):
+    assert (
+        without(other, "reader", "recordings")
+        == "protocol:\n  recordings: 3\nreader:\n"
+    )
+    for text in (
+        "id: x\n",
+        "reader: {name: a}\n",
+        "reader: a\n",
+        "reader:\n  name: a\n",
+    ):
         assert without(text, "reader", "recordings") == text
     on_one_line = "id: x\nreader: {name: a, recordings: [{file: a}]}\n"
     assert without(on_one_line, "reader", "recordings") == "id: x\nreader:\n  name: a\n"
 
 
 def spec(**lists: Any) -> Any:
-    fields = {"id": "x", "version": 1, "title": "A set", "license": "CC0-1.0", "reader": {"name": "netcdf"}}
-    return DatasetSpec.model_validate({**fields, "unavailable": "a test", "lists": lists})
+    fields = {
+        "id": "x",
+        "version": 1,
+        "title": "A set",
+        "license": "CC0-1.0",
+        "reader": {"name": "netcdf"},
+    }
+    return DatasetSpec.model_validate(
+        {**fields, "unavailable": "a test", "lists": lists}
+    )
 
 
 def pins(count: int) -> dict[str, dict[str, Any]]:
@@ -228,9 +297,14 @@ def pins(count: int) -> dict[str, dict[str, Any]]:
 SHORT = "id: x\nreader:\n  name: a\n"
 
 
-def test_up_to_four_hundred_pins_are_written_into_the_spec_and_more_into_a_table() -> None:
+def test_up_to_four_hundred_pins_are_written_into_the_spec_and_more_into_a_table() -> (
+    None
+):
     text, tables = write_lists(SHORT, spec(), pins(400), None)
-    assert data(text) == {"id": "x", "files": pins(400), "reader": {"name": "a"}} and tables == {}
+    assert (
+        data(text) == {"id": "x", "files": pins(400), "reader": {"name": "a"}}
+        and tables == {}
+    )
     text, tables = write_lists(text, spec(), pins(401), None)
     (content,) = tables.values()
     digest = hashlib.sha256(content.encode()).hexdigest()
@@ -247,19 +321,30 @@ def test_recordings_go_where_the_pins_go_and_a_list_in_a_table_stays_there() -> 
     rows = [{"file": "a", "subject": "1"}]
     text, tables = write_lists(SHORT, spec(), pins(1), rows)
     assert data(text)["reader"] == {"name": "a", "recordings": rows} and tables == {}
-    assert data(write_lists(text, spec(), pins(1), None).text)["reader"]["recordings"] == rows
+    assert (
+        data(write_lists(text, spec(), pins(1), None).text)["reader"]["recordings"]
+        == rows
+    )
     declared = {"table": "own.jsonl", "sha256": "0" * 64, "rows": 7}
-    text, tables = write_lists(text, spec(**{"reader.recordings": declared}), pins(1), rows)
+    text, tables = write_lists(
+        text, spec(**{"reader.recordings": declared}), pins(1), rows
+    )
     assert "recordings" not in data(text)["reader"] and list(tables) == ["own.jsonl"]
-    assert data(text)["lists"]["reader.recordings"]["rows"] == 1 and list(data(text)["files"]) == ["000.nc"]
+    assert data(text)["lists"]["reader.recordings"]["rows"] == 1 and list(
+        data(text)["files"]
+    ) == ["000.nc"]
     many = [{"file": str(i)} for i in range(401)]
-    assert list(write_lists(SHORT, spec(), pins(1), many).tables) == ["x.recordings.jsonl"]
+    assert list(write_lists(SHORT, spec(), pins(1), many).tables) == [
+        "x.recordings.jsonl"
+    ]
 
 
 # Random specs: `files` in blocks, components and lists in blocks or on one line, a comment above and behind every line.
 
 NAMES = st.sampled_from(["a.nc", "b", "c-1", "yes", "é"])
-VALUES = st.sampled_from([1, 2.5, None, True, "x", "no", "a: b # c", "7", [1, "y"], {"size": 3}])
+VALUES = st.sampled_from(
+    [1, 2.5, None, True, "x", "no", "a: b # c", "7", [1, "y"], {"size": 3}]
+)
 COMPONENTS = st.dictionaries(NAMES, VALUES, max_size=4)
 SPECS = st.fixed_dictionaries(
     {
@@ -281,9 +366,16 @@ def laid_out(spec: dict[str, Any], in_blocks: set[str]) -> str:
             continue
         lines.append(f"{name}:")
         is_mapping = isinstance(value, dict)
-        lines += [f"  {inline(key)}: {inline(item)}" for key, item in value.items()] if is_mapping else []
+        lines += (
+            [f"  {inline(key)}: {inline(item)}" for key, item in value.items()]
+            if is_mapping
+            else []
+        )
         lines += [] if is_mapping else [f"  - {inline(item)}" for item in value]
-    return "".join(f"{indent_of(line)}# above {i}\n{line}  # behind {i}\n" for i, line in enumerate(lines))
+    return "".join(
+        f"{indent_of(line)}# above {i}\n{line}  # behind {i}\n"
+        for i, line in enumerate(lines)
+    )
 
 
 def indent_of(line: str) -> str:
@@ -293,7 +385,9 @@ def indent_of(line: str) -> str:
 def comments_of(text: str, kind: str) -> list[str]:
     """The comments of one kind outside quotes, in order."""
     return [
-        line.rpartition("# ")[2] for line in text.splitlines() if line.rpartition("# ")[2].startswith(kind)
+        line.rpartition("# ")[2]
+        for line in text.splitlines()
+        if line.rpartition("# ")[2].startswith(kind)
     ]
 
 
@@ -335,13 +429,18 @@ def lines_of(text: str, name: str) -> list[str]:
     """The lines of a top-level field, without comments of their own."""
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"{name}:"))
-    stop = next((i for i in range(start + 1, len(lines)) if lines[i][0] not in " #"), len(lines))
+    stop = next(
+        (i for i in range(start + 1, len(lines)) if lines[i][0] not in " #"), len(lines)
+    )
     return [line for line in lines[start:stop] if not line.lstrip().startswith("#")]
 
 
 def test_a_new_spec_has_one_line_per_field() -> None:
     fields = {"id": "x", "version": 1, "notes": ["a b"]}
-    assert spec_text("model", fields, schema=False) == 'id: x\nversion: 1\nnotes: ["a b"]\n'
+    assert (
+        spec_text("model", fields, schema=False)
+        == 'id: x\nversion: 1\nnotes: ["a b"]\n'
+    )
     assert spec_text("model", fields).startswith(
         "# yaml-language-server: $schema=../schema/model.json\nid: x\n"
     )

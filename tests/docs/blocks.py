@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _BLOCK = re.compile(
-    r"(?:^\*\*`(?P<path>[^`]+)`\*\*\n\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```", re.M | re.S
+    r"(?:^\*\*`(?P<path>[^`]+)`\*\*\n\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```",
+    re.M | re.S,
 )
 HERE = Path(__file__).resolve().parents[2]
 AGREED = Path(__file__).with_name("agreed.txt")
@@ -46,7 +47,9 @@ def blocks_of(page: Path) -> list[Block]:
 
 def agreed_blocks_of(page: str) -> list[Block]:
     """The blocks of a page of the repository that tests may execute, in order."""
-    return [block for block in blocks_of(HERE / page) if block.sha256(page) in _agreed()]
+    return [
+        block for block in blocks_of(HERE / page) if block.sha256(page) in _agreed()
+    ]
 
 
 def blocks_to_agree(pages: list[str]) -> dict[str, str]:
@@ -73,7 +76,9 @@ def write_files(page: str, folder: Path) -> Iterator[str]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, encoding="utf-8")
         else:
-            assert block.language == "sh", f"{page}: a block without a file name that is not a command"
+            assert block.language == "sh", (
+                f"{page}: a block without a file name that is not a command"
+            )
             yield block.text
 
 
@@ -81,7 +86,10 @@ def main() -> None:
     """Write the list of agreed blocks."""
     from tests.docs.test_documents import DOCUMENTS
 
-    AGREED.write_text("".join(f"{each}\n" for each in sorted(blocks_to_agree(DOCUMENTS))), encoding="utf-8")
+    AGREED.write_text(
+        "".join(f"{each}\n" for each in sorted(blocks_to_agree(DOCUMENTS))),
+        encoding="utf-8",
+    )
 
 
 if __name__ == "__main__":

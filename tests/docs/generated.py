@@ -44,11 +44,20 @@ def tree(root: Path) -> str:
     lines = [f"{PACKAGE}/"]
 
     def below(folder: Path, depth: int) -> Iterator[tuple[str, str]]:
-        names = {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
-        order = [name for name in (*LAYERS, *FAMILIES) if name in names] if depth < 2 else []
+        names = {
+            path.name for path in folder.iterdir() if (path / "__init__.py").is_file()
+        }
+        order = (
+            [name for name in (*LAYERS, *FAMILIES) if name in names]
+            if depth < 2
+            else []
+        )
         for name in [*order, *sorted(names - set(order))]:
             if name not in SAME_IN_EACH_FAMILY or depth == 0:
-                yield f"{'  ' * (depth + 1)}{name}/", sentence(folder / name / "__init__.py")
+                yield (
+                    f"{'  ' * (depth + 1)}{name}/",
+                    sentence(folder / name / "__init__.py"),
+                )
                 yield from below(folder / name, depth + 1)
 
     rows = list(below(root / "src" / PACKAGE, 0))
@@ -64,7 +73,10 @@ def matrix(nodes: Iterable[str], imports: Mapping[str, set[str]]) -> str:
     head = " " * width + "  ".join(names)
     rows = [
         f"{name:<{width}}"
-        + "  ".join(("•" if other in imports[name] else " ").center(len(other)) for other in names)
+        + "  ".join(
+            ("•" if other in imports[name] else " ").center(len(other))
+            for other in names
+        )
         for name in names
     ]
     return "\n".join(line.rstrip() for line in [head, *rows])
@@ -77,7 +89,8 @@ def imports_between(prefix: str, nodes: Iterable[str]) -> dict[str, set[str]]:
         name: {
             other
             for other in nodes
-            if other != name and _imports(graph, f"{prefix}.{name}", f"{prefix}.{other}")
+            if other != name
+            and _imports(graph, f"{prefix}.{name}", f"{prefix}.{other}")
         }
         for name in nodes
     }
@@ -86,7 +99,9 @@ def imports_between(prefix: str, nodes: Iterable[str]) -> dict[str, set[str]]:
 def _imports(graph: grimp.ImportGraph, importer: str, imported: str) -> bool:
     inside = {importer, *graph.find_descendants(importer)}
     wanted = {imported, *graph.find_descendants(imported)}
-    return any(graph.find_modules_directly_imported_by(module) & wanted for module in inside)
+    return any(
+        graph.find_modules_directly_imported_by(module) & wanted for module in inside
+    )
 
 
 def components(family: str) -> str:
@@ -107,24 +122,44 @@ def components(family: str) -> str:
 def calibrations(root: Path) -> str:
     """What the recorded calibrations found, a row for each metric of a benchmark, the headline first."""
     rows = [
-        "| benchmark | metric | runs | coverage | width | equal models differ | false ranks | ceiling covered "
-        "| noiseless responses | interval |",
-        "|---|---|--:|---|---|---|---|---|---|---|",
+        "| benchmark | metric | runs | coverage | length | interval score | equal models differ | false ranks "
+        "| ceiling covered | noiseless responses | interval |",
+        "|---|---|--:|---|---|---|---|---|---|---|---|",
     ]
     for path in sorted((root / "results" / "calibration").glob("*.json")):
         kept = calibration_in(path.read_bytes())
         if kept.reason:
-            rows.append(f"| {kept.benchmark} | {kept.headline} |{' |' * 7} not calibrated: {kept.reason} |")
-        for name in sorted(kept.metrics, key=lambda name: (name != kept.headline, name)):
+            rows.append(
+                f"| {kept.benchmark} | {kept.headline} |{' |' * 8} not calibrated: {kept.reason} |"
+            )
+        for name in sorted(
+            kept.metrics, key=lambda name: (name != kept.headline, name)
+        ):
             one = kept.metrics[name]
             start = f"| {kept.benchmark} | {name} | {kept.runs} |"
             if isinstance(one, str):
-                rows.append(f"{start}{' |' * 6} not calibrated: {one} |")
+                rows.append(f"{start}{' |' * 7} not calibrated: {one} |")
                 continue
-            keys = (one.coverage, one.width, one.false_positives, one.false_ranks, one.ceiling, one.recovered)
-            cells = [f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]" if each else "" for each in keys]
-            failed = "**withheld**" if name == kept.headline else "**not to be relied on**"
-            rows.append(f"{start} {' | '.join(cells)} | {'shown' if one.passed else failed} |")
+            keys = (
+                *(
+                    one.coverage,
+                    one.length,
+                    one.interval_score,
+                    one.false_positives,
+                    one.false_ranks,
+                ),
+                *(one.ceiling, one.recovered),
+            )
+            cells = [
+                f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]" if each else ""
+                for each in keys
+            ]
+            failed = (
+                "**withheld**" if name == kept.headline else "**not to be relied on**"
+            )
+            rows.append(
+                f"{start} {' | '.join(cells)} | {'shown' if one.passed else failed} |"
+            )
     return "\n".join(rows)
 
 
@@ -139,7 +174,9 @@ def blocks(root: Path) -> dict[Path, dict[str, str]]:
         root / "docs" / "architecture.md": {
             "tree": fenced(tree(root)),
             "arrows": fenced(matrix(LAYERS, imports_between(PACKAGE, LAYERS))),
-            "families": fenced(matrix(FAMILIES, imports_between(f"{PACKAGE}.families", FAMILIES))),
+            "families": fenced(
+                matrix(FAMILIES, imports_between(f"{PACKAGE}.families", FAMILIES))
+            ),
         },
         root / "docs" / "calibration.md": {"calibrations": calibrations(root)},
     }
@@ -155,11 +192,16 @@ def filled(text: str, wanted: Mapping[str, str]) -> str:
         pattern = re.compile(rf"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
         assert pattern.search(text), f"no block {name}"
         text = pattern.sub(
-            lambda _, name=name, block=block: f"<!-- {name} -->\n{block}\n<!-- /{name} -->", text
+            lambda _, name=name, block=block: (
+                f"<!-- {name} -->\n{block}\n<!-- /{name} -->"
+            ),
+            text,
         )
     return text
 
 
 if __name__ == "__main__":
     for document, wanted in blocks(Path(__file__).resolve().parents[2]).items():
-        document.write_text(filled(document.read_text(encoding="utf-8"), wanted), encoding="utf-8")
+        document.write_text(
+            filled(document.read_text(encoding="utf-8"), wanted), encoding="utf-8"
+        )

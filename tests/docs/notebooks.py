@@ -21,7 +21,10 @@ def executed(path: Path) -> nbformat.NotebookNode:
     """The notebook after its execution in the repository's folder; a cell that raises is an error."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(HERE)}}
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(HERE)}},
     )
     client.execute()
     return notebook
@@ -30,7 +33,13 @@ def executed(path: Path) -> nbformat.NotebookNode:
 def written(path: Path) -> None:
     """Execute the notebook and keep its outputs, without times, counts and places of this machine."""
     notebook = executed(path)
-    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook.metadata = {
+        "kernelspec": {
+            "name": "python3",
+            "display_name": "Python 3",
+            "language": "python",
+        }
+    }
     for i, cell in enumerate(notebook.cells):
         cell.id = f"cell-{i}"
         cell.metadata = {}

@@ -15,14 +15,19 @@ from neuroledger.data.stimuli import StimulusSet
 from tests.models.test_brainscore_object import Submission
 
 
-def assembly(stimuli: int = 60, neuroids: int = 5, repetitions: int = 4) -> xr.DataArray:
+def assembly(
+    stimuli: int = 60, neuroids: int = 5, repetitions: int = 4
+) -> xr.DataArray:
     """Simulated responses with repetitions."""
     rng = np.random.default_rng(0)
     names = np.repeat([f"image{i:03d}" for i in range(stimuli)], repetitions)
     signal = np.repeat(rng.standard_normal((stimuli, neuroids)), repetitions, axis=0)
     coords = {
         "stimulus_id": ("presentation", names),
-        "object_name": ("presentation", np.repeat([f"o{i % 6}" for i in range(stimuli)], repetitions)),
+        "object_name": (
+            "presentation",
+            np.repeat([f"o{i % 6}" for i in range(stimuli)], repetitions),
+        ),
         "repetition": ("presentation", np.tile(np.arange(repetitions), stimuli)),
         "neuroid_id": ("neuroid", [f"n{i}" for i in range(neuroids)]),
     }
@@ -35,7 +40,9 @@ def averaged() -> xr.DataArray:
     return assembly().isel(presentation=slice(None, None, 4)).drop_vars("repetition")
 
 
-def _named(start: torch.nn.Module, layers: dict[str, torch.nn.Module]) -> torch.nn.Module:
+def _named(
+    start: torch.nn.Module, layers: dict[str, torch.nn.Module]
+) -> torch.nn.Module:
     whole = torch.nn.Sequential()
     whole.add_module("start", start)
     for name, layer in layers.items():
@@ -48,7 +55,10 @@ def recordings() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     people, trials = 8, 12
     y = np.tile(["left", "right"], people * trials // 2)
-    x = rng.standard_normal((people * trials, 6, 32)) * (1 + 0.8 * (y == "left"))[:, None, None]
+    x = (
+        rng.standard_normal((people * trials, 6, 32))
+        * (1 + 0.8 * (y == "left"))[:, None, None]
+    )
     subjects = np.repeat([f"s{i}" for i in range(people)], trials)
     sessions = np.tile(np.repeat(["a", "b"], trials // 2), people)
     return {
@@ -96,7 +106,9 @@ def presupposed(document: str) -> dict[str, Any]:
     """The names that a reader of the document has before its first block."""
     linear = {"layer4": torch.nn.Linear(16 * 16 * 3, 32)}
     torch.manual_seed(0)
-    module = _named(torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(16), torch.nn.Flatten()), linear)
+    module = _named(
+        torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(16), torch.nn.Flatten()), linear
+    )
     images = [torch.rand(4, 3, 32, 32)]
     if document == "README.md":
         return {
@@ -122,8 +134,15 @@ def presupposed(document: str) -> dict[str, Any]:
     if document == "docs/efficiency.md":
         stimuli = nl.load("Digits.simulated").stimuli
         assert isinstance(stimuli, StimulusSet)
-        spiking = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 8), MyNeuron())
-        model = nl.models.torch(module, regions={"V4": "layer4"}, preprocessing={"resize": 32}, id="my_model")
+        spiking = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 8), MyNeuron()
+        )
+        model = nl.models.torch(
+            module,
+            regions={"V4": "layer4"},
+            preprocessing={"resize": 32},
+            id="my_model",
+        )
         return {
             "module": spiking,
             "MyNeuron": MyNeuron,
@@ -132,8 +151,13 @@ def presupposed(document: str) -> dict[str, Any]:
             "stimuli": stimuli.select(stimuli.ids[:8]),
         }
     if document == "docs/models.md":
-        grey = {f"block{i}": torch.nn.Linear(256 if i == 1 else 32, 32) for i in (1, 2, 3)}
-        mine = _named(torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(16), torch.nn.Flatten()), grey)
+        grey = {
+            f"block{i}": torch.nn.Linear(256 if i == 1 else 32, 32) for i in (1, 2, 3)
+        }
+        mine = _named(
+            torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(16), torch.nn.Flatten()),
+            grey,
+        )
         data = nl.load("Digits.simulated").assembly
         assert data is not None
         theirs = average_repetitions(data[:, data["region"].values == "IT"])

@@ -25,7 +25,18 @@ from tests.docs.test_documents import DOCUMENTS
 # Tried by tests of their own, in an order and in folders of their own.
 ELSEWHERE = {"docs/extending.md"}
 # Read only, and quick: run as they are shown. The other verbs are parsed, their ids looked up.
-READING = {"list", "show", "leaderboard", "compare", "diagnose", "ranks", "pareto", "plot", "report", "check"}
+READING = {
+    "list",
+    "show",
+    "leaderboard",
+    "compare",
+    "diagnose",
+    "ranks",
+    "pareto",
+    "plot",
+    "report",
+    "check",
+}
 HERE = {
     "Digits.simulated.IT-ridge",
     "Digits.simulated.V4-pls",
@@ -38,7 +49,11 @@ COMMAND = re.compile(r"^(?:[A-Z_]+=\S+ )?neuroledger (.*)$")
 
 
 def test_every_document_is_tried() -> None:
-    with_python = {name for name in DOCUMENTS if any(b.language == "python" for b in blocks_of(Path(name)))}
+    with_python = {
+        name
+        for name in DOCUMENTS
+        if any(b.language == "python" for b in blocks_of(Path(name)))
+    }
     assert with_python - ELSEWHERE == set(PYTHON)
 
 
@@ -46,7 +61,9 @@ def test_every_block_that_tests_execute_was_agreed_to() -> None:
     wanted = blocks_to_agree(DOCUMENTS)
     new = [place for sha256, place in wanted.items() if sha256 not in blocks._agreed()]
     old = blocks._agreed() - wanted.keys()
-    assert not new and not old, f"read {new}, then run `python -m tests.docs.blocks` ({len(old)} are gone)"
+    assert not new and not old, (
+        f"read {new}, then run `python -m tests.docs.blocks` ({len(old)} are gone)"
+    )
 
 
 def test_a_block_that_nobody_agreed_to_is_not_executed(
@@ -68,7 +85,10 @@ PYTHON = [
     name
     for name in DOCUMENTS
     if name not in ELSEWHERE
-    and any(block.language == "python" for block in blocks_of(Path(__file__).parents[2] / name))
+    and any(
+        block.language == "python"
+        for block in blocks_of(Path(__file__).parents[2] / name)
+    )
 ]
 
 
@@ -76,10 +96,13 @@ PYTHON = [
 def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The repository with its data, in a folder where commands may write."""
     folder = tmp_path_factory.mktemp("clone") / "repository"
-    listed = subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=repository, capture_output=True, text=True, check=True
+    )
     for name in listed.stdout.splitlines():
         if (
-            name.split("/")[0] in {"specs", "results", "params.yaml", "dvc.yaml", "data"}
+            name.split("/")[0]
+            in {"specs", "results", "params.yaml", "dvc.yaml", "data"}
             and (repository / name).is_file()
         ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -89,10 +112,15 @@ def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         if held.is_file():
             shutil.copy2(held, folder / held.relative_to(repository))
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the regular expressions of a spec, said by pandas
+        warnings.simplefilter(
+            "ignore"
+        )  # of the regular expressions of a spec, said by pandas
         patch.chdir(folder)
         catalog = open_catalog(folder)
-        datasets = {catalog.benchmark(item.id).dataset for item in catalog.suite("core").benchmarks}
+        datasets = {
+            catalog.benchmark(item.id).dataset
+            for item in catalog.suite("core").benchmarks
+        }
         assert main(["validate", *sorted(datasets)]) == 0
     return folder
 
@@ -126,7 +154,11 @@ def test_python_runs(
     names = {"__name__": "tests.documents", **presupposed(name)}
     for block in agreed_blocks_of(name):
         if block.language == "python" and not _sketch(block.text):
-            code = compile(textwrap.dedent(block.text), f"{name}: {block.text.splitlines()[0]}", "exec")
+            code = compile(
+                textwrap.dedent(block.text),
+                f"{name}: {block.text.splitlines()[0]}",
+                "exec",
+            )
             exec(code, names)
 
 
@@ -157,10 +189,15 @@ def test_commands_are_what_the_parser_takes(repository: Path, name: str) -> None
             except SystemExit as stopped:
                 pytest.fail(f"{name}: `{command}` is refused ({stopped})")
         elif target := re.match(r"^make (\S+)", command):
-            assert re.search(rf"^{re.escape(target.group(1))}:", makefile, re.MULTILINE), f"{name}: {command}"
+            assert re.search(
+                rf"^{re.escape(target.group(1))}:", makefile, re.MULTILINE
+            ), f"{name}: {command}"
         elif not re.match(r"^(for|done)\b", command):
             done = subprocess.run(
-                ["sh", "-n", "-c", command.replace("…", "")], capture_output=True, text=True, check=False
+                ["sh", "-n", "-c", command.replace("…", "")],
+                capture_output=True,
+                text=True,
+                check=False,
             )
             assert done.returncode == 0, f"{name}: {command}: {done.stderr}"
 
@@ -172,8 +209,12 @@ def ready() -> Iterator[tuple[str, str]]:
             found = COMMAND.match(command)
             if found and not PLACEHOLDER.search(command) and not FILES.search(command):
                 words = found.group(1).split()
-                quick = words[0] in READING or (words[0] == "run" and "--dry-run" in words)
-                if quick or (words[0] in {"score", "validate"} and HERE & set(words[1:])):
+                quick = words[0] in READING or (
+                    words[0] == "run" and "--dry-run" in words
+                )
+                if quick or (
+                    words[0] in {"score", "validate"} and HERE & set(words[1:])
+                ):
                     yield name, found.group(1)
 
 
@@ -185,12 +226,19 @@ def test_many_commands_are_ready() -> None:
 
 
 # All pages are written and read by the tests of the report, of a smaller repository.
-TRIED = [pytest.param(*one, marks=pytest.mark.slow if one[1].startswith("report") else ()) for one in READY]
+TRIED = [
+    pytest.param(*one, marks=pytest.mark.slow if one[1].startswith("report") else ())
+    for one in READY
+]
 
 
 @pytest.mark.parametrize(("name", "command"), TRIED, ids=lambda text: text[:60])
 def test_a_command_runs_as_it_is_shown(
-    clone: Path, name: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    clone: Path,
+    name: str,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(clone)
     status = main(shlex.split(command))

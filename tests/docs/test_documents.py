@@ -33,13 +33,17 @@ DOCUMENTS = [
 
 
 def blocks(path: Path, language: str) -> list[str]:
-    return [text for found, text in BLOCK.findall(path.read_text()) if found == language]
+    return [
+        text for found, text in BLOCK.findall(path.read_text()) if found == language
+    ]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_spec_shown_is_valid(repository: Path, name: str) -> None:
     for text in blocks(repository / name, "yaml"):
-        line = re.match(r"# yaml-language-server: \$schema=\.\./schema/(\w+)\.json", text)
+        line = re.match(
+            r"# yaml-language-server: \$schema=\.\./schema/(\w+)\.json", text
+        )
         if line is None:
             continue
         try:
@@ -57,7 +61,11 @@ def test_every_verb_and_option_shown_exists(repository: Path, name: str) -> None
             if found:
                 verb = found.group(1)
                 assert verb in verbs, f"{name}: no verb {verb!r}"
-                known = {option for action in verbs[verb]._actions for option in action.option_strings}
+                known = {
+                    option
+                    for action in verbs[verb]._actions
+                    for option in action.option_strings
+                }
                 for option in re.findall(r"(--[\w-]+)", found.group(2)):
                     assert option in known, f"{name}: {verb} has no option {option}"
 
@@ -78,9 +86,13 @@ def test_every_python_example_compiles(repository: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "wanted"), generated.blocks(HERE).items(), ids=lambda one: getattr(one, "stem", "")
+    ("path", "wanted"),
+    generated.blocks(HERE).items(),
+    ids=lambda one: getattr(one, "stem", ""),
 )
-def test_what_comes_from_the_code_is_as_in_the_code(path: Path, wanted: dict[str, str]) -> None:
+def test_what_comes_from_the_code_is_as_in_the_code(
+    path: Path, wanted: dict[str, str]
+) -> None:
     """Written anew by `python -m tests.docs.generated`."""
     text = path.read_text(encoding="utf-8")
     assert generated.filled(text, wanted) == text
@@ -88,7 +100,11 @@ def test_what_comes_from_the_code_is_as_in_the_code(path: Path, wanted: dict[str
 
 def test_every_module_that_the_architecture_names_exists(repository: Path) -> None:
     text = (repository / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:spec|store|data|stats|models|engine|report)\.[a-z_]+)[.`]", text))
+    named = set(
+        re.findall(
+            r"`((?:spec|store|data|stats|models|engine|report)\.[a-z_]+)[.`]", text
+        )
+    )
     assert len(named) >= 8
     for module in named:
         place = repository / "src" / "neuroledger" / module.replace(".", "/")
@@ -96,7 +112,9 @@ def test_every_module_that_the_architecture_names_exists(repository: Path) -> No
 
 
 def test_every_family_and_page_is_linked(repository: Path) -> None:
-    pages = {name: (repository / name).read_text(encoding="utf-8") for name in DOCUMENTS}
+    pages = {
+        name: (repository / name).read_text(encoding="utf-8") for name in DOCUMENTS
+    }
     linked = {
         str(((repository / name).parent / target).resolve().relative_to(repository))
         for name, text in pages.items()
@@ -127,7 +145,9 @@ def shown_board(repository: Path) -> str:
     return f"```\n{text}\n```"
 
 
-def test_the_readme_opens_with_the_sentence_and_the_picture_of_the_records(repository: Path) -> None:
+def test_the_readme_opens_with_the_sentence_and_the_picture_of_the_records(
+    repository: Path,
+) -> None:
     """Written anew by `make readme`."""
     block, picture = shown_front(repository)
     assert block in (repository / "README.md").read_text(encoding="utf-8")
@@ -150,7 +170,9 @@ def write_front(repository: Path) -> None:
     readme = repository / "README.md"
     text = readme.read_text(encoding="utf-8")
     block, picture = shown_front(repository)
-    text = generated.filled(text, {"front": block, "leaderboard": shown_board(repository)})
+    text = generated.filled(
+        text, {"front": block, "leaderboard": shown_board(repository)}
+    )
     readme.write_text(text, encoding="utf-8")
     (repository / PICTURE).write_text(picture, encoding="utf-8")
 

@@ -30,7 +30,9 @@ programs can rely on it.
 
 
 def page() -> str:
-    return HEAD + "".join(f"| `{code}` | {meaning} |\n" for code, meaning in sorted(CODES.items()))
+    return HEAD + "".join(
+        f"| `{code}` | {meaning} |\n" for code, meaning in sorted(CODES.items())
+    )
 
 
 def unused() -> set[str]:
@@ -44,13 +46,19 @@ def unused() -> set[str]:
         source = path.read_text(encoding="utf-8")
         if path.name == "errors.py" or not any(code in source for code in missing):
             continue
-        constants = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+        constants = (
+            node
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Constant)
+        )
         missing -= {node.value for node in constants if isinstance(node.value, str)}
     return missing
 
 
 def test_the_page_lists_every_code() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.docs.test_findings`"
+    assert PAGE.read_text(encoding="utf-8") == page(), (
+        "run `python -m tests.docs.test_findings`"
+    )
 
 
 def test_every_documented_code_is_used() -> None:

@@ -14,11 +14,21 @@ BEGIN, END = "<!-- formats -->\n", "<!-- /formats -->"
 
 
 def table() -> str:
-    lines = ["| suffix | format | read by | works | refused | otherwise |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| suffix | format | read by | works | refused | otherwise |",
+        "|---|---|---|---|---|---|",
+    ]
     for format in FORMATS:
         suffixes = f"`{' '.join(format.suffixes)}`"
         read_by = format.read_by or "not read"
-        cells = [suffixes, format.name, read_by, format.works, format.refused, format.otherwise]
+        cells = [
+            suffixes,
+            format.name,
+            read_by,
+            format.works,
+            format.refused,
+            format.otherwise,
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -36,7 +46,8 @@ def test_the_table_of_formats_is_that_of_the_program() -> None:
 
 def test_every_format_that_is_read_has_tests_that_exist() -> None:
     sources = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "families").rglob("test_*.py")
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "tests" / "families").rglob("test_*.py")
     )
     known = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
     for format in FORMATS:
@@ -45,15 +56,16 @@ def test_every_format_that_is_read_has_tests_that_exist() -> None:
 
 
 def test_files_are_recordings_by_the_suffixes_of_the_table() -> None:
-    assert {".edf", ".vhdr", ".hea", ".fif"} <= OPENED
-    assert not {".mff", ".snirf", ".csv", ".nwb"} & OPENED
+    assert {".edf", ".vhdr", ".hea", ".fif", ".snirf", ".raw"} <= OPENED
+    assert not {".mff", ".csv", ".nwb"} & OPENED
     assert is_recording("a.edf")
-    assert not is_recording("a.snirf")
+    assert not is_recording("a.mff")
 
 
 def test_a_format_that_is_not_read_is_refused_with_the_way_to_convert_it() -> None:
-    assert advice(frozenset({".snirf", ".edf"})) == (
-        '.snirf (SNIRF) is not read: open it with MNE, and save it by `raw.save("NAME_raw.fif")`'
+    assert advice(frozenset({".mff", ".edf"})) == (
+        ".mff (EGI (a folder)) is not read: install mffpy, which MNE needs for it, open it with MNE, and save it by "
+        '`raw.save("NAME_raw.fif")`'
     )
     assert advice(frozenset({".edf"})) == ""
 

@@ -33,7 +33,9 @@ STEPS = re.findall(r"`(\{step: .*?\})`(?= [|·])", TEXT)
 SPECS = {
     (spec := yaml.safe_load(block))["id"]: (kind, spec)
     for kind, block in re.findall(
-        r"```yaml\n# yaml-language-server: \$schema=\.\./schema/(\w+)\.json\n(.*?)```", TEXT, re.S
+        r"```yaml\n# yaml-language-server: \$schema=\.\./schema/(\w+)\.json\n(.*?)```",
+        TEXT,
+        re.S,
     )
 }
 BENCHMARKS = [id for id, (kind, _) in SPECS.items() if kind == "benchmark"]
@@ -59,7 +61,9 @@ def wide() -> xr.DataArray:
         "time_bin_start": ("time_bin", np.arange(0, 320, 40)),
         "time_bin_end": ("time_bin", np.arange(40, 360, 40)),
     }
-    return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin", "decoder"), coords=coords)
+    return xr.DataArray(
+        values, dims=("presentation", "neuroid", "time_bin", "decoder"), coords=coords
+    )
 
 
 @pytest.mark.parametrize("text", STEPS)
@@ -67,9 +71,9 @@ def test_every_step_that_is_shown_changes_an_assembly(text: str) -> None:
     step = yaml.safe_load(text)
     assembly = wide() if "decoder" in text else wide().isel(decoder=0, drop=True)
     if "neuronal_property" in text:
-        assembly = assembly.isel(time_bin=0, presentation=slice(3, 9), drop=True).rename(
-            presentation="neuronal_property"
-        )
+        assembly = assembly.isel(
+            time_bin=0, presentation=slice(3, 9), drop=True
+        ).rename(presentation="neuronal_property")
         assembly = assembly.drop_vars(
             [name for name in assembly.coords if assembly[name].dims != ("neuroid",)]
         )
@@ -77,7 +81,9 @@ def test_every_step_that_is_shown_changes_an_assembly(text: str) -> None:
     if step["step"] == "varying":
         assembly = assembly.where(assembly["number"] > 0, 1.0)
     if step["step"] in {"responsive", "reliable"}:
-        level = 30.0 - 15.0 * (assembly["neuroid_id"] == "n5")  # half as responsive as the others
+        level = 30.0 - 15.0 * (
+            assembly["neuroid_id"] == "n5"
+        )  # half as responsive as the others
         assembly = assembly.fillna(0.0) + level * (step["step"] == "responsive")
     if step["step"] == "distinct":
         assembly = assembly.drop_vars("repetition")
@@ -87,22 +93,29 @@ def test_every_step_that_is_shown_changes_an_assembly(text: str) -> None:
 
 def test_every_kind_of_step_is_shown() -> None:
     kinds = {
-        branch["properties"]["step"]["const"] for branch in TypeAdapter(Step).json_schema()["$defs"].values()
+        branch["properties"]["step"]["const"]
+        for branch in TypeAdapter(Step).json_schema()["$defs"].values()
     }
     assert {yaml.safe_load(text)["step"] for text in STEPS} == kinds
 
 
-def images(folder: Path, name: str, table: pd.DataFrame, shade: np.ndarray[Any, Any]) -> dict[str, str]:
+def images(
+    folder: Path, name: str, table: pd.DataFrame, shade: np.ndarray[Any, Any]
+) -> dict[str, str]:
     """``stimulus_<name>.csv`` and its zip: each image is as bright as ``shade`` says, with its own noise."""
     folder.mkdir(parents=True, exist_ok=True)
     table.assign(filename=[f"{id}.png" for id in table["stimulus_id"]]).to_csv(
         folder / f"stimulus_{name}.csv", index=False
     )
     with zipfile.ZipFile(folder / f"stimulus_{name}.zip", "w") as archive:
-        for at, (id, bright) in enumerate(zip(table["stimulus_id"], shade, strict=True)):
+        for at, (id, bright) in enumerate(
+            zip(table["stimulus_id"], shade, strict=True)
+        ):
             noise = np.random.default_rng([at, len(name)]).integers(0, 40, (8, 8))
             held = io.BytesIO()
-            Image.fromarray((np.clip(bright, 0, 200) + noise).astype(np.uint8)).save(held, "PNG")
+            Image.fromarray((np.clip(bright, 0, 200) + noise).astype(np.uint8)).save(
+                held, "PNG"
+            )
             archive.writestr(f"{id}.png", held.getvalue())
     return {"stimuli": f"stimulus_{name}.csv", "archive": f"stimulus_{name}.zip"}
 
@@ -124,14 +137,20 @@ def by_trial(answers: np.ndarray[Any, Any], coords: dict[str, Any]) -> xr.DataAr
 
 
 def numbered(name: str, count: int, **columns: Any) -> pd.DataFrame:
-    return pd.DataFrame({"stimulus_id": [f"{name}{n}" for n in range(count)], **columns})
+    return pd.DataFrame(
+        {"stimulus_id": [f"{name}{n}" for n in range(count)], **columns}
+    )
 
 
-def responses(ids: list[str], shade: np.ndarray[Any, Any], repetitions: int, **coords: Any) -> xr.DataArray:
+def responses(
+    ids: list[str], shade: np.ndarray[Any, Any], repetitions: int, **coords: Any
+) -> xr.DataArray:
     """Eight neuroids of two subjects that answer to brightness, in bins of 50 ms."""
     rng = np.random.default_rng(len(ids))
     signal = (shade - shade.mean())[:, None, None] / shade.std() * np.ones((1, 8, 5))
-    values = np.repeat(signal, repetitions, axis=0) + 0.7 * rng.normal(size=(len(ids) * repetitions, 8, 5))
+    values = np.repeat(signal, repetitions, axis=0) + 0.7 * rng.normal(
+        size=(len(ids) * repetitions, 8, 5)
+    )
     known = {
         "stimulus_id": ("presentation", np.repeat(ids, repetitions)),
         "subject": ("neuroid", ["a"] * 4 + ["b"] * 4),
@@ -139,7 +158,9 @@ def responses(ids: list[str], shade: np.ndarray[Any, Any], repetitions: int, **c
         "time_bin_start": ("time_bin", np.arange(0, 250, 50)),
         "time_bin_end": ("time_bin", np.arange(50, 300, 50)),
     }
-    return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=known | coords)
+    return xr.DataArray(
+        values, dims=("presentation", "neuroid", "time_bin"), coords=known | coords
+    )
 
 
 def traintest(folder: Path) -> dict[str, Any]:
@@ -162,7 +183,9 @@ def traintest(folder: Path) -> dict[str, Any]:
 def window(folder: Path) -> dict[str, Any]:
     count = 60
     shade = np.random.default_rng(1).uniform(0, 200, count)
-    table = numbered("im", count, background_id=[0 if n % 3 else n % 15 for n in range(count)])
+    table = numbered(
+        "im", count, background_id=[0 if n % 3 else n % 15 for n in range(count)]
+    )
     held = responses(list(table["stimulus_id"]), shade, 3).assign_coords(
         repetition_id=("presentation", np.tile(np.arange(3), count)),
         neuroid_id=("neuroid", [f"n{n}" for n in range(8)]),
@@ -201,7 +224,11 @@ def search(folder: Path) -> dict[str, Any]:
     }
     right = (rng.random(len(rows)) < 0.6 + 0.3 * (rows // 24)).astype(int)
     people = by_trial(right, coords)
-    return {"name": "brainio", "assembly": written(folder, "search", people), "fitting_stimuli": sets} | own
+    return {
+        "name": "brainio",
+        "assembly": written(folder, "search", people),
+        "fitting_stimuli": sets,
+    } | own
 
 
 def flankers(folder: Path) -> dict[str, Any]:
@@ -210,15 +237,27 @@ def flankers(folder: Path) -> dict[str, Any]:
     def verniers(name: str, count: int, ease: float) -> dict[str, str]:
         sides = np.arange(count) % 2
         offset = 10.0 * (1 + np.arange(count) // 2 % 10)
-        table = numbered(name, count, image_label=np.array(["l", "r"])[sides], offset_arcsec=offset)
+        table = numbered(
+            name, count, image_label=np.array(["l", "r"])[sides], offset_arcsec=offset
+        )
         rng = np.random.default_rng(count)
-        return images(folder, name, table, 100 + ease * offset * (sides - 0.5) + 12 * rng.normal(size=count))
+        return images(
+            folder,
+            name,
+            table,
+            100 + ease * offset * (sides - 0.5) + 12 * rng.normal(size=count),
+        )
 
     parts = {}
-    for name, values in (("alone", [300.0, 280, 320, 310]), ("few", [450.0, np.nan, 440, 470])):
+    for name, values in (
+        ("alone", [300.0, 280, 320, 310]),
+        ("few", [450.0, np.nan, 440, 470]),
+    ):
         subjects = {"subject_": ("subject", np.asarray(list("wxyz"), dtype=object))}
         parts[name] = {
-            "assembly": written(folder, name, xr.DataArray(values, dims="subject", coords=subjects))
+            "assembly": written(
+                folder, name, xr.DataArray(values, dims="subject", coords=subjects)
+            )
         }
     sets = {name: verniers(name, 160, 1.2) for name in ("fit_alone", "fit_few")} | {
         "alone": verniers("alone", 200, 1.2)
@@ -237,12 +276,18 @@ def clutter(folder: Path) -> dict[str, Any]:
     def objects(name: str, count: int, gap: float) -> dict[str, str]:
         sides = np.arange(count) % 2
         kinds = np.arange(count) // 2 % 3
-        noise = 30 * np.random.default_rng(3).normal(size=count) * np.array([0.2, 1.5, 3.0])[kinds]
+        noise = (
+            30
+            * np.random.default_rng(3).normal(size=count)
+            * np.array([0.2, 1.5, 3.0])[kinds]
+        )
         columns = {
             "manipulation": np.array(["none", "clutter", "phases"])[kinds],
             "details": np.array(["none", "heavy", "none"])[kinds],
         }
-        table = numbered(name, count, image_label=np.array(["car", "dog"])[sides], **columns)
+        table = numbered(
+            name, count, image_label=np.array(["car", "dog"])[sides], **columns
+        )
         return images(folder, name, table, 100 + gap * (sides - 0.5) + noise)
 
     tasks = np.repeat(["plain", "clutter_heavy", "scrambled"], 60)
@@ -289,7 +334,9 @@ def styles(folder: Path) -> dict[str, Any]:
         "background_id": n % 80,
     }
     shade = 40.0 + 50 * kind + 12 * np.random.default_rng(6).normal(size=n.size)
-    return {"name": "brainio"} | images(folder, "styles", numbered("im", n.size, **columns), shade)
+    return {"name": "brainio"} | images(
+        folder, "styles", numbered("im", n.size, **columns), shade
+    )
 
 
 FILES: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -304,7 +351,9 @@ FILES: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("id", BENCHMARKS)
-def test_every_benchmark_that_is_shown_is_scored(id: str, tmp_path: Path, repository: Path) -> None:
+def test_every_benchmark_that_is_shown_is_scored(
+    id: str, tmp_path: Path, repository: Path
+) -> None:
     lab: Lab = build(tmp_path / "lab", repository)
     spec = SPECS[id][1]
     folder = lab.root / "data" / spec["dataset"]
@@ -319,16 +368,27 @@ def test_every_benchmark_that_is_shown_is_scored(id: str, tmp_path: Path, reposi
         for path in sorted(folder.iterdir())
     }
     parameters = {name: value for name, value in reader.items() if name != "name"}
-    data = brainio({name: folder / name for name in pins}, **get("reader", "brainio").bind(parameters))
+    data = brainio(
+        {name: folder / name for name in pins},
+        **get("reader", "brainio").bind(parameters),
+    )
     known = yaml.safe_load(expectations_text(data))
     lab.spec(
-        "datasets", spec["dataset"], license="CC0-1.0", simulated=True, files=pins, reader=reader, **known
+        "datasets",
+        spec["dataset"],
+        license="CC0-1.0",
+        simulated=True,
+        files=pins,
+        reader=reader,
+        **known,
     )
     lab.spec("benchmarks", **spec)
     report = validate(lab.open(), spec["dataset"])
     assert report.success, report
     session = Session(lab.open())
-    found = evaluate(session, session.catalog.benchmark(id), "pixels4", controls=False).headline
+    found = evaluate(
+        session, session.catalog.benchmark(id), "pixels4", controls=False
+    ).headline
     assert np.isfinite(found.value) and found.value > 0, (
         "brightness is what the simulated brains and people answer to"
     )
@@ -337,7 +397,11 @@ def test_every_benchmark_that_is_shown_is_scored(id: str, tmp_path: Path, reposi
         assert found.n[spec["each"]] == 2
 
 
-def test_the_data_set_that_is_shown_has_the_files_of_its_example(tmp_path: Path) -> None:
+def test_the_data_set_that_is_shown_has_the_files_of_its_example(
+    tmp_path: Path,
+) -> None:
     kind, spec = SPECS["Example.traintest"]
     traintest(tmp_path)
-    assert kind == "dataset" and set(spec["files"]) == {path.name for path in tmp_path.iterdir()}
+    assert kind == "dataset" and set(spec["files"]) == {
+        path.name for path in tmp_path.iterdir()
+    }

@@ -37,7 +37,11 @@ PUBLISHED = ("specs/references.bib",)
 
 def test_no_phrase_makes_a_reader_stumble(repository: Path) -> None:
     listed = subprocess.run(
-        ["git", "ls-files", *LOOKED_AT], cwd=repository, capture_output=True, text=True, check=True
+        ["git", "ls-files", *LOOKED_AT],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split()
     found = []
     for name in listed:

@@ -83,10 +83,17 @@ def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("hooks.py", "safe.py", "site.css", "search.js", "place.js"):
         shutil.copy2(repository / "docs" / name, docs / name)
     settings = yaml.safe_load((repository / "mkdocs.yml").read_text(encoding="utf-8"))
-    settings["nav"] = [{"Start": "index.md"}, *(f"{name}.md" for name in (*HOSTILE, "plain", "other"))]
+    settings["nav"] = [
+        {"Start": "index.md"},
+        *(f"{name}.md" for name in (*HOSTILE, "plain", "other")),
+    ]
     settings |= {"strict": False, "validation": {}}
     (root / "mkdocs.yml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    pages = HOSTILE | {"index": "# Start\n", "plain": PLAIN, "other": "# Other\n\n## End\n"}
+    pages = HOSTILE | {
+        "index": "# Start\n",
+        "plain": PLAIN,
+        "other": "# Other\n\n## End\n",
+    }
     for name, text in pages.items():
         (docs / f"{name}.md").write_text(text, encoding="utf-8")
     (docs / "figure.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
@@ -107,13 +114,18 @@ class Live(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         source = given.get("src") or ""
-        if tag == "script" and not re.fullmatch(r"(\.\./)*(js|assets|search)/[\w.]+", source):
+        if tag == "script" and not re.fullmatch(
+            r"(\.\./)*(js|assets|search)/[\w.]+", source
+        ):
             self.found.append(f"script {source}")
         if tag in {"iframe", "object", "embed", "svg", "base", "style"}:
             self.found.append(tag)
         self.found += [f"{tag} {name}" for name in given if name.startswith("on")]
         for value in map(str, given.values()):
-            if re.match(r"(?i)[\s\x00-\x1f]*(javascript|data|vbscript|blob|file|view-source):", value):
+            if re.match(
+                r"(?i)[\s\x00-\x1f]*(javascript|data|vbscript|blob|file|view-source):",
+                value,
+            ):
                 self.found.append(f"{tag} {value}")
         if tag == "img" and re.match(r"[/\\]|\w+:", source):
             self.found.append(f"img {source}")
@@ -121,7 +133,9 @@ class Live(HTMLParser):
 
 def content_of(page: Path) -> str:
     """The part of a page that Markdown made, with the frame around it."""
-    (content,) = re.findall(r'role="main">.*?<footer', page.read_text(encoding="utf-8"), re.DOTALL)
+    (content,) = re.findall(
+        r'role="main">.*?<footer', page.read_text(encoding="utf-8"), re.DOTALL
+    )
     return str(content)
 
 
@@ -130,12 +144,19 @@ def test_a_hostile_page_has_no_live_element(built: Path, name: str) -> None:
     text = (built / f"{name}.html").read_text(encoding="utf-8")
     assert Live(text).found == []
     assert "\ue000" not in text
-    assert not re.search(r"<form|class=\"[^\"]*modal|position:fixed;?\"", content_of(built / f"{name}.html"))
+    assert not re.search(
+        r"<form|class=\"[^\"]*modal|position:fixed;?\"",
+        content_of(built / f"{name}.html"),
+    )
 
 
 def test_what_looked_like_elements_is_shown(built: Path) -> None:
-    assert f"&lt;img src=x onerror={RAN}" in (built / "link_out.html").read_text(encoding="utf-8")
-    assert f"&lt;script&gt;{RAN}&lt;/script&gt;" in (built / "script.html").read_text(encoding="utf-8")
+    assert f"&lt;img src=x onerror={RAN}" in (built / "link_out.html").read_text(
+        encoding="utf-8"
+    )
+    assert f"&lt;script&gt;{RAN}&lt;/script&gt;" in (built / "script.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_what_documents_use_is_kept(built: Path) -> None:
@@ -162,7 +183,10 @@ def test_nothing_of_hostile_pages_runs_in_a_browser(built: Path) -> None:
     start = built / "index.html"
     contents = "".join(content_of(built / f"{name}.html") for name in HOSTILE)
     every = built / "every.html"
-    every.write_text(start.read_text(encoding="utf-8").replace(content_of(start), contents), encoding="utf-8")
+    every.write_text(
+        start.read_text(encoding="utf-8").replace(content_of(start), contents),
+        encoding="utf-8",
+    )
     assert contents.count(RAN) > 10 and evaluate(every, script) == "nothing"
     every.unlink()
 
@@ -173,7 +197,9 @@ def shown(page: Path) -> tuple[str, str]:
         str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
         "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", page.resolve().as_uri(),
     ]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=120, check=False
+    )
     return done.stdout, done.stderr
 
 
@@ -186,7 +212,11 @@ def test_the_policy_allows_the_scripts_of_the_site_and_no_other(built: Path) -> 
     attack = f"<script>{RAN}</script><img src=x onerror={RAN}><script src=https://evil.example/x.js></script></body>"
     text = page.read_text(encoding="utf-8").replace("</body>", attack)
     for name, policy, ran in (("with", True, False), ("without", False, True)):
-        kept = text if policy else re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+        kept = (
+            text
+            if policy
+            else re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+        )
         copy = page.with_name(f"{name}.html")
         copy.write_text(kept, encoding="utf-8")
         document, said = shown(copy)
@@ -200,4 +230,6 @@ def test_every_page_states_the_policy(built: Path) -> None:
     assert len(pages) > len(HOSTILE)
     for path in pages:
         text = path.read_text(encoding="utf-8")
-        assert "script-src &#39;self&#39; file:;" in text and not re.search(r"<script(?! src=)", text), path
+        assert "script-src &#39;self&#39; file:;" in text and not re.search(
+            r"<script(?! src=)", text
+        ), path

@@ -35,9 +35,13 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_link_and_anchor_of_the_site_leads_somewhere(site: Path) -> None:
     texts = {
-        path: path.read_text(encoding="utf-8") for path in site.rglob("*.html") if path.name != "404.html"
+        path: path.read_text(encoding="utf-8")
+        for path in site.rglob("*.html")
+        if path.name != "404.html"
     }
-    ids = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in texts.items()}
+    ids = {
+        path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in texts.items()
+    }
     checked = 0
     for path, text in texts.items():
         for link in map(unescape, re.findall(r'\b(?:href|src)="([^"]*)"', text)):
@@ -47,7 +51,9 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(site: Path) -> None:
             target = (path.parent / unquote(name)).resolve() if name else path
             assert target.exists(), f"{path.name}: {link}"
             if anchor and target in ids:
-                assert unquote(anchor) in ids[target], f"{path.relative_to(site)}: {link}"
+                assert unquote(anchor) in ids[target], (
+                    f"{path.relative_to(site)}: {link}"
+                )
             checked += 1
     assert len(texts) > 30 and checked > 2000
 
@@ -55,8 +61,13 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(site: Path) -> None:
 def test_the_site_asks_nothing_of_a_network(site: Path) -> None:
     for path in site.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
-        loaded = re.findall(r'<(?:script|img|iframe)[^>]*\bsrc="([^"]+)"|<link[^>]*\bhref="([^"]+)"', text)
-        assert not [one for pair in loaded for one in pair if one.startswith(("http", "//"))], path.name
+        loaded = re.findall(
+            r'<(?:script|img|iframe)[^>]*\bsrc="([^"]+)"|<link[^>]*\bhref="([^"]+)"',
+            text,
+        )
+        assert not [
+            one for pair in loaded for one in pair if one.startswith(("http", "//"))
+        ], path.name
 
 
 @needs_chromium
@@ -75,21 +86,27 @@ def test_words_are_found_without_a_server(site: Path) -> None:
         };
         return [await ask("agreement"), await ask("rdm_consis"), await ask("qwertzuiop")];
     """
-    exact, begun, nothing = evaluate(site / "decisions" / "index.html", script, real_time=True)
+    exact, begun, nothing = evaluate(
+        site / "decisions" / "index.html", script, real_time=True
+    )
     assert any(link.endswith("reference/metrics.html#agreement") for link in exact[1:6])
-    assert any(link.endswith("reference/ceilings.html#rdm_consistency") for link in begun[1:6])
+    assert any(
+        link.endswith("reference/ceilings.html#rdm_consistency") for link in begun[1:6]
+    )
     assert nothing == ["Nothing found."]
     for link in {*exact[1:], *begun[1:]}:
         assert (site / link.rpartition("/site/")[2].partition("#")[0]).is_file()
 
 
 @pytest.mark.parametrize("kind", list(registry.FOLDERS))
-def test_every_field_of_every_component_is_in_the_reference(site: Path, kind: str) -> None:
+def test_every_field_of_every_component_is_in_the_reference(
+    site: Path, kind: str
+) -> None:
     import inspect
 
-    text = (site / "reference" / ("stimuli.html" if kind == "stimuli" else f"{kind}s.html")).read_text(
-        encoding="utf-8"
-    )
+    text = (
+        site / "reference" / ("stimuli.html" if kind == "stimuli" else f"{kind}s.html")
+    ).read_text(encoding="utf-8")
     parts = dict(re.findall(r'<h2 id="([^"]+)">(.*?)(?=<h2 |\Z)', text, re.DOTALL))
     names = registry.names(kind, plugins=False)
     assert set(names) <= set(parts)
@@ -113,7 +130,9 @@ def test_tutorials_are_kept_as_they_ran(site: Path) -> None:
             f"{path.name} shows no figure: python -m tests.docs.notebooks"
         )
         for cell in nbformat.read(path, as_version=4).cells:
-            assert not any(one.output_type == "error" for one in cell.get("outputs", ()))
+            assert not any(
+                one.output_type == "error" for one in cell.get("outputs", ())
+            )
 
 
 QUICK = {"spiking_cost"}
@@ -121,19 +140,29 @@ QUICK = {"spiking_cost"}
 
 def statuses(notebook: nbformat.NotebookNode) -> list[str]:
     """Exit statuses of the commands whose output is shown; a command that fails raises nothing in its cell."""
-    said = "".join(one.get("text", "") for cell in notebook.cells for one in cell.get("outputs", ()))
+    said = "".join(
+        one.get("text", "")
+        for cell in notebook.cells
+        for one in cell.get("outputs", ())
+    )
     return re.findall(r"^exit status .*$", said, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(each, id=each.stem, marks=[] if each.stem in QUICK else [pytest.mark.slow])
+        pytest.param(
+            each, id=each.stem, marks=[] if each.stem in QUICK else [pytest.mark.slow]
+        )
         for each in TUTORIALS
     ],
 )
 def test_a_tutorial_runs_from_its_first_cell_to_its_last(path: Path) -> None:
     ran, kept = notebooks.executed(path), nbformat.read(path, as_version=4)
     assert statuses(ran) == statuses(kept)
-    figures = sum("image/png" in one.get("data", {}) for cell in ran.cells for one in cell.get("outputs", ()))
+    figures = sum(
+        "image/png" in one.get("data", {})
+        for cell in ran.cells
+        for one in cell.get("outputs", ())
+    )
     assert figures > 0

@@ -112,7 +112,9 @@ def build(root: Path, repository: Path) -> Lab:
     """Create a lab with data, one model, one benchmark and one suite; others are shipped definitions."""
     lab = Lab(root)
     shutil.copytree(repository / "specs" / "schema", root / "specs" / "schema")
-    shutil.copy(repository / "specs" / "references.bib", root / "specs" / "references.bib")
+    shutil.copy(
+        repository / "specs" / "references.bib", root / "specs" / "references.bib"
+    )
     (root / "dvc.yaml").write_text("stages: {}\n")
     (root / "params.yaml").write_text("suite: lab\n")
     make_files(lab.data)

@@ -32,13 +32,26 @@ def test_a_calibration_is_a_record_of_its_seed_code_and_rates(valid: Lab) -> Non
     assert plain["identity"]["benchmark"] == spec_sha256(catalog.benchmark(RIDGE))
     assert plain["code"]["components"] == {
         "metric:regression": registry.get("metric", "regression").version,
-        "ceiling:internal_consistency": registry.get("ceiling", "internal_consistency").version,
+        "ceiling:internal_consistency": registry.get(
+            "ceiling", "internal_consistency"
+        ).version,
     }
     assert len(plain["code"]["sha256"]) == 64 and len(path.read_bytes()) < 4000
     stored = plain["metrics"]["ridge"]
     assert stored["passed"] and refuted(catalog) == {}
-    for name in ("coverage", "width", "false_positives", "false_ranks", "ceiling", "recovered"):
-        assert stored[name]["low"] <= stored[name]["value"] <= stored[name]["high"], name
+    rates = (
+        "coverage",
+        "length",
+        "interval_score",
+        "false_positives",
+        "false_ranks",
+        "ceiling",
+        "recovered",
+    )
+    for name in rates:
+        assert stored[name]["low"] <= stored[name]["value"] <= stored[name]["high"], (
+            name
+        )
     assert result.ceiling is not None and result.recovered is not None
     before = path.read_bytes()
     calibrate_benchmark(catalog, RIDGE, runs=24, seed=3)
@@ -56,8 +69,11 @@ def test_the_hash_of_calibration_code_ignores_comments_and_docstrings() -> None:
 def test_the_hash_covers_what_components_use_indirectly() -> None:
     metric = inspect.getmodule(registry.get("metric", "rdm").function)
     assert metric is not None
-    names = {module.__name__.rpartition(".")[2] for module in calibrate._with_families({metric})}
-    assert names == {"rdm", "influence", "gram", "scale"}
+    names = {
+        module.__name__.rpartition(".")[2]
+        for module in calibrate._with_families({metric})
+    }
+    assert names == {"rdm", "pair", "gram", "scale"}
     alone = {module.__name__ for module in calibrate._with_families({calibrate})}
     assert alone == {"neuroledger.engine.calibrate"}, "only families"
 
@@ -70,7 +86,9 @@ def test_simulated_experiments_resemble_the_data(valid: Lab) -> None:
     result = calibrate_benchmark(catalog, RIDGE, runs=24, write=False)["ridge"]
     assert isinstance(result, Calibration) and real.ceiling is not None
     assert result.sizes == {"stimulus": 60, "neuroid": 5}
-    assert result.recovered is not None and result.recovered.value == pytest.approx(1.0, abs=0.15)
+    assert result.recovered is not None and result.recovered.value == pytest.approx(
+        1.0, abs=0.15
+    )
     assert not calibration_path(valid.root, RIDGE).exists()
 
 
@@ -83,15 +101,24 @@ def test_metrics_that_cannot_be_simulated_are_recorded_with_the_reason(
         ("paradigm", "recording"),
         registry.Registered(**{**known.__dict__, "simulates": None}),
     )
-    with pytest.raises(MetricError, match="no generative model of what the paradigm recording measures"):
+    with pytest.raises(
+        MetricError, match="no generative model of what the paradigm recording measures"
+    ):
         calibrate_benchmark(valid.open(), RIDGE, runs=20)
     plain = json.loads(calibration_path(valid.root, RIDGE).read_text())
     assert "no generative model" in plain["reason"] and plain["metrics"] == {}
     assert refuted(valid.open()) == {}, "nothing is known of it, so nothing is withheld"
 
 
-def test_the_command_states_what_failed(valid: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_states_what_failed(
+    valid: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--root", str(valid.root), "calibrate", RIDGE, "--runs", "20"]) == 0
-    assert "passed  lab.V4-ridge · ridge: coverage" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "passed  lab.V4-ridge · ridge: coverage" in said
+    assert all(
+        f", {figure} " in said
+        for figure in ("length over needed", "interval score", "false ranks")
+    )
     with pytest.raises(RequestError, match="3 runs are too few"):
         calibrate_benchmark(valid.open(), RIDGE, runs=3)

@@ -15,7 +15,15 @@ from neuroledger.data.fetch import absent
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.measurement import Measurement
-from neuroledger.engine.plan import Plan, fits, interface, lacking, plan, require_compatible, some
+from neuroledger.engine.plan import (
+    Plan,
+    fits,
+    interface,
+    lacking,
+    plan,
+    require_compatible,
+    some,
+)
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import ModelError, RequestError, UnavailableError
@@ -48,12 +56,23 @@ def plugins(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         lab.spec("models", name, builder={"name": name})
 
     @registry.paradigm(
-        "watching", version=1, shows={"stimuli"}, asks={"responses:V4"}, itself=True, permuted="target"
+        "watching",
+        version=1,
+        shows={"stimuli"},
+        asks={"responses:V4"},
+        itself=True,
+        permuted="target",
     )
     def watching(model: Model, data: Dataset) -> Measurement:
         assert data.stimuli is not None and data.assembly is not None
-        target = data.assembly.groupby("stimulus_id").mean().rename(stimulus_id="presentation")
-        target = target.assign_coords(stimulus_id=("presentation", target["presentation"].values))
+        target = (
+            data.assembly.groupby("stimulus_id")
+            .mean()
+            .rename(stimulus_id="presentation")
+        )
+        target = target.assign_coords(
+            stimulus_id=("presentation", target["presentation"].values)
+        )
         target = target.drop_vars("presentation").assign_coords(
             {n: data.assembly[n] for n in ("neuroid_id", "region")}
         )
@@ -67,7 +86,8 @@ def test_incompatible_pairs_are_reported_once_per_model_and_missing_channel() ->
     lacks = {("m", f"b{number}"): "images" for number in range(4)}
     (line,) = Plan((), lacks | {("n", "b0"): "text"}).notes()
     assert (
-        line == "skipped 5 incompatible pairs: m lacks images for b0, b1, b2 and 1 more; n lacks text for b0"
+        line
+        == "skipped 5 incompatible pairs: m lacks images for b0, b1, b2 and 1 more; n lacks text for b0"
     )
     (line,) = Plan((), {("n", "b0"): "text"}).notes()
     assert line == "skipped 1 incompatible pair: n lacks text for b0"
@@ -79,15 +99,22 @@ def test_pairs_are_decided_without_building_anything(plugins: Lab) -> None:
     assert fits(catalog, "seer", "lab.V4-ridge")
     assert lacking(catalog, "hearer", "lab.V4-ridge") == ["images"]
     assert lacking(catalog, "decider", "lab.V4-ridge") == ["responses:V4"]
-    requested = plan(catalog, models=list(BUILDERS), benchmarks=["lab.V4-ridge"], request=Request())
+    requested = plan(
+        catalog, models=list(BUILDERS), benchmarks=["lab.V4-ridge"], request=Request()
+    )
     assert [job.model for job in requested.jobs] == ["seer"]
     assert set(requested.incompatible) == {
         (name, "lab.V4-ridge") for name in ("hearer", "decider", "learner")
     }
     (line,) = requested.notes()
-    assert line.startswith("skipped 3 incompatible pairs: hearer lacks images for lab.V4-ridge; ")
+    assert line.startswith(
+        "skipped 3 incompatible pairs: hearer lacks images for lab.V4-ridge; "
+    )
     validate(catalog, "lab")
-    with pytest.raises(RequestError, match="it takes sound and gives responses; the benchmark shows images"):
+    with pytest.raises(
+        RequestError,
+        match="it takes sound and gives responses; the benchmark shows images",
+    ):
         evaluate(Session(catalog), catalog.benchmark("lab.V4-ridge"), "hearer")
     with pytest.raises(AssertionError, match="seer was built"):
         evaluate(Session(catalog), catalog.benchmark("lab.V4-ridge"), "seer")
@@ -97,14 +124,25 @@ def test_a_new_modality_is_a_declared_channel(plugins: Lab) -> None:
     """A data set of sounds is for models that take sound, with the paradigm and methods that images have."""
     plugins.dataset(stimuli="sound")
     catalog = plugins.open()
-    fitting = {name for name in catalog.ids("models") if fits(catalog, name, "lab.V4-ridge")}
+    fitting = {
+        name for name in catalog.ids("models") if fits(catalog, name, "lab.V4-ridge")
+    }
     assert fitting == {"hearer", "noise"}
     assert lacking(catalog, "seer", "lab.V4-ridge") == ["sound"]
 
 
 def test_the_kind_of_stimuli_does_not_change_the_identity_of_a_record(lab: Lab) -> None:
     def identity() -> str:
-        return plan(lab.open(), models=["noise"], benchmarks=["lab.V4-ridge"], request=Request()).jobs[0].id
+        return (
+            plan(
+                lab.open(),
+                models=["noise"],
+                benchmarks=["lab.V4-ridge"],
+                request=Request(),
+            )
+            .jobs[0]
+            .id
+        )
 
     before = identity()
     lab.dataset(stimuli="film")
@@ -112,11 +150,19 @@ def test_the_kind_of_stimuli_does_not_change_the_identity_of_a_record(lab: Lab) 
 
 
 def test_a_region_without_a_layer_is_another_channel(lab: Lab) -> None:
-    lab.spec("models", "other", builder={"name": "pixels", "size": 4}, regions={"IT": "pixels"})
+    lab.spec(
+        "models",
+        "other",
+        builder={"name": "pixels", "size": 4},
+        regions={"IT": "pixels"},
+    )
     catalog = lab.open()
-    assert not plan(catalog, models=["other"], benchmarks=["lab.V4-ridge"], request=Request()).jobs
+    assert not plan(
+        catalog, models=["other"], benchmarks=["lab.V4-ridge"], request=Request()
+    ).jobs
     with pytest.raises(
-        RequestError, match=r"gives .*responses:IT; .* commit a layer .*`regions: {V4: <layer>}`"
+        RequestError,
+        match=r"gives .*responses:IT; .* commit a layer .*`regions: {V4: <layer>}`",
     ):
         require_compatible(catalog, "lab.V4-ridge", "other")
 
@@ -143,8 +189,14 @@ def test_a_paradigm_of_a_plugin_keeps_its_controls(plugins: Lab) -> None:
             "no channel 'answer:forecast'; did you mean 'answers'",
         ),
         ({"takes": {"images"}, "gives": {"responses:"}}, "no channel 'responses:'"),
-        ({"takes": {"images:left"}, "gives": {"responses"}}, "no channel 'images:left'"),
-        ({"takes": set(), "gives": {"responses"}}, "builder 'x': no channel is declared"),
+        (
+            {"takes": {"images:left"}, "gives": {"responses"}},
+            "no channel 'images:left'",
+        ),
+        (
+            {"takes": set(), "gives": {"responses"}},
+            "builder 'x': no channel is declared",
+        ),
     ],
 )
 def test_the_vocabulary_is_closed(declared: dict[str, Any], words: str) -> None:
@@ -176,7 +228,9 @@ class Stranger:
     gives = frozenset({"responses:V4"})
 
     def answer(self, question: Any) -> Any:
-        values = np.stack([np.frombuffer(item, np.uint8)[:40] for item in question.stimuli.read()])
+        values = np.stack(
+            [np.frombuffer(item, np.uint8)[:40] for item in question.stimuli.read()]
+        )
         return xr.DataArray(
             values.astype(float),
             dims=("presentation", "neuroid"),
@@ -194,7 +248,9 @@ def test_an_external_model_needs_three_properties_and_one_method(lab: Lab) -> No
     benchmark = catalog.benchmark("lab.V4-ridge")
     score = evaluate(Session(catalog), benchmark, Stranger(), controls=False).headline
     assert isinstance(score, Score) and np.isfinite(score.value)
-    with pytest.raises(ModelError, match="does not give decisions:label; it gives responses:V4"):
+    with pytest.raises(
+        ModelError, match="does not give decisions:label; it gives responses:V4"
+    ):
         perform(Stranger(), Task("label"), None)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match=r"Linear is not a model: .*nl.models.torch"):
         evaluate(Session(catalog), benchmark, type("Linear", (), {})(), controls=False)  # type: ignore[arg-type]
@@ -225,16 +281,22 @@ def test_built_models_match_the_interface_of_their_builder(repository: Path) -> 
     assert built > 40
 
 
-def test_networks_are_not_tried_on_answers_without_their_images(repository: Path) -> None:
+def test_networks_are_not_tried_on_answers_without_their_images(
+    repository: Path,
+) -> None:
     """What the public data hold of these experiments are answers: images that are not there are no failed score."""
     catalog = open_catalog(repository)
     readers = {id: catalog.about(id).reader for id in catalog.ids("datasets")}
     ids = [
         id
         for id, reader in readers.items()
-        if reader and reader.name == "trial_tables" and "archive" not in reader.parameters
+        if reader
+        and reader.name == "trial_tables"
+        and "archive" not in reader.parameters
     ]
-    benchmarks = [id for id in catalog.ids("benchmarks") if catalog.benchmark(id).dataset in ids]
+    benchmarks = [
+        id for id in catalog.ids("benchmarks") if catalog.benchmark(id).dataset in ids
+    ]
     assert len(ids) >= 5 and len(benchmarks) >= 5
     assert {catalog.about(id).stimuli for id in ids} == {"names"}
     for id in benchmarks:

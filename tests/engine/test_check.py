@@ -117,10 +117,16 @@ def test_each_problem_is_found_at_its_place(lab: Lab, name: str) -> None:
     change(lab)
     item = next(item for item in found(lab) if item.code == code)
     assert words in f"{item.what} · {item.fix}"
-    assert item.where.startswith("specs/") and (item.severity == "error" or code == "spec.address")
+    assert item.where.startswith("specs/") and (
+        item.severity == "error" or code == "spec.address"
+    )
     if before:
         text = (lab.root / item.where).read_text()
-        offset = sum(len(line) for line in text.splitlines(keepends=True)[: item.line - 1]) + item.column - 1
+        offset = (
+            sum(len(line) for line in text.splitlines(keepends=True)[: item.line - 1])
+            + item.column
+            - 1
+        )
         assert text[:offset].endswith(before), (item.line, item.column)
 
 
@@ -136,9 +142,16 @@ def test_private_data_are_not_pushed_to_a_public_remote(lab: Lab) -> None:
 
 
 def test_circular_successors_are_reported_with_all_members(lab: Lab) -> None:
-    for id, after in (("lab.a", "lab.b"), ("lab.b", "lab.c"), ("lab.c", "lab.b"), (RIDGE, None)):
+    for id, after in (
+        ("lab.a", "lab.b"),
+        ("lab.b", "lab.c"),
+        ("lab.c", "lab.b"),
+        (RIDGE, None),
+    ):
         lab.benchmark(id, superseded_by=after)
-    reported = {item.where: item.what for item in found(lab) if item.code == "spec.circle"}
+    reported = {
+        item.where: item.what for item in found(lab) if item.code == "spec.circle"
+    }
     assert reported == {
         "specs/benchmarks/lab.a.yaml": "superseded_by is circular: lab.a → lab.b → lab.c → lab.b",
         "specs/benchmarks/lab.b.yaml": "superseded_by is circular: lab.b → lab.c → lab.b",
@@ -154,8 +167,14 @@ def test_the_first_line_names_the_schema(lab: Lab) -> None:
     (lab.root / "specs" / "schema").mkdir()
     for first in ("", "# yaml-language-server: $schema=../schema/metric.json\n"):
         path.write_text(first + whole.split("\n", 1)[1])
-        (item,) = [item for item in found(lab, path.parent) if item.code == "spec.schema-line"]
-        assert (item.where, item.line, item.severity) == ("specs/models/pixels4.yaml", 1, "note")
+        (item,) = [
+            item for item in found(lab, path.parent) if item.code == "spec.schema-line"
+        ]
+        assert (item.where, item.line, item.severity) == (
+            "specs/models/pixels4.yaml",
+            1,
+            "note",
+        )
         assert item.fix == "write: # yaml-language-server: $schema=../schema/model.json"
     deeper = lab.root / "specs" / "models" / "ours" / "pixels4.yaml"
     deeper.parent.mkdir()
@@ -173,7 +192,10 @@ def test_only_the_requested_paths_are_checked(lab: Lab) -> None:
     assert check(lab.open(), [models, models / "m.yaml"])[1] == 3
     with pytest.raises(RequestError, match="no such thing does not exist"):
         found(lab, Path("no such thing"))
-    with pytest.raises(RequestError, match=re.escape("contains no spec; specs are specs/<kind>/<id>.yaml")):
+    with pytest.raises(
+        RequestError,
+        match=re.escape("contains no spec; specs are specs/<kind>/<id>.yaml"),
+    ):
         found(lab, lab.data)
 
 
@@ -192,11 +214,18 @@ def test_a_benchmark_whose_recorded_controls_fail_is_refused(
 ) -> None:
     catalog = lab.open()
     now = spec_sha256(catalog.benchmark(RIDGE), without=BENCHMARK_ONLY_SAYS)
-    for digest, reported in ((now, words), ("0" * 64, None)):  # the record of another definition says nothing
+    for digest, reported in (
+        (now, words),
+        ("0" * 64, None),
+    ):  # the record of another definition says nothing
         inputs = {"benchmark": {"id": RIDGE, "spec_sha256": digest}}
         keep(catalog, record(model, RIDGE, value, half=0.0, inputs=inputs, controls={}))
-        problems = [f"{item.severity} · {item.what} · {item.fix}" for item in found(lab)]
-        assert [text[: len(reported or "")] for text in problems] == ([] if reported is None else [reported])
+        problems = [
+            f"{item.severity} · {item.what} · {item.fix}" for item in found(lab)
+        ]
+        assert [text[: len(reported or "")] for text in problems] == (
+            [] if reported is None else [reported]
+        )
 
 
 def test_undecided_controls_are_notes_and_a_control_that_judged_itself_is_not_judged_again(
@@ -208,11 +237,25 @@ def test_undecided_controls_are_notes_and_a_control_that_judged_itself_is_not_ju
     keep(catalog, record("pixels4", RIDGE, 0.79, half=0.02, inputs=inputs, controls={}))
     (item,) = found(lab)
     assert (item.severity, item.code) == ("note", "spec.control-undecided")
-    assert item.what.startswith("positive control 'pixels4': 0.790 [0.770, 0.810], must be at least 0.8, und")
+    assert item.what.startswith(
+        "positive control 'pixels4': 0.790 [0.770, 0.810], must be at least 0.8, und"
+    )
     assert main(["--root", str(lab.root), "check"]) == 0
     assert capsys.readouterr().out.endswith(" spec files: no problems, 1 note\n")
-    over_shuffles = asdict(Control("positive", 0.85, 0.8, "passed", 0.82, 0.88, shuffles=16))
-    keep(catalog, record("pixels4", RIDGE, 0.5, half=0.0, inputs=inputs, controls={"pixels4": over_shuffles}))
+    over_shuffles = asdict(
+        Control("positive", 0.85, 0.8, "passed", 0.82, 0.88, shuffles=16)
+    )
+    keep(
+        catalog,
+        record(
+            "pixels4",
+            RIDGE,
+            0.5,
+            half=0.0,
+            inputs=inputs,
+            controls={"pixels4": over_shuffles},
+        ),
+    )
     assert found(lab) == []
 
 
@@ -221,24 +264,38 @@ def test_an_unreadable_record_is_reported_at_its_control(lab: Lab) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"id": "x"}))
     (item,) = found(lab)
-    assert (item.code, item.where) == ("record.unreadable", f"specs/benchmarks/{RIDGE}.yaml")
+    assert (item.code, item.where) == (
+        "record.unreadable",
+        f"specs/benchmarks/{RIDGE}.yaml",
+    )
     assert "noise.json is not a record" in item.what
 
 
 SCHEMAS = "import json; from neuroledger.engine.check import schema_texts; print(json.dumps(schema_texts(plugins=False)))"
 
 
-def test_the_schemas_of_the_repository_are_those_of_its_components(repository: Path) -> None:
+def test_the_schemas_of_the_repository_are_those_of_its_components(
+    repository: Path,
+) -> None:
     """In a process of their own: components that other tests register or replace are none of the repository."""
-    called = subprocess.run([sys.executable, "-c", SCHEMAS], capture_output=True, text=True, check=True)
+    called = subprocess.run(
+        [sys.executable, "-c", SCHEMAS], capture_output=True, text=True, check=True
+    )
     folder = repository / "specs" / "schema"
-    assert json.loads(called.stdout) == {path.name: path.read_text() for path in folder.glob("*.json")}
+    assert json.loads(called.stdout) == {
+        path.name: path.read_text() for path in folder.glob("*.json")
+    }
 
 
-def test_a_schema_offers_every_component_with_its_parameters_and_first_line(repository: Path) -> None:
-    texts = {name: json.loads(text) for name, text in schema_texts(plugins=False).items()}
+def test_a_schema_offers_every_component_with_its_parameters_and_first_line(
+    repository: Path,
+) -> None:
+    texts = {
+        name: json.loads(text) for name, text in schema_texts(plugins=False).items()
+    }
     assert set(texts) == {
-        f"{kind}.json" for kind in ("dataset", "metric", "ceiling", "benchmark", "model", "suite")
+        f"{kind}.json"
+        for kind in ("dataset", "metric", "ceiling", "benchmark", "model", "suite")
     }
     metric = texts["metric.json"]
     assert metric["title"] == "NeuroLedger metric" and "2020-12" in metric["$schema"]
@@ -247,8 +304,13 @@ def test_a_schema_offers_every_component_with_its_parameters_and_first_line(repo
     options = {option["title"]: option for option in compare["oneOf"]}
     regression = options["regression"]
     assert regression["properties"]["name"] == {"const": "regression", "type": "string"}
-    assert {"estimator", "correlation", "time", "reverse"} < set(regression["properties"])
-    assert regression["required"][0] == "name" and regression["additionalProperties"] is False
+    assert {"estimator", "correlation", "time", "reverse"} < set(
+        regression["properties"]
+    )
+    assert (
+        regression["required"][0] == "name"
+        and regression["additionalProperties"] is False
+    )
     assert regression["description"] and "\n" not in regression["description"]
     builder = texts["model.json"]["properties"]["builder"]
     assert builder["anyOf"][1] == {"type": "null"} and "small_cnn" in {
@@ -264,7 +326,9 @@ def test_schemas_are_written_and_reported_only_where_they_differ(
 ) -> None:
     texts = {"metric.json": "{}\n", "model.json": "[]\n"}
     asked: list[bool] = []
-    monkeypatch.setattr(module, "schema_texts", lambda *, plugins: asked.append(plugins) or texts)
+    monkeypatch.setattr(
+        module, "schema_texts", lambda *, plugins: asked.append(plugins) or texts
+    )
     assert found(lab) == [] and asked == [], "a repository may have no schemas"
     folder = lab.root / "specs" / "schema"
     folder.mkdir()
@@ -281,26 +345,51 @@ def test_schemas_are_written_and_reported_only_where_they_differ(
     (folder / "model.json").unlink()
     asked.clear()
     [item] = [item for item in found(lab) if item.code == "spec.schema-stale"]
-    assert (item.where, item.severity, asked) == ("specs/schema/model.json", "error", [False])
+    assert (item.where, item.severity, asked) == (
+        "specs/schema/model.json",
+        "error",
+        [False],
+    )
 
 
-def test_packages_that_cannot_be_imported_are_reported(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.registry, "broken", lambda: {"their-package": "it cannot be imported"})
-    assert found(lab) == [Finding("machine.plugin", "error", "their-package", "it cannot be imported")]
-    assert found(lab, lab.root / "specs" / "models") == [], "only the requested files are checked"
+def test_packages_that_cannot_be_imported_are_reported(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        module.registry, "broken", lambda: {"their-package": "it cannot be imported"}
+    )
+    assert found(lab) == [
+        Finding("machine.plugin", "error", "their-package", "it cannot be imported")
+    ]
+    assert found(lab, lab.root / "specs" / "models") == [], (
+        "only the requested files are checked"
+    )
 
 
-def test_a_copy_of_a_shipped_definition_is_a_warning(lab: Lab, repository: Path) -> None:
+def test_a_copy_of_a_shipped_definition_is_a_warning(
+    lab: Lab, repository: Path
+) -> None:
     path = lab.root / "specs" / "metrics" / "ridge.yaml"
     path.parent.mkdir()
     shutil.copy(repository / "specs" / "metrics" / "ridge.yaml", path)
     [item] = [item for item in found(lab) if item.code == "spec.copy"]
     assert (item.severity, item.where) == ("warning", "specs/metrics/ridge.yaml")
-    assert item.what == "this file is a copy of neuroledger:metrics/ridge.yaml, which every repository knows"
+    assert (
+        item.what
+        == "this file is a copy of neuroledger:metrics/ridge.yaml, which every repository knows"
+    )
     assert item.fix == "remove it, or give it another id if it should differ"
 
 
-def test_a_compat_mode_is_applied_only_to_metrics_and_ceilings_that_have_it(lab: Lab) -> None:
+def test_a_compat_mode_is_applied_only_to_metrics_and_ceilings_that_have_it(
+    lab: Lab,
+) -> None:
     metrics = ["pls", "auroc"]
-    lab.benchmark(compat="brainscore", metric=None, metrics=metrics, ceiling=None, normalise="none")
+    lab.benchmark(
+        compat="brainscore",
+        metric=None,
+        metrics=metrics,
+        ceiling=None,
+        normalise="none",
+    )
     assert found(lab) == []

@@ -58,9 +58,15 @@ def other(lab: Lab, *, images: int, stored_as: str | None = None) -> None:
         for path in sorted(folder.glob("*"))
     }
     lab.dataset()
-    fields = lab.open().dataset("lab").model_dump(mode="json", exclude_none=True, by_alias=True)
+    fields = (
+        lab.open()
+        .dataset("lab")
+        .model_dump(mode="json", exclude_none=True, by_alias=True)
+    )
     expected = ("license", "simulated", "reader", "expectations")
-    lab.spec("datasets", "other", files=pins, **{name: fields[name] for name in expected})
+    lab.spec(
+        "datasets", "other", files=pins, **{name: fields[name] for name in expected}
+    )
     lab.benchmark("other.V4-ridge", dataset="other")
 
 
@@ -85,8 +91,12 @@ def test_the_best_layer_on_the_other_benchmark_is_chosen(lab: Lab) -> None:
     model = choose(session, "lab.V4-ridge")
     assert isinstance(model, LayeredModel)
     assert model.committed("V4") == ("conv1",)
-    fixed = evaluate(session, session.catalog.benchmark("lab.V4-ridge"), model, controls=False).headline
-    by_rule = evaluate(session, session.catalog.benchmark("lab.V4-ridge"), "net", controls=False).headline
+    fixed = evaluate(
+        session, session.catalog.benchmark("lab.V4-ridge"), model, controls=False
+    ).headline
+    by_rule = evaluate(
+        session, session.catalog.benchmark("lab.V4-ridge"), "net", controls=False
+    ).headline
     assert by_rule.value == fixed.value
 
 
@@ -99,7 +109,8 @@ def test_candidates_may_be_named(lab: Lab) -> None:
 def test_a_choice_on_the_stimuli_that_are_scored_is_refused(lab: Lab) -> None:
     network(lab, commit={"on": {"V4": "lab.V4-ridge"}})
     with pytest.raises(
-        RequestError, match=r"shares 60 stimuli with 'lab.V4-ridge'.*choose it on other stimuli"
+        RequestError,
+        match=r"shares 60 stimuli with 'lab.V4-ridge'.*choose it on other stimuli",
     ):
         choose(session_of(lab), "lab.V4-ridge")
 
@@ -117,25 +128,37 @@ def test_the_same_images_under_another_name_are_found_by_their_content(
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ({"on": {"V4": "lab.V4-ridge"}}, "chosen on stimuli of 'lab.V4-ridge', on which the model is scored"),
+        (
+            {"on": {"V4": "lab.V4-ridge"}},
+            "chosen on stimuli of 'lab.V4-ridge', on which the model is scored",
+        ),
         ({"on": {"V4": "lab.V4-rigde"}}, "did you mean lab.V4-ridge"),
         ({"on": {"V4": "other.V4-ridge"}, "layers": ["conv9"]}, "did you mean conv1"),
         ({"by": "hand"}, "commit must be {on:"),
     ],
 )
-def test_check_reports_shared_stimuli_without_data(lab: Lab, rule: dict[str, Any], words: str) -> None:
+def test_check_reports_shared_stimuli_without_data(
+    lab: Lab, rule: dict[str, Any], words: str
+) -> None:
     other(lab, images=1)
     network(lab, commit=rule)
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "net"])
     problems, _ = check(lab.open())
-    assert any(words in problem.what and problem.where.endswith("net.yaml") for problem in problems), problems
+    assert any(
+        words in problem.what and problem.where.endswith("net.yaml")
+        for problem in problems
+    ), problems
 
 
 def test_check_accepts_a_choice_on_other_data(lab: Lab) -> None:
     other(lab, images=1)
     network(lab, commit={"on": {"V4": "other.V4-ridge"}})
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "net"])
-    assert not [problem for problem in check(lab.open())[0] if problem.where.endswith("net.yaml")]
+    assert not [
+        problem
+        for problem in check(lab.open())[0]
+        if problem.where.endswith("net.yaml")
+    ]
 
 
 def test_the_benchmark_of_the_choice_is_part_of_the_identity(lab: Lab) -> None:
@@ -152,12 +175,18 @@ def test_the_benchmark_of_the_choice_is_part_of_the_identity(lab: Lab) -> None:
 def test_where_lower_is_better_the_layer_with_the_lowest_score_is_taken() -> None:
     benchmark = SimpleNamespace(paradigm=SimpleNamespace(parameters={"region": "V4"}))
     seen = frozenset({"images"})
-    model = LayeredModel(id="net", takes=seen, extract=lambda *_: {}, layers=("first", "second"))
+    model = LayeredModel(
+        id="net", takes=seen, extract=lambda *_: {}, layers=("first", "second")
+    )
     values = {"first": 3.0, "second": 1.0}
     for direction, chosen in (("lower", "second"), ("higher", "first")):
 
         def score(_: Any, candidate: LayeredModel, direction: str = direction) -> Score:
-            return Score(values[candidate.committed("V4")[0]], scale="distance", direction=direction)
+            return Score(
+                values[candidate.committed("V4")[0]],
+                scale="distance",
+                direction=direction,
+            )
 
         rule = Rule(on={"V4": "other"})
         assert layer_commitment._best(benchmark, model, "V4", rule, score) == chosen

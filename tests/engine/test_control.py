@@ -9,10 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neuroledger.engine.control import SHUFFLES, Control, bounded, in_words, shuffled, undefined
+from neuroledger.engine.control import (
+    SHUFFLES,
+    Control,
+    bounded,
+    in_words,
+    shuffled,
+    undefined,
+)
 from neuroledger.engine.session import Request, Session
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import quantile
+from neuroledger.stats.uncertainty import quantile
+from tests.engine.given_interval import between
 from tests.engine.lab import Lab
 
 BOUND = 0.1
@@ -41,13 +49,15 @@ class Shuffles:
 
     def judged(self, half: float = math.inf) -> Control:
         """Judge them; the first score has an interval of this half width over items."""
-        first = Score(self.first, low=self.first - half, high=self.first + half)
+        first = between(self.first - half, self.first + half, self.first)
         return shuffled("negative", first, self.value, BOUND)
 
 
 def rates(draw: Draw, half: float, runs: int = 1000) -> dict[str, float]:
     verdicts = [Shuffles(draw, seed).judged(half).verdict for seed in range(runs)]
-    return {name: verdicts.count(name) / runs for name in ("passed", "failed", "undecided")}
+    return {
+        name: verdicts.count(name) / runs for name in ("passed", "failed", "undecided")
+    }
 
 
 @pytest.mark.parametrize(
@@ -63,7 +73,9 @@ def test_a_benchmark_without_a_fault_is_refused_in_less_than_one_of_a_hundred_ex
     assert rates(draw, half)["failed"] <= 0.01
 
 
-def test_at_the_bound_itself_the_looks_together_refuse_at_most_as_often_as_one_interval_errs() -> None:
+def test_at_the_bound_itself_the_looks_together_refuse_at_most_as_often_as_one_interval_errs() -> (
+    None
+):
     found = rates(normal(BOUND, 0.3), math.inf, runs=2000)
     assert found["failed"] <= 0.025 and found["passed"] <= 0.025
     assert found["undecided"] >= 0.95
@@ -71,7 +83,12 @@ def test_at_the_bound_itself_the_looks_together_refuse_at_most_as_often_as_one_i
 
 @pytest.mark.parametrize(
     ("draw", "half"),
-    [(normal(0.4, 0.05), 0.1), (normal(0.4, 0.22), 0.44), (normal(0.4, 0.5), 1.0), (people(4, 0.4), 1.0)],
+    [
+        (normal(0.4, 0.05), 0.1),
+        (normal(0.4, 0.22), 0.44),
+        (normal(0.4, 0.5), 1.0),
+        (people(4, 0.4), 1.0),
+    ],
 )
 def test_a_planted_leak_is_refused(draw: Draw, half: float) -> None:
     found = rates(draw, half, runs=500)
@@ -80,7 +97,9 @@ def test_a_planted_leak_is_refused(draw: Draw, half: float) -> None:
 
 def test_a_first_shuffle_whose_interval_is_below_the_bound_is_enough() -> None:
     shuffles = Shuffles(lambda rng: 0.0, 0)
-    assert shuffles.judged(0.09) == Control("negative", 0.0, BOUND, "passed", -0.09, 0.09, shuffles=1)
+    assert shuffles.judged(0.09) == Control(
+        "negative", 0.0, BOUND, "passed", -0.09, 0.09, shuffles=1
+    )
     assert shuffles.asked == []
 
 
@@ -114,20 +133,35 @@ def test_what_stays_undecided_ends_at_the_maximum() -> None:
     control = shuffles.judged()
     assert (control.verdict, control.shuffles) == ("undecided", SHUFFLES[-1])
     assert shuffles.asked == list(range(1, SHUFFLES[-1]))
-    assert control.low is not None and control.high is not None and control.low < BOUND < control.high
+    assert (
+        control.low is not None
+        and control.high is not None
+        and control.low < BOUND < control.high
+    )
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.05, "passed"), (0.3, "failed")])
-def test_equal_shuffles_are_judged_by_their_value_after_the_last(value: float, verdict: str) -> None:
+def test_equal_shuffles_are_judged_by_their_value_after_the_last(
+    value: float, verdict: str
+) -> None:
     shuffles = Shuffles(lambda rng: value, 0)
     control = shuffles.judged()
-    assert (control.verdict, control.low, control.shuffles) == (verdict, None, SHUFFLES[-1])
+    assert (control.verdict, control.low, control.shuffles) == (
+        verdict,
+        None,
+        SHUFFLES[-1],
+    )
 
 
 def test_a_shuffled_control_without_an_interval_is_shuffled_again() -> None:
     rng = np.random.default_rng(0)
-    control = shuffled("negative", Score(0.0), lambda number: float(rng.normal(0, 0.02)), BOUND)
-    assert (control.verdict, control.shuffles) == ("passed", SHUFFLES[0]) and control.high is not None
+    control = shuffled(
+        "negative", Score(0.0), lambda number: float(rng.normal(0, 0.02)), BOUND
+    )
+    assert (control.verdict, control.shuffles) == (
+        "passed",
+        SHUFFLES[0],
+    ) and control.high is not None
 
 
 def test_shuffles_without_a_value_are_left_out() -> None:
@@ -148,9 +182,11 @@ def test_shuffles_without_a_value_are_left_out() -> None:
         ("negative", 0.81, 0.9, "failed"),
     ],
 )  # fmt: skip
-def test_a_control_is_judged_by_its_interval(role: str, low: float, high: float, verdict: str) -> None:
+def test_a_control_is_judged_by_its_interval(
+    role: str, low: float, high: float, verdict: str
+) -> None:
     at_most = 2.0 if role == "positive" else None
-    control = bounded(role, Score((low + high) / 2, low=low, high=high), 0.8, at_most)  # type: ignore[arg-type]
+    control = bounded(role, between(low, high), 0.8, at_most)  # type: ignore[arg-type]
     assert control.verdict == verdict and control.follows
     for other in {"passed", "undecided", "failed"} - {verdict}:
         assert not replace(control, verdict=other).follows  # type: ignore[arg-type]
@@ -165,7 +201,9 @@ def test_a_control_is_judged_by_its_interval(role: str, low: float, high: float,
         ("negative", math.nextafter(0.8, 1), "failed"), ("negative", -5.0, "passed"), ("negative", math.nan, "failed"),
     ],
 )  # fmt: skip
-def test_without_an_interval_the_value_decides(role: str, value: float, verdict: str) -> None:
+def test_without_an_interval_the_value_decides(
+    role: str, value: float, verdict: str
+) -> None:
     at_most = 2.0 if role == "positive" else None
     control = bounded(role, Score(value), 0.8, at_most)  # type: ignore[arg-type]
     assert control.verdict == verdict and control.low is None
@@ -189,13 +227,28 @@ def test_words_say_value_interval_shuffles_bound_and_what_is_undecided() -> None
         assert in_words(control) == words
 
 
-def test_another_shuffle_has_another_seed_and_shares_what_does_not_depend_on_it(lab: Lab) -> None:
+def test_another_shuffle_has_another_seed_and_shares_what_does_not_depend_on_it(
+    lab: Lab,
+) -> None:
     session = Session(lab.open(), Request(seed=5))
     seeds = [session.reshuffled(number).request.seed for number in range(1, 128)]
     assert len({5, *seeds}) == 128
-    assert seeds[:3] == [session.reshuffled(number).request.seed for number in (1, 2, 3)]
-    assert Session(session.catalog, Request(seed=6)).reshuffled(1).request.seed not in seeds
+    assert seeds[:3] == [
+        session.reshuffled(number).request.seed for number in (1, 2, 3)
+    ]
+    assert (
+        Session(session.catalog, Request(seed=6)).reshuffled(1).request.seed
+        not in seeds
+    )
     other = session.reshuffled(1)
-    for name in ("catalog", "workspace", "datasets", "models", "dummies", "ceilings", "valid"):
+    for name in (
+        "catalog",
+        "workspace",
+        "datasets",
+        "models",
+        "dummies",
+        "ceilings",
+        "valid",
+    ):
         assert getattr(other, name) is getattr(session, name)
     assert session.request == Request(seed=5)

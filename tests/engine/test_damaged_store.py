@@ -25,10 +25,17 @@ RIDGE, CKA = "lab.V4-ridge", "lab.V4-cka"
 
 def scored(lab: Lab) -> dict[str, str]:
     """The payload of each record, computed now."""
-    jobs = plan(lab.open(), benchmarks=[RIDGE, CKA], models=["pixels8"], request=Request()).jobs
+    jobs = plan(
+        lab.open(), benchmarks=[RIDGE, CKA], models=["pixels8"], request=Request()
+    ).jobs
     run(lab.open(), jobs, Request(), NoDisplay(), force=True)
-    records = [read_record(record_path(lab.root, benchmark, "pixels8")) for benchmark in (RIDGE, CKA)]
-    assert [record.status for record in records] == ["scored"] * 2, [record.error for record in records]
+    records = [
+        read_record(record_path(lab.root, benchmark, "pixels8"))
+        for benchmark in (RIDGE, CKA)
+    ]
+    assert [record.status for record in records] == ["scored"] * 2, [
+        record.error for record in records
+    ]
     return {record.benchmark: record.payload() for record in records}
 
 
@@ -105,7 +112,9 @@ def test_an_entry_in_the_place_of_another_leaves_the_record_as_it_was(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("told", ["0" * 64, "", "not a hash"])
-def test_wrong_cached_hashes_change_no_verdict(lab: Lab, kept: dict[str, list[Path]], told: str) -> None:
+def test_wrong_cached_hashes_change_no_verdict(
+    lab: Lab, kept: dict[str, list[Path]], told: str
+) -> None:
     true = scored(lab)
     databases = [*lab.root.rglob("hashes.sqlite")]
     for path in databases:

@@ -23,13 +23,21 @@ def test_unknown_names_are_refused(name: str) -> None:
 
 
 def test_metrics_need_double_precision() -> None:
-    assert [device_for_metrics(name) for name in ("cpu", "cuda:1", "mps")] == ["cpu", "cuda:1", "cpu"]
+    assert [device_for_metrics(name) for name in ("cpu", "cuda:1", "mps")] == [
+        "cpu",
+        "cuda:1",
+        "cpu",
+    ]
 
 
 @pytest.mark.skipif(not CARD, reason="needs a graphics card")
-def test_a_score_on_the_card_is_that_of_the_processor(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_on_the_card_is_that_of_the_processor(
+    valid: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(valid.root)
-    card, processor = (score("pixels4", "lab.V4-ridge", device=name) for name in ("cuda", "cpu"))
+    card, processor = (
+        score("pixels4", "lab.V4-ridge", device=name) for name in ("cuda", "cpu")
+    )
     assert card.low is not None and card.high is not None
     assert [card.value, card.low, card.high] == pytest.approx(
         [processor.value, processor.low, processor.high], abs=1e-9

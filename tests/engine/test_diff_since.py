@@ -9,26 +9,41 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from neuroledger.data.gate.validation import ValidationReport, identity, seal
 from neuroledger.engine import diff_since
-from neuroledger.engine.diff_since import LONGEST_PAGE, ONLY_SAYS, Proposal, Review, record_in
-from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
+from neuroledger.engine.diff_since import (
+    LONGEST_PAGE,
+    ONLY_SAYS,
+    Proposal,
+    Review,
+    record_in,
+)
 from neuroledger.engine.record import Record
+from neuroledger.engine.refresh import refreshed
 from neuroledger.errors import Finding
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
 from neuroledger.spec.load import spec_of
+from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.packed_deviations import packed_deviations
+from neuroledger.store.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
 from tests.report.ledger import CONTROLS, record
+from tests.varying import of_items
 
 BYTES = b"four"
 MD5 = hashlib.md5(BYTES).hexdigest()
 STORED = f".dvcstore/files/md5/{MD5[:2]}/{MD5[2:]}"
 BENCHMARK, DATASET = "specs/benchmarks/lab.V4.yaml", "specs/datasets/lab.yaml"
-MODEL, SUITE, METRIC = "specs/models/ant.yaml", "specs/suites/lab.yaml", "specs/metrics/own.yaml"
+MODEL, SUITE, METRIC = (
+    "specs/models/ant.yaml",
+    "specs/suites/lab.yaml",
+    "specs/metrics/own.yaml",
+)
 POINTER, RECORD = "data/lab/r.nc.dvc", "results/records/lab.V4/ant.json"
 REPORT, CALIBRATION = "results/validation/lab.json", "results/calibration/lab.V4.json"
 CONFIG = """['remote "embedded"']
@@ -78,11 +93,15 @@ def suite(**fields: Any) -> str:
 
 
 def metric(**fields: Any) -> str:
-    return spec("own", **{"compare": {"name": "ridge"}, "scale": "correlation"} | fields)
+    return spec(
+        "own", **{"compare": {"name": "ridge"}, "scale": "correlation"} | fields
+    )
 
 
 def pointer(**fields: Any) -> str:
-    return yaml.safe_dump({"outs": [{"md5": MD5, "size": 4, "hash": "md5", "path": "r.nc"} | fields]})
+    return yaml.safe_dump(
+        {"outs": [{"md5": MD5, "size": 4, "hash": "md5", "path": "r.nc"} | fields]}
+    )
 
 
 def record_text(value: float | None = 0.5, model: str = "ant", **fields: Any) -> str:
@@ -117,17 +136,23 @@ def tree(files: Mapping[str, Content]) -> Tree:
     return Tree(Path("no-folder"), entries, contents)
 
 
-def findings_of(change: Mapping[str, Content], *, before: Mapping[str, Content] | None = None) -> Findings:
+def findings_of(
+    change: Mapping[str, Content], *, before: Mapping[str, Content] | None = None
+) -> Findings:
     """Return the findings on a proposal that changes these paths: severity, code, place, what, fix."""
     start = START | dict(before or {})
     result = Proposal(tree(start), tree(start | dict(change))).findings()
-    return [(item.severity, item.code, item.where, item.what, item.fix) for item in result]
+    return [
+        (item.severity, item.code, item.where, item.what, item.fix) for item in result
+    ]
 
 
 def codes(
     change: Mapping[str, Content], *, before: Mapping[str, Content] | None = None
 ) -> list[tuple[str, str]]:
-    return [(severity, code) for severity, code, *_ in findings_of(change, before=before)]
+    return [
+        (severity, code) for severity, code, *_ in findings_of(change, before=before)
+    ]
 
 
 CODE = "read it before you run anything of this proposal"
@@ -136,7 +161,8 @@ REMOTE = "store large files at a URL or on S3"
 
 def test_the_most_severe_finding_is_the_verdict() -> None:
     note, warning, error = (
-        Finding("review.code", severity, "a", "b") for severity in ("note", "warning", "error")
+        Finding("review.code", severity, "a", "b")
+        for severity in ("note", "warning", "error")
     )
     assert Review("c", ()).verdict == "clean"
     assert Review("c", (note,)).verdict == "clean"
@@ -145,16 +171,33 @@ def test_the_most_severe_finding_is_the_verdict() -> None:
 
 
 def test_paths_are_added_changed_or_removed_in_their_order() -> None:
-    proposal = Proposal(tree({"b": "1", "c": "1", "d": "1"}), tree({"d": "1", "c": "2", "a": "1"}))
-    assert list(proposal.changed.items()) == [("a", "added"), ("b", "removed"), ("c", "changed")]
+    proposal = Proposal(
+        tree({"b": "1", "c": "1", "d": "1"}), tree({"d": "1", "c": "2", "a": "1"})
+    )
+    assert list(proposal.changed.items()) == [
+        ("a", "added"),
+        ("b", "removed"),
+        ("c", "changed"),
+    ]
 
 
 def test_a_change_of_mode_alone_is_reported_as_code() -> None:
     base = tree(START)
-    entries = {**base.entries, "docs/page.md": replace(base.entries["docs/page.md"], mode="100755")}
+    entries = {
+        **base.entries,
+        "docs/page.md": replace(base.entries["docs/page.md"], mode="100755"),
+    }
     result = Proposal(base, replace(base, entries=entries)).findings()
-    assert [(item.severity, item.code, item.where, item.what, item.fix) for item in result] == [
-        ("warning", "review.code", "docs/page.md", "changed: the file is executable", "")
+    assert [
+        (item.severity, item.code, item.where, item.what, item.fix) for item in result
+    ] == [
+        (
+            "warning",
+            "review.code",
+            "docs/page.md",
+            "changed: the file is executable",
+            "",
+        )
     ]
 
 
@@ -175,31 +218,54 @@ def test_a_hundred_megabytes_are_reviewed_and_one_byte_more_is_not() -> None:
         return {"src/a": Entry(FILE, "a", 50_000_000), "src/b": Entry(FILE, "b", size)}
 
     findings = findings_of(big(50_000_000))
-    assert ("error", "review.size", "src/a", "50.0 MB; at most 5 MB per file are allowed", REMOTE) in findings
+    assert (
+        "error",
+        "review.size",
+        "src/a",
+        "50.0 MB; at most 5 MB per file are allowed",
+        REMOTE,
+    ) in findings
     assert "proposal" not in {where for _, _, where, *_ in findings}
-    words = "2 paths with 100 MB changed; at most 5,000 with 100 MB can be reviewed at once"
+    words = (
+        "2 paths with 100 MB changed; at most 5,000 with 100 MB can be reviewed at once"
+    )
     assert findings_of(big(50_000_001)) == [
         ("error", "review.size", "proposal", words, "divide the proposal")
     ]
     gone = dict.fromkeys(big(50_000_001))
-    assert "proposal" not in {where for _, _, where, *_ in findings_of(gone, before=big(50_000_001))}
+    assert "proposal" not in {
+        where for _, _, where, *_ in findings_of(gone, before=big(50_000_001))
+    }
 
 
 def test_a_file_of_five_megabytes_is_allowed_and_one_byte_more_is_not() -> None:
     content = b"a" * MOST_BYTES
     assert codes({"src/a": content}) == [("warning", "review.code")]
     assert findings_of({"src/a": content + b"a"}) == [
-        ("error", "review.size", "src/a", "5.0 MB; at most 5 MB per file are allowed", REMOTE)
+        (
+            "error",
+            "review.size",
+            "src/a",
+            "5.0 MB; at most 5 MB per file are allowed",
+            REMOTE,
+        )
     ]
 
 
-def test_an_embedded_remote_of_fifty_megabytes_is_allowed_and_one_byte_more_is_not() -> None:
+def test_an_embedded_remote_of_fifty_megabytes_is_allowed_and_one_byte_more_is_not() -> (
+    None
+):
     full: dict[str, Content] = {
-        f".dvcstore/files/md5/aa/{number}": Entry(FILE, f"{number}", 5_000_000) for number in range(10)
+        f".dvcstore/files/md5/aa/{number}": Entry(FILE, f"{number}", 5_000_000)
+        for number in range(10)
     }
-    less = {".dvcstore/files/md5/aa/9": Entry(FILE, "9", 4_999_996)}  # and four bytes of the start
+    less = {
+        ".dvcstore/files/md5/aa/9": Entry(FILE, "9", 4_999_996)
+    }  # and four bytes of the start
     again = {POINTER: None, DATASET: dataset(reader={"name": "csv"})}
-    assert "review.size" not in [code for _, code in codes({STORED: None}, before=full | less | again)]
+    assert "review.size" not in [
+        code for _, code in codes({STORED: None}, before=full | less | again)
+    ]
     over = full | {".dvcstore/files/md5/aa/x": b"x"}
     words = "the embedded remote has 50 MB; at most 50 MB are allowed"
     finding = ("error", "review.size", ".dvcstore", words, REMOTE)
@@ -212,7 +278,9 @@ def test_an_embedded_remote_of_fifty_megabytes_is_allowed_and_one_byte_more_is_n
 # What a path may not be
 
 
-@pytest.mark.parametrize("path", ["docs/a\u202eb.md", "docs/a\ufffd.md", "docs/a\x07.md"])
+@pytest.mark.parametrize(
+    "path", ["docs/a\u202eb.md", "docs/a\ufffd.md", "docs/a\x07.md"]
+)
 def test_hidden_characters_are_reported_even_in_removed_paths(path: str) -> None:
     words = "the path contains an invisible or control character"
     finding = ("error", "review.hidden-character", path, words, "")
@@ -238,27 +306,49 @@ def test_links_and_submodules_are_refused(mode: str, words: str) -> None:
         (".git/config", ".git"), (".dvc/tmp/x", ".dvc"), (".dvc", ".dvc"), (".dvc/.gitmodules", ".dvc"),
     ],
 )  # fmt: skip
-def test_files_that_configure_git_or_dvc_from_inside_are_refused(path: str, part: str) -> None:
+def test_files_that_configure_git_or_dvc_from_inside_are_refused(
+    path: str, part: str
+) -> None:
     words = f"{part} configures git or DVC from inside the repository"
-    assert ("error", "review.nested", path, words, "remove it") in findings_of({path: "a"})
+    assert ("error", "review.nested", path, words, "remove it") in findings_of(
+        {path: "a"}
+    )
 
 
 @pytest.mark.parametrize(
-    "path", [".gitattributes", ".gitignore", ".dvcignore", "dvc.yaml", ".dvc/config", "docs/.gitignore"]
+    "path",
+    [
+        ".gitattributes",
+        ".gitignore",
+        ".dvcignore",
+        "dvc.yaml",
+        ".dvc/config",
+        "docs/.gitignore",
+    ],
 )
 def test_settings_in_their_usual_place_need_a_person(path: str) -> None:
     old = START.get(path)
     before = f"{old}# more\n" if isinstance(old, str) else "a: 1\n"
     assert findings_of({path: before}) == [
-        ("warning", "review.code", path, f"{'changed' if old else 'added'}: code or settings", CODE)
+        (
+            "warning",
+            "review.code",
+            path,
+            f"{'changed' if old else 'added'}: code or settings",
+            CODE,
+        )
     ]
 
 
 @pytest.mark.parametrize("path", ["r.dvc", "specs/data/r.dvc"])
 def test_pointers_outside_data_are_refused(path: str) -> None:
-    assert ("error", "review.pointer-wrong", path, "a DVC pointer outside data/", "remove it") in findings_of(
-        {path: "a: 1\n"}
-    )
+    assert (
+        "error",
+        "review.pointer-wrong",
+        path,
+        "a DVC pointer outside data/",
+        "remove it",
+    ) in findings_of({path: "a: 1\n"})
 
 
 def test_the_longest_names_and_paths() -> None:
@@ -298,7 +388,13 @@ def test_the_longest_names_and_paths() -> None:
     ],
 )
 def test_file_names_that_are_invalid_on_some_systems_are_refused(name: str) -> None:
-    findings = ("error", "review.path", f"src/{name}", "not a valid file name on every system", "rename it")
+    findings = (
+        "error",
+        "review.path",
+        f"src/{name}",
+        "not a valid file name on every system",
+        "rename it",
+    )
     assert findings in findings_of({f"src/{name}": "a"})
     assert ("error", "review.path") in codes({f"src/{name}/a": "a"})
 
@@ -313,18 +409,26 @@ def test_prepared_windows_are_refused_only_below_data() -> None:
     assert findings_of({"data/lab/prepared/a.md": "a"}) == [
         ("error", "review.prepared", "data/lab/prepared/a.md", words, "remove it")
     ]
-    assert ("error", "review.prepared") not in codes({"docs/prepared/a.md": "a"}) + codes(
-        {"src/prepared": "a"}
-    )
+    assert ("error", "review.prepared") not in codes(
+        {"docs/prepared/a.md": "a"}
+    ) + codes({"src/prepared": "a"})
 
 
 def test_hidden_characters_are_reported_with_line_and_column() -> None:
     content = "# Page\r\n\tplain\tä\nab\u200bc\u202e\n\u200b"
-    result = [*Proposal(tree(START), tree(START | {"docs/page.md": content})).findings()]
+    result = [
+        *Proposal(tree(START), tree(START | {"docs/page.md": content})).findings()
+    ]
     words = "the character U+200B hides or reorders the displayed text"
-    assert result == [Finding("review.hidden-character", "error", "docs/page.md", words, "remove it", 3, 3)]
+    assert result == [
+        Finding(
+            "review.hidden-character", "error", "docs/page.md", words, "remove it", 3, 3
+        )
+    ]
     assert codes({"docs/page.md": "\ufeff# Page\r\n\tä\n"}) == [("note", "review.page")]
-    assert codes({"docs/page.md": "# \ufeffPage\n"}) == [("error", "review.hidden-character")]
+    assert codes({"docs/page.md": "# \ufeffPage\n"}) == [
+        ("error", "review.hidden-character")
+    ]
     (findings,) = findings_of({"docs/page.md": b"\xff"})
     assert findings[3:] == ("not UTF-8 text", "commit text, or let DVC track it")
 
@@ -337,14 +441,22 @@ def test_escaped_hidden_characters_are_reported_in_yaml_and_json() -> None:
         "docs/a.json": '{"a": {"b": ["x", "a\\u202eb"]}}',
         "docs/a.jsonl": '{"a": "x"}\n{"a\\u202eb": 1}\n',
     }.items():
-        assert ("error", "review.hidden-character", path, words, "remove it") in findings_of({path: text})
+        assert (
+            "error",
+            "review.hidden-character",
+            path,
+            words,
+            "remove it",
+        ) in findings_of({path: text})
     assert (
         codes({"docs/a.json": '{"a": "x\\n\\t\\r"}', "docs/a.txt": '"a\\u202eb"'})
         == [("warning", "review.code")] * 2
     )
     long = '{"a": "' + "b" * 100 + '\\u202e"}'
     (findings,) = [
-        item for item in findings_of({"docs/a.json": long}) if item[1] == "review.hidden-character"
+        item
+        for item in findings_of({"docs/a.json": long})
+        if item[1] == "review.hidden-character"
     ]
     assert findings[3].endswith(repr("b" * 60))
 
@@ -360,7 +472,9 @@ def test_secrets_in_addresses_are_reported_in_data_pages_and_settings() -> None:
         "specs/more.bib": f"url = {address}\n",
         ".dvc/more": f"url = {address}\n",
     }.items():
-        assert [item for item in findings_of({path: text}) if item[1] == "spec.address"] == [
+        assert [
+            item for item in findings_of({path: text}) if item[1] == "spec.address"
+        ] == [
             (
                 "error",
                 "spec.address",
@@ -370,18 +484,30 @@ def test_secrets_in_addresses_are_reported_in_data_pages_and_settings() -> None:
             )
         ], path
     assert codes({"docs/a.txt": address}) == [("warning", "review.code")]
-    assert ("error", "spec.address") not in codes({"docs/a.md": "See file:///etc/x and http://localhost/\n"})
+    assert ("error", "spec.address") not in codes(
+        {"docs/a.md": "See file:///etc/x and http://localhost/\n"}
+    )
     text = f"{CONFIG}    password = word\n"
     fix = "store it in .dvc/config.local, and replace it, because it was published"
     assert findings_of({".dvc/config": text}) == [
-        ("error", "spec.address", ".dvc/config", "password is a secret in a public file", fix)
+        (
+            "error",
+            "spec.address",
+            ".dvc/config",
+            "password is a secret in a public file",
+            fix,
+        )
     ]
     assert ("error", "spec.address") not in codes({"docs/a.md": "password = word\n"})
 
 
-def test_address_patterns_in_schemas_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_patterns_in_schemas_are_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(diff_since, "schema_texts", lambda *, plugins: {})
-    assert codes({"specs/schema/x.json": '{"a": "https://u:p@example.org"}'}) == [("warning", "review.code")]
+    assert codes({"specs/schema/x.json": '{"a": "https://u:p@example.org"}'}) == [
+        ("warning", "review.code")
+    ]
 
 
 # Specs
@@ -389,18 +515,34 @@ def test_address_patterns_in_schemas_are_ignored(monkeypatch: pytest.MonkeyPatch
 
 def test_added_and_removed_specs() -> None:
     path = "specs/benchmarks/lab.IT.yaml"
-    assert findings_of({path: benchmark("lab.IT")}) == [("note", "review.spec", path, "benchmark added", "")]
+    assert findings_of({path: benchmark("lab.IT")}) == [
+        ("note", "review.spec", path, "benchmark added", "")
+    ]
     assert findings_of({SUITE: None}) == [
-        ("warning", "review.removed", SUITE, "suite removed; its records become stale", "")
+        (
+            "warning",
+            "review.removed",
+            SUITE,
+            "suite removed; its records become stale",
+            "",
+        )
     ]
     assert findings_of({BENCHMARK: benchmark()}, before={BENCHMARK: "id: x\n"}) == [
-        ("note", "review.spec", BENCHMARK, "benchmark changed; it was unreadable before", "")
+        (
+            "note",
+            "review.spec",
+            BENCHMARK,
+            "benchmark changed; it was unreadable before",
+            "",
+        )
     ]
 
 
 def test_an_unreadable_spec_is_reported_with_the_findings_of_the_loader() -> None:
     findings = findings_of({BENCHMARK: benchmark(colour="red")})
-    assert [(item[0], item[2]) for item in findings] == [("error", BENCHMARK)] and "colour" in findings[0][3]
+    assert [(item[0], item[2]) for item in findings] == [
+        ("error", BENCHMARK)
+    ] and "colour" in findings[0][3]
 
 
 def test_a_change_of_layout_is_a_note() -> None:
@@ -419,9 +561,13 @@ def test_a_change_of_layout_is_a_note() -> None:
         (METRIC, metric(description="more"), "description"),
     ],
 )  # fmt: skip
-def test_descriptive_fields_may_change_without_a_new_version(path: str, text: str, fields: str) -> None:
+def test_descriptive_fields_may_change_without_a_new_version(
+    path: str, text: str, fields: str
+) -> None:
     kind = path.split("/")[1][:-1]
-    findings = [item for item in findings_of({path: text}) if item[1] != "review.weakened"]
+    findings = [
+        item for item in findings_of({path: text}) if item[1] != "review.weakened"
+    ]
     assert findings == [("note", "review.spec", path, f"{kind} changed: {fields}", "")]
 
 
@@ -436,13 +582,17 @@ def test_descriptive_fields_may_change_without_a_new_version(path: str, text: st
         (BENCHMARK, benchmark(version=1, metric="pls", title="Another"), "metric"),
     ],
 )
-def test_fields_that_affect_scores_need_a_new_version(path: str, text: str, fields: str) -> None:
+def test_fields_that_affect_scores_need_a_new_version(
+    path: str, text: str, fields: str
+) -> None:
     findings = [item for item in findings_of({path: text}) if item[0] == "error"]
     what = f"{fields} changed, but `version` is 1"
     assert findings == [("error", "review.version", path, what, "write `version: 2`")]
     raised = findings_of({path: text.replace("version: 1", "version: 2")})
     assert [item[0] for item in raised] == ["note"]
-    assert raised[0][3].startswith(f"{path.split('/')[1][:-1]} changed: version 1 → 2: ")
+    assert raised[0][3].startswith(
+        f"{path.split('/')[1][:-1]} changed: version 1 → 2: "
+    )
 
 
 def test_a_lower_version_is_refused_at_the_line_of_the_version() -> None:
@@ -452,7 +602,9 @@ def test_a_lower_version_is_refused_at_the_line_of_the_version() -> None:
     ).findings()
     (findings,) = [item for item in result if item.severity == "error"]
     words = "version changed, but `version` is 2"
-    assert findings == Finding("review.version", "error", BENCHMARK, words, "write `version: 4`", 2, 10)
+    assert findings == Finding(
+        "review.version", "error", BENCHMARK, words, "write `version: 4`", 2, 10
+    )
 
 
 def test_a_spec_that_was_unavailable_may_change_without_a_new_version() -> None:
@@ -463,12 +615,23 @@ def test_a_spec_that_was_unavailable_may_change_without_a_new_version() -> None:
 
 
 def test_pins_that_moved_are_named() -> None:
-    pins = {name: {"dvc": True, "size": 4, "sha256": digit * 64} for name, digit in (("a", "1"), ("b", "2"))}
+    pins = {
+        name: {"dvc": True, "size": 4, "sha256": digit * 64}
+        for name, digit in (("a", "1"), ("b", "2"))
+    }
     moved = pins | {"b": pins["b"] | {"sha256": "3" * 64}, "c": dict(pins["a"])}
     old, new = ({"weights": item} for item in (pins, moved))
-    findings = findings_of({MODEL: model(version=2, **new)}, before={MODEL: model(**old)})
+    findings = findings_of(
+        {MODEL: model(version=2, **new)}, before={MODEL: model(**old)}
+    )
     assert findings == [
-        ("note", "review.spec", MODEL, "model changed: version 1 → 2: weights; pins moved: b", "")
+        (
+            "note",
+            "review.spec",
+            MODEL,
+            "model changed: version 1 → 2: weights; pins moved: b",
+            "",
+        )
     ]
 
 
@@ -491,17 +654,44 @@ FIELDS = "they affect how scores are interpreted or attributed: "
         (DATASET, dataset(), dataset(stimuli="sound"), "stimuli"),
         (DATASET, dataset(cite=["a", "b"]), dataset(cite=["b", "c"]), "cite"),
         (METRIC, metric(), metric(chance_level=0.5), "chance_level"),
-        (BENCHMARK, benchmark(), benchmark(parent="IT", superseded_by="x"), "parent, superseded_by"),
-        (MODEL, model(), model(control="negative", pretraining=["imagenet"]), "pretraining, control"),
+        (
+            BENCHMARK,
+            benchmark(),
+            benchmark(parent="IT", superseded_by="x"),
+            "parent, superseded_by",
+        ),
+        (
+            MODEL,
+            model(),
+            model(control="negative", pretraining=["imagenet"]),
+            "pretraining, control",
+        ),
         (SUITE, suite(models=["ant", "bee"]), suite(models=["bee"]), "models"),
-        (SUITE, suite(version=1, benchmarks=["a", "b"]), suite(version=2, benchmarks=["b"]), "benchmarks"),
+        (
+            SUITE,
+            suite(version=1, benchmarks=["a", "b"]),
+            suite(version=2, benchmarks=["b"]),
+            "benchmarks",
+        ),
         (SUITE, suite(version=1, includes=["a"]), suite(version=2), "includes"),
     ],
 )
-def test_fields_that_affect_interpretation_need_a_person(path: str, old: str, new: str, fields: str) -> None:
-    findings = [item for item in findings_of({path: new}, before={path: old}) if item[1] == "review.weakened"]
+def test_fields_that_affect_interpretation_need_a_person(
+    path: str, old: str, new: str, fields: str
+) -> None:
+    findings = [
+        item
+        for item in findings_of({path: new}, before={path: old})
+        if item[1] == "review.weakened"
+    ]
     assert findings == [
-        ("warning", "review.weakened", path, FIELDS + fields, "compare them with the base branch")
+        (
+            "warning",
+            "review.weakened",
+            path,
+            FIELDS + fields,
+            "compare them with the base branch",
+        )
     ]
 
 
@@ -511,12 +701,20 @@ def test_fields_that_affect_interpretation_need_a_person(path: str, old: str, ne
         (DATASET, dataset(unavailable="lost"), dataset()),
         (DATASET, dataset(unread="odd"), dataset()),
         (DATASET, dataset(cite=["a"]), dataset(cite=["b", "a"])),
-        (SUITE, suite(benchmarks=["a"]), suite(version=2, benchmarks=["b", {"id": "a", "version": 3}])),
+        (
+            SUITE,
+            suite(benchmarks=["a"]),
+            suite(version=2, benchmarks=["b", {"id": "a", "version": 3}]),
+        ),
         (SUITE, suite(), suite(models=["bee", "ant"])),
     ],
 )
-def test_additions_to_lists_and_availability_need_no_person(path: str, old: str, new: str) -> None:
-    assert {severity for severity, _ in codes({path: new}, before={path: old})} == {"note"}
+def test_additions_to_lists_and_availability_need_no_person(
+    path: str, old: str, new: str
+) -> None:
+    assert {severity for severity, _ in codes({path: new}, before={path: old})} == {
+        "note"
+    }
 
 
 def test_a_changed_weight_in_a_suite_needs_a_person() -> None:
@@ -531,7 +729,11 @@ def test_models_and_release_of_a_suite_are_descriptive() -> None:
 
 def test_waived_gates_are_named_once_each_and_at_any_depth() -> None:
     splits = {"name": "group", "by": "subject"}
-    steps = [{"name": "crossed", "waive": ["within", "across"]}, {"waive": ["across", 3]}, {"waive": "text"}]
+    steps = [
+        {"name": "crossed", "waive": ["within", "across"]},
+        {"waive": ["across", 3]},
+        {"waive": "text"},
+    ]
     paradigm = {"name": "recording", "splits": splits, "more": {"steps": steps}}
     path = "specs/benchmarks/lab.IT.yaml"
     findings = findings_of({path: benchmark("lab.IT", paradigm=paradigm)})
@@ -595,13 +797,20 @@ def test_removed_and_changed_expectations_are_named() -> None:
         "assembly": [{"check": "repetitions", "count": 1}],
     }
     findings = [
-        item for item in findings_of({DATASET: dataset(expectations=checks)}) if item[1] == "review.waived"
+        item
+        for item in findings_of({DATASET: dataset(expectations=checks)})
+        if item[1] == "review.waived"
     ]
     begin = "expectations removed or changed: "
-    assert [item[3] for item in findings] == [f"{begin}unique", f"{begin}values_vary, repetitions"]
+    assert [item[3] for item in findings] == [
+        f"{begin}unique",
+        f"{begin}values_vary, repetitions",
+    ]
     assert {item[:3] for item in findings} == {("warning", "review.waived", DATASET)}
     fresh = "specs/datasets/more.yaml"
-    assert ("warning", "review.waived") not in codes({fresh: dataset("more", expectations=checks)})
+    assert ("warning", "review.waived") not in codes(
+        {fresh: dataset("more", expectations=checks)}
+    )
 
 
 # Lists, references, pages
@@ -616,19 +825,37 @@ def test_a_table_is_examined_with_its_spec(name: str, mark: str) -> None:
     path = f"specs/benchmarks/{name}"
     named = f"{benchmark()}# table: {mark}{name}{mark}\n"
     result = findings_of({path: "{}\n"}, before={BENCHMARK: named})
-    listed = ("note", "review.spec", path, "added: a table, compared with its hash in the spec", "")
+    listed = (
+        "note",
+        "review.spec",
+        path,
+        "added: a table, compared with its hash in the spec",
+        "",
+    )
     if name == "rows.jsonl":  # of no spec's name
-        assert result == [("warning", "review.code", path, "added: code or settings", CODE)]
+        assert result == [
+            ("warning", "review.code", path, "added: code or settings", CODE)
+        ]
     else:
-        assert result == [("note", "review.spec", BENCHMARK, "benchmark changed: layout", ""), listed]
-        both = findings_of({path: "{}\n", BENCHMARK: named + "# more\n"}, before={BENCHMARK: named})
+        assert result == [
+            ("note", "review.spec", BENCHMARK, "benchmark changed: layout", ""),
+            listed,
+        ]
+        both = findings_of(
+            {path: "{}\n", BENCHMARK: named + "# more\n"}, before={BENCHMARK: named}
+        )
         assert sorted(both) == sorted(result)  # once, not twice
     other = f"{benchmark()}# table: x{name}\n"
-    assert codes({path: "{}\n"}, before={BENCHMARK: other}) == [("warning", "review.code")]
+    assert codes({path: "{}\n"}, before={BENCHMARK: other}) == [
+        ("warning", "review.code")
+    ]
 
 
 def test_references_are_added_and_not_rewritten() -> None:
-    path, old = "specs/references.bib", "% ours\n@book{a,\n title = {A}}\n\n  @book{b, title = {B}}\n"
+    path, old = (
+        "specs/references.bib",
+        "% ours\n@book{a,\n title = {A}}\n\n  @book{b, title = {B}}\n",
+    )
     added = old.replace("\n\n  @book{b", "\n@book{c, title = {C}}\n@book{b")
     assert findings_of({path: added}, before={path: old}) == [
         ("note", "review.spec", path, "changed: references were added", "")
@@ -640,7 +867,10 @@ def test_references_are_added_and_not_rewritten() -> None:
     ]
     long = old.replace("{B}", "{" + "B" * 90 + "}")
     (findings,) = findings_of({path: old}, before={path: long})
-    assert findings[3] == "existing entries changed: " + ("@book{b, title = {" + "B" * 90)[:60]
+    assert (
+        findings[3]
+        == "existing entries changed: " + ("@book{b, title = {" + "B" * 90)[:60]
+    )
     assert (
         findings_of({path: "@book{a}"})[0][1]
         == findings_of({path: None}, before={path: old})[0][1]
@@ -649,21 +879,43 @@ def test_references_are_added_and_not_rewritten() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/a.md", "docs/a-b/c.d/e_f.md"]
+    "path",
+    [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "docs/a.md",
+        "docs/a-b/c.d/e_f.md",
+    ],
 )
 def test_pages_are_documentation(path: str) -> None:
-    assert findings_of({path: "# A\n"}) == [("note", "review.page", path, "added: documentation", "")]
+    assert findings_of({path: "# A\n"}) == [
+        ("note", "review.page", path, "added: documentation", "")
+    ]
     assert findings_of({path: None}, before={path: "# A\n"}) == [
         ("warning", "review.removed", path, "documentation was removed", "")
     ]
 
 
 @pytest.mark.parametrize(
-    "path", ["AUTHORS.md", "docs/a.rst", "docs/ä.md", "docs/a b.md", "src/README.md", "docs/a.md.x"]
+    "path",
+    [
+        "AUTHORS.md",
+        "docs/a.rst",
+        "docs/ä.md",
+        "docs/a b.md",
+        "src/README.md",
+        "docs/a.md.x",
+    ],
 )
 def test_other_files_are_not_documentation(path: str) -> None:
-    assert findings_of({path: "# A\n"}) == [("warning", "review.code", path, "added: code or settings", CODE)]
-    assert findings_of({path: None}, before={path: "# A\n"})[0][3] == "removed: code or settings"
+    assert findings_of({path: "# A\n"}) == [
+        ("warning", "review.code", path, "added: code or settings", CODE)
+    ]
+    assert (
+        findings_of({path: None}, before={path: "# A\n"})[0][3]
+        == "removed: code or settings"
+    )
 
 
 @pytest.mark.parametrize(
@@ -691,7 +943,9 @@ NOTE = "data/lab/ATTRIBUTION.md"
 
 def test_attributions_may_gain_words_but_not_lose_any() -> None:
     old = "By Zoe and Ann\n"
-    assert findings_of({NOTE: old}) == [("note", "review.page", NOTE, "added: documentation", "")]
+    assert findings_of({NOTE: old}) == [
+        ("note", "review.page", NOTE, "added: documentation", "")
+    ]
     assert findings_of({NOTE: "By Zoe, Bob and Zoe and Ann\n"}, before={NOTE: old}) == [
         ("note", "review.page", NOTE, "changed: documentation", "")
     ]
@@ -706,13 +960,18 @@ def test_attributions_may_gain_words_but_not_lose_any() -> None:
     ]
     models = "data/models/ant/ATTRIBUTION.md"
     assert codes({models: "By Ann"}) == [("note", "review.page")]
-    assert codes({"docs/page.md": "# Other\n"}, before={"docs/page.md": "# Page of many words\n"}) == [
-        ("note", "review.page")
-    ]
+    assert codes(
+        {"docs/page.md": "# Other\n"}, before={"docs/page.md": "# Page of many words\n"}
+    ) == [("note", "review.page")]
 
 
 @pytest.mark.parametrize(
-    "path", ["data/bee/ATTRIBUTION.md", "data/lab/more/ATTRIBUTION.md", "data/models/bee/ATTRIBUTION.md"]
+    "path",
+    [
+        "data/bee/ATTRIBUTION.md",
+        "data/lab/more/ATTRIBUTION.md",
+        "data/models/bee/ATTRIBUTION.md",
+    ],
 )
 def test_an_attribution_without_a_data_set_is_not_documentation(path: str) -> None:
     assert codes({path: "By Ann"}) == [("warning", "review.code")]
@@ -749,8 +1008,12 @@ AGAIN = "`dvc add` the file again"
 )  # fmt: skip
 def test_a_pointer_must_have_one_output_and_nothing_else(text: str) -> None:
     words = "a pointer must have one output with md5, size and `path: r.nc`, and nothing else"
-    assert findings_of({POINTER: text}) == [("error", "review.pointer-wrong", POINTER, words, AGAIN)]
-    assert codes({"docs/page.md": "# Other\n"}, before={POINTER: text}) == [("note", "review.page")]
+    assert findings_of({POINTER: text}) == [
+        ("error", "review.pointer-wrong", POINTER, words, AGAIN)
+    ]
+    assert codes({"docs/page.md": "# Other\n"}, before={POINTER: text}) == [
+        ("note", "review.page")
+    ]
 
 
 def test_a_pointer_without_a_hash_type_is_valid() -> None:
@@ -758,36 +1021,78 @@ def test_a_pointer_without_a_hash_type_is_valid() -> None:
     assert codes({POINTER: out}) == [("note", "review.pointer")]
 
 
-def wrong(change: Mapping[str, Content], words: str, fix: str, *, at: str = POINTER) -> None:
+def wrong(
+    change: Mapping[str, Content], words: str, fix: str, *, at: str = POINTER
+) -> None:
     assert ("error", "review.pointer-wrong", at, words, fix) in findings_of(change)
 
 
 def test_a_pointer_must_match_its_pin() -> None:
     unpinned = "pin it in its spec, or remove the pointer"
     other = {"r.nc": {"dvc": True, "size": 5, "sha256": "0" * 64}}
-    elsewhere = {"r.nc": {"url": "https://example.org/r.nc", "size": 4, "sha256": "0" * 64}}
+    elsewhere = {
+        "r.nc": {"url": "https://example.org/r.nc", "size": 4, "sha256": "0" * 64}
+    }
     again = "`dvc add` it again, and pin it"
     push = "`dvc add` and `dvc push` it again, and pin it"
-    wrong({"data/lab/x.nc.dvc": pointer(path="x.nc")}, "no spec pins x.nc", unpinned, at="data/lab/x.nc.dvc")
+    wrong(
+        {"data/lab/x.nc.dvc": pointer(path="x.nc")},
+        "no spec pins x.nc",
+        unpinned,
+        at="data/lab/x.nc.dvc",
+    )
     wrong({DATASET: None}, "no spec pins r.nc", unpinned)
-    wrong({"data/bee/r.nc.dvc": pointer()}, "no spec pins r.nc", unpinned, at="data/bee/r.nc.dvc")
+    wrong(
+        {"data/bee/r.nc.dvc": pointer()},
+        "no spec pins r.nc",
+        unpinned,
+        at="data/bee/r.nc.dvc",
+    )
     wrong({DATASET: dataset(files=other)}, "4 bytes; the spec pins 5", again)
-    wrong({DATASET: dataset(files=elsewhere)}, "4 bytes; the spec pins 4, which DVC does not provide", again)
+    wrong(
+        {DATASET: dataset(files=elsewhere)},
+        "4 bytes; the spec pins 4, which DVC does not provide",
+        again,
+    )
     same = {"r.nc": {"dvc": True, "size": 4, "sha256": "0" * 64}}
-    wrong({DATASET: dataset(files=same)}, "the SHA-256 of the object differs from the pin in the spec", push)
-    wrong({STORED: b"five5"}, "the SHA-256 of the object differs from the pin in the spec", push)
-    wrong({STORED: b"fuor"}, "the SHA-256 of the object differs from the pin in the spec", push)
+    wrong(
+        {DATASET: dataset(files=same)},
+        "the SHA-256 of the object differs from the pin in the spec",
+        push,
+    )
+    wrong(
+        {STORED: b"five5"},
+        "the SHA-256 of the object differs from the pin in the spec",
+        push,
+    )
+    wrong(
+        {STORED: b"fuor"},
+        "the SHA-256 of the object differs from the pin in the spec",
+        push,
+    )
     nobody = "the embedded remote lacks the object, so the file cannot be fetched"
     wrong({STORED: None}, nobody, "`dvc push`, and commit .dvcstore")
-    wrong({STORED: None, POINTER: pointer(remote="embedded")}, nobody, "`dvc push`, and commit .dvcstore")
+    wrong(
+        {STORED: None, POINTER: pointer(remote="embedded")},
+        nobody,
+        "`dvc push`, and commit .dvcstore",
+    )
     nowhere = "the remote 'near' is not configured, so the file cannot be fetched"
-    wrong({POINTER: pointer(remote="near")}, nowhere, "use a remote of .dvc/config, or none")
+    wrong(
+        {POINTER: pointer(remote="near")},
+        nowhere,
+        "use a remote of .dvc/config, or none",
+    )
 
 
 def test_weights_of_a_model_are_pinned_by_its_spec() -> None:
     path = "data/models/ant/w.pt.dvc"
-    pin = {"w.pt": {"dvc": True, "size": 4, "sha256": hashlib.sha256(BYTES).hexdigest()}}
-    findings = findings_of({path: pointer(path="w.pt"), MODEL: model(version=2, weights=pin)})
+    pin = {
+        "w.pt": {"dvc": True, "size": 4, "sha256": hashlib.sha256(BYTES).hexdigest()}
+    }
+    findings = findings_of(
+        {path: pointer(path="w.pt"), MODEL: model(version=2, weights=pin)}
+    )
     assert ("note", "review.pointer", path, "added: 4 bytes, as pinned", "") in findings
     assert "error" not in {item[0] for item in findings}
 
@@ -802,29 +1107,49 @@ def test_objects_of_another_remote_are_noted_as_verified_on_fetch() -> None:
         "",
     ) in findings_of(gone)
     # An object that lies here is examined wherever the pointer leads.
-    assert ("note", "review.pointer", POINTER, "changed: 4 bytes, as pinned", "") in findings_of(
-        {POINTER: pointer(remote="far")}
-    )
+    assert (
+        "note",
+        "review.pointer",
+        POINTER,
+        "changed: 4 bytes, as pinned",
+        "",
+    ) in findings_of({POINTER: pointer(remote="far")})
 
 
 def test_objects_need_the_name_of_their_content_and_a_pointer() -> None:
     other = hashlib.md5(b"other").hexdigest()
     place = f".dvcstore/files/md5/{other[:2]}/{other[2:]}"
     unnamed = "the name of the object is not the MD5 of its content"
-    assert ("error", "review.object-wrong", place, unnamed, "`dvc push` it again") in findings_of(
-        {place: b"otter"}
-    )
+    assert (
+        "error",
+        "review.object-wrong",
+        place,
+        unnamed,
+        "`dvc push` it again",
+    ) in findings_of({place: b"otter"})
     assert findings_of({place: b"other"}) == [
-        ("error", "review.object-wrong", place, "no pointer refers to this object", "remove it")
+        (
+            "error",
+            "review.object-wrong",
+            place,
+            "no pointer refers to this object",
+            "remove it",
+        )
     ]
     flat = f".dvcstore/files/md5/{other}"
-    assert ("error", "review.object-wrong", flat, unnamed, "`dvc push` it again") in findings_of(
-        {flat: b"other"}
-    )
+    assert (
+        "error",
+        "review.object-wrong",
+        flat,
+        unnamed,
+        "`dvc push` it again",
+    ) in findings_of({flat: b"other"})
     assert findings_of({STORED: BYTES}, before={STORED: None}) == [
         ("note", "review.object", STORED, "4 bytes", "")
     ]
-    broken = findings_of({STORED: BYTES}, before={STORED: None, "data/lab/a.nc.dvc": "[]\n"})
+    broken = findings_of(
+        {STORED: BYTES}, before={STORED: None, "data/lab/a.nc.dvc": "[]\n"}
+    )
     assert broken == [("note", "review.object", STORED, "4 bytes", "")]
 
 
@@ -837,7 +1162,13 @@ def test_removed_data_need_a_person(path: str) -> None:
 def test_gitignore_may_list_only_files_of_dvc() -> None:
     path = "data/lab/.gitignore"
     assert findings_of({path: "/r.nc\n\n"}) == [
-        ("note", "review.pointer", path, "added: git ignores the files that DVC provides", "")
+        (
+            "note",
+            "review.pointer",
+            path,
+            "added: git ignores the files that DVC provides",
+            "",
+        )
     ]
     for text in ("r.nc\n", "/r.nc\n/x.nc\n", "/r.nc\n*.nc\n"):
         assert findings_of({path: text}) == [
@@ -862,14 +1193,18 @@ def test_private_data_must_not_be_in_the_repository() -> None:
         words,
         "remove pointers and objects; use another remote",
     )
-    far = yaml.safe_dump({"outs": [{"md5": "1" * 32, "size": 4, "path": "r.nc", "remote": "far"}]})
+    far = yaml.safe_dump(
+        {"outs": [{"md5": "1" * 32, "size": 4, "path": "r.nc", "remote": "far"}]}
+    )
     beside: dict[str, Content] = {
         "data/shut/.gitignore": "/r.nc\n",
         "data/shut/ATTRIBUTION.md": "By Ann\n",
         "data/shut/r.nc.dvc": far,
     }
     assert finding not in findings_of({path: closed} | beside)
-    assert finding not in findings_of({path: dataset("shut")} | {"data/shut/r.nc.dvc": pointer()})
+    assert finding not in findings_of(
+        {path: dataset("shut")} | {"data/shut/r.nc.dvc": pointer()}
+    )
     more: list[tuple[str, Content]] = [
         ("data/shut/r.nc", b"x"),
         ("data/shut/r.nc.dvc", pointer(md5="1" * 32)),
@@ -889,15 +1224,21 @@ def test_duplicate_spec_ids_are_refused() -> None:
     assert ("error", "spec.duplicate-id", path, words, "rename it") in findings_of(
         {path: benchmark("LAB.v4")}
     )
-    findings = findings_of({"docs/page.md": "# Other\n"}, before={path: benchmark("LAB.v4")})
+    findings = findings_of(
+        {"docs/page.md": "# Other\n"}, before={path: benchmark("LAB.v4")}
+    )
     assert findings == [
         ("note", "review.page", "docs/page.md", "changed: documentation", "")
     ]  # it was so before
     assert "spec.duplicate-id" in {
         item[1]
-        for item in findings_of({BENCHMARK: benchmark(title="Other")}, before={path: benchmark("LAB.v4")})
+        for item in findings_of(
+            {BENCHMARK: benchmark(title="Other")}, before={path: benchmark("LAB.v4")}
+        )
     }
-    assert ("error", "spec.duplicate-id") not in codes({"specs/models/lab.V4.yaml": model()})
+    assert ("error", "spec.duplicate-id") not in codes(
+        {"specs/models/lab.V4.yaml": model()}
+    )
 
 
 def test_paths_that_differ_only_in_case_are_refused() -> None:
@@ -916,7 +1257,11 @@ def test_paths_that_differ_only_in_case_are_refused() -> None:
         "rename it",
     ) in findings_of({other: "a"})
     composed, apart = "src/\u00e4.py", "src/a\u0308.py"
-    findings = [item for item in findings_of({composed: "a", apart: "a"}) if item[1] == "review.path"]
+    findings = [
+        item
+        for item in findings_of({composed: "a", apart: "a"})
+        if item[1] == "review.path"
+    ]
     assert findings == [
         (
             "error",
@@ -934,7 +1279,10 @@ def test_paths_that_differ_only_in_case_are_refused() -> None:
 
 
 STAGES = {
-    "stages": {"score": {"cmd": "run", "deps": ["specs"]}, "check": {"cmd": "check", "deps": ["a", "b"]}}
+    "stages": {
+        "score": {"cmd": "run", "deps": ["specs"]},
+        "check": {"cmd": "check", "deps": ["a", "b"]},
+    }
 }
 
 
@@ -949,12 +1297,18 @@ def stages(**deps: list[str]) -> str:
     ("text", "listed"),
     [
         (stages(score=["specs", "data/lab/r.nc"]), True),
-        (stages(score=["data/lab/r.nc", "specs"], check=["b", "a", "data/lab/r.nc"]), True),
+        (
+            stages(score=["data/lab/r.nc", "specs"], check=["b", "a", "data/lab/r.nc"]),
+            True,
+        ),
         (stages(check=["b", "a"]), True),
         (stages(score=["data/lab/r.nc"]), False),
         (stages(score=["specs", "data/lab/x.nc"]), False),
         (stages(score=["specs", "data/lab/r.nc"], check=["a", "b", "c"]), False),
-        (stages(score=["specs", "data/lab/r.nc"]).replace("cmd: run", "cmd: rm"), False),
+        (
+            stages(score=["specs", "data/lab/r.nc"]).replace("cmd: run", "cmd: rm"),
+            False,
+        ),
         (stages(score=["specs", "data/lab/r.nc"]) + "vars: [x]\n", False),
         ("stages: []\n", False),
         ("[]\n", False),
@@ -974,17 +1328,31 @@ def test_stages_may_only_gain_pinned_files(text: str, listed: bool) -> None:
     )
     code = ("warning", "review.code", "dvc.yaml", "changed: code or settings", CODE)
     assert findings_of({"dvc.yaml": text}, before=before) == [note if listed else code]
-    assert codes({"dvc.yaml": stages()}) == [("warning", "review.code")]  # added: nobody read it yet
+    assert codes({"dvc.yaml": stages()}) == [
+        ("warning", "review.code")
+    ]  # added: nobody read it yet
 
 
 def test_the_pipeline_lock_is_refused() -> None:
     words = "every clone writes its own lock, so locks of two proposals conflict"
     assert findings_of({"dvc.lock": "a: 1\n"}) == [
-        ("error", "review.lock", "dvc.lock", f"added: {words}", "git rm --cached dvc.lock")
+        (
+            "error",
+            "review.lock",
+            "dvc.lock",
+            f"added: {words}",
+            "git rm --cached dvc.lock",
+        )
     ]
     old: dict[str, Content] = {"dvc.lock": "a: 1\n"}
     assert findings_of({"dvc.lock": "a: 2\n"}, before=old) == [
-        ("error", "review.lock", "dvc.lock", f"changed: {words}", "restore dvc.lock from the base branch")
+        (
+            "error",
+            "review.lock",
+            "dvc.lock",
+            f"changed: {words}",
+            "restore dvc.lock from the base branch",
+        )
     ]
     derived = "removed: the pipeline writes this file; a proposal does not need it"
     assert findings_of({"dvc.lock": None}, before=old) == [
@@ -1014,7 +1382,9 @@ def test_outputs_of_the_pipeline_may_be_removed(path: str, derived: bool) -> Non
         ("lab.IT", '{"ant": 0.5}', False), ("more/lab.V4", "{}", False),
     ],
 )  # fmt: skip
-def test_metrics_files_must_agree_with_records(name: str, text: str, derived: bool) -> None:
+def test_metrics_files_must_agree_with_records(
+    name: str, text: str, derived: bool
+) -> None:
     path = f"results/metrics/{name}.json"
     words = "added: the pipeline writes this file; a proposal does not need it"
     (findings,) = findings_of({path: text})
@@ -1024,8 +1394,12 @@ def test_metrics_files_must_agree_with_records(name: str, text: str, derived: bo
 
 def test_metrics_of_failed_pairs_are_null() -> None:
     path = "results/metrics/lab.V4.json"
-    assert codes({path: '{"ant": null}'}, before={RECORD: record_text(None)}) == [("note", "review.derived")]
-    assert codes({path: '{"ant": 0.0}'}, before={RECORD: record_text(None)}) == [("warning", "review.code")]
+    assert codes({path: '{"ant": null}'}, before={RECORD: record_text(None)}) == [
+        ("note", "review.derived")
+    ]
+    assert codes({path: '{"ant": 0.0}'}, before={RECORD: record_text(None)}) == [
+        ("warning", "review.code")
+    ]
 
 
 def test_schemas_must_be_the_generated_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1033,7 +1407,11 @@ def test_schemas_must_be_the_generated_ones(monkeypatch: pytest.MonkeyPatch) -> 
     texts = {False: {"suite.json": "{}\n"}, True: {"suite.json": '{"a plugin": 1}\n'}}
     monkeypatch.setattr(diff_since, "schema_texts", lambda *, plugins: texts[plugins])
     assert codes({path: "{}\n"}) == [("note", "review.derived")]
-    for other, text in ((path, "{}"), (path, texts[True]["suite.json"]), ("specs/schema/sweet.json", "{}\n")):
+    for other, text in (
+        (path, "{}"),
+        (path, texts[True]["suite.json"]),
+        ("specs/schema/sweet.json", "{}\n"),
+    ):
         assert codes({other: text}) == [("warning", "review.code")]
 
 
@@ -1049,7 +1427,9 @@ def test_added_and_removed_records() -> None:
     assert findings_of({path: record_text(None, "bee")}) == [
         ("note", "review.record", path, f"added: failed, {words}", "")
     ]
-    assert findings_of({RECORD: None}) == [("warning", "review.removed", RECORD, "record removed: 0.5", "")]
+    assert findings_of({RECORD: None}) == [
+        ("warning", "review.removed", RECORD, "record removed: 0.5", "")
+    ]
     assert findings_of({RECORD: None}, before={RECORD: "{}"}) == [
         ("warning", "review.removed", RECORD, "record removed: unreadable", "")
     ]
@@ -1065,11 +1445,50 @@ def test_added_and_removed_records() -> None:
 def test_another_outcome_of_the_same_inputs_needs_a_person() -> None:
     fix = f"`neuroledger verify --recompute {RECORD}`"
     assert findings_of({RECORD: record_text(0.7)}) == [
-        ("warning", "review.record-moved", RECORD, "0.5 → 0.7 from the same inputs", fix)
+        (
+            "warning",
+            "review.record-moved",
+            RECORD,
+            "0.5 → 0.7 from the same inputs",
+            fix,
+        )
     ]
-    assert findings_of({RECORD: record_text(None)})[0][3] == "0.5 → failed from the same inputs"
+    assert (
+        findings_of({RECORD: record_text(None)})[0][3]
+        == "0.5 → failed from the same inputs"
+    )
     other = record_text(timing={"wall_s": 9.0})
-    assert codes({RECORD: other}) == [("note", "review.record")]  # where and how long may differ
+    assert codes({RECORD: other}) == [
+        ("note", "review.record")
+    ]  # where and how long may differ
+
+
+def test_a_refreshed_interval_is_computed_here_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base = record("ant", "lab.V4", 0.5)
+    known = {"uncertainty": packed_deviations(of_items(np.arange(9.0)))}
+    old = base.model_copy(update={"score": {**(base.score or {}), **known}})
+    old = old.model_copy(update={"payload_sha256": old.payload()})
+    before = {RECORD: json.dumps(old.model_dump(mode="json"))}
+    monkeypatch.setattr(inference, "VERSION", 2)
+    new = refreshed(old)
+    assert new.score is not None and new.score["low"] != (old.score or {})["low"]
+    for change, code in (
+        ({}, ("note", "record.refreshed")), ({"value": 0.6}, ("warning", "review.record-moved")),
+        ({"low": 0.49}, ("warning", "review.record-moved")),
+    ):  # fmt: skip
+        score = {**new.score, **change}
+        again = new.model_copy(
+            update={
+                "score": score,
+                "scores": {"ridge": {**new.scores["ridge"], **change}},
+            }
+        )
+        sealed = again.model_copy(update={"payload_sha256": again.payload()})
+        assert codes(
+            {RECORD: json.dumps(sealed.model_dump(mode="json"))}, before=before
+        ) == [code]
 
 
 def test_invalid_records_are_refused() -> None:
@@ -1079,7 +1498,13 @@ def test_invalid_records_are_refused() -> None:
     ]
     edited = json.loads(record_text()) | {"payload_sha256": "0" * 64}
     assert findings_of({RECORD: json.dumps(edited)}) == [
-        ("error", "record.edited", RECORD, "its content does not match its own hash", "")
+        (
+            "error",
+            "record.edited",
+            RECORD,
+            "its content does not match its own hash",
+            "",
+        )
     ]
     at = "results/records/lab.V4/bee.json"
     assert findings_of({at: record_text()}) == [
@@ -1091,18 +1516,38 @@ def test_invalid_records_are_refused() -> None:
     ]
     of = {"model": {"id": "bee"}}
     assert findings_of({RECORD: record_text(inputs=of)}) == [
-        ("error", "record.misplaced", RECORD, "its model is ant, but its inputs name bee", "")
+        (
+            "error",
+            "record.misplaced",
+            RECORD,
+            "its model is ant, but its inputs name bee",
+            "",
+        )
     ]
     of = {"benchmark": {"id": "lab.IT"}}
     assert findings_of({RECORD: record_text(inputs=of)}) == [
-        ("error", "record.misplaced", RECORD, "its benchmark is lab.V4, but its inputs name lab.IT", "")
+        (
+            "error",
+            "record.misplaced",
+            RECORD,
+            "its benchmark is lab.V4, but its inputs name lab.IT",
+            "",
+        )
     ]
     few = {"seed": 0, "limit": 3, "device": "cpu"}
     words = "it is of a limited run, whose records belong in results/scratch"
     assert findings_of({RECORD: record_text(request=few)}) == [
-        ("error", "record.misplaced", RECORD, words, "run `neuroledger run` without a limit")
+        (
+            "error",
+            "record.misplaced",
+            RECORD,
+            words,
+            "run `neuroledger run` without a limit",
+        )
     ]
-    assert codes({RECORD: record_text(None, request=few, inputs={"code": 2})}) == [("note", "review.record")]
+    assert codes({RECORD: record_text(None, request=few, inputs={"code": 2})}) == [
+        ("note", "review.record")
+    ]
 
 
 def test_inputs_without_a_model_are_accepted() -> None:
@@ -1138,8 +1583,16 @@ def test_a_record_of_other_specs_is_stale() -> None:
 
 def test_a_record_without_specs_in_the_proposal_is_stale() -> None:
     findings = findings_of({RECORD: record_text(inputs={"code": 2}), BENCHMARK: None})
-    assert ("warning", "record.stale", RECORD, "the proposal has no benchmark lab.V4", "") in findings
-    assert ("warning", "record.stale") not in codes({MODEL: None, RECORD: record_text(inputs={"code": 2})})
+    assert (
+        "warning",
+        "record.stale",
+        RECORD,
+        "the proposal has no benchmark lab.V4",
+        "",
+    ) in findings
+    assert ("warning", "record.stale") not in codes(
+        {MODEL: None, RECORD: record_text(inputs={"code": 2})}
+    )
 
 
 @pytest.mark.parametrize(
@@ -1149,9 +1602,13 @@ def test_a_record_without_specs_in_the_proposal_is_stale() -> None:
         ({"access": "private", "access_steps": ["ask"]}, "its data are private"),
     ],
 )  # fmt: skip
-def test_a_score_that_nobody_can_recompute_needs_a_person(fields: dict[str, Any], why: str) -> None:
+def test_a_score_that_nobody_can_recompute_needs_a_person(
+    fields: dict[str, Any], why: str
+) -> None:
     path = "results/records/lab.V4/bee.json"
-    found = findings_of({path: record_text(0.97, "bee")}, before={DATASET: dataset(**fields)})
+    found = findings_of(
+        {path: record_text(0.97, "bee")}, before={DATASET: dataset(**fields)}
+    )
     words = f"added: 0.97, self-reported; it cannot be checked: {why}"
     assert (
         "warning",
@@ -1170,24 +1627,43 @@ def record_with(**controls: Any) -> str:
 def test_a_score_needs_the_controls_of_its_benchmark() -> None:
     failed = CONTROLS["noise"] | {"value": 0.3, "verdict": "failed"}
     assert findings_of({RECORD: record_with(noise=failed)}) == [
-        ("error", "spec.control", RECORD, "a control failed, and a score was recorded", "")
+        (
+            "error",
+            "spec.control",
+            RECORD,
+            "a control failed, and a score was recorded",
+            "",
+        )
     ]
     unsure = CONTROLS["noise"] | {"low": -0.1, "high": 0.12, "verdict": "undecided"}
     said = "control noise: 0.010 [-0.100, 0.120], must be at most 0.1, undecided: the interval contains the bound"
     noted = ("note", "spec.control-undecided", RECORD, said, "")
-    assert [item for item in findings_of({RECORD: record_with(noise=unsure)}) if "control" in item[1]] == [
-        noted
-    ]
+    assert [
+        item
+        for item in findings_of({RECORD: record_with(noise=unsure)})
+        if "control" in item[1]
+    ] == [noted]
     alone = record_text(controls={"noise": CONTROLS["noise"]}, inputs={"code": 2})
     words = "the control pixels4 of its benchmark is missing"
-    assert findings_of({RECORD: alone}) == [("error", "spec.control", RECORD, words, "")]
+    assert findings_of({RECORD: alone}) == [
+        ("error", "spec.control", RECORD, words, "")
+    ]
     itself = "results/records/lab.V4/noise.json"
     own = record_text(model="noise", controls={"pixels4": CONTROLS["pixels4"]})
-    assert codes({itself: own}) == [("note", "review.record")]  # a control is not its own
+    assert codes({itself: own}) == [
+        ("note", "review.record")
+    ]  # a control is not its own
     none = record_text(None, controls={}, inputs={"code": 2})
-    assert codes({RECORD: none}) == [("note", "review.record")]  # a failed job has no score to control
-    stale = record_text(controls={}, inputs={"benchmark": {"id": "lab.V4", "spec_sha256": "0" * 64}})
-    assert codes({RECORD: stale}) == [("warning", "record.stale"), ("note", "review.record")]
+    assert codes({RECORD: none}) == [
+        ("note", "review.record")
+    ]  # a failed job has no score to control
+    stale = record_text(
+        controls={}, inputs={"benchmark": {"id": "lab.V4", "spec_sha256": "0" * 64}}
+    )
+    assert codes({RECORD: stale}) == [
+        ("warning", "record.stale"),
+        ("note", "review.record"),
+    ]
 
 
 def test_controls_need_the_bounds_of_the_benchmark() -> None:
@@ -1196,26 +1672,33 @@ def test_controls_need_the_bounds_of_the_benchmark() -> None:
         return [("error", "spec.control", RECORD, words, "")]
 
     def as_(**fields: Any) -> dict[str, Content]:
-        rules = {"positive": ["pixels4"], "negative": ["noise"]} | fields.pop("controls", {})
+        rules = {"positive": ["pixels4"], "negative": ["noise"]} | fields.pop(
+            "controls", {}
+        )
         return {BENCHMARK: benchmark(controls=rules, **fields)}
 
     low = CONTROLS["pixels4"] | {"bound": 0.7}
     assert findings_of({RECORD: record_with(pixels4=low)}) == wrong_bound("pixels4")
-    assert codes({RECORD: record_with(pixels4=low)}, before=as_(controls={"ceiling_at_least": 0.7})) == [
-        ("note", "review.record")
-    ]
+    assert codes(
+        {RECORD: record_with(pixels4=low)},
+        before=as_(controls={"ceiling_at_least": 0.7}),
+    ) == [("note", "review.record")]
     high = CONTROLS["noise"] | {"bound": 0.2}
     # The bound of a score that nothing normalises is counted from chance, which the record does not tell.
     assert codes({RECORD: record_with(noise=high)}) == [("note", "review.record")]
     normalised = as_(ceiling="internal_consistency")
-    assert findings_of({RECORD: record_with(noise=high)}, before=normalised) == wrong_bound("noise")
-    assert codes({RECORD: record_with()}, before=normalised) == [("note", "review.record")]
-    assert codes({RECORD: record_with(noise=high)}, before=as_(controls={"floor_at_most": 0.2})) == [
+    assert findings_of(
+        {RECORD: record_with(noise=high)}, before=normalised
+    ) == wrong_bound("noise")
+    assert codes({RECORD: record_with()}, before=normalised) == [
         ("note", "review.record")
     ]
-    assert findings_of({RECORD: record_with()}, before=as_(controls={"floor_at_most": 0.2})) == wrong_bound(
-        "noise"
-    )
+    assert codes(
+        {RECORD: record_with(noise=high)}, before=as_(controls={"floor_at_most": 0.2})
+    ) == [("note", "review.record")]
+    assert findings_of(
+        {RECORD: record_with()}, before=as_(controls={"floor_at_most": 0.2})
+    ) == wrong_bound("noise")
 
 
 SIGNED = "-----BEGIN SSH SIGNATURE-----\nU1NI+/=\n-----END SSH SIGNATURE-----\n"
@@ -1223,15 +1706,31 @@ SIGNED = "-----BEGIN SSH SIGNATURE-----\nU1NI+/=\n-----END SSH SIGNATURE-----\n"
 
 def test_a_signature_needs_its_record_and_signs_it() -> None:
     path = f"{RECORD}.sig"
-    assert codes({path: SIGNED}) == codes({path: SIGNED.rstrip()}) == [("error", "review.signature")]
+    assert (
+        codes({path: SIGNED})
+        == codes({path: SIGNED.rstrip()})
+        == [("error", "review.signature")]
+    )
     assert codes({path: SIGNED + "x"}) == [("warning", "review.code")]
-    assert codes({"results/records/lab.V4/bee.json.sig": SIGNED}) == [("warning", "review.code")]
-    assert codes({"results/records/lab.V4/ant.sig": SIGNED}) == [("warning", "review.code")]
+    assert codes({"results/records/lab.V4/bee.json.sig": SIGNED}) == [
+        ("warning", "review.code")
+    ]
+    assert codes({"results/records/lab.V4/ant.sig": SIGNED}) == [
+        ("warning", "review.code")
+    ]
     before = {path: SIGNED}
     stays = "the signature was removed, but not its record"
-    assert findings_of({path: None}, before=before) == [("warning", "review.removed", path, stays, "")]
+    assert findings_of({path: None}, before=before) == [
+        ("warning", "review.removed", path, stays, "")
+    ]
     both = findings_of({path: None, RECORD: None}, before=before)
-    assert ("note", "review.signature", path, "removed: a signature, with its record", "") in both
+    assert (
+        "note",
+        "review.signature",
+        path,
+        "removed: a signature, with its record",
+        "",
+    ) in both
 
 
 def report(**fields: Any) -> str:
@@ -1248,8 +1747,13 @@ def report(**fields: Any) -> str:
 
 def test_validation_reports() -> None:
     words = "valid, as reported; not validated here"
-    assert findings_of({REPORT: report()}) == [("note", "review.report", REPORT, f"added: {words}", "")]
-    assert findings_of({REPORT: report(title="x")}, before={REPORT: report()})[0][3] == f"changed: {words}"
+    assert findings_of({REPORT: report()}) == [
+        ("note", "review.report", REPORT, f"added: {words}", "")
+    ]
+    assert (
+        findings_of({REPORT: report(title="x")}, before={REPORT: report()})[0][3]
+        == f"changed: {words}"
+    )
     assert findings_of({REPORT: None}, before={REPORT: report()}) == [
         ("warning", "review.removed", REPORT, "validation report removed", "")
     ]
@@ -1273,10 +1777,12 @@ def test_validation_reports() -> None:
     )
     assert findings_of({REPORT: report(identity="0" * 64)}) == [stale]
     assert stale in findings_of({REPORT: report(), DATASET: None})
-    assert findings_of({REPORT: report()}, before={DATASET: dataset(reader={"name": "nosuch"})}) == [stale]
-    assert findings_of({REPORT: report(stages={"files": "passed", "content": "failed"})}) == [
-        ("warning", "data.invalid", REPORT, "the data set failed validation", "")
-    ]
+    assert findings_of(
+        {REPORT: report()}, before={DATASET: dataset(reader={"name": "nosuch"})}
+    ) == [stale]
+    assert findings_of(
+        {REPORT: report(stages={"files": "passed", "content": "failed"})}
+    ) == [("warning", "data.invalid", REPORT, "the data set failed validation", "")]
 
 
 def calibration(covered: int | None = 95, **fields: Any) -> str:
@@ -1287,12 +1793,12 @@ def calibration(covered: int | None = 95, **fields: Any) -> str:
     few = (share(5, 100, 100), share(2, 100, 100))
     metrics: dict[str, Any] = {"ridge": {"reason": "nothing is random"}}
     if covered is not None:
-        width = Figure(1.0, 0.9, 1.1, 100)
-        metrics = {
-            "ridge": Calibration(
-                "new stimuli", {"stimulus": 60}, 0.5, share(covered, 100, 100), width, *few
-            ).to_dict()
-        }
+        length, loss = Figure(1.0, 0.9, 1.1, 100), Figure(1.2, 1.1, 1.3, 100)
+        coverage = share(covered, 100, 100)
+        found = Calibration(
+            "new stimuli", {"stimulus": 60}, 0.5, coverage, length, loss, *few
+        )
+        metrics = {"ridge": found.to_dict()}
     known = {
         "benchmark": "lab.V4", "headline": "ridge", "ceiling": "", "identity": {"benchmark": spec_sha256(declared)},
         "code": {"sha256": "0" * 64}, "seed": 0, "runs": 100, "reason": "", "metrics": metrics,
@@ -1306,10 +1812,18 @@ def test_calibrations() -> None:
     assert findings_of({CALIBRATION: calibration()}) == [
         ("note", "review.calibration", CALIBRATION, f"added: {passed}", "")
     ]
-    again = findings_of({CALIBRATION: calibration(96)}, before={CALIBRATION: calibration()})
-    assert again == [("note", "review.calibration", CALIBRATION, f"changed: {passed}", "")]
-    better = findings_of({CALIBRATION: calibration()}, before={CALIBRATION: calibration(60)})
-    assert better == [("warning", "review.calibration", CALIBRATION, f"changed: {passed}", "")]
+    again = findings_of(
+        {CALIBRATION: calibration(96)}, before={CALIBRATION: calibration()}
+    )
+    assert again == [
+        ("note", "review.calibration", CALIBRATION, f"changed: {passed}", "")
+    ]
+    better = findings_of(
+        {CALIBRATION: calibration()}, before={CALIBRATION: calibration(60)}
+    )
+    assert better == [
+        ("warning", "review.calibration", CALIBRATION, f"changed: {passed}", "")
+    ]
     words = "failed, as reported: all intervals of the benchmark would be withheld"
     assert findings_of({CALIBRATION: calibration(60)}) == [
         ("warning", "review.calibration", CALIBRATION, words, fix)
@@ -1320,11 +1834,15 @@ def test_calibrations() -> None:
     ]
     wrong = "not a calibration, or a rate or verdict contradicts the counts"
     for text in ("{}", calibration(runs=90)):
-        assert findings_of({CALIBRATION: text}) == [("error", "record.calibration", CALIBRATION, wrong, fix)]
+        assert findings_of({CALIBRATION: text}) == [
+            ("error", "record.calibration", CALIBRATION, wrong, fix)
+        ]
     other = "it is of another benchmark or spec than those of the proposal"
     stale = ("error", "record.calibration", CALIBRATION, other, fix)
     assert findings_of({CALIBRATION: calibration(benchmark="lab.IT")}) == [stale]
-    assert findings_of({CALIBRATION: calibration()}, before={BENCHMARK: benchmark(metric="pls")}) == [stale]
+    assert findings_of(
+        {CALIBRATION: calibration()}, before={BENCHMARK: benchmark(metric="pls")}
+    ) == [stale]
     assert stale in findings_of({CALIBRATION: calibration(), BENCHMARK: None})
 
 

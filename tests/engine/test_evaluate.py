@@ -32,8 +32,12 @@ def benchmark(**fields: Any) -> BenchmarkSpec:
 class Steps:
     """The steps of an evaluation, each replaced by one that records its arguments."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, spec: BenchmarkSpec, **job: Any) -> None:
-        self.job: Any = SimpleNamespace(**{"benchmark": spec, "first": "m", "control": False, **job})
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, spec: BenchmarkSpec, **job: Any
+    ) -> None:
+        self.job: Any = SimpleNamespace(
+            **{"benchmark": spec, "first": "m", "control": False, **job}
+        )
         self.measured: Any = SimpleNamespace(costs={})
         self.calls: dict[str, tuple[Any, ...]] = {}
         self.scores = {"m": Score(0.4), "more": Score(0.1)}
@@ -51,7 +55,9 @@ class Steps:
             monkeypatch.setattr(module, name, step)
 
 
-def test_an_evaluation_passes_each_result_to_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_passes_each_result_to_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spec = benchmark(normalise="none")
     steps = Steps(monkeypatch, spec)
     result = evaluate(SESSION, spec, "ant")
@@ -64,27 +70,42 @@ def test_an_evaluation_passes_each_result_to_the_next_step(monkeypatch: pytest.M
     assert (job, measured, session, dummy) == (steps.job, steps.measured, SESSION, None)
     assert own is steps.scores["m"]
     other: Any = SimpleNamespace()
-    assert score_of(other, "bee").value == 0.4 and steps.calls["resolve"][:3] == (other, spec, "bee")
+    assert score_of(other, "bee").value == 0.4 and steps.calls["resolve"][:3] == (
+        other,
+        spec,
+        "bee",
+    )
     assert result.headline.value == 0.4 and list(result.scores) == ["m", "more"]
     assert result.controls == {} and result.measured is steps.measured
     assert "dummy_of" not in steps.calls
 
 
-def test_controls_are_computed_unless_they_are_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_controls_are_computed_unless_they_are_switched_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spec = benchmark(normalise="none")
     steps = Steps(monkeypatch, spec)
     steps.outcomes["p"] = FAILED
-    with pytest.raises(MetricError, match=r"controls of 'lab\.b' failed.*p \(positive\): 0\.100, must be"):
+    with pytest.raises(
+        MetricError,
+        match=r"controls of 'lab\.b' failed.*p \(positive\): 0\.100, must be",
+    ):
         evaluate(SESSION, spec, "ant")
     assert evaluate(SESSION, spec, "ant", controls=False).controls == {}
     steps.job.control = True
-    assert evaluate(SESSION, spec, "p").controls == {"p": FAILED}, "a control itself is only reported"
+    assert evaluate(SESSION, spec, "p").controls == {"p": FAILED}, (
+        "a control itself is only reported"
+    )
     steps.job.control = False
     steps.outcomes["p"] = Control("positive", 0.8, 0.8, "undecided", 0.5, 1.1)
-    assert evaluate(SESSION, spec, "ant").controls == steps.outcomes, "what is undecided refuses nothing"
+    assert evaluate(SESSION, spec, "ant").controls == steps.outcomes, (
+        "what is undecided refuses nothing"
+    )
 
 
-def test_the_dummy_is_scored_only_to_normalise_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dummy_is_scored_only_to_normalise_by_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spec = benchmark(floor={"dummy": "guess", "perfect": 1.0})
     steps = Steps(monkeypatch, spec)
     evaluate(SESSION, spec, "ant")
@@ -96,7 +117,9 @@ def test_the_dummy_is_scored_only_to_normalise_by_it(monkeypatch: pytest.MonkeyP
     assert "dummy_of" not in steps.calls and steps.calls["score"][3] is None
 
 
-def dummies(monkeypatch: pytest.MonkeyPatch, **values: float | MetricError) -> list[tuple[str, Any]]:
+def dummies(
+    monkeypatch: pytest.MonkeyPatch, **values: float | MetricError
+) -> list[tuple[str, Any]]:
     """Replace the scores of models; return the list of those that are asked for, with their benchmark."""
     asked: list[tuple[str, Any]] = []
 
@@ -112,7 +135,9 @@ def dummies(monkeypatch: pytest.MonkeyPatch, **values: float | MetricError) -> l
 
 
 def floored(**floor: Any) -> tuple[Any, Any]:
-    return SimpleNamespace(dummies={}), SimpleNamespace(benchmark=benchmark(floor={"perfect": 1.0, **floor}))
+    return SimpleNamespace(dummies={}), SimpleNamespace(
+        benchmark=benchmark(floor={"perfect": 1.0, **floor})
+    )
 
 
 def test_a_declared_number_is_the_score_of_the_dummy() -> None:
@@ -121,7 +146,9 @@ def test_a_declared_number_is_the_score_of_the_dummy() -> None:
         dummy_of(SESSION, SimpleNamespace(benchmark=benchmark(normalise="none")))  # type: ignore[arg-type]
 
 
-def test_a_dummy_is_scored_once_and_without_normalisation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dummy_is_scored_once_and_without_normalisation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = dummies(monkeypatch, guess=0.3)
     session, job = floored(dummy="guess")
     assert dummy_of(session, job) == dummy_of(session, job) == 0.3
@@ -130,18 +157,31 @@ def test_a_dummy_is_scored_once_and_without_normalisation(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "unusable", [math.nan, math.inf, 1.0, 1.0 - 1e-13, 1.0 + 1e-13, MetricError("constant predictions")]
+    "unusable",
+    [
+        math.nan,
+        math.inf,
+        1.0,
+        1.0 - 1e-13,
+        1.0 + 1e-13,
+        MetricError("constant predictions"),
+    ],
 )
 def test_the_fallback_takes_the_place_of_an_undefined_or_perfect_dummy(
     monkeypatch: pytest.MonkeyPatch, unusable: float | MetricError
 ) -> None:
     dummies(monkeypatch, guess=unusable, mean=0.1)
     assert dummy_of(*floored(dummy="guess", fallback="mean")) == 0.1
-    with pytest.raises(MetricError, match=r"^benchmark 'lab\.b': its dummy 'guess' has no usable score$"):
+    with pytest.raises(
+        MetricError,
+        match=r"^benchmark 'lab\.b': its dummy 'guess' has no usable score$",
+    ):
         dummy_of(*floored(dummy="guess"))
 
 
 @pytest.mark.parametrize("value", [1.1, 1 - 1e-6])
-def test_any_other_score_of_the_dummy_is_used(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+def test_any_other_score_of_the_dummy_is_used(
+    monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
     dummies(monkeypatch, guess=value, mean=0.1)
     assert dummy_of(*floored(dummy="guess", fallback="mean")) == value

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from neuroledger.engine.diff_since import review
-from neuroledger.engine.git_trees import (
+from neuroledger.errors import RequestError, SpecError
+from neuroledger.store.git import git as asked
+from neuroledger.store.git_trees import (
     FILE,
     LINK,
     MODULE,
@@ -23,12 +25,17 @@ from neuroledger.engine.git_trees import (
     is_shallow,
     working,
 )
-from neuroledger.errors import RequestError, SpecError
-from neuroledger.store.git import git as asked
 
 
 def git(root: Path, *words: str) -> str:
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
+    who = [
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    ]
     return subprocess.run(
         ["git", *who, *words], cwd=root, check=True, capture_output=True, text=True
     ).stdout.strip()
@@ -61,14 +68,21 @@ def test_a_commit_lists_files_with_mode_id_and_size(root: Path) -> None:
         "link": Entry(LINK, blob(b"a.txt"), 5),
     }
     assert tree.read("a.txt") == b"first\n" and tree.read("folder/run") == b"x"
-    assert tree.read("link") is None and tree.read("folder") is None and tree.read("nosuch") is None
+    assert (
+        tree.read("link") is None
+        and tree.read("folder") is None
+        and tree.read("nosuch") is None
+    )
 
 
 def test_contents_are_read_up_to_five_megabytes(tmp_path: Path) -> None:
     def tree(mode: str, size: int) -> Tree:
         return Tree(tmp_path, {"a": Entry(mode, "id", size)}, {"id": b"held"})
 
-    assert tree(FILE, MOST_BYTES).read("a") == b"held" and tree("100755", 4).read("a") == b"held"
+    assert (
+        tree(FILE, MOST_BYTES).read("a") == b"held"
+        and tree("100755", 4).read("a") == b"held"
+    )
     assert tree(FILE, MOST_BYTES + 1).read("a") is None
     assert tree(MODULE, 0).read("a") is None and tree(LINK, 4).read("a") is None
 
@@ -101,7 +115,11 @@ def test_the_working_tree_is_read_from_the_disk(root: Path) -> None:
         "new": Entry(FILE, blob(b"new"), 3),
     }
     assert dict(tree.entries) == expected
-    assert tree.read("a.txt") == b"other\n" and tree.read("new") == b"new" and tree.read("folder/run") == b"x"
+    assert (
+        tree.read("a.txt") == b"other\n"
+        and tree.read("new") == b"new"
+        and tree.read("folder/run") == b"x"
+    )
 
 
 def test_the_lock_of_a_clone_counts_once_it_is_committed(root: Path) -> None:
@@ -110,7 +128,9 @@ def test_the_lock_of_a_clone_counts_once_it_is_committed(root: Path) -> None:
     git(root, "add", "dvc.lock")
     git(root, "commit", "-qm", "lock")
     (root / "dvc.lock").write_bytes(b"more")
-    assert working(committed(root, "HEAD")).entries["dvc.lock"] == Entry(FILE, blob(b"more"), 4)
+    assert working(committed(root, "HEAD")).entries["dvc.lock"] == Entry(
+        FILE, blob(b"more"), 4
+    )
 
 
 def test_files_behind_links_and_large_files_are_not_read(root: Path) -> None:
@@ -125,8 +145,13 @@ def test_files_behind_links_and_large_files_are_not_read(root: Path) -> None:
     (root / "most").write_bytes(large[1:])
     tree = working(committed(root, "HEAD"))
     assert tree.entries["folder/run"] == Entry(LINK, "", 0)
-    assert tree.entries["folder"] == Entry(LINK, blob(os.fsencode(outside)), len(os.fsencode(outside)))
-    assert tree.entries["large"] == Entry(FILE, blob(large), len(large)) and tree.read("large") is None
+    assert tree.entries["folder"] == Entry(
+        LINK, blob(os.fsencode(outside)), len(os.fsencode(outside))
+    )
+    assert (
+        tree.entries["large"] == Entry(FILE, blob(large), len(large))
+        and tree.read("large") is None
+    )
     assert tree.read("most") == large[1:]
 
 
@@ -143,7 +168,9 @@ def test_the_merge_base_of_a_proposal(root: Path) -> None:
     assert fork_point(root, "HEAD") == git(root, "rev-parse", "HEAD")
     git(root, "checkout", "-q", "--orphan", "alone")
     git(root, "commit", "--allow-empty", "-qm", "alone")
-    with pytest.raises(RequestError, match="'main' and the current branch have no commit in common"):
+    with pytest.raises(
+        RequestError, match="'main' and the current branch have no commit in common"
+    ):
         fork_point(root, "main")
 
 
@@ -151,10 +178,13 @@ def test_a_folder_without_a_repository_is_refused(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in (tmp_path, root / "folder"):
-        with pytest.raises(RequestError, match="is not the top folder of a git repository"):
+        with pytest.raises(
+            RequestError, match="is not the top folder of a git repository"
+        ):
             fork_point(folder, "main")
     with pytest.raises(
-        RequestError, match=r"no commit 'nosuch' in this repository; name a branch, a tag or a commit$"
+        RequestError,
+        match=r"no commit 'nosuch' in this repository; name a branch, a tag or a commit$",
     ):
         fork_point(root, "nosuch")
     assert not is_shallow(root)
@@ -166,7 +196,9 @@ def test_a_folder_without_a_repository_is_refused(
         committed(root, "HEAD")
 
 
-def test_a_git_of_the_repository_itself_is_never_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_git_of_the_repository_itself_is_never_run(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (root / "git").write_text("#!/bin/sh\ntouch ran\n")
     (root / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{root}{os.pathsep}{os.environ['PATH']}")
@@ -196,7 +228,10 @@ def raw_object(root: Path, kind: str, content: bytes) -> str:
     ("entries", "words"),
     [
         ([("100644", "a.py"), ("100644", "a.py")], "two entries are called 'a.py'"),
-        ([("100644", "a"), ("100644", "a.py"), ("40000", "a")], "two entries are called 'a'"),
+        (
+            [("100644", "a"), ("100644", "a.py"), ("40000", "a")],
+            "two entries are called 'a'",
+        ),
         ([("100644", "src/a.py")], "an entry 'src/a.py' of mode 100644"),
         ([("100644", "b.py"), ("100644", "a.py")], "not sorted"),
         ([("40000", "a"), ("100644", "a.py")], "not sorted"),
@@ -211,7 +246,8 @@ def test_a_tree_that_git_does_not_write_is_refused(
     file = raw_object(root, "blob", b"x = 1\n")
     empty = raw_object(root, "tree", b"")
     rows = (
-        f"{mode} {name}\0".encode() + bytes.fromhex(empty if mode.endswith("40000") else file)
+        f"{mode} {name}\0".encode()
+        + bytes.fromhex(empty if mode.endswith("40000") else file)
         for mode, name in entries
     )
     inner = raw_object(root, "tree", b"".join(rows))
@@ -219,7 +255,9 @@ def test_a_tree_that_git_does_not_write_is_refused(
     commit = git(root, "commit-tree", outer, "-p", "HEAD", "-m", "raw")
     with pytest.raises(SpecError, match=words) as caught:
         committed(root, commit)
-    assert [(one.code, one.severity) for one in caught.value.findings] == [("review.tree", "error")]
+    assert [(one.code, one.severity) for one in caught.value.findings] == [
+        ("review.tree", "error")
+    ]
 
 
 def test_the_trees_of_honest_commits_are_in_the_order_of_git(root: Path) -> None:
@@ -228,12 +266,19 @@ def test_the_trees_of_honest_commits_are_in_the_order_of_git(root: Path) -> None
         (root / name).write_bytes(b"x")
     git(root, "add", "-A")
     git(root, "commit", "-qm", "names")
-    assert {"a-b/x", "a.b", "a0", "a/x", "é/x", "Z"} <= committed(root, "HEAD").entries.keys()
+    assert {"a-b/x", "a.b", "a0", "a/x", "é/x", "Z"} <= committed(
+        root, "HEAD"
+    ).entries.keys()
 
 
 def test_a_proposal_with_a_malformed_tree_is_refused(root: Path) -> None:
     git(root, "branch", "base")
     file = bytes.fromhex(raw_object(root, "blob", b"x = 1\n"))
     tree = raw_object(root, "tree", b"100644 a\0" + file + b"100644 a\0" + file)
-    git(root, "update-ref", "HEAD", git(root, "commit-tree", tree, "-p", "HEAD", "-m", "raw"))
+    git(
+        root,
+        "update-ref",
+        "HEAD",
+        git(root, "commit-tree", tree, "-p", "HEAD", "-m", "raw"),
+    )
     assert review(root, "base").verdict == "refused"

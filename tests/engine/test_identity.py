@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS, inputs_of
+from neuroledger.engine import bound_metric
+from neuroledger.engine.plan import (
+    BENCHMARK_ONLY_SAYS,
+    DATASET_ONLY_SAYS,
+    MODEL_ONLY_SAYS,
+    inputs_of,
+)
 from neuroledger.engine.session import Request
 from neuroledger.spec import registry
 from neuroledger.spec.base import canonical, sha256_of, spec_sha256
 from neuroledger.spec.kinds import KINDS
+from neuroledger.stats import groups, uncertainty, variation
+from neuroledger.stats.packed_deviations import packed_deviations
+from neuroledger.stats.uncertainty import Uncertainty
 from tests.engine.lab import Lab
 
 
 def identity(lab: Lab, request: Request | None = None) -> str:
     catalog = lab.open()
-    inputs = inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "pixels4", request or Request())
+    inputs = inputs_of(
+        catalog, catalog.benchmark("lab.V4-ridge"), "pixels4", request or Request()
+    )
     return sha256_of(inputs)
 
 
@@ -36,17 +49,27 @@ def test_a_component_with_a_higher_version_gives_another_identity(
 ) -> None:
     before = identity(lab)
     component = registry.get(kind, name)
-    monkeypatch.setitem(registry._REGISTRY, (kind, name), replace(component, version=component.version + 1))
+    monkeypatch.setitem(
+        registry._REGISTRY,
+        (kind, name),
+        replace(component, version=component.version + 1),
+    )
     assert identity(lab) != before
 
 
-@pytest.mark.parametrize("request_", [Request(seed=1), Request(limit=5), Request(device="cuda")])
-def test_seed_limit_and_kind_of_device_are_part_of_the_identity(lab: Lab, request_: Request) -> None:
+@pytest.mark.parametrize(
+    "request_", [Request(seed=1), Request(limit=5), Request(device="cuda")]
+)
+def test_seed_limit_and_kind_of_device_are_part_of_the_identity(
+    lab: Lab, request_: Request
+) -> None:
     assert identity(lab, request_) != identity(lab)
 
 
 def test_the_number_of_a_device_is_not_part_of_the_identity(lab: Lab) -> None:
-    assert identity(lab, Request(device="cuda:1")) == identity(lab, Request(device="cuda:0"))
+    assert identity(lab, Request(device="cuda:1")) == identity(
+        lab, Request(device="cuda:0")
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +82,9 @@ def test_the_number_of_a_device_is_not_part_of_the_identity(lab: Lab) -> None:
         {"version": 2},
     ],
 )
-def test_the_fields_of_a_benchmark_are_part_of_the_identity(lab: Lab, change: dict[str, object]) -> None:
+def test_the_fields_of_a_benchmark_are_part_of_the_identity(
+    lab: Lab, change: dict[str, object]
+) -> None:
     before = identity(lab)
     lab.benchmark(**change)
     assert identity(lab) != before
@@ -72,13 +97,44 @@ def test_descriptive_fields_are_not_part_of_the_identity(lab: Lab) -> None:
     assert identity(lab) == before
 
 
+def test_nothing_of_an_interval_is_part_of_the_identity(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its method nor its version, level, groups, natural scale or smallest error."""
+    catalog = lab.open()
+
+    def inputs() -> dict[str, Any]:
+        return inputs_of(
+            catalog, catalog.benchmark("lab.V4-ridge"), "pixels4", Request()
+        )
+
+    before = inputs()
+    for module, name, other in (
+        (uncertainty, "VERSION", 9), (uncertainty, "LEVEL", 0.9), (uncertainty, "quantile", lambda level, degrees: 3.0),
+        (groups, "MOST_GROUPS", 20), (groups, "COARSE", 4), (groups, "DRAWS", 64), (variation, "uncertainty_of", None),
+        (variation, "inflation", lambda splits: 1.0), (bound_metric, "natural_scale", lambda scale, limits: "identity"),
+        (bound_metric, "LIMITS", {}),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, other)
+        assert inputs() == before, name
+    plain = json.dumps(before)
+    for field in packed_deviations(Uncertainty((), method="jackknife")).keys() - {
+        "version",
+        "method",
+    }:
+        assert f'"{field}"' not in plain, f"{field} of an interval"
+    assert '"jackknife"' not in plain and '"held-out"' not in plain
+
+
 def test_data_and_model_are_part_of_the_identity(lab: Lab) -> None:
     before = identity(lab)
     lab.spec("models", "pixels4", builder={"name": "pixels", "size": 8})
     assert identity(lab) != before
     lab.spec("models", "pixels4", builder={"name": "pixels", "size": 4})
     assert identity(lab) == before
-    (lab.data / "responses.nc").write_bytes((lab.data / "responses.nc").read_bytes() + b"\0")
+    (lab.data / "responses.nc").write_bytes(
+        (lab.data / "responses.nc").read_bytes() + b"\0"
+    )
     lab.dataset()
     assert identity(lab) != before
 
@@ -98,7 +154,9 @@ DECISIVE = {
 
 
 @pytest.mark.parametrize("kind", DECISIVE)
-def test_a_new_field_is_part_of_the_identity_unless_it_is_descriptive(kind: str) -> None:
+def test_a_new_field_is_part_of_the_identity_unless_it_is_descriptive(
+    kind: str,
+) -> None:
     only_says, decisive = DECISIVE[kind]
     fields = {field.alias or name for name, field in KINDS[kind].model_fields.items()}
     assert fields - only_says == decisive
@@ -117,7 +175,9 @@ def test_the_keys_of_inputs_are_fixed(lab: Lab) -> None:
     spec, data, model = (
         catalog.benchmark("lab.V4-ridge"), catalog.dataset("lab"), catalog.model("pixels4"),
     )  # fmt: skip
-    result = inputs_of(catalog, spec, "pixels4", Request(seed=3, limit=5, device="cuda:1"))
+    result = inputs_of(
+        catalog, spec, "pixels4", Request(seed=3, limit=5, device="cuda:1")
+    )
     assert result["schema_version"] == 1
     assert result["benchmark"] == {
         "id": "lab.V4-ridge", "version": 3, "spec_sha256": spec_sha256(spec, without=BENCHMARK_ONLY_SAYS),
@@ -142,7 +202,10 @@ def test_the_keys_of_inputs_are_fixed(lab: Lab) -> None:
     assert list(result["controls"]) == ["noise", "pixels4"]
     (metric,) = result["metrics"]
     for bound, id in ((metric, "ridge"), (result["ceiling"], "internal_consistency")):
-        assert set(bound) == {"id", "spec_sha256", "parameters_sha256", "component"} and bound["id"] == id
+        assert (
+            set(bound) == {"id", "spec_sha256", "parameters_sha256", "component"}
+            and bound["id"] == id
+        )
     assert metric["component"] == version["metric", "regression"]
     assert result["ceiling"]["component"] == version["ceiling", "internal_consistency"]
     assert set(result) == {

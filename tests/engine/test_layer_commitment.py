@@ -29,7 +29,12 @@ from neuroledger.stats.score import Score
 
 
 def model_spec(**fields: Any) -> ModelSpec:
-    known = {"id": "net", "version": 1, "title": "A model", "builder": {"name": "small_cnn"}}
+    known = {
+        "id": "net",
+        "version": 1,
+        "title": "A model",
+        "builder": {"name": "small_cnn"},
+    }
     return ModelSpec.model_validate(known | fields)
 
 
@@ -42,7 +47,10 @@ class Shelf:
     """A catalogue of benchmarks, data sets with pins, and suites."""
 
     def __init__(
-        self, *benchmarks: Any, suites: dict[str, Any] | None = None, **files: dict[str, str]
+        self,
+        *benchmarks: Any,
+        suites: dict[str, Any] | None = None,
+        **files: dict[str, str],
     ) -> None:
         self._benchmarks = {item.id: item for item in benchmarks}
         self._suites = suites or {}
@@ -51,7 +59,10 @@ class Shelf:
         self.suite = self._suites.__getitem__
 
     def dataset(self, id: str) -> Any:
-        pins = {name: SimpleNamespace(sha256=text) for name, text in self._files.get(id, {}).items()}
+        pins = {
+            name: SimpleNamespace(sha256=text)
+            for name, text in self._files.get(id, {}).items()
+        }
         return SimpleNamespace(id=id, files=pins)
 
     def ids(self, kind: str) -> list[str]:
@@ -62,7 +73,9 @@ def test_a_rule_is_read_from_the_spec_of_a_model() -> None:
     assert rule_of(model_spec()) is None
     full = rule_of(model_spec(commit={"on": {"V4": "lab.b"}, "layers": ["one", "two"]}))
     assert full == Rule(on={"V4": "lab.b"}, layers=("one", "two"))
-    assert rule_of(model_spec(commit={"on": {"V4": "lab.b"}})) == Rule(on={"V4": "lab.b"}, layers=())
+    assert rule_of(model_spec(commit={"on": {"V4": "lab.b"}})) == Rule(
+        on={"V4": "lab.b"}, layers=()
+    )
     words = r"^model 'net': commit must be \{on: \{<region>: <benchmark>\}, layers: \[<layer>, …\]\}; "
     for commit, place in (
         ({"on": {}}, "on: "), ({"layers": []}, "on: "), ({"on": {"V4": 3}}, r"on\.V4: "),
@@ -77,7 +90,11 @@ LAYERS = ("one", "two", "three")
 
 def layered(**regions: str) -> LayeredModel:
     return LayeredModel(
-        id="net", takes=frozenset({"images"}), extract=lambda *_: {}, layers=LAYERS, regions=regions
+        id="net",
+        takes=frozenset({"images"}),
+        extract=lambda *_: {},
+        layers=LAYERS,
+        regions=regions,
     )
 
 
@@ -98,7 +115,10 @@ class Choice:
 
     def data(self, id: str) -> Any:
         stimuli = SimpleNamespace(
-            ids=self.stimuli[id], archive=None, contents={}, read=lambda ids: [name.encode() for name in ids]
+            ids=self.stimuli[id],
+            archive=None,
+            contents={},
+            read=lambda ids: [name.encode() for name in ids],
         )
         return SimpleNamespace(stimuli=stimuli, assembly=None)
 
@@ -107,25 +127,42 @@ class Choice:
         return Score(self.values[model.committed("V4")[0]])
 
     def committed(self, model: Any, **rule: Any) -> Any:
-        given: Any = (self.session, model, Rule(**rule), benchmark("scored"), self.data("scored"))
+        given: Any = (
+            self.session,
+            model,
+            Rule(**rule),
+            benchmark("scored"),
+            self.data("scored"),
+        )
         return committed(*given, self.load, self.score)
 
 
-def test_the_best_layer_is_chosen_once_on_other_stimuli_and_other_regions_stay() -> None:
+def test_the_best_layer_is_chosen_once_on_other_stimuli_and_other_regions_stay() -> (
+    None
+):
     choice = Choice(one=0.1, two=0.7, three=0.7)
     for _ in range(2):
         model = choice.committed(layered(IT="three"), on={"V4": "other"})
-        assert dict(model.regions) == {"IT": "three", "V4": "two"}, "the first of equal layers"
+        assert dict(model.regions) == {"IT": "three", "V4": "two"}, (
+            "the first of equal layers"
+        )
     assert choice.scored == [("other", {"V4": layer}) for layer in LAYERS]
-    assert choice.loaded == ["other"] and choice.session.layers == {("net", "V4"): "two"}
-    few = Choice(one=0.8, two=0.7, three=0.9).committed(layered(), on={"V4": "other"}, layers=("two", "one"))
+    assert choice.loaded == ["other"] and choice.session.layers == {
+        ("net", "V4"): "two"
+    }
+    few = Choice(one=0.8, two=0.7, three=0.9).committed(
+        layered(), on={"V4": "other"}, layers=("two", "one")
+    )
     assert dict(few.regions) == {"V4": "one"}
 
 
 def test_each_region_has_its_own_benchmark() -> None:
     choice = Choice(one=0.1, two=0.7, three=0.2)
     model = choice.committed(layered(), on={"V4": "other", "IT": "third"})
-    assert dict(model.regions) == {"V4": "two", "IT": "two"} and choice.loaded == ["other", "third"]
+    assert dict(model.regions) == {"V4": "two", "IT": "two"} and choice.loaded == [
+        "other",
+        "third",
+    ]
 
 
 def test_a_choice_on_a_single_scored_stimulus_is_refused() -> None:
@@ -138,7 +175,10 @@ def test_a_choice_on_a_single_scored_stimulus_is_refused() -> None:
     with pytest.raises(RequestError, match=words):
         choice.committed(layered(), on={"V4": "other"})
     assert choice.scored == []
-    with pytest.raises(ModelError, match=r"^model 'flat' has no layers to choose from; remove `commit`$"):
+    with pytest.raises(
+        ModelError,
+        match=r"^model 'flat' has no layers to choose from; remove `commit`$",
+    ):
         choice.committed(SimpleNamespace(id="flat"), on={"V4": "other"})
 
 
@@ -147,19 +187,30 @@ def test_stimuli_are_compared_by_content_or_by_id_where_they_have_no_files() -> 
         return [id.upper().encode() for id in ids]
 
     spec = benchmark("b", "data")
-    stimuli = SimpleNamespace(ids=["a", "b"], archive="stimuli.zip", contents=None, read=read)
-    digests = [hashlib.sha256(text).hexdigest() for text in (b"A", b"B")]
-    assert _contents(SimpleNamespace(stimuli=stimuli, assembly=None), spec) == frozenset(digests)  # type: ignore[arg-type]
-    shown = xr.DataArray(
-        [1.0, 2.0], dims="presentation", coords={"stimulus_id": ("presentation", ["b", "b"])}
+    stimuli = SimpleNamespace(
+        ids=["a", "b"], archive="stimuli.zip", contents=None, read=read
     )
-    assert _contents(SimpleNamespace(stimuli=stimuli, assembly=shown), spec) == frozenset(digests[1:])  # type: ignore[arg-type]
+    digests = [hashlib.sha256(text).hexdigest() for text in (b"A", b"B")]
+    assert _contents(
+        SimpleNamespace(stimuli=stimuli, assembly=None), spec
+    ) == frozenset(digests)  # type: ignore[arg-type]
+    shown = xr.DataArray(
+        [1.0, 2.0],
+        dims="presentation",
+        coords={"stimulus_id": ("presentation", ["b", "b"])},
+    )
+    assert _contents(
+        SimpleNamespace(stimuli=stimuli, assembly=shown), spec
+    ) == frozenset(digests[1:])  # type: ignore[arg-type]
     stimuli.archive = None
     for item, ids in ((stimuli, {"data:b"}), (None, {"data:b"})):
         assert _contents(SimpleNamespace(stimuli=item, assembly=shown), spec) == ids  # type: ignore[arg-type]
     assert _contents(SimpleNamespace(stimuli=None, assembly=None), spec) == frozenset()  # type: ignore[arg-type]
     bare = shown.drop_vars("stimulus_id")
-    assert _contents(SimpleNamespace(stimuli=stimuli, assembly=bare), spec) == {"data:a", "data:b"}  # type: ignore[arg-type]
+    assert _contents(SimpleNamespace(stimuli=stimuli, assembly=bare), spec) == {
+        "data:a",
+        "data:b",
+    }  # type: ignore[arg-type]
 
 
 def test_the_content_of_an_image_is_its_pixels_and_its_shape() -> None:
@@ -191,21 +242,34 @@ def test_selections_are_disjoint_only_where_values_are_listed(
     assert _disjoint(first, second) is disjoint
 
 
-def test_benchmarks_may_share_stimuli_unless_their_selections_or_files_exclude_it() -> None:
-    even, odd, all_of = benchmark("even", half="even"), benchmark("odd", half="odd"), benchmark("all")
+def test_benchmarks_may_share_stimuli_unless_their_selections_or_files_exclude_it() -> (
+    None
+):
+    even, odd, all_of = (
+        benchmark("even", half="even"),
+        benchmark("odd", half="odd"),
+        benchmark("all"),
+    )
     files = {"stimuli.zip": "1", "stimuli.csv": "2"}
     catalog: Any = Shelf(
-        lab=files, copy={"images.zip": "1"}, table={"stimuli.csv": "2", "a.tsv": "3"}, none={"x.zip": "9"}
+        lab=files,
+        copy={"images.zip": "1"},
+        table={"stimuli.csv": "2", "a.tsv": "3"},
+        none={"x.zip": "9"},
     )
     assert _may_share(catalog, even, even) and _may_share(catalog, even, all_of)
     assert not _may_share(catalog, even, odd)
     regions = benchmark("V4", region="V4"), benchmark("IT", region="IT")
     assert _may_share(catalog, *regions), "a region selects neuroids, not stimuli"
     assert not _may_share(
-        catalog, benchmark("a", region="V4", half="even"), benchmark("b", region="IT", half="odd")
+        catalog,
+        benchmark("a", region="V4", half="even"),
+        benchmark("b", region="IT", half="odd"),
     )
     assert _may_share(catalog, even, benchmark("c", "copy"))
-    assert not _may_share(catalog, even, benchmark("t", "table")), "equal tables may list other images"
+    assert not _may_share(catalog, even, benchmark("t", "table")), (
+        "equal tables may list other images"
+    )
     assert not _may_share(catalog, even, benchmark("n", "none"))
 
 
@@ -213,16 +277,24 @@ def test_a_model_is_scored_on_its_own_benchmarks_and_those_of_its_suites() -> No
     items = [SimpleNamespace(id=id) for id in ("b", "c", "lost")]
     suites = {
         "with": SimpleNamespace(models=("net",), benchmarks=items),
-        "without": SimpleNamespace(models=("other",), benchmarks=[SimpleNamespace(id="d")]),
+        "without": SimpleNamespace(
+            models=("other",), benchmarks=[SimpleNamespace(id="d")]
+        ),
     }
     catalog: Any = Shelf(*map(benchmark, "abcd"), suites=suites)
-    assert _scored_on(catalog, model_spec(benchmarks=["a", "b", "V4"])) == ["a", "b", "c"]
+    assert _scored_on(catalog, model_spec(benchmarks=["a", "b", "V4"])) == [
+        "a",
+        "b",
+        "c",
+    ]
     assert _scored_on(catalog, model_spec()) == ["b", "c"]
 
 
 def test_problems_of_a_rule_have_a_place_and_a_hint() -> None:
     catalog: Any = Shelf(
-        benchmark("lab.even", half="even"), benchmark("lab.odd", half="odd"), benchmark("lab.all")
+        benchmark("lab.even", half="even"),
+        benchmark("lab.odd", half="odd"),
+        benchmark("lab.all"),
     )
 
     def problems(**fields: Any) -> list[Any]:
@@ -232,20 +304,30 @@ def test_problems_of_a_rule_have_a_place_and_a_hint() -> None:
     assert problems(commit={"on": {"V4": "lab.even"}}, benchmarks=["lab.odd"]) == []
     words = "the layer of V4 is chosen on stimuli of 'lab.all', on which the model is scored"
     hint = "choose on another data set, or on a disjoint `select` of this one"
-    assert problems(commit={"on": {"V4": "lab.even"}}, benchmarks=["lab.odd", "lab.all"]) == [
-        (("commit", "on", "V4"), words, hint)
-    ]
+    assert problems(
+        commit={"on": {"V4": "lab.even"}}, benchmarks=["lab.odd", "lab.all"]
+    ) == [(("commit", "on", "V4"), words, hint)]
     place, words, hint = problems(commit={"on": {"V4": "lab.evne"}})[0]
-    assert place == ("commit", "on", "V4") and hint == "name a benchmark of this repository"
+    assert (
+        place == ("commit", "on", "V4")
+        and hint == "name a benchmark of this repository"
+    )
     assert words.startswith("no benchmark 'lab.evne'") and "lab.even" in words
-    both = problems(commit={"on": {"V4": "lab.evne", "IT": "lab.all"}}, benchmarks=["lab.all"])
-    assert [item[0] for item in both] == [("commit", "on", "V4"), ("commit", "on", "IT")]
+    both = problems(
+        commit={"on": {"V4": "lab.evne", "IT": "lab.all"}}, benchmarks=["lab.all"]
+    )
+    assert [item[0] for item in both] == [
+        ("commit", "on", "V4"),
+        ("commit", "on", "IT"),
+    ]
     [(place, words, hint)] = problems(
-        commit={"on": {"V4": "lab.even"}, "layers": ["one", "tow"]}, layers=["one", "two"]
+        commit={"on": {"V4": "lab.even"}, "layers": ["one", "tow"]},
+        layers=["one", "two"],
     )
-    assert (place, hint) == (("commit", "layers"), "name one of `layers`") and words.startswith(
-        "no layer 'tow'"
-    )
+    assert (place, hint) == (
+        ("commit", "layers"),
+        "name one of `layers`",
+    ) and words.startswith("no layer 'tow'")
     assert problems(commit={"on": {"V4": "lab.even"}, "layers": ["tow"]}) == [], (
         "the builder knows its layers"
     )

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from neuroledger.engine.measurement import Measurement, apart, overlap_notes, recording_overlap
+from neuroledger.engine.measurement import (
+    Measurement,
+    apart,
+    overlap_notes,
+    recording_overlap,
+)
 from neuroledger.errors import DataError
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.stats.splits import Split
@@ -26,9 +31,16 @@ def by_subject() -> Measurement:
     target = rows(np.arange(18).reshape(6, 3), **subject)
     target[3:, 0] = np.nan
     repeated = xr.concat([target, target + 100], "presentation")
-    splits = [Split(np.array([0, 2, 4]), np.array([1, 3, 5])), Split(np.array([1, 5]), np.array([2, 3]))]
+    splits = [
+        Split(np.array([0, 2, 4]), np.array([1, 3, 5])),
+        Split(np.array([1, 5]), np.array([2, 3])),
+    ]
     return Measurement(
-        rows(np.zeros((6, 3)), **subject), target, repeated=repeated, splits=splits, notes=("n",)
+        rows(np.zeros((6, 3)), **subject),
+        target,
+        repeated=repeated,
+        splits=splits,
+        notes=("n",),
     )
 
 
@@ -37,22 +49,38 @@ def test_each_part_has_its_own_neuroids_presentations_and_splits() -> None:
     assert (first, second) == ("a", "b")
     assert a.target.shape == (3, 1) and b.target.shape == (6, 2)
     assert a.source.shape == (6, 1) and b.source.shape == (6, 2)
-    assert a.repeated is not None and a.repeated.values.ravel().tolist() == [0, 3, 6, 100, 103, 106]
+    assert a.repeated is not None and a.repeated.values.ravel().tolist() == [
+        0,
+        3,
+        6,
+        100,
+        103,
+        106,
+    ]
     assert b.repeated is not None and b.repeated.shape == (12, 2)
-    assert a.splits is not None and [[part.tolist() for part in item] for item in a.splits] == [
+    assert a.splits is not None and [
+        [part.tolist() for part in item] for item in a.splits
+    ] == [
         [[0, 2], [1]],
         [[1], [2]],
     ]
-    assert b.splits is not None and [part.tolist() for part in b.splits[0]] == [[0, 2, 4], [1, 3, 5]]
+    assert b.splits is not None and [part.tolist() for part in b.splits[0]] == [
+        [0, 2, 4],
+        [1, 3, 5],
+    ]
     assert a.notes == b.notes == ("n",)
 
 
 def test_a_part_without_rows_to_train_or_test_on_is_refused() -> None:
     measured = by_subject()
     alone = Measurement(
-        measured.source, measured.target, splits=[Split(np.array([0, 1, 2]), np.array([3, 4, 5]))]
+        measured.source,
+        measured.target,
+        splits=[Split(np.array([0, 1, 2]), np.array([3, 4, 5]))],
     )
-    with pytest.raises(DataError, match="subject 'a' has no presentations in a train or test part"):
+    with pytest.raises(
+        DataError, match="subject 'a' has no presentations in a train or test part"
+    ):
         list(apart(alone, "subject"))
 
 
@@ -66,10 +94,19 @@ def test_a_condition_of_presentations_also_divides_the_source() -> None:
     assert parts["x"].target["stimulus_id"].values.tolist() == ["s1", "s3"]
 
 
-@pytest.mark.parametrize("coords", [{}, {"subject": (("presentation", "neuroid"), np.full((2, 2), "a"))}])
-def test_only_one_dimensional_coordinates_divide_a_measurement(coords: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "coords", [{}, {"subject": (("presentation", "neuroid"), np.full((2, 2), "a"))}]
+)
+def test_only_one_dimensional_coordinates_divide_a_measurement(
+    coords: dict[str, Any],
+) -> None:
     with pytest.raises(DataError, match="no coordinate 'subject'; correct `each`"):
-        list(apart(Measurement(rows(np.ones((2, 2))), rows(np.ones((2, 2)), **coords)), "subject"))
+        list(
+            apart(
+                Measurement(rows(np.ones((2, 2))), rows(np.ones((2, 2)), **coords)),
+                "subject",
+            )
+        )
 
 
 @pytest.mark.parametrize(
@@ -83,16 +120,24 @@ def test_only_one_dimensional_coordinates_divide_a_measurement(coords: dict[str,
         ([], "A", None),
     ],
 )
-def test_a_data_set_and_its_parts_are_the_same_data(pretrained: Any, dataset: str, named: str | None) -> None:
+def test_a_data_set_and_its_parts_are_the_same_data(
+    pretrained: Any, dataset: str, named: str | None
+) -> None:
     notes = overlap_notes(pretrained, dataset)
-    assert notes == (() if named is None else (f"pretraining overlap: the model was pretrained on {named}",))
+    assert notes == (
+        ()
+        if named is None
+        else (f"pretraining overlap: the model was pretrained on {named}",)
+    )
 
 
 def test_recordings_overlap_by_content_not_by_name() -> None:
     known = Pretraining(dataset="A", recordings=tuple(f"{n:064x}" for n in range(5)))
 
     def present() -> dict[str, str]:
-        return {f"r{n}": f"{n:064x}" for n in range(4, 8)} | {f"q{n}": f"{n:064x}" for n in range(3)}
+        return {f"r{n}": f"{n:064x}" for n in range(4, 8)} | {
+            f"q{n}": f"{n:064x}" for n in range(3)
+        }
 
     assert recording_overlap(["A", known], present) == (
         "pretraining overlap: 4 of 7 recordings by content (q0, q1, q2, …)",

@@ -19,7 +19,9 @@ IDS = [f"im{n:02d}" for n in range(STIMULI)]
 
 def recorded(missing: float) -> xr.DataArray:
     rng = np.random.default_rng(1)
-    values = np.repeat(SIGNAL, REPETITIONS, axis=0) + rng.normal(size=(STIMULI * REPETITIONS, NEUROIDS))
+    values = np.repeat(SIGNAL, REPETITIONS, axis=0) + rng.normal(
+        size=(STIMULI * REPETITIONS, NEUROIDS)
+    )
     values[rng.random(values.shape) < missing] = np.nan
     return xr.DataArray(
         values,
@@ -34,7 +36,9 @@ def recorded(missing: float) -> xr.DataArray:
 
 def features() -> xr.DataArray:
     rng = np.random.default_rng(2)
-    values = SIGNAL @ rng.normal(size=(NEUROIDS, 15)) + 0.5 * rng.normal(size=(STIMULI, 15))
+    values = SIGNAL @ rng.normal(size=(NEUROIDS, 15)) + 0.5 * rng.normal(
+        size=(STIMULI, 15)
+    )
     coords: dict[str, Any] = {
         "stimulus_id": ("presentation", IDS),
         "neuroid_id": ("neuroid", [f"f{n}" for n in range(15)]),
@@ -61,7 +65,9 @@ def test_a_printed_score_says_how_many_neuroids_lack_a_response(metric: str) -> 
     assert score.notes[0] == "3 of 10 neuroids left out: responses are missing"
 
 
-@pytest.mark.parametrize("ceiling", ["internal_consistency", "signal_reliability", "predictor_consistency"])
+@pytest.mark.parametrize(
+    "ceiling", ["internal_consistency", "signal_reliability", "predictor_consistency"]
+)
 def test_ceilings_average_over_the_trials_that_exist(ceiling: str) -> None:
     whole, part = (nl.ceiling(ceiling)(recorded(share)) for share in (0.0, 0.05))
     assert part.value == pytest.approx(whole.value, abs=0.04)

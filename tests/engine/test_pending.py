@@ -132,7 +132,11 @@ def store_is_a_file(lab: Lab, patch: pytest.MonkeyPatch) -> Mend:
 def typo(lab: Lab, patch: pytest.MonkeyPatch) -> Mend:
     path = lab.root / "specs" / "benchmarks" / "lab.V4-ridge.yaml"
     mend = restoring(path)
-    path.write_text(path.read_text().replace("  name: recording\n", "  name: recording\n  seeds: 3\n"))
+    path.write_text(
+        path.read_text().replace(
+            "  name: recording\n", "  name: recording\n  seeds: 3\n"
+        )
+    )
     return mend
 
 
@@ -209,18 +213,28 @@ def rich(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setenv("NEUROLEDGER_TRUSTED", "mynets")
     net = {"name": "torch", "module": "mynets:Net", "preprocessing": {"resize": 4}}
     valid.spec("models", "net", builder=net, layers=["0"], regions={"V4": "0"})
-    valid.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "stored", "net"])
+    valid.spec(
+        "suites",
+        "lab",
+        benchmarks=["lab.V4-ridge"],
+        models=["pixels4", "stored", "net"],
+    )
     monkeypatch.chdir(valid.root)
     return valid
 
 
-def test_the_laboratory_is_scored(rich: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_laboratory_is_scored(
+    rich: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run"]) == 0, capsys.readouterr()
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_the_machine_changes_nothing_and_heals(
-    rich: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+    rich: Lab,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
 ) -> None:
     fault, status, command = FAULTS[name]
     assert main(["run"]) == 0
@@ -232,7 +246,11 @@ def test_a_fault_of_the_machine_changes_nothing_and_heals(
         assert main(["run", "--force", "--allow-failed"]) == status
         said = "".join(capsys.readouterr())
         assert tree(rich.root) == before, "nothing is written, and nothing replaced"
-        lines = [line for line in said.splitlines() if line.startswith("pending: ") or status != 4]
+        lines = [
+            line
+            for line in said.splitlines()
+            if line.startswith("pending: ") or status != 4
+        ]
         assert any(command in line for line in lines), said
         if status == 4:
             assert "✗" not in said and " pending" in said
@@ -243,12 +261,17 @@ def test_a_fault_of_the_machine_changes_nothing_and_heals(
 
 @pytest.mark.parametrize("name", ["a spec has a typo", "the metric has a typo"])
 def test_an_invalid_spec_is_refused_with_its_place_before_anything_is_computed(
-    rich: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+    rich: Lab,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
 ) -> None:
     assert main(["run"]) == 0
     FAULTS[name][0](rich, monkeypatch)
     before = tree(rich.root)
-    monkeypatch.setattr(evaluating, "resolve", lambda *_: pytest.fail("something was computed"))
+    monkeypatch.setattr(
+        evaluating, "resolve", lambda *_: pytest.fail("something was computed")
+    )
     capsys.readouterr()
     status = main(["run", "pixels4", "--benchmark", "lab.V4-ridge", "--force"])
     said = "".join(capsys.readouterr())
@@ -257,16 +280,25 @@ def test_an_invalid_spec_is_refused_with_its_place_before_anything_is_computed(
     assert tree(rich.root) == before
 
 
-def test_a_missing_device_is_pending(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_device_is_pending(
+    valid: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(valid.root)
     before = tree(valid.root)
     assert main(["run", "--device", "cuda:7"]) == 4
     assert tree(valid.root) == before
 
 
-def test_what_is_pending_outranks_what_failed(rich: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_pending_outranks_what_failed(
+    rich: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     rich.spec("models", "broken", builder={"name": "precomputed"})
-    rich.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["broken", "pixels4", "stored"])
+    rich.spec(
+        "suites",
+        "lab",
+        benchmarks=["lab.V4-ridge"],
+        models=["broken", "pixels4", "stored"],
+    )
     assert main(["run"]) == 1
     assert main(["run", "--allow-failed"]) == 0
     (rich.root / "data" / "models" / "stored" / "w.npy").unlink()
@@ -274,11 +306,18 @@ def test_what_is_pending_outranks_what_failed(rich: Lab, capsys: pytest.CaptureF
     assert main(["run", "--force"]) == 4
     assert main(["run", "--force", "--allow-failed"]) == 4
     said = "".join(capsys.readouterr())
-    assert said.count("pending: lab.V4-ridge · stored: model 'stored': 1 of 2 files are missing") == 2, said
+    assert (
+        said.count(
+            "pending: lab.V4-ridge · stored: model 'stored': 1 of 2 files are missing"
+        )
+        == 2
+    ), said
     assert "1 pending" in said
 
 
-def test_a_recorded_failure_of_the_machine_is_computed_again_without_being_asked(rich: Lab) -> None:
+def test_a_recorded_failure_of_the_machine_is_computed_again_without_being_asked(
+    rich: Lab,
+) -> None:
     assert main(["run"]) == 0
     path = record_path(rich.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
@@ -307,8 +346,14 @@ def test_a_fresh_clone_without_files_is_healed_by_their_arrival(
         nl.score("pixels4", "lab.V4-ridge")
     assert caught.value.command == "neuroledger fetch lab"
     evaluated = nl.evaluate("pixels4", benchmarks=["lab.V4-ridge"])
-    assert not evaluated.failed and evaluated.pending["lab.V4-ridge"].command == "neuroledger fetch lab"
-    assert "pending: data set 'lab': 3 of 3 files are missing" in evaluated.to_frame()["state"][0]
+    assert (
+        not evaluated.failed
+        and evaluated.pending["lab.V4-ridge"].command == "neuroledger fetch lab"
+    )
+    assert (
+        "pending: data set 'lab': 3 of 3 files are missing"
+        in evaluated.to_frame()["state"][0]
+    )
     (pending,) = nl.run(["pixels4"], benchmarks=["lab.V4-ridge"])
     assert isinstance(pending, Pending) and pending.code == "data.missing"
     for verb in (
@@ -326,7 +371,9 @@ def test_a_fresh_clone_without_files_is_healed_by_their_arrival(
     assert tree(valid.root) == complete
 
 
-def test_a_committed_report_of_another_version_of_the_gates_library_stays(valid: Lab) -> None:
+def test_a_committed_report_of_another_version_of_the_gates_library_stays(
+    valid: Lab,
+) -> None:
     path = valid.root / "results" / "validation" / "lab.json"
     from neuroledger.data.gate.validation import read_report, seal, write_report
 
@@ -338,16 +385,30 @@ def test_a_committed_report_of_another_version_of_the_gates_library_stays(valid:
     assert validate(valid.open(), "lab").success and path.read_bytes() == committed
 
 
-def test_a_report_on_a_missing_file_is_no_verdict(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_on_a_missing_file_is_no_verdict(
+    valid: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Earlier versions wrote such reports."""
-    from neuroledger.data.gate.validation import read_report, refusal, report_path, seal, write_report
+    from neuroledger.data.gate.validation import (
+        read_report,
+        refusal,
+        report_path,
+        seal,
+        write_report,
+    )
 
     path = report_path(valid.root, "lab")
     report = read_report(path)
     assert report is not None
-    stages = {"hash": "failed", "structure": "not reached", "expectations": "not reached"}
+    stages = {
+        "hash": "failed",
+        "structure": "not reached",
+        "expectations": "not reached",
+    }
     finding = Finding("data.hash", "error", "data/lab/x", "the file is missing")
-    write_report(path, seal(report.model_copy(update={"stages": stages, "findings": (finding,)})))
+    write_report(
+        path, seal(report.model_copy(update={"stages": stages, "findings": (finding,)}))
+    )
     refused = refusal(valid.open(), "lab")
     assert refused is not None and refused.code == "data.not-validated"
     monkeypatch.chdir(valid.root)
@@ -365,7 +426,10 @@ def test_a_look_changes_nothing_and_record_writes(
     assert "not recorded: `--record` writes the record" in capsys.readouterr().out
     assert main(["score", "pixels4", "lab.V4-ridge", "--seed", "3", "--record"]) == 0
     assert tree(valid.root) != before
-    assert read_record(record_path(valid.root, "lab.V4-ridge", "pixels4")).request["seed"] == 3
+    assert (
+        read_record(record_path(valid.root, "lab.V4-ridge", "pixels4")).request["seed"]
+        == 3
+    )
 
 
 def test_errors_are_about_the_pair_or_the_machine_by_their_types() -> None:
@@ -375,9 +439,17 @@ def test_errors_are_about_the_pair_or_the_machine_by_their_types() -> None:
         except Exception as error:
             return error
 
-    assert about_pair(MetricError("undefined")) and about_pair(DataError("a column lacks"))
-    assert about_pair(raised(DataError("not a file of this kind"), OSError("file signature not found")))
-    assert about_pair(raised(DataError("damaged"), OSError(errno.EINVAL, "Invalid argument")))
+    assert about_pair(MetricError("undefined")) and about_pair(
+        DataError("a column lacks")
+    )
+    assert about_pair(
+        raised(
+            DataError("not a file of this kind"), OSError("file signature not found")
+        )
+    )
+    assert about_pair(
+        raised(DataError("damaged"), OSError(errno.EINVAL, "Invalid argument"))
+    )
     for error in (
         KeyError("x"), MemoryError(), OSError(errno.EIO, "no"), SpecError([]), UnavailableError("x"),
         IntegrityError("x"), raised(DataError("no"), OSError(errno.EIO, "no")),
@@ -392,7 +464,12 @@ def test_pending_lines_are_grouped_by_reason_and_name_the_command() -> None:
         Pending("no data", "fetch one", "data.missing"),
         Pending("no weights", "fetch two", "data.missing"),
     )
-    names = [("b", first), ("a", first), ("c", second), *((f"x{i}", second) for i in range(4))]
+    names = [
+        ("b", first),
+        ("a", first),
+        ("c", second),
+        *((f"x{i}", second) for i in range(4)),
+    ]
     assert list(pending_lines(names)) == [
         "pending: a, b: no data: run `fetch one`", "pending: c, x0, x1 and 2 more: no weights: run `fetch two`",
     ]  # fmt: skip
@@ -406,11 +483,16 @@ def test_a_crash_is_shown_with_type_and_place() -> None:
     except ValueError as error:
         pending = pending_for(error, again="neuroledger run")
     assert pending.code == "machine.crash" and pending.command == "neuroledger run"
-    assert pending.reason.startswith("JSONDecodeError: ") and "decoder.py:" in pending.reason
+    assert (
+        pending.reason.startswith("JSONDecodeError: ")
+        and "decoder.py:" in pending.reason
+    )
     assert "please report it" in pending.reason
 
 
-def test_other_data_are_a_statement_about_the_data(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_data_are_a_statement_about_the_data(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pinned bytes that break an expectation still give a report and a failed record."""
     make_files(lab.data)
     lab.dataset(expectations={"assembly": [{"check": "repetitions", "count": 99}]})

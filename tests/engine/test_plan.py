@@ -44,37 +44,65 @@ def pairs(lab: Lab, **fields: Any) -> list[tuple[str, str]]:
     catalog = lab.open()
     suites = [catalog.suite(id) for id in fields.pop("suites", ())]
     return [
-        (job.benchmark, job.model) for job in plan(catalog, suites=suites, request=Request(), **fields).jobs
+        (job.benchmark, job.model)
+        for job in plan(catalog, suites=suites, request=Request(), **fields).jobs
     ]
 
 
-def test_a_suite_gives_its_models_after_the_controls_of_each_benchmark(shelf: Lab) -> None:
-    shelf.spec("suites", "both", benchmarks=["lab.V4-pls", "lab.V4-ridge"], models=["bee", "ant"])
+def test_a_suite_gives_its_models_after_the_controls_of_each_benchmark(
+    shelf: Lab,
+) -> None:
+    shelf.spec(
+        "suites",
+        "both",
+        benchmarks=["lab.V4-pls", "lab.V4-ridge"],
+        models=["bee", "ant"],
+    )
     expected = [("lab.V4-pls", model) for model in ("noise", "bee", "ant")]
-    expected += [("lab.V4-ridge", model) for model in ("pixels4", "noise", "bee", "ant")]
+    expected += [
+        ("lab.V4-ridge", model) for model in ("pixels4", "noise", "bee", "ant")
+    ]
     assert pairs(shelf, suites=["both"]) == expected
     assert pairs(shelf, suites=["both", "lab"]) == expected, "each pair is one job"
-    assert pairs(shelf, suites=["both"], models=["ant"]) == [("lab.V4-pls", "ant"), ("lab.V4-ridge", "ant")]
+    assert pairs(shelf, suites=["both"], models=["ant"]) == [
+        ("lab.V4-pls", "ant"),
+        ("lab.V4-ridge", "ant"),
+    ]
 
 
 def test_without_named_models_all_that_fit_are_scored(shelf: Lab) -> None:
     shelf.spec("suites", "open", benchmarks=["lab.V4-pls"])
     expected = [("lab.V4-pls", model) for model in ("noise", "ant", "bee", "pixels4")]
-    assert pairs(shelf, benchmarks=["lab.V4-pls"]) == pairs(shelf, suites=["open"]) == expected
-    assert plan(shelf.open(), benchmarks=["lab.V4-pls"], request=Request()).incompatible == {}
-    with pytest.raises(RequestError, match=r"^nothing to run: name a suite or benchmarks$"):
+    assert (
+        pairs(shelf, benchmarks=["lab.V4-pls"])
+        == pairs(shelf, suites=["open"])
+        == expected
+    )
+    assert (
+        plan(shelf.open(), benchmarks=["lab.V4-pls"], request=Request()).incompatible
+        == {}
+    )
+    with pytest.raises(
+        RequestError, match=r"^nothing to run: name a suite or benchmarks$"
+    ):
         plan(shelf.open(), models=["ant"], request=Request())
 
 
 def test_a_job_is_identified_by_its_inputs(shelf: Lab) -> None:
     catalog = shelf.open()
-    [job] = plan(catalog, benchmarks=["lab.V4-ridge"], models=["ant"], request=Request(seed=3)).jobs
-    assert job.inputs == inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "ant", Request(seed=3))
+    [job] = plan(
+        catalog, benchmarks=["lab.V4-ridge"], models=["ant"], request=Request(seed=3)
+    ).jobs
+    assert job.inputs == inputs_of(
+        catalog, catalog.benchmark("lab.V4-ridge"), "ant", Request(seed=3)
+    )
     assert job.id == sha256_of(job.inputs) and job.inputs["seed"] == 3
 
 
 def test_requested_pairs_without_a_job_are_listed_with_the_reason(shelf: Lab) -> None:
-    shelf.spec("models", "away", builder={"name": "pixels"}, unavailable="its weights are lost")
+    shelf.spec(
+        "models", "away", builder={"name": "pixels"}, unavailable="its weights are lost"
+    )
     shelf.benchmark("lab.V4-closed", unavailable="the data are withdrawn")
     catalog = shelf.open()
     result = plan(
@@ -83,23 +111,35 @@ def test_requested_pairs_without_a_job_are_listed_with_the_reason(shelf: Lab) ->
         benchmarks=["lab.V4-closed", "lab.V4-ridge"],
         request=Request(),
     )
-    assert [(job.benchmark, job.model) for job in result.jobs] == [("lab.V4-ridge", "ant")]
+    assert [(job.benchmark, job.model) for job in result.jobs] == [
+        ("lab.V4-ridge", "ant")
+    ]
     assert result.incompatible == {("net", "lab.V4-ridge"): "responses:V4"}
-    assert result.unavailable == {"away": "its weights are lost", "lab.V4-closed": "the data are withdrawn"}
-    assert list(result.notes()) == ["skipped 1 incompatible pair: net lacks responses:V4 for lab.V4-ridge"]
+    assert result.unavailable == {
+        "away": "its weights are lost",
+        "lab.V4-closed": "the data are withdrawn",
+    }
+    assert list(result.notes()) == [
+        "skipped 1 incompatible pair: net lacks responses:V4 for lab.V4-ridge"
+    ]
     assert list(Plan(()).notes()) == []
     with pytest.raises(RequestError, match="'atn'"):
         plan(catalog, models=["atn"], benchmarks=["lab.V4-ridge"], request=Request())
 
 
 def test_incompatible_pairs_are_counted_and_grouped_by_model_and_reason() -> None:
-    lacks = {("a", f"b{i}"): "sound" for i in range(4)} | {("a", "c"): "images", ("z", "c"): "images"}
+    lacks = {("a", f"b{i}"): "sound" for i in range(4)} | {
+        ("a", "c"): "images",
+        ("z", "c"): "images",
+    }
     assert list(Plan((), lacks).notes()) == [
         "skipped 6 incompatible pairs: a lacks sound for b0, b1, b2 and 1 more; a lacks images for c; "
         "z lacks images for c"
     ]
     assert (
-        some(["a", "b", "c"]) == "a, b, c" and some(list("abcde")) == "a, b, c and 2 more" and some([]) == ""
+        some(["a", "b", "c"]) == "a, b, c"
+        and some(list("abcde")) == "a, b, c and 2 more"
+        and some([]) == ""
     )
 
 
@@ -110,15 +150,25 @@ def test_incompatible_pairs_are_counted_and_grouped_by_model_and_reason() -> Non
         (["recording.V4"], True), (["lab.V4-pls"], False), (["IT", "recording.IT"], False), (["IT", "V4"], True),
     ],
 )  # fmt: skip
-def test_a_model_may_be_restricted_to_benchmarks(shelf: Lab, names: list[str], fitting: bool) -> None:
+def test_a_model_may_be_restricted_to_benchmarks(
+    shelf: Lab, names: list[str], fitting: bool
+) -> None:
     shelf.spec("models", "ant", builder={"name": "pixels", "size": 2}, benchmarks=names)
     assert fits(shelf.open(), "ant", "lab.V4-ridge") is fitting
 
 
 def test_unavailable_and_incompatible_models_fit_nothing(shelf: Lab) -> None:
-    shelf.spec("models", "ant", builder={"name": "pixels"}, unavailable="lost", benchmarks=["lab"])
+    shelf.spec(
+        "models",
+        "ant",
+        builder={"name": "pixels"},
+        unavailable="lost",
+        benchmarks=["lab"],
+    )
     catalog = shelf.open()
-    assert not fits(catalog, "ant", "lab.V4-ridge") and not fits(catalog, "net", "lab.V4-ridge")
+    assert not fits(catalog, "ant", "lab.V4-ridge") and not fits(
+        catalog, "net", "lab.V4-ridge"
+    )
     assert lacking(catalog, "net", "lab.V4-ridge") == ["responses:V4"]
     assert lacking(catalog, "bee", "lab.V4-ridge") == []
     shelf.dataset(stimuli="sound")
@@ -136,7 +186,11 @@ def test_the_reason_of_a_benchmark_precedes_that_of_its_data(lab: Lab) -> None:
     (lab.data / "responses.nc").unlink()
     words = "the data are private and missing; with access to them, run `neuroledger fetch lab`"
     assert reason() == words
-    lab.dataset(files={"x.nc": {"url": "https://example.org/x.nc", "size": 1, "sha256": "0" * 64}})
+    lab.dataset(
+        files={
+            "x.nc": {"url": "https://example.org/x.nc", "size": 1, "sha256": "0" * 64}
+        }
+    )
     assert reason() is None, "public data can be fetched"
     lab.dataset(unavailable="the data are withdrawn", access="private")
     assert reason() == "the data are withdrawn"
@@ -146,29 +200,42 @@ def test_the_reason_of_a_benchmark_precedes_that_of_its_data(lab: Lab) -> None:
 
 def stub(takes: set[str], **fields: Any) -> Any:
     return LayeredModel(
-        id="mine", takes=frozenset(takes), extract=lambda *_: {}, layers=("one", "two"), **fields
+        id="mine",
+        takes=frozenset(takes),
+        extract=lambda *_: {},
+        layers=("one", "two"),
+        **fields,
     )
 
 
-def test_a_model_in_memory_without_a_channel_is_refused_with_the_channels_of_both(shelf: Lab) -> None:
+def test_a_model_in_memory_without_a_channel_is_refused_with_the_channels_of_both(
+    shelf: Lab,
+) -> None:
     catalog = shelf.open()
     require_compatible(catalog, "lab.V4-ridge", "ant")
     require_compatible(catalog, "lab.V4-ridge", stub({"images"}, regions={"V4": "one"}))
     with pytest.raises(RequestError) as caught:
-        require_compatible(catalog, "lab.V4-ridge", stub({"sound"}, regions={"V4": "one"}, decisions=()))
+        require_compatible(
+            catalog,
+            "lab.V4-ridge",
+            stub({"sound"}, regions={"V4": "one"}, decisions=()),
+        )
     assert str(caught.value) == (
         "model 'mine' cannot be scored on 'lab.V4-ridge': it takes sound and gives responses:V4; the benchmark shows images "
         "and asks for responses:V4; `neuroledger run --benchmark lab.V4-ridge` scores all models that are compatible"
     )
-    with pytest.raises(RequestError, match=r"commit a layer to the region: `regions: \{V4: <layer>\}`$"):
-        require_compatible(catalog, "lab.V4-ridge", stub({"images"}, regions={"IT": "one"}))
     with pytest.raises(
-        RequestError, match=r"^model 'net' cannot be scored.*it takes images and gives decisions"
+        RequestError, match=r"commit a layer to the region: `regions: \{V4: <layer>\}`$"
+    ):
+        require_compatible(
+            catalog, "lab.V4-ridge", stub({"images"}, regions={"IT": "one"})
+        )
+    with pytest.raises(
+        RequestError,
+        match=r"^model 'net' cannot be scored.*it takes images and gives decisions",
     ):
         require_compatible(catalog, "lab.V4-ridge", "net")
-    words = (
-        r"^int is not a model: pass the id of a model, or declare inputs and outputs with nl\.models\.torch"
-    )
+    words = r"^int is not a model: pass the id of a model, or declare inputs and outputs with nl\.models\.torch"
     with pytest.raises(RequestError, match=words):
         require_compatible(catalog, "lab.V4-ridge", 3)  # type: ignore[arg-type]
 
@@ -180,7 +247,8 @@ def test_a_model_without_time_steps_is_refused_with_the_way_to_declare_them(
     monkeypatch.setattr(module, "interface", lambda entry, stimuli: asked)
     model = stub({"images"}, regions={"V4": "one"})
     with pytest.raises(
-        RequestError, match=r"; score a model with several time steps, whose time bins are its `times`$"
+        RequestError,
+        match=r"; score a model with several time steps, whose time bins are its `times`$",
     ):
         require_compatible(shelf.open(), "lab.V4-ridge", model)
 
@@ -191,7 +259,9 @@ def test_the_stimuli_of_a_benchmark_are_those_of_its_data(shelf: Lab) -> None:
     catalog = shelf.open()
     entry = catalog.entry("benchmarks", "lab.V4-ridge")
     for stimuli in ("images", "sound"):
-        assert interface(entry, stimuli) == Interface(frozenset({stimuli}), frozenset({"responses:V4"}))
+        assert interface(entry, stimuli) == Interface(
+            frozenset({stimuli}), frozenset({"responses:V4"})
+        )
     assert interface(catalog.entry("models", "bad"), "") is None
     assert interface(catalog.entry("models", "away"), "") is None
     assert interface(catalog.entry("datasets", "lab"), "") is None
@@ -204,7 +274,10 @@ def test_the_stimuli_of_a_benchmark_are_those_of_its_data(shelf: Lab) -> None:
 
 def test_many_pins_are_recorded_as_their_number_and_one_hash() -> None:
     def dataset(count: int) -> Any:
-        pins = {f"f{number:04d}": SimpleNamespace(sha256=f"{number:x}") for number in reversed(range(count))}
+        pins = {
+            f"f{number:04d}": SimpleNamespace(sha256=f"{number:x}")
+            for number in reversed(range(count))
+        }
         return SimpleNamespace(files=pins)
 
     few = _files(dataset(1000))
@@ -215,28 +288,54 @@ def test_many_pins_are_recorded_as_their_number_and_one_hash() -> None:
 
 def test_a_score_depends_on_controls_and_dummies(shelf: Lab) -> None:
     floor = {"dummy": "ant", "fallback": "bee", "perfect": 1.0}
-    fields = {"ceiling": None, "floor": floor, "controls": {"positive": ["pixels4"], "negative": ["noise"]}}
+    fields = {
+        "ceiling": None,
+        "floor": floor,
+        "controls": {"positive": ["pixels4"], "negative": ["noise"]},
+    }
     shelf.benchmark("lab.V4-floor", **fields)
-    shelf.benchmark("lab.V4-number", **fields | {"floor": {"dummy": 0.25, "perfect": 1.0}})
+    shelf.benchmark(
+        "lab.V4-number", **fields | {"floor": {"dummy": 0.25, "perfect": 1.0}}
+    )
     catalog = shelf.open()
-    assert other_models(catalog.benchmark("lab.V4-floor")) == {"ant", "bee", "pixels4", "noise"}
+    assert other_models(catalog.benchmark("lab.V4-floor")) == {
+        "ant",
+        "bee",
+        "pixels4",
+        "noise",
+    }
     assert other_models(catalog.benchmark("lab.V4-number")) == {"pixels4", "noise"}
     inputs = inputs_of(catalog, catalog.benchmark("lab.V4-floor"), "ant", Request())
     assert list(inputs["controls"]) == ["ant", "bee", "noise", "pixels4"]
     assert inputs["controls"]["ant"] == inputs["model"] and inputs["ceiling"] is None
     lab = catalog.dataset("lab")
-    assert inputs["dataset"]["id"] == "lab" and inputs["dataset"]["files"] == _files(lab)
-    assert "model" not in inputs_of(catalog, catalog.benchmark("lab.V4-floor"), None, Request())
+    assert inputs["dataset"]["id"] == "lab" and inputs["dataset"]["files"] == _files(
+        lab
+    )
+    assert "model" not in inputs_of(
+        catalog, catalog.benchmark("lab.V4-floor"), None, Request()
+    )
 
 
-def test_descriptions_and_restrictions_of_a_model_are_not_part_of_its_identity(shelf: Lab) -> None:
+def test_descriptions_and_restrictions_of_a_model_are_not_part_of_its_identity(
+    shelf: Lab,
+) -> None:
     def own() -> dict[str, Any]:
         catalog = shelf.open()
-        return inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "ant", Request())["model"]
+        return inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "ant", Request())[
+            "model"
+        ]
 
     before = own()
     builder = {"name": "pixels", "size": 2}
-    shelf.spec("models", "ant", builder=builder, benchmarks=["lab"], pretraining=["ImageNet"], license="MIT")
+    shelf.spec(
+        "models",
+        "ant",
+        builder=builder,
+        benchmarks=["lab"],
+        pretraining=["ImageNet"],
+        license="MIT",
+    )
     assert own() == before
     shelf.spec("models", "ant", builder=builder, regions={"V4": "x"})
     assert own() != before
@@ -245,9 +344,13 @@ def test_descriptions_and_restrictions_of_a_model_are_not_part_of_its_identity(s
 def test_jobs_on_unavailable_data_or_models_have_no_inputs(shelf: Lab) -> None:
     shelf.spec("models", "away", unavailable="its weights are lost")
     catalog = shelf.open()
-    with pytest.raises(RequestError, match=r"^model 'away' is unavailable: its weights are lost$"):
+    with pytest.raises(
+        RequestError, match=r"^model 'away' is unavailable: its weights are lost$"
+    ):
         inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "away", Request())
     shelf.dataset(unavailable="the data are withdrawn", reader=None, files={})
     catalog = shelf.open()
-    with pytest.raises(RequestError, match=r"^data set 'lab' is unavailable: the data are withdrawn$"):
+    with pytest.raises(
+        RequestError, match=r"^data set 'lab' is unavailable: the data are withdrawn$"
+    ):
         inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "ant", Request())

@@ -102,7 +102,9 @@ def test_a_control_cannot_have_passed_beyond_its_bound(
         if valid:
             assert record_of(plain(controls={"c": control})).controls["c"] == control
         else:
-            with pytest.raises(ValueError, match=f"passed does not follow for a {role} control"):
+            with pytest.raises(
+                ValueError, match=f"passed does not follow for a {role} control"
+            ):
                 record_of(plain(controls={"c": control}))
     assert record_of(plain(controls={"c": earlier | {"passed": False}})) is not None
 
@@ -122,7 +124,9 @@ def test_a_control_cannot_have_passed_beyond_its_bound(
         ({"role": "negative", "value": None}, "failed"),
     ],
 )
-def test_a_stored_verdict_must_follow_from_the_numbers(fields: dict[str, Any], verdict: str) -> None:
+def test_a_stored_verdict_must_follow_from_the_numbers(
+    fields: dict[str, Any], verdict: str
+) -> None:
     middle = (fields.get("low", 0.0) + fields.get("high", 0.0)) / 2
     control = {"value": middle, "bound": 0.1, **fields}
     for stored in ("passed", "undecided", "failed"):
@@ -138,14 +142,40 @@ def test_controls_of_earlier_records_are_read_as_controls_whose_uncertainty_is_u
     tmp_path: Path,
 ) -> None:
     earlier = {
-        "good": {"role": "positive", "value": 0.9, "bound": 0.8, "passed": True, "says": "0.900, …"},
-        "high": {"role": "positive", "value": 17.9, "bound": 10.0, "passed": False, "says": "17.900, …"},
-        "bad": {"role": "negative", "value": 0.3, "bound": 0.1, "passed": False, "says": "0.300, …"},
-        "none": {"role": "negative", "value": None, "bound": 0.1, "passed": False, "says": "it is constant"},
+        "good": {
+            "role": "positive",
+            "value": 0.9,
+            "bound": 0.8,
+            "passed": True,
+            "says": "0.900, …",
+        },
+        "high": {
+            "role": "positive",
+            "value": 17.9,
+            "bound": 10.0,
+            "passed": False,
+            "says": "17.900, …",
+        },
+        "bad": {
+            "role": "negative",
+            "value": 0.3,
+            "bound": 0.1,
+            "passed": False,
+            "says": "0.300, …",
+        },
+        "none": {
+            "role": "negative",
+            "value": None,
+            "bound": 0.1,
+            "passed": False,
+            "says": "it is constant",
+        },
     }
     write_record(tmp_path / "r.json", record("ant", "lab.V4", 0.5, controls=earlier))
     again = read_record(tmp_path / "r.json")
-    assert again.intact and again.controls == earlier, "what is stored, and its hash, are as they were"
+    assert again.intact and again.controls == earlier, (
+        "what is stored, and its hash, are as they were"
+    )
     assert {name: in_words(control) for name, control in again.judged.items()} == {
         "good": "0.900, must be at least 0.8, its uncertainty is unknown",
         "high": "17.900, must be at most 10: the ceiling is too low to normalise by, its uncertainty is unknown",
@@ -153,7 +183,12 @@ def test_controls_of_earlier_records_are_read_as_controls_whose_uncertainty_is_u
         "none": "it is constant",
     }
     verdicts = {name: control.verdict for name, control in again.judged.items()}
-    assert verdicts == {"good": "passed", "high": "failed", "bad": "failed", "none": "failed"}
+    assert verdicts == {
+        "good": "passed",
+        "high": "failed",
+        "bad": "failed",
+        "none": "failed",
+    }
 
 
 def test_judged_controls_are_stored_and_read_unchanged(tmp_path: Path) -> None:
@@ -178,11 +213,15 @@ def test_the_benchmark_in_the_inputs_is_a_mapping() -> None:
     content = plain()
     content["inputs"]["benchmark"] = "lab.V4"
     content["id"] = sha256_of(content["inputs"])
-    with pytest.raises(ValueError, match="the benchmark in its inputs is not a mapping"):
+    with pytest.raises(
+        ValueError, match="the benchmark in its inputs is not a mapping"
+    ):
         record_of(content)
 
 
-def test_an_equal_record_is_not_written_again_and_an_edited_one_is(tmp_path: Path) -> None:
+def test_an_equal_record_is_not_written_again_and_an_edited_one_is(
+    tmp_path: Path,
+) -> None:
     path = record_path(tmp_path, "lab.V4", "ant")
     assert path == tmp_path / "results" / "records" / "lab.V4" / "ant.json"
     scratch = record_path(tmp_path, "lab.V4", "ant", scratch=True)
@@ -197,10 +236,14 @@ def test_an_equal_record_is_not_written_again_and_an_edited_one_is(tmp_path: Pat
     assert not read_record(path).intact
     assert write_record(path, record("ant", "lab.V4", 0.6)) and read_record(path).intact
     path.write_text("{}")
-    with pytest.raises(DataError, match=r"ant\.json is not a record \(.*\); delete it and run again"):
+    with pytest.raises(
+        DataError, match=r"ant\.json is not a record \(.*\); delete it and run again"
+    ):
         read_record(path)
     assert list(read_all(tmp_path)) == []
-    assert write_record(path, first) and [each.model for each in read_all(tmp_path)] == ["ant"]
+    assert write_record(path, first) and [
+        each.model for each in read_all(tmp_path)
+    ] == ["ant"]
 
 
 def test_paths_in_texts_are_relative_to_the_repository_or_the_home_folder(
@@ -210,13 +253,18 @@ def test_paths_in_texts_are_relative_to_the_repository_or_the_home_folder(
     root = tmp_path / "repository"
     text = f"{root}/data/a.nc and {tmp_path}/person/b.nc and {tmp_path}/c.nc"
     expected = f"data/a.nc and ~/b.nc and {tmp_path}/c.nc"
-    assert relative({"a": [text, 3], "b": (text, None)}, root) == {"a": [expected, 3], "b": [expected, None]}
+    assert relative({"a": [text, 3], "b": (text, None)}, root) == {
+        "a": [expected, 3],
+        "b": [expected, None],
+    }
     assert relative(0.5, root) == 0.5
 
 
 def test_a_notebook_shows_score_interval_controls_and_state() -> None:
     whole = record("<ant>", "lab.V4", 0.54321)
-    whole = whole.model_copy(update={"score": (whole.score or {}) | {"covers": "new stimuli"}})
+    whole = whole.model_copy(
+        update={"score": (whole.score or {}) | {"covers": "new stimuli"}}
+    )
     whole = whole.model_copy(update={"payload_sha256": whole.payload()})
     page = whole._repr_html_()
     for text in (
@@ -225,17 +273,26 @@ def test_a_notebook_shows_score_interval_controls_and_state() -> None:
     ):  # fmt: skip
         assert text in page
     assert whole.id[:13] not in page and "edited" not in page and "error" not in page
-    assert "no: it was edited" in whole.model_copy(update={"status": "partial"})._repr_html_()
+    assert (
+        "no: it was edited"
+        in whole.model_copy(update={"status": "partial"})._repr_html_()
+    )
     bare = record("ant", "lab.V4", 0.5, half=None)._repr_html_()
     assert "0.5" in bare and "interval" not in bare
     failed = record("ant", "lab.V4", None)._repr_html_()
-    assert "it did not work" in failed and "ant on lab.V4 (failed)" in failed and "score" not in failed
+    assert (
+        "it did not work" in failed
+        and "ant on lab.V4 (failed)" in failed
+        and "score" not in failed
+    )
 
 
 def git(root: Path, *words: str) -> str:
     identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
     command = ["git", *identity, *words]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_the_environment_contains_the_commit_and_whether_sources_differ_from_it(
@@ -251,10 +308,20 @@ def test_the_environment_contains_the_commit_and_whether_sources_differ_from_it(
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "--quiet", "-m", "First")
     clean = environment(tmp_path)
-    assert clean["commit"] == git(tmp_path, "rev-parse", "HEAD") and clean["dirty"] is False
-    for name in ("dvc.lock", "results/records/a.json", "results/records/b.json", "notes.txt"):
+    assert (
+        clean["commit"] == git(tmp_path, "rev-parse", "HEAD")
+        and clean["dirty"] is False
+    )
+    for name in (
+        "dvc.lock",
+        "results/records/a.json",
+        "results/records/b.json",
+        "notes.txt",
+    ):
         (tmp_path / name).write_text("2")
-    assert environment(tmp_path)["dirty"] is False, "a run writes records and the lock; notes change no score"
+    assert environment(tmp_path)["dirty"] is False, (
+        "a run writes records and the lock; notes change no score"
+    )
     (tmp_path / "specs" / "new.yaml").write_text("2")
     assert environment(tmp_path)["dirty"] is True
     (tmp_path / "specs" / "new.yaml").unlink()
@@ -281,8 +348,19 @@ def test_the_environment_contains_versions_platform_and_threads(
     module._versions.cache_clear()
     created = environment(tmp_path)
     module._versions.cache_clear()
-    assert set(created) == {"commit", "dirty", "packages", "platform", "processor", "python", "threads"}
-    assert created["packages"]["numpy"] == np.__version__ and "neuroledger" in created["packages"]
+    assert set(created) == {
+        "commit",
+        "dirty",
+        "packages",
+        "platform",
+        "processor",
+        "python",
+        "threads",
+    }
+    assert (
+        created["packages"]["numpy"] == np.__version__
+        and "neuroledger" in created["packages"]
+    )
     assert "no-such-package" not in created["packages"]
     assert created["platform"] == f"{platform.system()}-{platform.machine()}"
     assert created["python"] == platform.python_version() and created["threads"] == "3"
@@ -290,7 +368,9 @@ def test_the_environment_contains_versions_platform_and_threads(
     assert environment(tmp_path)["threads"] == str(os.cpu_count())
 
 
-@pytest.mark.parametrize("error", [OSError("no git"), subprocess.TimeoutExpired("git", 20)])
+@pytest.mark.parametrize(
+    "error", [OSError("no git"), subprocess.TimeoutExpired("git", 20)]
+)
 def test_a_missing_or_hanging_git_leaves_the_commit_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -306,9 +386,14 @@ def test_invalid_files_among_records_are_logged_and_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for model in ("bee", "ant"):
-        write_record(record_path(tmp_path, "lab.V4", model), record(model, "lab.V4", 0.5))
+        write_record(
+            record_path(tmp_path, "lab.V4", model), record(model, "lab.V4", 0.5)
+        )
     (tmp_path / "results" / "odd.json").write_text("{}")
     assert [each.model for each in read_all(tmp_path)] == ["ant", "bee"]
     [entry] = caplog.records
     assert (entry.name, entry.levelname) == ("neuroledger", "WARNING")
-    assert "record.unreadable" in entry.getMessage() and "odd.json is not a record" in entry.getMessage()
+    assert (
+        "record.unreadable" in entry.getMessage()
+        and "odd.json is not a record" in entry.getMessage()
+    )

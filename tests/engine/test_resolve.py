@@ -13,25 +13,41 @@ import pytest
 from neuroledger.engine import resolve as module
 from neuroledger.engine.resolve import Resolved, model_of, resolve
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import DataError, NeuroLedgerError, RequestError, UnavailableError
+from neuroledger.errors import (
+    DataError,
+    NeuroLedgerError,
+    RequestError,
+    UnavailableError,
+)
 from neuroledger.models.model import LayeredModel
 from neuroledger.spec.registry import INJECTED
 from tests.engine.lab import IMAGES, NEUROIDS, REPETITIONS, Lab
 
 
-def resolved(lab: Lab, request: Request | None = None, model: str = "pixels4", **benchmark: Any) -> Resolved:
+def resolved(
+    lab: Lab, request: Request | None = None, model: str = "pixels4", **benchmark: Any
+) -> Resolved:
     lab.benchmark(**benchmark)
     catalog = lab.open()
     session = Session(catalog, request or Request())
     return resolve(
-        session, catalog.benchmark("lab.V4-ridge"), model, lambda *_: pytest.fail("nothing is scored")
+        session,
+        catalog.benchmark("lab.V4-ridge"),
+        model,
+        lambda *_: pytest.fail("nothing is scored"),
     )
 
 
 def test_a_limit_keeps_every_repetition_of_the_first_stimuli(valid: Lab) -> None:
-    whole, cut = (resolved(valid, request).data.assembly for request in (Request(), Request(limit=7)))
+    whole, cut = (
+        resolved(valid, request).data.assembly
+        for request in (Request(), Request(limit=7))
+    )
     assert whole is not None and cut is not None
-    assert whole.shape == (IMAGES * REPETITIONS, NEUROIDS) and cut.shape == (7 * REPETITIONS, NEUROIDS)
+    assert whole.shape == (IMAGES * REPETITIONS, NEUROIDS) and cut.shape == (
+        7 * REPETITIONS,
+        NEUROIDS,
+    )
     assert set(cut["stimulus_id"].values) == {f"im{number:02d}" for number in range(7)}
     first = whole.isel(presentation=np.isin(whole["stimulus_id"], cut["stimulus_id"]))
     np.testing.assert_array_equal(cut.values, first.values)
@@ -45,24 +61,45 @@ def test_only_what_the_benchmark_selects_is_scored(valid: Lab) -> None:
 
 def test_control_models_are_recognised(valid: Lab) -> None:
     valid.spec("models", "pixels2", builder={"name": "pixels", "size": 2})
-    known = {model: resolved(valid, model=model).control for model in ("pixels4", "noise", "pixels2")}
+    known = {
+        model: resolved(valid, model=model).control
+        for model in ("pixels4", "noise", "pixels2")
+    }
     assert known == {"pixels4": True, "noise": True, "pixels2": False}
 
 
-def test_unavailable_benchmarks_and_models_are_refused_with_the_reason(valid: Lab) -> None:
+def test_unavailable_benchmarks_and_models_are_refused_with_the_reason(
+    valid: Lab,
+) -> None:
     with pytest.raises(
-        UnavailableError, match=r"benchmark 'lab\.V4-ridge' is unavailable: the data are withdrawn"
+        UnavailableError,
+        match=r"benchmark 'lab\.V4-ridge' is unavailable: the data are withdrawn",
     ):
         resolved(valid, unavailable="the data are withdrawn")
-    valid.spec("models", "away", builder={"name": "pixels"}, unavailable="its weights are not public")
-    with pytest.raises(UnavailableError, match="model 'away' is unavailable: its weights are not public"):
+    valid.spec(
+        "models",
+        "away",
+        builder={"name": "pixels"},
+        unavailable="its weights are not public",
+    )
+    with pytest.raises(
+        UnavailableError,
+        match="model 'away' is unavailable: its weights are not public",
+    ):
         model_of(Session(valid.open(), Request()), "away")
 
 
-@pytest.mark.parametrize("field", [{"layers": ["units"]}, {"readout": "units"}, {"logits": "units"}])
-def test_fields_that_a_builder_does_not_use_are_refused(valid: Lab, field: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "field", [{"layers": ["units"]}, {"readout": "units"}, {"logits": "units"}]
+)
+def test_fields_that_a_builder_does_not_use_are_refused(
+    valid: Lab, field: dict[str, Any]
+) -> None:
     valid.spec("models", "more", builder={"name": "noise"}, **field)
-    with pytest.raises(RequestError, match=f"builder 'noise' does not use `{next(iter(field))}`; remove it"):
+    with pytest.raises(
+        RequestError,
+        match=f"builder 'noise' does not use `{next(iter(field))}`; remove it",
+    ):
         model_of(Session(valid.open(), Request()), "more")
 
 
@@ -72,7 +109,10 @@ def test_a_model_is_built_once_per_session(valid: Lab) -> None:
 
 
 def test_data_that_were_not_validated_are_refused(lab: Lab) -> None:
-    with pytest.raises(NeuroLedgerError, match="it has not been validated: run `neuroledger validate lab`"):
+    with pytest.raises(
+        NeuroLedgerError,
+        match="it has not been validated: run `neuroledger validate lab`",
+    ):
         resolved(lab)
 
 
@@ -105,11 +145,20 @@ def test_a_limit_leaves_data_without_stimuli_unchanged(valid: Lab) -> None:
     assert module._dataset(session, benchmark) is without
 
 
-def test_metrics_and_ceiling_have_the_seed_and_device_of_the_request(valid: Lab) -> None:
-    valid.benchmark(metrics=["ridge", {"name": "pls", "splits": {"folds": 3}}], metric=None)
+def test_metrics_and_ceiling_have_the_seed_and_device_of_the_request(
+    valid: Lab,
+) -> None:
+    valid.benchmark(
+        metrics=["ridge", {"name": "pls", "splits": {"folds": 3}}], metric=None
+    )
     catalog = valid.open()
     session = Session(catalog, Request(seed=4))
-    result = resolve(session, catalog.benchmark("lab.V4-ridge"), "pixels4", lambda *_: pytest.fail("scored"))
+    result = resolve(
+        session,
+        catalog.benchmark("lab.V4-ridge"),
+        "pixels4",
+        lambda *_: pytest.fail("scored"),
+    )
     assert list(result.metrics) == ["ridge", "pls"] and result.first == "ridge"
     assert result.metrics["pls"].spec.splits.folds == 3  # type: ignore[union-attr]
     bound = result.ceiling
@@ -120,7 +169,9 @@ def test_metrics_and_ceiling_have_the_seed_and_device_of_the_request(valid: Lab)
     assert resolved(valid, ceiling=None, normalise="none").ceiling is None
 
 
-def test_a_model_in_memory_is_no_control_and_has_no_declared_pretraining(valid: Lab) -> None:
+def test_a_model_in_memory_is_no_control_and_has_no_declared_pretraining(
+    valid: Lab,
+) -> None:
     catalog = valid.open()
     model = LayeredModel(
         id="pixels4",
@@ -130,9 +181,23 @@ def test_a_model_in_memory_is_no_control_and_has_no_declared_pretraining(valid: 
         regions={"V4": "one"},
     )
     session = Session(catalog, Request())
-    result = resolve(session, catalog.benchmark("lab.V4-ridge"), model, lambda *_: pytest.fail("scored"))
-    assert (result.model.id, result.control, result.pretraining) == ("pixels4", False, ())
-    valid.spec("models", "read", builder={"name": "pixels", "size": 4}, pretraining=["ImageNet"])
+    result = resolve(
+        session,
+        catalog.benchmark("lab.V4-ridge"),
+        model,
+        lambda *_: pytest.fail("scored"),
+    )
+    assert (result.model.id, result.control, result.pretraining) == (
+        "pixels4",
+        False,
+        (),
+    )
+    valid.spec(
+        "models",
+        "read",
+        builder={"name": "pixels", "size": 4},
+        pretraining=["ImageNet"],
+    )
     assert resolved(valid, model="read").pretraining == ("ImageNet",)
 
 
@@ -141,7 +206,9 @@ def test_a_model_with_a_rule_is_committed_by_the_scores_of_its_layers(
 ) -> None:
     rule = {"on": {"V4": "lab.V4-other"}}
     valid.benchmark("lab.V4-other")
-    valid.spec("models", "net", builder={"name": "small_cnn", "channels": 1}, commit=rule)
+    valid.spec(
+        "models", "net", builder={"name": "small_cnn", "channels": 1}, commit=rule
+    )
     catalog = valid.open()
     session, benchmark = Session(catalog, Request()), catalog.benchmark("lab.V4-ridge")
     asked: list[Any] = []
@@ -154,7 +221,12 @@ def test_a_model_with_a_rule_is_committed_by_the_scores_of_its_layers(
     result = resolve(session, benchmark, "net", lambda *given: given)  # type: ignore[arg-type, return-value]
     assert result.model == "the committed model"
     [(of, model, declared, scored, data, load, score)] = asked
-    assert (of, model.id, declared.on, scored) == (session, "net", rule["on"], benchmark)
+    assert (of, model.id, declared.on, scored) == (
+        session,
+        "net",
+        rule["on"],
+        benchmark,
+    )
     assert data is result.data and load(catalog.benchmark("lab.V4-other")) is data
     assert score(benchmark, model) == (session, benchmark, model)
 
@@ -162,7 +234,9 @@ def test_a_model_with_a_rule_is_committed_by_the_scores_of_its_layers(
 class Built:
     """A model spec and its builder, which returns its arguments."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, files: dict[str, Path], **fields: Any) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, files: dict[str, Path], **fields: Any
+    ) -> None:
         known = {
             "weights": {},
             "regions": {},
@@ -176,9 +250,14 @@ class Built:
         self.component = SimpleNamespace(
             name="net", injected=INJECTED["builder"], function=lambda **given: given
         )
-        catalog: Any = SimpleNamespace(model=lambda id: spec, entry=lambda kind, id: None)
+        catalog: Any = SimpleNamespace(
+            model=lambda id: spec, entry=lambda kind, id: None
+        )
         self.session: Any = SimpleNamespace(
-            catalog=catalog, models={}, store="store", request=SimpleNamespace(device="cuda", seed=6)
+            catalog=catalog,
+            models={},
+            store="store",
+            request=SimpleNamespace(device="cuda", seed=6),
         )
         self.refused: list[Path] = []
         monkeypatch.setattr(module.registry, "get", lambda kind, name: self.component)
@@ -199,7 +278,14 @@ def test_a_builder_gets_its_fields_parameters_and_weights(
     weights = {"a": tmp_path / "a.h5", "b": tmp_path / "b.pt"}
     for path in weights.values():
         path.write_bytes(b"0" * 10)
-    case = Built(monkeypatch, weights, regions={"V4": "one"}, layers=("one",), readout="r", logits="l")
+    case = Built(
+        monkeypatch,
+        weights,
+        regions={"V4": "one"},
+        layers=("one",),
+        readout="r",
+        logits="l",
+    )
     model: Any = model_of(case.session, "net")
     rng = model.pop("rng")
     assert rng.random() == np.random.default_rng(6).random()
@@ -207,9 +293,9 @@ def test_a_builder_gets_its_fields_parameters_and_weights(
         "id": "net", "weights": weights, "regions": {"V4": "one"}, "layers": ("one",), "readout": "r", "logits": "l",
         "visual_degrees": 8, "device": "cuda", "store": "store", "size": 4,
     }  # fmt: skip
-    assert case.refused == list(weights.values()) and [name for _, name in case.limits] == [
-        "model 'net': its weights"
-    ]
+    assert case.refused == list(weights.values()) and [
+        name for _, name in case.limits
+    ] == ["model 'net': its weights"]
     assert case.session.models == {"net": model}
 
 
@@ -223,5 +309,7 @@ def test_a_builder_gets_only_what_it_asks_for_and_nothing_is_read_without_weight
 
 
 def test_the_reason_for_refused_data_contains_place_and_fix(lab: Lab) -> None:
-    with pytest.raises(DataError, match=r"^.*lab.*: .*: run `neuroledger validate lab`"):
+    with pytest.raises(
+        DataError, match=r"^.*lab.*: .*: run `neuroledger validate lab`"
+    ):
         resolved(lab)

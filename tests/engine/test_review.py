@@ -18,7 +18,14 @@ BENCHMARK = f"specs/benchmarks/{RIDGE}.yaml"
 
 
 def git(lab: Lab, *words: str) -> None:
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
+    who = [
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    ]
     subprocess.run(["git", *who, *words], cwd=lab.root, check=True, capture_output=True)
 
 
@@ -46,7 +53,9 @@ RECORD = f"results/records/{RIDGE}"
 
 def seen(lab: Lab) -> tuple[dict[str, Finding], list[str]]:
     result = review(lab.root, "main").findings
-    return {item.where: item for item in result}, [str(item) for item in result if item.severity == "error"]
+    return {item.where: item for item in result}, [
+        str(item) for item in result if item.severity == "error"
+    ]
 
 
 def test_nothing_changed(committed: Lab) -> None:
@@ -63,15 +72,23 @@ def test_a_new_benchmark_is_data_only(committed: Lab) -> None:
     assert not problems
 
 
-def test_other_scores_under_the_same_version_are_a_problem_with_its_line(committed: Lab) -> None:
+def test_other_scores_under_the_same_version_are_a_problem_with_its_line(
+    committed: Lab,
+) -> None:
     edit(committed, BENCHMARK, "metric: ridge", "metric: pls")
     changes, problems = seen(committed)
     assert changes[BENCHMARK].code in ("review.spec", "review.version")
     (problem,) = problems
-    assert problem.startswith(BENCHMARK) and "`version` is 1" in problem and "write `version: 2`" in problem
+    assert (
+        problem.startswith(BENCHMARK)
+        and "`version` is 1" in problem
+        and "write `version: 2`" in problem
+    )
     edit(committed, BENCHMARK, "version: 1", "version: 2")
     changes, problems = seen(committed)
-    assert not problems and changes[BENCHMARK].what.startswith("benchmark changed: version 1 → 2")
+    assert not problems and changes[BENCHMARK].what.startswith(
+        "benchmark changed: version 1 → 2"
+    )
 
 
 def test_descriptions_may_change_freely(committed: Lab) -> None:
@@ -85,20 +102,27 @@ def test_moved_pins_are_named(committed: Lab) -> None:
     sha = spec.files["responses.nc"].sha256
     edit(committed, "specs/datasets/lab.yaml", sha, "0" * 64)
     _, problems = seen(committed)
-    assert any("pins moved: responses.nc" in item.what for item in review(committed.root, "main").findings)
+    assert any(
+        "pins moved: responses.nc" in item.what
+        for item in review(committed.root, "main").findings
+    )
     assert len(problems) == 1 and "review.version" in problems[0]
 
 
 def test_changed_new_and_removed_scores_are_reported(committed: Lab) -> None:
     keep(committed.open(), record("pixels4", RIDGE, 0.7), record("noise", RIDGE, None))
     changes, _ = seen(committed)
-    assert changes[f"{RECORD}/pixels4.json"].what.startswith("0.5 → 0.7 from the same inputs")
+    assert changes[f"{RECORD}/pixels4.json"].what.startswith(
+        "0.5 → 0.7 from the same inputs"
+    )
     assert changes[f"{RECORD}/noise.json"].what.startswith("added: failed")
     (committed.root / "results" / "records" / RIDGE / "pixels4.json").unlink()
     assert seen(committed)[0][f"{RECORD}/pixels4.json"].code == "review.removed"
 
 
-@pytest.mark.parametrize("path", ["src/x.py", "Makefile", "data/lab/x.so", "specs/helper.py", ".dvc/config"])
+@pytest.mark.parametrize(
+    "path", ["src/x.py", "Makefile", "data/lab/x.so", "specs/helper.py", ".dvc/config"]
+)
 def test_code_is_reported_in_every_folder(committed: Lab, path: str) -> None:
     file = committed.root / path
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +159,9 @@ def test_a_private_data_set_may_have_an_attribution(committed: Lab) -> None:
     assert any("review.private" in item for item in seen(committed)[1])
 
 
-def test_a_calibration_that_passes_where_it_failed_needs_a_person(committed: Lab) -> None:
+def test_a_calibration_that_passes_where_it_failed_needs_a_person(
+    committed: Lab,
+) -> None:
     path = calibrated(committed, coverage=60)
     git(committed, "add", "-f", str(path))
     git(committed, "commit", "-m", "calibration")
@@ -144,7 +170,9 @@ def test_a_calibration_that_passes_where_it_failed_needs_a_person(committed: Lab
     result = seen(committed)[0][f"results/calibration/{RIDGE}.json"]
     assert (result.code, result.severity) == ("review.calibration", "warning")
     path.unlink()
-    assert seen(committed)[0][f"results/calibration/{RIDGE}.json"].code == "review.removed"
+    assert (
+        seen(committed)[0][f"results/calibration/{RIDGE}.json"].code == "review.removed"
+    )
 
 
 def test_an_unknown_commit_is_named(committed: Lab) -> None:
@@ -153,10 +181,19 @@ def test_an_unknown_commit_is_named(committed: Lab) -> None:
             review(committed.root, wrong)
 
 
-def test_a_shallow_clone_gets_advice_to_unshallow(committed: Lab, tmp_path: Path) -> None:
+def test_a_shallow_clone_gets_advice_to_unshallow(
+    committed: Lab, tmp_path: Path
+) -> None:
     git(committed, "add", "-f", "dvc.yaml")
     git(committed, "commit", "--allow-empty", "--message", "another")
-    git(committed, "clone", "--depth", "1", f"file://{committed.root}", str(tmp_path / "shallow"))
+    git(
+        committed,
+        "clone",
+        "--depth",
+        "1",
+        f"file://{committed.root}",
+        str(tmp_path / "shallow"),
+    )
     with pytest.raises(RequestError, match="git fetch --unshallow"):
         review(tmp_path / "shallow", "HEAD~1")
 
@@ -199,7 +236,9 @@ def test_missing_objects_are_reported(committed: Lab) -> None:
         ("main", "HEAD"),  # the base seems to be descended from the proposal
     ],
 )
-def test_an_object_that_is_not_what_its_id_says_is_refused(committed: Lab, forged: str, instead: str) -> None:
+def test_an_object_that_is_not_what_its_id_says_is_refused(
+    committed: Lab, forged: str, instead: str
+) -> None:
     """Git does not hash what it reads from a loose file, and a merge gets the genuine object from elsewhere."""
     (committed.root / "src").mkdir()
     (committed.root / "src" / "old.py").write_text("x = 1\n")
@@ -211,10 +250,14 @@ def test_an_object_that_is_not_what_its_id_says_is_refused(committed: Lab, forge
     git(committed, "commit", "-m", "the proposal")
     assert review(committed.root, "main").verdict == "needs a person"
     (since,), (first, second) = (
-        subprocess.check_output(["git", "rev-parse", *names], cwd=committed.root, text=True).split()
+        subprocess.check_output(
+            ["git", "rev-parse", *names], cwd=committed.root, text=True
+        ).split()
         for names in (["main"], [forged, instead])
     )
-    target, source = (committed.root / ".git" / "objects" / id[:2] / id[2:] for id in (first, second))
+    target, source = (
+        committed.root / ".git" / "objects" / id[:2] / id[2:] for id in (first, second)
+    )
     content = source.read_bytes()
     target.chmod(0o644)
     target.write_bytes(content)

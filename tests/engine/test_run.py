@@ -17,7 +17,13 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.display import NoDisplay
 from neuroledger.engine import verify as verifying
 from neuroledger.engine.plan import plan
-from neuroledger.engine.record import Record, environment, read_record, record_path, write_record
+from neuroledger.engine.record import (
+    Record,
+    environment,
+    read_record,
+    record_path,
+    write_record,
+)
 from neuroledger.engine.run import Done, Work, grouped, run
 from neuroledger.engine.session import Request, Session
 from neuroledger.engine.verify import verify
@@ -30,10 +36,15 @@ def findings(*given: Any, **options: Any) -> list[Finding]:
     return [verified.finding for verified in verify(*given, **options)]
 
 
-def score_all(lab: Lab, request: Request | None = None, **options: Any) -> dict[str, Done]:
+def score_all(
+    lab: Lab, request: Request | None = None, **options: Any
+) -> dict[str, Done]:
     catalog, request = lab.open(), request or Request()
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=request).jobs
-    return {outcome.job.model: outcome for outcome in run(catalog, jobs, request, NoDisplay(), **options)}
+    return {
+        outcome.job.model: outcome
+        for outcome in run(catalog, jobs, request, NoDisplay(), **options)
+    }
 
 
 def test_the_true_model_reaches_the_ceiling_and_noise_the_floor(valid: Lab) -> None:
@@ -68,10 +79,18 @@ def test_computing_again_gives_the_same_payload_byte_for_byte(valid: Lab) -> Non
 
 
 def test_a_changed_spec_recomputes_only_the_jobs_that_depend_on_it(valid: Lab) -> None:
-    valid.benchmark("lab.V4-pls", metric={"name": "pls", "compare": {"estimator": {"components": 5}}})
-    valid.spec("suites", "lab", benchmarks=["lab.V4-ridge", "lab.V4-pls"], models=["pixels4"])
+    valid.benchmark(
+        "lab.V4-pls",
+        metric={"name": "pls", "compare": {"estimator": {"components": 5}}},
+    )
+    valid.spec(
+        "suites", "lab", benchmarks=["lab.V4-ridge", "lab.V4-pls"], models=["pixels4"]
+    )
     score_all(valid)
-    valid.benchmark("lab.V4-pls", metric={"name": "pls", "compare": {"estimator": {"components": 6}}})
+    valid.benchmark(
+        "lab.V4-pls",
+        metric={"name": "pls", "compare": {"estimator": {"components": 6}}},
+    )
     catalog = valid.open()
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request()).jobs
     outcomes = run(catalog, jobs, Request(), NoDisplay())
@@ -82,7 +101,9 @@ def test_a_new_title_recomputes_nothing_and_a_new_seed_everything(valid: Lab) ->
     score_all(valid)
     valid.benchmark(title="Another title", cite=[])
     assert not any(outcome.computed for outcome in score_all(valid).values())
-    assert all(outcome.computed for outcome in score_all(valid, Request(seed=1)).values())
+    assert all(
+        outcome.computed for outcome in score_all(valid, Request(seed=1)).values()
+    )
 
 
 class Lines(NoDisplay):
@@ -100,7 +121,8 @@ def test_unvalidated_data_give_one_line_and_no_record(lab: Lab) -> None:
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request()).jobs
     assert len(jobs) == 2
     assert all(
-        done.pending is not None and not done.computed for done in run(catalog, jobs, Request(), display)
+        done.pending is not None and not done.computed
+        for done in run(catalog, jobs, Request(), display)
     )
     assert display.said == [
         "pending: lab.V4-ridge · noise, lab.V4-ridge · pixels4: data set 'lab': it has not been validated: "
@@ -119,7 +141,9 @@ def test_missing_data_give_one_line_and_keep_the_record(valid: Lab) -> None:
     catalog, display = valid.open(), Lines()
     jobs = plan(catalog, suites=suites_of(catalog, "lab"), request=Request(seed=1)).jobs
     ended = run(catalog, jobs, Request(seed=1), display)
-    assert {done.pending.code for done in ended if done.pending is not None} == {"data.missing"}
+    assert {done.pending.code for done in ended if done.pending is not None} == {
+        "data.missing"
+    }
     (line,) = display.said
     assert "pixels4: data set 'lab': 3 of 3 files are missing" in line
     assert "`neuroledger fetch lab`" in line
@@ -136,9 +160,16 @@ def test_data_that_failed_validation_leave_a_failed_record(lab: Lab) -> None:
 
 def test_missing_weights_give_no_record(valid: Lab) -> None:
     pin = {"w.npy": {"url": "https://example.org/w.npy", "size": 1, "sha256": "0" * 64}}
-    valid.spec("models", "away", builder={"name": "precomputed", "stimulus_ids": "w.npy"}, weights=pin)
+    valid.spec(
+        "models",
+        "away",
+        builder={"name": "precomputed", "stimulus_ids": "w.npy"},
+        weights=pin,
+    )
     catalog, display = valid.open(), Lines()
-    jobs = plan(catalog, models=["away"], benchmarks=["lab.V4-ridge"], request=Request()).jobs
+    jobs = plan(
+        catalog, models=["away"], benchmarks=["lab.V4-ridge"], request=Request()
+    ).jobs
     (done,) = run(catalog, jobs, Request(), display)
     with pytest.raises(PendingError, match="1 of 1 files are missing"):
         _ = done.record
@@ -162,7 +193,9 @@ def test_only_what_a_job_needs_stays_in_memory(valid: Lab) -> None:
     valid.benchmark("lab.V4-again")
     catalog = valid.open()
     names = ["lab.V4-ridge", "second.V4-ridge", "lab.V4-again"]
-    jobs = plan(catalog, models=["pixels4", "other"], benchmarks=names, request=Request()).jobs
+    jobs = plan(
+        catalog, models=["pixels4", "other"], benchmarks=names, request=Request()
+    ).jobs
     order = grouped(catalog, jobs)
     assert [(job.benchmark.split(".")[0], job.model) for job in order] == [
         ("lab", "pixels4"), ("lab", "pixels4"), ("lab", "other"), ("lab", "other"),
@@ -176,13 +209,17 @@ def test_only_what_a_job_needs_stays_in_memory(valid: Lab) -> None:
         assert set(session.models) <= {job.model, "pixels4", "noise"}
 
 
-def test_a_record_reports_uncommitted_specs_and_contains_no_local_path(valid: Lab) -> None:
+def test_a_record_reports_uncommitted_specs_and_contains_no_local_path(
+    valid: Lab,
+) -> None:
     def dirty() -> bool:
         return bool(environment(valid.root)["dirty"])
 
     def git(*words: str) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@b")
-        subprocess.run(["git", *who, *words], cwd=valid.root, check=True, capture_output=True)
+        subprocess.run(
+            ["git", *who, *words], cwd=valid.root, check=True, capture_output=True
+        )
 
     git("init", "-q")
     (valid.root / ".gitignore").write_text(".cache\n")
@@ -206,7 +243,9 @@ def test_a_record_reports_uncommitted_specs_and_contains_no_local_path(valid: La
 
 
 @pytest.mark.parametrize("name", ["responses.nc", "stimuli.csv", "stimuli.zip"])
-def test_one_flipped_byte_in_any_file_is_pending_and_leaves_the_record(valid: Lab, name: str) -> None:
+def test_one_flipped_byte_in_any_file_is_pending_and_leaves_the_record(
+    valid: Lab, name: str
+) -> None:
     path = valid.data / name
     original = path.read_bytes()
     before = score_all(valid)["pixels4"].record
@@ -215,10 +254,16 @@ def test_one_flipped_byte_in_any_file_is_pending_and_leaves_the_record(valid: La
     path.write_bytes(content)
     for force in (False, True):
         pending = score_all(valid, force=force)["pixels4"].pending
-        assert pending is not None and pending.code == "data.hash" and name in pending.reason
+        assert (
+            pending is not None
+            and pending.code == "data.hash"
+            and name in pending.reason
+        )
     path.write_bytes(original)
     again = score_all(valid)["pixels4"]
-    assert not again.computed and again.record.payload() == before.payload(), "the record was not touched"
+    assert not again.computed and again.record.payload() == before.payload(), (
+        "the record was not touched"
+    )
 
 
 def test_records_remain_valid_without_local_data(valid: Lab) -> None:
@@ -230,7 +275,9 @@ def test_records_remain_valid_without_local_data(valid: Lab) -> None:
 
 def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     valid.spec("models", "broken", builder={"name": "precomputed"})
-    valid.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["broken", "pixels4"])
+    valid.spec(
+        "suites", "lab", benchmarks=["lab.V4-ridge"], models=["broken", "pixels4"]
+    )
     done = score_all(valid)
     assert done["broken"].record.status == "failed"
     assert "name the `file`" in (done["broken"].record.error or {})["message"]
@@ -242,13 +289,19 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     record = read_record(path)
     for error, code, severity in (
         ({"type": "ModelError", "message": "other words"}, "record.failed", "note"),
-        ({"type": "DataError", "message": "other words"}, "record.not-reproduced", "error"),
+        (
+            {"type": "DataError", "message": "other words"},
+            "record.not-reproduced",
+            "error",
+        ),
     ):
         path.unlink()
         write_record(path, record.model_copy(update={"error": error}))
         (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
         assert (verdict.code, verdict.severity) == (code, severity)
-        assert ("fails again: model 'broken': name the" in verdict.what) == (severity == "note")
+        assert ("fails again: model 'broken': name the" in verdict.what) == (
+            severity == "note"
+        )
     path.unlink()
     write_record(path, record)
     assert not score_all(valid)["broken"].computed
@@ -276,7 +329,9 @@ def test_a_damaged_record_is_reported_by_verify_and_computed_again(valid: Lab) -
     plain["score"]["value"] = 0.99
     path.write_text(json.dumps(plain))
     (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
-    assert verdict.code == "record.unreadable" and "score" in verdict.what  # none of its scores is this one
+    assert (
+        verdict.code == "record.unreadable" and "score" in verdict.what
+    )  # none of its scores is this one
     plain["scores"]["ridge"]["value"] = 0.99
     path.write_text(json.dumps(plain))
     (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
@@ -307,7 +362,9 @@ def test_a_difference_of_a_small_share_of_the_error_is_reproduced(
     content["value"] += moved_by * (content["error"] if moved_by > 1e-8 else 1.0)
     assert record.score is not None
     headline = record.score | {"value": content["value"]}
-    other = record.model_copy(update={"score": headline, "scores": record.scores | {"ridge": content}})
+    other = record.model_copy(
+        update={"score": headline, "scores": record.scores | {"ridge": content}}
+    )
     write_record(path, other)
     (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert (verdict.code, words in verdict.what) == (f"record.{state}", True), verdict
@@ -319,7 +376,9 @@ def test_a_score_that_is_not_reproduced_is_reported_with_both_processors(
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
-    kinds = {item["architecture"] for item in threadpool_info() if "architecture" in item}
+    kinds = {
+        item["architecture"] for item in threadpool_info() if "architecture" in item
+    }
     assert record.environment["processor"].split()[: len(kinds)] == sorted(kinds)
     score = record.scores["ridge"]
     content = score | {"value": score["value"] + 0.05}
@@ -328,25 +387,40 @@ def test_a_score_that_is_not_reproduced_is_reported_with_both_processors(
         "score": record.score | {"value": content["value"]},
         "scores": record.scores | {"ridge": content},
     }
-    for kind, words in (("Abacus", "processor Abacus, here "), (record.environment["processor"], "")):
+    for kind, words in (
+        ("Abacus", "processor Abacus, here "),
+        (record.environment["processor"], ""),
+    ):
         path.unlink()
         surroundings = record.environment | {"processor": kind}
-        write_record(path, record.model_copy(update=moved | {"environment": surroundings}))
+        write_record(
+            path, record.model_copy(update=moved | {"environment": surroundings})
+        )
         (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
         assert verdict.code == "record.not-reproduced"
         assert words in verdict.what and ("processor" in verdict.what) == bool(words)
 
 
-@pytest.mark.parametrize(("moved_by", "state"), [(0.005, "reproduced"), (0.05, "not-reproduced")])
-def test_controls_have_the_tolerance_of_their_own_errors(valid: Lab, moved_by: float, state: str) -> None:
+@pytest.mark.parametrize(
+    ("moved_by", "state"), [(0.005, "reproduced"), (0.05, "not-reproduced")]
+)
+def test_controls_have_the_tolerance_of_their_own_errors(
+    valid: Lab, moved_by: float, state: str
+) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
     assert record.score is not None
-    name, control = next((name, item) for name, item in record.controls.items() if item["low"] is not None)
+    name, control = next(
+        (name, item)
+        for name, item in record.controls.items()
+        if item["low"] is not None
+    )
     error = (control["high"] - control["low"]) / (2 * 1.96)
     moved = control | {"value": control["value"] + moved_by * error}
-    write_record(path, record.model_copy(update={"controls": record.controls | {name: moved}}))
+    write_record(
+        path, record.model_copy(update={"controls": record.controls | {name: moved}})
+    )
     (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.code == f"record.{state}", verdict
 
@@ -372,7 +446,9 @@ def test_hashes_of_prepared_data_may_differ_only_between_processors(
 
     def with_note(record: Record, said: str) -> Record:
         scores = {name: noted(one, said) for name, one in record.scores.items()}
-        return record.model_copy(update={"score": noted(record.score or {}, said), "scores": scores})
+        return record.model_copy(
+            update={"score": noted(record.score or {}, said), "scores": scores}
+        )
 
     run_job = verifying.run_job
 
@@ -383,7 +459,9 @@ def test_hashes_of_prepared_data_may_differ_only_between_processors(
     monkeypatch.setattr(verifying, "run_job", prepared_here)
     surroundings = record.environment | ({"processor": processor} if processor else {})
     path.unlink()
-    write_record(path, with_note(record, note).model_copy(update={"environment": surroundings}))
+    write_record(
+        path, with_note(record, note).model_copy(update={"environment": surroundings})
+    )
     (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.code == f"record.{state}", verdict
 
@@ -418,13 +496,22 @@ def test_records_are_sorted_json_and_can_be_read_back(valid: Lab) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     text = path.read_text()
-    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    assert (
+        text
+        == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False)
+        + "\n"
+    )
     assert read_record(path).intact
 
 
 def test_an_unknown_model_raises_a_request_error(valid: Lab) -> None:
     with pytest.raises(RequestError, match="did you mean 'pixels4'"):
-        plan(valid.open(), models=["pixel4"], benchmarks=["lab.V4-ridge"], request=Request())
+        plan(
+            valid.open(),
+            models=["pixel4"],
+            benchmarks=["lab.V4-ridge"],
+            request=Request(),
+        )
 
 
 def test_a_read_only_results_folder_gives_one_clear_error(
@@ -438,20 +525,32 @@ def test_a_read_only_results_folder_gives_one_clear_error(
     for done in score_all(valid).values():
         assert done.pending is not None and done.pending.code == "machine.disk"
         assert "No space left on device" in done.pending.reason
-    assert [path for path in (valid.root / "results").rglob("*.json") if path not in before] == []
+    assert [
+        path for path in (valid.root / "results").rglob("*.json") if path not in before
+    ] == []
     assert not list(valid.root.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("executor", ["processes:2", pytest.param("dask", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "executor", ["processes:2", pytest.param("dask", marks=pytest.mark.slow)]
+)
 def test_other_processes_give_the_same_records(valid: Lab, executor: str) -> None:
     score_all(valid)
-    before = {path: path.read_bytes() for path in (valid.root / "results").rglob("lab.V4-ridge/*.json")}
+    before = {
+        path: path.read_bytes()
+        for path in (valid.root / "results").rglob("lab.V4-ridge/*.json")
+    }
     done = score_all(valid, force=True, executor=executor)
-    assert all(outcome.computed and outcome.record.status == "scored" for outcome in done.values())
+    assert all(
+        outcome.computed and outcome.record.status == "scored"
+        for outcome in done.values()
+    )
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_an_unknown_executor_and_an_unreachable_scheduler_are_reported(valid: Lab) -> None:
+def test_an_unknown_executor_and_an_unreachable_scheduler_are_reported(
+    valid: Lab,
+) -> None:
     with pytest.raises(RequestError, match="no executor 'spark'"):
         score_all(valid, executor="spark")
     with pytest.raises(RequestError, match="number of processes"):

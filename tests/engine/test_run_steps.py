@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,14 +34,18 @@ from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, Finding, MetricError, UnavailableError
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import Influence, moved
+from neuroledger.stats.uncertainty import Uncertainty
 from tests.report.ledger import record
+from tests.varying import of_items
 
 DATASETS = {"lab.V4": "one", "lab.IT": "two", "lab.V1": "one"}
 
 
 def job(model: str = "ant", benchmark: str = "lab.V4", **inputs: Any) -> Job:
-    content = {"benchmark": {"id": benchmark, "version": 1}, "model": {"id": model}} | inputs
+    content = {
+        "benchmark": {"id": benchmark, "version": 1},
+        "model": {"id": model},
+    } | inputs
     return Job(model, benchmark, sha256_of(content), content)
 
 
@@ -82,20 +87,31 @@ class Bench:
         monkeypatch.setattr(module, "execute", self.execute)
         monkeypatch.setattr(module, "_needed", lambda catalog, job: iter(()))
         monkeypatch.setattr(module, "_invalid", lambda catalog, kind, id: None)
-        monkeypatch.setattr(module, "not_ready", lambda catalog, kind, id: self.missing.get((kind, id)))
+        monkeypatch.setattr(
+            module, "not_ready", lambda catalog, kind, id: self.missing.get((kind, id))
+        )
         monkeypatch.setattr(
             module,
             "_damaged",
-            lambda catalog, kind, id: pending("x.nc differs") if (kind, id) in self.damaged else None,
+            lambda catalog, kind, id: (
+                pending("x.nc differs") if (kind, id) in self.damaged else None
+            ),
         )
 
-    def execute(self, executor: str, jobs: list[Job], work: Any, failed: Any, *, device: str) -> Any:
+    def execute(
+        self, executor: str, jobs: list[Job], work: Any, failed: Any, *, device: str
+    ) -> Any:
         self.executed.append((executor, work, device))
         for item in jobs:
             self.computed.append(item)
-            yield item, (record(item.model, item.benchmark, 0.5, inputs=item.inputs), "0.500")
+            yield (
+                item,
+                (record(item.model, item.benchmark, 0.5, inputs=item.inputs), "0.500"),
+            )
 
-    def run(self, *jobs: Job, request: Request | None = None, **options: Any) -> list[Done]:
+    def run(
+        self, *jobs: Job, request: Request | None = None, **options: Any
+    ) -> list[Done]:
         self.computed.clear()
         return run(self.catalog, jobs, request or Request(), self.display, **options)
 
@@ -108,18 +124,31 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 JOBS = (job("bee", "lab.IT"), job("ant"), job("bee"))
 
 
-def test_missing_records_are_computed_by_data_set_and_reported_in_the_order_asked_for(bench: Bench) -> None:
+def test_missing_records_are_computed_by_data_set_and_reported_in_the_order_asked_for(
+    bench: Bench,
+) -> None:
     outcomes = bench.run(*JOBS)
-    assert [(item.job, item.computed) for item in outcomes] == [(item, True) for item in JOBS]
-    assert bench.display.lines == ["✓ lab.IT · bee: 0.500", "✓ lab.V4 · bee: 0.500", "✓ lab.V4 · ant: 0.500"]
+    assert [(item.job, item.computed) for item in outcomes] == [
+        (item, True) for item in JOBS
+    ]
+    assert bench.display.lines == [
+        "✓ lab.IT · bee: 0.500",
+        "✓ lab.V4 · bee: 0.500",
+        "✓ lab.V4 · ant: 0.500",
+    ]
     assert bench.display.steps == [("scoring", number, 3) for number in (1, 2, 3)]
     [(executor, work, device)] = bench.executed
     assert (executor, device) == ("local", "cpu") and work.root == bench.root
     assert work.session == (bench.catalog, Request(), None)
     for item in JOBS:
-        assert read_record(record_path(bench.root, item.benchmark, item.model)).id == item.id
+        assert (
+            read_record(record_path(bench.root, item.benchmark, item.model)).id
+            == item.id
+        )
     again = bench.run(*JOBS)
-    assert [(item.job, item.computed) for item in again] == [(item, False) for item in JOBS]
+    assert [(item.job, item.computed) for item in again] == [
+        (item, False) for item in JOBS
+    ]
     assert bench.computed == [] and again[0].record.model == "bee"
 
 
@@ -131,7 +160,10 @@ def test_only_jobs_without_a_current_record_are_computed(bench: Bench) -> None:
     bench.run(*JOBS, force=True)
     assert len(bench.computed) == 3
     bench.run(*JOBS)
-    for damaged, waiting in ((("models", "bee"), (JOBS[0], JOBS[2])), (("datasets", "one"), JOBS[1:])):
+    for damaged, waiting in (
+        (("models", "bee"), (JOBS[0], JOBS[2])),
+        (("datasets", "one"), JOBS[1:]),
+    ):
         bench.damaged = {damaged}
         ended = bench.run(*JOBS)
         assert bench.computed == [], "their records are not touched"
@@ -150,10 +182,18 @@ def test_limited_runs_have_records_of_their_own(bench: Bench) -> None:
     assert bench.computed == [JOBS[0]]
 
 
-def test_jobs_without_their_files_are_pending_with_one_line_per_reason(bench: Bench) -> None:
-    bench.missing = {("datasets", "one"): pending("no data"), ("models", "bee"): pending("no weights")}
+def test_jobs_without_their_files_are_pending_with_one_line_per_reason(
+    bench: Bench,
+) -> None:
+    bench.missing = {
+        ("datasets", "one"): pending("no data"),
+        ("models", "bee"): pending("no weights"),
+    }
     outcomes = bench.run(
-        job("bee", "lab.IT"), job("ant", "lab.V4"), job("ant", "lab.V1"), job("ant", "lab.IT")
+        job("bee", "lab.IT"),
+        job("ant", "lab.V4"),
+        job("ant", "lab.V1"),
+        job("ant", "lab.IT"),
     )
     assert [item.pending is None for item in outcomes] == [False, False, False, True]
     assert bench.display.lines[1:] == [
@@ -176,12 +216,18 @@ def test_a_missing_device_is_refused_before_anything_is_computed(
         bench.run(JOBS[0], request=Request(device="cuda:1"))
     assert asked == ["cuda:1"] and bench.computed == []
     for executor in ("dask", "dask:tcp://host:1"):
-        bench.run(JOBS[0], request=Request(device="cuda:1"), executor=executor, force=True)
+        bench.run(
+            JOBS[0], request=Request(device="cuda:1"), executor=executor, force=True
+        )
         assert bench.computed == [JOBS[0]], "its workers have the device"
-        assert bench.executed[-1][1].session is None and bench.executed[-1][0] == executor
+        assert (
+            bench.executed[-1][1].session is None and bench.executed[-1][0] == executor
+        )
 
 
-def test_jobs_of_one_data_set_and_then_of_one_model_follow_each_other(tmp_path: Path) -> None:
+def test_jobs_of_one_data_set_and_then_of_one_model_follow_each_other(
+    tmp_path: Path,
+) -> None:
     given = [
         job("a", "lab.V4"),
         job("b", "lab.IT"),
@@ -195,20 +241,33 @@ def test_jobs_of_one_data_set_and_then_of_one_model_follow_each_other(tmp_path: 
 
 
 def stored(
-    root: Path, content: Record, item: Job, request: Request | None = None, **options: Any
+    root: Path,
+    content: Record,
+    item: Job,
+    request: Request | None = None,
+    **options: Any,
 ) -> Record | None:
     path = record_path(root, item.benchmark, item.model)
     write_record(path, content)
-    return current(catalog(root), item, request or Request(), **{"retry_failed": False, **options})
+    return current(
+        catalog(root), item, request or Request(), **{"retry_failed": False, **options}
+    )
 
 
-def test_a_record_is_current_if_it_is_intact_and_of_the_same_job(tmp_path: Path) -> None:
+def test_a_record_is_current_if_it_is_intact_and_of_the_same_job(
+    tmp_path: Path,
+) -> None:
     item = job()
     assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
     assert stored(tmp_path, record("ant", "lab.V4", 0.5), item) is not None
-    assert stored(tmp_path, record("ant", "lab.V4", 0.5), item, retry_failed=True) is not None
+    assert (
+        stored(tmp_path, record("ant", "lab.V4", 0.5), item, retry_failed=True)
+        is not None
+    )
     assert stored(tmp_path, record("ant", "lab.V4", 0.5), job(seed=1)) is None
-    assert stored(tmp_path, record("ant", "lab.V4", 0.5), item, Request(limit=3)) is None
+    assert (
+        stored(tmp_path, record("ant", "lab.V4", 0.5), item, Request(limit=3)) is None
+    )
     path = record_path(tmp_path, "lab.V4", "ant")
     path.write_text(path.read_text().replace("0.97,", "0.99,"))
     assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
@@ -218,7 +277,12 @@ def test_a_record_is_current_if_it_is_intact_and_of_the_same_job(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("kind", "kept"),
-    [("MetricError", True), ("ModelError", True), ("DataError", False), ("MemoryError", False)],
+    [
+        ("MetricError", True),
+        ("ModelError", True),
+        ("DataError", False),
+        ("MemoryError", False),
+    ],
 )
 def test_failures_of_the_machine_are_always_retried_and_others_on_request(
     tmp_path: Path, kind: str, kept: bool
@@ -231,8 +295,12 @@ def test_failures_of_the_machine_are_always_retried_and_others_on_request(
 def test_data_that_failed_validation_are_ready_because_they_give_a_failed_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    missing = Finding("data.missing", "error", "data/lab", "2 files are missing", "fetch them")
-    unseen = Finding("data.not-validated", "error", "lab", "it has not been validated", "validate it")
+    missing = Finding(
+        "data.missing", "error", "data/lab", "2 files are missing", "fetch them"
+    )
+    unseen = Finding(
+        "data.not-validated", "error", "lab", "it has not been validated", "validate it"
+    )
     invalid = Finding("data.invalid", "error", "lab", "it is invalid", "correct it")
     fetch, validate = "neuroledger fetch lab", "neuroledger validate lab"
     files = Pending("data/lab: 2 files are missing", fetch, "data.missing")
@@ -247,46 +315,67 @@ def test_data_that_failed_validation_are_ready_because_they_give_a_failed_record
         monkeypatch.setattr(module, "refusal", lambda *given, refused=refused: refused)
         assert not_ready(SimpleNamespace(), "datasets", "lab") == reason  # type: ignore[arg-type]
         weights = None if absent is None else files
-        assert not_ready(SimpleNamespace(), "models", "lab") == weights, "models are not validated"  # type: ignore[arg-type]
+        assert not_ready(SimpleNamespace(), "models", "lab") == weights, (
+            "models are not validated"
+        )  # type: ignore[arg-type]
 
 
-def test_a_pair_is_closed_by_its_channels_its_data_or_a_missing_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_is_closed_by_its_channels_its_data_or_a_missing_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shelf: Any = catalog(Path())
 
     for name in ("mismatch", "unavailable", "not_ready", "_invalid"):
         monkeypatch.setattr(module, name, lambda *given: None)
     assert closed(shelf, "lab.V4", "ant") is None
-    monkeypatch.setattr(module, "not_ready", lambda catalog, kind, id: pending(f"{kind} {id} missing"))
+    monkeypatch.setattr(
+        module, "not_ready", lambda catalog, kind, id: pending(f"{kind} {id} missing")
+    )
     assert closed(shelf, "lab.V4", "ant") == pending("datasets one missing")
-    monkeypatch.setattr(module, "_invalid", lambda catalog, kind, id: pending(f"{kind} {id} invalid"))
+    monkeypatch.setattr(
+        module, "_invalid", lambda catalog, kind, id: pending(f"{kind} {id} invalid")
+    )
     assert closed(shelf, "lab.V4", "ant") == pending("benchmarks lab.V4 invalid")
     monkeypatch.setattr(module, "unavailable", lambda *given: "withdrawn")
     assert closed(shelf, "lab.V4", "ant") == "withdrawn"
-    monkeypatch.setattr(module, "mismatch", lambda *given: Mismatch("it gives V1", "it asks for V4", ""))
+    monkeypatch.setattr(
+        module, "mismatch", lambda *given: Mismatch("it gives V1", "it asks for V4", "")
+    )
     assert closed(shelf, "lab.V4", "ant") == "it asks for V4"
     monkeypatch.setattr(
-        module, "mismatch", lambda *given: Mismatch("it gives V1", "it asks for V4", "add V4")
+        module,
+        "mismatch",
+        lambda *given: Mismatch("it gives V1", "it asks for V4", "add V4"),
     )
     assert closed(shelf, "lab.V4", "ant") == "it asks for V4; add V4"
 
 
 def varying() -> Score:
-    items = moved(["a", "b", "c"], np.array([0.1, -0.2, 0.1]))
-    return Score(0.5, influence=Influence({"stimulus": items}), population="one", scale="correlation")
+    items = of_items(np.array([0.1, -0.2, 0.1]), ["a", "b", "c"])
+    return Score(0.5, varies=items, population="one", scale="correlation")
 
 
 class Case:
     """A session in which an evaluation is given."""
 
     def __init__(
-        self, root: Path, monkeypatch: pytest.MonkeyPatch, *, access: str = "public", **request: Any
+        self,
+        root: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        access: str = "public",
+        **request: Any,
     ) -> None:
         self.session: Any = SimpleNamespace(
-            catalog=catalog(root, access), request=Request(**request), environment={"commit": "abc"}
+            catalog=catalog(root, access),
+            request=Request(**request),
+            environment={"commit": "abc"},
         )
         control = undefined("positive", 0.8, f"{root}/x.nc is constant")
         measured: Any = None
-        self.result: Any = Evaluation({"m": varying(), "n": Score(0.1)}, {"p": control}, measured)
+        self.result: Any = Evaluation(
+            {"m": varying(), "n": Score(0.1)}, {"p": control}, measured
+        )
         self.given: list[Any] = []
         monkeypatch.setattr(module, "evaluate", self.evaluate)
 
@@ -309,31 +398,63 @@ def test_a_record_contains_scores_controls_and_the_request(
         "ant",
         "lab.V4",
     )
-    assert list(content.scores) == ["m", "n"] and content.error is None and content.inputs == item.inputs
-    assert content.score is not None and content.score["value"] == 0.5 and "spread" in content.score
-    assert "spread" not in content.scores["m"]
-    assert content.score | {"spread": None} == content.scores["m"] | {"spread": None}
+    assert (
+        list(content.scores) == ["m", "n"]
+        and content.error is None
+        and content.inputs == item.inputs
+    )
+    assert content.score is not None and content.score["value"] == 0.5
+    assert content.score | {"uncertainty": None} == content.scores["m"] | {
+        "uncertainty": None
+    }
+    own, summed = (
+        score["uncertainty"]["parts"] for score in (content.score, content.scores["m"])
+    )
+    assert [part["keys"] for part in own] == [["a", "b", "c"]] and [
+        part["keys"] for part in summed
+    ] == [1]
+    assert own[0]["variance"] == pytest.approx(summed[0]["variance"])
+    assert "uncertainty" not in content.scores["n"], "how it varies is not known"
     assert content.controls["p"] == {
         "role": "positive", "value": None, "low": None, "high": None, "bound": 0.8, "at_most": None,
         "verdict": "failed", "shuffles": 0, "reason": "x.nc is constant",
     }  # fmt: skip
     assert content.request == {"seed": 4, "limit": None, "device": "cpu"}
-    assert content.environment == {"commit": "abc"} and set(content.timing) == {"wall_s", "cpu_s"}
+    assert content.environment == {"commit": "abc"} and set(content.timing) == {
+        "wall_s",
+        "cpu_s",
+    }
     assert 0 <= content.timing["wall_s"] < 60 and 0 <= content.timing["cpu_s"] < 60
 
 
-def test_joint_draws_of_private_data_are_not_recorded(
+def test_of_private_data_no_deviation_of_an_item_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content, _ = run_job(Case(tmp_path, monkeypatch, access="private").session, job())
-    assert content.score is not None and "spread" not in content.score
+    case = Case(tmp_path, monkeypatch, access="private")
+    content, _ = run_job(case.session, job())
+    assert (
+        content.score == content.scores["m"] and '"b"' not in content.model_dump_json()
+    )
+    again = content.as_score().uncertainty
+    assert again is not None and again.error == pytest.approx(
+        case.result.headline.uncertainty.error
+    )
+    assert again.parts[0].keys == ("ant on lab.V4",), "it is paired with no other score"
+
+
+def test_a_score_whose_variation_is_not_known_is_recorded_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = Case(tmp_path, monkeypatch)
     case.result = Evaluation({"n": Score(0.1)}, {}, case.result.measured)
     content, _ = run_job(case.session, job())
-    assert content.score is not None and "spread" not in content.score
+    assert content.score is not None and "uncertainty" not in content.score
+    assert content.score["low"] is None and content.as_score().uncertainty is None
 
 
-def test_a_limited_run_is_partial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limited_run_is_partial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content, _ = run_job(Case(tmp_path, monkeypatch, limit=2).session, job())
     assert content.status == "partial" and content.request["limit"] == 2
 
@@ -344,8 +465,16 @@ def test_an_error_about_the_pair_gives_a_failed_record_and_a_crash_none(
     case = Case(tmp_path, monkeypatch, limit=2)
     case.result = MetricError(f"{tmp_path}/x.nc is constant")
     content, evaluation = run_job(case.session, job())
-    assert (content.status, content.score, content.scores, content.controls) == ("failed", None, {}, {})
-    assert evaluation is None and content.error == {"type": "MetricError", "message": "x.nc is constant"}
+    assert (content.status, content.score, content.scores, content.controls) == (
+        "failed",
+        None,
+        {},
+        {},
+    )
+    assert evaluation is None and content.error == {
+        "type": "MetricError",
+        "message": "x.nc is constant",
+    }
     case.result = KeyError("name")
     waiting, evaluation = run_job(case.session, job())
     assert isinstance(waiting, Pending) and evaluation is None
@@ -360,13 +489,17 @@ def test_an_error_about_the_pair_gives_a_failed_record_and_a_crash_none(
 def test_an_error_while_intervals_are_computed_also_gives_a_failed_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails() -> Influence:
-        raise MetricError("no draws")
+    def fails(factors: Sequence[str] | None) -> Uncertainty:
+        raise MetricError("one neuroid only")
 
     case = Case(tmp_path, monkeypatch)
-    case.result = Evaluation({"m": varying().replace(influence=fails)}, {}, case.result.measured)
+    case.result = Evaluation(
+        {"m": varying().replace(varies=fails)}, {}, case.result.measured
+    )
     content, evaluation = run_job(case.session, job())
-    assert (content.status, evaluation) == ("failed", None) and (content.error or {})["message"] == "no draws"
+    assert (content.status, evaluation) == ("failed", None) and (content.error or {})[
+        "message"
+    ] == "one neuroid only"
 
 
 def test_a_model_in_memory_is_recorded_by_id_and_type(
@@ -374,11 +507,16 @@ def test_a_model_in_memory_is_recorded_by_id_and_type(
 ) -> None:
     case = Case(tmp_path, monkeypatch)
     asked: list[Any] = []
-    monkeypatch.setattr(module, "inputs_of", lambda *given: asked.append(given[2:]) or {"seed": 0})
+    monkeypatch.setattr(
+        module, "inputs_of", lambda *given: asked.append(given[2:]) or {"seed": 0}
+    )
     model: Any = SimpleNamespace(id="mine")
     content, line = run_object(case.session, "lab.V4", model)
     assert asked == [(None, case.session.request)] and case.given[0][2] is model
-    assert content.inputs == {"seed": 0, "model": {"id": "mine", "in_memory": "SimpleNamespace"}}
+    assert content.inputs == {
+        "seed": 0,
+        "model": {"id": "mine", "in_memory": "SimpleNamespace"},
+    }
     assert content.id == sha256_of(content.inputs) and content.model == "mine"
     assert line.startswith("✓ lab.V4 · mine: 0.5")
     case.result = DataError("lost")
@@ -404,7 +542,9 @@ def test_a_worker_forgets_other_data_and_stores_samples_of_whole_runs(
     assert stored == [(tmp_path, job().id, case.result.scores)]
     Work(tmp_path, Request(limit=2), case.session)(job())
     case.result = MetricError("why")
-    assert Work(tmp_path, Request(), case.session)(job())[1] == "why" and len(stored) == 1
+    assert (
+        Work(tmp_path, Request(), case.session)(job())[1] == "why" and len(stored) == 1
+    )
 
 
 def test_a_job_that_a_worker_lost_is_pending() -> None:
@@ -418,7 +558,9 @@ def test_a_job_that_a_worker_lost_is_pending() -> None:
         ),
     ):
         waiting, line = module._lost(job(), error)
-        assert waiting == Pending(f"on a worker: {words}", "neuroledger run ant --benchmark lab.V4", code)
+        assert waiting == Pending(
+            f"on a worker: {words}", "neuroledger run ant --benchmark lab.V4", code
+        )
         assert line == str(waiting)
 
 

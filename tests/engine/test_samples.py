@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from neuroledger.engine.samples import PREDICTIONS, keep_samples, predictions_of, samples_of
+from neuroledger.engine.samples import keep_samples, predictions_of, samples_of
 from neuroledger.stats.score import Score
 
 
@@ -22,26 +22,43 @@ def test_samples_are_read_back_by_job_and_metric(tmp_path: Path) -> None:
         },
     )  # fmt: skip
     predicted = xr.DataArray([1.0, 2.0], dims=("presentation",), attrs={"a": 1})
-    samples.attrs = {PREDICTIONS: predicted, "raw": object()}
-    scores = {"first": Score(0.1, samples=samples), "none": Score(0.1)}
+    samples.attrs = {"raw": object()}
+    scores = {
+        "first": Score(0.1, samples=samples, predictions=predicted),
+        "none": Score(0.1),
+    }
     keep_samples(tmp_path, "job", scores)
     stored = samples_of(tmp_path, "job", "first")
     assert stored is not None and stored.dims == ("split", "neuroid")
     np.testing.assert_array_equal(stored.values, samples.values)
-    assert set(stored.coords) == {"neuroid_id"} and stored["neuroid_id"].values.tolist() == ["a", "b"]
+    assert set(stored.coords) == {"neuroid_id"} and stored[
+        "neuroid_id"
+    ].values.tolist() == ["a", "b"]
     result = predictions_of(tmp_path, "job", "first")
     assert result is not None and result.values.tolist() == [1.0, 2.0]
     assert (
-        set(samples.attrs) == {PREDICTIONS, "raw"} and "odd" in samples.coords
+        set(samples.attrs) == {"raw"}
+        and predicted.attrs == {"a": 1}
+        and "odd" in samples.coords
     )  # what was handed over is left as it was
     for job, metric in (("other", "first"), ("job", "none"), ("job", "other")):
-        assert samples_of(tmp_path, job, metric) is None and predictions_of(tmp_path, job, metric) is None
+        assert (
+            samples_of(tmp_path, job, metric) is None
+            and predictions_of(tmp_path, job, metric) is None
+        )
 
 
 def test_a_score_without_samples_stores_nothing(tmp_path: Path) -> None:
     keep_samples(tmp_path, "job", {"one": Score(0.1, samples=xr.DataArray(0.1))})
     assert samples_of(tmp_path, "job", "one") is None
     assert not list(tmp_path.rglob("*.nc"))
-    alone = xr.DataArray(0.1, attrs={PREDICTIONS: xr.DataArray([1.0], dims=("presentation",))})
-    keep_samples(tmp_path, "job", {"two": Score(0.1, samples=alone)})
-    assert samples_of(tmp_path, "job", "two") is None and predictions_of(tmp_path, "job", "two") is not None
+    predicted = xr.DataArray([1.0], dims=("presentation",))
+    keep_samples(
+        tmp_path,
+        "job",
+        {"two": Score(0.1, samples=xr.DataArray(0.1), predictions=predicted)},
+    )
+    assert (
+        samples_of(tmp_path, "job", "two") is None
+        and predictions_of(tmp_path, "job", "two") is not None
+    )

@@ -14,7 +14,12 @@ import pytest
 
 from neuroledger.cli import main
 from neuroledger.data.gate.validate import validate
-from neuroledger.data.gate.validation import read_report, report_path, seal, write_report
+from neuroledger.data.gate.validation import (
+    read_report,
+    report_path,
+    seal,
+    write_report,
+)
 from neuroledger.display import NoDisplay
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import (
@@ -39,8 +44,12 @@ RIDGE = "lab.V4-ridge"
 @pytest.fixture(scope="module")
 def once(_validated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The laboratory after one score, for copies only."""
-    created = Lab(shutil.copytree(_validated, tmp_path_factory.mktemp("scored") / "lab"))
-    jobs = plan(created.open(), benchmarks=[RIDGE], models=["pixels4"], request=Request()).jobs
+    created = Lab(
+        shutil.copytree(_validated, tmp_path_factory.mktemp("scored") / "lab")
+    )
+    jobs = plan(
+        created.open(), benchmarks=[RIDGE], models=["pixels4"], request=Request()
+    ).jobs
     run(created.open(), jobs, Request(), NoDisplay())
     return created.root
 
@@ -74,7 +83,8 @@ def interval(plain: dict[str, Any]) -> None:
 
 FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "value": lambda plain: (
-        [one.update(value=0.95) for one in (plain["score"], plain["scores"]["ridge"])] and None
+        [one.update(value=0.95) for one in (plain["score"], plain["scores"]["ridge"])]
+        and None
     ),
     "headline only": lambda plain: plain["score"].update(value=0.95),
     "interval": interval,
@@ -82,10 +92,31 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "count": lambda plain: plain["scores"]["ridge"]["n"].update(neuroid=500),
     "controls": lambda plain: plain["controls"].clear(),
     "note": lambda plain: plain["scores"]["ridge"].update(notes=["state of the art"]),
-    "reason of a control": lambda plain: plain["controls"]["noise"].update(reason="certified"),
-    "items that were drawn": lambda plain: plain["score"]["spread"]["items"].update(stimulus=9000),
-    "shuffles of a control": lambda plain: plain["controls"]["noise"].update(shuffles=128),
-    "end of the interval of a control": lambda plain: plain["controls"]["noise"].update(low=-0.5),
+    "reason of a control": lambda plain: plain["controls"]["noise"].update(
+        reason="certified"
+    ),
+    "number of items": lambda plain: plain["score"]["uncertainty"]["items"].update(
+        stimulus=9000
+    ),
+    "degrees of freedom": lambda plain: plain["score"]["uncertainty"]["parts"][
+        0
+    ].update(freedom=9000.0),
+    "limits of the interval": lambda plain: plain["score"]["uncertainty"].update(
+        limits=[0.0, 0.9]
+    ),
+    "error of the ceiling": lambda plain: (
+        [
+            score["ceiling"]["uncertainty"]["parts"][0].update(variance=1e-9)
+            for score in (plain["score"], plain["scores"]["ridge"])
+        ]
+        and None
+    ),
+    "shuffles of a control": lambda plain: plain["controls"]["noise"].update(
+        shuffles=128
+    ),
+    "end of the interval of a control": lambda plain: plain["controls"]["noise"].update(
+        low=-0.5
+    ),
     "samples": lambda plain: plain["scores"]["ridge"].update(samples_sha256="0" * 64),
     "failure": lambda plain: plain.update(
         status="failed", score=None, scores={}, error={"type": "X", "message": "x"}
@@ -94,7 +125,9 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_a_forged_record_is_never_confirmed(lab: Lab, scored: Path, forgery: str) -> None:
+def test_a_forged_record_is_never_confirmed(
+    lab: Lab, scored: Path, forgery: str
+) -> None:
     forge(scored, FORGERIES[forgery])
     result = verified(lab, scored, recompute=False)
     if forgery in {"headline only", "ceiling"}:
@@ -108,7 +141,13 @@ def test_a_forged_record_is_never_confirmed(lab: Lab, scored: Path, forgery: str
 def leaves(plain: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The place of every value of plain data, and of every list and mapping in it."""
     yield at
-    parts = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
+    parts = (
+        plain.items()
+        if isinstance(plain, dict)
+        else enumerate(plain)
+        if isinstance(plain, list)
+        else ()
+    )
     for name, part in parts:
         yield from leaves(part, (*at, name))
 
@@ -144,7 +183,10 @@ def test_any_change_of_a_record_is_detected_by_recomputation(scored: Path) -> No
             except ValueError:
                 continue
             forged = forged.model_copy(update={"payload_sha256": forged.payload()})
-            assert _compared("it", forged, true).finding.code in {"record.not-reproduced", "record.failed"}, (
+            assert _compared("it", forged, true).finding.code in {
+                "record.not-reproduced",
+                "record.failed",
+            }, (
                 at,
                 instead,
             )
@@ -155,9 +197,11 @@ def test_values_in_a_record_do_not_increase_the_tolerance() -> None:
     """The raw score has other units: a value next to 0 that is claimed would make them as large as one likes."""
     again = {"value": 1e-4, "raw": 1e-4, "error": 0.1}
     claimed = {"value": 1e-12, "raw": 0.9, "error": 0.1}
-    assert [words for words, share in _differences(claimed, again, ("",), TOLERANCE) if share is None] == [
-        "raw was 0.9, is 0.0001"
-    ]
+    assert [
+        words
+        for words, share in _differences(claimed, again, ("",), TOLERANCE)
+        if share is None
+    ] == ["raw was 0.9, is 0.0001"]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +218,11 @@ def test_values_in_a_record_do_not_increase_the_tolerance() -> None:
         ({"x": [1.0, 2.0]}, {"x": [1.0, 2.0 + TOLERANCE]}, [0.5]),
         ({"x": [1.0]}, {"x": [1.0, 2.0]}, [None]),
         ({}, {"x": 1.0}, [None]),
-        ({"value": 0.5, "error": 0.1}, {"value": 0.5009, "error": 0.1}, [9e-4 / TOLERANCE]),
+        (
+            {"value": 0.5, "error": 0.1},
+            {"value": 0.5009, "error": 0.1},
+            [9e-4 / TOLERANCE],
+        ),
         ({"value": 0.5, "error": 0.1}, {"value": 0.5011, "error": 0.1}, [None]),
         (
             {"value": 0.5, "low": 0.3, "high": 0.692},
@@ -186,9 +234,17 @@ def test_values_in_a_record_do_not_increase_the_tolerance() -> None:
             {"value": 0.5, "raw": 5.009, "error": 0.1},
             [9e-3 / TOLERANCE / 5],
         ),
-        ({"value": 0.5, "raw": 5.0, "error": 0.1}, {"value": 0.5, "raw": 5.011, "error": 0.1}, [None]),
+        (
+            {"value": 0.5, "raw": 5.0, "error": 0.1},
+            {"value": 0.5, "raw": 5.011, "error": 0.1},
+            [None],
+        ),
         ({"notes": "0.501"}, {"notes": "0.502"}, [None]),
-        ({"a_sha256": "x", "a": 0.5}, {"a_sha256": "y", "a": 0.5 + 0.5 * TOLERANCE}, [0.5]),
+        (
+            {"a_sha256": "x", "a": 0.5},
+            {"a_sha256": "y", "a": 0.5 + 0.5 * TOLERANCE},
+            [0.5],
+        ),
         ({"a_sha256": "x", "a": 0.5}, {"a_sha256": "y", "a": 0.5}, [None]),
         ({"a_sha256": "x", "a": 0.5}, {"a_sha256": "y", "a": 0.6}, [None, None]),
     ],
@@ -197,7 +253,9 @@ def test_differences_are_reported_in_units_of_rounding(
     was: Any, now: Any, shares: list[float | None]
 ) -> None:
     result = [share for _, share in _differences(was, now, ("",), TOLERANCE)]
-    assert result == [None if item is None else pytest.approx(item, rel=1e-3) for item in shares]
+    assert result == [
+        None if item is None else pytest.approx(item, rel=1e-3) for item in shares
+    ]
 
 
 def test_signed_records_are_distinguished_from_self_reported_ones(
@@ -205,15 +263,24 @@ def test_signed_records_are_distinguished_from_self_reported_ones(
 ) -> None:
     key, other = tmp_path / "key", tmp_path / "other"
     for item in (key, other):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(item)], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(item)], check=True
+        )
     signers, strangers = tmp_path / "signers", tmp_path / "strangers"
     signers.write_text(f"maintainer@example.org {key.with_suffix('.pub').read_text()}")
-    strangers.write_text(f"stranger@example.org {other.with_suffix('.pub').read_text()}")
-    assert verified(lab, scored, recompute=False, signers=signers).code == "record.current"
+    strangers.write_text(
+        f"stranger@example.org {other.with_suffix('.pub').read_text()}"
+    )
+    assert (
+        verified(lab, scored, recompute=False, signers=signers).code == "record.current"
+    )
     assert main(["--root", str(lab.root), "sign", str(scored), "--key", str(key)]) == 0
     result = verified(lab, scored, recompute=False, signers=signers)
     assert result.code == "record.signed" and "maintainer@example.org" in result.what
-    assert verified(lab, scored, recompute=False, signers=strangers).code == "record.signature"
+    assert (
+        verified(lab, scored, recompute=False, signers=strangers).code
+        == "record.signature"
+    )
     shutil.copy(signers, lab.root / "allowed_signers")
     assert signed_on_board(lab, scored) == "maintainer@example.org"
     assert verified(lab, scored, recompute=False).code == "record.signed"
@@ -242,10 +309,27 @@ def signed_on_board(lab: Lab, path: Path) -> str:
     return signers[record.model]
 
 
-def test_a_record_that_is_not_reproduced_is_not_signed(lab: Lab, scored: Path, tmp_path: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
+def test_a_record_that_is_not_reproduced_is_not_signed(
+    lab: Lab, scored: Path, tmp_path: Path
+) -> None:
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")],
+        check=True,
+    )
     forge(scored, FORGERIES["value"])
-    assert main(["--root", str(lab.root), "sign", str(scored), "--key", str(tmp_path / "key")]) == 1
+    assert (
+        main(
+            [
+                "--root",
+                str(lab.root),
+                "sign",
+                str(scored),
+                "--key",
+                str(tmp_path / "key"),
+            ]
+        )
+        == 1
+    )
     assert not list((lab.root / "results").rglob("*.sig*"))
 
 
@@ -257,8 +341,12 @@ def test_a_forged_validation_report_is_refused(lab: Lab) -> None:
     report = validate(catalog, "lab")
     assert not report.success
     stages = dict.fromkeys(report.stages, "passed")
-    checks = tuple(check.model_copy(update={"success": True}) for check in report.checks)
-    forged = seal(report.model_copy(update={"stages": stages, "findings": (), "checks": checks}))
+    checks = tuple(
+        check.model_copy(update={"success": True}) for check in report.checks
+    )
+    forged = seal(
+        report.model_copy(update={"stages": stages, "findings": (), "checks": checks})
+    )
     path = report_path(catalog.root, "lab")
     write_report(path, forged)
     assert (read_report(path) or report).success

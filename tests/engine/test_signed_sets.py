@@ -13,8 +13,14 @@ import pytest
 
 from neuroledger.engine import record as module
 from neuroledger.engine.checked import Evidence, Origin
-from neuroledger.engine.git_trees import FILE, Entry, Tree
-from neuroledger.engine.record import Record, message_of, record_path, signature_path, signer_of, write_record
+from neuroledger.engine.record import (
+    Record,
+    message_of,
+    record_path,
+    signature_path,
+    signer_of,
+    write_record,
+)
 from neuroledger.engine.signatures import (
     Signer,
     hashes_in,
@@ -25,9 +31,12 @@ from neuroledger.engine.signatures import (
     signer_in_proposal,
 )
 from neuroledger.errors import RequestError
+from neuroledger.store.git_trees import FILE, Entry, Tree
 from tests.report.ledger import record
 
-pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+pytestmark = pytest.mark.skipif(
+    shutil.which("ssh-keygen") is None, reason="needs ssh-keygen"
+)
 BENCHMARKS, MODELS = ("lab.IT", "lab.V4"), ("ant", "bee", "cat")
 
 
@@ -36,7 +45,16 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Private keys of people."""
     folder = tmp_path_factory.mktemp("keys")
     for name in ("ann", "eve"):
-        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        words = [
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-f",
+            str(folder / name),
+        ]
         subprocess.run(words, check=True)
     return {name: folder / name for name in ("ann", "eve")}
 
@@ -46,12 +64,16 @@ def root(tmp_path: Path, keys: dict[str, Path]) -> Path:
     """A repository with six records, where ann may sign."""
     for each in records():
         write_record(record_path(tmp_path, each.benchmark, each.model), each)
-    (tmp_path / "allowed_signers").write_text(f"ann@lab.org {keys['ann'].with_suffix('.pub').read_text()}")
+    (tmp_path / "allowed_signers").write_text(
+        f"ann@lab.org {keys['ann'].with_suffix('.pub').read_text()}"
+    )
     return tmp_path
 
 
 def records(value: float = 0.5) -> list[Record]:
-    return [record(model, benchmark, value) for benchmark in BENCHMARKS for model in MODELS]
+    return [
+        record(model, benchmark, value) for benchmark in BENCHMARKS for model in MODELS
+    ]
 
 
 def one_by_one(root: Path, item: Record, key: Path) -> Path:
@@ -59,7 +81,17 @@ def one_by_one(root: Path, item: Record, key: Path) -> Path:
     path = record_path(root, item.benchmark, item.model)
     message = root / "message"
     message.write_bytes(message_of(item))
-    words = ["ssh-keygen", "-Y", "sign", "-q", "-f", str(key), "-n", module.NAMESPACE, str(message)]
+    words = [
+        "ssh-keygen",
+        "-Y",
+        "sign",
+        "-q",
+        "-f",
+        str(key),
+        "-n",
+        module.NAMESPACE,
+        str(message),
+    ]
     subprocess.run(words, check=True, capture_output=True)
     return (root / "message.sig").rename(signature_path(path))
 
@@ -93,28 +125,38 @@ def test_one_check_covers_all_records_of_a_set(
     assert {signer_in(root, each) for each in records()} == {Signer("ann@lab.org")}
     assert calls == ["-Y find-principals", "-Y verify"]
     monkeypatch.setattr(module.shutil, "which", lambda name: None)
-    assert signer_in(root, records()[0]) == Signer("ann@lab.org"), "remembered by content"
+    assert signer_in(root, records()[0]) == Signer("ann@lab.org"), (
+        "remembered by content"
+    )
 
 
 def test_many_records_need_a_handful_of_checks(
     root: Path, keys: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = [record(f"model{number}", f"lab.B{number % 40}", 0.5) for number in range(2000)]
+    many = [
+        record(f"model{number}", f"lab.B{number % 40}", 0.5) for number in range(2000)
+    ]
     sign(root, many, keys["ann"])
     calls = counted(monkeypatch)
     assert {signer_in(root, each).name for each in many} == {"ann@lab.org"}
     assert len(calls) == 2
 
 
-def test_a_set_covers_benchmark_model_and_payload_and_nothing_else(root: Path, keys: dict[str, Path]) -> None:
+def test_a_set_covers_benchmark_model_and_payload_and_nothing_else(
+    root: Path, keys: dict[str, Path]
+) -> None:
     content = record("ant", "lab.V4", 0.5)
     assert signer_in(root, content) == Signer()
     sign(root, [content], keys["ann"])
     assert signer_in(root, content) == Signer("ann@lab.org")
-    assert signer_in(root, record("ant", "lab.V4", 0.6)) == Signer(broken=True), "edited"
+    assert signer_in(root, record("ant", "lab.V4", 0.6)) == Signer(broken=True), (
+        "edited"
+    )
     for other in ({"model": "bee"}, {"benchmark": "lab.IT"}):
         assert signer_in(root, content.model_copy(update=other)) == Signer(), "copied"
-    later = content.model_copy(update={"timing": {"wall_s": 5.0}, "payload_sha256": "0" * 64})
+    later = content.model_copy(
+        update={"timing": {"wall_s": 5.0}, "payload_sha256": "0" * 64}
+    )
     assert signer_in(root, later) == Signer("ann@lab.org"), "timing is not signed"
 
 
@@ -133,7 +175,9 @@ def test_sets_of_one_key_are_joined_and_what_they_replace_is_removed(
     first, *more = records()
     sign(root, [first], keys["ann"])
     sign(root, more, keys["ann"])
-    assert len(files(root)) == 3 and {signer_in(root, each).name for each in records()} == {"ann@lab.org"}
+    assert len(files(root)) == 3 and {
+        signer_in(root, each).name for each in records()
+    } == {"ann@lab.org"}
     sign(root, records()[:2], keys["eve"])
     assert len(files(root)) == 5, "the set of somebody else stays"
     before = files(root)
@@ -156,7 +200,9 @@ def test_what_others_write_into_a_set_is_not_signed_with_the_next_records(
     row = f"{forged.payload()} ant\n"
     sha256 = hashlib.sha256(row.encode()).hexdigest()
     (root / "results" / "records" / "lab.V4" / f"{sha256}.signed").write_text(row)
-    path.write_text(path.read_text().replace("-----BEGIN", f"{sha256} lab.V4\n-----BEGIN", 1))
+    path.write_text(
+        path.read_text().replace("-----BEGIN", f"{sha256} lab.V4\n-----BEGIN", 1)
+    )
     sign(root, records()[1:2], keys["ann"])
     assert not signer_in(root, forged).name
     assert signer_in(root, records()[1]) == Signer("ann@lab.org")
@@ -171,7 +217,9 @@ def test_what_others_write_into_a_set_is_not_signed_with_the_next_records(
         lambda text: text.replace("\n", "\r\n"),
     ],
 )  # fmt: skip
-def test_a_damaged_set_signs_nothing(change: Callable[[str], str], root: Path, keys: dict[str, Path]) -> None:
+def test_a_damaged_set_signs_nothing(
+    change: Callable[[str], str], root: Path, keys: dict[str, Path]
+) -> None:
     sign(root, records()[:1], keys["ann"])
     for name in files(root):
         whole = (root / name).read_text()
@@ -184,18 +232,27 @@ def test_a_damaged_set_signs_nothing(change: Callable[[str], str], root: Path, k
     assert signer_in(root, records()[0]) == Signer("ann@lab.org")
 
 
-def test_earlier_signatures_stay_valid_until_a_set_replaces_them(root: Path, keys: dict[str, Path]) -> None:
+def test_earlier_signatures_stay_valid_until_a_set_replaces_them(
+    root: Path, keys: dict[str, Path]
+) -> None:
     content = records()[0]
     path = record_path(root, content.benchmark, content.model)
     target = one_by_one(root, content, keys["ann"])
     allowed = root / "allowed_signers"
     assert (
-        signer_in(root, content) == Signer("ann@lab.org") == Signer(signer_of(path, content, allowed) or "")
+        signer_in(root, content)
+        == Signer("ann@lab.org")
+        == Signer(signer_of(path, content, allowed) or "")
     )
     other = record(content.model, content.benchmark, 0.6)
-    assert signer_in(root, other) == Signer(broken=True) and signer_of(path, other, allowed) is None
+    assert (
+        signer_in(root, other) == Signer(broken=True)
+        and signer_of(path, other, allowed) is None
+    )
     shutil.copy(target, signature_path(record_path(root, "lab.V4", "bee")))
-    assert signer_in(root, record("bee", "lab.V4", 0.5)) == Signer(broken=True), "copied"
+    assert signer_in(root, record("bee", "lab.V4", 0.5)) == Signer(broken=True), (
+        "copied"
+    )
     sign(root, [content], keys["ann"])
     assert not target.exists() and signer_in(root, content) == Signer("ann@lab.org")
 
@@ -234,20 +291,30 @@ def test_files_and_programs_that_signing_needs_are_named(
 
     with monkeypatch.context() as patch:
         patch.setattr(module.subprocess, "run", fails)
-        with pytest.raises(RequestError, match=r"^ssh-keygen cannot be run: .*timed out after 60 seconds"):
+        with pytest.raises(
+            RequestError,
+            match=r"^ssh-keygen cannot be run: .*timed out after 60 seconds",
+        ):
             sign(root, [content], keys["ann"])
     monkeypatch.setattr(module.shutil, "which", lambda name: None)
-    with pytest.raises(RequestError, match=r"^ssh-keygen is not installed; it is part of OpenSSH$"):
+    with pytest.raises(
+        RequestError, match=r"^ssh-keygen is not installed; it is part of OpenSSH$"
+    ):
         sign(root, [content], keys["ann"])
 
 
 def tree(root: Path, *folders: str) -> Tree:
     """The files below folders of a repository, as a review reads them."""
     names = [
-        path for folder in folders for path in [root / folder, *(root / folder).rglob("*")] if path.is_file()
+        path
+        for folder in folders
+        for path in [root / folder, *(root / folder).rglob("*")]
+        if path.is_file()
     ]
     contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in names}
-    entries = {name: Entry(FILE, name, len(content)) for name, content in contents.items()}
+    entries = {
+        name: Entry(FILE, name, len(content)) for name, content in contents.items()
+    }
     return Tree(root, entries, contents)
 
 
@@ -255,17 +322,24 @@ def reviewed(base: Tree, now: Tree) -> list[tuple[str, str]]:
     """Severity and words of the findings on every part of the signed sets of a proposal."""
     changed = {path: "added" for path in now.entries if path not in base.entries}
     parts = [path for path in changed if path.endswith((".signed", ".sig"))]
-    found = [each for path in parts for each in part_of_signed_set(base, now, changed, path)]
+    found = [
+        each for path in parts for each in part_of_signed_set(base, now, changed, path)
+    ]
     return sorted((finding.severity, finding.what) for finding in found)
 
 
-def test_a_review_asks_the_allowed_signers_of_the_base(root: Path, keys: dict[str, Path]) -> None:
+def test_a_review_asks_the_allowed_signers_of_the_base(
+    root: Path, keys: dict[str, Path]
+) -> None:
     content = records()[0]
     base, nobody = tree(root, "allowed_signers"), tree(root, "nothing")
     sign(root, [content], keys["ann"])
     now = tree(root, "results", "allowed_signers")
     hashes = ("note", "added: hashes of records, of a set of signed records")
-    assert reviewed(base, now) == [hashes, ("note", "added: the signature of ann@lab.org")]
+    assert reviewed(base, now) == [
+        hashes,
+        ("note", "added: the signature of ann@lab.org"),
+    ]
     assert signer_in_proposal(base, now, content) == "ann@lab.org"
     assert signer_in_proposal(base, now, record("ant", "lab.IT", 0.6)) == ""
     assert signer_in_proposal(nobody, now, content) == ""

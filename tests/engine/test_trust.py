@@ -28,11 +28,15 @@ def test_a_record_contains_no_local_path(tmp_path: Path) -> None:
     plain = {"a": ["data/x", "~/x and y"], "b": [1, None], "c": {"d": "x"}}
     assert relative(message, tmp_path) == plain
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
-    assert relative([f"{tmp_path}/real/x", f"{tmp_path}/link/x"], tmp_path / "link") == ["x", "x"]
+    assert relative(
+        [f"{tmp_path}/real/x", f"{tmp_path}/link/x"], tmp_path / "link"
+    ) == ["x", "x"]
     assert relative("/a/b", Path("/")) == "/a/b"
 
 
-def test_a_record_lists_the_versions_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_lists_the_versions_of_installed_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def version(name: str) -> str:
         if name in ("scipy", "dvc"):
             raise metadata.PackageNotFoundError(name)
@@ -44,18 +48,31 @@ def test_a_record_lists_the_versions_of_installed_packages(monkeypatch: pytest.M
         result = _versions()
     finally:
         _versions.cache_clear()
-    assert result == {name: f"{name} 1" for name in result} and not {"scipy", "dvc"} & result.keys()
+    assert (
+        result == {name: f"{name} 1" for name in result}
+        and not {"scipy", "dvc"} & result.keys()
+    )
     assert {*PACKAGES} - {"scipy", "dvc"} <= result.keys()
 
 
 def test_hidden_characters_are_escaped_and_others_unchanged() -> None:
-    assert visible("a\x1b[2Jb\u202ec\rd\u200be\U000e0041") == "a\\x1b[2Jb\\u202ec\\rd\\u200be\\U000e0041"
+    assert (
+        visible("a\x1b[2Jb\u202ec\rd\u200be\U000e0041")
+        == "a\\x1b[2Jb\\u202ec\\rd\\u200be\\U000e0041"
+    )
     assert visible("größer → 5 µV\n\tё") == "größer → 5 µV\n\tё"
 
 
-def test_a_title_cannot_write_to_the_terminal(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_title_cannot_write_to_the_terminal(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     lab.benchmark("lab.V4-pls", metric="pls", title="good\x1b]0;evil\x07\u202egnp")
-    for words in (["list"], ["list", "--json"], ["show", "lab.V4-pls"], ["show", "lab.V4-pls", "--json"]):
+    for words in (
+        ["list"],
+        ["list", "--json"],
+        ["show", "lab.V4-pls"],
+        ["show", "lab.V4-pls", "--json"],
+    ):
         main(["--root", str(lab.root), *words])
         reported = capsys.readouterr()
         assert not {"\x1b", "\x07", "\u202e"} & set(reported.out + reported.err)
@@ -77,7 +94,9 @@ def test_a_file_name_is_shown_unchanged_next_to_a_progress_bar(
     assert "sub-01[/red]\\x1b]0;evil\\x07.edf" in reported and "\x07" not in reported
 
 
-def test_an_undefined_score_is_not_compared(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_undefined_score_is_not_compared(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     undefined = score(0.5, None) | {"value": None, "raw": None}
     keep(
         lab.open(),
@@ -85,19 +104,26 @@ def test_an_undefined_score_is_not_compared(lab: Lab, capsys: pytest.CaptureFixt
         record("noise", RIDGE, 0.0),
     )
     main(["--root", str(lab.root), "compare", "pixels4", "noise", "--benchmark", RIDGE])
-    assert "the score of pixels4 on lab.V4-ridge is undefined" in capsys.readouterr().out
+    assert (
+        "the score of pixels4 on lab.V4-ridge is undefined" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("score", ODD, ids=str)
 def test_one_invalid_record_is_one_finding_and_others_are_shown(
-    lab: Lab, score: object, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    lab: Lab,
+    score: object,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, 0.0))
     path = lab.root / "results" / "records" / RIDGE / "noise.json"
     plain = json.loads(path.read_text())
     path.write_text(json.dumps(plain | {"score": score}))
     with caplog.at_level(logging.WARNING):
-        assert [item.model for item in read_all(lab.root / "results" / "records")] == ["pixels4"]
+        assert [item.model for item in read_all(lab.root / "results" / "records")] == [
+            "pixels4"
+        ]
     assert "record.unreadable" in caplog.text
     assert main(["--root", str(lab.root), "leaderboard"]) == 0
     assert "pixels4" in capsys.readouterr().out
@@ -108,13 +134,18 @@ def test_one_invalid_record_is_one_finding_and_others_are_shown(
     [
         "{",
         "[" * 100_000,
-        json.dumps({"benchmark": "gone", "passed": False, "identity": {"benchmark": "x"}}),
+        json.dumps(
+            {"benchmark": "gone", "passed": False, "identity": {"benchmark": "x"}}
+        ),
         json.dumps({"benchmark": RIDGE, "passed": False, "identity": []}),
     ],
     ids=["cut", "deep", "of a benchmark that is gone", "without identity"],
 )
 def test_an_invalid_calibration_hides_no_other(
-    lab: Lab, content: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    lab: Lab,
+    content: str,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     keep(lab.open(), record("pixels4", RIDGE, 0.5), record("noise", RIDGE, 0.0))
     path = lab.root / "results" / "calibration" / "odd.json"
@@ -122,4 +153,7 @@ def test_an_invalid_calibration_hides_no_other(
     path.write_text(content)
     with caplog.at_level(logging.WARNING):
         assert main(["--root", str(lab.root), "leaderboard"]) == 0
-    assert "0.500" in capsys.readouterr().out and "odd.json: not a calibration" in caplog.text
+    assert (
+        "0.500" in capsys.readouterr().out
+        and "odd.json: not a calibration" in caplog.text
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,9 +29,18 @@ from neuroledger.engine.record import PAYLOAD, Record, record_path, write_record
 from neuroledger.engine.session import Request
 from neuroledger.engine.signatures import Signer
 from neuroledger.engine.verify import AGAIN, verify
-from neuroledger.errors import Finding, IntegrityError, MissingError, RequestError, SpecError
-from neuroledger.stats.spread import Influence, moved, pack
+from neuroledger.errors import (
+    Finding,
+    IntegrityError,
+    MissingError,
+    RequestError,
+    SpecError,
+)
+from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.packed_deviations import packed_deviations
+from neuroledger.stats.uncertainty import Uncertainty
 from tests.report.ledger import record
+from tests.varying import of_items
 
 WHERE = "results/records/lab.V4/ant.json"
 
@@ -48,7 +58,10 @@ class Desk:
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
-        self.inputs: dict[str, Any] = {"benchmark": {"id": "lab.V4", "version": 1}, "model": {"id": "ant"}}
+        self.inputs: dict[str, Any] = {
+            "benchmark": {"id": "lab.V4", "version": 1},
+            "model": {"id": "ant"},
+        }
         self.again: Record | None = None
         self.hashed: list[tuple[str, str, bool]] = []
         self.jobs: list[Any] = []
@@ -61,14 +74,20 @@ class Desk:
         monkeypatch.setattr(module, "inputs_of", self.inputs_of)
         monkeypatch.setattr(module, "verified_files", self.verified_files)
         monkeypatch.setattr(module, "run_job", self.run_job)
-        monkeypatch.setattr(module, "Session", lambda catalog, request: (catalog, request))
+        monkeypatch.setattr(
+            module, "Session", lambda catalog, request: (catalog, request)
+        )
 
-    def inputs_of(self, catalog: Any, benchmark: Any, model: str, request: Request) -> dict[str, Any]:
+    def inputs_of(
+        self, catalog: Any, benchmark: Any, model: str, request: Request
+    ) -> dict[str, Any]:
         if "inputs" in self.problem:
             raise self.problem["inputs"]
         return self.inputs | ({"model": {"id": model}} if model != "ant" else {})
 
-    def verified_files(self, catalog: Any, kind: str, id: str, *, trust_memory: bool) -> None:
+    def verified_files(
+        self, catalog: Any, kind: str, id: str, *, trust_memory: bool
+    ) -> None:
         self.hashed.append((kind, id, trust_memory))
         if kind in self.problem:
             raise self.problem[kind]
@@ -83,8 +102,12 @@ class Desk:
         write_record(path, content)
         return path
 
-    def verify(self, *paths: Path, recompute: bool = False, **fields: Any) -> list[Finding]:
-        results = verify(self.catalog, paths, recompute=recompute, display=NoDisplay(), **fields)
+    def verify(
+        self, *paths: Path, recompute: bool = False, **fields: Any
+    ) -> list[Finding]:
+        results = verify(
+            self.catalog, paths, recompute=recompute, display=NoDisplay(), **fields
+        )
         self.results = results
         return [result.finding for result in results]
 
@@ -94,21 +117,39 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(tmp_path, monkeypatch)
 
 
-def test_a_current_record_is_ok_and_its_numbers_are_called_self_reported(desk: Desk) -> None:
+def test_a_current_record_is_ok_and_its_numbers_are_called_self_reported(
+    desk: Desk,
+) -> None:
     desk.store(record("ant", "lab.V4", 0.5))
     words = "its inputs are current; its numbers are self-reported"
     assert desk.verify() == [Finding("record.current", "ok", WHERE, words)]
-    assert desk.hashed == [("datasets", "lab", False), ("models", "ant", False)] and desk.jobs == []
+    assert (
+        desk.hashed == [("datasets", "lab", False), ("models", "ant", False)]
+        and desk.jobs == []
+    )
 
 
-def test_all_records_are_verified_in_order_and_each_file_is_hashed_once(desk: Desk) -> None:
+def test_all_records_are_verified_in_order_and_each_file_is_hashed_once(
+    desk: Desk,
+) -> None:
     for model in ("bee", "ant"):
         desk.store(record(model, "lab.V4", 0.5), model)
     progress = Progress()
     results = verify(desk.catalog, [], recompute=False, display=progress)
-    assert [result.finding.where for result in results] == [WHERE, WHERE.replace("ant", "bee")]
-    assert progress.shown == [("verifying", 0, 2), ("verifying", 1, 2), ("verifying", 2, 2)]
-    assert [item[:2] for item in desk.hashed] == [("datasets", "lab"), ("models", "ant"), ("models", "bee")]
+    assert [result.finding.where for result in results] == [
+        WHERE,
+        WHERE.replace("ant", "bee"),
+    ]
+    assert progress.shown == [
+        ("verifying", 0, 2),
+        ("verifying", 1, 2),
+        ("verifying", 2, 2),
+    ]
+    assert [item[:2] for item in desk.hashed] == [
+        ("datasets", "lab"),
+        ("models", "ant"),
+        ("models", "bee"),
+    ]
     missing = desk.root / "nothing.json"
     with pytest.raises(RequestError, match=rf"^{missing} does not exist$"):
         desk.verify(missing)
@@ -120,8 +161,14 @@ def test_a_file_that_is_no_intact_record_of_its_place_is_an_error(desk: Desk) ->
     text = path.read_text()
     path.write_text("{}")
     [finding] = desk.verify()
-    assert (finding.code, finding.severity, finding.fix) == ("record.unreadable", "error", AGAIN)
-    path.write_text(text.replace("it did not", "it did").replace('"id": "ridge"', '"id": "other"'))
+    assert (finding.code, finding.severity, finding.fix) == (
+        "record.unreadable",
+        "error",
+        AGAIN,
+    )
+    path.write_text(
+        text.replace("it did not", "it did").replace('"id": "ridge"', '"id": "other"')
+    )
     words = "its content does not match its own hash"
     assert desk.verify() == [Finding("record.edited", "error", WHERE, words, AGAIN)]
     path.unlink()
@@ -135,19 +182,34 @@ def test_a_file_that_is_no_intact_record_of_its_place_is_an_error(desk: Desk) ->
 
 def test_a_stale_record_lists_what_changed(desk: Desk) -> None:
     desk.store(record("ant", "lab.V4", 0.5))
-    desk.inputs = {**desk.inputs, "seed": 1, "benchmark": {"id": "lab.V4", "version": 2}}
-    assert desk.verify() == [Finding("record.stale", "error", WHERE, "changed since: benchmark, seed", AGAIN)]
+    desk.inputs = {
+        **desk.inputs,
+        "seed": 1,
+        "benchmark": {"id": "lab.V4", "version": 2},
+    }
+    assert desk.verify() == [
+        Finding("record.stale", "error", WHERE, "changed since: benchmark, seed", AGAIN)
+    ]
     desk.problem["inputs"] = RequestError("no benchmark 'lab.V4'")
-    assert desk.verify() == [Finding("record.stale", "error", WHERE, "no benchmark 'lab.V4'", AGAIN)]
+    assert desk.verify() == [
+        Finding("record.stale", "error", WHERE, "no benchmark 'lab.V4'", AGAIN)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["datasets", "models"])
-def test_a_record_whose_files_are_missing_or_damaged_is_not_checked(desk: Desk, kind: str) -> None:
+def test_a_record_whose_files_are_missing_or_damaged_is_not_checked(
+    desk: Desk, kind: str
+) -> None:
     desk.store(record("ant", "lab.V4", 0.5))
     command = f"neuroledger fetch {'lab' if kind == 'datasets' else 'ant'}"
     named = "data" if kind == "datasets" else "weights"
     for error, code, words, reason in (
-        (IntegrityError("x.nc differs", command), "record.data-changed", "x.nc differs", f"{named} damaged"),
+        (
+            IntegrityError("x.nc differs", command),
+            "record.data-changed",
+            "x.nc differs",
+            f"{named} damaged",
+        ),
         (
             MissingError("x.nc is missing", command),
             "record.data-missing",
@@ -158,11 +220,15 @@ def test_a_record_whose_files_are_missing_or_damaged_is_not_checked(desk: Desk, 
         desk.problem[kind] = error
         for recompute in (False, True):
             what = f"not checked: {words}; its numbers are self-reported"
-            assert desk.verify(recompute=recompute) == [Finding(code, "warning", WHERE, what, f"`{command}`")]
+            assert desk.verify(recompute=recompute) == [
+                Finding(code, "warning", WHERE, what, f"`{command}`")
+            ]
             assert desk.results[0].checked == NotChecked(reason) and desk.jobs == []
     desk.store(record("ant", "lab.V4", None))
     assert desk.verify()[0].code == "record.failed", "its data are not needed to say so"
-    assert desk.verify(recompute=True)[0].code == "record.data-missing", "but to see that it fails again"
+    assert desk.verify(recompute=True)[0].code == "record.data-missing", (
+        "but to see that it fails again"
+    )
 
 
 def test_a_record_that_cannot_be_recomputed_now_is_not_checked(desk: Desk) -> None:
@@ -173,14 +239,25 @@ def test_a_record_that_cannot_be_recomputed_now_is_not_checked(desk: Desk) -> No
         "record.not-checked", "warning", "`neuroledger run`",
     )  # fmt: skip
     assert isinstance(desk.results[0].checked, NotChecked)
-    desk.problem["inputs"] = SpecError([Finding("spec.value", "error", "specs/x.yaml", "wrong", "", 3, 1)])
+    desk.problem["inputs"] = SpecError(
+        [Finding("spec.value", "error", "specs/x.yaml", "wrong", "", 3, 1)]
+    )
     [finding] = desk.verify()
-    assert finding.code == "record.not-checked" and "specs/x.yaml:3:1: wrong" in finding.what
+    assert (
+        finding.code == "record.not-checked"
+        and "specs/x.yaml:3:1: wrong" in finding.what
+    )
 
 
 def test_the_summary_counts_four_things_apart() -> None:
     finding = Finding("record.current", "ok", WHERE, "")
-    kinds = (Confirmed(), Confirmed(), NotChecked("data missing"), Contradicted("x"), Undefined("y"))
+    kinds = (
+        Confirmed(),
+        Confirmed(),
+        NotChecked("data missing"),
+        Contradicted("x"),
+        Undefined("y"),
+    )
     results = [Verified(finding, kind) for kind in kinds]
     words = "5 records: 2 current, 1 not checked (data missing), 1 contradicted, 1 undefined"
     assert in_words(results, recomputed=False) == words
@@ -225,7 +302,9 @@ def changed(base: Record, *at: str, to: Any) -> Record:
 
 def numbers(base: Record, field: str, to: Any) -> Record:
     """A copy with another number in the headline, which is also in the scores."""
-    return changed(changed(base, "score", field, to=to), "scores", "ridge", field, to=to)
+    return changed(
+        changed(base, "score", field, to=to), "scores", "ridge", field, to=to
+    )
 
 
 def recomputed(desk: Desk, again: Record, was: Record | None = None) -> Finding:
@@ -236,14 +315,24 @@ def recomputed(desk: Desk, again: Record, was: Record | None = None) -> Finding:
 
 
 def test_the_job_of_a_record_is_computed_again_with_its_request(desk: Desk) -> None:
-    again = record("ant", "lab.V4", 0.5, request={"seed": 4, "limit": None, "device": "cpu"})
+    again = record(
+        "ant", "lab.V4", 0.5, request={"seed": 4, "limit": None, "device": "cpu"}
+    )
     finding = recomputed(desk, again, again)
     assert finding == Finding(
-        "record.reproduced", "ok", WHERE, "recomputed: same payload; its numbers are recomputed here"
+        "record.reproduced",
+        "ok",
+        WHERE,
+        "recomputed: same payload; its numbers are recomputed here",
     )
     [((catalog, request), job)] = desk.jobs
     assert catalog is desk.catalog and request == Request(seed=4)
-    assert (job.model, job.benchmark, job.id, job.inputs) == ("ant", "lab.V4", again.id, desk.inputs)
+    assert (job.model, job.benchmark, job.id, job.inputs) == (
+        "ant",
+        "lab.V4",
+        again.id,
+        desk.inputs,
+    )
 
 
 ERROR = 0.04 / (2 * 1.96)  # of an interval of ± 0.02
@@ -257,7 +346,9 @@ ERROR = 0.04 / (2 * 1.96)  # of an interval of ± 0.02
         (0.011 * ERROR, None),
     ],
 )
-def test_a_hundredth_of_the_standard_error_is_allowed(desk: Desk, distance: float, what: str | None) -> None:
+def test_a_hundredth_of_the_standard_error_is_allowed(
+    desk: Desk, distance: float, what: str | None
+) -> None:
     for sign in (1, -1):
         again = numbers(record("ant", "lab.V4", 0.5), "value", to=0.5 + sign * distance)
         finding = recomputed(desk, again)
@@ -271,33 +362,62 @@ def test_a_hundredth_of_the_standard_error_is_allowed(desk: Desk, distance: floa
 
 def test_the_declared_error_is_used_rather_than_the_interval(desk: Desk) -> None:
     base = numbers(record("ant", "lab.V4", 0.5), "error", to=0.1)
-    assert recomputed(desk, numbers(base, "value", to=0.5009), base).code == "record.reproduced"
-    assert recomputed(desk, numbers(base, "value", to=0.5011), base).code == "record.not-reproduced"
+    assert (
+        recomputed(desk, numbers(base, "value", to=0.5009), base).code
+        == "record.reproduced"
+    )
+    assert (
+        recomputed(desk, numbers(base, "value", to=0.5011), base).code
+        == "record.not-reproduced"
+    )
     edited = numbers(record("ant", "lab.V4", 0.5), "error", to=9.0)
-    finding = recomputed(desk, numbers(record("ant", "lab.V4", 0.5), "value", to=0.51), edited)
-    assert finding.code == "record.not-reproduced", "a record cannot widen its own tolerance"
+    finding = recomputed(
+        desk, numbers(record("ant", "lab.V4", 0.5), "value", to=0.51), edited
+    )
+    assert finding.code == "record.not-reproduced", (
+        "a record cannot widen its own tolerance"
+    )
 
 
 def test_raw_scores_have_the_tolerance_in_their_own_units(desk: Desk) -> None:
     base = numbers(record("ant", "lab.V4", 0.5), "raw", to=50.0)
-    assert recomputed(desk, numbers(base, "raw", to=50.0 + 0.9 * ERROR), base).code == "record.reproduced"
-    assert recomputed(desk, numbers(base, "raw", to=50.0 + 1.1 * ERROR), base).code == "record.not-reproduced"
+    assert (
+        recomputed(desk, numbers(base, "raw", to=50.0 + 0.9 * ERROR), base).code
+        == "record.reproduced"
+    )
+    assert (
+        recomputed(desk, numbers(base, "raw", to=50.0 + 1.1 * ERROR), base).code
+        == "record.not-reproduced"
+    )
     small = numbers(base, "raw", to=0.005)
     finding = recomputed(desk, numbers(small, "raw", to=0.005 + 0.011 * ERROR), small)
     assert finding.code == "record.not-reproduced"
     assert (
-        recomputed(desk, numbers(small, "raw", to=0.005 + 0.009 * ERROR), small).code == "record.reproduced"
+        recomputed(desk, numbers(small, "raw", to=0.005 + 0.009 * ERROR), small).code
+        == "record.reproduced"
     )
 
 
 def test_values_that_are_not_numbers_must_be_equal(desk: Desk) -> None:
     base = record("ant", "lab.V4", 0.5)
     for again, words in (
-        (numbers(base, "direction", to="lower"), "direction was higher, is lower, and 1 more"),
+        (
+            numbers(base, "direction", to="lower"),
+            "direction was higher, is lower, and 1 more",
+        ),
         (numbers(base, "error", to=0.0), "error was None, is 0.0, and 1 more"),
-        (changed(base, "controls", "noise", "verdict", to="failed"), "noise verdict was passed, is failed"),
-        (changed(base, "controls", "noise", "shuffles", to=8), "noise shuffles was 0, is 8"),
-        (changed(base, "controls", "noise", "low", to=0.0), "noise low was None, is 0.0"),
+        (
+            changed(base, "controls", "noise", "verdict", to="failed"),
+            "noise verdict was passed, is failed",
+        ),
+        (
+            changed(base, "controls", "noise", "shuffles", to=8),
+            "noise shuffles was 0, is 8",
+        ),
+        (
+            changed(base, "controls", "noise", "low", to=0.0),
+            "noise low was None, is 0.0",
+        ),
         (changed(base, "status", to="partial"), "status was scored, is partial"),
     ):
         finding = recomputed(desk, again)
@@ -311,22 +431,34 @@ def test_different_processors_are_named(desk: Desk) -> None:
     assert recomputed(desk, again, base).what == words
 
 
-def test_controls_have_the_tolerance_of_the_standard_error_of_the_score(desk: Desk) -> None:
+def test_controls_have_the_tolerance_of_the_standard_error_of_the_score(
+    desk: Desk,
+) -> None:
     base = record("ant", "lab.V4", 0.5)
     for distance, code in ((0.9, "record.reproduced"), (1.1, "record.not-reproduced")):
-        again = changed(base, "controls", "noise", "value", to=0.01 + distance * 0.01 * ERROR)
+        again = changed(
+            base, "controls", "noise", "value", to=0.01 + distance * 0.01 * ERROR
+        )
         assert recomputed(desk, again).code == code
 
 
-def test_a_control_with_an_interval_has_the_tolerance_of_its_own_error(desk: Desk) -> None:
+def test_a_control_with_an_interval_has_the_tolerance_of_its_own_error(
+    desk: Desk,
+) -> None:
     base = changed(record("ant", "lab.V4", 0.5), "controls", "noise", "low", to=-0.0292)
-    base = changed(base, "controls", "noise", "high", to=0.0492)  # a standard error of 0.02
+    base = changed(
+        base, "controls", "noise", "high", to=0.0492
+    )  # a standard error of 0.02
     for distance, code in ((0.9, "record.reproduced"), (1.1, "record.not-reproduced")):
-        again = changed(base, "controls", "noise", "value", to=0.01 + distance * 0.01 * 0.02)
+        again = changed(
+            base, "controls", "noise", "value", to=0.01 + distance * 0.01 * 0.02
+        )
         assert recomputed(desk, again, base).code == code
 
 
-def test_records_from_before_controls_had_intervals_are_not_reproduced(desk: Desk) -> None:
+def test_records_from_before_controls_had_intervals_are_not_reproduced(
+    desk: Desk,
+) -> None:
     base = record("ant", "lab.V4", 0.5)
     earlier = {
         "role": "negative",
@@ -346,59 +478,173 @@ def noted(base: Record, note: str) -> Record:
 
 def test_hashes_of_prepared_data_may_differ_between_processors(desk: Desk) -> None:
     base = record("ant", "lab.V4", 0.5, environment={"processor": "Abacus"})
-    was, now = (noted(base, f"prepared signals, sha256 {letter * 12}") for letter in "ab")
+    was, now = (
+        noted(base, f"prepared signals, sha256 {letter * 12}") for letter in "ab"
+    )
     assert recomputed(desk, now, was).code == "record.not-reproduced"
     elsewhere = now.model_copy(update={"environment": {"processor": "Other"}})
     assert recomputed(desk, elsewhere, was).code == "record.reproduced"
     other = noted(base, "other signals, sha256 aaaaaaaaaaaa")
     other = other.model_copy(update={"environment": {"processor": "Other"}})
     assert recomputed(desk, other, was).code == "record.not-reproduced"
-    longer = numbers(elsewhere, "notes", to=["prepared signals, sha256 bbbbbbbbbbbb", "more"])
+    longer = numbers(
+        elsewhere, "notes", to=["prepared signals, sha256 bbbbbbbbbbbb", "more"]
+    )
     assert recomputed(desk, longer, was).code == "record.not-reproduced"
 
 
-def drawn(shift: float, factor: str = "stimulus") -> Record:
-    """A record with joint draws, to which other draws are added, multiplied by ``shift``."""
-    values, others = np.random.default_rng(0).normal(size=(2, 30)) / 30
-    ids = [f"s{i}" for i in range(30)]
-    packed, other = (
-        pack(Influence({factor: moved(ids, items - items.mean())}).spread("lab"))
-        for items in (values, values + shift * others)
+def stored(*parts: Uncertainty) -> dict[str, Any]:
+    """Deviations over one or more factors, as a record stores them."""
+    known = Uncertainty(
+        tuple(part for each in parts for part in each.parts), parts[0].items
     )
-    return changed(record("ant", "lab.V4", 0.5), "score", "spread", to=packed | {"draws": other["draws"]})
+    return {**packed_deviations(known), "limits": [-1.0, 1.0]}
+
+
+def deviating(shift: float = 0.0, factor: str = "stimulus", ids: str = "s") -> Record:
+    """A record with deviations by item, to which others are added, multiplied by ``shift``; the error stays."""
+    values, others = np.random.default_rng(0).normal(size=(2, 30))
+    moved = values + shift * others
+    moved = (moved - moved.mean()) / moved.std()
+    known = of_items(0.1 * moved, [f"{ids}{i}" for i in range(30)], factor=factor)
+    return changed(
+        record("ant", "lab.V4", 0.5), "score", "uncertainty", to=stored(known)
+    )
 
 
 def with_rounding(seed: int, size: float) -> Record:
-    """A record with joint draws of stimuli, and draws of ``size`` of a part that is next to nothing beside them."""
-    values, small = (np.random.default_rng(at).normal(size=30) / 30 for at in (0, seed))
-    ids = [f"s{i}" for i in range(30)]
-    factors = {
-        "stimulus": moved(ids, values - values.mean()),
-        "neuroid": moved(ids, size * (small - small.mean())),
-    }
-    return changed(record("ant", "lab.V4", 0.5), "score", "spread", to=pack(Influence(factors).spread("lab")))
+    """A record with deviations of stimuli, and those of ``size`` of neuroids, which are next to nothing beside them."""
+    values, small = (np.random.default_rng(at).normal(size=30) for at in (0, seed))
+    known = stored(of_items(values), of_items(size * small, factor="neuroid"))
+    return changed(record("ant", "lab.V4", 0.5), "score", "uncertainty", to=known)
 
 
-@pytest.mark.parametrize(("size", "code"), [(1e-14, "record.reproduced"), (1e-3, "record.not-reproduced")])
-def test_draws_of_rounding_errors_may_be_others(desk: Desk, size: float, code: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "code"), [(1e-14, "record.reproduced"), (0.1, "record.not-reproduced")]
+)
+def test_deviations_that_are_rounding_errors_may_be_others(
+    desk: Desk, size: float, code: str
+) -> None:
     assert recomputed(desk, with_rounding(2, size), with_rounding(1, size)).code == code
 
 
 @pytest.mark.parametrize(
     ("again", "what"),
     [
-        (drawn(1e-3), None), (drawn(1e-2), "spread stimulus has other draws"),
-        (drawn(0.0, "neuroid"), "spread has other factors"),
+        (deviating(1e-3), None), (deviating(0.1), "uncertainty has other deviations over stimulus"),
+        (deviating(factor="neuroid"), "uncertainty has other factors"),
+        (deviating(ids="im"), "uncertainty has other groups over stimulus"),
     ],
-    ids=["rounded", "moved", "factor"],
+    ids=["rounded", "moved", "factor", "names"],
 )  # fmt: skip
-def test_joint_draws_may_differ_by_their_rounding(desk: Desk, again: Record, what: str | None) -> None:
-    finding = recomputed(desk, again, drawn(0.0))
-    assert finding.code == ("record.reproduced" if what is None else "record.not-reproduced")
+def test_deviations_may_differ_by_their_rounding(
+    desk: Desk, again: Record, what: str | None
+) -> None:
+    finding = recomputed(desk, again, deviating())
+    assert finding.code == (
+        "record.reproduced" if what is None else "record.not-reproduced"
+    )
     assert what is None or what in finding.what
 
 
-def leaves(content: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def test_a_record_with_an_interval_of_an_earlier_version_is_current(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = deviating()
+    desk.store(base)
+    monkeypatch.setattr(inference, "VERSION", 3)
+    [finding] = desk.verify()
+    assert (finding.code, finding.severity, finding.fix) == (
+        "record.current",
+        "ok",
+        "`neuroledger refresh`",
+    )
+    assert (
+        "its inputs are current; its interval is of version 1, the current one is version 3"
+        in finding.what
+    )
+    again = numbers(deviating(), "low", to=0.3)  # another method has other ends
+    finding = recomputed(desk, again, base)
+    assert (finding.code, finding.fix) == (
+        "record.not-checked",
+        "`neuroledger refresh`",
+    )
+    assert finding.what.startswith(
+        "recomputed: within 1e-08; not checked: its interval is of version 1"
+    )
+    assert isinstance(desk.results[0].checked, NotChecked)
+    finding = recomputed(desk, numbers(again, "value", to=0.9), base)
+    assert finding.code == "record.not-reproduced", "its value must be the same"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"),
+    [("passed", "record.value-reproduced"), ("undecided", "record.not-checked")],
+)
+def test_controls_that_an_earlier_version_judged_have_the_same_verdicts(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, code: str
+) -> None:
+    base = changed(deviating(), "score", "uncertainty", "controls", to=1)
+    again = deviating()
+    for name, number in {
+        "low": -0.05,
+        "high": 0.05,
+        "value": 0.0,
+        "shuffles": 8,
+        "verdict": verdict,
+    }.items():
+        again = changed(again, "controls", "noise", name, to=number)
+    signed = signing(monkeypatch, Signer())
+    desk.store(base)
+    desk.again = again
+    [finding] = desk.verify(recompute=True, key=tmp_path / "key")
+    assert (finding.code, signed) == (code, [])
+    assert (
+        "not checked: the intervals of its controls, which are of version 1"
+        in finding.what
+    )
+    assert (
+        recomputed(desk, numbers(again, "high", to=0.6), base).code
+        == "record.not-reproduced"
+    )
+
+
+def test_the_interval_of_an_earlier_version_is_not_signed(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.store(deviating())
+    monkeypatch.setattr(inference, "VERSION", 2)
+    desk.again = deviating()
+    signed = signing(monkeypatch, Signer())
+    assert (
+        desk.verify(recompute=True, key=tmp_path / "key")[0].code
+        == "record.not-checked"
+    )
+    assert signed == []
+
+
+def test_of_a_record_that_stores_draws_the_value_is_compared(desk: Desk) -> None:
+    drawn = base64.b64encode(np.arange(-8.0, 9.0).astype("<f2").tobytes()).decode()
+    spread = {
+        "draws": {"stimulus": drawn},
+        "deviation": {"stimulus": 0.01},
+        "items": {"stimulus": 30},
+    }
+    was = changed(record("ant", "lab.V4", 0.5), "score", "spread", to=spread)
+    finding = recomputed(desk, deviating(), was)
+    assert (finding.code, finding.fix) == ("record.not-checked", AGAIN)
+    assert desk.results[0].checked == NotChecked(
+        "its interval, which is of earlier methods"
+    )
+    assert (
+        recomputed(desk, numbers(deviating(), "value", to=0.9), was).code
+        == "record.not-reproduced"
+    )
+
+
+def leaves(
+    content: Any, at: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Each place of plain data that contains no others, with its value."""
     if isinstance(content, dict) and content:
         for name, part in content.items():
@@ -418,22 +664,41 @@ def other(value: Any) -> Any:
     return [*value, "one more"] if isinstance(value, list) else {"one": "more"}
 
 
+def with_another_part(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*parts, *stored(of_items(np.arange(5.0), factor="neuroid"))["parts"]]
+
+
+# What may be read in the place of deviations, a version and a method.
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "parts": with_another_part, "version": lambda version: version + 1, "method": lambda method: "held-out",
+    "scale": lambda scale: "logit",
+}  # fmt: skip
+
+
 def test_every_part_of_the_payload_is_compared(desk: Desk) -> None:
-    base = drawn(0.0)
+    base = deviating()
     for name, value in {"notes": ["two neuroids left out"], "error": 0.01}.items():
-        base = changed(changed(base, "score", name, to=value), "scores", "ridge", name, to=value)
+        base = changed(
+            changed(base, "score", name, to=value), "scores", "ridge", name, to=value
+        )
     base = base.model_copy(update={"payload_sha256": base.payload()})
     assert recomputed(desk, base, base).code == "record.reproduced"
-    parts = [(at, value) for at, value in leaves(base.model_dump(mode="json")) if at[0] in PAYLOAD[1:]]
+    parts = [
+        (at, value)
+        for at, value in leaves(base.model_dump(mode="json"))
+        if at[0] in PAYLOAD[1:]
+    ]
     assert len(parts) >= 60
     for at, value in parts:
         content = {at[0]: copy.deepcopy(getattr(base, at[0]))}
         place = content
         for name in at[:-1]:
             place = place[name]
-        place[at[-1]] = drawn(0.1).score["spread"]["draws"][at[-1]] if "draws" in at else other(value)
+        place[at[-1]] = OTHERS.get(at[-1], other)(value)
         again = base.model_copy(update=content)
-        assert module._compared(WHERE, base, again).finding.code == "record.not-reproduced", at
+        assert (
+            module._compared(WHERE, base, again).finding.code == "record.not-reproduced"
+        ), at
         assert not again.intact, at
 
 
@@ -463,7 +728,10 @@ def test_only_reproduced_records_are_signed(
     )
     assert signed == [(tmp_path, "ant", key)]
     desk.again = numbers(base, "value", to=0.9)
-    assert desk.verify(recompute=True, key=key)[0].code == "record.not-reproduced" and len(signed) == 1
+    assert (
+        desk.verify(recompute=True, key=key)[0].code == "record.not-reproduced"
+        and len(signed) == 1
+    )
 
 
 def test_a_signature_is_reported_with_its_signer_or_refused(
@@ -473,11 +741,16 @@ def test_a_signature_is_reported_with_its_signer_or_refused(
     signers = tmp_path / "signers"
     signing(monkeypatch, Signer("ann@lab.org"))
     [finding] = desk.verify(signers=signers)
-    assert finding.what == "its inputs are current; its numbers are recomputed and signed by ann@lab.org"
+    assert (
+        finding.what
+        == "its inputs are current; its numbers are recomputed and signed by ann@lab.org"
+    )
     assert desk.results[0].evidence == Evidence(Origin.SIGNED, "ann@lab.org")
     assert (finding.code, finding.severity) == ("record.signed", "ok")
     signing(monkeypatch, Signer())
-    assert desk.verify(signers=signers)[0].code == "record.current", "there is no signature"
+    assert desk.verify(signers=signers)[0].code == "record.current", (
+        "there is no signature"
+    )
     signing(monkeypatch, Signer(broken=True))
     words = "the signature does not match the record, or its signer is not among the allowed signers"
     assert desk.verify(signers=signers) == [

@@ -56,14 +56,26 @@ class Convolution(torch.nn.Module):
         return torch.relu(self.filter(images)) + 0.1 * images
 
 
-@builder("convolutions_from_a_seed", version=1, takes={"images"}, gives=partial(of_layers, layers=LAYERS))
+@builder(
+    "convolutions_from_a_seed",
+    version=1,
+    takes={"images"},
+    gives=partial(of_layers, layers=LAYERS),
+)
 def convolutions_from_a_seed(
-    *, id: str, seed: int = 0, regions: Any = None, device: str = "cpu", store: Any = None
+    *,
+    id: str,
+    seed: int = 0,
+    regions: Any = None,
+    device: str = "cpu",
+    store: Any = None,
 ) -> LayeredModel:
     """Layers whose weights torch's own generator draws, as those of torchvision's networks."""
 
     def make() -> Any:
-        return torch.nn.Sequential(OrderedDict((layer, Convolution()) for layer in LAYERS))
+        return torch.nn.Sequential(
+            OrderedDict((layer, Convolution()) for layer in LAYERS)
+        )
 
     return assemble(
         seeded(make, seed),
@@ -93,27 +105,37 @@ def networks(lab: Lab) -> Lab:
         )
     ids = [f"lab.{region}-ridge" for region in ("V4", "IT")]
     for id, region in zip(ids, ("V4", "IT"), strict=True):
-        lab.benchmark(id, paradigm={"name": "recording", "region": region}, controls={"negative": ["noise"]})
+        lab.benchmark(
+            id,
+            paradigm={"name": "recording", "region": region},
+            controls={"negative": ["noise"]},
+        )
     lab.spec("suites", "lab", benchmarks=ids, models=names)
     validate(lab.open(), "lab")
     return lab
 
 
-def scored(lab: Lab, executor: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def scored(
+    lab: Lab, executor: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
     """Scores by job and hashes of activations by entry, from a store of its own."""
     monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS", str(folder))
     runs._session.cache_clear()
     catalog, request = lab.open(), Request()
     jobs = plan(catalog, suites=[catalog.suite("lab")], request=request).jobs
     outcomes = run(catalog, jobs, request, NoDisplay(), executor=executor, force=True)
-    assert all(outcome.record.error is None for outcome in outcomes), [o.record.error for o in outcomes]
+    assert all(outcome.record.error is None for outcome in outcomes), [
+        o.record.error for o in outcomes
+    ]
     scores = {f"{o.job.benchmark} {o.job.model}": o.record.scores for o in outcomes}
     entries = {
         item.place.name: (item.place / "values.bin").read_bytes()
         for item in Store(folder).entries()
         if item.place.parts[-3] == "activations"
     }
-    assert len(scores) == (MODELS + 1) * REGIONS and len(entries) >= MODELS * len(LAYERS)
+    assert len(scores) == (MODELS + 1) * REGIONS and len(entries) >= MODELS * len(
+        LAYERS
+    )
     return {**scores, **entries}
 
 
@@ -121,7 +143,9 @@ def scored(lab: Lab, executor: str, folder: Path, monkeypatch: pytest.MonkeyPatc
 def dask(threads: int) -> Iterator[str]:
     """A Dask worker in this process with so many threads."""
     options: dict[str, Any] = {"processes": False, "dashboard_address": ":0"}
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=threads, **options) as cluster:
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=threads, **options
+    ) as cluster:
         yield f"dask:{cluster.scheduler_address}"
 
 
@@ -131,7 +155,10 @@ def test_one_and_four_threads_of_a_dask_worker_give_the_bytes_of_one_process(
     expected = scored(networks, "local", tmp_path / "local", monkeypatch)
     for threads in (1, 4):
         with dask(threads) as executor:
-            assert scored(networks, executor, tmp_path / f"dask{threads}", monkeypatch) == expected
+            assert (
+                scored(networks, executor, tmp_path / f"dask{threads}", monkeypatch)
+                == expected
+            )
 
 
 WRITERS = """
@@ -156,7 +183,9 @@ if __name__ == "__main__":
 """
 
 
-def test_threads_of_a_dask_worker_write_assemblies_side_by_side_and_the_process_lives(tmp_path: Path) -> None:
+def test_threads_of_a_dask_worker_write_assemblies_side_by_side_and_the_process_lives(
+    tmp_path: Path,
+) -> None:
     """HDF5 is not safe for threads, and under Dask xarray locks each file alone: without a lock this is a crash."""
     (tmp_path / "writers.py").write_text(WRITERS)
     done = subprocess.run(
@@ -193,9 +222,16 @@ def test_models_that_are_built_and_run_in_threads_are_those_of_one_thread(
     assert wrong() == 0
     shared = convolutions_from_a_seed(id="shared", seed=1)
     with ThreadPoolExecutor(4) as pool:
-        for created in pool.map(lambda _: shared.activations(stimuli, LAYERS), range(8)):
-            assert all(np.array_equal(created[layer], alone[1][layer]) for layer in LAYERS)
-    for module in (torch_layers, __import__("neuroledger.models.torch_weights", fromlist=["exclusive"])):
+        for created in pool.map(
+            lambda _: shared.activations(stimuli, LAYERS), range(8)
+        ):
+            assert all(
+                np.array_equal(created[layer], alone[1][layer]) for layer in LAYERS
+            )
+    for module in (
+        torch_layers,
+        __import__("neuroledger.models.torch_weights", fromlist=["exclusive"]),
+    ):
         monkeypatch.setattr(module, "exclusive", nullcontext)
     assert wrong() > 0
 
@@ -210,7 +246,8 @@ def raising(job: Job) -> str:
 
 def jobs_of(*models: str) -> list[Job]:
     return [
-        Job(id=f"{number:064x}", model=name, benchmark="b", inputs={}) for number, name in enumerate(models)
+        Job(id=f"{number:064x}", model=name, benchmark="b", inputs={})
+        for number, name in enumerate(models)
     ]
 
 
@@ -220,11 +257,21 @@ def told(job: Job, error: BaseException) -> str:
 
 @pytest.mark.slow
 def test_failed_and_lost_jobs_of_processes_are_reported_and_not_computed_here() -> None:
-    result = dict(execute("processes:2", jobs_of("good", "bad", "deadly", "better"), raising, told))
+    result = dict(
+        execute(
+            "processes:2", jobs_of("good", "bad", "deadly", "better"), raising, told
+        )
+    )
     message = {job.model: words for job, words in result.items()}
-    assert message["bad"] == "bad: ValueError" and message["deadly"] == "deadly: LimitError"
+    assert (
+        message["bad"] == "bad: ValueError"
+        and message["deadly"] == "deadly: LimitError"
+    )
     for model in ("good", "better"):
-        assert message[model].startswith(f"{model} in ") and str(os.getpid()) not in message[model]
+        assert (
+            message[model].startswith(f"{model} in ")
+            and str(os.getpid()) not in message[model]
+        )
 
 
 def test_failed_jobs_of_dask_workers_are_reported_and_not_computed_here() -> None:
@@ -252,7 +299,9 @@ def test_a_job_that_fails_on_a_worker_is_pending_and_leaves_its_record(
 
 def test_workers_share_the_gpus_of_a_machine() -> None:
     assert [gpu_of(worker, 2, {}) for worker in range(5)] == ["0", "1", "0", "1", "0"]
-    assert [gpu_of(worker, 3, {"CUDA_VISIBLE_DEVICES": "4,6,7"}) for worker in range(4)] == [
+    assert [
+        gpu_of(worker, 3, {"CUDA_VISIBLE_DEVICES": "4,6,7"}) for worker in range(4)
+    ] == [
         "4",
         "6",
         "7",
@@ -270,7 +319,9 @@ def where(job: Job) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-def test_each_process_gets_one_gpu_and_a_share_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_gets_one_gpu_and_a_share_of_the_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(executors, "_gpus", lambda: 2)
     monkeypatch.setattr(executors.os, "cpu_count", lambda: 4)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
@@ -286,7 +337,11 @@ def test_a_process_is_limited_to_its_threads() -> None:
     before = {item["user_api"]: item["num_threads"] for item in threadpool_info()}
     try:
         limit_process(1)
-        assert {item["num_threads"] for item in threadpool_info() if item["user_api"] == "blas"} == {1}
+        assert {
+            item["num_threads"]
+            for item in threadpool_info()
+            if item["user_api"] == "blas"
+        } == {1}
     finally:
         limit_process(before.get("blas", 1))
     with exclusive(), exclusive():

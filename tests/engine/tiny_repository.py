@@ -81,9 +81,17 @@ class Tiny:
         images: dict[str, bytes] | None = None,
     ) -> None:
         self.data.mkdir(parents=True, exist_ok=True)
-        (table() if stimuli is None else stimuli).to_csv(self.data / "stimuli.csv", index=False)
-        assemblies.write(responses() if assembly is None else assembly, self.data / "responses.nc")
-        held = {f"{id}.png": image(i) for i, id in enumerate(IDS)} if images is None else images
+        (table() if stimuli is None else stimuli).to_csv(
+            self.data / "stimuli.csv", index=False
+        )
+        assemblies.write(
+            responses() if assembly is None else assembly, self.data / "responses.nc"
+        )
+        held = (
+            {f"{id}.png": image(i) for i, id in enumerate(IDS)}
+            if images is None
+            else images
+        )
         with zipfile.ZipFile(self.data / "stimuli.zip", "w") as archive:
             for name, content in held.items():
                 archive.writestr(zipfile.ZipInfo(name), content)

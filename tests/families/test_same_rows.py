@@ -14,15 +14,26 @@ from neuroledger.errors import MetricError
 COUNT = 30
 IDS = np.array([f"window{i}" for i in range(COUNT)])
 TRUTH = np.arange(COUNT) % 3
-OF_NUMBERS = ("decoding_pearson_r", "decoding_r2", "decoding_rmse", "mse", "co_smoothing")
+OF_NUMBERS = (
+    "decoding_pearson_r",
+    "decoding_r2",
+    "decoding_rmse",
+    "mse",
+    "co_smoothing",
+)
 OF_LABELS = ("balanced_accuracy", "decoding_accuracy", "macro_f1")
 OF_SCORES = ("auroc", "mean_average_precision")
 
 
 def rows(values: Any, **coords: Any) -> xr.DataArray:
     values = np.asarray(values)
-    known = {"stimulus_id": ("presentation", IDS), "subject": ("presentation", np.arange(COUNT) % 5)}
-    return xr.DataArray(values, dims=("presentation", "choice")[: values.ndim], coords=known | coords)
+    known = {
+        "stimulus_id": ("presentation", IDS),
+        "subject": ("presentation", np.arange(COUNT) % 5),
+    }
+    return xr.DataArray(
+        values, dims=("presentation", "choice")[: values.ndim], coords=known | coords
+    )
 
 
 def sides(name: str) -> tuple[xr.DataArray, xr.DataArray]:
@@ -39,7 +50,9 @@ def test_rows_of_other_stimuli_are_refused(name: str) -> None:
     assert np.isfinite(metric(source, target).value)
     assert np.isfinite(metric(source.drop_vars("stimulus_id"), target).value)
     order = np.roll(np.arange(COUNT), 1)
-    with pytest.raises(MetricError, match=r"row 1 is a prediction of stimulus 'window29'.*'window0'"):
+    with pytest.raises(
+        MetricError, match=r"row 1 is a prediction of stimulus 'window29'.*'window0'"
+    ):
         metric(source[order], target)
     with pytest.raises(MetricError, match=r"20 predictions|predictions \(20"):
         metric(source[:20], target)
@@ -58,7 +71,10 @@ def test_labels_are_the_same_as_numbers_and_as_text(name: str, kind: Any) -> Non
 
 
 def test_several_labels_of_a_row_are_scored_by_macro_f1_only() -> None:
-    source, target = rows(np.eye(3)[TRUTH], choice=[0, 1, 2]), rows(np.eye(3)[TRUTH], choice=[0, 1, 2])
+    source, target = (
+        rows(np.eye(3)[TRUTH], choice=[0, 1, 2]),
+        rows(np.eye(3)[TRUTH], choice=[0, 1, 2]),
+    )
     assert nl.metric("macro_f1")(source, target).value == pytest.approx(1.0)
     for name in ("balanced_accuracy", "decoding_accuracy", "auroc"):
         with pytest.raises(MetricError, match="one true label for each row"):

@@ -43,7 +43,10 @@ def need(name):
 def problem():
     rng = np.random.default_rng(3)
     inputs = (rng.random((SAMPLES, STEPS, SIZES[0])) < 0.4).astype(np.float32)
-    weights = [rng.normal(0.15, 0.6, (out, into)).astype(np.float32) for into, out in pairwise(SIZES)]
+    weights = [
+        rng.normal(0.15, 0.6, (out, into)).astype(np.float32)
+        for into, out in pairwise(SIZES)
+    ]
     return inputs, weights
 
 
@@ -71,7 +74,9 @@ def by_hand(step, states):
             held[number], x, membrane = step(start, x @ weight.T.astype(np.float64))
             spikes += x.sum()
             updates += (
-                membrane.size if before[number] is None else np.count_nonzero(membrane != before[number])
+                membrane.size
+                if before[number] is None
+                else np.count_nonzero(membrane != before[number])
             )
             before[number] = membrane
     dense = STEPS * (SIZES[0] * SIZES[1] + SIZES[1] * SIZES[2])
@@ -93,7 +98,12 @@ def check(module, expected, *, time_first=False, without=(), **options):
     inputs = inputs.transpose(0, 1).contiguous() if time_first else inputs
     if time_first:
         options["sample_axis"] = 1
-    for batches in ([inputs], list(inputs.split(1, axis)), list(inputs.split(2, axis)), [inputs]):
+    for batches in (
+        [inputs],
+        list(inputs.split(1, axis)),
+        list(inputs.split(2, axis)),
+        [inputs],
+    ):
         costs = nl.cost(module, batches, METRICS, **options)
         for name, value in expected.items():
             if name in without:
@@ -142,7 +152,9 @@ def leaky_jelly(state, current):
     return integrate([state[0] + (current - state[0]) / 2], 0.0)
 
 
-@pytest.mark.parametrize(("kind", "step"), [("IFNode", integrate), ("LIFNode", leaky_jelly)])
+@pytest.mark.parametrize(
+    ("kind", "step"), [("IFNode", integrate), ("LIFNode", leaky_jelly)]
+)
 def test_spikingjelly_single_and_multiple_steps(kind, step):
     neuron = need("spikingjelly.activation_based.neuron")
     functional = need("spikingjelly.activation_based.functional")
@@ -153,7 +165,9 @@ def test_spikingjelly_single_and_multiple_steps(kind, step):
     check(Steps(*layers(lambda _: make())), expected)
     several = nn.Sequential(
         *(
-            layer.Linear(p.in_features, p.out_features, bias=False) if isinstance(p, nn.Linear) else p
+            layer.Linear(p.in_features, p.out_features, bias=False)
+            if isinstance(p, nn.Linear)
+            else p
             for p in layers(lambda _: make())
         )
     )
@@ -174,26 +188,38 @@ def test_spikingjelly_counts_the_same_energy():
         net = nn.Sequential(*layers(lambda _, make=make: make()))
         functional.set_step_mode(net, "m")
         x = torch.as_tensor(problem()[0]).transpose(0, 1).contiguous()
-        ours = nl.cost(net, [x[:, :1]], ["energy_lemaire"], sample_axis=1)["energy_lemaire"]
+        ours = nl.cost(net, [x[:, :1]], ["energy_lemaire"], sample_axis=1)[
+            "energy_lemaire"
+        ]
         functional.reset_net(net)
         report = energy.estimate_lemaire_energy(net, x[:, :1])
         functional.reset_net(net)
-        assert ours.value == pytest.approx(report.total_pj * 1e-12, rel=1e-9) and ours.status == "scored"
+        assert (
+            ours.value == pytest.approx(report.total_pj * 1e-12, rel=1e-9)
+            and ours.status == "scored"
+        )
     rng = torch.Generator().manual_seed(0)
-    dense = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1, stride=2), nn.Conv2d(4, 8, 3, groups=2, bias=False))
+    dense = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1, stride=2),
+        nn.Conv2d(4, 8, 3, groups=2, bias=False),
+    )
     images = torch.rand(1, 2, 12, 12, generator=rng)
     for x in (images, (images < 0.3).float()):
         report = energy.estimate_lemaire_energy(dense, x)
-        assert nl.cost(dense, [x], ["energy_lemaire"])["energy_lemaire"].value == pytest.approx(
-            report.total_pj * 1e-12
-        )
+        assert nl.cost(dense, [x], ["energy_lemaire"])[
+            "energy_lemaire"
+        ].value == pytest.approx(report.total_pj * 1e-12)
 
 
 def test_norse_cells_carry_their_state_and_sequences_hide_it():
     norse = need("norse.torch")
-    p = norse.LIFBoxParameters(tau_mem_inv=torch.as_tensor(100.0), v_th=torch.as_tensor(0.2))
+    p = norse.LIFBoxParameters(
+        tau_mem_inv=torch.as_tensor(100.0), v_th=torch.as_tensor(0.2)
+    )
 
-    def box(state, current):  # v += dt/tau (x - v), a spike above 0.2, which sets v to 0
+    def box(
+        state, current
+    ):  # v += dt/tau (x - v), a spike above 0.2, which sets v to 0
         v = state[0] + 0.1 * (current - state[0])
         fired = (v > np.float32(0.2)).astype(float)
         v = v * (1 - fired)
@@ -202,7 +228,11 @@ def test_norse_cells_carry_their_state_and_sequences_hide_it():
     expected = by_hand(box, 1)
     assert 0 < expected["spikes"] < 100
     check(Steps(*layers(lambda _: norse.LIFBoxCell(p)), carries=True), expected)
-    check(norse.SequentialState(*layers(lambda _: norse.LIFBoxCell(p))), expected, time_axis=1)
+    check(
+        norse.SequentialState(*layers(lambda _: norse.LIFBoxCell(p))),
+        expected,
+        time_axis=1,
+    )
 
     class Sequence(nn.Module):
         def __init__(self, **options):
@@ -212,8 +242,16 @@ def test_norse_cells_carry_their_state_and_sequences_hide_it():
         def forward(self, x):
             return self.neurons(self.layer(x))[0]
 
-    hidden = nl.cost(Sequence(), [torch.as_tensor(problem()[0]).transpose(0, 1)], METRICS, sample_axis=1)
-    assert hidden["spikes"].status == "scored" and "cannot be read" in hidden["membrane_updates"].reason
+    hidden = nl.cost(
+        Sequence(),
+        [torch.as_tensor(problem()[0]).transpose(0, 1)],
+        METRICS,
+        sample_axis=1,
+    )
+    assert (
+        hidden["spikes"].status == "scored"
+        and "cannot be read" in hidden["membrane_updates"].reason
+    )
     net, x = Sequence(record_states=True), torch.as_tensor(problem()[0]).transpose(0, 1)
     shown = nl.cost(net, [x], METRICS, sample_axis=1)
     with torch.no_grad():
@@ -227,7 +265,9 @@ def test_the_recurrent_products_of_a_norse_cell_are_counted_at_every_step():
     norse = need("norse.torch")
     net = Steps(norse.LIFRecurrentCell(SIZES[0], SIZES[1]), carries=True)
     costs = nl.cost(net, [torch.as_tensor(problem()[0])], ["dense_operations"])
-    assert costs["dense_operations"].value == STEPS * (SIZES[0] * SIZES[1] + SIZES[1] * SIZES[1])
+    assert costs["dense_operations"].value == STEPS * (
+        SIZES[0] * SIZES[1] + SIZES[1] * SIZES[1]
+    )
 
 
 def test_sinabs_layers_take_whole_sequences():
@@ -240,16 +280,25 @@ def test_sinabs_layers_take_whole_sequences():
         fired = (v >= 1).astype(float)
         return [v - fired], fired, v - fired
 
-    check(nn.Sequential(*layers(lambda _: sinabs.IAF(spike_fn=single))), by_hand(one, 1))
-    adaptive = nn.Sequential(*layers(lambda _: sinabs.ALIF(tau_mem=20.0, tau_adapt=20.0)))
+    check(
+        nn.Sequential(*layers(lambda _: sinabs.IAF(spike_fn=single))), by_hand(one, 1)
+    )
+    adaptive = nn.Sequential(
+        *layers(lambda _: sinabs.ALIF(tau_mem=20.0, tau_adapt=20.0))
+    )
     costs = nl.cost(adaptive, [torch.as_tensor(problem()[0])], METRICS)
-    assert costs["spikes"].status == "scored" and costs["membrane_updates"].status == "failed"
+    assert (
+        costs["spikes"].status == "scored"
+        and costs["membrane_updates"].status == "failed"
+    )
 
 
 def test_rockpool_layers_take_whole_sequences():
     torch_modules = need("rockpool.nn.modules")
 
-    def step(state, current):  # the current decays before it is added; one threshold subtracted per spike
+    def step(
+        state, current
+    ):  # the current decays before it is added; one threshold subtracted per spike
         v, i = state
         i = (i + current) * np.exp(-0.5)
         v = v * np.exp(-0.25) + i
@@ -258,7 +307,12 @@ def test_rockpool_layers_take_whole_sequences():
 
     def make(size):
         return torch_modules.LIFTorch(
-            (size, size), tau_mem=0.004, tau_syn=0.002, dt=0.001, has_rec=False, max_spikes_per_dt=1
+            (size, size),
+            tau_mem=0.004,
+            tau_syn=0.002,
+            dt=0.001,
+            has_rec=False,
+            max_spikes_per_dt=1,
         )
 
     class Network(nn.Module):
@@ -311,11 +365,19 @@ def test_every_neuron_of_snntorch_is_a_spiking_layer(kind):
 def test_snntorch_layers_over_a_whole_sequence():
     snntorch = need("snntorch")
     first, second = map(linear, problem()[1])
-    parallel = nn.Sequential(first, snntorch.LeakyParallel(input_size=20, hidden_size=20))
+    parallel = nn.Sequential(
+        first, snntorch.LeakyParallel(input_size=20, hidden_size=20)
+    )
     x = torch.as_tensor(problem()[0]).transpose(0, 1).contiguous()
     costs = nl.cost(parallel, [x], METRICS, sample_axis=1)
-    assert costs["spikes"].status == "scored" and costs["membrane_updates"].status == "failed"
-    one = [nl.cost(parallel, [y], METRICS, sample_axis=1)["spikes"].value for y in x.split(1, 1)]
+    assert (
+        costs["spikes"].status == "scored"
+        and costs["membrane_updates"].status == "failed"
+    )
+    one = [
+        nl.cost(parallel, [y], METRICS, sample_axis=1)["spikes"].value
+        for y in x.split(1, 1)
+    ]
     assert costs["spikes"].value == pytest.approx(np.mean(one))
 
     def leaky(state, current):  # m = .9 m + x - (m > 1), a spike above 1
@@ -323,7 +385,10 @@ def test_snntorch_layers_over_a_whole_sequence():
         return [v], (v > 1).astype(float), v
 
     net = Steps(
-        first, snntorch.Leaky(beta=0.9, init_hidden=True), second, snntorch.Leaky(beta=0.9, init_hidden=True)
+        first,
+        snntorch.Leaky(beta=0.9, init_hidden=True),
+        second,
+        snntorch.Leaky(beta=0.9, init_hidden=True),
     )
     check(net, by_hand(leaky, 1))
 
@@ -355,10 +420,16 @@ def in_snntorch(graph):
 
 def in_spikingjelly(graph):
     need("nirtorch")
-    return Stepped(need("spikingjelly.activation_based.nir_exchange").import_from_nir(graph, dt=1e-4))
+    return Stepped(
+        need("spikingjelly.activation_based.nir_exchange").import_from_nir(
+            graph, dt=1e-4
+        )
+    )
 
 
-@pytest.mark.parametrize("imported", [in_norse, in_snntorch, in_spikingjelly], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "imported", [in_norse, in_snntorch, in_spikingjelly], ids=lambda f: f.__name__
+)
 def test_one_nir_graph_has_one_certificate_in_every_framework(imported):
     nir = need("nir")
     _, weights = problem()
@@ -367,7 +438,13 @@ def test_one_nir_graph_has_one_certificate_in_every_framework(imported):
         def full(x):
             return np.full(size, x, np.float32)
 
-        return nir.LIF(tau=full(1e-3), r=full(1.0), v_leak=full(0), v_threshold=full(0.1), v_reset=full(0))
+        return nir.LIF(
+            tau=full(1e-3),
+            r=full(1.0),
+            v_leak=full(0),
+            v_threshold=full(0.1),
+            v_reset=full(0),
+        )
 
     graph = nir.NIRGraph.from_list(
         nir.Input({"input": np.array([SIZES[0]])}),
@@ -377,7 +454,9 @@ def test_one_nir_graph_has_one_certificate_in_every_framework(imported):
         lif(SIZES[2]),
         nir.Output({"output": np.array([SIZES[2]])}),
     )
-    x = (torch.rand(64, 20, SIZES[0], generator=torch.Generator().manual_seed(1)) < 0.3).float()
+    x = (
+        torch.rand(64, 20, SIZES[0], generator=torch.Generator().manual_seed(1)) < 0.3
+    ).float()
     asked = [*METRICS, "activation_sparsity", "parameter_count", "synaptic_operations"]
     ours = nl.cost(graph, [x], asked)
     assert ours["spikes"].value > 0
@@ -386,7 +465,10 @@ def test_one_nir_graph_has_one_certificate_in_every_framework(imported):
         theirs = nl.cost(net, x.split(sizes), asked)
         for name in asked:
             assert theirs[name].status == "scored", (name, theirs[name].reason)
-            assert theirs[name].value == pytest.approx(ours[name].value, rel=1e-9), (name, sizes)
+            assert theirs[name].value == pytest.approx(ours[name].value, rel=1e-9), (
+                name,
+                sizes,
+            )
 
 
 def test_a_layer_of_spikingjelly_that_is_handed_its_state_is_counted_as_one_that_keeps_it():
@@ -431,7 +513,13 @@ def neurons(kind, shape):
         return np.full(shape, x, np.float32)
 
     if kind == "LIF":
-        return nir.LIF(tau=full(1e-3), r=full(1), v_leak=full(0), v_threshold=full(0.1), v_reset=full(0))
+        return nir.LIF(
+            tau=full(1e-3),
+            r=full(1),
+            v_leak=full(0),
+            v_threshold=full(0.1),
+            v_reset=full(0),
+        )
     return nir.CubaLIF(
         tau_syn=full(5e-4),
         tau_mem=full(1e-3),
@@ -479,7 +567,9 @@ def pooled(kind):
 def chained(into, out, *nodes):
     nir = need("nir")
     return nir.NIRGraph.from_list(
-        nir.Input({"input": np.array(into)}), *nodes, nir.Output({"output": np.array(out)})
+        nir.Input({"input": np.array(into)}),
+        *nodes,
+        nir.Output({"output": np.array(out)}),
     )
 
 
@@ -496,15 +586,27 @@ def recurrent(kind):
         "output": nir.Output({"output": np.array([5])}),
     }
     way = ("input", "first", "r.lif", "last", "end", "output")
-    return nir.NIRGraph(nodes, [*pairwise(way), ("r.lif", "r.w_rec"), ("r.w_rec", "r.lif")])
+    return nir.NIRGraph(
+        nodes, [*pairwise(way), ("r.lif", "r.w_rec"), ("r.w_rec", "r.lif")]
+    )
 
 
 def convolutional(*, flat=False):
     nodes = [convolution(6, 1, 2), neurons("LIF", (2, 4, 4))]
     if not flat:
-        return chained((1, 6, 6), (3, 2, 2), *nodes, convolution(4, 2, 3), neurons("LIF", (3, 2, 2)))
-    flatten = need("nir").Flatten(input_type={"input": np.array([2, 4, 4])}, start_dim=0, end_dim=-1)
-    return chained((1, 6, 6), (5,), *nodes, flatten, affine(32, 5), neurons("LIF", (5,)))
+        return chained(
+            (1, 6, 6),
+            (3, 2, 2),
+            *nodes,
+            convolution(4, 2, 3),
+            neurons("LIF", (3, 2, 2)),
+        )
+    flatten = need("nir").Flatten(
+        input_type={"input": np.array([2, 4, 4])}, start_dim=0, end_dim=-1
+    )
+    return chained(
+        (1, 6, 6), (5,), *nodes, flatten, affine(32, 5), neurons("LIF", (5,))
+    )
 
 
 EVERY = (in_norse, in_snntorch, in_spikingjelly)
@@ -512,18 +614,31 @@ GRAPHS = {
     "convolutions": (convolutional, (1, 6, 6), EVERY),
     # norse and snntorch flatten the axis of samples as well, so that they take one sample at a time.
     "flattened": (lambda: convolutional(flat=True), (1, 6, 6), EVERY),
-    "averaged": (lambda: pooled("AvgPool2d"), (1, 8, 8), (in_snntorch, in_spikingjelly)),
+    "averaged": (
+        lambda: pooled("AvgPool2d"),
+        (1, 8, 8),
+        (in_snntorch, in_spikingjelly),
+    ),
     "summed": (lambda: pooled("SumPool2d"), (1, 8, 8), (in_norse, in_spikingjelly)),
     "driven by currents": (
         lambda: chained(
-            (12,), (6,), affine(12, 20), neurons("CubaLIF", (20,)), affine(20, 6), neurons("CubaLIF", (6,))
+            (12,),
+            (6,),
+            affine(12, 20),
+            neurons("CubaLIF", (20,)),
+            affine(20, 6),
+            neurons("CubaLIF", (6,)),
         ),
         (12,),
         EVERY,
     ),
     # snntorch 1.0 hands the input of the neurons through their recurrent weights, which is another graph.
     "recurrent": (lambda: recurrent("LIF"), (12,), (in_norse, in_spikingjelly)),
-    "recurrent, driven by currents": (lambda: recurrent("CubaLIF"), (12,), (in_norse, in_spikingjelly)),
+    "recurrent, driven by currents": (
+        lambda: recurrent("CubaLIF"),
+        (12,),
+        (in_norse, in_spikingjelly),
+    ),
 }
 
 
@@ -531,7 +646,9 @@ GRAPHS = {
 def test_graphs_of_every_kind_have_one_certificate_in_every_framework(way):
     need("nir")
     make, shape, frameworks = GRAPHS[way]
-    x = (torch.rand(6, 9, *shape, generator=torch.Generator().manual_seed(1)) < 0.4).float()
+    x = (
+        torch.rand(6, 9, *shape, generator=torch.Generator().manual_seed(1)) < 0.4
+    ).float()
     asked = [*METRICS, "parameter_count", "synaptic_operations"]
     ours = nl.cost(make(), [x], asked)
     assert ours["spikes"].value > 0
@@ -542,7 +659,9 @@ def test_graphs_of_every_kind_have_one_certificate_in_every_framework(way):
             theirs = nl.cost(net, x.split(sizes), asked)
             for name in asked:
                 assert theirs[name].status == "scored", (name, theirs[name].reason)
-                assert theirs[name].value == pytest.approx(ours[name].value, rel=1e-9), (
+                assert theirs[name].value == pytest.approx(
+                    ours[name].value, rel=1e-9
+                ), (
                     imported,
                     name,
                     sizes,
@@ -566,11 +685,21 @@ WEIGHTED_OVER_TIME = frozenset({"PSN", "MaskedPSN", "SlidingPSN"})
 def test_neurons_of_spikingjelly_count_as_they_are_stepped_by_hand(kind):
     neuron = need("spikingjelly.activation_based.neuron")
     functional = need("spikingjelly.activation_based.functional")
-    x = 2 * torch.rand(6, 5, 7, generator=torch.Generator().manual_seed(0))  # (time, sample, neuron)
-    modes = ("m",) if kind in SEVERAL_ONLY else ("s",) if kind in SINGLE_ONLY else ("s", "m")
+    x = 2 * torch.rand(
+        6, 5, 7, generator=torch.Generator().manual_seed(0)
+    )  # (time, sample, neuron)
+    modes = (
+        ("m",)
+        if kind in SEVERAL_ONLY
+        else ("s",)
+        if kind in SINGLE_ONLY
+        else ("s", "m")
+    )
     for mode in modes:
         torch.manual_seed(0)
-        several = {"step_mode": "m"} if mode == "m" and kind in SEVERAL_ONLY - {"PSN"} else {}
+        several = (
+            {"step_mode": "m"} if mode == "m" and kind in SEVERAL_ONLY - {"PSN"} else {}
+        )
         node = getattr(neuron, kind)(**JELLY[kind], **several)
         if kind != "PSN":
             node.step_mode = mode
@@ -578,10 +707,18 @@ def test_neurons_of_spikingjelly_count_as_they_are_stepped_by_hand(kind):
         class Network(nn.Module):
             def __init__(self, node=node, mode=mode):
                 super().__init__()
-                self.node, self.readout, self.mode = node, nn.Linear(7, 3, bias=False), mode
+                self.node, self.readout, self.mode = (
+                    node,
+                    nn.Linear(7, 3, bias=False),
+                    mode,
+                )
 
             def forward(self, x):
-                steps = torch.stack([self.node(step) for step in x]) if self.mode == "s" else self.node(x)
+                steps = (
+                    torch.stack([self.node(step) for step in x])
+                    if self.mode == "s"
+                    else self.node(x)
+                )
                 return self.readout(steps)
 
         net = Network().eval()
@@ -595,7 +732,9 @@ def test_neurons_of_spikingjelly_count_as_they_are_stepped_by_hand(kind):
                     fired.append(node(step))
                     now = getattr(node, "v", None)
                     if isinstance(now, torch.Tensor):
-                        updates += now.numel() if before is None else int(now.ne(before).sum())
+                        updates += (
+                            now.numel() if before is None else int(now.ne(before).sum())
+                        )
                         before = now.clone()
                 fired = torch.stack(list(fired))
         functional.reset_net(net)
@@ -603,16 +742,22 @@ def test_neurons_of_spikingjelly_count_as_they_are_stepped_by_hand(kind):
         driven = 3 * fired.ne(0).sum((0, 2)).double()
         for sizes in ([5], [1] * 5, [2, 3]):
             found = nl.cost(net, x.split(sizes, 1), METRICS, sample_axis=1)
-            assert found["spikes"].value == pytest.approx(int(fired.count_nonzero()) / 5), (
+            assert found["spikes"].value == pytest.approx(
+                int(fired.count_nonzero()) / 5
+            ), (
                 mode,
                 found["spikes"].reason,
             )
             assert found["activation_sparsity"].value == pytest.approx(
                 1 - int(fired.count_nonzero()) / fired.numel()
             )
-            assert found["effective_acs"].value == pytest.approx(float(driven[signs].sum()) / 5)
+            assert found["effective_acs"].value == pytest.approx(
+                float(driven[signs].sum()) / 5
+            )
             if kind not in WEIGHTED_OVER_TIME:
-                assert found["effective_macs"].value == pytest.approx(float(driven[~signs].sum()) / 5)
+                assert found["effective_macs"].value == pytest.approx(
+                    float(driven[~signs].sum()) / 5
+                )
             if before is not None:
                 assert found["membrane_updates"].value == pytest.approx(updates / 5)
 
@@ -625,7 +770,9 @@ def silent_in_sinabs():
     return need("sinabs.layers").ExpLeak(tau_mem=10.0)
 
 
-@pytest.mark.parametrize("make", [silent_in_norse, silent_in_sinabs], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "make", [silent_in_norse, silent_in_sinabs], ids=lambda f: f.__name__
+)
 def test_leaky_integrators_answer_no_spikes(make):
     class Readout(nn.Module):
         def __init__(self):
@@ -644,9 +791,13 @@ def test_leaky_integrators_answer_no_spikes(make):
     network, x = Readout().eval(), (torch.rand(5, 6, 4) < 0.5).float()
     asked = ["spikes", "dense_operations", "footprint"]
     found = nl.cost(network, [x], asked)
-    assert found["spikes"].status == "failed" and found["dense_operations"].value == 6 * 12
+    assert (
+        found["spikes"].status == "failed" and found["dense_operations"].value == 6 * 12
+    )
     with torch.no_grad():
-        network(x)  # it keeps its membranes, which are no part of the network as it is stored
+        network(
+            x
+        )  # it keeps its membranes, which are no part of the network as it is stored
     assert nl.cost(network, [x], asked)["footprint"].value == found["footprint"].value
 
 
@@ -666,7 +817,9 @@ def test_neurons_of_snntorch_count_as_they_are_stepped_by_hand(kind):
     x = 2 * torch.rand(6, 5, 7, generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)
     beta = 0.7 if kind == "Alpha" else 0.9
-    node = getattr(snntorch, kind)(beta=beta, init_hidden=True, **NEURONS_OF_SNNTORCH[kind])
+    node = getattr(snntorch, kind)(
+        beta=beta, init_hidden=True, **NEURONS_OF_SNNTORCH[kind]
+    )
 
     class Network(nn.Module):
         def __init__(self):
@@ -681,7 +834,9 @@ def test_neurons_of_snntorch_count_as_they_are_stepped_by_hand(kind):
     with torch.no_grad():
         for step in x:
             fired.append(node(step))
-            updates += node.mem.numel() if before is None else int(node.mem.ne(before).sum())
+            updates += (
+                node.mem.numel() if before is None else int(node.mem.ne(before).sum())
+            )
             before = node.mem.clone()
     fired = torch.stack(fired)
     spikes, drives = int(fired.count_nonzero()), 3 * int(fired.count_nonzero())
@@ -694,8 +849,11 @@ def test_neurons_of_snntorch_count_as_they_are_stepped_by_hand(kind):
             setattr(node, name, getattr(node, name).new_zeros(0))
     for sizes in ([5], [1] * 5, [2, 3]):
         found = nl.cost(net, x.split(sizes, 1), METRICS, sample_axis=1)
-        assert found["spikes"].value == pytest.approx(spikes / 5), found["spikes"].reason
+        assert found["spikes"].value == pytest.approx(spikes / 5), found[
+            "spikes"
+        ].reason
         assert found["membrane_updates"].value == pytest.approx(updates / 5)
         assert (
-            found["effective_acs"].value == pytest.approx(drives / 5) and found["effective_macs"].value == 0
+            found["effective_acs"].value == pytest.approx(drives / 5)
+            and found["effective_macs"].value == 0
         )

@@ -112,11 +112,16 @@ def in_snntorch():
             self.other = snntorch.Synaptic(alpha=0.7, beta=0.8, threshold=0.3)
 
         def forward(self, x):
-            membrane, (current, potential) = self.one.init_leaky(), self.other.init_synaptic()
+            membrane, (current, potential) = (
+                self.one.init_leaky(),
+                self.other.init_synaptic(),
+            )
             answers = []
             for step in x.unbind(1):
                 fired, membrane = self.one(self.first(step), membrane)
-                fired, current, potential = self.other(self.second(fired.flatten(1)), current, potential)
+                fired, current, potential = self.other(
+                    self.second(fired.flatten(1)), current, potential
+                )
                 answers.append(fired)
             return torch.stack(answers, 1)
 
@@ -154,7 +159,11 @@ def by_masks(network, x, axis, reset):
         if weight.dim() == 2:
             total += float((values @ weight.t()).sum())
         else:
-            values = values.flatten(0, values.dim() - weight.dim()) if values.dim() > weight.dim() else values
+            values = (
+                values.flatten(0, values.dim() - weight.dim())
+                if values.dim() > weight.dim()
+                else values
+            )
             where = layer.stride, layer.padding, layer.dilation, layer.groups
             total += float(CONVOLVE[weight.dim()](values, weight, None, *where).sum())
 
@@ -192,7 +201,9 @@ def test_networks_as_users_write_them_count_as_masks_do_in_any_batches(framework
     counts = []
     for size in (1, 2, 3, 7):
         found = nl.cost(network, x.split(size, axis), ASKED, sample_axis=axis)
-        assert {score.status for score in found.values()} == {"scored"}, [s.reason for s in found.values()]
+        assert {score.status for score in found.values()} == {"scored"}, [
+            s.reason for s in found.values()
+        ]
         counts.append([found[name].value for name in ASKED])
     assert counts[1:] == [pytest.approx(counts[0], rel=1e-9)] * 3
     if framework != "rockpool":  # its linear layers are none of torch's

@@ -35,7 +35,9 @@ def here(monkeypatch, repository):
 
 
 def perceptron():
-    return nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5)), torch.randn(SAMPLES, 20)
+    return nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5)), torch.randn(
+        SAMPLES, 20
+    )
 
 
 def convolutions():
@@ -46,7 +48,12 @@ def convolutions():
 def spiking():
     snn = pytest.importorskip("snntorch")
     ends = snn.Leaky(0.9, init_hidden=True, output=True)
-    layers = (nn.Linear(20, 30), snn.Leaky(0.9, init_hidden=True), nn.Linear(30, 5), ends)
+    layers = (
+        nn.Linear(20, 30),
+        snn.Leaky(0.9, init_hidden=True),
+        nn.Linear(30, 5),
+        ends,
+    )
     return nn.Sequential(*layers), (torch.rand(SAMPLES, 10, 20) < 0.3).float()
 
 
@@ -55,22 +62,31 @@ def harness(network, x):
     part = importlib.import_module
     try:
         benchmarks, models = part("neurobench.benchmarks"), part("neurobench.models")
-        static, workload = part("neurobench.metrics.static"), part("neurobench.metrics.workload")
+        static, workload = (
+            part("neurobench.metrics.static"),
+            part("neurobench.metrics.workload"),
+        )
     except ImportError as error:
         pytest.skip(f"neurobench is not installed: {error}")
     spikes = x.dim() == 3
     model = (models.SNNTorchModel if spikes else models.TorchModel)(network)
-    asked = [workload.SynapticOperations, workload.ActivationSparsity, workload.ActivationSparsityByLayer]
+    asked = [
+        workload.SynapticOperations,
+        workload.ActivationSparsity,
+        workload.ActivationSparsityByLayer,
+    ]
     asked += [workload.MembraneUpdates] if spikes else []
     labelled = TensorDataset(x, torch.zeros(len(x), dtype=torch.long))
     fixed = [static.Footprint, static.ParameterCount, static.ConnectionSparsity]
     with redirect_stdout(io.StringIO()):
-        return benchmarks.Benchmark(model, DataLoader(labelled, BATCH), [], [], [fixed, asked]).run(
-            quiet=True
-        )
+        return benchmarks.Benchmark(
+            model, DataLoader(labelled, BATCH), [], [], [fixed, asked]
+        ).run(quiet=True)
 
 
-@pytest.mark.parametrize("make", [perceptron, convolutions, spiking], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "make", [perceptron, convolutions, spiking], ids=lambda f: f.__name__
+)
 def test_the_flat_export_is_what_the_harness_of_the_peer_writes(make):
     network, x = make()
     theirs = harness(network, x)
@@ -82,7 +98,9 @@ def test_the_flat_export_is_what_the_harness_of_the_peer_writes(make):
     assert "CountingMode" in flat(nl.cost(network, x.split(BATCH), asked))
 
 
-@pytest.mark.parametrize("make", [perceptron, convolutions, spiking], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "make", [perceptron, convolutions, spiking], ids=lambda f: f.__name__
+)
 def test_the_nested_export_has_totals_over_all_samples(make):
     network, x = make()
     counted = nl.cost(network, x.split(BATCH), [*ASKED, "spikes", "energy_45nm"])
@@ -99,4 +117,6 @@ def test_the_nested_export_has_totals_over_all_samples(make):
         "latency_ms": None,
         "energy_nj": None,
     }  # modelled energy is no measurement
-    assert found["extra"]["modelled"]["energy_45nm_nj"] == pytest.approx(counted["energy_45nm"].value * 1e9)
+    assert found["extra"]["modelled"]["energy_45nm_nj"] == pytest.approx(
+        counted["energy_45nm"].value * 1e9
+    )

@@ -29,20 +29,30 @@ def _trials(
 
     def answers(share: float) -> Any:
         right = rng.random(stimuli) < 0.35 + 0.5 * ease
-        given = LABELS[np.where(right, truth, (truth + rng.integers(1, 4, stimuli)) % 4)].astype("U5")
+        given = LABELS[
+            np.where(right, truth, (truth + rng.integers(1, 4, stimuli)) % 4)
+        ].astype("U5")
         given[rng.random(stimuli) < share] = "NaN"
         given[(rng.random(stimuli) < 0.1) & (given == "NaN")] = ""
         return given
 
     def coords(order: Any, **more: Any) -> dict[str, Any]:
-        columns = {"stimulus_id": ids, "truth": LABELS[truth], "condition": condition, "size": size}
+        columns = {
+            "stimulus_id": ids,
+            "truth": LABELS[truth],
+            "condition": condition,
+            "size": size,
+        }
         return {name: values[order] for name, values in columns.items()} | more
 
     mine = rng.permutation(stimuli)
     everyone = np.tile(np.arange(stimuli), people)
     names = np.repeat([f"s{i}" for i in range(people)], stimuli)
     target = np.concatenate([answers(silent) for _ in range(people)])
-    return (answers(of_model)[mine], coords(mine)), (target, coords(everyone, subject=names))
+    return (answers(of_model)[mine], coords(mine)), (
+        target,
+        coords(everyone, subject=names),
+    )
 
 
 def cases() -> dict[str, tuple[tuple[Side, Side], tuple[str, ...]]]:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "behaviour.json").read_text("utf-8"))
+GOLDEN: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "behaviour.json").read_text("utf-8")
+)
 
 
 def presentations(values: Any, **coords: Any) -> xr.DataArray:
@@ -17,7 +19,10 @@ def presentations(values: Any, **coords: Any) -> xr.DataArray:
     return xr.DataArray(
         np.asarray(values),
         dims=("presentation",),
-        coords={name: ("presentation", np.asarray(column)) for name, column in coords.items()},
+        coords={
+            name: ("presentation", np.asarray(column))
+            for name, column in coords.items()
+        },
     )
 
 
@@ -25,7 +30,10 @@ def golden_answers() -> tuple[xr.DataArray, xr.DataArray]:
     """Model and people of the golden file, rows shuffled."""
     case = GOLDEN["agreement"]
     ids = np.array([f"st{i:02d}" for i in range(len(case["truth"]))])
-    truth, condition = np.array(list(case["truth"])), np.array([f"c{c}" for c in case["condition"]])
+    truth, condition = (
+        np.array(list(case["truth"])),
+        np.array([f"c{c}" for c in case["condition"]]),
+    )
     people = case["people"]
     answers = np.concatenate([list(line) for line in people.values()])
     target = presentations(
@@ -35,7 +43,9 @@ def golden_answers() -> tuple[xr.DataArray, xr.DataArray]:
         condition=np.tile(condition, len(people)),
         subject=np.repeat(list(people), len(ids)),
     )
-    source = presentations(list(case["model"]), stimulus_id=ids, truth=truth, condition=condition)
+    source = presentations(
+        list(case["model"]), stimulus_id=ids, truth=truth, condition=condition
+    )
     rng = np.random.default_rng(3)
     return (
         source.isel(presentation=rng.permutation(source.size)),
@@ -65,6 +75,9 @@ def object_trials(
     model = xr.DataArray(
         raw / raw.sum(axis=1, keepdims=True),
         dims=("presentation", "choice"),
-        coords={"stimulus_id": ("presentation", [f"image{i:02d}" for i in range(images)]), "choice": names},
+        coords={
+            "stimulus_id": ("presentation", [f"image{i:02d}" for i in range(images)]),
+            "choice": names,
+        },
     )
     return model, people

@@ -14,7 +14,12 @@ from torch import nn
 
 import neuroledger as nl
 from neuroledger.engine.bound_metric import resolve
-from neuroledger.families.efficiency.networks.layers import EchoState, LastStep, Lif, OverTime
+from neuroledger.families.efficiency.networks.layers import (
+    EchoState,
+    LastStep,
+    Lif,
+    OverTime,
+)
 from neuroledger.spec.catalog import open_definitions
 from tests.families.efficiency.counting import test_panel_of_kinds as panel
 
@@ -43,7 +48,9 @@ METRICS = (
 def spiking() -> tuple[nn.Module, torch.Tensor]:
     """Two layers of leaky neurons over ten steps, the first of them reset to zero."""
     layers = nn.Linear(12, 9), Lif(0.8, reset="zero"), nn.Linear(9, 4), Lif(0.9)
-    x = (torch.rand(6, 12, 10, generator=torch.Generator().manual_seed(3)) < 0.3).float()
+    x = (
+        torch.rand(6, 12, 10, generator=torch.Generator().manual_seed(3)) < 0.3
+    ).float()
     x[0] *= 0.5
     return OverTime(filled(nn.Sequential(*layers))), x
 
@@ -77,7 +84,10 @@ def recurrent() -> tuple[nn.Module, torch.Tensor]:
 
 def echo() -> tuple[nn.Module, torch.Tensor]:
     """An echo state network in double precision."""
-    w_in, w = panel.drawn(8, 2, seed=1).double(), panel.drawn(8, 8, kept=0.2, seed=2).double()
+    w_in, w = (
+        panel.drawn(8, 2, seed=1).double(),
+        panel.drawn(8, 8, kept=0.2, seed=2).double(),
+    )
     network = EchoState(w_in, w, 0.5)
     network.w_out.weight.data = panel.drawn(1, 10, seed=3).double()
     return network, panel.drawn(1, 1, kept=1.0, seed=4).double()
@@ -86,7 +96,9 @@ def echo() -> tuple[nn.Module, torch.Tensor]:
 def quantised() -> tuple[nn.Module, torch.Tensor]:
     """Layers with weights of eight bits."""
     network = filled(nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3)))
-    return torch.ao.quantization.quantize_dynamic(network, {nn.Linear}), panel.drawn(4, 8, seed=5)
+    return torch.ao.quantization.quantize_dynamic(network, {nn.Linear}), panel.drawn(
+        4, 8, seed=5
+    )
 
 
 NETWORKS = {
@@ -109,7 +121,9 @@ def found(name: str) -> dict[str, Any]:
     if isinstance(network, panel.TimeFirst):
         x, axis = x.transpose(0, 1).contiguous(), {"sample_axis": 1}
     scores = nl.cost(network.eval(), [x], METRICS, **axis)
-    return {key: s.value if s.status == "scored" else s.status for key, s in scores.items()}
+    return {
+        key: s.value if s.status == "scored" else s.status for key, s in scores.items()
+    }
 
 
 def versions() -> dict[str, int]:

@@ -32,7 +32,9 @@ def flicker(repetitions=10, channels=6, samples=256, seed=0):
     x = rng.standard_normal((len(which), channels, samples))
     mixing = rng.standard_normal((5, channels))
     for row, k in enumerate(which):
-        wave = np.sin(2 * np.pi * HERTZ[k] * time + 0.4) + 0.5 * np.sin(4 * np.pi * HERTZ[k] * time)
+        wave = np.sin(2 * np.pi * HERTZ[k] * time + 0.4) + 0.5 * np.sin(
+            4 * np.pi * HERTZ[k] * time
+        )
         x[row] += 0.35 * mixing[k][:, None] * wave
     return x, HERTZ[which].astype(int).astype(str)
 
@@ -50,15 +52,21 @@ def _folds() -> dict[str, object]:
         "n_perms": 2,
     }
     rules = {
-        "within_session": of.WithinSessionSplitter(n_folds=5, shuffle=True, random_state=42),
+        "within_session": of.WithinSessionSplitter(
+            n_folds=5, shuffle=True, random_state=42
+        ),
         "cross_session": of.CrossSessionSplitter(),
         "cross_subject": of.CrossSubjectSplitter(),
         "cross_subject_folds": of.CrossSubjectSplitter(cv_class=GroupKFold, n_splits=2),
         "calibration": of.CrossSubjectSplitter(calibration_size=0.2),
-        "learning_curve": of.WithinSessionSplitter(n_folds=1, shuffle=True, random_state=42, **curve),
+        "learning_curve": of.WithinSessionSplitter(
+            n_folds=1, shuffle=True, random_state=42, **curve
+        ),
     }
     return {
-        name: [[np.sort(part).tolist() for part in fold] for fold in rule.split(y, about)]
+        name: [
+            [np.sort(part).tolist() for part in fold] for fold in rule.split(y, about)
+        ]
         for name, rule in rules.items()
     }
 
@@ -69,8 +77,12 @@ def _flicker() -> dict[str, object]:
 
     x, y = flicker()
     codes = {str(int(hertz)): place + 1 for place, hertz in enumerate(HERTZ)}
-    events = np.c_[np.arange(len(y)) * 1000, np.zeros(len(y), int), [codes[name] for name in y]]
-    epochs = mne.EpochsArray(x, mne.create_info(x.shape[1], RATE, "eeg"), events, event_id=codes)
+    events = np.c_[
+        np.arange(len(y)) * 1000, np.zeros(len(y), int), [codes[name] for name in y]
+    ]
+    epochs = mne.EpochsArray(
+        x, mne.create_info(x.shape[1], RATE, "eeg"), events, event_id=codes
+    )
     made = {
         "cca": of.SSVEP_CCA(),
         "template_cca": of.SSVEP_itCCA(),
@@ -81,7 +93,8 @@ def _flicker() -> dict[str, object]:
     }
     fitted = {name: one.fit(epochs[:30], y[:30]) for name, one in made.items()}
     return {
-        name: [str(label) for label in one.predict(epochs[30:].get_data())] for name, one in fitted.items()
+        name: [str(label) for label in one.predict(epochs[30:].get_data())]
+        for name, one in fitted.items()
     }
 
 
@@ -94,7 +107,9 @@ def _statistics() -> dict[str, object]:
     p, effect = of.find_significant_differences(small)
     pd.DataFrame(p)
     return {
-        "datasets": small[["dataset", "pipe1", "pipe2", "p", "smd", "nsub"]].fillna(-9).to_dict("list"),
+        "datasets": small[["dataset", "pipe1", "pipe2", "p", "smd", "nsub"]]
+        .fillna(-9)
+        .to_dict("list"),
         "p": p.fillna(-9).to_numpy().tolist(),
         "effect": effect.fillna(-9).to_numpy().tolist(),
     }
@@ -112,12 +127,19 @@ def results():
             for session in "01":
                 for pipeline, gain in (("one", 0.0), ("three", 0.06), ("two", 0.02)):
                     score = 0.7 + ability + gain + 0.05 * rng.standard_normal()
-                    row = {"dataset": dataset, "subject": str(person), "session": session}
+                    row = {
+                        "dataset": dataset,
+                        "subject": str(person),
+                        "session": session,
+                    }
                     rows.append({**row, "pipeline": pipeline, "score": score})
     return pd.DataFrame(rows)
 
 
 if __name__ == "__main__":
     GOLDEN.write_text(
-        json.dumps({"folds": _folds(), "flicker": _flicker(), "statistics": _statistics()}) + "\n"
+        json.dumps(
+            {"folds": _folds(), "flicker": _flicker(), "statistics": _statistics()}
+        )
+        + "\n"
     )

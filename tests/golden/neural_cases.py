@@ -13,7 +13,12 @@ from scipy.spatial.distance import pdist
 
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import draw
-from tests.families.alignment.neural_cases import assembly, correlations, estimator, latent
+from tests.families.alignment.neural_cases import (
+    assembly,
+    correlations,
+    estimator,
+    latent,
+)
 from tests.families.alignment.test_cka import biased, unbiased
 from tests.families.alignment.test_internal_consistency import loop, recorded
 
@@ -34,8 +39,12 @@ def peer_values() -> dict[str, float]:
     found = {}
     for name in READOUTS:
         options = {"alphas": DEFAULT_ALPHAS} if name == "ridgecv" else {}
-        found[name] = np.median(correlations(estimator(name, **options), X, Y, splits), axis=1).mean()
-    found["rdm"] = stats.spearmanr(pdist(X, "correlation"), pdist(Y, "correlation")).statistic
+        found[name] = np.median(
+            correlations(estimator(name, **options), X, Y, splits), axis=1
+        ).mean()
+    found["rdm"] = stats.spearmanr(
+        pdist(X, "correlation"), pdist(Y, "correlation")
+    ).statistic
     found["cka"] = unbiased(X[:9], Y[:9])
     found["cka_biased"] = biased(X, Y)
     found["internal_consistency"] = np.median(loop(recorded(seed=11)), axis=1).mean()

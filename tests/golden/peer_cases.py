@@ -15,16 +15,29 @@ NEURAL = ("presentation", "neuroid")
 
 def _side(values: Any, **coords: Any) -> Side:
     count = values.shape[1]
-    neuroids = {"neuroid_id": ("neuroid", np.arange(count)), "region": ("neuroid", np.full(count, "IT"))}
-    return NEURAL, values, {n: ("presentation", np.asarray(c)) for n, c in coords.items()} | neuroids
+    neuroids = {
+        "neuroid_id": ("neuroid", np.arange(count)),
+        "region": ("neuroid", np.full(count, "IT")),
+    }
+    return (
+        NEURAL,
+        values,
+        {n: ("presentation", np.asarray(c)) for n, c in coords.items()} | neuroids,
+    )
 
 
-def _pair(seed: int, rows: int, features: int, targets: int, *, repeat: int = 1) -> tuple[Side, Side]:
+def _pair(
+    seed: int, rows: int, features: int, targets: int, *, repeat: int = 1
+) -> tuple[Side, Side]:
     """Features and responses to the same stimuli in different orders; each stimulus has ``repeat`` rows."""
     rng = np.random.default_rng(seed)
     Z = rng.standard_normal((rows, 5))
-    X = Z @ rng.standard_normal((5, features)) + 0.4 * rng.standard_normal((rows, features))
-    Y = Z @ rng.standard_normal((5, targets)) + 0.8 * rng.standard_normal((rows, targets))
+    X = Z @ rng.standard_normal((5, features)) + 0.4 * rng.standard_normal(
+        (rows, features)
+    )
+    Y = Z @ rng.standard_normal((5, targets)) + 0.8 * rng.standard_normal(
+        (rows, targets)
+    )
     ids = np.repeat(rng.permutation(rows)[: -(-rows // repeat)], repeat)[:rows] * 7
     objects = np.array([f"object{i // repeat % 4}" for i in range(rows)])
     order = rng.permutation(rows) if repeat == 1 else np.arange(rows)
@@ -39,11 +52,20 @@ def _repeated(seed: int, stimuli: int, repetitions: int, *, views: int = 1) -> S
     rng = np.random.default_rng(seed)
     rows = rng.permutation(stimuli * repetitions)
     image, repetition = rows // repetitions, rows % repetitions
-    values = rng.standard_normal((stimuli, 4))[image] + 0.9 * rng.standard_normal((len(rows), 4))
-    return _side(values, stimulus_id=image // views * 3, image_id=image * 5 % 64, repetition=repetition)
+    values = rng.standard_normal((stimuli, 4))[image] + 0.9 * rng.standard_normal(
+        (len(rows), 4)
+    )
+    return _side(
+        values,
+        stimulus_id=image // views * 3,
+        image_id=image * 5 % 64,
+        repetition=repetition,
+    )
 
 
-def cases() -> dict[str, tuple[str, str, tuple[Side, ...], dict[str, Any], dict[str, Any]]]:
+def cases() -> dict[
+    str, tuple[str, str, tuple[Side, ...], dict[str, Any], dict[str, Any]]
+]:
     """Name → (metric or ceiling, id, sides, the peer's arguments, ours)."""
 
     def crossed(**options: Any) -> dict[str, Any]:
@@ -67,18 +89,46 @@ def cases() -> dict[str, tuple[str, str, tuple[Side, ...], dict[str, Any], dict[
         ),
         "equal dissimilarities": ("metric", "rdm", ties, {}, {}),
         "equal dissimilarities, subsets": ("metric", "rdm_cv", ties, {}, {}),
-        "repeated stimuli, ridge": ("metric", "ridge", _pair(4, 48, 60, 4, repeat=2), {}, {}),
-        "repeated stimuli, pls": ("metric", "pls", _pair(5, 48, 60, 4, repeat=2), {}, {}),
+        "repeated stimuli, ridge": (
+            "metric",
+            "ridge",
+            _pair(4, 48, 60, 4, repeat=2),
+            {},
+            {},
+        ),
+        "repeated stimuli, pls": (
+            "metric",
+            "pls",
+            _pair(5, 48, 60, 4, repeat=2),
+            {},
+            {},
+        ),
         "objects apart": (
             "metric",
             "ridge",
             _pair(6, 44, 30, 4),
             crossed(
-                split_coord="object_name", stratification_coord=None, unique_split_values=True, train_size=0.5
+                split_coord="object_name",
+                stratification_coord=None,
+                unique_split_values=True,
+                train_size=0.5,
             ),
-            {"splits": {"by": "object_name", "stratify": None, "unique": True, "train": 0.5}},
+            {
+                "splits": {
+                    "by": "object_name",
+                    "stratify": None,
+                    "unique": True,
+                    "train": 0.5,
+                }
+            },
         ),
-        "as many features as stimuli": ("metric", "linear_predictivity", _pair(7, 44, 37, 4), {}, {}),
+        "as many features as stimuli": (
+            "metric",
+            "linear_predictivity",
+            _pair(7, 44, 37, 4),
+            {},
+            {},
+        ),
         "two images of a stimulus": (
             "ceiling",
             "internal_consistency",

@@ -31,9 +31,13 @@ def patterns() -> tuple[Floats, Floats]:
     """A model's patterns (stimulus, feature), and those of subjects (subject, stimulus, channel) who share its space."""
     rng = np.random.default_rng(2023)
     shared = rng.standard_normal((STIMULI, 6))
-    own = rng.standard_normal((SUBJECTS, 6, CHANNELS)) * np.exp(0.5 * rng.standard_normal((SUBJECTS, 6, 1)))
+    own = rng.standard_normal((SUBJECTS, 6, CHANNELS)) * np.exp(
+        0.5 * rng.standard_normal((SUBJECTS, 6, 1))
+    )
     noise = rng.standard_normal((SUBJECTS, STIMULI, CHANNELS))
-    return shared + 0.5 * rng.standard_normal(shared.shape), np.einsum("sf,nfc->nsc", shared, own) + noise
+    return shared + 0.5 * rng.standard_normal(shared.shape), np.einsum(
+        "sf,nfc->nsc", shared, own
+    ) + noise
 
 
 def _computed() -> dict[str, Any]:
@@ -49,12 +53,17 @@ def _computed() -> dict[str, Any]:
         rdms = [calc_rdm(Dataset(each), method=theirs) for each in (model, *subjects)]
         rdms[0].rdm_descriptors["index"] = [0]
         people = concat(rdms[1:])
-        values = {ours: compare(rdms[0], people, method)[0].tolist() for ours, method in COMPARISONS.items()}
+        values = {
+            ours: compare(rdms[0], people, method)[0].tolist()
+            for ours, method in COMPARISONS.items()
+        }
         fixed = ModelFixed("model", rdms[0])
         errors = {}
         for ours in ("pearson", "cosine"):
             np.random.seed(0)  # noqa: NPY002 - the generator that it draws from
-            result = eval_dual_bootstrap(fixed, people, method=COMPARISONS[ours], N=DRAWS)
+            result = eval_dual_bootstrap(
+                fixed, people, method=COMPARISONS[ours], N=DRAWS
+            )
             errors[ours] = float(np.sqrt(np.ravel(result.model_var)[0]))
         found[distance] = {
             "first_rdm": people.dissimilarities[0].tolist(),

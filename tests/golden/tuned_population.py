@@ -14,8 +14,18 @@ AT = 0.35
 
 def gratings(places, radii, frequencies, orientations, phases=PHASES):
     """A full grid of gratings in the peer's order of rows."""
-    names = ("position_y", "position_x", "contrast", "radius", "spatial_frequency", "orientation", "phase")
-    rows = itertools.product(places, places, [1.0], radii, frequencies, orientations, phases)
+    names = (
+        "position_y",
+        "position_x",
+        "contrast",
+        "radius",
+        "spatial_frequency",
+        "orientation",
+        "phase",
+    )
+    rows = itertools.product(
+        places, places, [1.0], radii, frequencies, orientations, phases
+    )
     return pd.DataFrame(list(rows), columns=names)
 
 
@@ -24,18 +34,30 @@ def stimulus_tables():
     tables = {
         "blank": gratings([AT], [1.0], [1.0], [0.0], [0.0]).assign(contrast=0.0),
         "receptive_field": gratings(
-            np.linspace(0, 0.7, 8), [0.1], [1.0, 4.0], [0.0, 45.0, 90.0, 135.0], [0.0, 180.0]
+            np.linspace(0, 0.7, 8),
+            [0.1],
+            [1.0, 4.0],
+            [0.0, 45.0, 90.0, 135.0],
+            [0.0, 180.0],
         ),
-        "orientation": gratings([AT], [0.3, 0.6], [0.7, 1.4, 2.8, 5.6], np.arange(0, 180, 15.0)),
-        "spatial_frequency": gratings([AT], [0.75], 2.0 ** np.linspace(-1, 3.5, 10), np.arange(0, 180, 30.0)),
-        "size": gratings([AT], np.linspace(0.05, 1.5, 16), [1.4, 2.8], np.arange(0, 180, 30.0)),
+        "orientation": gratings(
+            [AT], [0.3, 0.6], [0.7, 1.4, 2.8, 5.6], np.arange(0, 180, 15.0)
+        ),
+        "spatial_frequency": gratings(
+            [AT], [0.75], 2.0 ** np.linspace(-1, 3.5, 10), np.arange(0, 180, 30.0)
+        ),
+        "size": gratings(
+            [AT], np.linspace(0.05, 1.5, 16), [1.4, 2.8], np.arange(0, 180, 30.0)
+        ),
         "texture": pd.DataFrame(
             list(itertools.product(("noise", "texture"), range(5), range(7))),
             columns=("type", "family", "sample"),
         ).assign(position_y=AT, position_x=AT),
     }
     return {
-        name: table.assign(stimulus_id=[f"{name}{row:04d}" for row in range(len(table))], degrees=4.0)
+        name: table.assign(
+            stimulus_id=[f"{name}{row:04d}" for row in range(len(table))], degrees=4.0
+        )
         for name, table in tables.items()
     }
 
@@ -47,7 +69,9 @@ def responses(table):
     column = {name: table[name].to_numpy()[:, None] for name in table}
     if "type" in column:
         wave = 0.5 + 0.5 * np.sin(1.7 * column["family"] + 0.9 * column["sample"] + n)
-        textured = 1 + 0.4 * (column["type"] == "texture") * np.cos(n + column["family"].astype(float))
+        textured = 1 + 0.4 * (column["type"] == "texture") * np.cos(
+            n + column["family"].astype(float)
+        )
         return rest + gain * wave * textured
     y, x = AT + 0.02 * n * np.cos(n), AT + 0.02 * n * np.sin(n)
     far = (column["position_y"] - y) ** 2 + (column["position_x"] - x) ** 2
@@ -57,7 +81,9 @@ def responses(table):
     tuned = tuned * np.exp(-(octaves**2) / (2 * (0.5 + 0.12 * n) ** 2))
     centre, surround = 0.12 + 0.05 * n, 0.1 * n
     size = column["radius"] / centre
-    tuned = tuned * np.maximum(1 - np.exp(-(size**2)) - surround * (1 - np.exp(-((size / 3) ** 2))), 0)
+    tuned = tuned * np.maximum(
+        1 - np.exp(-(size**2)) - surround * (1 - np.exp(-((size / 3) ** 2))), 0
+    )
     simple = n / NEUROIDS
     beat = 1 - simple + simple * np.cos(0.7 * n + np.deg2rad(column["phase"]))
     return rest + column["contrast"] * gain * tuned * beat * np.exp(-far / 0.045)

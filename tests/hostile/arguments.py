@@ -78,7 +78,10 @@ def odd_values(place: Path) -> dict[str, str]:
     (place / "loop").symlink_to("loop")
     if not (place / "pipe.csv").exists():
         os.mkfifo(place / "pipe.csv")
-    values = {name: str(place / name) for name in (*contents, "folder", "loop", "pipe.csv", "missing.csv")}
+    values = {
+        name: str(place / name)
+        for name in (*contents, "folder", "loop", "pipe.csv", "missing.csv")
+    }
     return values | {
         "nothing": "", "a blank": " ", "a dash": "-", "two dashes": "--", "zeros": "/dev/zero", "nowhere": "/dev/null",
         "the terminal": "/dev/stdin", "root": "/", "up": "../../..", "long": "x" * 5000, "a long path": "a/" * 3000,
@@ -97,10 +100,16 @@ def calls(values: dict[str, str]) -> Iterator[Call]:
             required_action
             for required_action in parser._actions
             if required_action.required
-            or (not required_action.option_strings and required_action.nargs not in ("*", "?"))
+            or (
+                not required_action.option_strings
+                and required_action.nargs not in ("*", "?")
+            )
         ]
         for action in parser._actions:
-            if isinstance(action, argparse._HelpAction | argparse._SubParsersAction) or action.nargs == 0:
+            if (
+                isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
+                or action.nargs == 0
+            ):
                 continue
             if any((verb[0], name) in LEFT_OUT for name in action.option_strings):
                 continue
@@ -118,16 +127,25 @@ def calls(values: dict[str, str]) -> Iterator[Call]:
                             if required_action.option_strings
                             else [plain_value]
                         )
-                words += [f"{action.option_strings[-1]}={value}"] if action.option_strings else [value]
+                words += (
+                    [f"{action.option_strings[-1]}={value}"]
+                    if action.option_strings
+                    else [value]
+                )
                 yield Call(
-                    f"{' '.join(verb)} {action.option_strings or action.dest}: {description}", tuple(words)
+                    f"{' '.join(verb)} {action.option_strings or action.dest}: {description}",
+                    tuple(words),
                 )
 
 
 def _verbs(
     parser: argparse.ArgumentParser, above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    nested = [
+        action
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+    ]
     for action in nested:
         for name, inner in action.choices.items():
             yield from _verbs(inner, (*above, name))
@@ -165,9 +183,14 @@ def _answer(call: Call, work: Path, output: Path) -> None:
         written = os.open(output, os.O_WRONLY | os.O_CREAT)
         os.dup2(written, 1)
         os.dup2(written, 2)
-        sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", 0, closefd=False), "utf-8", write_through=True)
+        sys.stdout = io.TextIOWrapper(
+            os.fdopen(1, "wb", 0, closefd=False), "utf-8", write_through=True
+        )
         sys.stderr = io.TextIOWrapper(
-            os.fdopen(2, "wb", 0, closefd=False), "utf-8", "backslashreplace", write_through=True
+            os.fdopen(2, "wb", 0, closefd=False),
+            "utf-8",
+            "backslashreplace",
+            write_through=True,
         )
         try:
             code = main(["--root", str(work), *call.words])
@@ -189,14 +212,19 @@ def enumerate_calls(sample: int | None = None, seed: int = 0) -> tuple[int, list
         chosen: Sequence[Call] = list(calls(odd_values(Path(place) / "odd")))
         if sample is not None:
             chosen = random.Random(seed).sample(chosen, sample)
-        problems = [f"{call.odd}: {problem}" for call in chosen if (problem := run_call(call, root))]
+        problems = [
+            f"{call.odd}: {problem}"
+            for call in chosen
+            if (problem := run_call(call, root))
+        ]
     return len(chosen), problems
 
 
 if __name__ == "__main__":
     began = time.monotonic()
     tries, bad = enumerate_calls(
-        int(sys.argv[1]) if len(sys.argv) > 1 else None, int(sys.argv[2]) if len(sys.argv) > 2 else 0
+        int(sys.argv[1]) if len(sys.argv) > 1 else None,
+        int(sys.argv[2]) if len(sys.argv) > 2 else 0,
     )
     sys.stdout.writelines(f"✗ {words}\n" for words in bad)
     sys.stdout.write(

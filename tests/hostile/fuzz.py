@@ -44,7 +44,15 @@ from neuroledger.data.sandbox import Limits, confined
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.spec import registry
 
-__all__ = ["Case", "Outcome", "collect", "fuzz", "mutated", "parser_cases", "reader_cases"]
+__all__ = [
+    "Case",
+    "Outcome",
+    "collect",
+    "fuzz",
+    "mutated",
+    "parser_cases",
+    "reader_cases",
+]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BATCH: Final = 200
@@ -178,7 +186,10 @@ def parser_cases() -> Iterator[Case]:
         )
     bib = (ROOT / "specs" / "references.bib").read_bytes()[:6000]
     yield Case(
-        "bibliography", {"r.bib": bib}, lambda folder: read_bibliography(folder / "r.bib"), inside=True
+        "bibliography",
+        {"r.bib": bib},
+        lambda folder: read_bibliography(folder / "r.bib"),
+        inside=True,
     )
     params = {"params.yaml": (ROOT / "params.yaml").read_bytes()}
     yield Case("params", params, read_params, inside=True)
@@ -190,18 +201,34 @@ def parser_cases() -> Iterator[Case]:
     )
     data = ROOT / "data" / "Digits.simulated"
     if (data / "stimuli.zip").is_file():
-        table = b"".join((data / "stimuli.csv").read_bytes().splitlines(keepends=True)[:30])
-        yield Case(
-            "stimulus table", {"s.csv": table}, lambda folder: read_table(folder / "s.csv"), inside=True
+        table = b"".join(
+            (data / "stimuli.csv").read_bytes().splitlines(keepends=True)[:30]
         )
         yield Case(
-            "stimulus archive", _small_archive(data), _read_stimuli(StimulusSet, read_table), inside=True
+            "stimulus table",
+            {"s.csv": table},
+            lambda folder: read_table(folder / "s.csv"),
+            inside=True,
+        )
+        yield Case(
+            "stimulus archive",
+            _small_archive(data),
+            _read_stimuli(StimulusSet, read_table),
+            inside=True,
         )
         archive = _small_archive(data)
-        yield Case("archive", archive, lambda folder: safe_members(folder / "s.zip"), inside=True)
+        yield Case(
+            "archive",
+            archive,
+            lambda folder: safe_members(folder / "s.zip"),
+            inside=True,
+        )
     for name, image in _images().items():
         yield Case(
-            "image", {name: image}, lambda folder, n=name: decode((folder / n).read_bytes(), n), inside=True
+            "image",
+            {name: image},
+            lambda folder, n=name: decode((folder / n).read_bytes(), n),
+            inside=True,
         )
 
 
@@ -211,16 +238,23 @@ def _small_archive(data: Path) -> dict[str, bytes]:
 
     rows = (data / "stimuli.csv").read_text().splitlines()[:6]
     buffer = io.BytesIO()
-    with zipfile.ZipFile(data / "stimuli.zip") as archive, zipfile.ZipFile(buffer, "w") as small_archive:
+    with (
+        zipfile.ZipFile(data / "stimuli.zip") as archive,
+        zipfile.ZipFile(buffer, "w") as small_archive,
+    ):
         for name in archive.namelist():
             if any(name in row for row in rows):
                 small_archive.writestr(name, archive.read(name))
     return {"s.csv": "\n".join(rows).encode() + b"\n", "s.zip": buffer.getvalue()}
 
 
-def _read_stimuli(kind: Any, read_table: Callable[[Path], Any]) -> Callable[[Path], object]:
+def _read_stimuli(
+    kind: Any, read_table: Callable[[Path], Any]
+) -> Callable[[Path], object]:
     def run(folder: Path) -> object:
-        stimuli = kind(id="s", table=read_table(folder / "s.csv"), archive=folder / "s.zip")
+        stimuli = kind(
+            id="s", table=read_table(folder / "s.csv"), archive=folder / "s.zip"
+        )
         return [len(content) for content in stimuli.read(stimuli.ids)]
 
     return run
@@ -246,7 +280,10 @@ def reader_tests() -> dict[str, list[str]]:
 
     For each reader, these are the two files that mention it or its module most often, or the one with its name.
     """
-    texts = {path: path.read_text() for path in sorted(ROOT.glob("tests/families/**/test_*.py"))}
+    texts = {
+        path: path.read_text()
+        for path in sorted(ROOT.glob("tests/families/**/test_*.py"))
+    }
     readers_of_tests: dict[str, list[str]] = {}
     for name in registry.names("reader"):
         module = registry.get("reader", name).function.__module__
@@ -255,7 +292,9 @@ def reader_tests() -> dict[str, list[str]]:
         mentions |= {path: 1000 for path in texts if path.stem == f"test_{name}"}
         for path in sorted(mentions, key=lambda path: -mentions[path])[:2]:
             if mentions[path]:
-                readers_of_tests.setdefault(path.relative_to(ROOT).as_posix(), []).append(name)
+                readers_of_tests.setdefault(
+                    path.relative_to(ROOT).as_posix(), []
+                ).append(name)
     return readers_of_tests
 
 
@@ -274,17 +313,45 @@ def collect(
     environment = {
         **os.environ,
         "NEUROLEDGER_CORPUS": str(folder),
-        "NEUROLEDGER_CORPUS_READERS": json.dumps({test: list(names) for test, names in tests.items()}),
+        "NEUROLEDGER_CORPUS_READERS": json.dumps(
+            {test: list(names) for test, names in tests.items()}
+        ),
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.hostile.recorder", "-p", "no:cacheprovider"]
-    command += ["-n", str(os.cpu_count()), "--dist", "loadfile", "--no-loadscope-reorder"]
-    command += ["-m", "not hub and not braindecode and not frameworks", "--continue-on-collection-errors"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.hostile.recorder",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command += [
+        "-n",
+        str(os.cpu_count()),
+        "--dist",
+        "loadfile",
+        "--no-loadscope-reorder",
+    ]
+    command += [
+        "-m",
+        "not hub and not braindecode and not frameworks",
+        "--continue-on-collection-errors",
+    ]
     with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(
-            [*command, *tests], cwd=ROOT, env=environment, timeout=seconds, capture_output=True, check=False
+            [*command, *tests],
+            cwd=ROOT,
+            env=environment,
+            timeout=seconds,
+            capture_output=True,
+            check=False,
         )
-    return sorted(name for name in expected if not any((folder / name).glob("*/about.pickle")))
+    return sorted(
+        name for name in expected if not any((folder / name).glob("*/about.pickle"))
+    )
 
 
 def reader_cases(corpus: Path) -> Iterator[Case]:
@@ -295,11 +362,21 @@ def reader_cases(corpus: Path) -> Iterator[Case]:
             continue
         with about.open("rb") as file:
             name, names, parameters = pickle.load(file)
-        files = {file_name: (place / str(number)).read_bytes() for number, file_name in enumerate(names)}
-        yield Case(f"reader:{name}", files, functools.partial(_read, name, names, parameters), inside=False)
+        files = {
+            file_name: (place / str(number)).read_bytes()
+            for number, file_name in enumerate(names)
+        }
+        yield Case(
+            f"reader:{name}",
+            files,
+            functools.partial(_read, name, names, parameters),
+            inside=False,
+        )
 
 
-def _read(name: str, names: Sequence[str], parameters: dict[str, Any], folder: Path) -> object:
+def _read(
+    name: str, names: Sequence[str], parameters: dict[str, Any], folder: Path
+) -> object:
     return registry.get("reader", name).function(
         {file_name: folder / file_name for file_name in names}, **parameters
     )
@@ -322,9 +399,18 @@ def fuzz(
         name = min(spent, key=spent.__getitem__)
         began, first = time.monotonic(), done[name]
         numbers = range(first, min(first + BATCH, each))
-        jobs = [(by_name[name][k % len(by_name[name])], f"{seed}:{name}:{k}") for k in numbers]
-        for (_, key), outcome in zip(jobs, _batch(jobs, min(until, began + SLICE)), strict=False):
-            counts[name, outcome.kind, f"{key} {outcome.message}" if outcome.kind == "WRONG" else ""] += 1
+        jobs = [
+            (by_name[name][k % len(by_name[name])], f"{seed}:{name}:{k}")
+            for k in numbers
+        ]
+        for (_, key), outcome in zip(
+            jobs, _batch(jobs, min(until, began + SLICE)), strict=False
+        ):
+            counts[
+                name,
+                outcome.kind,
+                f"{key} {outcome.message}" if outcome.kind == "WRONG" else "",
+            ] += 1
             done[name] += 1
         spent[name] += time.monotonic() - began
         if done[name] == each:
@@ -332,7 +418,9 @@ def fuzz(
     return counts
 
 
-def _batch(jobs: Sequence[tuple[Case, str]], until: float = float("inf")) -> Iterator[Outcome]:
+def _batch(
+    jobs: Sequence[tuple[Case, str]], until: float = float("inf")
+) -> Iterator[Outcome]:
     """Outcomes of the jobs in time; a child process runs them, and a new one continues if it died."""
     at = 0
     while at < len(jobs) and time.monotonic() < until:
@@ -344,7 +432,9 @@ def _batch(jobs: Sequence[tuple[Case, str]], until: float = float("inf")) -> Ite
             at += 1
 
 
-def _in_child(jobs: Sequence[tuple[Case, str]], until: float) -> tuple[list[Outcome], bool]:
+def _in_child(
+    jobs: Sequence[tuple[Case, str]], until: float
+) -> tuple[list[Outcome], bool]:
     """Outcomes of the jobs that were finished in time, and whether the next one killed the child."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -357,7 +447,9 @@ def _in_child(jobs: Sequence[tuple[Case, str]], until: float) -> tuple[list[Outc
     outcomes = []
     with os.fdopen(reading, "rb") as stream:
         while head := stream.read(4):
-            outcomes.append(Outcome(*json.loads(stream.read(struct.unpack("<I", head)[0]))))
+            outcomes.append(
+                Outcome(*json.loads(stream.read(struct.unpack("<I", head)[0])))
+            )
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return outcomes, status != 0
 
@@ -368,7 +460,9 @@ def _work(jobs: Sequence[tuple[Case, str]], stream: Any, until: float) -> None:
     os.dup2(silence, 2)
     faulthandler.disable()
     warnings.simplefilter("ignore")
-    bytes_used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    bytes_used = (
+        int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    )
     resource.setrlimit(resource.RLIMIT_AS, (bytes_used + MEMORY, bytes_used + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for case, key in jobs:
@@ -392,10 +486,16 @@ def _run_case(case: Case, key: str, run: Callable[[Path], object]) -> Outcome:
     except NeuroLedgerError:
         return Outcome("refused")
     except MemoryError as error:
-        return Outcome("WRONG", f"MemoryError: {error}") if case.inside else Outcome("translated")
+        return (
+            Outcome("WRONG", f"MemoryError: {error}")
+            if case.inside
+            else Outcome("translated")
+        )
     except Exception as error:
         if not case.inside:
-            return Outcome("translated")  # the readers' process makes one clear error of it
+            return Outcome(
+                "translated"
+            )  # the readers' process makes one clear error of it
         return Outcome("WRONG", f"{type(error).__name__}: {str(error)[:200]}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -421,13 +521,25 @@ def _run_confined(case: Case, key: str) -> Outcome:
 
 def main() -> int:
     """Collect the corpus, fuzz, and print the outcomes; exit 1 if any is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.hostile.fuzz", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.hostile.fuzz", description=__doc__.splitlines()[0]
+    )
     parser.add_argument(
-        "--each", type=int, default=8000, help="inputs of each parser and reader (%(default)s)"
+        "--each",
+        type=int,
+        default=8000,
+        help="inputs of each parser and reader (%(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", action="append", metavar="NAME", help="cases whose name begins with NAME")
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after this time (%(default)s)")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="cases whose name begins with NAME",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="stop after this time (%(default)s)"
+    )
     options = parser.parse_args()
     began = time.monotonic()
     missing: list[str] = []
@@ -439,28 +551,43 @@ def main() -> int:
             missing = collect(Path(corpus))
             cases += reader_cases(Path(corpus))
         if options.only:
-            cases = [case for case in cases if case.name.startswith(tuple(options.only))]
+            cases = [
+                case for case in cases if case.name.startswith(tuple(options.only))
+            ]
         if not cases:
             parser.error("nothing to fuzz: no case has such a name")
         readers = {case.name for case in cases if not case.inside}
         print(f"{len(cases)} sets of files, {len(readers)} readers", flush=True)
-        counts = _fuzz_in_processes(cases, options.each, options.seed, began + 60 * options.minutes)
+        counts = _fuzz_in_processes(
+            cases, options.each, options.seed, began + 60 * options.minutes
+        )
     for name in sorted({name for name, _, _ in counts}):
-        kinds = Counter(dict.fromkeys(("read", "refused", "translated", "contained", "WRONG"), 0))
+        kinds = Counter(
+            dict.fromkeys(("read", "refused", "translated", "contained", "WRONG"), 0)
+        )
         for (of, kind, _), count in counts.items():
             kinds[kind] += count if of == name else 0
-        print(f"{name:32}" + "".join(f"{kind} {count:7,}  " for kind, count in kinds.items()))
+        print(
+            f"{name:32}"
+            + "".join(f"{kind} {count:7,}  " for kind, count in kinds.items())
+        )
     wrong: dict[tuple[str, str], list[str]] = {}
     for name, kind, message in counts:
         if kind == "WRONG":
             key, _, exception = message.partition(" ")
-            wrong.setdefault((name, exception.split(":")[0]), []).append(f"{key} {exception}")
+            wrong.setdefault((name, exception.split(":")[0]), []).append(
+                f"{key} {exception}"
+            )
     for (name, exception), message in sorted(wrong.items()):
         print(f"WRONG {name}, {exception}: {len(message)} times, such as {message[0]}")
     if missing:
-        print(f"MISSING nothing was read by, and nothing tried of: {', '.join(missing)}")
+        print(
+            f"MISSING nothing was read by, and nothing tried of: {', '.join(missing)}"
+        )
     number = sum(map(len, wrong.values()))
-    print(f"{counts.total():,} inputs, {number} wrong, {time.monotonic() - began:.0f} s")
+    print(
+        f"{counts.total():,} inputs, {number} wrong, {time.monotonic() - began:.0f} s"
+    )
     return int(bool(wrong or missing))
 
 
@@ -468,14 +595,21 @@ def _fuzz_in_processes(
     cases: Sequence[Case], each: int, seed: int, until: float
 ) -> Counter[tuple[str, str, str]]:
     """Fuzz in several processes with different seeds."""
-    workers = (os.cpu_count() or 1) + 1  # one more, since others may wait for a confined reader
+    workers = (
+        os.cpu_count() or 1
+    ) + 1  # one more, since others may wait for a confined reader
     pipes = []
     for number in range(workers):
         reading, writing = os.pipe()
         if os.fork() == 0:
             os.close(reading)
             with os.fdopen(writing, "wb") as stream:
-                pickle.dump(fuzz(cases, -(-each // workers), seed * workers + number, until=until), stream)
+                pickle.dump(
+                    fuzz(
+                        cases, -(-each // workers), seed * workers + number, until=until
+                    ),
+                    stream,
+                )
             os._exit(0)
         os.close(writing)
         pipes.append(reading)

@@ -29,7 +29,9 @@ def pytest_configure() -> None:
     sandbox.confines = lambda: False  # a confined child could not write to the folder
     register = registry._register
 
-    def registering(kind: str, name: str, version: int, **declared: Any) -> Callable[..., Any]:
+    def registering(
+        kind: str, name: str, version: int, **declared: Any
+    ) -> Callable[..., Any]:
         decorate = register(kind, name, version, **declared)
         if kind != "reader":
             return decorate
@@ -51,19 +53,28 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Move slow tests to the end of their file."""
     files = list(dict.fromkeys(item.path for item in items))
-    items.sort(key=lambda item: (files.index(item.path), bool(item.get_closest_marker("slow"))))
+    items.sort(
+        key=lambda item: (files.index(item.path), bool(item.get_closest_marker("slow")))
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests that would add nothing."""
-    place, readers_of_tests = Path(os.environ["NEUROLEDGER_CORPUS"]), os.environ["NEUROLEDGER_CORPUS_READERS"]
+    place, readers_of_tests = (
+        Path(os.environ["NEUROLEDGER_CORPUS"]),
+        os.environ["NEUROLEDGER_CORPUS_READERS"],
+    )
     enough = 1 if item.get_closest_marker("slow") else EACH
-    names = json.loads(readers_of_tests).get(item.path.relative_to(item.config.rootpath).as_posix(), ())
+    names = json.loads(readers_of_tests).get(
+        item.path.relative_to(item.config.rootpath).as_posix(), ()
+    )
     if all(len(list((place / name).glob("*"))) >= enough for name in names):
         pytest.skip("its readers have enough to try")
 
 
-def _keep(place: Path, name: str, files: dict[str, Path], parameters: dict[str, Any]) -> None:
+def _keep(
+    place: Path, name: str, files: dict[str, Path], parameters: dict[str, Any]
+) -> None:
     if place.is_dir() and len(list(place.iterdir())) >= EACH:
         return
     stored = [*files.values(), *place.rglob("*")]

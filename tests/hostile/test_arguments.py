@@ -19,7 +19,9 @@ def test_every_verb_is_called_with_every_odd_value(tmp_path: Path) -> None:
     values = odd_values(tmp_path / "odd")
     all_calls = list(calls(values))
     assert len(all_calls) > 5000 and len({call.words[0] for call in all_calls}) > 25
-    assert {value for call in all_calls for value in call.words} >= set(values.values()) - {""}
+    assert {value for call in all_calls for value in call.words} >= set(
+        values.values()
+    ) - {""}
 
 
 def test_a_traceback_of_a_verb_is_detected(

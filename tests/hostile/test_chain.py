@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.proposals.chain import CLEAN, Live, Worker, follow, prepare
+from tests.hostile.proposals.chain import CLEAN, Live, Maintainer, follow, obeyed
 from tests.hostile.proposals.corpus import PROPOSALS, Proposal
 
 # Of these, one brings data and a benchmark, one a page: together they pass every call.
@@ -15,27 +15,25 @@ IN_BRIEF = ("a_data_set_with_a_benchmark_of_it", "a_table_and_a_formula_in_a_pag
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("chain") / "start"
-    prepare(root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    process = Worker(tmp_path_factory.mktemp("worker"))
-    yield process
-    process.close()
+def maintainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintainer]:
+    one = Maintainer(tmp_path_factory.mktemp("chain").resolve())
+    yield one
+    one.close()
 
 
 @pytest.mark.parametrize(
     "one",
-    [pytest.param(one, id=one.name, marks=() if one.name in IN_BRIEF else pytest.mark.slow) for one in CLEAN],
+    [
+        pytest.param(
+            one, id=one.name, marks=() if one.name in IN_BRIEF else pytest.mark.slow
+        )
+        for one in CLEAN
+    ],
 )
 def test_what_follows_a_clean_review_is_safe(
-    one: Proposal, start: Path, tmp_path: Path, worker: Worker
+    one: Proposal, maintainer: Maintainer, tmp_path: Path
 ) -> None:
-    assert follow(one, start, tmp_path.resolve(), worker) == []
+    assert follow(one, maintainer, tmp_path.resolve()) == []
 
 
 @pytest.mark.parametrize(
@@ -43,11 +41,12 @@ def test_what_follows_a_clean_review_is_safe(
     [("a_data_set_whose_file_python_imports", "executed")],
 )
 def test_the_chain_sees_attacks_that_the_review_refuses(
-    name: str, words: str, start: Path, tmp_path: Path, worker: Worker
+    name: str, words: str, maintainer: Maintainer, tmp_path: Path
 ) -> None:
     (one,) = [proposal for proposal in PROPOSALS if proposal.name == name]
     assert one.verdict != "clean"
-    assert words in " ".join(follow(one, start, tmp_path.resolve(), worker))
+    problems = " ".join(follow(one, maintainer, tmp_path.resolve()))
+    assert words in problems and ".ci/review: exit 1" in problems
 
 
 @pytest.mark.parametrize(
@@ -59,7 +58,10 @@ def test_the_chain_sees_attacks_that_the_review_refuses(
         ("<script src='//example.org/x.js'></script>", True),
         ("<iframe srcdoc='x'></iframe>", True),
         ("<script>brought()</script>", True),
-        ("<script>own()</script><img src='x.png'><a href='https://example.org'>x</a>", False),
+        (
+            "<script>own()</script><img src='x.png'><a href='https://example.org'>x</a>",
+            False,
+        ),
         ("&lt;img src=x onerror=alert(1)&gt;", False),
     ],
 )
@@ -67,3 +69,13 @@ def test_live_elements_are_told_from_text(page: str, live: bool) -> None:
     parser = Live("a page with brought()")
     parser.feed(page)
     assert bool(parser.found) == live, parser.found
+
+
+def test_formulas_and_commands_in_published_tables_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("rank,'=A1,V4\n1,-0.5,0.25\n")
+    (tmp_path / "a.tex").write_text(r"\caption{a\_b \textasciicircum{}}")
+    assert list(obeyed(tmp_path)) == []
+    (tmp_path / "a.csv").write_text('rank,"=HYPERLINK(A1;A2)",-x\n1,+A1,.5\n')
+    (tmp_path / "a.tex").write_text(r"\caption{^^5cinput x \input y}")
+    found = [one.partition(": ")[2] for one in obeyed(tmp_path)]
+    assert found == ["=HYPERLINK(A1;A2)", "-x", "+A1", "^^5cinput", r"\input"]

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.hostile import verbs
-from tests.hostile.crash_points import FAILURES, Point, enumerate_points, operations_of, try_point
+from tests.hostile.crash_points import (
+    FAILURES,
+    Point,
+    enumerate_points,
+    operations_of,
+    try_point,
+)
 from tests.hostile.writers import Writer, all_writers
 
 
@@ -23,11 +29,15 @@ IN_PART = {"verb run": 2, "verb sign": 2}
 @pytest.mark.parametrize(
     "verb",
     [
-        pytest.param(verb.name, marks=[] if verb.name in IN_PART else [pytest.mark.slow])
+        pytest.param(
+            verb.name, marks=[] if verb.name in IN_PART else [pytest.mark.slow]
+        )
         for verb in verbs.all_verbs()
     ],
 )
-def test_a_failed_file_operation_of_a_verb_leaves_a_repository_that_the_next_call_mends(verb: str) -> None:
+def test_a_failed_file_operation_of_a_verb_leaves_a_repository_that_the_next_call_mends(
+    verb: str,
+) -> None:
     count = IN_PART.get(verb, 4)
     tested, problems = enumerate_points((verb,), sample=count, seed=20261129)
     assert tested[verb] == count
@@ -53,7 +63,10 @@ def test_a_writer_that_is_not_atomic_is_detected(tmp_path) -> None:
     names = operations_of(writer, before, tmp_path / "counted")
     assert names == ["open", "write"]
     points = [Point("careless", at, failure) for at in range(2) for failure in FAILURES]
-    problems = {point: try_point(point, writer, before, old, new, tmp_path / "tried") for point in points}
+    problems = {
+        point: try_point(point, writer, before, old, new, tmp_path / "tried")
+        for point in points
+    }
     assert all(
         problem == "a.txt has neither the old nor the new bytes"
         for point, problem in problems.items()

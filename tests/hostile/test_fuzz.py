@@ -14,9 +14,18 @@ from neuroledger.errors import AssemblyError, DataError
 from neuroledger.spec import registry
 from neuroledger.spec.bibliography import read_bibliography
 from tests.hostile import fuzz as fuzzing
-from tests.hostile.fuzz import Case, collect, fuzz, parser_cases, reader_cases, reader_tests
+from tests.hostile.fuzz import (
+    Case,
+    collect,
+    fuzz,
+    parser_cases,
+    reader_cases,
+    reader_tests,
+)
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs processes with limits")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="needs processes with limits"
+)
 
 
 def test_parsers_of_text_and_tables_raise_only_clear_errors() -> None:
@@ -54,19 +63,28 @@ def test_the_fuzzer_detects_wrong_outcomes(tmp_path: Path) -> None:
     assert any(kind == "WRONG" and "died" in said for _, kind, said in counts)
 
 
-def test_files_of_a_reader_become_its_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_reader_become_its_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tests.hostile import recorder
 
     (tmp_path / "file.csv").write_text("stimulus_id\na\n")
     recorder._keep(
-        tmp_path / "corpus" / "netcdf", "netcdf", {"file.csv": tmp_path / "file.csv"}, {"stimuli": None}
+        tmp_path / "corpus" / "netcdf",
+        "netcdf",
+        {"file.csv": tmp_path / "file.csv"},
+        {"stimuli": None},
     )
     (case,) = reader_cases(tmp_path / "corpus")
-    assert case.name == "reader:netcdf" and case.files == {"file.csv": b"stimulus_id\na\n"}
+    assert case.name == "reader:netcdf" and case.files == {
+        "file.csv": b"stimulus_id\na\n"
+    }
 
 
 def test_every_registered_reader_has_tests() -> None:
-    assert {name for names in reader_tests().values() for name in names} == set(registry.names("reader"))
+    assert {name for names in reader_tests().values() for name in names} == set(
+        registry.names("reader")
+    )
 
 
 @pytest.mark.slow

@@ -13,15 +13,17 @@ import pytest
 from neuroledger.engine.check import check
 from neuroledger.engine.diff_since import Proposal as Change
 from neuroledger.engine.diff_since import review
-from neuroledger.engine.git_trees import committed
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.store.git_trees import committed
 from tests.engine.lab import Lab
 from tests.hostile.proposals import guises, honest, tricks
 from tests.hostile.proposals.__main__ import run_proposal
 from tests.hostile.proposals.corpus import PROPOSALS, Proposal, base, commit, git
 
-assert tricks.SPEC and guises.BIBLIOGRAPHY and honest.HONEST  # importing them adds their proposals
+assert (
+    tricks.SPEC and guises.BIBLIOGRAPHY and honest.HONEST
+)  # importing them adds their proposals
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,9 @@ def in_part() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("one", in_part())
-def test_each_proposal_gets_its_verdict(one: Proposal, start: Path, tmp_path: Path) -> None:
+def test_each_proposal_gets_its_verdict(
+    one: Proposal, start: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "clone"
     shutil.copytree(start, root, symlinks=True)
     one.change(Lab(root))
@@ -57,7 +61,13 @@ def test_each_proposal_gets_its_verdict(one: Proposal, start: Path, tmp_path: Pa
         except SpecError as error:
             findings |= set(error.findings)
     severities = {finding.severity for finding in findings}
-    verdict = "refused" if "error" in severities else "needs a person" if "warning" in severities else "clean"
+    verdict = (
+        "refused"
+        if "error" in severities
+        else "needs a person"
+        if "warning" in severities
+        else "clean"
+    )
     assert verdict == one.verdict, [str(finding) for finding in findings]
     assert not one.code or one.code in {finding.code for finding in findings}, [
         str(finding) for finding in findings
@@ -80,7 +90,9 @@ def test_nothing_of_a_proposal_runs(name: str, start: Path, tmp_path: Path) -> N
     assert run_proposal(selected, start, tmp_path) == []
 
 
-def test_two_proposals_with_scores_merge_without_conflicts(start: Path, tmp_path: Path) -> None:
+def test_two_proposals_with_scores_merge_without_conflicts(
+    start: Path, tmp_path: Path
+) -> None:
     from tests.report.ledger import keep, record
 
     root = tmp_path / "clone"
@@ -91,7 +103,9 @@ def test_two_proposals_with_scores_merge_without_conflicts(start: Path, tmp_path
         id = f"lab.V4-{metric}"
         lab.benchmark(id, metric=metric)
         keep(lab.open(), record("pixels4", id, 0.4), record("noise", id, 0.0))
-        (root / "dvc.lock").write_text(f"schema: '2.0'\nstages: {{}} # as `dvc repro` writes for {id}\n")
+        (root / "dvc.lock").write_text(
+            f"schema: '2.0'\nstages: {{}} # as `dvc repro` writes for {id}\n"
+        )
         git(root, "add", "specs", "data", "results")
         git(root, "commit", "-m", id)
     git(root, "merge", "-m", "both", "pls")
@@ -101,7 +115,9 @@ def test_two_proposals_with_scores_merge_without_conflicts(start: Path, tmp_path
     assert review(root, "main").verdict == "clean"
 
 
-def test_a_catalogue_that_cannot_be_opened_is_refused(start: Path, tmp_path: Path) -> None:
+def test_a_catalogue_that_cannot_be_opened_is_refused(
+    start: Path, tmp_path: Path
+) -> None:
     """Files that git ignores are not part of a proposal, but duplicate ids in them prevent the check."""
     from neuroledger.cli import main
 
@@ -116,7 +132,9 @@ def test_a_catalogue_that_cannot_be_opened_is_refused(start: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("date", ["2001-01-01T00:00:00Z", "2031-01-01T00:00:00Z"])
-def test_a_history_with_several_merge_bases_is_refused(date: str, start: Path, tmp_path: Path) -> None:
+def test_a_history_with_several_merge_bases_is_refused(
+    date: str, start: Path, tmp_path: Path
+) -> None:
     """A merge uses all merge bases, so that a change that the proposal reverted could go unnoticed."""
     root = tmp_path / "clone"
     shutil.copytree(start, root, symlinks=True)
@@ -125,7 +143,9 @@ def test_a_history_with_several_merge_bases_is_refused(date: str, start: Path, t
     guises.git_output(Lab(root), "commit", "-qm", "first", date=date)
     git(root, "checkout", "-q", "main")
     guises.write(Lab(root), "src/module.py", "x = 'mended'\n")
-    guises.git_output(Lab(root), "commit", "-qam", "mended", date="2021-06-01T00:00:00Z")
+    guises.git_output(
+        Lab(root), "commit", "-qam", "mended", date="2021-06-01T00:00:00Z"
+    )
     mended = guises.git_output(Lab(root), "rev-parse", "HEAD")
     git(root, "merge", "--no-ff", "-m", "the first proposal", "proposal")
     git(root, "checkout", "-q", "proposal")
@@ -133,5 +153,8 @@ def test_a_history_with_several_merge_bases_is_refused(date: str, start: Path, t
     with pytest.raises(RequestError, match="merge 'main' into it first"):
         review(root, "main")
     git(root, "merge", "-m", "as asked", "main")
-    assert "src/module.py" in Change(*(committed(root, one) for one in ("main", "HEAD"))).changed
+    assert (
+        "src/module.py"
+        in Change(*(committed(root, one) for one in ("main", "HEAD"))).changed
+    )
     assert review(root, "main").verdict == "needs a person"

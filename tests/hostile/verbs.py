@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import yaml
+from PIL import Image
 
 from neuroledger.cli import main
 from tests.engine.lab import build
@@ -25,6 +27,17 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 RIDGE = "lab.V4-ridge"
 PASSING = frozenset({"environment", "timing"})
 """Fields of a record that may differ between two runs of the same job."""
+FOLDER, IMAGES = "mine", 20
+ANSWERS = (
+    "--license",
+    "CC0-1.0",
+    "--access",
+    "public",
+    "--region",
+    "V4",
+    "--order",
+    "name",
+)
 STAGES = yaml.safe_load((REPOSITORY / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 
 
@@ -34,10 +47,18 @@ def _do(folder: Path, *words: str) -> None:
     os.environ["NO_COLOR"] = "1"
     given = [word.replace("{}", str(folder)) for word in words]
     said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.chdir(folder):
-        status = main(given if "--root" in given else ["--root", str(folder / "lab"), *given])
+    with (
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+        contextlib.chdir(folder),
+    ):
+        status = main(
+            given if "--root" in given else ["--root", str(folder / "lab"), *given]
+        )
     if status:
-        raise RuntimeError(f"{' '.join(given)}: exit status {status}: {said.getvalue()[-500:]}")
+        raise RuntimeError(
+            f"{' '.join(given)}: exit status {status}: {said.getvalue()[-500:]}"
+        )
 
 
 def _verb(*words: str) -> Callable[[Path], None]:
@@ -62,10 +83,18 @@ def _scored_and_signed(folder: Path) -> None:
     """Scored, with a key, and one record signed before."""
     _scored(folder)
     key = folder / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True
+    )
     allowed = f"ann@lab.org {key.with_suffix('.pub').read_text()}"
     (folder / "lab" / "allowed_signers").write_text(allowed)
-    _do(folder, "sign", "--key", str(key), f"{folder}/lab/results/records/{RIDGE}/noise.json")
+    _do(
+        folder,
+        "sign",
+        "--key",
+        str(key),
+        f"{folder}/lab/results/records/{RIDGE}/noise.json",
+    )
 
 
 def _edited_seed(folder: Path) -> None:
@@ -82,6 +111,22 @@ def _published_package(folder: Path) -> None:
 def _import(folder: Path) -> None:
     files = [str(path) for path in sorted((folder / "files").iterdir())]
     _do(folder, "import", "brainscore", "mine", *files)
+
+
+def _recordings(folder: Path) -> None:
+    """A folder as a laboratory has it: images, and responses that are linear in their pixels; and a repository."""
+    rng = np.random.default_rng(0)
+    blocks = rng.integers(0, 256, (IMAGES, 4, 4), dtype=np.uint8)
+    (folder / FOLDER / "images").mkdir(parents=True)
+    for number, block in enumerate(blocks):
+        image = Image.fromarray(np.kron(block, np.ones((4, 4), np.uint8)))
+        image.save(folder / FOLDER / "images" / f"im{number:02}.png")
+    signal = (blocks.reshape(IMAGES, 16) / 255.0 - 0.5) @ rng.normal(size=(16, 3))
+    np.save(
+        folder / FOLDER / "responses.npy", signal + rng.normal(size=signal.shape) * 0.1
+    )
+    (folder / "lab" / "specs").mkdir(parents=True)
+    (folder / "lab" / "dvc.yaml").write_text("stages: {}\n")
 
 
 def _commands() -> Iterator[list[str]]:
@@ -106,7 +151,9 @@ def _content(path: Path) -> bytes:
     if "records" in path.parts and path.suffix == ".json":
         with contextlib.suppress(ValueError):
             plain = json.loads(content)
-            return json.dumps({name: plain[name] for name in sorted(plain) if name not in PASSING}).encode()
+            return json.dumps(
+                {name: plain[name] for name in sorted(plain) if name not in PASSING}
+            ).encode()
     return content
 
 
@@ -127,12 +174,25 @@ def all_verbs() -> list[Writer]:
     parts = [
         ("verb run", _lab, _verb("run", "pixels4", "noise", "--benchmark", RIDGE)),
         ("verb run, over others", _edited_seed, run),
-        ("verb run --force", _scored, _verb("run", "pixels4", "--benchmark", RIDGE, "--force")),
+        (
+            "verb run --force",
+            _scored,
+            _verb("run", "pixels4", "--benchmark", RIDGE, "--force"),
+        ),
         ("verb sign", _scored_and_signed, _verb("sign", "--key", "{}/key")),
         ("verb validate", _unvalidated, _verb("validate", "lab")),
         ("verb report", _scored, _verb("report", "--out", "{}/site")),
         ("verb calibrate", _scored, _verb("calibrate", RIDGE, "--runs", "20")),
+        (
+            "verb start",
+            _recordings,
+            _verb("start", f"{{}}/{FOLDER}", "--no-questions", *ANSWERS),
+        ),
         ("verb import", _published_package, _import),
         ("stages of the pipeline", _unvalidated, _stages),
     ]
-    return [Writer(name, prepare, run, content=_content) for name, prepare, run in parts]
+    in_steps = {"verb start": (f"lab/specs/datasets/{FOLDER}.yaml",)}
+    return [
+        Writer(name, prepare, run, in_steps=in_steps.get(name, ()), content=_content)
+        for name, prepare, run in parts
+    ]

@@ -53,12 +53,16 @@ class Writer:
     skips: tuple[str, ...] = ()
     worthless: bool = False
     """Whether the initial content is damaged, so that it may be removed before the new content is written."""
+    in_steps: tuple[str, ...] = ()
+    """Files that a run writes more than once, so that after a failure one of their earlier versions may be there."""
     content: Callable[[Path], bytes] = Path.read_bytes
     """The content of a file that two runs must share; by default all of it."""
 
     def ignored(self, path: Path) -> bool:
         """Whether the bytes of a file are not compared."""
-        return path.suffix in OWN or "processes" in path.parts or path.name in self.skips
+        return (
+            path.suffix in OWN or "processes" in path.parts or path.name in self.skips
+        )
 
 
 def _nothing(folder: Path) -> None:
@@ -68,14 +72,22 @@ def _nothing(folder: Path) -> None:
 @cache
 def _records() -> list[Record]:
     return [
-        read_record(path) for path in sorted((REPOSITORY / "results" / "records").glob("Digits*/*.json"))[:12]
+        read_record(path)
+        for path in sorted((REPOSITORY / "results" / "records").glob("Digits*/*.json"))[
+            :12
+        ]
     ]
 
 
 def _write_records(folder: Path, note: str = "new") -> None:
     for record in _records():
-        changed = record.model_copy(update={"request": {**record.request, "device": note}})
-        write_record(folder / "results" / "records" / record.benchmark / f"{record.model}.json", changed)
+        changed = record.model_copy(
+            update={"request": {**record.request, "device": note}}
+        )
+        write_record(
+            folder / "results" / "records" / record.benchmark / f"{record.model}.json",
+            changed,
+        )
 
 
 @cache
@@ -84,7 +96,9 @@ def _reports() -> dict[str, ValidationReport]:
         path.name: read_report(path)
         for path in sorted((REPOSITORY / "results" / "validation").glob("*.json"))
     }
-    return {name: report for name, report in list(reports.items())[:8] if report is not None}
+    return {
+        name: report for name, report in list(reports.items())[:8] if report is not None
+    }
 
 
 def _write_reports(folder: Path) -> None:
@@ -93,7 +107,9 @@ def _write_reports(folder: Path) -> None:
 
 
 def _pinned() -> dict[str, bytes]:
-    return {f"part{number}/file{number}.bin": bytes([number]) * 5000 for number in range(6)}
+    return {
+        f"part{number}/file{number}.bin": bytes([number]) * 5000 for number in range(6)
+    }
 
 
 def _mirror(folder: Path) -> None:
@@ -107,7 +123,9 @@ def _fetch(folder: Path) -> None:
     os.environ["NEUROLEDGER_MIRROR"] = str(folder / "mirror")
     pins = {
         name: SourceFile(
-            size=5000, sha256=hashed(folder / "mirror" / name), url=f"https://example.org/{name}"
+            size=5000,
+            sha256=hashed(folder / "mirror" / name),
+            url=f"https://example.org/{name}",
         )
         for name in _pinned()
     }
@@ -127,12 +145,22 @@ def _lab(folder: Path) -> None:
     images = folder / "images"
     images.mkdir()
     for number in range(6):
-        Image.fromarray(np.full((4, 4), number, np.uint8)).save(images / f"{number}.png")
+        Image.fromarray(np.full((4, 4), number, np.uint8)).save(
+            images / f"{number}.png"
+        )
     table = pd.DataFrame(
-        {"stimulus_id": [f"s{n}" for n in range(6)], "filename": [f"{n}.png" for n in range(6)]}
+        {
+            "stimulus_id": [f"s{n}" for n in range(6)],
+            "filename": [f"{n}.png" for n in range(6)],
+        }
     )
     table.to_csv(folder / "table.csv", index=False)
-    values = [(f"s{n}", f"n{k}", r, n * k + r) for n in range(6) for k in range(3) for r in range(2)]
+    values = [
+        (f"s{n}", f"n{k}", r, n * k + r)
+        for n in range(6)
+        for k in range(3)
+        for r in range(2)
+    ]
     columns = ["stimulus_id", "neuroid_id", "repetition", "value"]
     pd.DataFrame(values, columns=columns).to_csv(folder / "responses.csv", index=False)
 
@@ -140,20 +168,28 @@ def _lab(folder: Path) -> None:
 def _package(folder: Path) -> None:
     catalog = open_catalog(folder / "lab")
     terms = package.Terms(reader_of, "CC0-1.0", "public")
-    package.package_stimuli(catalog, "fresh", folder / "table.csv", folder / "images", terms)
-    responses = package.from_long_table(pd.read_csv(folder / "responses.csv", dtype={"stimulus_id": str}))
+    package.package_stimuli(
+        catalog, "fresh", folder / "table.csv", folder / "images", terms
+    )
+    responses = package.from_long_table(
+        pd.read_csv(folder / "responses.csv", dtype={"stimulus_id": str})
+    )
     package.package_assembly(open_catalog(folder / "lab"), "fresh", responses, terms)
 
 
 def _zip(folder: Path) -> None:
-    package._zip(pd.read_csv(folder / "table.csv"), folder / "images", folder / "stimuli.zip")
+    package._zip(
+        pd.read_csv(folder / "table.csv"), folder / "images", folder / "stimuli.zip"
+    )
     with zipfile.ZipFile(folder / "stimuli.zip") as archive:
         assert archive.testzip() is None
 
 
 def _site(pages: int, folder: Path) -> None:
     """Run the writer of the site with small pages instead of a leaderboard's."""
-    contents = {f"page{number}.html": f"<p>{number} of {pages}</p>" for number in range(pages)}
+    contents = {
+        f"page{number}.html": f"<p>{number} of {pages}</p>" for number in range(pages)
+    }
     gather, rendered = site.gather, site._contents
     try:
         site.gather = lambda *_: None  # type: ignore[assignment,return-value]
@@ -183,14 +219,18 @@ def _assemblies(folder: Path) -> None:
 
 def _embeddings(folder: Path) -> None:
     for number in range(3):
-        table = xr.DataArray(np.full((4, 2), number, np.float32), dims=("stimulus", "feature"))
+        table = xr.DataArray(
+            np.full((4, 2), number, np.float32), dims=("stimulus", "feature")
+        )
         write_embeddings(table, folder / f"table{number}.nc")
 
 
 def _partitions(folder: Path) -> None:
     fold = Fold(np.arange(3), np.arange(3, 4), np.arange(4, 6))
     for number in range(4):
-        write_partition(folder / f"part{number}.json", [fold], [f"s{number}{n}" for n in range(6)])
+        write_partition(
+            folder / f"part{number}.json", [fold], [f"s{number}{n}" for n in range(6)]
+        )
 
 
 def _old_partitions(folder: Path) -> None:
@@ -217,7 +257,9 @@ def _entry(content: bytes, folder: Path) -> Written:
 def _entries(folder: Path) -> None:
     store = Store(folder / "store")
     for number in range(4):
-        entry = store.keep("things", {"number": number}, partial(_entry, bytes([number]) * 500))
+        entry = store.keep(
+            "things", {"number": number}, partial(_entry, bytes([number]) * 500)
+        )
         assert (entry.place / "part0.bin").read_bytes() == bytes([number]) * 1500
 
 
@@ -229,7 +271,10 @@ def _damaged(folder: Path) -> None:
 
 def _texts(count: int, folder: Path) -> None:
     for number in range(count):
-        write_text(folder / f"folder{number % 3}" / f"file{number}.txt", f"{number} of {count}\n" * 50)
+        write_text(
+            folder / f"folder{number % 3}" / f"file{number}.txt",
+            f"{number} of {count}\n" * 50,
+        )
 
 
 def _old_texts(count: int, folder: Path) -> None:
@@ -247,7 +292,10 @@ def _scaffold(folder: Path) -> None:
 
 @cache
 def _schema_texts() -> dict[str, str]:
-    return {path.name: path.read_text() for path in (REPOSITORY / "specs" / "schema").glob("*.json")}
+    return {
+        path.name: path.read_text()
+        for path in (REPOSITORY / "specs" / "schema").glob("*.json")
+    }
 
 
 def _write_schemas(folder: Path) -> None:
@@ -275,7 +323,9 @@ def all_writers() -> list[Writer]:
         assembly.read(Path(place) / "a.nc")
     return [
         Writer("records", _nothing, _write_records),
-        Writer("records, over others", partial(_write_records, note="old"), _write_records),
+        Writer(
+            "records, over others", partial(_write_records, note="old"), _write_records
+        ),
         Writer("validation reports", _nothing, _write_reports),
         Writer("fetch from a mirror", _mirror, _fetch),
         Writer("pin", _mirror, _pin),

@@ -40,10 +40,19 @@ class Case(NamedTuple):
 CASES = {
     "torchvision resnet18": Case(
         {"name": "torchvision", "architecture": "resnet18", "preprocessing": SMALL},
-        {"layer1": (64, 8, 8), "layer3.1.conv2": (256, 2, 2), "avgpool": (512, 1, 1), "fc": (1000,)},
+        {
+            "layer1": (64, 8, 8),
+            "layer3.1.conv2": (256, 2, 2),
+            "avgpool": (512, 1, 1),
+            "fc": (1000,),
+        },
     ),
     "torchvision segmentation": Case(
-        {"name": "torchvision", "architecture": "lraspp_mobilenet_v3_large", "preprocessing": SMALL},
+        {
+            "name": "torchvision",
+            "architecture": "lraspp_mobilenet_v3_large",
+            "preprocessing": SMALL,
+        },
         {"backbone.0": (16, 16, 16)},
     ),
     "timm resnet": Case(
@@ -60,7 +69,12 @@ CASES = {
         {"blocks.3": (5, 192), "blocks.11.attn.proj": (5, 192), "head": (7,)},
     ),
     "transformers vit": Case(
-        {"name": "transformers", "architecture": "ViTModel", "config": VIT, "preprocessing": SMALL},
+        {
+            "name": "transformers",
+            "architecture": "ViTModel",
+            "config": VIT,
+            "preprocessing": SMALL,
+        },
         {"layers.0": (17, 16), "layernorm": (17, 16), "pooler": (16,)},
     ),
     "transformers vit classifier": Case(
@@ -73,14 +87,23 @@ CASES = {
         {"vit.layernorm": (17, 16), "classifier": (5,)},
     ),
     "transformers clip": Case(
-        {"name": "transformers", "architecture": "CLIPVisionModel", "config": VIT, "preprocessing": SMALL},
+        {
+            "name": "transformers",
+            "architecture": "CLIPVisionModel",
+            "config": VIT,
+            "preprocessing": SMALL,
+        },
         {"output": (17, 16)},
     ),
     "transformers dinov2": Case(
         {
             "name": "transformers",
             "architecture": "Dinov2Model",
-            "config": {name: value for name, value in VIT.items() if name != "intermediate_size"},
+            "config": {
+                name: value
+                for name, value in VIT.items()
+                if name != "intermediate_size"
+            },
             "preprocessing": SMALL,
         },
         {"layernorm": (17, 16)},
@@ -105,7 +128,9 @@ def lab(tmp_path: Path, repository: Path) -> Lab:
 def test_layers_have_the_shapes_of_the_architecture(name: str) -> None:
     case = CASES[name]
     answers = made(case).activations(drawn(3, size=(40, 40)), tuple(case.layers))
-    assert {layer: values.shape[1:] for layer, values in answers.items()} == dict(case.layers)
+    assert {layer: values.shape[1:] for layer, values in answers.items()} == dict(
+        case.layers
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -130,8 +155,12 @@ def test_a_spec_is_scored_by_the_command_line(name: str, lab: Lab) -> None:
     assert "scored" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["torchvision resnet18", "timm vit", "transformers vit"])
-def test_weights_are_those_of_the_seed_or_of_the_file(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["torchvision resnet18", "timm vit", "transformers vit"]
+)
+def test_weights_are_those_of_the_seed_or_of_the_file(
+    name: str, tmp_path: Path
+) -> None:
     from safetensors.torch import save_file
 
     case = CASES[name]
@@ -145,10 +174,14 @@ def test_weights_are_those_of_the_seed_or_of_the_file(name: str, tmp_path: Path)
     assert not np.array_equal(answers(seed=1), answers(seed=2))
     module = _module(case, seed=2)
     held = {
-        key: value for key, value in module.state_dict().items() if not key.endswith("num_batches_tracked")
+        key: value
+        for key, value in module.state_dict().items()
+        if not key.endswith("num_batches_tracked")
     }
     save_file(held, tmp_path / "model.safetensors")
-    loaded = answers(seed=1, weights={"model.safetensors": tmp_path / "model.safetensors"})
+    loaded = answers(
+        seed=1, weights={"model.safetensors": tmp_path / "model.safetensors"}
+    )
     assert np.array_equal(loaded, answers(seed=2))
 
 
@@ -165,11 +198,27 @@ def _module(case: Case, seed: int) -> Any:
     ("builder", "fields", "words"),
     [
         ("torchvision", {"architecture": "resnet19"}, "did you mean resnet1"),
-        ("torchvision", {"architecture": "resnet18", "arguments": {"weights": "DEFAULT"}}, "nothing pins"),
-        ("torchvision", {"architecture": "resnet18", "arguments": {"layers": 3}}, "these arguments"),
+        (
+            "torchvision",
+            {"architecture": "resnet18", "arguments": {"weights": "DEFAULT"}},
+            "nothing pins",
+        ),
+        (
+            "torchvision",
+            {"architecture": "resnet18", "arguments": {"layers": 3}},
+            "these arguments",
+        ),
         ("timm", {"architecture": "resnet18.a1_in1k"}, "write 'resnet18'"),
-        ("timm", {"architecture": "resnet18", "arguments": {"pretrained": True}}, "nothing pins"),
-        ("timm", {"architecture": "resnet18", "arguments": {"checkpoint_path": "x.pth"}}, "nothing pins"),
+        (
+            "timm",
+            {"architecture": "resnet18", "arguments": {"pretrained": True}},
+            "nothing pins",
+        ),
+        (
+            "timm",
+            {"architecture": "resnet18", "arguments": {"checkpoint_path": "x.pth"}},
+            "nothing pins",
+        ),
         ("timm", {"architecture": "hf_hub:someone/net"}, "no architecture"),
         ("transformers", {"architecture": "ViTModell"}, "did you mean ViTModel"),
         (
@@ -189,7 +238,9 @@ def _module(case: Case, seed: int) -> Any:
         ),
     ],
 )
-def test_what_is_not_to_be_had_is_said(builder: str, fields: dict[str, Any], words: str) -> None:
+def test_what_is_not_to_be_had_is_said(
+    builder: str, fields: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ModelError, match=words):
         get("builder", builder).function(id="x", **fields)
 

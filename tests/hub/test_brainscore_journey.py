@@ -18,7 +18,12 @@ from neuroledger.models.torch_module import hub_package
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab, build
 from tests.families.alignment.test_brainscore_plugins import WITHOUT_WEIGHTS, plugin
-from tests.families.alignment.test_imported_logits import CATEGORIES, categories, people, session_stimuli
+from tests.families.alignment.test_imported_logits import (
+    CATEGORIES,
+    categories,
+    people,
+    session_stimuli,
+)
 
 pytestmark = pytest.mark.hub
 
@@ -46,7 +51,10 @@ def given_names(lab: Lab, network: torch.nn.Module) -> list[str]:
 
 def records(lab: Lab) -> dict[str, dict[str, Any]]:
     """Its records by benchmark."""
-    held = (json.loads(path.read_text(encoding="utf-8")) for path in (lab.root / "results").rglob("*.json"))
+    held = (
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (lab.root / "results").rglob("*.json")
+    )
     return {one["benchmark"]: one for one in held if one.get("model") == "mine"}
 
 
@@ -65,17 +73,40 @@ def test_from_import_to_all_suites(
     by_torch = given_names(lab, network)
     assert len(set(by_torch)) > 1
     others = {one: list(CATEGORIES)[at - 1] for at, one in enumerate(CATEGORIES)}
-    people(lab, [others[one] if at % 3 == 0 else one for at, one in enumerate(by_torch)])
-    lab.spec("suites", "more", benchmarks=["lab.IT-ridge", "names.naming-accuracy"], models=["pixels4"])
+    people(
+        lab, [others[one] if at % 3 == 0 else one for at, one in enumerate(by_torch)]
+    )
     lab.spec(
-        "suites", "lab", benchmarks=["lab.V1-ridge", "lab.V2-ridge"], includes=["more"], models=["pixels4"]
+        "suites",
+        "more",
+        benchmarks=["lab.IT-ridge", "names.naming-accuracy"],
+        models=["pixels4"],
+    )
+    lab.spec(
+        "suites",
+        "lab",
+        benchmarks=["lab.V1-ridge", "lab.V2-ridge"],
+        includes=["more"],
+        models=["pixels4"],
     )
     monkeypatch.chdir(lab.root)
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], check=True)
     assert main(["validate", "lab", "names"]) == 0
     source = plugin(tmp_path / "mine", model=WITHOUT_WEIGHTS)
 
-    assert main(["import", "brainscore-model", "mine", str(tmp_path / "net.pth"), "--from", str(source)]) == 0
+    assert (
+        main(
+            [
+                "import",
+                "brainscore-model",
+                "mine",
+                str(tmp_path / "net.pth"),
+                "--from",
+                str(source),
+            ]
+        )
+        == 0
+    )
     assert main(["run", "mine", "--suite", "all"]) == 0
 
     spec = open_catalog(lab.root).model("mine")
@@ -84,14 +115,19 @@ def test_from_import_to_all_suites(
     found = records(lab)
     assert set(found) == {"lab.V1-ridge", "lab.IT-ridge", "names.naming-accuracy"}
     assert {one["status"] for one in found.values()} == {"scored"}
-    assert found["names.naming-accuracy"]["scores"]["accuracy"]["raw"] == pytest.approx(2 / 3, abs=1e-12)
+    assert found["names.naming-accuracy"]["scores"]["accuracy"]["raw"] == pytest.approx(
+        2 / 3, abs=1e-12
+    )
     assert "mine lacks responses:V2 for lab.V2-ridge" in capsys.readouterr().out
     model: Any = model_of(Session(lab.open(), Request()), "mine")
     assert model.layers[-1] == "output" and model.readout == "avgpool"
 
 
 def test_a_damaged_checkpoint_leaves_nothing_behind(
-    network: torch.nn.Module, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+    network: torch.nn.Module,
+    tmp_path: Path,
+    repository: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.save(network.state_dict(), tmp_path / "net.pth")
     (tmp_path / "other.pth").write_bytes((tmp_path / "net.pth").read_bytes()[:-100])
@@ -99,7 +135,16 @@ def test_a_damaged_checkpoint_leaves_nothing_behind(
     monkeypatch.chdir(lab.root)
     source = plugin(tmp_path / "damaged", "damaged", WITHOUT_WEIGHTS)
     assert (
-        main(["import", "brainscore-model", "damaged", str(tmp_path / "other.pth"), "--from", str(source)])
+        main(
+            [
+                "import",
+                "brainscore-model",
+                "damaged",
+                str(tmp_path / "other.pth"),
+                "--from",
+                str(source),
+            ]
+        )
         != 0
     )
     assert not (lab.root / "specs" / "models" / "damaged.yaml").exists()

@@ -17,7 +17,11 @@ from tests.hub import tiny_networks as tiny
 pytestmark = pytest.mark.hub
 
 TEXTS = pd.DataFrame(
-    {"stimulus_id": ["1", "2", "3"], "text": ["the cat", "the dog", "a"], "story": ["x", "x", "y"]}
+    {
+        "stimulus_id": ["1", "2", "3"],
+        "text": ["the cat", "the dog", "a"],
+        "story": ["x", "x", "y"],
+    }
 )
 
 
@@ -59,13 +63,19 @@ def by_hand(files: dict[str, Path], context: str, before: str) -> float:
 
 
 def test_surprisal_is_that_of_the_networks_own_loss(files: dict[str, Path]) -> None:
-    found = reading(network(files), data(), give="reading_times", passage="story").source
+    found = reading(
+        network(files), data(), give="reading_times", passage="story"
+    ).source
     assert found.values[0] == pytest.approx(by_hand(files, "the cat", ""), rel=1e-5)
-    assert found.values[1] == pytest.approx(by_hand(files, "the cat the dog", "the cat"), rel=1e-5)
+    assert found.values[1] == pytest.approx(
+        by_hand(files, "the cat the dog", "the cat"), rel=1e-5
+    )
     assert np.isnan(found.values[2])  # one token, and nothing before it
 
 
-def test_context_changes_what_is_recorded_and_a_short_window_forgets_it(files: dict[str, Path]) -> None:
+def test_context_changes_what_is_recorded_and_a_short_window_forgets_it(
+    files: dict[str, Path],
+) -> None:
     together, alone = (
         reading(network(files), data(), give="responses", passage=passage).source
         for passage in ("story", None)
@@ -73,7 +83,9 @@ def test_context_changes_what_is_recorded_and_a_short_window_forgets_it(files: d
     assert together.shape == (3, 16)
     np.testing.assert_array_equal(together.values[[0, 2]], alone.values[[0, 2]])
     assert not np.allclose(together.values[1], alone.values[1])
-    short = reading(network(files, longest=2), data(), give="responses", passage="story").source
+    short = reading(
+        network(files, longest=2), data(), give="responses", passage="story"
+    ).source
     assert not np.allclose(short.values[1], together.values[1])
 
 
@@ -84,6 +96,11 @@ def test_the_next_word_is_the_most_probable_token(files: dict[str, Path]) -> Non
 
 def test_a_network_without_a_language_head_says_so(files: dict[str, Path]) -> None:
     with pytest.raises(ModelError, match="no language head"):
-        reading(network(files, architecture="GPT2Model"), data(), give="reading_times", passage="story")
+        reading(
+            network(files, architecture="GPT2Model"),
+            data(),
+            give="reading_times",
+            passage="story",
+        )
     with pytest.raises(ModelError, match="not the number of a hidden state"):
         network(files, regions={"language_system": "transformer.h.2"})

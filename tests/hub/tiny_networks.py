@@ -66,7 +66,9 @@ def network(architecture: str, config: dict[str, Any], seed: int = 0) -> Any:
     return seeded(lambda: made(made.config_class(**config)), seed).eval()
 
 
-def save(folder: Path, state: dict[str, Any], name: str = "model.safetensors") -> dict[str, Path]:
+def save(
+    folder: Path, state: dict[str, Any], name: str = "model.safetensors"
+) -> dict[str, Path]:
     import torch
     from safetensors.torch import save_file
 
@@ -90,9 +92,17 @@ def published_gpt2(folder: Path) -> tuple[dict[str, Path], Any]:
     state |= {f"h.{block}.attn.bias": torch.ones(1, 1, 32, 32) for block in range(3)}
     files = save(folder, state)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("c", "a"), ("ca", "t"), ("Ġ", "cat")]
+    merges = [
+        ("t", "h"),
+        ("th", "e"),
+        ("Ġ", "the"),
+        ("c", "a"),
+        ("ca", "t"),
+        ("Ġ", "cat"),
+    ]
     vocabulary = {
-        piece: number for number, piece in enumerate([*alphabet, *("".join(pair) for pair in merges)])
+        piece: number
+        for number, piece in enumerate([*alphabet, *("".join(pair) for pair in merges)])
     }
     cut = Tokenizer(BPE(vocab=vocabulary, merges=merges))
     cut.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -104,7 +114,10 @@ def published_gpt2(folder: Path) -> tuple[dict[str, Path], Any]:
 def published_wav2vec(folder: Path) -> tuple[dict[str, Path], Any]:
     """As xlsr-53 is: torch's own format, older names of two tensors, the heads of its training, a beginning on each name."""
     full = network("Wav2Vec2ForPreTraining", {**WAV2VEC, **HEADS})
-    names = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
+    names = {
+        "parametrizations.weight.original0": "weight_g",
+        "parametrizations.weight.original1": "weight_v",
+    }
     state = {}
     for name, value in full.state_dict().items():
         for new, old in names.items():
@@ -113,27 +126,39 @@ def published_wav2vec(folder: Path) -> tuple[dict[str, Path], Any]:
     return save(folder, state, "pytorch_model.bin"), full.wav2vec2
 
 
-def wave(path: Path, seconds: float, rate: int = 16_000, channels: int = 1, seed: int = 0) -> np.ndarray:
+def wave(
+    path: Path, seconds: float, rate: int = 16_000, channels: int = 1, seed: int = 0
+) -> np.ndarray:
     import soundfile
 
     rng = np.random.default_rng(seed)
-    samples = rng.uniform(-0.5, 0.5, (round(seconds * rate), channels)).astype(np.float32)
+    samples = rng.uniform(-0.5, 0.5, (round(seconds * rate), channels)).astype(
+        np.float32
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, samples, rate, subtype="FLOAT")
     return samples
 
 
-def film(path: Path, greys: list[int], rate: int = 10, size: int = 64, codec: str = "ffv1") -> None:
+def film(
+    path: Path, greys: list[int], rate: int = 10, size: int = 64, codec: str = "ffv1"
+) -> None:
     """Frames of one grey each, without loss unless a codec says otherwise."""
     import av
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as out:
         stream = out.add_stream(codec, rate=rate)
-        stream.width, stream.height, stream.pix_fmt = size, size, "bgr0" if codec == "ffv1" else "yuv420p"
+        stream.width, stream.height, stream.pix_fmt = (
+            size,
+            size,
+            "bgr0" if codec == "ffv1" else "yuv420p",
+        )
         for grey in greys:
             pixels = np.full((size, size, 3), grey, dtype=np.uint8)
-            for packet in stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")):
+            for packet in stream.encode(
+                av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            ):
                 out.mux(packet)
         for packet in stream.encode():
             out.mux(packet)
@@ -153,9 +178,14 @@ def spacy_wheel(path: Path, vectors: dict[str, np.ndarray]) -> dict[str, Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place, zipfile.ZipFile(path, "w") as wheel:
         language.to_disk(place)
-        wheel.writestr("en_tiny/__init__.py", "raise RuntimeError('code of a package is never run')")
+        wheel.writestr(
+            "en_tiny/__init__.py",
+            "raise RuntimeError('code of a package is never run')",
+        )
         wheel.writestr("en_tiny/meta.json", json.dumps(language.meta))
         for file in sorted(Path(place).rglob("*")):
             if file.is_file():
-                wheel.write(file, f"en_tiny/en_tiny-1.0.0/{file.relative_to(place).as_posix()}")
+                wheel.write(
+                    file, f"en_tiny/en_tiny-1.0.0/{file.relative_to(place).as_posix()}"
+                )
     return {path.name: path}

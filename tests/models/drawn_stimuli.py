@@ -33,7 +33,10 @@ def drawn(
     ids = [f"s{number:03d}" for number in range(count)]
     pixels = [rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8) for _ in ids]
     return of_images(
-        {name: Image.fromarray(array) for name, array in zip(ids, pixels, strict=True)}, id, degrees, columns
+        {name: Image.fromarray(array) for name, array in zip(ids, pixels, strict=True)},
+        id,
+        degrees,
+        columns,
     )
 
 
@@ -45,7 +48,11 @@ def of_images(
 ) -> StimulusSet:
     """A stimulus set of the images by id, as PNG files."""
     table = pd.DataFrame(
-        {"stimulus_id": list(images), "filename": [f"{name}.png" for name in images], **(columns or {})}
+        {
+            "stimulus_id": list(images),
+            "filename": [f"{name}.png" for name in images],
+            **(columns or {}),
+        }
     )
     contents = {f"{name}.png": png(image) for name, image in images.items()}
     return StimulusSet(id, table, degrees=degrees, contents=contents)

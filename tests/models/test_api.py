@@ -32,7 +32,10 @@ class Reader:
 
 
 def test_objects_of_brain_score_have_the_interface_and_a_name() -> None:
-    assert isinstance(brainscore(Vision()), BrainScoreModel) and brainscore(Vision()).id == "mine"
+    assert (
+        isinstance(brainscore(Vision()), BrainScoreModel)
+        and brainscore(Vision()).id == "mine"
+    )
     assert brainscore(Vision(), id="other").id == "other"
     reader = brainscore(Reader())
     assert isinstance(reader, BrainScoreSubject) and reader.id == "reader"
@@ -42,13 +45,16 @@ def test_objects_of_brain_score_have_the_interface_and_a_name() -> None:
         def start_task(self) -> None: ...
 
     with pytest.raises(
-        ModelError, match="Half is not a Brain-Score model: it has no start_recording, visual_degrees"
+        ModelError,
+        match="Half is not a Brain-Score model: it has no start_recording, visual_degrees",
     ):
         brainscore(Half())
     for name in ("", None, 3):
         odd = Vision()
         odd.identifier = name  # type: ignore[assignment]
-        with pytest.raises(ModelError, match="Vision has no `identifier`: give it an id"):
+        with pytest.raises(
+            ModelError, match="Vision has no `identifier`: give it an id"
+        ):
             brainscore(odd)
 
 
@@ -62,7 +68,8 @@ def test_models_are_returned_unchanged_and_other_objects_are_refused() -> None:
     with pytest.raises(RequestError, match=words):
         wrapped(3)
     with pytest.raises(
-        RequestError, match="id, regions: only a torch module takes declarations; 'an-id' has its own"
+        RequestError,
+        match="id, regions: only a torch module takes declarations; 'an-id' has its own",
     ):
         wrapped("an-id", regions={}, id="x")
 
@@ -77,18 +84,30 @@ def test_a_module_needs_declarations_and_its_layers_are_listed() -> None:
     made = wrapped(module, regions={"IT": "3"}, preprocessing={"resize": 8})
     assert not isinstance(made, str) and made.id == "sequential"
     for field in ("readout", "logits"):
-        assert wrapped(module, id="named", preprocessing={"resize": 8}, **{field: "3"}).id == "named"  # type: ignore[union-attr]
-    assert wrapped(module, id="named", preprocessing={"resize": 8}, layers=["3"]).id == "named"  # type: ignore[union-attr]
+        assert (
+            wrapped(module, id="named", preprocessing={"resize": 8}, **{field: "3"}).id
+            == "named"
+        )  # type: ignore[union-attr]
+    assert (
+        wrapped(module, id="named", preprocessing={"resize": 8}, layers=["3"]).id
+        == "named"
+    )  # type: ignore[union-attr]
 
 
 def test_preprocessing_is_declared_in_fields_that_exist() -> None:
     nn = pytest.importorskip("torch").nn
-    with pytest.raises(ModelError, match=r"model 'x': preprocessing has no field 'resise'.*resize"):
+    with pytest.raises(
+        ModelError, match=r"model 'x': preprocessing has no field 'resise'.*resize"
+    ):
         torch(nn.Identity(), id="x", layers=["output"], preprocessing={"resise": 8})
     with pytest.raises(ModelError, match=r"model 'x': preprocessing: resize.*: "):
-        torch(nn.Identity(), id="x", layers=["output"], preprocessing={"resize": "wide"})
+        torch(
+            nn.Identity(), id="x", layers=["output"], preprocessing={"resize": "wide"}
+        )
     odd: Any = object()
-    with pytest.raises(ModelError, match=r"model 'x': object is not a torch module \(torch.nn.Module\)"):
+    with pytest.raises(
+        ModelError, match=r"model 'x': object is not a torch module \(torch.nn.Module\)"
+    ):
         torch(odd, id="x")
 
 
@@ -115,5 +134,8 @@ def test_an_object_with_half_the_interface_of_a_module_is_not_a_module() -> None
             return {}
 
     for half in (Named(), Stateful()):
-        with pytest.raises(RequestError, match="is not a model: give an id, a torch module, or a model of"):
+        with pytest.raises(
+            RequestError,
+            match="is not a model: give an id, a torch module, or a model of",
+        ):
             wrapped(half)

@@ -35,10 +35,16 @@ class StimulusSet(pd.DataFrame):
 def gathered(assembly: xr.DataArray) -> xr.DataArray:
     """All coordinates of a dimension as its one index, as Brain-Score's assemblies have them."""
     of = {
-        dim: [str(name) for name, values in assembly.coords.items() if values.dims == (dim,)]
+        dim: [
+            str(name)
+            for name, values in assembly.coords.items()
+            if values.dims == (dim,)
+        ]
         for dim in assembly.dims
     }
-    return assembly.set_index({dim: names for dim, names in of.items() if names}, append=True)
+    return assembly.set_index(
+        {dim: names for dim, names in of.items() if names}, append=True
+    )
 
 
 class Submission:
@@ -58,13 +64,17 @@ class Submission:
         self.do_behavior = True
         self.task, self.arguments = task, arguments
 
-    def start_recording(self, recording_target: str, time_bins: list[tuple[int, int]]) -> None:
+    def start_recording(
+        self, recording_target: str, time_bins: list[tuple[int, int]]
+    ) -> None:
         self.target, self.time_bins = recording_target, time_bins
 
     def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
         self.caching.append(os.environ.get("RESULTCACHING_DISABLE"))
         self.asked.append(stimuli.identifier)
-        assert isinstance(stimuli, StimulusSet), "the peer would take the names of the columns for paths"
+        assert isinstance(stimuli, StimulusSet), (
+            "the peer would take the names of the columns for paths"
+        )
         assert isinstance(stimuli.drop_duplicates(), StimulusSet)
         if self.do_behavior:
             return self.behaviour(stimuli)
@@ -79,7 +89,11 @@ class Submission:
             "time_bin_start": ("time_bin", [start for start, _ in self.time_bins]),
             "time_bin_end": ("time_bin", [end for _, end in self.time_bins]),
         }
-        return gathered(xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords))
+        return gathered(
+            xr.DataArray(
+                values, dims=("presentation", "neuroid", "time_bin"), coords=coords
+            )
+        )
 
     def behaviour(self, stimuli: Any) -> xr.DataArray:
         ids = list(stimuli["stimulus_id"])
@@ -87,16 +101,26 @@ class Submission:
             if self.arguments[0] == "imagenet":
                 coords = {"stimulus_id": ("presentation", ids)}
                 return xr.DataArray(
-                    [["n02102040"] * len(ids)], dims=("choice", "presentation"), coords=coords
+                    [["n02102040"] * len(ids)],
+                    dims=("choice", "presentation"),
+                    coords=coords,
                 )
-            values = np.array([[self.arguments[0][int(name[1:]) % 2] for name in reversed(ids)]])
+            values = np.array(
+                [[self.arguments[0][int(name[1:]) % 2] for name in reversed(ids)]]
+            )
             return xr.DataArray(
-                values, dims=("choice", "presentation"), coords={"stimulus_id": ("presentation", ids[::-1])}
+                values,
+                dims=("choice", "presentation"),
+                coords={"stimulus_id": ("presentation", ids[::-1])},
             )
         if self.task == "odd_one_out":
             names = ["|".join(ids[n : n + 3]) for n in range(0, len(ids), 3)]
             coords = {"stimulus_id": ("presentation", names)}
-            return gathered(xr.DataArray([ids[1::3]], dims=("choice", "presentation"), coords=coords))
+            return gathered(
+                xr.DataArray(
+                    [ids[1::3]], dims=("choice", "presentation"), coords=coords
+                )
+            )
         labels = list(dict.fromkeys(self.arguments[0]["image_label"]))
         values = np.full((len(ids), len(labels)), 1 / len(labels))
         return xr.DataArray(
@@ -152,7 +176,9 @@ def test_recording_after_a_task_records() -> None:
 def test_probabilities_and_odd_ones_out() -> None:
     model, stimuli = nl.models.brainscore(Submission()), drawn(4)
     fitting = drawn(4, id="fit", columns={"object_name": ["x", "y", "z", "x"]})
-    given = model.perform(Task("probabilities", label_column="object_name"), stimuli, fitting)
+    given = model.perform(
+        Task("probabilities", label_column="object_name"), stimuli, fitting
+    )
     assert given.dims == ("presentation", "choice")
     assert list(given["choice"].values) == ["x", "y", "z"]
     triplets = (("s001", "s000", "s003"), ("s000", "s002", "s003"))
@@ -182,7 +208,11 @@ def test_answers_that_cannot_be_used_are_refused() -> None:
 
     class Forgets(Submission):
         def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
-            return super().look_at(stimuli, number_of_trials).isel(presentation=slice(1, None))
+            return (
+                super()
+                .look_at(stimuli, number_of_trials)
+                .isel(presentation=slice(1, None))
+            )
 
     class Breaks(Submission):
         def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
@@ -198,7 +228,9 @@ def test_answers_that_cannot_be_used_are_refused() -> None:
 
 
 def test_objects_without_the_interface_are_refused() -> None:
-    with pytest.raises(ModelError, match="has no look_at, start_recording, start_task, visual_degrees"):
+    with pytest.raises(
+        ModelError, match="has no look_at, start_recording, start_task, visual_degrees"
+    ):
         nl.models.brainscore(object())  # type: ignore[arg-type]
 
 
@@ -216,7 +248,9 @@ def test_repeated_answers_become_repetitions() -> None:
 
 
 def test_all_imagenet_classes_are_requested_by_one_word() -> None:
-    labels = nl.models.brainscore(Submission()).perform(Task("label", choices=("imagenet",)), drawn(2))
+    labels = nl.models.brainscore(Submission()).perform(
+        Task("label", choices=("imagenet",)), drawn(2)
+    )
     assert list(labels.values) == ["n02102040"] * 2
 
 
@@ -226,10 +260,14 @@ def test_the_odd_one_may_be_given_by_its_index() -> None:
             return xr.DataArray([[0, 2]], dims=("choice", "presentation"))
 
     triplets = (("s001", "s000", "s003"), ("s000", "s002", "s003"))
-    odd = nl.models.brainscore(Counts()).perform(Task("odd_one_out", triplets=triplets), drawn(4))
+    odd = nl.models.brainscore(Counts()).perform(
+        Task("odd_one_out", triplets=triplets), drawn(4)
+    )
     assert list(odd.values) == ["s001", "s003"]
     with pytest.raises(ModelError, match="2 answers to 1 triplets"):
-        nl.models.brainscore(Counts()).perform(Task("odd_one_out", triplets=triplets[:1]), drawn(4))
+        nl.models.brainscore(Counts()).perform(
+            Task("odd_one_out", triplets=triplets[:1]), drawn(4)
+        )
 
 
 def test_a_delegating_object_is_set_to_passive_mode() -> None:
@@ -248,7 +286,8 @@ def test_a_delegating_object_is_set_to_passive_mode() -> None:
     subject, stimuli = Obedient(), drawn(3)
     subject.start_task("label", ["cat", "dog"])
     assert np.array_equal(
-        nl.models.brainscore(PassesOn(subject)).record(stimuli, "IT").values, expected(stimuli)
+        nl.models.brainscore(PassesOn(subject)).record(stimuli, "IT").values,
+        expected(stimuli),
     )
 
 
@@ -256,15 +295,23 @@ def test_answers_to_another_question_are_refused() -> None:
     class Elsewhere(Submission):
         def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
             answer = super().look_at(stimuli, number_of_trials).reset_index("neuroid")
-            return answer.assign_coords(region=("neuroid", ["V4"] * answer.sizes["neuroid"]))
+            return answer.assign_coords(
+                region=("neuroid", ["V4"] * answer.sizes["neuroid"])
+            )
 
     class Lacks(Submission):
-        def start_recording(self, recording_target: str, time_bins: list[tuple[int, int]]) -> None:
+        def start_recording(
+            self, recording_target: str, time_bins: list[tuple[int, int]]
+        ) -> None:
             raise KeyError(recording_target)
 
     class Late(Submission):
-        def start_recording(self, recording_target: str, time_bins: list[tuple[int, int]]) -> None:
-            super().start_recording(recording_target, [(start, end + 1) for start, end in time_bins])
+        def start_recording(
+            self, recording_target: str, time_bins: list[tuple[int, int]]
+        ) -> None:
+            super().start_recording(
+                recording_target, [(start, end + 1) for start, end in time_bins]
+            )
 
     class Silent(Submission):
         def look_at(self, stimuli: Any, number_of_trials: int = 1) -> Any:
@@ -284,16 +331,26 @@ def test_decisions_outside_the_choices_are_refused() -> None:
     class Invents(Submission):
         def behaviour(self, stimuli: Any) -> xr.DataArray:
             answer = super().behaviour(stimuli)
-            return answer * np.nan if answer.dtype.kind == "f" else xr.full_like(answer, "cow")
+            return (
+                answer * np.nan
+                if answer.dtype.kind == "f"
+                else xr.full_like(answer, "cow")
+            )
 
     model, stimuli = nl.models.brainscore(Invents()), drawn(4)
-    with pytest.raises(ModelError, match="answered 'cow', which is not among the choices"):
+    with pytest.raises(
+        ModelError, match="answered 'cow', which is not among the choices"
+    ):
         model.perform(Task("label", choices=("cat", "dog")), stimuli)
     with pytest.raises(ModelError, match="answered 'cow', not one of s001, s000, s003"):
-        model.perform(Task("odd_one_out", triplets=(("s001", "s000", "s003"),)), stimuli)
+        model.perform(
+            Task("odd_one_out", triplets=(("s001", "s000", "s003"),)), stimuli
+        )
     with pytest.raises(ModelError, match="NaN or infinite probabilities"):
         model.perform(
-            Task("probabilities"), stimuli, drawn(4, id="fit", columns={"image_label": list("xyzx")})
+            Task("probabilities"),
+            stimuli,
+            drawn(4, id="fit", columns={"image_label": list("xyzx")}),
         )
 
 
@@ -314,7 +371,12 @@ def test_file_names_match_the_format_of_the_content() -> None:
     model = nl.models.brainscore(Looks())
     model.record(jpegs, "IT")
     model.record(place(jpegs, 12.0), "IT")
-    assert sorted(names) == [("a.jpg", "JPEG"), ("a.png", "PNG"), ("b.jpg", "JPEG"), ("b.png", "PNG")]
+    assert sorted(names) == [
+        ("a.jpg", "JPEG"),
+        ("a.png", "PNG"),
+        ("b.jpg", "JPEG"),
+        ("b.png", "PNG"),
+    ]
 
 
 def jpeg(stimuli: own.StimulusSet, row: int) -> bytes:
@@ -327,7 +389,9 @@ def jpeg(stimuli: own.StimulusSet, row: int) -> bytes:
 def test_responses_carry_the_id_of_the_model() -> None:
     response = nl.models.brainscore(Submission(), id="mine").record(drawn(2), "IT")
     assert response.attrs == {"model": "mine"}
-    assert set(response["region"].values) == {"IT"} and set(response["layer"].values) == {"IT"}
+    assert set(response["region"].values) == {"IT"} and set(
+        response["layer"].values
+    ) == {"IT"}
 
 
 @pytest.mark.parametrize("before", [None, "1", "modelA"])
@@ -340,7 +404,9 @@ def test_the_users_setting_of_the_cache_is_restored(
         monkeypatch.setenv("RESULTCACHING_DISABLE", before)
     subject = Submission()
     nl.models.brainscore(subject).record(drawn(2), "IT")
-    assert subject.caching == ["1"] and os.environ.get("RESULTCACHING_DISABLE") == before
+    assert (
+        subject.caching == ["1"] and os.environ.get("RESULTCACHING_DISABLE") == before
+    )
 
 
 def test_an_error_of_the_object_itself_is_not_hidden() -> None:
@@ -355,15 +421,27 @@ def test_an_error_of_the_object_itself_is_not_hidden() -> None:
 def test_missing_answers_are_counted_and_the_first_is_named() -> None:
     class Half(Submission):
         def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
-            return super().look_at(stimuli, number_of_trials).isel(presentation=slice(2, None))
+            return (
+                super()
+                .look_at(stimuli, number_of_trials)
+                .isel(presentation=slice(2, None))
+            )
 
     class Uneven(Submission):
         def look_at(self, stimuli: Any, number_of_trials: int = 1) -> xr.DataArray:
-            return super().look_at(stimuli, number_of_trials).isel(presentation=[0, 1, 2, 2, 2])
+            return (
+                super()
+                .look_at(stimuli, number_of_trials)
+                .isel(presentation=[0, 1, 2, 2, 2])
+            )
 
-    with pytest.raises(ModelError, match="returned nothing for 2 stimuli, first 's001'"):
+    with pytest.raises(
+        ModelError, match="returned nothing for 2 stimuli, first 's001'"
+    ):
         nl.models.brainscore(Half()).record(drawn(3), "IT")
-    with pytest.raises(ModelError, match="answered some stimuli 1 times and others 3 times"):
+    with pytest.raises(
+        ModelError, match="answered some stimuli 1 times and others 3 times"
+    ):
         nl.models.brainscore(Uneven()).record(drawn(3), "IT")
 
 

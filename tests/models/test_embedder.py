@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import DataError
-from neuroledger.models.embedder import COLUMNS, Embed, Embedded, Embedder, Shown, grouped_mean
+from neuroledger.models.embedder import (
+    COLUMNS,
+    Embed,
+    Embedded,
+    Embedder,
+    Shown,
+    grouped_mean,
+)
 
 
 def test_a_stimulus_reports_its_file_and_names_a_missing_file(tmp_path: Path) -> None:
@@ -17,9 +24,13 @@ def test_a_stimulus_reports_its_file_and_names_a_missing_file(tmp_path: Path) ->
     file.write_bytes(b"x")
     assert Shown("s", path=file).file == file and Shown("s", path=file).where == "a.wav"
     assert Shown("s").where == "(no file)"
-    with pytest.raises(DataError, match=r"stimulus 's': the file \(none\) does not exist"):
+    with pytest.raises(
+        DataError, match=r"stimulus 's': the file \(none\) does not exist"
+    ):
         _ = Shown("s").file
-    with pytest.raises(DataError, match=r"stimulus 's': the file .*gone\.wav does not exist"):
+    with pytest.raises(
+        DataError, match=r"stimulus 's': the file .*gone\.wav does not exist"
+    ):
         _ = Shown("s", path=tmp_path / "gone.wav").file
     with pytest.raises(DataError):
         _ = Shown("s", path=tmp_path).file
@@ -33,9 +44,17 @@ def test_an_embedder_receives_states_and_reports_progress() -> None:
         return Embedded(np.full((len(stimuli), 2), states[0], np.float32), ("a note",))
 
     made = Embedder(id="e", shown="sound", embed=embed, described={})
-    assert made.takes == {"sound"} and made.gives == {"embeddings"} and Embed.asks == "embeddings"
+    assert (
+        made.takes == {"sound"}
+        and made.gives == {"embeddings"}
+        and Embed.asks == "embeddings"
+    )
     answer = made.answer(Embed([Shown("a"), Shown("b")], (3,), told.append))
-    assert answer.rows.tolist() == [[3, 3], [3, 3]] and answer.notes == ("a note",) and told == [2]
+    assert (
+        answer.rows.tolist() == [[3, 3], [3, 3]]
+        and answer.notes == ("a note",)
+        and told == [2]
+    )
     assert "embed=" not in repr(made) and Embedded(answer.rows).notes == ()
 
 
@@ -47,7 +66,12 @@ def test_columns_of_each_channel() -> None:
 
 def test_the_first_parts_are_longer_by_one_frame() -> None:
     frames = np.arange(10, dtype=np.float32).reshape(5, 2)
-    assert grouped_mean(frames, 2).tolist() == [2.0, 3.0, 7.0, 8.0]  # three frames, then two
+    assert grouped_mean(frames, 2).tolist() == [
+        2.0,
+        3.0,
+        7.0,
+        8.0,
+    ]  # three frames, then two
     assert grouped_mean(frames, 1).tolist() == [4.0, 5.0]
     assert grouped_mean(frames, 5).tolist() == frames.ravel().tolist()
     assert grouped_mean(frames, 2).dtype == np.float64

@@ -22,22 +22,36 @@ from safetensors.torch import load_file, save_file
 
 from neuroledger.errors import DataError, ModelError, NeuroLedgerError, UnavailableError
 from neuroledger.families.alignment.models.precomputed_rdm import precomputed_rdm
-from neuroledger.families.behavior.models.stored_answers import stored_answers, stored_probabilities
+from neuroledger.families.behavior.models.stored_answers import (
+    stored_answers,
+    stored_probabilities,
+)
 from neuroledger.models import torch_weights
 from neuroledger.models.precomputed import precomputed
-from neuroledger.models.torch_weights import checkpoint_tensors, load_weights, safetensors, seeded
+from neuroledger.models.torch_weights import (
+    checkpoint_tensors,
+    load_weights,
+    safetensors,
+    seeded,
+)
 
 TERABYTES = 8 * 1024**4
 
 
-def header(path: Path, said: object, length: int | None = None, data: bytes = bytes(16)) -> Path:
+def header(
+    path: Path, said: object, length: int | None = None, data: bytes = bytes(16)
+) -> Path:
     """A safetensors file with this header, of the length that it declares."""
     text = said if isinstance(said, bytes) else json.dumps(said).encode()
-    path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+    path.write_bytes(
+        struct.pack("<Q", len(text) if length is None else length) + text + data
+    )
     return path
 
 
-def one(shape: list[int], start: int, end: int, dtype: str = "F32") -> dict[str, object]:
+def one(
+    shape: list[int], start: int, end: int, dtype: str = "F32"
+) -> dict[str, object]:
     return {"weight": {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}}
 
 
@@ -49,9 +63,13 @@ SAFETENSORS: dict[str, Callable[[Path], Path]] = {
     "negative": lambda path: header(path, one([-4], 0, 16)),
     "bytes before the file": lambda path: header(path, one([4], -16, 0)),
     "bytes of another tensor": lambda path: header(
-        path, one([4], 0, 16) | {"b": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}
+        path,
+        one([4], 0, 16)
+        | {"b": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}},
     ),
-    "a nested bomb": lambda path: header(path, b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
+    "a nested bomb": lambda path: header(
+        path, b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    ),
     "an unknown type": lambda path: header(path, one([4], 0, 16, "F1024")),
     "no JSON": lambda path: header(path, b"\x80\x04cos\nsystem\n"),
     "nothing": lambda path: (path.write_bytes(b""), path)[1],
@@ -59,13 +77,17 @@ SAFETENSORS: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("name", SAFETENSORS)
-def test_a_crafted_safetensors_file_is_one_error_that_names_it(name: str, tmp_path: Path) -> None:
+def test_a_crafted_safetensors_file_is_one_error_that_names_it(
+    name: str, tmp_path: Path
+) -> None:
     path = SAFETENSORS[name](tmp_path / "evil.safetensors")
     with pytest.raises(NeuroLedgerError, match=r"evil\.safetensors"):
         safetensors(path)
 
 
-def test_tensors_equal_those_of_the_package_and_are_memory_mapped(tmp_path: Path) -> None:
+def test_tensors_equal_those_of_the_package_and_are_memory_mapped(
+    tmp_path: Path,
+) -> None:
     kinds = (
         torch.float64,
         torch.float32,
@@ -75,8 +97,13 @@ def test_tensors_equal_those_of_the_package_and_are_memory_mapped(tmp_path: Path
         torch.uint8,
         torch.bool,
     )
-    held = {f"{kind}"[6:]: torch.randn(3, 5).to(kind) for kind in kinds} | {"scalar": torch.tensor(2.5)}
-    held |= {"empty": torch.empty(0, 4), "complex": torch.randn(2, dtype=torch.complex64)}
+    held = {f"{kind}"[6:]: torch.randn(3, 5).to(kind) for kind in kinds} | {
+        "scalar": torch.tensor(2.5)
+    }
+    held |= {
+        "empty": torch.empty(0, 4),
+        "complex": torch.randn(2, dtype=torch.complex64),
+    }
     path = tmp_path / "w.safetensors"
     save_file(held, path)
     before, found, same = path.read_bytes(), safetensors(path), load_file(path)
@@ -84,10 +111,14 @@ def test_tensors_equal_those_of_the_package_and_are_memory_mapped(tmp_path: Path
     for name, value in same.items():
         assert found[name].dtype == value.dtype and torch.equal(found[name], value)
     found["float32"] += 1  # a page of this process alone
-    assert path.read_bytes() == before and not torch.equal(found["float32"], same["float32"])
+    assert path.read_bytes() == before and not torch.equal(
+        found["float32"], same["float32"]
+    )
 
 
-def test_a_checkpoint_of_either_format_returns_the_saved_tensors(tmp_path: Path) -> None:
+def test_a_checkpoint_of_either_format_returns_the_saved_tensors(
+    tmp_path: Path,
+) -> None:
     held = {
         "a": torch.randn(3, 5),
         "b": torch.arange(4),
@@ -98,7 +129,9 @@ def test_a_checkpoint_of_either_format_returns_the_saved_tensors(tmp_path: Path)
         path = tmp_path / f"{number}.pth"
         torch.save({"state_dict": held}, path, _use_new_zipfile_serialization=new)
         found = checkpoint_tensors(path, ("state_dict",))
-        assert found.keys() == held.keys() and all(torch.equal(found[name], held[name]) for name in held)
+        assert found.keys() == held.keys() and all(
+            torch.equal(found[name], held[name]) for name in held
+        )
 
 
 class Command:
@@ -113,7 +146,10 @@ def renamed(path: Path, old: bytes, new: bytes) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in held.items():
             assert not name.endswith("data.pkl") or old in content
-            archive.writestr(name, content.replace(old, new) if name.endswith("data.pkl") else content)
+            archive.writestr(
+                name,
+                content.replace(old, new) if name.endswith("data.pkl") else content,
+            )
     return path
 
 
@@ -181,10 +217,14 @@ def private() -> int:
 def test_weights_are_not_held_twice(tmp_path: Path) -> None:
     """100 MB of tensors are read, and what this process holds itself grows by less than a tenth of that."""
     path = tmp_path / "large.safetensors"
-    save_file({str(number): torch.full((1_000_000,), number) for number in range(25)}, path)
+    save_file(
+        {str(number): torch.full((1_000_000,), number) for number in range(25)}, path
+    )
     before = private()
     found = safetensors(path)
-    assert sum(int(value.sum()) for value in found.values()) == 1_000_000 * sum(range(25))
+    assert sum(int(value.sum()) for value in found.values()) == 1_000_000 * sum(
+        range(25)
+    )
     assert private() < before + 10 * 1024**2
 
 
@@ -205,8 +245,13 @@ def vast(path: Path) -> Path:
 
 
 def npy(path: Path, shape: str, data: bytes = bytes(64)) -> Path:
-    said = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(said)) + said.encode() + data)
+    said = (
+        f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117)
+        + "\n"
+    )
+    path.write_bytes(
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", len(said)) + said.encode() + data
+    )
     return path
 
 
@@ -237,7 +282,9 @@ ANSWERS: dict[str, tuple[str, Callable[[Path], Path], Callable[[Path], object]]]
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_crafted_answers_are_one_error_that_names_the_model(name: str, tmp_path: Path) -> None:
+def test_crafted_answers_are_one_error_that_names_the_model(
+    name: str, tmp_path: Path
+) -> None:
     file, make, read = ANSWERS[name]
     path = make(tmp_path / file)
     with pytest.raises(NeuroLedgerError, match=r"evil|x\.\w+"):
@@ -245,7 +292,9 @@ def test_crafted_answers_are_one_error_that_names_the_model(name: str, tmp_path:
 
 
 def test_probabilities_of_other_axes_are_refused(tmp_path: Path) -> None:
-    xr.DataArray(np.ones((2, 3)), dims=("a", "b"), name="data").to_netcdf(tmp_path / "x.nc")
+    xr.DataArray(np.ones((2, 3)), dims=("a", "b"), name="data").to_netcdf(
+        tmp_path / "x.nc"
+    )
     with pytest.raises(NeuroLedgerError, match=r"not \(presentation, choice\)"):
         stored_probabilities(id="evil", weights={"x": tmp_path / "x.nc"})
 
@@ -255,7 +304,9 @@ def test_missing_packages_and_unsupported_types_are_named(
 ) -> None:
     save_file({"weight": torch.ones(2)}, tmp_path / "w.safetensors")
     monkeypatch.delitem(torch_weights.TYPES, "F32")
-    with pytest.raises(DataError, match=r"w\.safetensors: 'weight' has the unsupported type F32"):
+    with pytest.raises(
+        DataError, match=r"w\.safetensors: 'weight' has the unsupported type F32"
+    ):
         safetensors(tmp_path / "w.safetensors")
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(
@@ -265,9 +316,16 @@ def test_missing_packages_and_unsupported_types_are_named(
         safetensors(tmp_path / "w.safetensors")
 
 
-@pytest.mark.parametrize("content", [[], {}, {"a": 1.5}, {"a": torch.ones(1), "b": 2}, {"model": {}}])
-def test_a_checkpoint_without_named_tensors_is_refused_with_advice(content: object, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"c\.pth contains no state dict .*save `model\.state_dict\(\)`"):
+@pytest.mark.parametrize(
+    "content", [[], {}, {"a": 1.5}, {"a": torch.ones(1), "b": 2}, {"model": {}}]
+)
+def test_a_checkpoint_without_named_tensors_is_refused_with_advice(
+    content: object, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        ModelError,
+        match=r"c\.pth contains no state dict .*save `model\.state_dict\(\)`",
+    ):
         checkpoint_tensors(saved(tmp_path / "c.pth", content), ("model",))
 
 
@@ -275,28 +333,51 @@ def test_at_most_five_problems_of_weights_are_listed(tmp_path: Path) -> None:
     module = torch.nn.Linear(2, 1)
     for extra, more in ((5, ""), (6, "; and 1 more"), (8, "; and 3 more")):
         tensors = {"weight": torch.ones(1, 2), "bias": torch.ones(1)}
-        save_file(tensors | {f"x{i}": torch.ones(1) for i in range(extra)}, tmp_path / "w.safetensors")
+        save_file(
+            tensors | {f"x{i}": torch.ones(1) for i in range(extra)},
+            tmp_path / "w.safetensors",
+        )
         with pytest.raises(ModelError) as caught:
             load_weights(module, {"w": tmp_path / "w.safetensors"}, "m")
         text = str(caught.value)
-        assert text.startswith("model 'm': weights do not fit: the module has no tensor 'x0'")
+        assert text.startswith(
+            "model 'm': weights do not fit: the module has no tensor 'x0'"
+        )
         assert text.count("the module has no") == 5 and text.endswith(more or ")")
 
 
-def test_fresh_tensors_keep_their_values_and_the_others_are_loaded(tmp_path: Path) -> None:
+def test_fresh_tensors_keep_their_values_and_the_others_are_loaded(
+    tmp_path: Path,
+) -> None:
     module = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
     before = module[1].weight.detach().clone()
-    held = {name: torch.full_like(value, 3.0) for name, value in module[0].state_dict().items()}
+    held = {
+        name: torch.full_like(value, 3.0)
+        for name, value in module[0].state_dict().items()
+    }
     del held["num_batches_tracked"]
-    save_file({f"0.{name}": value for name, value in held.items()}, tmp_path / "w.safetensors")
+    save_file(
+        {f"0.{name}": value for name, value in held.items()}, tmp_path / "w.safetensors"
+    )
     files = {"w": tmp_path / "w.safetensors"}
-    with pytest.raises(ModelError, match=r"no value for '1\.bias'; no value for '1\.weight'$"):
+    with pytest.raises(
+        ModelError, match=r"no value for '1\.bias'; no value for '1\.weight'$"
+    ):
         load_weights(module, files, "m")
-    with pytest.raises(ModelError, match=r"model 'm': no tensor of the module begins with '2\.' \(fresh\)"):
+    with pytest.raises(
+        ModelError,
+        match=r"model 'm': no tensor of the module begins with '2\.' \(fresh\)",
+    ):
         load_weights(module, files, "m", fresh=("1.", "2."))
     load_weights(module, files, "m", fresh=("1.",))
-    assert torch.equal(module[1].weight, before) and module[0].weight.tolist() == [3.0, 3.0]
-    save_file({f"old.{name}": value + 1 for name, value in held.items()}, tmp_path / "w.safetensors")
+    assert torch.equal(module[1].weight, before) and module[0].weight.tolist() == [
+        3.0,
+        3.0,
+    ]
+    save_file(
+        {f"old.{name}": value + 1 for name, value in held.items()},
+        tmp_path / "w.safetensors",
+    )
     load_weights(
         module, files, "m", fresh=("1.",),
         adapt=lambda state: {name.replace("old", "0"): value for name, value in state.items()},
@@ -308,7 +389,9 @@ def test_the_seed_of_random_weights_does_not_reach_the_users_generator() -> None
     torch.manual_seed(1)
     expected = torch.rand(2).tolist()
     torch.manual_seed(1)
-    first, second, other = (seeded(lambda: torch.rand(2).tolist(), seed) for seed in (5, 5, 6))
+    first, second, other = (
+        seeded(lambda: torch.rand(2).tolist(), seed) for seed in (5, 5, 6)
+    )
     assert first == second != other and torch.rand(2).tolist() == expected
 
 

@@ -45,7 +45,9 @@ class Looker:
 def test_a_recording_names_the_objects_own_region_and_the_trials() -> None:
     # Until 2021 the id of a stimulus was called image_id.
     coords = {"image_id": ("presentation", ["s001", "s000"])}
-    looker = Looker(xr.DataArray([[1.0], [0.0]], dims=("presentation", "neuroid"), coords=coords))
+    looker = Looker(
+        xr.DataArray([[1.0], [0.0]], dims=("presentation", "neuroid"), coords=coords)
+    )
     model = nl.models.brainscore(looker)
     assert record(model, drawn(2, degrees=8.0), "IT").values.tolist() == [[0.0], [1.0]]
     assert looker.calls == {"recording": ("INFEROTEMPORAL", [(70, 170)]), "trials": 1}
@@ -60,16 +62,21 @@ def test_an_index_selects_the_odd_stimulus_of_the_triplet(index: int) -> None:
     triplet = ("s002", "s000", "s001")
     looker = Looker(xr.DataArray([index], dims="presentation"))
     task = Task("odd_one_out", triplets=(triplet,))
-    assert perform(nl.models.brainscore(looker), task, drawn(3, degrees=8.0)).values.tolist() == [
-        triplet[index]
-    ]
+    assert perform(
+        nl.models.brainscore(looker), task, drawn(3, degrees=8.0)
+    ).values.tolist() == [triplet[index]]
 
 
 def test_responses_instead_of_decisions_are_refused_with_their_dimensions() -> None:
     looker = Looker(xr.DataArray(np.zeros((2, 1)), dims=("presentation", "neuroid")))
     model = nl.models.brainscore(looker)
-    with pytest.raises(ModelError, match=r"returned the dimensions \('presentation', 'neuroid'\) for label"):
-        perform(model, Task("label", choices=("a", "b")), drawn(2, degrees=8.0), trials=3)
+    with pytest.raises(
+        ModelError,
+        match=r"returned the dimensions \('presentation', 'neuroid'\) for label",
+    ):
+        perform(
+            model, Task("label", choices=("a", "b")), drawn(2, degrees=8.0), trials=3
+        )
     assert looker.calls == {"task": ("label", ["a", "b"]), "trials": 3}
     looker.prepared = xr.DataArray(
         [[np.nan], [0.0]],

@@ -12,13 +12,17 @@ from neuroledger.models.preprocessing import RADIUS_DEGREES, look, shifts
 
 
 def test_shifts_equal_those_of_brain_score(reference: Path) -> None:
-    table = json.loads((reference / "brainscore_oracle" / "helpers.json").read_text())["microsaccades"]
+    table = json.loads((reference / "brainscore_oracle" / "helpers.json").read_text())[
+        "microsaccades"
+    ]
     assert len(table) == 4
     for name, expected in table.items():
         trials, degrees, pixels = (int(part.split("=")[1]) for part in name.split(","))
         ours = shifts(trials, degrees, pixels)
         assert np.allclose(ours, expected["pixels"], rtol=0, atol=1e-12)
-        assert np.allclose(ours * degrees / pixels, expected["degrees"], rtol=0, atol=1e-12)
+        assert np.allclose(
+            ours * degrees / pixels, expected["degrees"], rtol=0, atol=1e-12
+        )
 
 
 def test_shifts_begin_at_the_centre_and_stay_within_the_radius() -> None:
@@ -35,7 +39,9 @@ def test_a_ramp_moves_by_the_shift() -> None:
     across, along = look(ramp, 3, 4, 0.5), look(ramp.swapaxes(2, 3), 3, 4, 0.5)
     inner = slice(10, -10)
     assert np.allclose(across[..., inner, inner], ramp[..., inner, inner] - right)
-    assert np.allclose(along[..., inner, inner], ramp.swapaxes(2, 3)[..., inner, inner] - down)
+    assert np.allclose(
+        along[..., inner, inner], ramp.swapaxes(2, 3)[..., inner, inner] - down
+    )
     assert across.min() == 0, "the edge is repeated, nothing comes from outside"
     assert across.max() == pytest.approx(pixels - 1, abs=abs(right))
     assert look(ramp, 0, 4, 0.5) is ramp

@@ -28,9 +28,16 @@ def test_a_last_batch_of_one_joins_the_one_before():
     assert batch_sizes(3, 1, join=True) == [1, 1, 1]
     for count in range(57, 63):  # among them one of 33 windows that are trained on
         x, y = windows(count)
-        module = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+        module = nn.Sequential(
+            nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+        )
         rows = np.arange(count)
-        assert nl.decode(module, x, y, splits=[(rows[:-17], rows[-17:])], seeds=(1,)).n["windows"] == 17
+        assert (
+            nl.decode(module, x, y, splits=[(rows[:-17], rows[-17:])], seeds=(1,)).n[
+                "windows"
+            ]
+            == 17
+        )
 
 
 @pytest.mark.parametrize("count", [65, 66])
@@ -52,10 +59,15 @@ def test_networks_that_can_learn_from_one_window_do(count, monkeypatch):
     x, y = RNG.standard_normal((count, 3, 12)), np.tile(["a", "b"], 40)[:count]
     for network, joined in (
         (
-            lambda _: nn.Sequential(nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4), nn.Flatten(), nn.Linear(40, 2)),
+            lambda _: nn.Sequential(
+                nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4), nn.Flatten(), nn.Linear(40, 2)
+            ),
             False,
         ),
-        (lambda _: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Linear(36, 2)), count == 65),
+        (
+            lambda _: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Linear(36, 2)),
+            count == 65,
+        ),
     ):
         seen.clear()
         trained = signal_training.TrainedNetwork(network, signature, Laptop(epochs=2))
@@ -78,7 +90,10 @@ def test_lazy_layers_take_shape_and_nothing_else_changes():
 @pytest.mark.parametrize(
     ("module", "words"),
     [
-        (nn.Sequential(nn.Flatten(), nn.Linear(36, 4)), r"returns \(2, 4\); \(window, 3\) is needed"),
+        (
+            nn.Sequential(nn.Flatten(), nn.Linear(36, 4)),
+            r"returns \(2, 4\); \(window, 3\) is needed",
+        ),
         (nn.Conv1d(3, 3, 5), r"returns \(2, 3, 8\); \(window, 3\) is needed"),
         (nn.LSTM(12, 3), r"returns tuple; a tensor \(window, 3\) is needed"),
     ],

@@ -40,9 +40,13 @@ def network() -> Any:
         )
 
 
-def seen(device: str, module: Any = None, count: int = 40, **given: Any) -> dict[str, Any]:
+def seen(
+    device: str, module: Any = None, count: int = 40, **given: Any
+) -> dict[str, Any]:
     module = module or network()
-    model = nl.models.torch(module, id="m", layers=LAYERS, device=device, preprocessing=PLAIN, **given)
+    model = nl.models.torch(
+        module, id="m", layers=LAYERS, device=device, preprocessing=PLAIN, **given
+    )
     return dict(model.activations(drawn(count, size=(18, 18)), LAYERS))
 
 
@@ -57,7 +61,9 @@ def test_layers_are_those_of_the_processor_in_full_precision() -> None:
     assert torch.backends.cudnn.allow_tf32 and torch.backends.cuda.matmul.allow_tf32
     for layer in LAYERS:
         scale = np.abs(processor[layer]).max()
-        np.testing.assert_allclose(card[layer], processor[layer], atol=2e-6 * scale, err_msg=layer)
+        np.testing.assert_allclose(
+            card[layer], processor[layer], atol=2e-6 * scale, err_msg=layer
+        )
 
 
 def test_the_card_repeats_its_bits() -> None:
@@ -73,7 +79,9 @@ def test_batches_that_do_not_fit_are_halved() -> None:
 
         def forward(self, images: Any) -> Any:
             self.sizes.append(len(images))
-            torch.empty(len(images) << 28, dtype=torch.uint8, device=images.device).fill_(1)  # 256 MiB each
+            torch.empty(
+                len(images) << 28, dtype=torch.uint8, device=images.device
+            ).fill_(1)  # 256 MiB each
             return self.unit(images)
 
     wide, stimuli = Wide(), drawn(12, size=(2, 2))
@@ -81,17 +89,26 @@ def test_batches_that_do_not_fit_are_halved() -> None:
     whole = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((1 << 30) / whole)
     try:
-        model = nl.models.torch(wide, id="w", layers=["unit"], device="cuda", preprocessing=PLAIN)
+        model = nl.models.torch(
+            wide, id="w", layers=["unit"], device="cuda", preprocessing=PLAIN
+        )
         response = model.record(stimuli, "V1")
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    plain = nl.models.torch(Wide(), id="w", layers=["unit"], preprocessing=PLAIN).record(stimuli, "V1")
+    plain = nl.models.torch(
+        Wide(), id="w", layers=["unit"], preprocessing=PLAIN
+    ).record(stimuli, "V1")
     assert {12, 6, 3} <= set(wide.sizes)
     np.testing.assert_array_equal(response.values, plain.values)
 
 
 def test_operations_are_those_of_the_processor() -> None:
-    names = ["effective_macs", "dense_operations", "parameter_count", "activation_sparsity"]
+    names = [
+        "effective_macs",
+        "dense_operations",
+        "parameter_count",
+        "activation_sparsity",
+    ]
     inputs = torch.rand(4, 3, 18, 18, generator=torch.Generator().manual_seed(1))
     card = nl.cost(network().cuda(), [inputs.cuda()], names)
     processor = nl.cost(network(), [inputs], names)
@@ -101,10 +118,17 @@ def test_operations_are_those_of_the_processor() -> None:
 
 def test_energy_time_and_memory_are_those_of_the_card() -> None:
     names = ["energy_measured", "latency", "throughput", "peak_memory"]
-    scores = nl.cost(network().cuda(), [torch.rand(64, 3, 18, 18, device="cuda")], names)
+    scores = nl.cost(
+        network().cuda(), [torch.rand(64, 3, 18, 18, device="cuda")], names
+    )
     energy, memory = scores["energy_measured"], scores["peak_memory"]
-    used = energy.value * scores["throughput"].value  # watts, were every pass as fast as the median one
+    used = (
+        energy.value * scores["throughput"].value
+    )  # watts, were every pass as fast as the median one
     assert 20 < used < 2_000 and "NVML (GPU-" in energy.notes[0]
     assert 0 < scores["latency"].value < 0.1 and "cuda" in scores["latency"].notes[0]
     # The largest moment of one sample: both maps of the second convolution's input and output, without weights.
-    assert memory.n["activations"] >= 4 * (32 * 14 * 14 + 64 * 10 * 10) and "cuda" in memory.notes[0]
+    assert (
+        memory.n["activations"] >= 4 * (32 * 14 * 14 + 64 * 10 * 10)
+        and "cuda" in memory.notes[0]
+    )

@@ -34,7 +34,12 @@ class Deep(nn.Sequential):
     """Sixty convolutions, and a count of the images that passed through."""
 
     def __init__(self) -> None:
-        super().__init__(*(nn.Conv2d(3 if number == 0 else 4, 4, 3, padding=1) for number in range(60)))
+        super().__init__(
+            *(
+                nn.Conv2d(3 if number == 0 else 4, 4, 3, padding=1)
+                for number in range(60)
+            )
+        )
         self.seen: list[int] = []
 
     def forward(self, images: Any) -> Any:
@@ -86,11 +91,21 @@ def test_one_pass_serves_all_regions_and_assemblies(lab: Lab) -> None:
     torch.manual_seed(0)
     module = Deep()
     names = [str(number) for number in range(60)]
-    regions = {region: tuple(names[15 * n : 15 * n + 15]) for n, region in enumerate(REGIONS)}
+    regions = {
+        region: tuple(names[15 * n : 15 * n + 15]) for n, region in enumerate(REGIONS)
+    }
     preprocessing = {"resize": 8, "mean": [0.5], "std": [0.5]}
-    model = nl.models.torch(module, id="deep", layers=names, regions=regions, preprocessing=preprocessing)
-    scores = [nl.score(model, f"{data}.{region}") for data in ("lab", "other") for region in REGIONS]
+    model = nl.models.torch(
+        module, id="deep", layers=names, regions=regions, preprocessing=preprocessing
+    )
+    scores = [
+        nl.score(model, f"{data}.{region}")
+        for data in ("lab", "other")
+        for region in REGIONS
+    ]
     assert all(score.status == "scored" for score in scores)
     passes = [count for count in module.seen if count > LOOKS]
     assert sum(passes) == IMAGES, "every image once, whatever was asked"
-    assert len(module.seen) - len(passes) <= 3 + 2 * len(scores), "beside looks at the first two images"
+    assert len(module.seen) - len(passes) <= 3 + 2 * len(scores), (
+        "beside looks at the first two images"
+    )

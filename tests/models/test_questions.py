@@ -51,18 +51,37 @@ def test_a_request_for_responses_is_passed_on_completely() -> None:
     assert isinstance(model, Model)
     assert record(model, stimuli, "IT") is ASSEMBLY
     asked = model.question
-    assert (asked.stimuli, asked.region, asked.time_bins, asked.trials) == (stimuli, "IT", None, 1)
+    assert (asked.stimuli, asked.region, asked.time_bins, asked.trials) == (
+        stimuli,
+        "IT",
+        None,
+        1,
+    )
     record(model, stimuli, "V4", [(0.0, 10.0)], 3)
     asked = model.question
-    assert (asked.stimuli, asked.region, asked.time_bins, asked.trials) == (stimuli, "V4", [(0.0, 10.0)], 3)
+    assert (asked.stimuli, asked.region, asked.time_bins, asked.trials) == (
+        stimuli,
+        "V4",
+        [(0.0, 10.0)],
+        3,
+    )
 
 
 def test_a_request_for_decisions_is_passed_on_completely() -> None:
-    model, stimuli, fitting = Echo(ASSEMBLY, "decisions:label"), drawn(1), drawn(2, id="fitting")
+    model, stimuli, fitting = (
+        Echo(ASSEMBLY, "decisions:label"),
+        drawn(1),
+        drawn(2, id="fitting"),
+    )
     task = Task("label", choices=("cat", "dog"))
     assert perform(model, task, stimuli) is ASSEMBLY
     asked = model.question
-    assert (asked.task, asked.stimuli, asked.fitting_stimuli, asked.trials) == (task, stimuli, None, 1)
+    assert (asked.task, asked.stimuli, asked.fitting_stimuli, asked.trials) == (
+        task,
+        stimuli,
+        None,
+        1,
+    )
     perform(model, task, stimuli, fitting, 4)
     assert (model.question.fitting_stimuli, model.question.trials) == (fitting, 4)
 
@@ -91,9 +110,12 @@ def test_answers_of_the_wrong_kind_are_refused() -> None:
         embed(Echo([1.0], "embeddings"), [Shown("a")])
 
 
-def test_a_channel_that_the_model_does_not_give_is_refused_with_those_that_it_gives() -> None:
+def test_a_channel_that_the_model_does_not_give_is_refused_with_those_that_it_gives() -> (
+    None
+):
     with pytest.raises(
-        ModelError, match=r"does not give responses:IT; it gives decisions:label, responses:V4$"
+        ModelError,
+        match=r"does not give responses:IT; it gives decisions:label, responses:V4$",
     ):
         record(Echo(ASSEMBLY, "responses:V4", "decisions:label"), drawn(1), "IT")
     with pytest.raises(ModelError, match="does not give embeddings; it gives nothing"):
@@ -103,9 +125,13 @@ def test_a_channel_that_the_model_does_not_give_is_refused_with_those_that_it_gi
 def size_of_files(seen: list[StimulusSet]) -> Any:
     """Activations (stimulus, 1): the size of each file in bytes, plus the number of the trial."""
 
-    def extract(stimuli: StimulusSet, ids: Any, layers: Any, trial: Any) -> dict[str, Any]:
+    def extract(
+        stimuli: StimulusSet, ids: Any, layers: Any, trial: Any
+    ) -> dict[str, Any]:
         seen.append(stimuli)
-        values = np.array([[float(len(stimuli.bytes(id)) + trial.number)] for id in ids])
+        values = np.array(
+            [[float(len(stimuli.bytes(id)) + trial.number)] for id in ids]
+        )
         return dict.fromkeys(layers, values)
 
     return extract
@@ -115,13 +141,23 @@ def test_stimuli_are_placed_in_the_field_of_view_before_the_model_sees_them() ->
     seen: list[StimulusSet] = []
     stimuli = drawn(2, degrees=4.0)
     model = LayeredModel(
-        id="m", takes=STIMULI, extract=size_of_files(seen), layers=("units",), visual_degrees=8.0
+        id="m",
+        takes=STIMULI,
+        extract=size_of_files(seen),
+        layers=("units",),
+        visual_degrees=8.0,
     )
     record(model, stimuli, "IT")
     placed = place(stimuli, 8.0)
-    assert {shown.content_sha256 for shown in seen} == {placed.content_sha256} != {stimuli.content_sha256}
+    assert (
+        {shown.content_sha256 for shown in seen}
+        == {placed.content_sha256}
+        != {stimuli.content_sha256}
+    )
     seen.clear()
-    fitting = drawn(4, seed=1, degrees=4.0, columns={"image_label": ["a", "b", "a", "b"]})
+    fitting = drawn(
+        4, seed=1, degrees=4.0, columns={"image_label": ["a", "b", "a", "b"]}
+    )
     perform(model, Task("probabilities"), stimuli, fitting)
     assert {shown.content_sha256 for shown in seen} == {
         placed.content_sha256,
@@ -130,7 +166,13 @@ def test_stimuli_are_placed_in_the_field_of_view_before_the_model_sees_them() ->
 
 
 def test_a_stochastic_model_answers_once_unless_several_trials_are_requested() -> None:
-    model = LayeredModel(id="m", takes=STIMULI, extract=size_of_files([]), layers=("units",), stochastic=True)
+    model = LayeredModel(
+        id="m",
+        takes=STIMULI,
+        extract=size_of_files([]),
+        layers=("units",),
+        stochastic=True,
+    )
     stimuli = drawn(2)
     assert "repetition" not in record(model, stimuli, "IT").coords
     assert "repetition" not in model.record(stimuli, "IT").coords
@@ -147,12 +189,17 @@ def test_a_stochastic_model_answers_once_unless_several_trials_are_requested() -
         ({}, {"responses"}),
         ({"layers": ("one",)}, {"responses"}),
         ({"layers": ("one", "two")}, set()),
-        ({"regions": {"IT": "one"}, "commit": {"on": {"V4": "b"}}}, {"responses:IT", "responses:V4"}),
+        (
+            {"regions": {"IT": "one"}, "commit": {"on": {"V4": "b"}}},
+            {"responses:IT", "responses:V4"},
+        ),
         ({"layers": ("one",), "times": ((0, 1),)}, {"responses", "dynamics"}),
         ({"layers": ("one", "two"), "times": ((0, 1),)}, set()),
     ],
 )
-def test_channels_follow_from_regions_layers_and_times(values: dict[str, Any], channels: set[str]) -> None:
+def test_channels_follow_from_regions_layers_and_times(
+    values: dict[str, Any], channels: set[str]
+) -> None:
     assert of_layers(values, decisions=()) == channels
     assert of_layers(values, decisions=("label",)) == channels | {"decisions:label"}
 
@@ -163,5 +210,11 @@ def test_an_unknown_name_is_described_with_similar_names_or_the_first_eight() ->
         "layer 'conv' (did you mean conv2, conv1?)",
     }
     assert unknown("region", "IT", []) == "region 'IT' (there are: none)"
-    assert unknown("file", "x", list("abcdefgh")) == "file 'x' (there are: a, b, c, d, e, f, g, h)"
-    assert unknown("file", "x", list("abcdefghi")) == "file 'x' (there are: a, b, c, d, e, f, g, h …)"
+    assert (
+        unknown("file", "x", list("abcdefgh"))
+        == "file 'x' (there are: a, b, c, d, e, f, g, h)"
+    )
+    assert (
+        unknown("file", "x", list("abcdefghi"))
+        == "file 'x' (there are: a, b, c, d, e, f, g, h …)"
+    )

@@ -56,7 +56,9 @@ class Reader:
         counts = np.full(len(parts), float(len(self.collected)))
         return {
             "behavior": xr.DataArray(lengths, dims="presentation"),
-            "neural": xr.DataArray(np.stack([lengths, counts]), dims=("neuroid", "presentation")),
+            "neural": xr.DataArray(
+                np.stack([lengths, counts]), dims=("neuroid", "presentation")
+            ),
         }
 
 
@@ -71,13 +73,24 @@ def test_every_passage_is_read_separately_and_keeps_its_stimulus_ids() -> None:
     assert reader.collected == [], "it is left unchanged"
 
 
-def test_responses_have_neuroids_of_the_region_and_do_not_depend_on_earlier_passages() -> None:
+def test_responses_have_neuroids_of_the_region_and_do_not_depend_on_earlier_passages() -> (
+    None
+):
     reader = Reader()
     answer = record(nl.models.brainscore(reader), PASSAGES, "language_system")
     assert answer.dims == ("presentation", "neuroid")
     assert set(answer["region"].values.tolist()) == {"language_system"}
-    assert answer["neuroid_id"].values.tolist() == ["reader.language_system.0", "reader.language_system.1"]
-    counts = dict(zip(answer["stimulus_id"].values.tolist(), answer.values[:, 1].tolist(), strict=True))
+    assert answer["neuroid_id"].values.tolist() == [
+        "reader.language_system.0",
+        "reader.language_system.1",
+    ]
+    counts = dict(
+        zip(
+            answer["stimulus_id"].values.tolist(),
+            answer.values[:, 1].tolist(),
+            strict=True,
+        )
+    )
     assert counts == {"b1": 2, "b2": 2, "a1": 3, "a2": 3, "a3": 3}
     assert reader.calls["recording"] == ("LANGUAGE", "fMRI")
 
@@ -92,7 +105,10 @@ def test_stimuli_without_passages_or_texts_are_refused(column: str) -> None:
 def test_answers_that_do_not_match_the_parts_are_refused() -> None:
     class Short(Reader):
         def digest_text(self, parts: list[str]) -> dict[str, xr.DataArray]:
-            return {name: answer[..., 1:] for name, answer in super().digest_text(parts).items()}
+            return {
+                name: answer[..., 1:]
+                for name, answer in super().digest_text(parts).items()
+            }
 
     class Silent(Reader):
         def digest_text(self, parts: list[str]) -> dict[str, xr.DataArray]:
@@ -107,9 +123,14 @@ def test_answers_that_do_not_match_the_parts_are_refused() -> None:
             return {"neural": super().digest_text(parts)["neural"] * np.nan}
 
     for reader in (Short(), Silent()):
-        with pytest.raises(ModelError, match=r"one answer for each of the 2 parts of the passage .* 'b1'"):
+        with pytest.raises(
+            ModelError,
+            match=r"one answer for each of the 2 parts of the passage .* 'b1'",
+        ):
             perform(nl.models.brainscore(reader), Task("reading_times"), PASSAGES)
     with pytest.raises(ModelError, match="returned 1 dimensions, not"):
         record(nl.models.brainscore(Flat()), PASSAGES, "language_system")
-    with pytest.raises(ModelError, match="NaN or infinite responses for language_system"):
+    with pytest.raises(
+        ModelError, match="NaN or infinite responses for language_system"
+    ):
         record(nl.models.brainscore(Broken()), PASSAGES, "language_system")

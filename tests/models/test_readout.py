@@ -22,14 +22,23 @@ def oracle(reference: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         return json.loads((folder / "helpers.json").read_text()), dict(arrays)
 
 
-def test_probabilities_equal_those_of_brain_score(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_probabilities_equal_those_of_brain_score(
+    oracle: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
     expected, arrays = oracle
     labels = [str(one) for one in arrays["LR_fit_labels"]]
     ids = [str(n) for n in range(20)]
-    given = readout.probabilities(arrays["LR_fit_features"], labels, arrays["LR_test_features"], ids)
+    given = readout.probabilities(
+        arrays["LR_fit_features"], labels, arrays["LR_test_features"], ids
+    )
     assert list(given["choice"].values) == expected["logistic_readout"]["choice_order"]
     assert list(given["stimulus_id"].values) == ids
-    assert np.abs(given.values - np.array(expected["logistic_readout"]["probabilities"])).max() < 1e-6
+    assert (
+        np.abs(
+            given.values - np.array(expected["logistic_readout"]["probabilities"])
+        ).max()
+        < 1e-6
+    )
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
@@ -47,38 +56,56 @@ def test_odd_ones_out_equal_those_of_brain_score(
     names = [name for triplet in triplets for name in triplet]
     in_threes = readout.odd_one_out(features[rows], names, similarity=similarity)
     assert list(in_threes.values) == case["choices"]
-    assert list(in_threes["stimulus_id"].values) == ["|".join(triplet) for triplet in triplets]
+    assert list(in_threes["stimulus_id"].values) == [
+        "|".join(triplet) for triplet in triplets
+    ]
 
 
-def test_labels_equal_those_of_brain_score(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_labels_equal_those_of_brain_score(
+    oracle: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
     expected, arrays = oracle
     sixteen = sorted(list(CATEGORIES)[:16])
-    given = readout.label(arrays["LABEL_logits"], [str(n) for n in range(12)], sixteen, model="m")
+    given = readout.label(
+        arrays["LABEL_logits"], [str(n) for n in range(12)], sixteen, model="m"
+    )
     assert list(given.values) == expected["label/geirhos16"]
 
 
-def test_synsets_equal_those_of_brain_score(oracle: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_synsets_equal_those_of_brain_score(
+    oracle: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
     expected, arrays = oracle
-    given = readout.label(arrays["LABEL_logits"], [str(n) for n in range(12)], ["imagenet"], model="m")
+    given = readout.label(
+        arrays["LABEL_logits"], [str(n) for n in range(12)], ["imagenet"], model="m"
+    )
     assert list(given.values) == expected["label/imagenet synsets"]
 
 
 def test_every_class_has_its_own_synset() -> None:
     assert len(SYNSETS) == len(set(SYNSETS)) == 1000
     assert list(SYNSETS) == sorted(SYNSETS)
-    assert (SYNSETS[0], SYNSETS[281], SYNSETS[999]) == ("n01440764", "n02123045", "n15075141"), (
-        "tench, tabby, paper"
-    )
+    assert (SYNSETS[0], SYNSETS[281], SYNSETS[999]) == (
+        "n01440764",
+        "n02123045",
+        "n15075141",
+    ), "tench, tabby, paper"
 
 
 def test_a_label_is_the_mean_over_its_classes_not_their_sum() -> None:
     logits = np.full((1, 1000), -20.0)
     logits[0, 404] = 5.0
     logits[0, list(CATEGORIES["dog"])] = 4.0
-    assert list(readout.label(logits, ["a"], ["dog", "airplane"], model="m").values) == ["airplane"]
+    assert list(
+        readout.label(logits, ["a"], ["dog", "airplane"], model="m").values
+    ) == ["airplane"]
     logits[0, 404] = 3.9
-    assert list(readout.label(logits, ["a"], ["dog", "airplane"], model="m").values) == ["dog"]
-    assert list(readout.label(logits + 1e4, ["a"], ["dog", "airplane"], model="m").values) == ["dog"]
+    assert list(
+        readout.label(logits, ["a"], ["dog", "airplane"], model="m").values
+    ) == ["dog"]
+    assert list(
+        readout.label(logits + 1e4, ["a"], ["dog", "airplane"], model="m").values
+    ) == ["dog"]
 
 
 def test_the_sixteen_categories_share_no_class() -> None:
@@ -101,7 +128,9 @@ def test_the_most_similar_pair_is_kept_and_the_first_wins_a_tie() -> None:
     assert list(given.values) == ["b", "f"]
     with pytest.raises(RequestError, match="a multiple of three"):
         readout.odd_one_out(features[:4], list("abcd"))
-    with pytest.raises(RequestError, match="1 stimuli of the triplets have no features, first 'z'"):
+    with pytest.raises(
+        RequestError, match="1 stimuli of the triplets have no features, first 'z'"
+    ):
         readout.odd_one_out(features, list("abcdef"), triplets=[("a", "b", "z")])
 
 
@@ -114,8 +143,12 @@ def test_two_labels_are_penalised_like_several() -> None:
     rng = np.random.default_rng(4)
     fitting, shown = rng.normal(size=(60, 12)), rng.normal(size=(9, 12))
     truth = np.where(fitting[:, 0] + rng.normal(size=60) > 0, "a", "b")
-    given = readout.probabilities(fitting, truth.tolist(), shown, [f"s{n}" for n in range(9)])
-    fitting, shown = ((one - fitting.mean(axis=0)) / fitting.std(axis=0) for one in (fitting, shown))
+    given = readout.probabilities(
+        fitting, truth.tolist(), shown, [f"s{n}" for n in range(9)]
+    )
+    fitting, shown = (
+        (one - fitting.mean(axis=0)) / fitting.std(axis=0) for one in (fitting, shown)
+    )
     own = np.array([given["choice"].values.tolist().index(one) for one in truth])
 
     def loss(flat: np.ndarray) -> float:
@@ -133,14 +166,22 @@ def test_two_labels_are_penalised_like_several() -> None:
 def test_a_model_may_have_its_own_labels() -> None:
     logits = np.array([[3.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
     names = ["one", "two", "three"]
-    assert list(readout.label(logits, ["a", "b"], names, model="m", labels=names).values) == ["one", "three"]
+    assert list(
+        readout.label(logits, ["a", "b"], names, model="m", labels=names).values
+    ) == ["one", "three"]
     assert (
-        list(readout.label(logits, ["a", "b"], ["three", "two"], model="m", labels=names).values)
+        list(
+            readout.label(
+                logits, ["a", "b"], ["three", "two"], model="m", labels=names
+            ).values
+        )
         == ["three"] * 2
     )
     with pytest.raises(RequestError, match=r"has no label for \['four'\]"):
         readout.label(logits, ["a", "b"], ["one", "four"], model="m", labels=names)
-    with pytest.raises(ModelError, match="its readout layer has 3 features, but there are 2 labels"):
+    with pytest.raises(
+        ModelError, match="its readout layer has 3 features, but there are 2 labels"
+    ):
         readout.label(logits, ["a", "b"], ["one"], model="m", labels=names[:2])
 
 
@@ -153,16 +194,25 @@ def test_decisions_have_the_ids_of_their_stimuli() -> None:
         readout.label(logits[:, :2], ["x", "y"], ["a"], model="m", labels=["a", "b"]),
         readout.odd_one_out(logits[[0, 0, 0, 1, 1, 1]], list("xxxyyy"))[:2],
     ):
-        assert given["stimulus_id"].dims == ("presentation",) and given["stimulus_id"].dtype == object
-    assert list(readout.label(logits, ["x", "y"], ["dog"], model="m")["stimulus_id"].values) == ["x", "y"]
+        assert (
+            given["stimulus_id"].dims == ("presentation",)
+            and given["stimulus_id"].dtype == object
+        )
+    assert list(
+        readout.label(logits, ["x", "y"], ["dog"], model="m")["stimulus_id"].values
+    ) == ["x", "y"]
 
 
 def test_refusals_of_labels_name_the_model() -> None:
     with pytest.raises(ModelError, match="model 'm': its readout layer has 3 features"):
         readout.label(np.zeros((1, 3)), ["a"], ["one"], model="m", labels=["one"])
-    with pytest.raises(RequestError, match="model 'm' has no label for an empty list of choices"):
+    with pytest.raises(
+        RequestError, match="model 'm' has no label for an empty list of choices"
+    ):
         readout.label(np.zeros((1, 1)), ["a"], [], model="m", labels=["one"])
-    with pytest.raises(RequestError, match="no ImageNet classes are known for an empty list of choices"):
+    with pytest.raises(
+        RequestError, match="no ImageNet classes are known for an empty list of choices"
+    ):
         readout.label(np.zeros((1, 1000)), ["a"], [], model="m")
 
 

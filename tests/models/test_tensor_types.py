@@ -18,8 +18,13 @@ def test_a_tensor_of_each_type_comes_back(name: str, tmp_path: Path) -> None:
     held = torch.tensor([[0.0, 1.0, 2.0], [3.0, 1.0, 0.0]]).to(kind)
     files.save_file({"a": held, "b": held[:1].clone()}, tmp_path / "w.safetensors")
     found = safetensors(tmp_path / "w.safetensors")
-    assert {one: tensor.dtype for one, tensor in found.items()} == {"a": kind, "b": kind}
-    assert torch.equal(found["a"].view(torch.uint8), held.view(torch.uint8)) and found["b"].shape == (1, 3)
+    assert {one: tensor.dtype for one, tensor in found.items()} == {
+        "a": kind,
+        "b": kind,
+    }
+    assert torch.equal(found["a"].view(torch.uint8), held.view(torch.uint8)) and found[
+        "b"
+    ].shape == (1, 3)
 
 
 def test_types_are_named_as_the_format_names_them() -> None:

@@ -31,13 +31,23 @@ from tests.contractions import from_right_to_left  # noqa: E402
 from tests.models.drawn_stimuli import drawn, of_images  # noqa: E402
 
 # Of the seed 3, for two stimuli in two trials; scores that are published depend on these numbers.
-GOLDEN_DRAWS = [[0.71711, 0.08768], [0.14624, 0.12214], [0.04223, 0.1744], [0.87746, 0.34496]]
+GOLDEN_DRAWS = [
+    [0.71711, 0.08768],
+    [0.14624, 0.12214],
+    [0.04223, 0.1744],
+    [0.87746, 0.34496],
+]
 
 PLAIN = {"resize": None, "mean": [0.0], "std": [1.0]}
 
 
 def pixels(stimuli: StimulusSet) -> Any:
-    return np.stack([np.asarray(image, dtype=np.float32) / 255 for image in shown(stimuli, stimuli.ids)])
+    return np.stack(
+        [
+            np.asarray(image, dtype=np.float32) / 255
+            for image in shown(stimuli, stimuli.ids)
+        ]
+    )
 
 
 class Branching(nn.Module):
@@ -69,14 +79,20 @@ def module() -> Branching:
 def test_layers_are_what_the_module_computes(module: Branching) -> None:
     stimuli = drawn(3, size=(6, 6))
     layers = ("conv", "rectify", "recurrent", "twice", "output")
-    model = nl.models.torch(module, id="b", layers=layers, regions={"all": layers}, preprocessing=PLAIN)
+    model = nl.models.torch(
+        module, id="b", layers=layers, regions={"all": layers}, preprocessing=PLAIN
+    )
     seen = model.activations(stimuli, layers)
     with torch.no_grad():
-        conv = module.conv(torch.from_numpy(pixels(stimuli).transpose(0, 3, 1, 2).copy()))
+        conv = module.conv(
+            torch.from_numpy(pixels(stimuli).transpose(0, 3, 1, 2).copy())
+        )
         maps = conv.relu()
         tokens, _ = module.recurrent(maps.flatten(2).transpose(1, 2))
         pooled = module.twice(module.twice(tokens.mean(1)))
-    assert (seen["conv"] < 0).any(), "the layer in place after it must not have changed it"
+    assert (seen["conv"] < 0).any(), (
+        "the layer in place after it must not have changed it"
+    )
     for name, value in (
         ("conv", conv),
         ("rectify", maps),
@@ -97,7 +113,9 @@ def test_the_module_is_left_in_the_mode_it_was_in(module: Branching) -> None:
     module.train()
     module.conv.eval()
     before = torch.random.get_rng_state()
-    nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(drawn(2), "V1")
+    nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(
+        drawn(2), "V1"
+    )
     assert module.training
     assert module.drop.training
     assert not module.conv.training
@@ -107,34 +125,54 @@ def test_the_module_is_left_in_the_mode_it_was_in(module: Branching) -> None:
 
 def test_layers_that_do_not_exist_are_refused_at_once(module: Branching) -> None:
     with pytest.raises(
-        ModelError, match=r"no layer 'rectfy' .did you mean rectify.*; no layer 'conv2' .did you mean conv"
+        ModelError,
+        match=r"no layer 'rectfy' .did you mean rectify.*; no layer 'conv2' .did you mean conv",
     ):
         nl.models.torch(module, id="b", layers=["rectfy", "conv2"])
 
 
 def test_layers_that_do_not_run_are_refused(module: Branching) -> None:
     with pytest.raises(ModelError, match="'unused' did not run"):
-        nl.models.torch(module, id="b", layers=["unused"], preprocessing=PLAIN).record(drawn(2), "V1")
+        nl.models.torch(module, id="b", layers=["unused"], preprocessing=PLAIN).record(
+            drawn(2), "V1"
+        )
 
 
 def test_images_of_several_sizes_need_a_preprocessing(module: Branching) -> None:
     small, large = drawn(1, size=(6, 6)), drawn(1, size=(9, 6))
     table = small.table.assign(stimulus_id="s001", filename="s001.png")
-    contents = {**(small.contents or {}), "s001.png": next(iter((large.contents or {}).values()))}
-    both = StimulusSet("both", __import__("pandas").concat([small.table, table]), contents=contents)
-    with pytest.raises(ModelError, match=r"images of 2 sizes \(6 x 6, 9 x 6 pixels\).*resize"):
-        nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(both, "V1")
-    resized = nl.models.torch(module, id="b", layers=["conv"], preprocessing={**PLAIN, "resize": 8})
+    contents = {
+        **(small.contents or {}),
+        "s001.png": next(iter((large.contents or {}).values())),
+    }
+    both = StimulusSet(
+        "both", __import__("pandas").concat([small.table, table]), contents=contents
+    )
+    with pytest.raises(
+        ModelError, match=r"images of 2 sizes \(6 x 6, 9 x 6 pixels\).*resize"
+    ):
+        nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(
+            both, "V1"
+        )
+    resized = nl.models.torch(
+        module, id="b", layers=["conv"], preprocessing={**PLAIN, "resize": 8}
+    )
     assert resized.record(both, "V1").sizes["neuroid"] == 4 * 36
 
 
 def test_a_function_may_preprocess(module: Branching) -> None:
     def halved(image: Any) -> Any:
-        return torch.from_numpy(np.asarray(image, dtype=np.float32).transpose(2, 0, 1) / 510)
+        return torch.from_numpy(
+            np.asarray(image, dtype=np.float32).transpose(2, 0, 1) / 510
+        )
 
     stimuli = drawn(2, size=(6, 6))
-    ours = nl.models.torch(module, id="b", layers=["conv"], preprocessing=halved).record(stimuli, "V1")
-    same = nl.models.torch(module, id="b", layers=["conv"], preprocessing={**PLAIN, "std": [2.0]})
+    ours = nl.models.torch(
+        module, id="b", layers=["conv"], preprocessing=halved
+    ).record(stimuli, "V1")
+    same = nl.models.torch(
+        module, id="b", layers=["conv"], preprocessing={**PLAIN, "std": [2.0]}
+    )
     assert np.allclose(ours.values, same.record(stimuli, "V1").values, atol=1e-6)
 
 
@@ -142,7 +180,9 @@ def test_nan_is_refused(module: Branching) -> None:
     with torch.no_grad():
         module.conv.bias[1] = float("nan")
     with pytest.raises(ModelError, match="layer 'conv': NaN"):
-        nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(drawn(2), "V1")
+        nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN).record(
+            drawn(2), "V1"
+        )
 
 
 def test_a_module_with_state_is_refused() -> None:
@@ -157,7 +197,9 @@ def test_a_module_with_state_is_refused() -> None:
             return self.unit(images + self.count)
 
     with pytest.raises(ModelError, match="answered the same stimuli differently"):
-        nl.models.torch(Remembers(), id="r", layers=["unit"], preprocessing=PLAIN).record(drawn(2), "V1")
+        nl.models.torch(
+            Remembers(), id="r", layers=["unit"], preprocessing=PLAIN
+        ).record(drawn(2), "V1")
 
 
 def test_stochastic_modules_draw_from_their_seed() -> None:
@@ -171,7 +213,12 @@ def test_stochastic_modules_draw_from_their_seed() -> None:
 
     def draw(seed: int) -> Any:
         model = nl.models.torch(
-            Noisy(), id="n", layers=["unit"], preprocessing=PLAIN, stochastic=True, seed=seed
+            Noisy(),
+            id="n",
+            layers=["unit"],
+            preprocessing=PLAIN,
+            stochastic=True,
+            seed=seed,
         )
         return model.record(drawn(2), "V1", trials=3).values
 
@@ -187,7 +234,12 @@ def test_every_trial_of_a_fixation_keeps_the_label_of_its_stimulus() -> None:
     with pytest.raises(ModelError, match="give `visual_degrees`"):
         nl.models.torch(flat, **given)
     model = nl.models.torch(flat, visual_degrees=0.5, **given)
-    grey = of_images({f"g{level}": Image.new("RGB", (32, 32), (level,) * 3) for level in (10, 100, 200)})
+    grey = of_images(
+        {
+            f"g{level}": Image.new("RGB", (32, 32), (level,) * 3)
+            for level in (10, 100, 200)
+        }
+    )
     response = model.record(grey, "V1", trials=2)
     assert list(response["repetition"].values) == [0, 0, 0, 1, 1, 1]
     levels = [int(name[1:]) / 255 for name in response["stimulus_id"].values]
@@ -208,7 +260,11 @@ def test_modules_in_steps_answer_in_time() -> None:
             return last
 
     model = nl.models.torch(
-        Steps(), id="t", layers=["unit"], preprocessing=PLAIN, times=[(0, 10), (10, 20), (20, 30)]
+        Steps(),
+        id="t",
+        layers=["unit"],
+        preprocessing=PLAIN,
+        times=[(0, 10), (10, 20), (20, 30)],
     )
     stimuli = drawn(2, size=(2, 2))
     response = model.record(stimuli, "IT", time_bins=[(0, 10), (10, 30)])
@@ -217,8 +273,13 @@ def test_modules_in_steps_answer_in_time() -> None:
     assert np.allclose(response.values[..., 1], base + 1.5)
 
 
-def test_activations_are_computed_again_after_training(module: Branching, tmp_path: Path) -> None:
-    model = attach(nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN), DiskStore(tmp_path))
+def test_activations_are_computed_again_after_training(
+    module: Branching, tmp_path: Path
+) -> None:
+    model = attach(
+        nl.models.torch(module, id="b", layers=["conv"], preprocessing=PLAIN),
+        DiskStore(tmp_path),
+    )
     stimuli = drawn(2)
     before = model.record(stimuli, "V1").values.copy()
     assert np.array_equal(model.record(stimuli, "V1").values, before)
@@ -229,12 +290,15 @@ def test_activations_are_computed_again_after_training(module: Branching, tmp_pa
 
 def test_unavailable_devices_are_refused(module: Branching) -> None:
     with pytest.raises(
-        UnavailableError, match="device 'abacus' is not available here; use one of: auto, cpu"
+        UnavailableError,
+        match="device 'abacus' is not available here; use one of: auto, cpu",
     ):
-        nl.models.torch(module, id="b", layers=["conv"], device="abacus", preprocessing=PLAIN).record(
-            drawn(1), "V1"
-        )
-    model = nl.models.torch(module, id="b", layers=["conv"], device="auto", preprocessing=PLAIN)
+        nl.models.torch(
+            module, id="b", layers=["conv"], device="abacus", preprocessing=PLAIN
+        ).record(drawn(1), "V1")
+    model = nl.models.torch(
+        module, id="b", layers=["conv"], device="auto", preprocessing=PLAIN
+    )
     assert model.record(drawn(1), "V1").sizes["neuroid"] == 4 * 14 * 14
 
 
@@ -269,8 +333,12 @@ def test_batches_that_the_device_cannot_hold_are_halved() -> None:
 
     greedy = Greedy()
     stimuli = drawn(12, size=(2, 2))
-    response = nl.models.torch(greedy, id="g", layers=["unit"], preprocessing=PLAIN).record(stimuli, "V1")
-    assert np.allclose(response.values, pixels(stimuli).transpose(0, 3, 1, 2).reshape(12, -1))
+    response = nl.models.torch(
+        greedy, id="g", layers=["unit"], preprocessing=PLAIN
+    ).record(stimuli, "V1")
+    assert np.allclose(
+        response.values, pixels(stimuli).transpose(0, 3, 1, 2).reshape(12, -1)
+    )
     assert 12 in greedy.sizes
 
     class Hopeless(Greedy):
@@ -278,7 +346,9 @@ def test_batches_that_the_device_cannot_hold_are_halved() -> None:
             raise torch.OutOfMemoryError("too much")
 
     with pytest.raises(LimitError, match="out of memory on cpu with one stimulus"):
-        nl.models.torch(Hopeless(), id="g", layers=["unit"], preprocessing=PLAIN).record(stimuli, "V1")
+        nl.models.torch(
+            Hopeless(), id="g", layers=["unit"], preprocessing=PLAIN
+        ).record(stimuli, "V1")
 
 
 # --- from specs
@@ -295,25 +365,40 @@ def test_a_class_by_import_path_with_weights_and_their_identity(tmp_path: Path) 
             id="l",
             module="torch.nn:Linear",
             arguments={"in_features": 4, "out_features": 2},
-            preprocessing=Preprocessing(resize=4, colour="grey", mean=(0.0,), std=(1.0,)),
+            preprocessing=Preprocessing(
+                resize=4, colour="grey", mean=(0.0,), std=(1.0,)
+            ),
             layers=("output",),
             **given,
         )
 
     stimuli = drawn(2)
-    first, again, third = (flat(seed=seed).record(stimuli, "V1").values for seed in (0, 0, 1))
+    first, again, third = (
+        flat(seed=seed).record(stimuli, "V1").values for seed in (0, 0, 1)
+    )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, third)
     assert flat(seed=0).identity != flat(seed=1).identity
-    with pytest.raises(ModelError, match=r"'weight' is \(2, 48\), but \(2, 4\) in the module"):
+    with pytest.raises(
+        ModelError, match=r"'weight' is \(2, 48\), but \(2, 4\) in the module"
+    ):
         flat(weights={"w.safetensors": tmp_path / "w.safetensors"})
-    save_file({"weight": torch.ones(2, 4), "bais": torch.zeros(2)}, tmp_path / "w.safetensors")
-    with pytest.raises(ModelError, match=r"tensor 'bais' .did you mean bias.*; no value for 'bias'"):
+    save_file(
+        {"weight": torch.ones(2, 4), "bais": torch.zeros(2)}, tmp_path / "w.safetensors"
+    )
+    with pytest.raises(
+        ModelError, match=r"tensor 'bais' .did you mean bias.*; no value for 'bias'"
+    ):
         flat(weights={"w.safetensors": tmp_path / "w.safetensors"})
-    save_file({"weight": torch.ones(2, 4), "bias": torch.zeros(2)}, tmp_path / "w.safetensors")
+    save_file(
+        {"weight": torch.ones(2, 4), "bias": torch.zeros(2)}, tmp_path / "w.safetensors"
+    )
     loaded = flat(weights={"w.safetensors": tmp_path / "w.safetensors"})
     assert (
-        np.ptp(loaded.record(stimuli, "V1").values[:, ::2] - loaded.record(stimuli, "V1").values[:, 1::2])
+        np.ptp(
+            loaded.record(stimuli, "V1").values[:, ::2]
+            - loaded.record(stimuli, "V1").values[:, 1::2]
+        )
         == 0
     )
     (tmp_path / "w.safetensors").write_bytes(b"not weights")
@@ -321,9 +406,13 @@ def test_a_class_by_import_path_with_weights_and_their_identity(tmp_path: Path) 
         flat(weights={"w.safetensors": tmp_path / "w.safetensors"})
 
 
-@pytest.mark.parametrize("path", ["os:system", "torch.hub:load", "torch.nn:Conv2", "torch.nnn:Conv2d"])
+@pytest.mark.parametrize(
+    "path", ["os:system", "torch.hub:load", "torch.nn:Conv2", "torch.nnn:Conv2d"]
+)
 def test_only_listed_modules_are_built(path: str) -> None:
-    with pytest.raises(ModelError, match=f"'{path}' is not on the list of torch modules"):
+    with pytest.raises(
+        ModelError, match=f"'{path}' is not on the list of torch modules"
+    ):
         torch_module(id="x", module=path)
 
 
@@ -352,7 +441,12 @@ def test_activations_of_changed_code_are_computed_again(
 
     def identity() -> str:
         shape = {"in_channels": 3, "out_channels": 2, "kernel_size": 3}
-        model = torch_module(id="b", module="being_written:Conv2d", arguments=shape, regions={"V1": "output"})
+        model = torch_module(
+            id="b",
+            module="being_written:Conv2d",
+            arguments=shape,
+            regions={"V1": "output"},
+        )
         return str(model.identity["packages"]["being_written"])
 
     before = identity()
@@ -367,16 +461,21 @@ def test_wrong_arguments_are_refused_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "extra"), [("torchvision", "vision"), ("timm", "vision"), ("transformers", "language")]
+    ("package", "extra"),
+    [("torchvision", "vision"), ("timm", "vision"), ("transformers", "language")],
 )
 def test_optional_packages_name_their_extra(
     package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether they are installed here or not: `make test-hub` is where they are."""
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UnavailableError, match=rf"pip install 'neuroledger\[{extra}\]'"):
+    with pytest.raises(
+        UnavailableError, match=rf"pip install 'neuroledger\[{extra}\]'"
+    ):
         get("builder", package).function(id="x", architecture="ViTModel")
-    with pytest.raises(UnavailableError, match=rf"pip install 'neuroledger\[{extra}\]'"):
+    with pytest.raises(
+        UnavailableError, match=rf"pip install 'neuroledger\[{extra}\]'"
+    ):
         torch_module(id="x", module=f"{package}.models:Net")
 
 
@@ -397,9 +496,15 @@ def test_a_count_of_batches_may_be_missing_from_the_weights(tmp_path: Path) -> N
 
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
     state = module.state_dict()
-    save_file({name: value for name, value in state.items() if "num_batches" not in name}, tmp_path / "a")
+    save_file(
+        {name: value for name, value in state.items() if "num_batches" not in name},
+        tmp_path / "a",
+    )
     load_weights(module, {"a": tmp_path / "a"}, "x")
-    save_file({name: value for name, value in state.items() if "running_var" not in name}, tmp_path / "b")
+    save_file(
+        {name: value for name, value in state.items() if "running_var" not in name},
+        tmp_path / "b",
+    )
     with pytest.raises(ModelError, match=r"no value for '1\.running_var'"):
         load_weights(module, {"b": tmp_path / "b"}, "x")
 
@@ -444,7 +549,9 @@ class Company(nn.Module):
 
 def test_a_model_that_depends_on_the_batch_is_refused(tmp_path: Path) -> None:
     def model(**options: Any) -> Any:
-        made = nl.models.torch(Company(), id="m", layers=["output"], preprocessing={"resize": 8}, **options)
+        made = nl.models.torch(
+            Company(), id="m", layers=["output"], preprocessing={"resize": 8}, **options
+        )
         return attach(made, DiskStore(tmp_path))
 
     with pytest.raises(ModelError, match="differently when others are shown with it"):
@@ -455,16 +562,39 @@ def test_a_model_that_depends_on_the_batch_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "options", "words"),
     [
-        (nn.Conv2d(1, 2, 3), {}, r"fails on its input, float32 \(2, 3, 8, 8\).*change its preprocessing"),
-        (nn.Conv2d(3, 2, 3), {"preprocessing": lambda image: "x"}, "its preprocessing returns str"),
+        (
+            nn.Conv2d(1, 2, 3),
+            {},
+            r"fails on its input, float32 \(2, 3, 8, 8\).*change its preprocessing",
+        ),
+        (
+            nn.Conv2d(3, 2, 3),
+            {"preprocessing": lambda image: "x"},
+            "its preprocessing returns str",
+        ),
         (nn.Conv2d(3, 2, 3), {"preprocessing": {"resise": 8}}, "did you mean resize"),
-        (nn.Conv2d(3, 2, 3), {"preprocessing": {"resize": -8}}, "preprocessing: resize"),
-        (nn.Conv2d(3, 2, 3), {"regions": {"IT": "outptu"}}, "records no layer 'outptu'.*output"),
+        (
+            nn.Conv2d(3, 2, 3),
+            {"preprocessing": {"resize": -8}},
+            "preprocessing: resize",
+        ),
+        (
+            nn.Conv2d(3, 2, 3),
+            {"regions": {"IT": "outptu"}},
+            "records no layer 'outptu'.*output",
+        ),
         ("resnet18", {}, "str is not a torch module"),
     ],
 )
-def test_a_wrong_model_is_refused_with_a_reason(module: Any, options: dict[str, Any], words: str) -> None:
-    given = {"layers": ["output"], "regions": {"IT": "output"}, "preprocessing": {"resize": 8}, **options}
+def test_a_wrong_model_is_refused_with_a_reason(
+    module: Any, options: dict[str, Any], words: str
+) -> None:
+    given = {
+        "layers": ["output"],
+        "regions": {"IT": "output"},
+        "preprocessing": {"resize": 8},
+        **options,
+    }
     with pytest.raises(ModelError, match=words):
         nl.models.torch(module, id="m", **given).record(drawn(4), "IT")
 
@@ -474,7 +604,9 @@ def test_one_number_for_all_stimuli_is_refused() -> None:
         def forward(self, images: Any) -> Any:
             return images.sum()
 
-    model = nl.models.torch(Sum(), id="m", layers=["output"], preprocessing={"resize": 8})
+    model = nl.models.torch(
+        Sum(), id="m", layers=["output"], preprocessing={"resize": 8}
+    )
     with pytest.raises(ModelError, match="one number for 2 stimuli"):
         model.record(drawn(4), "IT")
 
@@ -495,7 +627,10 @@ def test_the_fields_of_a_module_spec_reach_the_model() -> None:
     assert {name: getattr(model, name) for name in stated} == stated
     assert (model.id, model.takes, model.layers) == ("l", {"images"}, ("output",))
     assert torch_module(**LINEAR, layers=("output",)).stochastic is False
-    assert torch_module(**LINEAR, microsaccades=True, visual_degrees=8.0).stochastic is True
+    assert (
+        torch_module(**LINEAR, microsaccades=True, visual_degrees=8.0).stochastic
+        is True
+    )
     with pytest.raises(ModelError, match="give `visual_degrees`"):
         torch_module(**LINEAR, microsaccades=True)
 
@@ -509,14 +644,24 @@ def test_the_fields_of_a_module_spec_reach_the_model() -> None:
         {"times": ((0.0, 10.0),)},
         {"stochastic": True},
         {"microsaccades": True, "visual_degrees": 8.0},
-        {"module": "torch.nn:Conv1d", "arguments": {"in_channels": 1, "out_channels": 1, "kernel_size": 1}},
+        {
+            "module": "torch.nn:Conv1d",
+            "arguments": {"in_channels": 1, "out_channels": 1, "kernel_size": 1},
+        },
     ],
 )
-def test_what_changes_the_answers_of_a_module_changes_its_identity(change: dict[str, Any]) -> None:
+def test_what_changes_the_answers_of_a_module_changes_its_identity(
+    change: dict[str, Any],
+) -> None:
     one, other = torch_module(**LINEAR), torch_module(**{**LINEAR, **change})
     assert isinstance(one.identity, dict) and one.identity != other.identity
     assert one.identity["packages"].keys() == {"torch"}
-    assert one.identity == torch_module(**LINEAR, batch=7, visual_degrees=4.0, readout="output").identity
+    assert (
+        one.identity
+        == torch_module(
+            **LINEAR, batch=7, visual_degrees=4.0, readout="output"
+        ).identity
+    )
 
 
 class Gives(nn.Module):
@@ -534,7 +679,9 @@ class Gives(nn.Module):
 
 
 def activations(module: nn.Module, stimuli: StimulusSet, **options: Any) -> Any:
-    model = nl.models.torch(module, id="m", layers=["unit"], preprocessing=PLAIN, **options)
+    model = nl.models.torch(
+        module, id="m", layers=["unit"], preprocessing=PLAIN, **options
+    )
     return model.activations(stimuli, ["unit"])["unit"]
 
 
@@ -546,16 +693,24 @@ def test_the_state_of_a_module_is_its_tensors_and_their_names() -> None:
         return state_sha256(module)
 
     assert state() == state()
-    assert len({state(), state(scale=2.0), state(name="b"), state(kind=torch.float64)}) == 4
+    assert (
+        len({state(), state(scale=2.0), state(name="b"), state(kind=torch.float64)})
+        == 4
+    )
 
 
 def test_the_identity_of_a_module_in_memory_belongs_to_this_process_and_state() -> None:
     module = nn.Linear(2, 2)
-    one, other = in_memory(module, {"device": "cpu"}), in_memory(deepcopy(module), {"device": "cpu"})
+    one, other = (
+        in_memory(module, {"device": "cpu"}),
+        in_memory(deepcopy(module), {"device": "cpu"}),
+    )
     before = one()
     assert before["device"] == "cpu" and before["state"] == state_sha256(module)
     assert one() == before == in_memory(module, {"device": "cpu"})()
-    assert other()["state"] == before["state"] and other()["process"] != before["process"]
+    assert (
+        other()["state"] == before["state"] and other()["process"] != before["process"]
+    )
     assert in_memory(deepcopy(module), {"device": "cpu"}, origin=module)() == before
     with torch.no_grad():
         module.bias += 1
@@ -574,13 +729,19 @@ def test_a_batch_is_halved_down_to_single_stimuli() -> None:
 
 
 def test_an_output_without_a_tensor_is_refused_with_its_type() -> None:
-    with pytest.raises(ModelError, match="layer 'unit' returns str, which contains no tensor"):
+    with pytest.raises(
+        ModelError, match="layer 'unit' returns str, which contains no tensor"
+    ):
         activations(Gives(lambda images: "nothing"), drawn(2))
 
 
 def test_two_steps_of_two_stimuli_are_not_exchanged() -> None:
     stimuli = drawn(2, size=(1, 1))
-    values = activations(Gives(lambda images: images.flatten(1), runs=2), stimuli, times=[(0, 10), (10, 20)])
+    values = activations(
+        Gives(lambda images: images.flatten(1), runs=2),
+        stimuli,
+        times=[(0, 10), (10, 20)],
+    )
     base = pixels(stimuli).reshape(2, -1)
     assert np.allclose(values, np.stack([base, base + 1], axis=1))
 
@@ -588,8 +749,12 @@ def test_two_steps_of_two_stimuli_are_not_exchanged() -> None:
 def test_a_layer_of_one_number_per_stimulus_has_one_feature() -> None:
     stimuli = drawn(3, size=(2, 2))
     values = activations(Gives(lambda images: images.mean((1, 2, 3))), stimuli)
-    assert np.allclose(values, pixels(stimuli).mean((1, 2, 3))[:, None], atol=1e-6) and values.shape == (3, 1)
-    with pytest.raises(ModelError, match="layer 'unit' returns one number for 2 stimuli"):
+    assert np.allclose(
+        values, pixels(stimuli).mean((1, 2, 3))[:, None], atol=1e-6
+    ) and values.shape == (3, 1)
+    with pytest.raises(
+        ModelError, match="layer 'unit' returns one number for 2 stimuli"
+    ):
         activations(Gives(lambda images: images.mean()), stimuli)
     late = activations(Gives(lambda images: images.flatten(1).T), stimuli)
     assert np.allclose(late, pixels(stimuli).transpose(0, 3, 1, 2).reshape(3, -1)), (
@@ -599,18 +764,29 @@ def test_a_layer_of_one_number_per_stimulus_has_one_feature() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("bfloat16", "float32"), ("float16", "float32"), ("float64", "float64"), ("int64", "int64")],
+    [
+        ("bfloat16", "float32"),
+        ("float16", "float32"),
+        ("float64", "float64"),
+        ("int64", "int64"),
+    ],
 )
 def test_layers_keep_double_precision_and_integers(kind: str, expected: str) -> None:
-    values = activations(Gives(lambda images: images.flatten(1).to(getattr(torch, kind))), drawn(2))
+    values = activations(
+        Gives(lambda images: images.flatten(1).to(getattr(torch, kind))), drawn(2)
+    )
     assert values.dtype == expected
 
 
 def test_draws_of_a_stochastic_module_are_the_same_in_every_version() -> None:
     stimuli = of_images({name: Image.new("RGB", (1, 1)) for name in ("a", "b")})
     module = Gives(lambda images: torch.rand(len(images), 2))
-    model = nl.models.torch(module, id="n", layers=["unit"], preprocessing=PLAIN, stochastic=True, seed=3)
-    assert np.allclose(model.record(stimuli, "V1", trials=2).values, GOLDEN_DRAWS, atol=1e-5)
+    model = nl.models.torch(
+        module, id="n", layers=["unit"], preprocessing=PLAIN, stochastic=True, seed=3
+    )
+    assert np.allclose(
+        model.record(stimuli, "V1", trials=2).values, GOLDEN_DRAWS, atol=1e-5
+    )
 
 
 def test_the_cpu_computes_without_the_deterministic_mode_of_torch() -> None:
@@ -635,7 +811,9 @@ def test_a_user_who_only_wants_warnings_keeps_them() -> None:
         torch.use_deterministic_algorithms(False)
 
 
-def test_a_batch_prepared_ahead_is_not_prepared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_prepared_ahead_is_not_prepared_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     prepared: list[int] = []
     one = Preprocessing.one
 
@@ -653,11 +831,15 @@ def test_a_batch_prepared_ahead_is_not_prepared_again(monkeypatch: pytest.Monkey
     assert torch.equal(inputs(stimuli, batches[0]), first) and len(prepared) == 4
     for batch in batches:  # an interrupted pass leaves batches behind
         inputs.ahead(stimuli, batch)
-    assert np.allclose(inputs(stimuli, batches[3]), pixels(stimuli)[6:].transpose(0, 3, 1, 2))
+    assert np.allclose(
+        inputs(stimuli, batches[3]), pixels(stimuli)[6:].transpose(0, 3, 1, 2)
+    )
     assert torch.equal(inputs(stimuli, batches[0]), first)
     other = drawn(2, size=(2, 2), seed=5)
     inputs.ahead(other, batches[0])
-    assert torch.equal(inputs(stimuli, batches[0]), first), "another set with the same ids"
+    assert torch.equal(inputs(stimuli, batches[0]), first), (
+        "another set with the same ids"
+    )
 
 
 def test_the_identity_of_a_module_of_a_spec_lists_what_determines_its_answers() -> None:
@@ -671,26 +853,45 @@ def test_the_identity_of_a_module_of_a_spec_lists_what_determines_its_answers() 
         "stochastic": None, "microsaccades": None, "times": None,
     }  # fmt: skip
     drawn_again = torch_module(
-        **LINEAR, seed=4, stochastic=True, microsaccades=True, visual_degrees=8.0, times=((0.0, 10.0),)
+        **LINEAR,
+        seed=4,
+        stochastic=True,
+        microsaccades=True,
+        visual_degrees=8.0,
+        times=((0.0, 10.0),),
     ).identity
     assert isinstance(drawn_again, dict)
-    changed = {name: value for name, value in drawn_again.items() if value != identity.get(name)}
+    changed = {
+        name: value
+        for name, value in drawn_again.items()
+        if value != identity.get(name)
+    }
     del changed["packages"]
-    assert changed == {"weights": {"seed": 4}, "stochastic": 4, "microsaccades": 8.0, "times": [[0.0, 10.0]]}
+    assert changed == {
+        "weights": {"seed": 4},
+        "stochastic": 4,
+        "microsaccades": 8.0,
+        "times": [[0.0, 10.0]],
+    }
 
 
-def test_a_package_that_does_not_fit_torch_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_does_not_fit_torch_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(name: str) -> Any:
         raise RuntimeError("operator does not exist")
 
     monkeypatch.setattr("importlib.import_module", broken)
     with pytest.raises(
-        UnavailableError, match=r"torchvision .* cannot be imported \(operator does not exist\)"
+        UnavailableError,
+        match=r"torchvision .* cannot be imported \(operator does not exist\)",
     ):
         require("torchvision", "hub")
 
 
-def test_the_order_of_products_is_kept_until_the_last_thread_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_products_is_kept_until_the_last_thread_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     setting = from_right_to_left(monkeypatch)
     one, other = left_to_right(), left_to_right()
     one.__enter__()
@@ -698,14 +899,18 @@ def test_the_order_of_products_is_kept_until_the_last_thread_is_done(monkeypatch
     one.__exit__(None, None, None)
     assert not setting.enabled
     other.__exit__(None, None, None)
-    assert setting.enabled and "enabled" not in vars(setting), "torch's own setting is no longer hidden"
+    assert setting.enabled and "enabled" not in vars(setting), (
+        "torch's own setting is no longer hidden"
+    )
     monkeypatch.setattr(setting, "enabled", False)  # the user's
     with left_to_right():
         pass
     assert not setting.enabled
 
 
-def test_an_optional_package_of_torch_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_optional_package_of_torch_does_not_change_a_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     factors = torch.rand(2, 12, 12, generator=torch.Generator().manual_seed(1))
 
     def three(images: Any) -> Any:

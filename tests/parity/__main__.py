@@ -37,7 +37,9 @@ from tools.brainscore.upstream import assemblies, benchmarks, stimulus_sets
 
 PAGE = Path("docs/brainscore_parity.md")
 TOLERANCE, PLS_TOLERANCE = 1e-9, 1e-6
-SINGLE = 1e-6  # for files in single precision, which the peer averages in single precision
+SINGLE = (
+    1e-6  # for files in single precision, which the peer averages in single precision
+)
 # For integers: equal dissimilarities are ordered by rounding in Brain-Score, and are ties here.
 TIED = 1e-6
 # Larger tolerances by prefix of the key, with the reason.
@@ -46,7 +48,9 @@ TOLERANCES = {
     "Zerbe2026": (1e-6, "the files and their averages have single precision"),
     "Pereira2018": (1e-7, "the correlation adds 1e-8 to the norms in its denominator"),
 }
-TOLERANCES |= dict.fromkeys(("Blank2014", "Fedorenko2016", "Tuckute2024"), TOLERANCES["Pereira2018"])
+TOLERANCES |= dict.fromkeys(
+    ("Blank2014", "Fedorenko2016", "Tuckute2024"), TOLERANCES["Pereira2018"]
+)
 # Keys of which only some numbers must be equal, with the reason.
 BINS = "Brain-Score has one score per time bin; here the score is that of the mean over bins"
 RAW = {
@@ -83,7 +87,14 @@ class Stored:
     id: str = "stored"
     visual_degrees: float | None = None
     takes = STIMULI  # by their ids, as the peer's model: displaced images have the same features
-    gives = frozenset({"responses", "decisions:label", "decisions:probabilities", "decisions:odd_one_out"})
+    gives = frozenset(
+        {
+            "responses",
+            "decisions:label",
+            "decisions:probabilities",
+            "decisions:odd_one_out",
+        }
+    )
 
     def answer(self, question: Any) -> xr.DataArray:
         ids = question.stimuli.ids
@@ -95,13 +106,18 @@ class Stored:
         places = np.indices((10, 2, 2)).reshape(3, -1)  # as in the peer's model
         coords |= {
             name: ("neuroid", at)
-            for name, at in zip(("channel", "channel_x", "channel_y"), places, strict=True)
+            for name, at in zip(
+                ("channel", "channel_x", "channel_y"), places, strict=True
+            )
         }
         plain = xr.DataArray(rows, dims=("presentation", "neuroid"), coords=coords)
         if question.time_bins is None:
             return plain
         starts, ends = zip(*question.time_bins, strict=True)
-        bins = {"time_bin_start": ("time_bin", list(starts)), "time_bin_end": ("time_bin", list(ends))}
+        bins = {
+            "time_bin_start": ("time_bin", list(starts)),
+            "time_bin_end": ("time_bin", list(ends)),
+        }
         return plain.expand_dims(time_bin=len(starts), axis=-1).assign_coords(bins)
 
     def _rows(self, ids: Any) -> Any:
@@ -111,14 +127,18 @@ class Stored:
         task = question.task
         if task.name == "label":
             coords = {"stimulus_id": ("presentation", ids)}
-            return xr.DataArray([self.labels[id] for id in ids], dims=("presentation",), coords=coords)
+            return xr.DataArray(
+                [self.labels[id] for id in ids], dims=("presentation",), coords=coords
+            )
         if task.name == "odd_one_out":
             return readout.odd_one_out(
                 self._rows(ids), ids, similarity=task.similarity, triplets=task.triplets
             )
         fitted = question.fitting_stimuli
         labels = [str(one) for one in fitted.table[task.label_column]]
-        return readout.probabilities(self._rows(fitted.ids), labels, self._rows(ids), ids)
+        return readout.probabilities(
+            self._rows(fitted.ids), labels, self._rows(ids), ids
+        )
 
 
 def stored_reader() -> TextReader:
@@ -139,7 +159,11 @@ def jobs(only: tuple[str, ...] = ("",)) -> dict[str, Any]:
     known = {key: spec for kind, key, spec in vision.specs() if kind == "benchmark"}
     sets, listed, tables = vision.datasets(), assemblies(), stimulus_sets()
     states = pages.states(vision.specs())
-    keys = [key for key in benchmarks() if states[key] not in pages.WITHOUT_JOB and key.startswith(only)]
+    keys = [
+        key
+        for key in benchmarks()
+        if states[key] not in pages.WITHOUT_JOB and key.startswith(only)
+    ]
     # One key of every plugin first, so that an interrupted run has covered all layouts.
     rank: Counter[str] = Counter()
     order: dict[str, int] = {}
@@ -148,7 +172,11 @@ def jobs(only: tuple[str, ...] = ("",)) -> dict[str, Any]:
         rank[benchmarks()[key]["plugin"]] += 1
     keys.sort(key=order.__getitem__)
     used = dict.fromkeys(known[key]["dataset"] for key in keys)
-    parts = {part: id for id in used for part in (sets[id].parts.values() or [sets[id].stimuli])}
+    parts = {
+        part: id
+        for id in used
+        for part in (sets[id].parts.values() or [sets[id].stimuli])
+    }
     return {
         "keys": keys,
         "language": [
@@ -159,7 +187,10 @@ def jobs(only: tuple[str, ...] = ("",)) -> dict[str, Any]:
         "packages": parts,
         "sets": {key: listed[key].stimuli for key in parts if key in listed},
         "assemblies": {key: listed[key].name("nc") for key in parts if key in listed},
-        "stimuli": {key: {"csv": own.name("csv"), "zip": own.name("zip")} for key, own in tables.items()},
+        "stimuli": {
+            key: {"csv": own.name("csv"), "zip": own.name("zip")}
+            for key, own in tables.items()
+        },
     }
 
 
@@ -173,14 +204,23 @@ def files_of(spec: dict[str, Any]) -> set[str]:
             for one in value.values() if isinstance(value, dict) else value:
                 yield from named(one)
 
-    told = (name for name in named(spec["reader"]) if name.endswith((".nc", ".csv", ".zip")))
+    told = (
+        name for name in named(spec["reader"]) if name.endswith((".nc", ".csv", ".zip"))
+    )
     return set(spec.get("downloads", spec.get("files", {}))) | set(told)
 
 
 def repository(root: Path, packages: Path, keys: list[str]) -> dict[str, list[str]]:
     """Write a repository with the catalogue's specs for the existing packages; return its benchmarks by data set."""
-    known = {(kind, key): spec for family in (vision, language) for kind, key, spec in family.specs()}
-    for name, text in (("dvc.yaml", "stages: {}\n"), ("params.yaml", "suite: parity\n")):
+    known = {
+        (kind, key): spec
+        for family in (vision, language)
+        for kind, key, spec in family.specs()
+    }
+    for name, text in (
+        ("dvc.yaml", "stages: {}\n"),
+        ("params.yaml", "suite: parity\n"),
+    ):
         (root / name).write_text(text, encoding="utf-8")
     found: dict[str, list[str]] = {}
     for key in keys:
@@ -192,7 +232,11 @@ def repository(root: Path, packages: Path, keys: list[str]) -> dict[str, list[st
             del found[id]
             continue
         # Pins and expectations of the real files do not apply to the simulated ones.
-        spec = {key: value for key, value in spec.items() if key not in {"files", "expectations"}}
+        spec = {
+            key: value
+            for key, value in spec.items()
+            if key not in {"files", "expectations"}
+        }
         spec |= {
             "access": "public",
             "access_steps": ["made by tests.parity"],
@@ -219,7 +263,9 @@ def stored_model(folder: Path) -> Stored:
     return Stored(dict(zip(ids, stored["features"], strict=True)), labels)
 
 
-def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> dict[str, dict[str, Any]]:
+def ours(
+    root: Path, packages: Path, model: Any, held: dict[str, list[str]]
+) -> dict[str, dict[str, Any]]:
     """Raw score, ceiling and score of each benchmark by our code."""
     from neuroledger.cli import main as command
     from neuroledger.display import choose
@@ -235,7 +281,10 @@ def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> 
         try:
             fetch_brainscore(open_catalog(root), id)
         except NeuroLedgerError as error:
-            found |= {key: {"failed": "import: " + " ".join(str(error).split())} for key in keys}
+            found |= {
+                key: {"failed": "import: " + " ".join(str(error).split())}
+                for key in keys
+            }
     command(["--root", str(root), "validate", "--allow-invalid", *held])
     catalog = open_catalog(root)
     with choose("none") as display:
@@ -243,24 +292,39 @@ def ours(root: Path, packages: Path, model: Any, held: dict[str, list[str]]) -> 
     for key in (key for own in held.values() for key in own if key not in found):
         try:
             # Without controls, which simulated data need not pass.
-            asked_for = resolve.resolve(session, catalog.benchmark(key), model, evaluate.headline_of)
+            asked_for = resolve.resolve(
+                session, catalog.benchmark(key), model, evaluate.headline_of
+            )
             floored = asked_for.benchmark.normalised_by == "floor"
             dummy = evaluate.dummy_of(session, asked_for) if floored else None
-            here = score.headline(asked_for, score.measure(asked_for, session), session, dummy)
+            here = score.headline(
+                asked_for, score.measure(asked_for, session), session, dummy
+            )
         except NeuroLedgerError as error:
             found[key] = {"failed": " ".join(str(error).split())}
             continue
         top = None if here.ceiling is None else here.ceiling.value
         by_ceiling = top is not None or catalog.benchmark(key).normalise != "none"
-        found[key] = {"raw": here.raw if by_ceiling else here.value, "ceiling": top, "score": here.value}
+        found[key] = {
+            "raw": here.raw if by_ceiling else here.value,
+            "ceiling": top,
+            "score": here.value,
+        }
     return found
 
 
-def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None, forms: Sequence[str] = ()) -> str:
+def verdict(
+    key: str,
+    peer: dict[str, Any],
+    own: dict[str, Any] | None,
+    forms: Sequence[str] = (),
+) -> str:
     """The verdict: `equal` within the tolerance of the metric, or the difference."""
     if own is None:
         return "not measured: no package in this layout is generated yet"
-    rule = next((words for start, words in RULES.items() if key.startswith(start)), None)
+    rule = next(
+        (words for start, words in RULES.items() if key.startswith(start)), None
+    )
     if rule:
         return f"differs by rule: {rule}"
     if "failed" in own and math.isnan(peer.get("score") or 0.0):
@@ -270,11 +334,15 @@ def verdict(key: str, peer: dict[str, Any], own: dict[str, Any] | None, forms: S
     if "failed" in own:
         return f"differs: NeuroLedger fails ({own['failed'][:160]})"
     limit = PLS_TOLERANCE if "pls" in key else TOLERANCE
-    limit = next((own for start, (own, _) in TOLERANCES.items() if key.startswith(start)), limit)
+    limit = next(
+        (own for start, (own, _) in TOLERANCES.items() if key.startswith(start)), limit
+    )
     limit = max(limit, SINGLE) if "single" in forms else limit
     limit = max(limit, TIED) if "counts" in forms and "rdm" in key else limit
     every = (("score", "ceiling", "raw"), "")
-    compared, only = next((held for start, held in RAW.items() if key.startswith(start)), every)
+    compared, only = next(
+        (held for start, held in RAW.items() if key.startswith(start)), every
+    )
     for name in compared:
         a, b = peer[name], own[name]
         # A score without normalisation has a ceiling of 1 at the peer, and none here.
@@ -302,14 +370,26 @@ def rows(
     for family in (vision, language):
         for key, state in pages.states(family.specs()).items():
             if key in peer:
-                yield key, said(peer[key]), said(own.get(key)), verdict(key, peer[key], own.get(key), forms)
+                yield (
+                    key,
+                    said(peer[key]),
+                    said(own.get(key)),
+                    verdict(key, peer[key], own.get(key), forms),
+                )
             elif state in pages.WITHOUT_JOB:
                 yield key, "–", "–", state
             else:
-                yield key, "–", said(own.get(key)), "not measured: Brain-Score was not run"
+                yield (
+                    key,
+                    "–",
+                    said(own.get(key)),
+                    "not measured: Brain-Score was not run",
+                )
 
 
-def page(peer: dict[str, Any], own: dict[str, Any], seed: int, forms: Sequence[str] = ()) -> str:
+def page(
+    peer: dict[str, Any], own: dict[str, Any], seed: int, forms: Sequence[str] = ()
+) -> str:
     """The page: the table of all keys, and the number of keys by verdict."""
     table = list(rows(peer, own, forms))
     count = Counter(row[3].partition(":")[0] for row in table)
@@ -356,9 +436,15 @@ def page(peer: dict[str, Any], own: dict[str, Any], seed: int, forms: Sequence[s
 
 def opened_again(python: Path, folder: Path, asked: dict[str, Any]) -> list[str]:
     """Import, validate and export every package, and open it with Brain-Score; return the lines of the page."""
-    failed = exports.export_all(folder / "exporting", folder / "packages", asked, folder / "exported")
-    subprocess.run([python.absolute(), "-m", "tests.parity.exported", folder], check=False)
-    found: dict[str, str] = json.loads((folder / "exported.json").read_text(encoding="utf-8"))
+    failed = exports.export_all(
+        folder / "exporting", folder / "packages", asked, folder / "exported"
+    )
+    subprocess.run(
+        [python.absolute(), "-m", "tests.parity.exported", folder], check=False
+    )
+    found: dict[str, str] = json.loads(
+        (folder / "exported.json").read_text(encoding="utf-8")
+    )
     return exports.lines(found, failed)
 
 
@@ -380,13 +466,27 @@ def main() -> int:
         default=0,
         help="start no benchmark of Brain-Score after this time; the next call continues",
     )
-    parser.add_argument("--only", nargs="+", default=[""], help="benchmarks whose key has this prefix")
-    parser.add_argument("--form", nargs="+", default=[], choices=FORMS, help="other sizes and number formats")
-    parser.add_argument("--language", type=Path, help="an interpreter with brainscore_language")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="benchmarks whose key has this prefix"
+    )
+    parser.add_argument(
+        "--form",
+        nargs="+",
+        default=[],
+        choices=FORMS,
+        help="other sizes and number formats",
+    )
+    parser.add_argument(
+        "--language", type=Path, help="an interpreter with brainscore_language"
+    )
     options = parser.parse_args()
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    asked = jobs(tuple(options.only)) | {"seed": options.seed, "odd": options.odd, "forms": options.form}
+    asked = jobs(tuple(options.only)) | {
+        "seed": options.seed,
+        "odd": options.odd,
+        "forms": options.form,
+    }
     (folder / "jobs.json").write_text(json.dumps(asked), encoding="utf-8")
     peer: dict[str, Any] = {}
     own: dict[str, Any] = {}
@@ -394,17 +494,31 @@ def main() -> int:
     sides += [(options.language, "language_peer", "texts")] if options.language else []
     for python, module, packages in sides:
         result = folder / ("peer.json" if module == "peer" else "language.json")
-        with (folder / f"{module}.log").open("a", encoding="utf-8") as log:  # its progress bars
-            asking = [python.absolute(), "-m", f"tests.parity.{module}", folder, str(options.seconds)]
+        with (folder / f"{module}.log").open(
+            "a", encoding="utf-8"
+        ) as log:  # its progress bars
+            asking = [
+                python.absolute(),
+                "-m",
+                f"tests.parity.{module}",
+                folder,
+                str(options.seconds),
+            ]
             subprocess.run(asking, check=False, stdout=log, stderr=log)
         said = json.loads(result.read_text(encoding="utf-8"))
         peer |= said
         root = folder / f"ours_{packages}"
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir()
-        keys = [key for key in asked["keys" if module == "peer" else "language"] if key in said]
+        keys = [
+            key
+            for key in asked["keys" if module == "peer" else "language"]
+            if key in said
+        ]
         model = stored_model(folder) if module == "peer" else stored_reader()
-        own |= ours(root, folder / packages, model, repository(root, folder / packages, keys))
+        own |= ours(
+            root, folder / packages, model, repository(root, folder / packages, keys)
+        )
         (folder / "own.json").write_text(json.dumps(own, indent=1), encoding="utf-8")
     text = page(peer, own, options.seed, options.form)
     if options.only == [""]:

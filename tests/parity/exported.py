@@ -21,7 +21,10 @@ from brainscore_core.supported_data_standards.brainio.assemblies import (
     StimulusMergeAssemblyLoader,
     walk_coords,
 )
-from brainscore_core.supported_data_standards.brainio.stimuli import StimulusSet, StimulusSetLoader
+from brainscore_core.supported_data_standards.brainio.stimuli import (
+    StimulusSet,
+    StimulusSetLoader,
+)
 
 warnings.filterwarnings("ignore")
 
@@ -30,8 +33,12 @@ def stimuli(table, archive, folder):
     """A stimulus set by their loader, which needs all files of the table, and the bytes of each stimulus."""
     with zipfile.ZipFile(archive) as held:
         held.extractall(folder)
-    found = StimulusSetLoader(csv_path=table, stimuli_directory=folder, cls=StimulusSet).load()
-    return found, {id: Path(found.get_stimulus(id)).read_bytes() for id in found["stimulus_id"]}
+    found = StimulusSetLoader(
+        csv_path=table, stimuli_directory=folder, cls=StimulusSet
+    ).load()
+    return found, {
+        id: Path(found.get_stimulus(id)).read_bytes() for id in found["stimulus_id"]
+    }
 
 
 def same(one, other):
@@ -41,9 +48,16 @@ def same(one, other):
         return False
     kinds = "biuf"
     if one.dtype.kind in kinds and other.dtype.kind in kinds:
-        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f"))
+        return bool(
+            np.array_equal(
+                one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f"
+            )
+        )
     missing = [pd.isnull(side) for side in (one, other)]
-    return bool((missing[0] == missing[1]).all() and (one[~missing[0]] == other[~missing[1]]).all())
+    return bool(
+        (missing[0] == missing[1]).all()
+        and (one[~missing[0]] == other[~missing[1]]).all()
+    )
 
 
 def of_sets(first, again):
@@ -52,7 +66,9 @@ def of_sets(first, again):
     if list(table["stimulus_id"]) != list(other["stimulus_id"]):
         return ["ids of stimuli"]
     found = [
-        f"column {name}" for name in table.columns if name not in other or not same(table[name], other[name])
+        f"column {name}"
+        for name in table.columns
+        if name not in other or not same(table[name], other[name])
     ]
     return found + ([] if files == others else ["bytes of stimuli"])
 
@@ -81,18 +97,33 @@ def compared(packages, names, exported):
     found, sets = [], [None, None]
     with TemporaryDirectory() as one, TemporaryDirectory() as two:
         if table:
-            written = [next(exported.glob(f"stimulus_*.{kind}")) for kind in ("csv", "zip")]
-            first, again = stimuli(packages / table, packages / archive, one), stimuli(*written, two)
+            written = [
+                next(exported.glob(f"stimulus_*.{kind}")) for kind in ("csv", "zip")
+            ]
+            first, again = (
+                stimuli(packages / table, packages / archive, one),
+                stimuli(*written, two),
+            )
             found += of_sets(first, again)
             sets = [first[0], again[0]]
     if own:
         files = [packages / own, next(exported.glob("assy_*.nc"))]
-        plain = [AssemblyLoader(cls=DataAssembly, file_path=str(path)).load() for path in files]
+        plain = [
+            AssemblyLoader(cls=DataAssembly, file_path=str(path)).load()
+            for path in files
+        ]
         found += of_assemblies(*plain)
-        if table and "presentation" in plain[0].dims and len(set(plain[0].dims)) == plain[0].ndim:
+        if (
+            table
+            and "presentation" in plain[0].dims
+            and len(set(plain[0].dims)) == plain[0].ndim
+        ):
             merged = [
                 StimulusMergeAssemblyLoader(
-                    cls=DataAssembly, file_path=str(path), stimulus_set_id="", stimulus_set=held
+                    cls=DataAssembly,
+                    file_path=str(path),
+                    stimulus_set_id="",
+                    stimulus_set=held,
                 ).load()
                 for path, held in zip(files, sets, strict=True)
             ]
@@ -107,9 +138,13 @@ def main(folder):
     for exported in sorted((folder / "exported").iterdir()):
         key = exported.name
         own = asked["assemblies"].get(key)
-        names = dict(asked["stimuli"].get(asked["sets"].get(key) or ("" if own else key), {}))
+        names = dict(
+            asked["stimuli"].get(asked["sets"].get(key) or ("" if own else key), {})
+        )
         try:
-            found = compared(folder / "packages", names | ({"nc": own} if own else {}), exported)
+            found = compared(
+                folder / "packages", names | ({"nc": own} if own else {}), exported
+            )
         except Exception as error:
             found = [f"does not open: {type(error).__name__}: {str(error)[:120]}"]
         result[key] = ", ".join(dict.fromkeys(found)) or "equal"

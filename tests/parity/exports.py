@@ -11,19 +11,29 @@ from neuroledger.errors import NeuroLedgerError
 __all__ = ["export_all", "lines"]
 
 # Packages that the plain import refuses, with the rule; the catalogue's spec reads them.
-REFUSED = {"Kar2019": "which contains the times of two decoders: the spec selects those of one"}
+REFUSED = {
+    "Kar2019": "which contains the times of two decoders: the spec selects those of one"
+}
 
 
-def export_all(root: Path, packages: Path, asked: dict[str, Any], out: Path) -> dict[str, str]:
+def export_all(
+    root: Path, packages: Path, asked: dict[str, Any], out: Path
+) -> dict[str, str]:
     """Write ``out/KEY`` for each package of the folder; return the reasons for those that were refused."""
     from neuroledger.cli import main as command
-    from neuroledger.families.alignment.brainscore_files import export_brainscore, import_brainscore
+    from neuroledger.families.alignment.brainscore_files import (
+        export_brainscore,
+        import_brainscore,
+    )
     from neuroledger.spec.catalog import open_catalog
 
     shutil.rmtree(root, ignore_errors=True)
     shutil.rmtree(out, ignore_errors=True)
     (root / "specs" / "datasets").mkdir(parents=True)
-    for name, text in (("dvc.yaml", "stages: {}\n"), ("params.yaml", "suite: parity\n")):
+    for name, text in (
+        ("dvc.yaml", "stages: {}\n"),
+        ("params.yaml", "suite: parity\n"),
+    ):
         (root / name).write_text(text, encoding="utf-8")
     failed: dict[str, str] = {}
     held = []
@@ -56,7 +66,11 @@ def files_of(asked: dict[str, Any], key: str) -> list[str]:
 def lines(verdicts: dict[str, str], failed: dict[str, str]) -> list[str]:
     """The section of the page about exported packages."""
     refused = {key: REFUSED[key] for key in failed if key in REFUSED}
-    wrong = {key: said for key, said in (failed | verdicts).items() if said != "equal" and key not in refused}
+    wrong = {
+        key: said
+        for key, said in (failed | verdicts).items()
+        if said != "equal" and key not in refused
+    }
     every = set(verdicts) | set(failed)
     table = [f"| {key} | {wrong[key]} |" for key in sorted(wrong)]
     return [

@@ -16,15 +16,32 @@ from pathlib import Path
 os.environ |= {"BS_INSTALL_DEPENDENCIES": "no", "RESULTCACHING_DISABLE": "1"}
 
 import numpy as np
-from brainscore_core.supported_data_standards.brainio.assemblies import BehavioralAssembly, NeuroidAssembly
+from brainscore_core.supported_data_standards.brainio.assemblies import (
+    BehavioralAssembly,
+    NeuroidAssembly,
+)
 from brainscore_core.supported_data_standards.brainio.packaging import write_netcdf
 
 from tests.parity.stored_reader import FEATURES, features_of, time_of, word_of
 
 warnings.filterwarnings("ignore")
-NOUNS = ["cat", "dog", "house", "road", "river", "king", "song", "stone", "tree", "wind"]
+NOUNS = [
+    "cat",
+    "dog",
+    "house",
+    "road",
+    "river",
+    "king",
+    "song",
+    "stone",
+    "tree",
+    "wind",
+]
 # Keys of the registry with a longer name in the released package.
-RELEASED = {f"{name}-linear": f"{name}-linear-shuffle" for name in ("Blank2014", "Fedorenko2016")}
+RELEASED = {
+    f"{name}-linear": f"{name}-linear-shuffle"
+    for name in ("Blank2014", "Fedorenko2016")
+}
 VERBS = ["sees", "finds", "follows", "leaves", "builds", "hears"]
 
 
@@ -57,17 +74,26 @@ class Reader:
                 "region": ("neuroid", ["language_system"] * FEATURES),
                 "neuroid_id": ("neuroid", list(range(FEATURES))),
             }
-            return {"neural": NeuroidAssembly(values, dims=["presentation", "neuroid"], coords=place)}
+            return {
+                "neural": NeuroidAssembly(
+                    values, dims=["presentation", "neuroid"], coords=place
+                )
+            }
         if self.task == "next_word":  # each beginning of a line is a text of its own
             said = [word_of(one) for one in parts]
         else:
             said = [time_of(one, at) for at, one in enumerate(read)]
-        return {"behavior": BehavioralAssembly(said, dims=["presentation"], coords=place)}
+        return {
+            "behavior": BehavioralAssembly(said, dims=["presentation"], coords=place)
+        }
 
 
 def sentences(rng, count):
     """Short sentences, all different."""
-    return [f"the {rng.choice(NOUNS)} {rng.choice(VERBS)} the {rng.choice(NOUNS)} {n}" for n in range(count)]
+    return [
+        f"the {rng.choice(NOUNS)} {rng.choice(VERBS)} the {rng.choice(NOUNS)} {n}"
+        for n in range(count)
+    ]
 
 
 def responses(rng, texts, passages, neuroids, noise=1.5):
@@ -76,8 +102,14 @@ def responses(rng, texts, passages, neuroids, noise=1.5):
     for text, passage in zip(texts, passages):
         seen.setdefault(passage, []).append(text)
         read.append(" ".join(seen[passage]))
-    signal = np.stack([features_of(one) for one in read]) @ rng.normal(size=(FEATURES, 3)) / 3
-    return signal @ rng.normal(size=(3, neuroids)) + noise * rng.normal(size=(len(texts), neuroids))
+    signal = (
+        np.stack([features_of(one) for one in read])
+        @ rng.normal(size=(FEATURES, 3))
+        / 3
+    )
+    return signal @ rng.normal(size=(3, neuroids)) + noise * rng.normal(
+        size=(len(texts), neuroids)
+    )
 
 
 def people(count, per, name):
@@ -90,9 +122,14 @@ def people(count, per, name):
     }
 
 
-def write(folder, name, values, coords, dims=("presentation", "neuroid"), cls=NeuroidAssembly):
+def write(
+    folder, name, values, coords, dims=("presentation", "neuroid"), cls=NeuroidAssembly
+):
     """An assembly under its published name."""
-    write_netcdf(cls(values, dims=list(dims), coords=coords), folder / f"assy_{name.replace('.', '_')}.nc")
+    write_netcdf(
+        cls(values, dims=list(dims), coords=coords),
+        folder / f"assy_{name.replace('.', '_')}.nc",
+    )
 
 
 def packages(folder, seed):
@@ -100,7 +137,9 @@ def packages(folder, seed):
     rng = np.random.default_rng([seed, 1])
     texts = sentences(rng, 120)
     experiment = ["243sentences"] * 60 + ["384sentences"] * 60
-    labels = [f"passage {n // 4 % 15}" if n < 60 else f"text {n // 4}" for n in range(120)]
+    labels = [
+        f"passage {n // 4 % 15}" if n < 60 else f"text {n // 4}" for n in range(120)
+    ]
     values = responses(rng, texts, labels, 8)
     values[:60, :2] = np.nan  # some subjects took part in one experiment only
     values[60:, -2:] = np.nan
@@ -121,7 +160,12 @@ def packages(folder, seed):
         "stimulus": ("presentation", texts),
         "story": ("presentation", story),
     }
-    write(folder, "Blank2014.fROI", responses(rng, texts, story, 8), coords | people(4, 2, "subject_id"))
+    write(
+        folder,
+        "Blank2014.fROI",
+        responses(rng, texts, story, 8),
+        coords | people(4, 2, "subject_id"),
+    )
     words = [word for sentence in sentences(rng, 15) for word in sentence.split()]
     sentence = [n // 6 for n in range(len(words))]
     coords = {
@@ -156,12 +200,22 @@ def packages(folder, seed):
     coords = {
         "stimulus_id": ("presentation", list(range(len(words)))),
         "word": ("presentation", words),
-        "word_within_sentence_id": ("presentation", [n % 6 + 1 for n in range(len(words))]),
+        "word_within_sentence_id": (
+            "presentation",
+            [n % 6 + 1 for n in range(len(words))],
+        ),
         "sentence_id": ("presentation", [n // 6 for n in range(len(words))]),
         "subject_id": ("subject", [f"r{n}" for n in range(9)]),
         "WorkTimeInSeconds": ("subject", list(range(9))),
     }
-    write(folder, "Futrell2018", values, coords, ("presentation", "subject"), BehavioralAssembly)
+    write(
+        folder,
+        "Futrell2018",
+        values,
+        coords,
+        ("presentation", "subject"),
+        BehavioralAssembly,
+    )
     lines = [
         "",
         " = Cats = ",
@@ -183,9 +237,13 @@ def in_place(folder):
         (folder / suite.name).write_bytes(suite.read_bytes())
     s3.fetch_file = lambda location, **_: str(folder / location.rsplit("/", 1)[1])
     requests.get = lambda url: types.SimpleNamespace(
-        json=lambda: json.loads((folder / url.rsplit("/", 1)[1]).read_text(encoding="utf-8"))
+        json=lambda: json.loads(
+            (folder / url.rsplit("/", 1)[1]).read_text(encoding="utf-8")
+        )
     )
-    lines = (folder / "wiki.test.raw").read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = (
+        (folder / "wiki.test.raw").read_text(encoding="utf-8").splitlines(keepends=True)
+    )
     corpora = types.ModuleType("datasets")
     corpora.load_dataset = lambda *_, **__: {"text": lines}
     sys.modules["datasets"] = corpora
@@ -198,14 +256,21 @@ def scored(key):
     from brainscore_language.benchmarks.pereira2018 import benchmark as pereira
 
     experiment = pereira._Pereira2018Experiment
-    experiment._load_ceiling = lambda self, **_: ExtrapolationCeiling(subject_column="subject")(
-        assembly=self.data, metric=self.metric
-    )
+    experiment._load_ceiling = lambda self, **_: ExtrapolationCeiling(
+        subject_column="subject"
+    )(assembly=self.data, metric=self.metric)
     score = brainscore_language.load_benchmark(RELEASED.get(key, key))(Reader())
-    found = {"score": score, "raw": score.attrs.get("raw"), "ceiling": score.attrs.get("ceiling")}
+    found = {
+        "score": score,
+        "raw": score.attrs.get("raw"),
+        "ceiling": score.attrs.get("ceiling"),
+    }
     if key.startswith(("syntaxgym", "Wikitext")):
         found["raw"] = None  # one value for each item
-    return {name: None if one is None else float(np.asarray(one)) for name, one in found.items()}
+    return {
+        name: None if one is None else float(np.asarray(one))
+        for name, one in found.items()
+    }
 
 
 def main(folder, seconds):
@@ -236,4 +301,6 @@ def main(folder, seconds):
 
 
 if __name__ == "__main__":
-    sys.exit(not main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    sys.exit(
+        not main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    )

@@ -27,7 +27,11 @@ from tests.parity.forms import shaped
 HIDDEN, FEATURES = 6, 40
 # Positions of the model's features: ten maps with four positions each.
 PLACES = dict(
-    zip(("channel", "channel_x", "channel_y"), np.indices((10, 2, 2)).reshape(3, FEATURES), strict=True)
+    zip(
+        ("channel", "channel_x", "channel_y"),
+        np.indices((10, 2, 2)).reshape(3, FEATURES),
+        strict=True,
+    )
 )
 # Stimuli whose order their code goes by: grids of gratings, and tables that are taken for the rows of recordings.
 IN_ORDER = ("Marques", "Coggan2024", "Igustibagus2024", "hvm-public")
@@ -50,7 +54,17 @@ SIXTEEN = [
     "oven",
     "truck",
 ]
-ANIMALS = ["bear", "bunny", "cat", "elephant", "frog", "lizard", "tiger", "turtle", "wolf"]
+ANIMALS = [
+    "bear",
+    "bunny",
+    "cat",
+    "elephant",
+    "frog",
+    "lizard",
+    "tiger",
+    "turtle",
+    "wolf",
+]
 SYNSETS = ["n01440764", "n01443537", "n01484850", "n01491361"]
 REGIONS = ["V1", "V2", "V4", "IT"]
 
@@ -59,10 +73,22 @@ class Packages:
     """The packages written so far, and the model's features and labels for all stimuli."""
 
     def __init__(self, folder, listed, seed, odd=False, forms=()):
-        self.folder, self.listed, self.seed, self.odd, self.forms = folder, listed, seed, odd, forms
+        self.folder, self.listed, self.seed, self.odd, self.forms = (
+            folder,
+            listed,
+            seed,
+            odd,
+            forms,
+        )
         self.rng = np.random.default_rng([seed, 0])
         self.mixing = self.rng.normal(size=(HIDDEN, FEATURES))
-        self.hidden, self.features, self.labels, self.tables, self.written = {}, {}, {}, {}, []
+        self.hidden, self.features, self.labels, self.tables, self.written = (
+            {},
+            {},
+            {},
+            {},
+            [],
+        )
 
     def some(self, number):
         """The number; a seventh larger with `odd`, and a tenth smaller in the form `few`."""
@@ -73,7 +99,9 @@ class Packages:
         """Seed the generator for a data set, independently of the previous ones."""
         self.rng = np.random.default_rng([self.seed, zlib.crc32(key.encode())])
 
-    def table(self, key, columns, said=None, decides="truth", numbered=False, legacy=False):
+    def table(
+        self, key, columns, said=None, decides="truth", numbered=False, legacy=False
+    ):
         """Write stimuli with the columns of their layout and images; ``said`` are the labels that the model predicts."""
         names = self.listed["stimuli"][key]
         if names["csv"] in self.tables:
@@ -82,24 +110,34 @@ class Packages:
         stem = names["csv"].removeprefix("stimulus_").removesuffix(".csv")
         ids = [f"{stem.replace('_', '').replace('-', '')}{n:04d}" for n in range(count)]
         if self.odd:
-            ids = [f"{one[:4]}é β,{one[4:]} {'x' * (n % 3)}" for n, one in enumerate(ids)]
+            ids = [
+                f"{one[:4]}é β,{one[4:]} {'x' * (n % 3)}" for n, one in enumerate(ids)
+            ]
         if numbered:  # the id of a stimulus is its row number
             ids = [str(n) for n in range(count)]
-        rows = pd.DataFrame({"stimulus_id": ids, **columns, "filename": [f"{one}.png" for one in ids]})
+        rows = pd.DataFrame(
+            {"stimulus_id": ids, **columns, "filename": [f"{one}.png" for one in ids]}
+        )
         classes = columns.get(decides)
         with zipfile.ZipFile(self.folder / names["zip"], "w") as archive:
             for number, id in enumerate(ids):
                 rng = np.random.default_rng([self.seed, zlib.crc32(id.encode())])
                 hidden = rng.normal(size=HIDDEN)
                 if classes is not None:
-                    about = np.random.default_rng([self.seed, zlib.crc32(str(classes[number]).encode())])
+                    about = np.random.default_rng(
+                        [self.seed, zlib.crc32(str(classes[number]).encode())]
+                    )
                     hidden += 1.5 * about.normal(size=HIDDEN)
                 self.hidden[id] = hidden
-                self.features[id] = hidden @ self.mixing + 0.5 * rng.normal(size=FEATURES)
+                self.features[id] = hidden @ self.mixing + 0.5 * rng.normal(
+                    size=FEATURES
+                )
                 if said is not None:
                     self.labels[id] = said[number]
                 shown = BytesIO()
-                Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(shown, "png")
+                Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(
+                    shown, "png"
+                )
                 archive.writestr(f"{id}.png", shown.getvalue())
         csv = rows.rename(columns={"stimulus_id": "image_id"}) if legacy else rows
         if self.odd and not numbered and not any(one in key for one in IN_ORDER):
@@ -116,14 +154,21 @@ class Packages:
     def wrong(self, truth, choices, easy=0.6):
         """Answers that are correct with some probability, and random otherwise."""
         right = self.rng.random(len(truth)) < easy
-        return [t if r else choices[self.rng.integers(len(choices))] for t, r in zip(truth, right)]
+        return [
+            t if r else choices[self.rng.integers(len(choices))]
+            for t, r in zip(truth, right)
+        ]
 
     def recorded(self, ids, neuroids, repetitions, noise=1.0):
         """Responses ``(presentation, neuroid)``, grouped by stimulus."""
-        signal = np.stack([self.hidden[id] for id in ids]) @ self.rng.normal(size=(HIDDEN, neuroids))
+        signal = np.stack([self.hidden[id] for id in ids]) @ self.rng.normal(
+            size=(HIDDEN, neuroids)
+        )
         signal /= signal.std(axis=0)
         shape = (len(ids) * repetitions, neuroids)
-        return np.repeat(signal, repetitions, axis=0) + noise * self.rng.normal(size=shape)
+        return np.repeat(signal, repetitions, axis=0) + noise * self.rng.normal(
+            size=shape
+        )
 
     def write(self, key, assembly, **attrs):
         """Write the assembly with the registry's file name."""
@@ -136,7 +181,10 @@ class Packages:
 
 def oddly(make, assembly):
     """The assembly with an additional coordinate, some last repetitions missing, and presentations in random order."""
-    if list(assembly.dims).count("presentation") != 1 or "stimulus_id" not in assembly.coords:
+    if (
+        list(assembly.dims).count("presentation") != 1
+        or "stimulus_id" not in assembly.coords
+    ):
         return assembly
     cls, ids = type(assembly), assembly["stimulus_id"].values.astype(str)
     every = {name: (dims, values) for name, dims, values in walk_coords(assembly)}
@@ -144,16 +192,26 @@ def oddly(make, assembly):
     keep = np.arange(len(ids))
     if "repetition" in every:
         counts = np.asarray(every["repetition"][1])
-        lost = np.array([zlib.crc32(id.encode()) % 7 == 3 for id in ids]) & (counts == counts.max())
-        keep = np.flatnonzero(~lost) if counts.max() < 20 else keep  # as many as a benchmark asks for stay
+        lost = np.array([zlib.crc32(id.encode()) % 7 == 3 for id in ids]) & (
+            counts == counts.max()
+        )
+        keep = (
+            np.flatnonzero(~lost) if counts.max() < 20 else keep
+        )  # as many as a benchmark asks for stay
     keep = make.rng.permutation(keep)
     coords = {
         name: (dims, np.asarray(held)[keep] if dims == ("presentation",) else held)
         for name, (dims, held) in every.items()
     }
-    coords["note"] = ("presentation", np.array([f"„{zlib.crc32(id.encode()) % 5}“" for id in ids])[keep])
+    coords["note"] = (
+        "presentation",
+        np.array([f"„{zlib.crc32(id.encode()) % 5}“" for id in ids])[keep],
+    )
     if "neuroid" in assembly.dims:
-        coords["depth µm"] = ("neuroid", np.linspace(0, 1500, assembly.sizes["neuroid"]))
+        coords["depth µm"] = (
+            "neuroid",
+            np.linspace(0, 1500, assembly.sizes["neuroid"]),
+        )
     dims = ["presentation", *(dim for dim in assembly.dims if dim != "presentation")]
     found = cls(values[keep], dims=dims, coords=coords).transpose(*assembly.dims)
     found.attrs.update(assembly.attrs)
@@ -166,13 +224,18 @@ def presented(rows, repetitions, *columns):
         name: ("presentation", np.repeat(rows[name].values, repetitions))
         for name in ("stimulus_id", *columns)
     }
-    return found | {"repetition": ("presentation", np.tile(np.arange(repetitions), len(rows)))}
+    return found | {
+        "repetition": ("presentation", np.tile(np.arange(repetitions), len(rows)))
+    }
 
 
 def binned(starts, width):
     """Coordinates of time bins."""
     starts = np.asarray(starts)
-    return {"time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + width)}
+    return {
+        "time_bin_start": ("time_bin", starts),
+        "time_bin_end": ("time_bin", starts + width),
+    }
 
 
 def cycle(values, count):
@@ -200,13 +263,21 @@ def majajhong(make, key):
     }
     rows = make.table(stimuli, columns, decides="object_name", legacy=True)
     starts, width = (range(0, 50, 10), 10) if "temporal" in key else ([70], 100)
-    values = make.recorded(rows["stimulus_id"], 56, 4)  # more in each region than components of a regression
-    values = np.stack([values + 0.3 * make.rng.normal(size=values.shape) for _ in starts], axis=-1)
+    values = make.recorded(
+        rows["stimulus_id"], 56, 4
+    )  # more in each region than components of a regression
+    values = np.stack(
+        [values + 0.3 * make.rng.normal(size=values.shape) for _ in starts], axis=-1
+    )
     coords = (
-        presented(rows, 4) | units(["V4", "IT"], 28, animal=["Chabo", "Tito"] * 28) | binned(starts, width)
+        presented(rows, 4)
+        | units(["V4", "IT"], 28, animal=["Chabo", "Tito"] * 28)
+        | binned(starts, width)
     )
     assembly = NeuronRecordingAssembly(
-        values.transpose(1, 0, 2), dims=["neuroid", "presentation", "time_bin"], coords=coords
+        values.transpose(1, 0, 2),
+        dims=["neuroid", "presentation", "time_bin"],
+        coords=coords,
     )
     make.write(key, assembly)
 
@@ -214,33 +285,50 @@ def majajhong(make, key):
 def freeman(make, key):
     """Time bins of 1 ms, textures and noise."""
     access = key.rsplit(".", 1)[1]
-    columns = {"texture_type": cycle(["noise", "texture"], 40), "texture_family": [n // 4 for n in range(40)]}
+    columns = {
+        "texture_type": cycle(["noise", "texture"], 40),
+        "texture_family": [n // 4 for n in range(40)],
+    }
     rows = make.table(f"FreemanZiemba2013.aperture-{access}", columns)
     starts = range(45, 205)
     values = make.recorded(rows["stimulus_id"], 8, 4)
-    values = values[:, :, None] + 0.5 * make.rng.normal(size=(*values.shape, len(starts)))
+    values = values[:, :, None] + 0.5 * make.rng.normal(
+        size=(*values.shape, len(starts))
+    )
     coords = presented(rows, 4) | units(["V1", "V2"], 4) | binned(starts, 1)
     make.write(
-        key, NeuronRecordingAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
+        key,
+        NeuronRecordingAssembly(
+            values, dims=["presentation", "neuroid", "time_bin"], coords=coords
+        ),
     )
 
 
 def cadena(make, key):
     """Repetitions with another name, a running number, and presentations without responses."""
-    rows = make.table("Cadena2017", {"image_type": ["original"] * 60, "image_number": list(range(60))})
+    rows = make.table(
+        "Cadena2017", {"image_type": ["original"] * 60, "image_number": list(range(60))}
+    )
     values = make.recorded(rows["stimulus_id"], 6, 4)
     values[:8] = np.nan
     values[40:44, 2] = np.nan
     coords = presented(rows, 4)
     coords["repetition_id"] = coords.pop("repetition")
-    coords |= {"id": ("presentation", np.arange(240))} | units(["V1"], 6) | binned([40], 60)
+    coords |= (
+        {"id": ("presentation", np.arange(240))} | units(["V1"], 6) | binned([40], 60)
+    )
     assembly = NeuronRecordingAssembly(
         values[:, :, None], dims=["presentation", "neuroid", "time_bin"], coords=coords
     )
     make.write(key, assembly)
 
 
-REPEATED = {"Sanghavi2020": 28, "SanghaviJozwik2020": 37, "SanghaviMurty2020": 50, "Rajalingham2020": 33}
+REPEATED = {
+    "Sanghavi2020": 28,
+    "SanghaviJozwik2020": 37,
+    "SanghaviMurty2020": 50,
+    "Rajalingham2020": 33,
+}
 
 
 def sanghavi(make, key):
@@ -251,11 +339,19 @@ def sanghavi(make, key):
     one = key == "Rajalingham2020"
     starts = [70] if one else [70, 170]
     values = make.recorded(rows["stimulus_id"], 6, REPEATED[key], 3.0)
-    values = np.stack([values + 0.3 * make.rng.normal(size=values.shape) for _ in starts], axis=-1)
+    values = np.stack(
+        [values + 0.3 * make.rng.normal(size=values.shape) for _ in starts], axis=-1
+    )
     regions = ["IT"] if one else ["V4", "IT"]
-    coords = presented(rows, REPEATED[key]) | units(regions, 6 // len(regions), animal=["a"] * 6)
-    coords |= binned(starts, 100) | {"time_bin_id": ("time_bin", list(range(len(starts))))}
-    assembly = NeuronRecordingAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
+    coords = presented(rows, REPEATED[key]) | units(
+        regions, 6 // len(regions), animal=["a"] * 6
+    )
+    coords |= binned(starts, 100) | {
+        "time_bin_id": ("time_bin", list(range(len(starts))))
+    }
+    assembly = NeuronRecordingAssembly(
+        values, dims=["presentation", "neuroid", "time_bin"], coords=coords
+    )
     make.write(key, assembly, image_size_degree=5 if "Murty" in key else 8)
 
 
@@ -271,19 +367,25 @@ def solution_times(make, key):
         "decoder": ["svm", "logistic"],
     }
     times = make.rng.uniform(80, 240, (2, 62))
-    make.write(key, DataAssembly(times, dims=["decoder", "presentation"], coords=coords))
+    make.write(
+        key, DataAssembly(times, dims=["decoder", "presentation"], coords=coords)
+    )
 
 
 def discrimination(make, key):
     """Choices between two objects; the readout is fitted to other images."""
     tested = "objectome.private" if "private" in key else "objectome.public"
     for stimuli, count in (("objectome.public", 100), ("objectome.private", 40)):
-        make.table(stimuli, {"image_label": cycle(OBJECTS, count)}, decides="image_label")
+        make.table(
+            stimuli, {"image_label": cycle(OBJECTS, count)}, decides="image_label"
+        )
     rows = make.rows(tested)
     count = len(rows)
     shown = make.rng.integers(0, count, 4000)
     truth = rows["image_label"].values[shown]
-    other = np.array([make.rng.choice([o for o in OBJECTS if o != label]) for label in truth])
+    other = np.array(
+        [make.rng.choice([o for o in OBJECTS if o != label]) for label in truth]
+    )
     right = make.rng.random(4000) < 0.55 + 0.4 * (shown * 7919 % 97) / 97
     said = np.where(right, truth, other)
     coords = {
@@ -304,7 +406,11 @@ def named(make, key, rows, choices, people=5, **more):
     truth = np.tile(rows["truth"].values, people)
     hard = np.tile(make.rng.uniform(0.2, 0.95, count), people)
     right = make.rng.random(count * people) < hard
-    said = np.where(right, truth, np.array(choices)[make.rng.integers(0, len(choices), count * people)])
+    said = np.where(
+        right,
+        truth,
+        np.array(choices)[make.rng.integers(0, len(choices), count * people)],
+    )
     coords = {
         "stimulus_id": np.tile(rows["stimulus_id"].values, people),
         "truth": truth,
@@ -327,7 +433,15 @@ CONDITIONS = {
     "rotation": [0, 90, 180, 270],
     "eidolonI": ["1-10-10", "2-10-10", "4-10-10", "64-10-10", "128-10-10"],
     "eidolonII": ["1-3-10", "2-3-10", "4-3-10", "32-3-10", "64-3-10", "128-3-10"],
-    "eidolonIII": ["1-0-10", "2-0-10", "4-0-10", "16-0-10", "32-0-10", "64-0-10", "128-0-10"],
+    "eidolonIII": [
+        "1-0-10",
+        "2-0-10",
+        "4-0-10",
+        "16-0-10",
+        "32-0-10",
+        "64-0-10",
+        "128-0-10",
+    ],
     "uniform-noise": [0.0, 0.03, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9],
 }
 
@@ -343,7 +457,15 @@ def geirhos(make, key):
         other = [SIXTEEN[(n * 5 + n // 16) % 16] for n in range(count)]
         columns |= {"original_image_category": truth, "conflict_image_category": other}
     rows = make.table(key, columns, said=make.wrong(truth, SIXTEEN), legacy=True)
-    named(make, key, rows, SIXTEEN, 4, condition=np.array(shown), image_id=rows["stimulus_id"].values)
+    named(
+        make,
+        key,
+        rows,
+        SIXTEEN,
+        4,
+        condition=np.array(shown),
+        image_id=rows["stimulus_id"].values,
+    )
 
 
 KITCHEN = [
@@ -381,17 +503,27 @@ def triplets(make, key):
     shown = np.array([make.rng.choice(40, 3, replace=False) for _ in range(300)])
     made = np.stack([make.features[str(id)] for id in ids])
     pairs = np.stack(
-        [(made[shown[:, i]] * made[shown[:, j]]).sum(axis=1) for i, j in ((1, 2), (0, 2), (0, 1))]
+        [
+            (made[shown[:, i]] * made[shown[:, j]]).sum(axis=1)
+            for i, j in ((1, 2), (0, 2), (0, 1))
+        ]
     )
     odd = np.where(
         make.rng.random(300) < 0.6, pairs.argmax(axis=0), 2
     )  # subjects often choose by the features
     rest = np.array([[n for n in range(3) if n != one] for one in odd])
-    shown = np.take_along_axis(shown, np.concatenate([rest, odd[:, None]], axis=1), axis=1)
-    coords = {"stimulus_id": ids[shown[:, 2]], "triplet_id": [f"triplet_{n}" for n in range(300)]}
+    shown = np.take_along_axis(
+        shown, np.concatenate([rest, odd[:, None]], axis=1), axis=1
+    )
+    coords = {
+        "stimulus_id": ids[shown[:, 2]],
+        "triplet_id": [f"triplet_{n}" for n in range(300)],
+    }
     coords |= {f"image_{n + 1}": ids[shown[:, n]] for n in range(3)}
     coords = {name: ("presentation", values) for name, values in coords.items()}
-    make.write(key, BehavioralAssembly(ids[shown[:, 2]], dims=["presentation"], coords=coords))
+    make.write(
+        key, BehavioralAssembly(ids[shown[:, 2]], dims=["presentation"], coords=coords)
+    )
 
 
 def baker(make, key):
@@ -400,7 +532,12 @@ def baker(make, key):
     kinds = [["w", "f", "o"][n // 9 % 3] for n in range(count)]
     orientation = key.split("_")[1]
     truth = cycle(ANIMALS, count)
-    columns = {"truth": truth, "animal": truth, "image_type": kinds, "orientation": [orientation] * count}
+    columns = {
+        "truth": truth,
+        "animal": truth,
+        "image_type": kinds,
+        "orientation": [orientation] * count,
+    }
     rate = {"w": 0.8, "f": 0.6, "o": 0.5}
     said = [make.wrong([t], ANIMALS, rate[k])[0] for t, k in zip(truth, kinds)]
     rows = make.table(key, columns, said=said)
@@ -415,7 +552,9 @@ def baker(make, key):
         "correct": correct,
     }
     coords = {name: ("presentation", values) for name, values in coords.items()}
-    make.write(key, BehavioralAssembly(np.array(correct), dims=["presentation"], coords=coords))
+    make.write(
+        key, BehavioralAssembly(np.array(correct), dims=["presentation"], coords=coords)
+    )
 
 
 def thresholds(make, key):
@@ -426,7 +565,11 @@ def thresholds(make, key):
             offsets = [10.0 * (n // 2 % 10) + 10.0 for n in range(count)]
             # Their fit takes the label for the offset, so it ends in an error where the readout is right: here it is not.
             shown = sides[1:] + sides[:1] if one.endswith("_fit") else sides
-            columns = {"image_label": sides, "vernier_offset_arcsec": offsets, "shown": shown}
+            columns = {
+                "image_label": sides,
+                "vernier_offset_arcsec": offsets,
+                "shown": shown,
+            }
             make.table(one, columns, decides="shown")
     values = make.rng.uniform(250, 330, 6) * (1 if key.endswith("only") else 1.4)
     if not key.endswith("only"):
@@ -459,7 +602,15 @@ GRATINGS = {
         "phase": [0.0, 90.0, 180.0, 270.0],
     },
 }
-ORDER = ("position_y", "position_x", "contrast", "radius", "spatial_frequency", "orientation", "phase")
+ORDER = (
+    "position_y",
+    "position_x",
+    "contrast",
+    "radius",
+    "spatial_frequency",
+    "orientation",
+    "phase",
+)
 MEASURED = {
     "Ringach2002": ("Marques2020_orientation", (
         "baseline", "max_dc", "min_dc", "max_ac", "modulation_ratio", "circular_variance", "bandwidth",
@@ -518,7 +669,10 @@ def gratings(make, stimuli):
 def properties(make, key):
     """Properties of neurons, and gratings or textures to measure those of a model."""
     stimuli, names = MEASURED[key]
-    make.table("Marques2020_blank", {"degrees": [8.0], "position_x": [0.0], "position_y": [0.0]})
+    make.table(
+        "Marques2020_blank",
+        {"degrees": [8.0], "position_x": [0.0], "position_y": [0.0]},
+    )
     if key.startswith("Freeman"):
         kinds = [(t, f, s) for t in (0, 1) for f in range(6) for s in range(5)]
         columns = {
@@ -534,7 +688,9 @@ def properties(make, key):
     gratings(make, "Marques2020_receptive_field")
     gratings(make, "Marques2020_orientation")
     tune(make)
-    values = np.stack([make.rng.random(80) * SPANS.get(name, 1.0) for name in names], axis=1)
+    values = np.stack(
+        [make.rng.random(80) * SPANS.get(name, 1.0) for name in names], axis=1
+    )
     if "preferred_orientation" in names:
         values -= 22.5
     coords = {
@@ -543,7 +699,9 @@ def properties(make, key):
         "neuronal_property": list(names),
     }
     bins = {f"{name}_bins": np.linspace(0, SPANS.get(name, 1.0), 11) for name in names}
-    assembly = PropertyAssembly(values, dims=["neuroid", "neuronal_property"], coords=coords)
+    assembly = PropertyAssembly(
+        values, dims=["neuroid", "neuronal_property"], coords=coords
+    )
     make.write(key, assembly, number_of_trials=20, **bins)
 
 
@@ -564,15 +722,25 @@ def tune(make):
             if "phase" not in row:
                 make.features[row["stimulus_id"]] = 0.05 * gain
                 continue
-            far = np.hypot(row["position_x"] - place[:, 0], row["position_y"] - place[:, 1])
+            far = np.hypot(
+                row["position_x"] - place[:, 0], row["position_y"] - place[:, 1]
+            )
             angle = np.cos(2 * np.radians(row["orientation"] - prefers))
             octaves = np.log2(row["spatial_frequency"]) - frequency
             inside = row["radius"] / size
-            strength = np.exp(-(far**2) / 0.1) * np.exp(2 * (angle - 1)) * np.exp(-(octaves**2) / 2)
+            strength = (
+                np.exp(-(far**2) / 0.1)
+                * np.exp(2 * (angle - 1))
+                * np.exp(-(octaves**2) / 2)
+            )
             strength *= (1 - np.exp(-(inside**2))) * np.exp(-0.15 * inside)
             wave = 1 + simple * np.cos(np.radians(row["phase"]) + prefers)
-            noise = np.random.default_rng(zlib.crc32(row["stimulus_id"].encode())).random(FEATURES)
-            make.features[row["stimulus_id"]] = gain * (0.05 + strength * wave + 0.01 * noise)
+            noise = np.random.default_rng(
+                zlib.crc32(row["stimulus_id"].encode())
+            ).random(FEATURES)
+            make.features[row["stimulus_id"]] = gain * (
+                0.05 + strength * wave + 0.01 * noise
+            )
 
 
 def coggan_fmri(make, key):
@@ -583,13 +751,23 @@ def coggan_fmri(make, key):
     }
     rows = make.table("Coggan2024_fMRI", columns)
     shown = np.stack([make.hidden[id] for id in rows["stimulus_id"]])
-    for id in rows["stimulus_id"]:  # some units respond to every image, since the benchmark selects these
+    for id in rows[
+        "stimulus_id"
+    ]:  # some units respond to every image, since the benchmark selects these
         make.features[id][:3] += 40.0
     held = [np.corrcoef(shown + make.rng.normal(size=shown.shape)) for _ in range(12)]
-    coords = {name: ("presentation", rows[name].values) for name in ("stimulus_id", "object_name")}
-    coords |= {"subject": ("neuroid", ["s1", "s2", "s3"] * 4), "region": ("neuroid", np.repeat(REGIONS, 3))}
+    coords = {
+        name: ("presentation", rows[name].values)
+        for name in ("stimulus_id", "object_name")
+    }
+    coords |= {
+        "subject": ("neuroid", ["s1", "s2", "s3"] * 4),
+        "region": ("neuroid", np.repeat(REGIONS, 3)),
+    }
     assembly = NeuroidAssembly(
-        np.stack(held, axis=-1), dims=["presentation", "presentation", "neuroid"], coords=coords
+        np.stack(held, axis=-1),
+        dims=["presentation", "presentation", "neuroid"],
+        coords=coords,
     )
     make.write(key, assembly)
 
@@ -597,7 +775,13 @@ def coggan_fmri(make, key):
 def coggan_behaviour(make, key):
     """Each subject names different occluded objects; correctness is stored."""
     kinds, colours, people = ["bars", "mud", "dots"], ["black", "white"], 5
-    cells = [(k, c, v, o) for k in kinds for c in colours for v in (0.2, 0.6, 1.0) for o in OBJECTS]
+    cells = [
+        (k, c, v, o)
+        for k in kinds
+        for c in colours
+        for v in (0.2, 0.6, 1.0)
+        for o in OBJECTS
+    ]
     count = len(cells) * people
     each = [cells[n // people] for n in range(count)]
     columns = {
@@ -608,15 +792,26 @@ def coggan_behaviour(make, key):
         "subject": [f"p{n % people}" for n in range(count)],
     }
     rows = make.table("Coggan2024_behavior", columns, decides="object_class")
-    make.table("Coggan2024_behavior_fitting", {"image_label": cycle(OBJECTS, 80)}, decides="image_label")
+    make.table(
+        "Coggan2024_behavior_fitting",
+        {"image_label": cycle(OBJECTS, 80)},
+        decides="image_label",
+    )
     rate = {"bars": 0.5, "mud": 0.7, "dots": 0.9}
-    right = [make.rng.random() < rate[c[0]] * (0.8 if c[1] == "black" else 1.0) for c in each]
-    said = [c[3] if r else make.rng.choice([o for o in OBJECTS if o != c[3]]) for c, r in zip(each, right)]
+    right = [
+        make.rng.random() < rate[c[0]] * (0.8 if c[1] == "black" else 1.0) for c in each
+    ]
+    said = [
+        c[3] if r else make.rng.choice([o for o in OBJECTS if o != c[3]])
+        for c, r in zip(each, right)
+    ]
     coords = {
         "stimulus_id": ("presentation", rows["stimulus_id"].values),
         "human_accuracy": ("presentation", np.array(right, int)),
     }
-    make.write(key, BehavioralAssembly(np.array(said), dims=["presentation"], coords=coords))
+    make.write(
+        key, BehavioralAssembly(np.array(said), dims=["presentation"], coords=coords)
+    )
 
 
 PARTS = {
@@ -629,7 +824,9 @@ PARTS = {
 
 def parted(make, key):
     """Train and test images; neuroids are numbered within each subject."""
-    subjects, regions, measure, scale = next(v for start, v in PARTS.items() if key.startswith(start))
+    subjects, regions, measure, scale = next(
+        v for start, v in PARTS.items() if key.startswith(start)
+    )
     eeg = key.startswith("Gifford")
     per = 4
     count = per * len(regions) * len(subjects)
@@ -637,7 +834,9 @@ def parted(make, key):
     reliable = np.where(np.arange(count) % per == 0, 0.2, own.uniform(0.35, 0.9, count))
     weights = np.random.default_rng([make.seed, 11]).normal(size=(HIDDEN, count))
     train = key.endswith("train")
-    number, repetitions = (make.some(60), 4 if eeg else 1) if train else (make.some(25), 4)
+    number, repetitions = (
+        (make.some(60), 4 if eeg else 1) if train else (make.some(25), 4)
+    )
     rows = make.table(
         make.listed["sets"][key],
         {"label": cycle(OBJECTS, number), "label_idx": [n % 5 for n in range(number)]},
@@ -650,9 +849,14 @@ def parted(make, key):
         starts, width = np.round(np.arange(-0.02, 0.62, 0.01), 2), 0.01
     elif "Allen" in key or "Hebart" in key:
         starts, width = [0], 1
-    values = values[:, :, None] + 0.5 * make.rng.normal(size=(*values.shape, len(starts)))
+    values = values[:, :, None] + 0.5 * make.rng.normal(
+        size=(*values.shape, len(starts))
+    )
     coords = presented(rows, repetitions)
-    coords["stimulus_label"] = ("presentation", np.repeat(rows["label"].values, repetitions))
+    coords["stimulus_label"] = (
+        "presentation",
+        np.repeat(rows["label"].values, repetitions),
+    )
     within = count // len(subjects)
     coords |= {
         "subject": ("neuroid", np.repeat(subjects, within)),
@@ -670,7 +874,12 @@ def parted(make, key):
             measure: ("neuroid", reliable * scale),
         }
         coords |= binned(starts, width)
-    make.write(key, NeuroidAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords))
+    make.write(
+        key,
+        NeuroidAssembly(
+            values, dims=["presentation", "neuroid", "time_bin"], coords=coords
+        ),
+    )
 
 
 def bracci(make, key):
@@ -692,9 +901,16 @@ def bracci(make, key):
             coords["voxels"] += list(range(first, first + count))
             first += count
     held = {name: ("neuroid", values) for name, values in coords.items()}
-    held |= {name: ("presentation", rows[name].values) for name in ("stimulus_id", *columns)}
+    held |= {
+        name: ("presentation", rows[name].values) for name in ("stimulus_id", *columns)
+    }
     make.write(
-        key, NeuroidAssembly(np.concatenate(blocks, axis=1), dims=["presentation", "neuroid"], coords=held)
+        key,
+        NeuroidAssembly(
+            np.concatenate(blocks, axis=1),
+            dims=["presentation", "neuroid"],
+            coords=held,
+        ),
     )
 
 
@@ -712,7 +928,11 @@ TASKS = {
 def maniquet(make, key):
     """Objects in several tasks; the subjects' trials have other images."""
     names = list(TASKS)
-    for stimuli, count in (("Maniquet2024-test", 140), ("Maniquet2024-train", 100), ("Maniquet2024", 140)):
+    for stimuli, count in (
+        ("Maniquet2024-test", 140),
+        ("Maniquet2024-train", 100),
+        ("Maniquet2024", 140),
+    ):
         each = [TASKS[names[n // 5 % len(names)]] for n in range(count)]
         columns = {
             "manipulation": [one[0] for one in each],
@@ -741,7 +961,12 @@ def maniquet(make, key):
         "task": tasks,
     }
     coords = {name: ("presentation", values) for name, values in coords.items()}
-    make.write(key, BehavioralAssembly((said == truth).astype(int), dims=["presentation"], coords=coords))
+    make.write(
+        key,
+        BehavioralAssembly(
+            (said == truth).astype(int), dims=["presentation"], coords=coords
+        ),
+    )
 
 
 def curves(make, key):
@@ -771,9 +996,13 @@ def search(make, key):
     columns["sides"] = cycle(["o", "s"], 48)
     rows = make.table(key, columns, decides="sides")
     make.table(
-        f"{key}_training_stimuli", {"image_number": numbers, "sides": cycle(["o", "s"], 48)}, decides="sides"
+        f"{key}_training_stimuli",
+        {"image_number": numbers, "sides": cycle(["o", "s"], 48)},
+        decides="sides",
     )
-    correct = (make.rng.random(48 * 6) < np.tile(np.linspace(0.6, 0.95, 48), 6)).astype(int)
+    correct = (make.rng.random(48 * 6) < np.tile(np.linspace(0.6, 0.95, 48), 6)).astype(
+        int
+    )
     coords = {name: np.tile(rows[name].values, 6) for name in ("stimulus_id", "block")}
     coords |= {"distractor_nums": np.tile([DISTRACTORS[n % 6] for n in numbers], 6)}
     coords |= {
@@ -791,8 +1020,12 @@ def nsd(make, key):
     each = 18  # enough in each region that no animal has patterns of only two units
     count = each * len(REGIONS)
     values = make.recorded(rows["stimulus_id"], count, 1)[:, :, None].astype(np.float32)
-    reliable = np.where(np.arange(count) % 6 == 5, 0.3, make.rng.uniform(0.5, 0.9, count)).astype(np.float32)
-    coords = {name: ("presentation", rows[name].values) for name in ("stimulus_id", "nsd_id")}
+    reliable = np.where(
+        np.arange(count) % 6 == 5, 0.3, make.rng.uniform(0.5, 0.9, count)
+    ).astype(np.float32)
+    coords = {
+        name: ("presentation", rows[name].values) for name in ("stimulus_id", "nsd_id")
+    }
     more = {
         "animal": ["m0", "m1", "m0", "m1", "m1", "m0"] * 3 * len(REGIONS),
         "reliability": reliable[::-1],
@@ -800,7 +1033,10 @@ def nsd(make, key):
     }
     coords |= units(REGIONS, each, **more) | binned([70], 100)
     make.write(
-        key, NeuronRecordingAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
+        key,
+        NeuronRecordingAssembly(
+            values, dims=["presentation", "neuroid", "time_bin"], coords=coords
+        ),
     )
 
 
@@ -814,8 +1050,12 @@ def laion(make, key):
         for id in ids:
             rng = np.random.default_rng([make.seed, zlib.crc32(id.encode())])
             make.hidden[id] = rng.normal(size=HIDDEN)
-            make.features[id] = make.hidden[id] @ make.mixing + 0.5 * rng.normal(size=FEATURES)
-        rows = pd.DataFrame({"stimulus_id": ids, "filename": [f"{id}.png" for id in ids]})
+            make.features[id] = make.hidden[id] @ make.mixing + 0.5 * rng.normal(
+                size=FEATURES
+            )
+        rows = pd.DataFrame(
+            {"stimulus_id": ids, "filename": [f"{id}.png" for id in ids]}
+        )
         with zipfile.ZipFile(make.folder / "images_extracted.zip", "w") as archive:
             for id in ids:
                 shown = BytesIO()
@@ -829,7 +1069,9 @@ def laion(make, key):
             name: ["test" if (n + shift) % 4 == 0 else "train" for n in range(count)]
             for shift, name in enumerate(("tau", "ood"))
         }
-        pd.DataFrame({"stimulus_id": ids, **division}).to_csv(make.folder / "splits.csv", index=False)
+        pd.DataFrame({"stimulus_id": ids, **division}).to_csv(
+            make.folder / "splits.csv", index=False
+        )
         make.tables["Zerbe2026"] = rows
     ids = make.tables["Zerbe2026"]["stimulus_id"].values
     if own:
@@ -846,14 +1088,22 @@ def laion(make, key):
         "nc_12rep": ("neuroid", make.rng.uniform(35, 90, count).astype(np.float32)),
     }
     if not own:
-        coords["subject_id_pres"] = ("presentation", np.full(len(values), subject, dtype=object))
+        coords["subject_id_pres"] = (
+            "presentation",
+            np.full(len(values), subject, dtype=object),
+        )
     else:
         coords |= {
-            "session": ("presentation", np.array(["ses-01"] * len(values), dtype=object)),
+            "session": (
+                "presentation",
+                np.array(["ses-01"] * len(values), dtype=object),
+            ),
             "run": ("presentation", np.arange(len(values)) % 7),
             "beta_index": ("presentation", np.arange(len(values))),
         }
-    data = xr.DataArray(values, dims=("presentation", "neuroid"), name="data", coords=coords)
+    data = xr.DataArray(
+        values, dims=("presentation", "neuroid"), name="data", coords=coords
+    )
     name = make.listed["assemblies"][key]
     data.to_netcdf(make.folder / name)
     make.written.append(name)
@@ -868,7 +1118,12 @@ def images(make, key):
             "noise": ["gaussian_noise", "shot_noise", "impulse_noise"],
             "blur": ["glass_blur", "motion_blur", "zoom_blur", "defocus_blur"],
             "weather": ["snow", "frost", "fog", "brightness"],
-            "digital": ["pixelate", "contrast", "elastic_transform", "jpeg_compression"],
+            "digital": [
+                "pixelate",
+                "contrast",
+                "elastic_transform",
+                "jpeg_compression",
+            ],
         }[key.split(".")[1]]
         count = 5 * len(kinds) * 4
         columns = {
@@ -911,31 +1166,45 @@ def domains(make, key):
     Names are in order: their filter takes reliabilities of sorted neuroids for those of the neuroids as they are.
     """
     shown = [
-        (source, style, n, 1 + n) for source, styles in DRAWN.items() for style in styles for n in range(60)
+        (source, style, n, 1 + n)
+        for source, styles in DRAWN.items()
+        for style in styles
+        for n in range(60)
     ]
     shown += [(source, style, n, 0) for source, style in PLAIN for n in range(40)]
     columns = {
         "object_label": [OBJECTS[n % 5] for _, _, n, _ in shown],
         "object_style": [style for _, style, _, _ in shown],
         "stimulus_source": [source for source, *_ in shown],
-        "background_id": [back if source == "Silhouette" else 0 for source, _, _, back in shown],
+        "background_id": [
+            back if source == "Silhouette" else 0 for source, _, _, back in shown
+        ],
     }
     rows = make.table(key, columns, decides="object_label")
     repetitions, neuroids = 4, 12
     values = make.recorded(rows["stimulus_id"], neuroids, repetitions, 0.7)
-    values[:, [2, 9]] = make.rng.normal(size=(len(values), 2))  # two that answer nothing
-    values = np.stack([values + 0.2 * make.rng.normal(size=values.shape) for _ in range(2)], axis=-1)
+    values[:, [2, 9]] = make.rng.normal(
+        size=(len(values), 2)
+    )  # two that answer nothing
+    values = np.stack(
+        [values + 0.2 * make.rng.normal(size=values.shape) for _ in range(2)], axis=-1
+    )
     values[2::repetitions, neuroids // 2 :] = np.nan
     values[3::repetitions, neuroids // 2 :] = np.nan
     values[7 : 7 + 3 * repetitions : repetitions] = np.nan
     animals = np.repeat(["Oleo", "Pico"], neuroids // 2)
     coords = presented(rows, repetitions, *columns) | {
-        "neuroid_id": ("neuroid", [f"{animal}_{n:02d}" for n, animal in enumerate(animals)]),
+        "neuroid_id": (
+            "neuroid",
+            [f"{animal}_{n:02d}" for n, animal in enumerate(animals)],
+        ),
         "region": ("neuroid", ["IT"] * neuroids),
         "animal": ("neuroid", animals),
     }
     coords |= binned([70, 170], 100) | {"time_bin_id": ("time_bin", [0, 1])}
-    assembly = NeuronRecordingAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
+    assembly = NeuronRecordingAssembly(
+        values, dims=["presentation", "neuroid", "time_bin"], coords=coords
+    )
     make.write(key, assembly, stimulus_set_identifier=key)
 
 

@@ -26,7 +26,10 @@ os.environ |= {
 import numpy as np
 import pandas as pd
 from brainscore_core.supported_data_standards.brainio import s3
-from brainscore_core.supported_data_standards.brainio.assemblies import BehavioralAssembly, NeuroidAssembly
+from brainscore_core.supported_data_standards.brainio.assemblies import (
+    BehavioralAssembly,
+    NeuroidAssembly,
+)
 
 from tests.parity import tensorflow1
 from tests.parity.packages import LAYOUTS, PLACES, Packages
@@ -41,7 +44,13 @@ class Stored:
     identifier = "stored"
 
     def __init__(self, features, labels):
-        self.features, self.labels, self.degrees, self.task, self.bins = features, labels, 8, None, None
+        self.features, self.labels, self.degrees, self.task, self.bins = (
+            features,
+            labels,
+            8,
+            None,
+            None,
+        )
         self.first = "presentation"
 
     def visual_degrees(self):
@@ -65,8 +74,12 @@ class Stored:
             self.readout.start_task(task)
 
     def activations(self, stimuli, **_):
-        rows = np.stack([self.features[str(id)] for id in stimuli["stimulus_id"].values])
-        coords = {name: ("presentation", stimuli[name].values) for name in stimuli.columns}
+        rows = np.stack(
+            [self.features[str(id)] for id in stimuli["stimulus_id"].values]
+        )
+        coords = {
+            name: ("presentation", stimuli[name].values) for name in stimuli.columns
+        }
         names = [f"f{n}" for n in range(rows.shape[1])]
         coords |= {
             "neuroid_id": ("neuroid", names),
@@ -74,18 +87,30 @@ class Stored:
             "layer": ("neuroid", ["layer"] * len(names)),
         }
         coords |= {name: ("neuroid", at) for name, at in PLACES.items()}
-        return NeuroidAssembly(rows.copy(), dims=["presentation", "neuroid"], coords=coords)
+        return NeuroidAssembly(
+            rows.copy(), dims=["presentation", "neuroid"], coords=coords
+        )
 
     def look_at(self, stimuli, number_of_trials=1, require_variance=False):
         if self.task == "label":
             said = [self.labels[str(id)] for id in stimuli["stimulus_id"].values]
-            coords = {name: ("presentation", stimuli[name].values) for name in stimuli.columns}
-            coords |= {"label": ("presentation", said), "logit": ("presentation", list(range(len(said))))}
-            return BehavioralAssembly([said], coords=coords, dims=["choice", "presentation"])
+            coords = {
+                name: ("presentation", stimuli[name].values) for name in stimuli.columns
+            }
+            coords |= {
+                "label": ("presentation", said),
+                "logit": ("presentation", list(range(len(said)))),
+            }
+            return BehavioralAssembly(
+                [said], coords=coords, dims=["choice", "presentation"]
+            )
         if self.task is not None:
             return self.readout.look_at(stimuli)
         answer = self.activations(stimuli)
-        bins = [one.item() if isinstance(one, np.ndarray) else tuple(one) for one in self.bins]
+        bins = [
+            one.item() if isinstance(one, np.ndarray) else tuple(one)
+            for one in self.bins
+        ]
         if len(bins) > 1:
             coords = {name: (dims, values) for name, dims, values in s3_walk(answer)}
             coords |= {
@@ -93,8 +118,14 @@ class Stored:
                 "time_bin_end": ("time_bin", [b[1] for b in bins]),
             }
             values = np.stack([answer.values] * len(bins), axis=-1)
-            return NeuroidAssembly(values, dims=["presentation", "neuroid", "time_bin"], coords=coords)
-        return answer.transpose("neuroid", "presentation") if self.first == "neuroid" else answer
+            return NeuroidAssembly(
+                values, dims=["presentation", "neuroid", "time_bin"], coords=coords
+            )
+        return (
+            answer.transpose("neuroid", "presentation")
+            if self.first == "neuroid"
+            else answer
+        )
 
 
 def s3_walk(assembly):
@@ -114,7 +145,10 @@ def division(folder):
         return part == "train", part == "test"
 
     module.get_split_masks = masks
-    sys.modules |= {"laion_fmri": types.ModuleType("laion_fmri"), "laion_fmri.splits": module}
+    sys.modules |= {
+        "laion_fmri": types.ModuleType("laion_fmri"),
+        "laion_fmri.splits": module,
+    }
     images = folder / "images_extracted"
     if (folder / "images_extracted.zip").is_file():
         import zipfile
@@ -143,7 +177,9 @@ def number(value):
     """A plain number, or None."""
     if value is None:
         return None
-    if "aggregation" in getattr(value, "dims", ()):  # an older form, with the error beside the number
+    if "aggregation" in getattr(
+        value, "dims", ()
+    ):  # an older form, with the error beside the number
         value = value.sel(aggregation="center")
     found = np.asarray(getattr(value, "values", value))
     return float(found) if found.ndim == 0 else float(np.mean(found))
@@ -164,14 +200,18 @@ def scored(key, model):
     np.random.seed(0)  # what they draw without a seed
     score = benchmark(model)
     ceiling = score.attrs.get("ceiling")
-    if ceiling is None and key.startswith(("Zerbe", "Rajalingham2018", "Malania2007.vernieracuity")):
+    if ceiling is None and key.startswith(
+        ("Zerbe", "Rajalingham2018", "Malania2007.vernieracuity")
+    ):
         ceiling = benchmark.ceiling
     by = getattr(benchmark, "alpha_coord", None)
     if (
         by is not None
     ):  # each subject is divided by a ceiling of its own; what is told beside the score is another one
         subjects = np.unique(benchmark.test_assembly[by].values)
-        ceiling = np.mean([number(score.attrs[one].attrs["ceiling"]) for one in subjects])
+        ceiling = np.mean(
+            [number(score.attrs[one].attrs["ceiling"]) for one in subjects]
+        )
     raw = score.attrs.get("raw")
     return {"raw": number(raw), "ceiling": number(ceiling), "score": number(score)}
 
@@ -181,7 +221,9 @@ def written(folder, packages, asked):
     make = Packages(packages, asked, asked["seed"], asked["odd"], asked["forms"])
     failed = {}
     for key in asked["packages"]:
-        rule = next((rule for start, rule in LAYOUTS.items() if key.startswith(start)), None)
+        rule = next(
+            (rule for start, rule in LAYOUTS.items() if key.startswith(start)), None
+        )
         if rule is None:
             continue
         make.begin(key)
@@ -194,7 +236,10 @@ def written(folder, packages, asked):
     labels = [str(make.labels.get(id, "")) for id in ids]
     (folder / "failed.json").write_text(json.dumps(failed, indent=1))
     np.savez(
-        folder / "model.npz", ids=ids, features=np.stack([make.features[id] for id in ids]), labels=labels
+        folder / "model.npz",
+        ids=ids,
+        features=np.stack([make.features[id] for id in ids]),
+        labels=labels,
     )
 
 
@@ -210,7 +255,8 @@ def main(folder, seconds):
     features = dict(zip(held["ids"].tolist(), held["features"]))
     labels = dict(zip(held["ids"].tolist(), held["labels"].tolist()))
     s3.get_path = lambda identifier, kind, *_, **__: str(
-        packages / f"{'assy_' if kind == 'nc' else 'stimulus_'}{identifier.replace('.', '_')}.{kind}"
+        packages
+        / f"{'assy_' if kind == 'nc' else 'stimulus_'}{identifier.replace('.', '_')}.{kind}"
     )
     division(packages)
     tensorflow1.install()
@@ -235,4 +281,6 @@ def main(folder, seconds):
 
 
 if __name__ == "__main__":
-    sys.exit(not main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    sys.exit(
+        not main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    )

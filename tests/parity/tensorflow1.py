@@ -17,7 +17,9 @@ COLLECTIONS = {"trainable": [], "global": []}
 def summed_to(slope, shape):
     """The gradient of an array that was broadcast to another shape."""
     slope = slope.sum(axis=tuple(range(slope.ndim - len(shape))))
-    stretched = tuple(n for n, size in enumerate(shape) if size == 1 and slope.shape[n] != 1)
+    stretched = tuple(
+        n for n, size in enumerate(shape) if size == 1 and slope.shape[n] != 1
+    )
     return slope.sum(axis=stretched, keepdims=True)
 
 
@@ -25,10 +27,17 @@ class Tensor:
     """A node: its value from those of its parents, and their gradients from its own."""
 
     def __init__(self, parents=(), value=None, slopes=None, shape=None):
-        self.parents, self.value, self.slopes, self.shape = parents, value, slopes, shape
+        self.parents, self.value, self.slopes, self.shape = (
+            parents,
+            value,
+            slopes,
+            shape,
+        )
 
     def __mul__(self, other):
-        return Tensor((self, tensor(other)), np.multiply, lambda g, a, b: (g * b, g * a))
+        return Tensor(
+            (self, tensor(other)), np.multiply, lambda g, a, b: (g * b, g * a)
+        )
 
     def __add__(self, other):
         return Tensor((self, tensor(other)), np.add, lambda g, a, b: (g, g))
@@ -52,7 +61,11 @@ class Variable(Tensor):
 
 def tensor(value):
     """A node from a node, a number or an array."""
-    return value if isinstance(value, Tensor) else Tensor((), lambda: np.asarray(value, dtype=np.float64))
+    return (
+        value
+        if isinstance(value, Tensor)
+        else Tensor((), lambda: np.asarray(value, dtype=np.float64))
+    )
 
 
 def placeholder(dtype=None, shape=None):
@@ -70,40 +83,64 @@ def reduce_sum(input_tensor, axis=None, keepdims=False):
     axes = None if axis is None else tuple(axis)
 
     def slopes(g, a):
-        return (np.broadcast_to(g if keepdims or axes is None else np.expand_dims(g, axes), a.shape),)
+        return (
+            np.broadcast_to(
+                g if keepdims or axes is None else np.expand_dims(g, axes), a.shape
+            ),
+        )
 
-    return Tensor((input_tensor,), lambda a: a.sum(axis=axes, keepdims=keepdims), slopes)
+    return Tensor(
+        (input_tensor,), lambda a: a.sum(axis=axes, keepdims=keepdims), slopes
+    )
 
 
 def norm(tensor, ord=2):
     """The root of the sum of all squares."""
     assert ord == 2
-    return Tensor((tensor,), lambda a: np.sqrt((a * a).sum()), lambda g, a: (g * a / np.sqrt((a * a).sum()),))
+    return Tensor(
+        (tensor,),
+        lambda a: np.sqrt((a * a).sum()),
+        lambda g, a: (g * a / np.sqrt((a * a).sum()),),
+    )
 
 
 def power(value, exponent):
     """A power of each number."""
-    return Tensor((value,), lambda a: a**exponent, lambda g, a: (g * exponent * a ** (exponent - 1),))
+    return Tensor(
+        (value,),
+        lambda a: a**exponent,
+        lambda g, a: (g * exponent * a ** (exponent - 1),),
+    )
 
 
 def squeeze(input, axis):
     """Remove axes of length one."""
-    return Tensor((input,), lambda a: np.squeeze(a, tuple(axis)), lambda g, a: (g.reshape(a.shape),))
+    return Tensor(
+        (input,),
+        lambda a: np.squeeze(a, tuple(axis)),
+        lambda g, a: (g.reshape(a.shape),),
+    )
 
 
 def concat(values, axis):
     """Concatenation of nodes."""
 
     def slopes(g, *parts):
-        return np.split(g, np.cumsum([part.shape[axis] for part in parts])[:-1], axis=axis)
+        return np.split(
+            g, np.cumsum([part.shape[axis] for part in parts])[:-1], axis=axis
+        )
 
-    return Tensor(tuple(values), lambda *parts: np.concatenate(parts, axis=axis), slopes)
+    return Tensor(
+        tuple(values), lambda *parts: np.concatenate(parts, axis=axis), slopes
+    )
 
 
 def windows(a, high, wide):
     """All windows of a zero-padded map: (row, y, x, channel, window's y, window's x)."""
     around = [(0, 0), (high // 2, high // 2), (wide // 2, wide // 2), (0, 0)]
-    return np.lib.stride_tricks.sliding_window_view(np.pad(a, around), (high, wide), axis=(1, 2))
+    return np.lib.stride_tricks.sliding_window_view(
+        np.pad(a, around), (high, wide), axis=(1, 2)
+    )
 
 
 def conv2d(input, filters, strides, padding):
@@ -115,7 +152,9 @@ def conv2d(input, filters, strides, padding):
 
     def slopes(g, a, f):
         turned = f[::-1, ::-1].transpose(0, 1, 3, 2)
-        return value(g, turned), np.einsum("nyxcij,nyxo->ijco", windows(a, *f.shape[:2]), g)
+        return value(g, turned), np.einsum(
+            "nyxcij,nyxo->ijco", windows(a, *f.shape[:2]), g
+        )
 
     return Tensor((input, tensor(filters)), value, slopes)
 
@@ -155,7 +194,9 @@ def evaluate(node, known):
         if isinstance(node, Variable):
             known[id(node)] = node.held
         else:
-            known[id(node)] = node.value(*(evaluate(one, known) for one in node.parents))
+            known[id(node)] = node.value(
+                *(evaluate(one, known) for one in node.parents)
+            )
     return known[id(node)]
 
 
@@ -177,7 +218,9 @@ def gradient(loss, known):
             values = [known[id(one)] for one in node.parents]
             parts = node.slopes(slopes[id(node)], *values)
             for one, value, slope in zip(node.parents, values, parts, strict=True):
-                slopes[id(one)] = slopes.get(id(one), 0.0) + summed_to(np.asarray(slope), value.shape)
+                slopes[id(one)] = slopes.get(id(one), 0.0) + summed_to(
+                    np.asarray(slope), value.shape
+                )
     return slopes
 
 
@@ -191,8 +234,13 @@ class Session:
         """Values of the nodes; None for a training step."""
         if not isinstance(fetches, list):
             return self.run([fetches], feed_dict)[0]
-        known = {id(node): np.asarray(value, dtype=np.float64) for node, value in (feed_dict or {}).items()}
-        found = [None if hasattr(one, "update") else evaluate(one, known) for one in fetches]
+        known = {
+            id(node): np.asarray(value, dtype=np.float64)
+            for node, value in (feed_dict or {}).items()
+        }
+        found = [
+            None if hasattr(one, "update") else evaluate(one, known) for one in fetches
+        ]
         for one in fetches:
             if hasattr(one, "update"):
                 one.update(known)
@@ -235,14 +283,23 @@ def module():
         Session=Session,
         variable_scope=lambda name: contextlib.nullcontext(),
         variables_initializer=initializer,
-        add_to_collection=lambda name, one: COLLECTIONS.setdefault(name, []).append(one),
+        add_to_collection=lambda name, one: COLLECTIONS.setdefault(name, []).append(
+            one
+        ),
         get_collection=lambda name: list(COLLECTIONS.get(name, [])),
         GraphKeys=names(TRAINABLE_VARIABLES="trainable", GLOBAL_VARIABLES="global"),
-        train=names(AdamOptimizer=AdamOptimizer, get_or_create_global_step=lambda: None),
+        train=names(
+            AdamOptimizer=AdamOptimizer, get_or_create_global_step=lambda: None
+        ),
         reset_default_graph=lambda: None,
     )
     made = types.ModuleType("tensorflow")
-    found = {"compat": names(v1=v1), "nn": names(conv2d=conv2d), "pow": power, "float32": "float32"}
+    found = {
+        "compat": names(v1=v1),
+        "nn": names(conv2d=conv2d),
+        "pow": power,
+        "float32": "float32",
+    }
     found |= {
         "Graph": Graph,
         "Variable": Variable,
@@ -250,7 +307,9 @@ def module():
         "squeeze": squeeze,
         "norm": norm,
     }
-    vars(made).update(found | {"concat": concat, "constant": lambda value, dtype=None: tensor(value)})
+    vars(made).update(
+        found | {"concat": concat, "constant": lambda value, dtype=None: tensor(value)}
+    )
     return made
 
 

@@ -14,7 +14,9 @@ def test_every_layer_is_reduced_once_alone_and_once_for_all_scores(monkeypatch):
     passes = []
     once = module._gram_numpy
     monkeypatch.setattr(
-        module, "_gram_numpy", lambda X, workspace: passes.append(X.shape[1]) or once(X, workspace)
+        module,
+        "_gram_numpy",
+        lambda X, workspace: passes.append(X.shape[1]) or once(X, workspace),
     )
     timed = timing.layers("cpu", "small")
     brains = [3] * timing.ASSEMBLIES

@@ -13,9 +13,16 @@ from typing import Any
 import pytest
 
 CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+    (
+        path
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (path := shutil.which(name))
+    ),
+    None,
 )
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="Chromium is not installed here"
+)
 PHONE, TABLET, DESK = 390, 768, 1440
 RUN = """
 addEventListener("load", async () => {
@@ -45,12 +52,25 @@ def evaluate(
     It runs in a copy beside the page, without the page's own ban on inline scripts, so that all links stay right.
     Time is virtual, so that nothing waits, unless ``real_time``.
     """
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text(encoding="utf-8"))
-    frame = f"<style>html {{ width: {width}px; overflow-x: clip }}</style>" if width < 500 else ""
-    added = "".join(f"<script>{each}</script>" for each in (*scripts, RUN.replace("SCRIPT", script)))
+    text = re.sub(
+        r'<meta http-equiv="Content-Security-Policy"[^>]*>',
+        "",
+        page.read_text(encoding="utf-8"),
+    )
+    frame = (
+        f"<style>html {{ width: {width}px; overflow-x: clip }}</style>"
+        if width < 500
+        else ""
+    )
+    added = "".join(
+        f"<script>{each}</script>" for each in (*scripts, RUN.replace("SCRIPT", script))
+    )
     copy = page.with_name(f"copy-of-{page.name}")
     copy.write_text(
-        text.replace("</head>", f"{frame}</head>").replace("</body>", f"{added}</body>"), encoding="utf-8"
+        text.replace("</head>", f"{frame}</head>").replace(
+            "</body>", f"{added}</body>"
+        ),
+        encoding="utf-8",
     )
     words = [
         str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
@@ -59,7 +79,10 @@ def evaluate(
         f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"{copy.resolve().as_uri()}{hash}",
     ]  # fmt: skip
     browser = subprocess.Popen(
-        words, stdout=subprocess.PIPE if not real_time else None, stderr=subprocess.PIPE, text=True
+        words,
+        stdout=subprocess.PIPE if not real_time else None,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         if real_time:

@@ -56,10 +56,18 @@ def score(value: float, half: float | None = 0.02, **fields: Any) -> dict[str, A
 
 
 def record(
-    model: str, benchmark: str, value: float | None, *, half: float | None = 0.02, **fields: Any
+    model: str,
+    benchmark: str,
+    value: float | None,
+    *,
+    half: float | None = 0.02,
+    **fields: Any,
 ) -> Record:
     plain = None if value is None else score(value, half)
-    inputs = {"benchmark": {"id": benchmark, "version": 1}, "model": {"id": model}} | fields.pop("inputs", {})
+    inputs = {
+        "benchmark": {"id": benchmark, "version": 1},
+        "model": {"id": model},
+    } | fields.pop("inputs", {})
     known: dict[str, Any] = {
         "id": sha256_of(inputs),
         "status": "failed" if value is None else "scored",
@@ -70,7 +78,9 @@ def record(
         "controls": CONTROLS,
         "request": {"seed": 0, "limit": None, "device": "cpu"},
         "inputs": inputs,
-        "error": {"type": "MetricError", "message": "it did not work"} if value is None else None,
+        "error": {"type": "MetricError", "message": "it did not work"}
+        if value is None
+        else None,
         "environment": {"commit": "abc"},
         "timing": {"wall_s": 1.0},
     }
@@ -81,7 +91,9 @@ def record(
 def ledger(root: Path, repository: Path) -> Lab:
     """Return two benchmarks, a suite of both, four models and two controls."""
     lab = build(root, repository)
-    lab.spec("models", "pixels4", builder={"name": "pixels", "size": 4}, control="positive")
+    lab.spec(
+        "models", "pixels4", builder={"name": "pixels", "size": 4}, control="positive"
+    )
     for model in ("ant", "bee", "cat", "dog"):
         lab.spec("models", model, builder={"name": "pixels", "size": 8})
     lab.benchmark("lab.V4-ridge")

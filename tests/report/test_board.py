@@ -38,9 +38,22 @@ def column(id: str, **fields: Any) -> Column:
     return Column(id=id, **known | fields)
 
 
-def row(model: str, cells: list[Cell], score: Cell, rank: tuple[int, int] | None, **fields: Any) -> Row:
+def row(
+    model: str,
+    cells: list[Cell],
+    score: Cell,
+    rank: tuple[int, int] | None,
+    **fields: Any,
+) -> Row:
     known: dict[str, Any] = {"title": "T", "role": "model", "simulated": False}
-    return Row(model=model, cells=tuple(cells), groups=(score,), score=score, rank=rank, **known | fields)
+    return Row(
+        model=model,
+        cells=tuple(cells),
+        groups=(score,),
+        score=score,
+        rank=rank,
+        **known | fields,
+    )
 
 
 GOOD = Cell("scored", 0.5, 0.4, 0.61, top=True, evidence=Evidence(Origin.SIGNED, "me"))
@@ -95,15 +108,25 @@ def test_board_as_text() -> None:
     assert leaderboard_text(BOARD, 160) == TEXT
 
 
-@pytest.mark.parametrize(("width", "tables"), [(81, [7]), (80, [6, 3]), (71, [5, 4]), (1, [4, 3, 3, 3])])
-def test_columns_that_do_not_fit_go_into_further_tables(width: int, tables: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("width", "tables"), [(81, [7]), (80, [6, 3]), (71, [5, 4]), (1, [4, 3, 3, 3])]
+)
+def test_columns_that_do_not_fit_go_into_further_tables(
+    width: int, tables: list[int]
+) -> None:
     """Each table repeats rank and model; only the first contains the score."""
     text = leaderboard_text(BOARD, width)
     heads = [line.split() for line in text.splitlines() if line.startswith("rank")]
     assert [len(head) for head in heads] == tables
     assert heads[0][:4] == ["rank", "model", "score", "V4"]
     assert all(head[:2] == ["rank", "model"] for head in heads)
-    assert [name for head in heads for name in head[2:]] == ["score", "V4", "[1]", "[2]", "[3]"]
+    assert [name for head in heads for name in head[2:]] == [
+        "score",
+        "V4",
+        "[1]",
+        "[2]",
+        "[3]",
+    ]
 
 
 def test_an_empty_part_of_a_board_has_no_rule() -> None:
@@ -153,7 +176,9 @@ def test_csv_and_json_keep_every_digit() -> None:
     }  # fmt: skip
     assert list(plain) == sorted(plain) and "Tiny & small" in as_json(BOARD)
     with pytest.raises(ValueError, match="JSON compliant"):
-        as_json(replace(BOARD, rows=(row("nan", [], Cell("scored", float("nan")), None),)))
+        as_json(
+            replace(BOARD, rows=(row("nan", [], Cell("scored", float("nan")), None),))
+        )
 
 
 def test_json_contains_text_as_it_is() -> None:
@@ -165,10 +190,16 @@ def test_a_board_prints_as_text_and_is_an_escaped_table_in_a_notebook(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     assert str(BOARD) == TEXT
-    board = replace(BOARD, rows=(replace(BOARD.rows[0], model="<b>one</b>"), *BOARD.rows[1:]))
+    board = replace(
+        BOARD, rows=(replace(BOARD.rows[0], model="<b>one</b>"), *BOARD.rows[1:])
+    )
     table = board._repr_html_()
     assert "<td>&lt;b&gt;one&lt;/b&gt;</td>" in table and "<b>one" not in table
-    assert "<td>0.610</td>" in table and "<td>–</td>" in table and "<th>0</th>" not in table
+    assert (
+        "<td>0.610</td>" in table
+        and "<td>–</td>" in table
+        and "<th>0</th>" not in table
+    )
 
 
 def test_a_frame_needs_one_cell_per_column() -> None:
@@ -177,13 +208,18 @@ def test_a_frame_needs_one_cell_per_column() -> None:
             replace(BOARD, rows=(replace(BOARD.rows[0], **broken),)).to_frame()
 
 
-def test_the_files_of_dvc_have_the_scores_of_each_benchmark_and_no_others(tmp_path: Path) -> None:
+def test_the_files_of_dvc_have_the_scores_of_each_benchmark_and_no_others(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "results" / "metrics"
     folder.mkdir(parents=True)
     for name in ("gone.json", "lab.V4-ridge.json", "notes.txt"):
         (folder / name).write_text("{}")
     second = replace(
-        BOARD, suite="other", columns=(column("more"),), rows=(row("one", [GOOD], GOOD, (1, 1)),)
+        BOARD,
+        suite="other",
+        columns=(column("more"),),
+        rows=(row("one", [GOOD], GOOD, (1, 1)),),
     )
     write_tracked(tmp_path, [BOARD, second])
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
@@ -198,7 +234,12 @@ def test_the_files_of_dvc_have_the_scores_of_each_benchmark_and_no_others(tmp_pa
 
 
 def test_an_edited_record_is_listed_below_the_board() -> None:
-    edited = row("one", [Cell("edited", reason="run it again"), *BOARD.rows[0].cells[1:]], GOOD, (1, 1))
+    edited = row(
+        "one",
+        [Cell("edited", reason="run it again"), *BOARD.rows[0].cells[1:]],
+        GOOD,
+        (1, 1),
+    )
     text = leaderboard_text(replace(BOARD, rows=(edited,)), 160)
     assert "one on lab.V4-ridge: edited: run it again" in text and "  edited  " in text
 
@@ -209,9 +250,28 @@ def test_latex_has_no_backslash_of_a_name() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["=HYPERLINK(A1)", "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_no_name_is_a_formula_of_a_spreadsheet(name: str) -> None:
+    head = as_csv(replace(BOARD, groups=(Group(name, "suite", {}),))).splitlines()[0]
+    assert head.split(",")[6] == f"'{name}"
+    assert as_csv(BOARD).splitlines()[0].split(",")[6] == "V4"
+
+
+def test_no_character_of_a_name_is_an_escape_of_tex() -> None:
+    text = as_latex(replace(BOARD, title="^^5cinput /etc/hosts ^^7b"))
+    assert (
+        r"\caption{\textasciicircum{}\textasciicircum{}5cinput /etc/hosts" in text
+        and "^" not in text
+    )
+
+
 def test_several_boards_are_joined() -> None:
-    assert as_text("markdown", [BOARD, BOARD]) == as_markdown(BOARD) + "\n" + as_markdown(BOARD)
-    assert json.loads(as_text("json", [BOARD, BOARD])) == [json.loads(as_json(BOARD))] * 2
+    assert as_text("markdown", [BOARD, BOARD]) == as_markdown(
+        BOARD
+    ) + "\n" + as_markdown(BOARD)
+    assert (
+        json.loads(as_text("json", [BOARD, BOARD])) == [json.loads(as_json(BOARD))] * 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,17 +289,24 @@ def test_several_boards_are_joined() -> None:
         (123456.7, False, "123,457"),
     ],
 )
-def test_numbers_are_short_and_never_negative_zero(value: float | None, counts: bool, text: str) -> None:
+def test_numbers_are_short_and_never_negative_zero(
+    value: float | None, counts: bool, text: str
+) -> None:
     assert number(value, counts=counts) == text
 
 
 def test_the_short_name_of_a_benchmark_omits_its_data_set() -> None:
-    assert [column.short for column in BOARD.columns] == ["V4-ridge", "V4-cost", "other.choice"]
+    assert [column.short for column in BOARD.columns] == [
+        "V4-ridge",
+        "V4-cost",
+        "other.choice",
+    ]
     assert column("lab").short == "lab"
 
 
 def test_an_interval_with_one_end_has_no_width() -> None:
     assert GOOD.half_width == pytest.approx(0.105)
     assert (
-        Cell("scored", 1.0, low=0.5).half_width is None and Cell("scored", 1.0, high=2.0).half_width is None
+        Cell("scored", 1.0, low=0.5).half_width is None
+        and Cell("scored", 1.0, high=2.0).half_width is None
     )

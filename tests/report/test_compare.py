@@ -18,21 +18,10 @@ from neuroledger.engine.run import run
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.stats.differences import Difference, corrected, difference
+from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import Influence, moved
 from tests.engine.lab import Lab
-
-
-def scored(values: np.ndarray, population: str = "lab") -> Score:
-    """The mean of one value per stimulus."""
-    ids = [f"s{i}" for i in range(len(values))]
-    items = moved(ids, (values - values.mean()) / len(values))
-    return Score(
-        float(values.mean()),
-        scale="correlation",
-        influence=Influence({"stimulus": items}),
-        population=population,
-    )
+from tests.varying import mean_score as scored
 
 
 def test_interval_p_and_effect_agree_with_a_paired_t_test() -> None:
@@ -48,7 +37,9 @@ def test_interval_p_and_effect_agree_with_a_paired_t_test() -> None:
     assert found.effect * np.sqrt(40) == pytest.approx(test.statistic, rel=0.1)
     assert found.pairs == 40 and found.covers == "new stimuli"
     error = (a - b).std(ddof=1) / np.sqrt(40)
-    assert found.detectable == pytest.approx((stats.t.ppf(0.975, 39) + stats.t.ppf(0.8, 39)) * error, rel=0.1)
+    assert found.detectable == pytest.approx(
+        (stats.t.ppf(0.975, 39) + stats.t.ppf(0.8, 39)) * error, rel=0.1
+    )
 
 
 def test_p_can_be_small_enough_for_any_correction() -> None:
@@ -56,7 +47,10 @@ def test_p_can_be_small_enough_for_any_correction() -> None:
     values = rng.normal(0, 1, 50)
     found = difference("x", scored(values + rng.normal(1, 0.1, 50)), scored(values))
     assert found.p < 1e-12
-    assert corrected([found, *[Difference(f"{i}", p=0.9) for i in range(25)]])[0].better == "a"
+    assert (
+        corrected([found, *[Difference(f"{i}", p=0.9) for i in range(25)]])[0].better
+        == "a"
+    )
 
 
 def test_equal_models_do_not_differ() -> None:
@@ -68,7 +62,10 @@ def test_equal_models_do_not_differ() -> None:
 
 def test_p_is_uniform_for_equal_models() -> None:
     rng = np.random.default_rng(2)
-    found = [difference("x", scored(rng.normal(size=30)), scored(rng.normal(size=30))).p for _ in range(400)]
+    found = [
+        difference("x", scored(rng.normal(size=30)), scored(rng.normal(size=30))).p
+        for _ in range(400)
+    ]
     assert 0.025 < np.mean(np.array(found) < 0.05) < 0.08
     assert stats.kstest(found, "uniform").pvalue > 1e-3
 
@@ -79,7 +76,10 @@ def test_scores_of_other_items_are_not_paired() -> None:
     a, b = common + 0.1, common + rng.normal(0, 0.05, 100)
     assert difference("x", scored(a), scored(b)).better == ""  # not yet corrected
     assert corrected([difference("x", scored(a), scored(b))])[0].better == "a"
-    assert corrected([difference("x", scored(a, "one"), scored(b, "other"))])[0].better == ""
+    assert (
+        corrected([difference("x", scored(a, "one"), scored(b, "other"))])[0].better
+        == ""
+    )
 
 
 def test_holm_correction_within_declared_families() -> None:
@@ -98,14 +98,20 @@ def test_holm_correction_within_declared_families() -> None:
 
 
 def test_the_direction_of_a_metric_is_respected() -> None:
-    assert Difference("x", value=-1.0, p_corrected=0.01, direction="lower").better == "a"
+    assert (
+        Difference("x", value=-1.0, p_corrected=0.01, direction="lower").better == "a"
+    )
     assert Difference("x", value=-1.0, p_corrected=0.01).better == "b"
     assert Difference("x", value=-1.0, p_corrected=0.2).better == ""
 
 
 def test_scores_without_an_interval_say_so() -> None:
     found = difference("x", Score(0.1), Score(0.2))
-    assert found.low is None and found.value == pytest.approx(-0.1) and "no interval" in found.reason
+    assert (
+        found.low is None
+        and found.value == pytest.approx(-0.1)
+        and "no interval" in found.reason
+    )
 
 
 def test_scores_of_two_scales_have_no_common_mean() -> None:
@@ -113,7 +119,10 @@ def test_scores_of_two_scales_have_no_common_mean() -> None:
     other = b.replace(scale="similarity")
     for first, second in ((a, other), ({"x": a, "y": a}, {"x": other, "y": b})):
         found = nl.compare(first, second)
-        assert "not comparable" in found.differences[0].reason and found.differences[0].p is None
+        assert (
+            "not comparable" in found.differences[0].reason
+            and found.differences[0].p is None
+        )
         expected = nl.compare(a, b).overall if isinstance(first, dict) else None
         assert found.overall.p == (None if expected is None else expected.p)
         assert found.overall.value == (None if expected is None else expected.value)
@@ -148,7 +157,12 @@ def run_lab(lab: Lab) -> Lab:
     lab.spec("suites", "lab", benchmarks=["lab.V4-ridge"], models=["pixels4", "coarse"])
     catalog = lab.open()
     validate(catalog, "lab")
-    run(catalog, plan(catalog, suites=[catalog.suite("lab")], request=Request()).jobs, Request(), NoDisplay())
+    run(
+        catalog,
+        plan(catalog, suites=[catalog.suite("lab")], request=Request()).jobs,
+        Request(),
+        NoDisplay(),
+    )
     return lab
 
 
@@ -157,31 +171,50 @@ def test_two_models_end_to_end_by_id_in_memory_and_as_scores(run_lab: Lab) -> No
     kept = compare("pixels4", "coarse", catalog=catalog, tell=pytest.fail)
     [found] = kept.differences
     assert found.better == "a" and found.covers == "new stimuli and new neuroids"
-    assert found.low is not None and 0 < found.low < (found.value or 0) < (found.high or 0)
+    assert found.low is not None and 0 < found.low < (found.value or 0) < (
+        found.high or 0
+    )
     turned = compare("coarse", "pixels4", catalog=catalog)
     assert turned.differences[0].value == pytest.approx(-(found.value or 0))
     assert turned.overall.better == "b"
     assert "A = pixels4, B = coarse" in str(kept) and "lab.V4-ridge" in str(kept)
     session = Session(catalog, Request())
     model = model_of(session, "coarse")
-    [again] = compare("pixels4", model, benchmark="lab.V4-ridge", catalog=catalog).differences
+    [again] = compare(
+        "pixels4", model, benchmark="lab.V4-ridge", catalog=catalog
+    ).differences
     assert again.value == pytest.approx(found.value, abs=1e-9)
     assert (again.low, again.high) == pytest.approx((found.low, found.high), rel=0.01)
-    score = evaluate(session, catalog.benchmark("lab.V4-ridge"), model, controls=False).headline
+    score = evaluate(
+        session, catalog.benchmark("lab.V4-ridge"), model, controls=False
+    ).headline
     [given] = compare("pixels4", {"lab.V4-ridge": score}, catalog=catalog).differences
     assert given.p == pytest.approx(again.p)
 
 
-def test_records_without_draws_are_scored_again(run_lab: Lab) -> None:
+@pytest.mark.parametrize("private", [False, True])
+def test_records_without_deviations_by_item_are_scored_again(
+    run_lab: Lab, private: bool
+) -> None:
+    """Those of earlier records store none; those of private data store their sum of squares only."""
     catalog = run_lab.open()
     [found] = compare("pixels4", "coarse", catalog=catalog).differences
     for model in ("pixels4", "coarse"):
         path = record_path(catalog.root, "lab.V4-ridge", model)
         old = read_record(path)
-        bare = {name: part for name, part in (old.score or {}).items() if name != "spread"}
+        bare = {
+            name: part
+            for name, part in (old.score or {}).items()
+            if name != "uncertainty"
+        }
+        uncertainty = old.as_score().uncertainty
+        if private and uncertainty is not None:
+            bare["uncertainty"] = packed_deviations(uncertainty, private=True)
         write_record(path, old.model_copy(update={"score": bare}))
     told: list[str] = []
-    [again] = compare("pixels4", "coarse", catalog=catalog, tell=told.append).differences
+    [again] = compare(
+        "pixels4", "coarse", catalog=catalog, tell=told.append
+    ).differences
     assert len(told) == 1 and "pixels4 and coarse" in told[0]
     assert again.value == pytest.approx(found.value, abs=1e-9)
     assert again.low == pytest.approx(found.low, rel=0.01)

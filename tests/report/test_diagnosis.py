@@ -75,10 +75,15 @@ def test_a_wrong_table_is_one_error(tmp_path: Path, text: str, words: str) -> No
         from_csv(tmp_path / "scores.csv")
 
 
-def test_the_command_prints_and_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_and_writes_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "scores.csv"
     path.write_text(TABLE)
-    assert main(["diagnose", "--table", str(path), "--out", str(tmp_path / "page.html")]) == 0
+    assert (
+        main(["diagnose", "--table", str(path), "--out", str(tmp_path / "page.html")])
+        == 0
+    )
     told = capsys.readouterr().out
     assert (
         "Coverage: Numbers of models scored, failed and never run." in told
@@ -87,27 +92,45 @@ def test_the_command_prints_and_writes_a_page(tmp_path: Path, capsys: pytest.Cap
     page = (tmp_path / "page.html").read_text()
     style = Path(site.__file__).with_name("site") / "style.css"
     assert style.read_text(encoding="utf-8") in page, "the page is one file"
-    assert "<h1>Diagnosis of scores.csv</h1>" in page and "http" not in page.split("</style>")[1]
+    assert (
+        "<h1>Diagnosis of scores.csv</h1>" in page
+        and "http" not in page.split("</style>")[1]
+    )
     assert main(["diagnose", "--table", str(path), "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
     assert plain["coverage"]["brain-rdm"] == {"failed": 1, "never run": 1, "scored": 4}
     assert main(["diagnose", "core", "--table", str(path)]) == 2
 
 
-def test_published_figures_change_sign_if_lower_is_better_and_have_no_intervals(lab: Lab) -> None:
+def test_published_figures_change_sign_if_lower_is_better_and_have_no_intervals(
+    lab: Lab,
+) -> None:
     def figures(**values: float) -> list[dict[str, object]]:
-        return [{"model": model, "value": value, "source": "a paper"} for model, value in values.items()]
+        return [
+            {"model": model, "value": value, "source": "a paper"}
+            for model, value in values.items()
+        ]
 
     lab.benchmark("lab.V4-pls", metric="pls", published=figures(ant=0.4, bee=0.3))
-    lab.benchmark("lab.V4-cost", metric="accuracy_difference", ceiling=None, published=figures(ant=0.1))
+    lab.benchmark(
+        "lab.V4-cost",
+        metric="accuracy_difference",
+        ceiling=None,
+        published=figures(ant=0.1),
+    )
     lab.spec("suites", "both", benchmarks=["lab.V4-pls", "lab.V4-cost"])
     table = from_published(lab.open(), "both")
     assert table.values["lab.V4-pls"].to_dict() == {"ant": 0.4, "bee": 0.3}
     assert table.values.loc["ant", "lab.V4-cost"] == -0.1
-    assert table.states.loc["bee"].to_dict() == {"lab.V4-pls": "scored", "lab.V4-cost": "never run"}
+    assert table.states.loc["bee"].to_dict() == {
+        "lab.V4-pls": "scored",
+        "lab.V4-cost": "never run",
+    }
     assert table.half_widths.isna().all(axis=None)
     lab.spec("suites", "none", benchmarks=["lab.V4-ridge"])
-    with pytest.raises(RequestError, match="suite 'none' has no published figures: omit --published"):
+    with pytest.raises(
+        RequestError, match="suite 'none' has no published figures: omit --published"
+    ):
         from_published(lab.open(), "none")
 
 
@@ -130,18 +153,34 @@ def test_failed_records_and_missing_records_are_counted_separately(lab: Lab) -> 
 
 @pytest.mark.parametrize(
     ("direction", "normalise", "value"),
-    [("higher", "none", 0.5), ("higher", "ceiling", 0.5), ("lower", "none", -0.5), ("lower", "ceiling", 0.5)],
+    [
+        ("higher", "none", 0.5),
+        ("higher", "ceiling", 0.5),
+        ("lower", "none", -0.5),
+        ("lower", "ceiling", 0.5),
+    ],
 )
 def test_scores_for_which_lower_is_better_change_their_sign_unless_normalised(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, direction: str, normalise: str, value: float
+    lab: Lab,
+    monkeypatch: pytest.MonkeyPatch,
+    direction: str,
+    normalise: str,
+    value: float,
 ) -> None:
     def board(*given: Any) -> Leaderboard:
         known = board_of(*given)
-        columns = tuple(replace(each, direction=direction, normalise=normalise) for each in known.columns)
+        columns = tuple(
+            replace(each, direction=direction, normalise=normalise)
+            for each in known.columns
+        )
         return replace(known, columns=columns)
 
     monkeypatch.setattr("neuroledger.report.diagnosis.board_of", board)
     catalog, records = lab.open(), [record("ant", "lab.V4-pls", 0.5)]
-    (row,) = [each for each in board_of(catalog, catalog.suite("lab"), records).rows if each.model == "ant"]
+    (row,) = [
+        each
+        for each in board_of(catalog, catalog.suite("lab"), records).rows
+        if each.model == "ant"
+    ]
     shown = from_records(catalog, "lab", records).values.loc["ant", "lab.V4-pls"]
     assert abs(shown) in {cell.value for cell in row.cells} and shown * value > 0

@@ -14,7 +14,9 @@ from neuroledger.stats.diagnosis import Axis, Diagnosis, Explained, Pair, Shift
 
 
 def diagnosis(loadings: int = 2, *, empty: bool = False) -> Diagnosis:
-    coverage = pd.DataFrame({"scored": [3, 2], "failed": [0, 1], "never run": [1, 0]}, index=["one", "two"])
+    coverage = pd.DataFrame(
+        {"scored": [3, 2], "failed": [0, 1], "never run": [1, 0]}, index=["one", "two"]
+    )
     pair = Pair("one", "two", 0.987, 0.9, 0.999, 12)
     return Diagnosis(
         coverage=coverage,
@@ -85,7 +87,10 @@ benchmarks  last added  tau   largest change of rank  of
 @pytest.mark.parametrize("count", [MAX_LOADINGS - 1, MAX_LOADINGS, MAX_LOADINGS + 1])
 def test_a_long_axis_shows_both_of_its_ends(count: int) -> None:
     text = diagnosis_text("x", diagnosis(count))
-    shown = [line.split()[0] for line in text.split("Axis 1")[1].split("\n\n")[0].splitlines()[2:]]
+    shown = [
+        line.split()[0]
+        for line in text.split("Axis 1")[1].split("\n\n")[0].splitlines()[2:]
+    ]
     everything = [f"b{i}" for i in range(count)]
     assert shown == (everything if count <= 12 else [*everything[:6], *everything[-6:]])
 
@@ -97,7 +102,14 @@ def test_plain_data_has_no_nan() -> None:
         "one": {"scored": 3, "failed": 0, "never run": 1}, "two": {"scored": 2, "failed": 1, "never run": 0},
     }  # fmt: skip
     assert found["pairs"] == [
-        {"first": "one", "second": "two", "rho": 0.987, "low": 0.9, "high": 0.999, "models": 12}
+        {
+            "first": "one",
+            "second": "two",
+            "rho": 0.987,
+            "low": 0.9,
+            "high": 0.999,
+            "models": 12,
+        }
     ]
     assert found["growth"][1]["model"] == "bee" and found["axes"][0]["share"] == 0.6
     assert (
@@ -114,9 +126,18 @@ def test_cells_of_a_table_are_scores_failures_or_never_run(tmp_path: Path) -> No
         encoding="utf-8",
     )
     table = from_csv(file)
-    assert table.values.index.tolist() == ["ant", "bee"] and table.values.columns.tolist() == ["one", "two"]
-    assert table.values["one"].tolist() == [0.5, -0.01] and table.values["two"].isna().all()
-    assert table.states.to_numpy().tolist() == [["scored", "never run"], ["scored", "failed"]]
+    assert table.values.index.tolist() == [
+        "ant",
+        "bee",
+    ] and table.values.columns.tolist() == ["one", "two"]
+    assert (
+        table.values["one"].tolist() == [0.5, -0.01]
+        and table.values["two"].isna().all()
+    )
+    assert table.states.to_numpy().tolist() == [
+        ["scored", "never run"],
+        ["scored", "failed"],
+    ]
     assert table.attributes == {
         "one": {"metric": "r", "region": "V4"},
         "two": {"metric": " rho", "region": "IT"},
@@ -126,7 +147,10 @@ def test_cells_of_a_table_are_scores_failures_or_never_run(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("model,one\n", "has no scores: it needs a header of benchmarks and a row for each model"),
+        (
+            "model,one\n",
+            "has no scores: it needs a header of benchmarks and a row for each model",
+        ),
         ("model\nant\n", "has no scores: it needs a header"),
         ("model,one\n#metric,r\n", "has no scores: it needs a row for each model"),
         ("model,one\nant,1\nbee,1,2\n", ":3 has 3 cells, the header has 2"),
@@ -134,7 +158,9 @@ def test_cells_of_a_table_are_scores_failures_or_never_run(tmp_path: Path) -> No
         ("model,one\nant,1\nant,2\n", "names the model 'ant' twice"),
     ],
 )
-def test_an_invalid_table_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_table_is_refused_with_its_line(
+    tmp_path: Path, text: str, words: str
+) -> None:
     file = tmp_path / "table.csv"
     file.write_text(text)
     with pytest.raises(DataError, match=words):

@@ -12,8 +12,17 @@ from neuroledger.report.history import Step, history
 
 
 def git(root: Path, *words: str) -> str:
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
-    return subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True, text=True).stdout
+    who = [
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    ]
+    return subprocess.run(
+        ["git", *who, *words], cwd=root, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def commit(root: Path, **texts: str | None) -> tuple[str, str]:
@@ -56,13 +65,22 @@ def test_each_commit_that_changed_a_score_is_a_step(tmp_path: Path) -> None:
             Step(*third, "b", "ant", None, ""),
             Step(*fourth, "b", "ant", 0.5, ""),
         ),
-        ("b", "bee"): (Step(*first, "b", "bee", 0.25, "first"), Step(*third, "b", "bee", None, "")),
+        ("b", "bee"): (
+            Step(*first, "b", "bee", 0.25, "first"),
+            Step(*third, "b", "bee", None, ""),
+        ),
     }
 
 
 @pytest.mark.parametrize(
     "text",
-    ['{"score": {"value": null}}', '{"score": {"value": "x"}}', "[]", '{"score": {"value": 1e999}}', ""],
+    [
+        '{"score": {"value": null}}',
+        '{"score": {"value": "x"}}',
+        "[]",
+        '{"score": {"value": 1e999}}',
+        "",
+    ],
 )
 def test_a_version_without_a_score_is_none(tmp_path: Path, text: str) -> None:
     git(tmp_path, "init", "-q")
@@ -70,11 +88,16 @@ def test_a_version_without_a_score_is_none(tmp_path: Path, text: str) -> None:
     second = commit(tmp_path, bee=value(-1.75))
     assert history(tmp_path) == {
         ("b", "ant"): (Step(*first, "b", "ant", None, "first"),),
-        ("b", "bee"): (Step(*first, "b", "bee", -1.5, "first"), Step(*second, "b", "bee", -1.75, "-0.25")),
+        ("b", "bee"): (
+            Step(*first, "b", "bee", -1.5, "first"),
+            Step(*second, "b", "bee", -1.75, "-0.25"),
+        ),
     }
 
 
-def test_without_git_there_is_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_there_is_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert history(tmp_path) == {}
     monkeypatch.setenv("PATH", str(tmp_path))
     assert history(tmp_path) == {}

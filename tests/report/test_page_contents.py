@@ -13,7 +13,15 @@ from neuroledger.engine.checked import Evidence, Origin
 from neuroledger.engine.control import in_words
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import Page, _blocks, axis, gather, packed, pages
-from neuroledger.report.site import _bytes, _command, _counted, _json, _plain, _prose, _record_text
+from neuroledger.report.site import (
+    _bytes,
+    _command,
+    _counted,
+    _json,
+    _plain,
+    _prose,
+    _record_text,
+)
 from neuroledger.spec.base import Component
 from neuroledger.spec.kinds import Aggregation
 from neuroledger.spec.suites import Group
@@ -43,7 +51,10 @@ def test_a_packed_board_has_short_cells_and_each_reason_once() -> None:
         Cell("edited", reason="old"), Cell("unavailable", reason="gone"),
     )  # fmt: skip
     columns = tuple(column(f"lab.V4-m{i}") for i in range(len(cells)))
-    mean, none = Cell("scored", 0.7, 0.65, 0.75), Cell("partial", reason="without lab.V4-m1")
+    mean, none = (
+        Cell("scored", 0.7, 0.65, 0.75),
+        Cell("partial", reason="without lab.V4-m1"),
+    )
     rows = (
         Row("ant", "The ant", "model", False, cells, (mean,), mean, (1, 2)),
         Row("noise", "Noise", "negative", False, cells[:1] * 7, (none,), none, None),
@@ -56,8 +67,13 @@ def test_a_packed_board_has_short_cells_and_each_reason_once() -> None:
         "cells": [[0.12346, 0.1, None, 1, "ada"], "f0", "m1", "p0", "s2", "e2", "u3"],
     }  # fmt: skip
     assert plain["texts"] == ["broken", "not run yet", "old", "gone"]
-    assert (plain["rows"][1]["score"], plain["rows"][1]["why"]) == (None, "without lab.V4-m1")
-    assert plain["rows"][1]["groups"] == [None] and plain["rows"][1]["role"] == "negative"
+    assert (plain["rows"][1]["score"], plain["rows"][1]["why"]) == (
+        None,
+        "without lab.V4-m1",
+    )
+    assert (
+        plain["rows"][1]["groups"] == [None] and plain["rows"][1]["role"] == "negative"
+    )
     assert (plain["suite"], plain["version"], plain["title"]) == ("lab", 3, "The lab")
     assert plain["numbers"] == [("models", "1")]
     assert plain["groups"] == [{"name": "V4", "part": "neural", "size": 7}]
@@ -68,7 +84,11 @@ def test_a_packed_board_has_short_cells_and_each_reason_once() -> None:
         "lab",
         True,
     )
-    assert (first["floor"], first["ceiling"], first["direction"]) == (0.012346, None, "higher")
+    assert (first["floor"], first["ceiling"], first["direction"]) == (
+        0.012346,
+        None,
+        "higher",
+    )
 
 
 def test_equal_short_names_are_extended_until_they_differ() -> None:
@@ -83,8 +103,12 @@ def test_equal_short_names_are_extended_until_they_differ() -> None:
 def test_an_axis_ends_at_one_only_if_all_scales_do() -> None:
     cells = [Cell("scored", 0.2, 0.1, 0.3)]
     assert axis(cells, [column("a")]).high == pytest.approx(1.02)
-    assert axis(cells, [column("a"), column("b", counts=False)]).high == pytest.approx(0.306)
-    assert axis(cells, [column("a", floor=-0.5, counts=False)]).low == pytest.approx(-0.516)
+    assert axis(cells, [column("a"), column("b", counts=False)]).high == pytest.approx(
+        0.306
+    )
+    assert axis(cells, [column("a", floor=-0.5, counts=False)]).low == pytest.approx(
+        -0.516
+    )
 
 
 def test_sizes_change_their_unit_at_a_thousand() -> None:
@@ -94,8 +118,15 @@ def test_sizes_change_their_unit_at_a_thousand() -> None:
 
 
 def test_counts_are_plural_except_of_one() -> None:
-    assert [_counted("neuroid", n) for n in (1, 2, 12345)] == ["1 neuroid", "2 neuroids", "12,345 neuroids"]
-    assert [_counted(name, 3) for name in ("stimuli", "classes")] == ["3 stimuli", "3 classes"]
+    assert [_counted("neuroid", n) for n in (1, 2, 12345)] == [
+        "1 neuroid",
+        "2 neuroids",
+        "12,345 neuroids",
+    ]
+    assert [_counted(name, 3) for name in ("stimuli", "classes")] == [
+        "3 stimuli",
+        "3 classes",
+    ]
     assert _counted("trial", 2.5) == "trial 2.5"
 
 
@@ -104,9 +135,14 @@ def test_a_component_is_one_line() -> None:
         _plain({"name": "ridge", "folds": 5, "seed": None, "list": [0.5, "x"]})
         == "ridge (folds: 5, list: [0.5, x])"
     )
-    assert _plain({"name": "ridge", "seed": None}) == "ridge" and _plain({"a": 1.0, "b": {}}) == "a: 1, b: "
+    assert (
+        _plain({"name": "ridge", "seed": None}) == "ridge"
+        and _plain({"a": 1.0, "b": {}}) == "a: 1, b: "
+    )
     assert _plain("text") == "text" and _plain(1e-7) == "1e-07"
-    assert _plain(Component(name="ridge", alphas=[1, 2.5])) == "ridge (alphas: [1, 2.5])"
+    assert (
+        _plain(Component(name="ridge", alphas=[1, 2.5])) == "ridge (alphas: [1, 2.5])"
+    )
     assert (
         _plain(Aggregation.model_validate({"over": "neuroid", "with": "median"}))
         == "over: neuroid, with: median"
@@ -119,33 +155,65 @@ def test_data_in_a_page_cannot_end_its_element() -> None:
     assert not set("<>&") & set(text) and json.loads(text) == value and ": " not in text
     with pytest.raises(ValueError, match="not JSON compliant"):
         _json(float("nan"))
-    assert str(_prose("run `a <b>` & `c`")) == "run <code>a &lt;b&gt;</code> &amp; <code>c</code>"
+    assert (
+        str(_prose("run `a <b>` & `c`"))
+        == "run <code>a &lt;b&gt;</code> &amp; <code>c</code>"
+    )
 
 
 def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
     given = record("ant", "lab.V4-ridge", 0.5, request={"seed": 7})
     assert _command(given) == "neuroledger score ant lab.V4-ridge --seed 7"
-    assert _command(given.model_copy(update={"request": {}})) == "neuroledger score ant lab.V4-ridge --seed 0"
+    assert (
+        _command(given.model_copy(update={"request": {}}))
+        == "neuroledger score ant lab.V4-ridge --seed 0"
+    )
     plain = json.loads(_record_text(given))
-    assert list(plain) == ["environment", "error", "inputs", "record", "request", "status"]
+    assert list(plain) == [
+        "environment",
+        "error",
+        "inputs",
+        "record",
+        "request",
+        "status",
+    ]
     assert plain["request"] == {"seed": 7} and plain["inputs"]["model"] == {"id": "ant"}
 
 
-def test_of_the_permuted_controls_a_benchmark_shows_the_one_closest_to_its_bound(lab: Lab) -> None:
+def test_of_the_permuted_controls_a_benchmark_shows_the_one_closest_to_its_bound(
+    lab: Lab,
+) -> None:
     def permuted(value: float | None, verdict: str = "passed") -> dict[str, Any]:
         reason = "it is constant" if value is None else ""
-        return {"role": "negative", "value": value, "bound": 0.1, "verdict": verdict, "reason": reason}
+        return {
+            "role": "negative",
+            "value": value,
+            "bound": 0.1,
+            "verdict": verdict,
+            "reason": reason,
+        }
 
     def shown(*controls: dict[str, Any]) -> list[str]:
         names = ("ant", "bee", "cat", "dog")
         records = [
-            record(name, "lab.V4-ridge", 0.5, controls={"noise": CONTROLS["noise"], "permuted": control})
+            record(
+                name,
+                "lab.V4-ridge",
+                0.5,
+                controls={"noise": CONTROLS["noise"], "permuted": control},
+            )
             for name, control in zip(names, controls, strict=False)
         ]
-        world = gather(lab.open(), "lab", [*records, record("dog", "lab.V4-ridge", 0.5)])
-        page = next(one for one in pages(world) if one.path == "benchmarks/lab.V4-ridge.html")
+        world = gather(
+            lab.open(), "lab", [*records, record("dog", "lab.V4-ridge", 0.5)]
+        )
+        page = next(
+            one for one in pages(world) if one.path == "benchmarks/lab.V4-ridge.html"
+        )
         assert isinstance(page, Page)
-        return [f"{name}: {in_words(control)}" for name, control in page.context["controls"]]
+        return [
+            f"{name}: {in_words(control)}" for name, control in page.context["controls"]
+        ]
 
     end = "its uncertainty is unknown"
     positive, noise = (
@@ -157,12 +225,18 @@ def test_of_the_permuted_controls_a_benchmark_shows_the_one_closest_to_its_bound
     assert found == [noise, f"permuted: 0.050, must be at most 0.1, {end}", positive]
     unsure = permuted(0.04, "undecided") | {"low": 0.0, "high": 0.2}
     found = shown(permuted(0.01), unsure, permuted(0.05))
-    assert found[1].startswith("permuted: 0.040 [0.000, 0.200]"), "one that is undecided comes first"
+    assert found[1].startswith("permuted: 0.040 [0.000, 0.200]"), (
+        "one that is undecided comes first"
+    )
     found = shown(unsure, permuted(None, "failed"), permuted(0.05))
-    assert found == [noise, "permuted: it is constant", positive], "one that failed comes before it"
+    assert found == [noise, "permuted: it is constant", positive], (
+        "one that failed comes before it"
+    )
 
 
-def test_the_numbers_above_a_board_count_models_scores_failures_data_sets_and_controls(lab: Lab) -> None:
+def test_the_numbers_above_a_board_count_models_scores_failures_data_sets_and_controls(
+    lab: Lab,
+) -> None:
     failed = CONTROLS["noise"] | {"value": 0.3, "verdict": "failed"}
     unsure = CONTROLS["noise"] | {"low": -0.1, "high": 0.12, "verdict": "undecided"}
     records = [
@@ -183,10 +257,16 @@ def test_the_numbers_above_a_board_count_models_scores_failures_data_sets_and_co
 def test_lists_name_the_state_of_benchmarks_models_and_data_sets(lab: Lab) -> None:
     lab.benchmark("lab.V4-closed", unavailable="withdrawn")
     lab.spec("models", "gone", unavailable="its weights are lost")
-    closed: dict[str, Any] = {"license": "CC0-1.0", "access_steps": ["ask"], "files": {}}
+    closed: dict[str, Any] = {
+        "license": "CC0-1.0",
+        "access_steps": ["ask"],
+        "files": {},
+    }
     lab.spec("datasets", "asked", **closed, unavailable="on request")
     pins = {name: {"size": 1, "sha256": "0" * 64} for name in ("a.mat",)}
-    lab.spec("datasets", "odd", **closed | {"files": pins}, unread="no reader has its format")
+    lab.spec(
+        "datasets", "odd", **closed | {"files": pins}, unread="no reader has its format"
+    )
     validate(lab.open(), "lab")
     records = [record("ant", "lab.V4-ridge", 0.9), record("bee", "lab.V4-ridge", None)]
     world = gather(lab.open(), "lab", records)
@@ -199,7 +279,8 @@ def test_lists_name_the_state_of_benchmarks_models_and_data_sets(lab: Lab) -> No
         id: world.catalog.dataset(id).title for id in ("asked", "lab", "odd")
     }
     states = {
-        path: {item["id"]: (item["state"], item["tone"]) for item in items} for path, items in lists.items()
+        path: {item["id"]: (item["state"], item["tone"]) for item in items}
+        for path, items in lists.items()
     }
     assert states["benchmarks.html"] == {
         "lab.V4-closed": ("unavailable", "warn"), "lab.V4-pls": ("no record", ""), "lab.V4-ridge": ("1 score", "good"),
@@ -215,25 +296,52 @@ def test_lists_name_the_state_of_benchmarks_models_and_data_sets(lab: Lab) -> No
     (lab.data / "stimuli.zip").write_bytes(b"no longer a zip")
     lab.dataset()  # pinned as it is
     validate(lab.open(), "lab")
-    listed = next(one for one in pages(gather(lab.open(), "lab", [])) if one.path == "datasets.html")
+    listed = next(
+        one
+        for one in pages(gather(lab.open(), "lab", []))
+        if one.path == "datasets.html"
+    )
     assert isinstance(listed, Page)
-    assert {item["id"]: item["state"] for item in listed.context["items"]}["lab"] == "invalid"
+    assert {item["id"]: item["state"] for item in listed.context["items"]}[
+        "lab"
+    ] == "invalid"
 
 
 def test_benchmarks_that_do_not_count_have_an_axis_of_their_own(lab: Lab) -> None:
     world = gather(lab.open(), "lab", [])
     apart = {"counts": False, "scale": "error", "unit": "ms"}
-    columns = (column("a"), column("b", **apart), column("c", scale="reliability"), column("d", **apart))
+    columns = (
+        column("a"),
+        column("b", **apart),
+        column("c", scale="reliability"),
+        column("d", **apart),
+    )
     none = Cell("missing")
-    row = Row("ant", "The ant", "model", False, (Cell("scored", 0.5),) * 4, (none,), none, None)
+    row = Row(
+        "ant",
+        "The ant",
+        "model",
+        False,
+        (Cell("scored", 0.5),) * 4,
+        (none,),
+        none,
+        None,
+    )
     world = replace(world, everything=board(*columns, rows=(row,)))
     groups = [[each.id for each, _ in cells] for _, _, cells in _blocks(world, row)]
     assert groups == [["a", "c"], ["b", "d"]]
 
 
 def test_partial_scores_are_counted_with_the_failures(lab: Lab) -> None:
-    records = [record("ant", "lab.V4-ridge", 0.9, status="partial"), record("bee", "lab.V4-ridge", None)]
-    index = next(one for one in pages(gather(lab.open(), "lab", records)) if one.path == "index.html")
+    records = [
+        record("ant", "lab.V4-ridge", 0.9, status="partial"),
+        record("bee", "lab.V4-ridge", None),
+    ]
+    index = next(
+        one
+        for one in pages(gather(lab.open(), "lab", records))
+        if one.path == "index.html"
+    )
     assert isinstance(index, Page)
     ((_, data),) = index.context["data"]
     assert ("failed or partial", "2") in data["numbers"]

@@ -15,16 +15,19 @@ from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import Page, packed
 from neuroledger.report.site import build_site, rendered
 from neuroledger.spec.suites import Group
-from neuroledger.stats.score import Score
-from neuroledger.stats.spread import Influence, moved, pack
+from neuroledger.stats.packed_deviations import packed_deviations
+from neuroledger.stats.uncertainty import Part, Uncertainty
 from tests.engine.lab import Lab
 from tests.report.browser import DESK, PHONE, TABLET, evaluate, needs_chromium
 from tests.report.ledger import keep, record, score
+from tests.varying import mean_score
 
 pytestmark = needs_chromium
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
 HERE = Path(__file__).parent
-CONTRAST, RULES, SHOWN = ((HERE / f"{name}.js").read_text() for name in ("contrast", "rules", "shown"))
+CONTRAST, RULES, SHOWN = (
+    (HERE / f"{name}.js").read_text() for name in ("contrast", "rules", "shown")
+)
 AXE = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
@@ -34,8 +37,14 @@ def site(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 
     lab: Lab = ledger(tmp_path_factory.mktemp("pages") / "lab", repository)
     catalog = lab.open()
-    spread = {"draws": {}, "deviation": {"stimulus": 0.02, "neuroid": 0.01}, "items": {}}
-    varied = score(0.9, spread=spread, covers="the 95 % interval covers new stimuli and new neuroids")
+    errors = {"stimulus": 0.02, "neuroid": 0.01}
+    parts = tuple(
+        Part("lab", (name,), ("a",), np.array([error]), 20)
+        for name, error in errors.items()
+    )
+    uncertainty = packed_deviations(Uncertainty(parts, dict.fromkeys(errors, 21)))
+    covers = "the 95 % interval covers new stimuli and new neuroids"
+    varied = score(0.9, uncertainty=uncertainty, covers=covers)
     keep(
         catalog,
         record("ant", RIDGE, 0.9, score=varied, scores={"ridge": varied}), record("ant", PLS, 0.8),
@@ -54,21 +63,30 @@ def varied(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     lab: Lab = ledger(tmp_path_factory.mktemp("varied") / "lab", repository)
     lab.dataset(notes=[f"Converted from a file with the SHA-256 {'a1b2' * 16}."])
     lab.spec("suites", "other", benchmarks=[PLS], models=["ant"])
-    lab.spec("suites", "lab", benchmarks=[RIDGE, PLS], models=["ant", "bee", "cat"], includes=["other"])
+    lab.spec(
+        "suites",
+        "lab",
+        benchmarks=[RIDGE, PLS],
+        models=["ant", "bee", "cat"],
+        includes=["other"],
+    )
     values = {"ant": (0.9, 0.8), "bee": (0.6, 0.7), "cat": (0.5, 0.5)}
     rng = np.random.default_rng(0)
     catalog = lab.open()
     for model, pair in values.items():
         for benchmark, value in zip((RIDGE, PLS), pair, strict=True):
-            draws = value + rng.normal(0, 0.05, 60)
-            ids = [f"s{i}" for i in range(60)]
-            own = Score(
-                value, scale="correlation", population="lab",
-                influence=Influence({"stimulus": moved(ids, (draws - draws.mean()) / 60)}),
-            )  # fmt: skip
-            assert own.spread is not None
-            plain = score(value) | {"low": own.low, "high": own.high, "spread": pack(own.spread)}
-            keep(catalog, record(model, benchmark, value, score=plain, scores={"ridge": plain}))
+            own = mean_score(value + rng.normal(0, 0.05, 60)).replace(value=value)
+            assert own.uncertainty is not None
+            varying = {
+                "low": own.low,
+                "high": own.high,
+                "uncertainty": packed_deviations(own.uncertainty),
+            }
+            plain = score(value) | varying
+            keep(
+                catalog,
+                record(model, benchmark, value, score=plain, scores={"ridge": plain}),
+            )
     build_site(catalog, "lab", lab.root / "site")
     return lab.root / "site"
 
@@ -88,7 +106,9 @@ KINDS = [
         (f"benchmarks/{RIDGE}.html", TABLET, True),
     ],
 )
-def test_every_kind_of_page_is_readable(site: Path, name: str, width: int, dark: bool) -> None:
+def test_every_kind_of_page_is_readable(
+    site: Path, name: str, width: int, dark: bool
+) -> None:
     script = f"""
     {CONTRAST} {RULES}
     const axed = window.axe ? (await axe.run(document, {{ resultTypes: ["violations"] }})).violations : [];
@@ -97,16 +117,30 @@ def test_every_kind_of_page_is_readable(site: Path, name: str, width: int, dark:
     """
     hash = "#suite=lab&compare=ant,cat" if name == "index.html" else ""
     axe = (AXE,) if width == DESK else ()
-    outcome = evaluate(site / name, script, hash=hash, width=width, dark=dark, scripts=axe)
+    outcome = evaluate(
+        site / name, script, hash=hash, width=width, dark=dark, scripts=axe
+    )
     assert outcome.pop("texts") > 5
-    assert outcome == {"dim": [], "axe": [], "lone": 0, "bare": 0, "heads": 0, "scrolls": 0, "wide": False}
+    assert outcome == {
+        "dim": [],
+        "axe": [],
+        "lone": 0,
+        "bare": 0,
+        "heads": 0,
+        "scrolls": 0,
+        "wide": False,
+    }
 
 
 def test_the_contrast_check_sees_faint_text(site: Path) -> None:
     script = (
-        "document.querySelector('h1').style.color = 'color-mix(in oklab, var(--page) 80%, black)';" + CONTRAST
+        "document.querySelector('h1').style.color = 'color-mix(in oklab, var(--page) 80%, black)';"
+        + CONTRAST
     )
-    assert any("H1" in line for line in evaluate(site / "models.html", script + "return found;"))
+    assert any(
+        "H1" in line
+        for line in evaluate(site / "models.html", script + "return found;")
+    )
 
 
 def test_names_of_models_wrap_only_on_a_phone(site: Path) -> None:
@@ -133,14 +167,14 @@ def test_the_sorting_of_the_board_is_in_the_address(site: Path) -> None:
     down, way, up, other = ask(site, press + again)
     assert (down[:3], way) == (["ant", "cat", "bee"], "b:lab.V4-pls,down")
     assert (up[:3], other) == (["bee", "cat", "ant"], "b:lab.V4-pls,up")
-    assert ask(site, "return rows().slice(0, 3)", "#suite=lab&sort=b:lab.V4-pls,up") == ["bee", "cat", "ant"]
+    assert ask(
+        site, "return rows().slice(0, 3)", "#suite=lab&sort=b:lab.V4-pls,up"
+    ) == ["bee", "cat", "ant"]
     assert down[3] == up[3] == "dog"  # what has no score stays last
 
 
 def test_filters_select_models_and_benchmarks(site: Path) -> None:
-    script = (
-        "type('filter-benchmarks', 'V4 pls'); type('filter-models', 'ANT'); return [rows(), heads(), said()]"
-    )
+    script = "type('filter-benchmarks', 'V4 pls'); type('filter-models', 'ANT'); return [rows(), heads(), said()]"
     shown, heads, said = ask(site, script)
     assert shown == ["ant"] and "V4-pls" in heads and "V4-ridge" not in heads
     assert (said["q"], said["b"]) == ("ANT", "V4 pls")
@@ -160,7 +194,11 @@ def test_columns_are_chosen_and_groups_fold(site: Path) -> None:
     return [folded, open, focus, heads()];
     """
     folded, open_, focus, opened = ask(site, script)
-    assert folded == ["Model", "Score", "scored"] and open_ == "none" and focus == "data:lab"
+    assert (
+        folded == ["Model", "Score", "scored"]
+        and open_ == "none"
+        and focus == "data:lab"
+    )
     assert {"V4-ridge", "V4-pls"} <= set(opened)
 
 
@@ -175,7 +213,9 @@ def test_models_are_compared_and_controls_hidden(site: Path) -> None:
     assert said["compare"] == "ant,cat" and said["controls"] == "no" and controls == 0
 
 
-def test_the_difference_of_two_models_is_on_the_page_in_either_order(varied: Path) -> None:
+def test_the_difference_of_two_models_is_on_the_page_in_either_order(
+    varied: Path,
+) -> None:
     script = "return document.querySelector('#compare').innerText"
     told = evaluate(varied / "index.html", script, hash="#suite=lab&compare=ant,cat")
     line = re.search(r"ant − cat = (\S+) \[(\S+), (\S+)\], p = (\S+)", told)
@@ -183,11 +223,19 @@ def test_the_difference_of_two_models_is_on_the_page_in_either_order(varied: Pat
     other = evaluate(varied / "index.html", script, hash="#suite=lab&compare=cat,ant")
     turned = re.search(r"cat − ant = (\S+) \[(\S+), (\S+)\], p = (\S+)", other)
     assert turned and turned.group(1) == "−.350"
-    assert (turned.group(2), turned.group(3)) == (f"−{line.group(3)}", f"−{line.group(2)}")
-    assert turned.group(4) == line.group(4) and "neuroledger compare ant cat --suite lab" in told
+    assert (turned.group(2), turned.group(3)) == (
+        f"−{line.group(3)}",
+        f"−{line.group(2)}",
+    )
+    assert (
+        turned.group(4) == line.group(4)
+        and "neuroledger compare ant cat --suite lab" in told
+    )
     alone = evaluate(varied / "index.html", script, hash="#suite=lab&compare=ant")
     assert "Differences" not in alone
-    three = evaluate(varied / "index.html", script, hash="#suite=lab&compare=ant,bee,cat")
+    three = evaluate(
+        varied / "index.html", script, hash="#suite=lab&compare=ant,bee,cat"
+    )
     assert three.count("mean over the benchmarks on which both are scored") == 3
 
 
@@ -199,13 +247,21 @@ def test_the_comparison_is_inside_a_phone_with_its_figure(varied: Path) -> None:
       getComputedStyle(document.querySelector(".panel .on-phone")).display,
       getComputedStyle(document.querySelector(".panel .on-desk")).display];
     """
-    found = evaluate(varied / "index.html", script, hash="#suite=lab&compare=ant,cat", width=PHONE)
+    found = evaluate(
+        varied / "index.html", script, hash="#suite=lab&compare=ant,cat", width=PHONE
+    )
     assert found == [2, 0, False, "block", "none"]
 
 
 def test_a_note_with_a_checksum_wraps_on_a_phone(varied: Path) -> None:
-    script = RULES + "return [rules.wide, document.body.innerText.includes('a1b2'.repeat(16))]"
-    assert evaluate(varied / "datasets" / "lab.html", script, width=PHONE) == [False, True]
+    script = (
+        RULES
+        + "return [rules.wide, document.body.innerText.includes('a1b2'.repeat(16))]"
+    )
+    assert evaluate(varied / "datasets" / "lab.html", script, width=PHONE) == [
+        False,
+        True,
+    ]
 
 
 def test_a_score_is_bold_only_if_no_model_is_clearly_better(varied: Path) -> None:
@@ -224,7 +280,11 @@ def test_the_sentence_and_the_plots_follow_the_board(varied: Path) -> None:
     const first = shown(); location.hash = "#suite=other"; await tick();
     return [first, shown(), document.querySelector("[data-front]").querySelector("svg.lines").getAttribute("role")];
     """
-    assert evaluate(varied / "index.html", SHOWN + script) == [["lab"], ["other"], "img"]
+    assert evaluate(varied / "index.html", SHOWN + script) == [
+        ["lab"],
+        ["other"],
+        "img",
+    ]
 
 
 def test_the_page_works_with_the_keyboard(site: Path) -> None:
@@ -241,7 +301,10 @@ def test_the_page_works_with_the_keyboard(site: Path) -> None:
 
 def large(models: int, benchmarks: int) -> Leaderboard:
     """Return a large board with a hierarchy of ten areas and a score in every cell."""
-    cells = tuple(Cell("scored", (7 * i % 1000) / 1000, 0.1, 0.9, top=i % 50 == 0) for i in range(benchmarks))
+    cells = tuple(
+        Cell("scored", (7 * i % 1000) / 1000, 0.1, 0.9, top=i % 50 == 0)
+        for i in range(benchmarks)
+    )
     columns = tuple(
         Column(
             id=f"Lab{i // 6}.public.area{i % 10}-metric{i}", title=f"Benchmark {i}", parent=f"area{i % 10}",
@@ -252,26 +315,43 @@ def large(models: int, benchmarks: int) -> Leaderboard:
         for i in range(benchmarks)
     )  # fmt: skip
     groups = tuple(
-        Group(f"area{g}", "", {column.id: 0.1 for column in columns if column.parent == f"area{g}"})
+        Group(
+            f"area{g}",
+            "",
+            {column.id: 0.1 for column in columns if column.parent == f"area{g}"},
+        )
         for g in range(10)
     )
     mean = Cell("scored", 0.5, 0.4, 0.6)
     rows = tuple(
-        Row(f"model{i}", f"The model number {i}", "model", False, cells, (mean,) * 10, mean, (i + 1, i + 3))
+        Row(
+            f"model{i}",
+            f"The model number {i}",
+            "model",
+            False,
+            cells,
+            (mean,) * 10,
+            mean,
+            (i + 1, i + 3),
+        )
         for i in range(models)
     )
     return Leaderboard("large", 1, "Five hundred models", columns, groups, rows)
 
 
 @pytest.mark.slow
-def test_five_hundred_models_on_three_hundred_benchmarks_open_in_two_seconds(site: Path) -> None:
+def test_five_hundred_models_on_three_hundred_benchmarks_open_in_two_seconds(
+    site: Path,
+) -> None:
     board = large(500, 300)
     context = {
         "section": "index", "switch": [("recorded", [board])], "boards": [board], "suites": ["large"],
         "data": [(board, packed(board, [("models", "500")]))], "fronts": [], "pairs": [],
     }  # fmt: skip
     page = site / "large.html"
-    page.write_text(rendered(Page("large.html", "index.html.j2", context), board), encoding="utf-8")
+    page.write_text(
+        rendered(Page("large.html", "index.html.j2", context), board), encoding="utf-8"
+    )
     script = """
     while (document.getElementById("board").dataset.complete !== "yes") await new Promise((done) => setTimeout(done, 10));
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
@@ -280,7 +360,12 @@ def test_five_hundred_models_on_three_hundred_benchmarks_open_in_two_seconds(sit
     try:
         opened = [evaluate(page, script, real_time=True) for _ in range(3)]
         areas = ",".join(f"area{i}" for i in range(10))
-        every = evaluate(page, script.replace("tbody tr", "td"), hash=f"#open={areas}", real_time=True)
+        every = evaluate(
+            page,
+            script.replace("tbody tr", "td"),
+            hash=f"#open={areas}",
+            real_time=True,
+        )
     finally:
         page.unlink()
     sys.stdout.write(f"milliseconds to open, folded {opened} and unfolded {every}")

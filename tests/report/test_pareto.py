@@ -19,21 +19,33 @@ from tests.report.ledger import keep, record, score
 HERE, ELSEWHERE, LATER = "lab.V4-ridge", "lab.V4-cost", "lab.V4-dear"
 
 
-def costly(model: str, benchmark: str, value: float | None, cost: float | None, **fields: Any) -> Any:
+def costly(
+    model: str, benchmark: str, value: float | None, cost: float | None, **fields: Any
+) -> Any:
     """Return a record with a headline score and a cost in bytes."""
     made = record(model, benchmark, value)
-    scores = made.scores | ({} if cost is None else {"size": {"value": cost, "unit": "B"} | fields})
+    scores = made.scores | (
+        {} if cost is None else {"size": {"value": cost, "unit": "B"} | fields}
+    )
     return made.model_copy(update={"scores": scores})
 
 
-def test_given_costs_precede_those_of_the_same_benchmark_and_of_others(lab: Lab) -> None:
+def test_given_costs_precede_those_of_the_same_benchmark_and_of_others(
+    lab: Lab,
+) -> None:
     records = [
         costly("ant", LATER, 0.1, 9.0), costly("ant", ELSEWHERE, 0.1, 7.0), costly("ant", HERE, 0.5, 30.0),
         costly("bee", LATER, 0.1, 8.0), costly("bee", ELSEWHERE, 0.1, 20.0), costly("bee", HERE, 0.6, None),
         costly("cat", ELSEWHERE, 0.1, 1.0), costly("cat", HERE, 0.7, 1.0), costly("dog", HERE, 0.4, None),
         costly("eel", ELSEWHERE, 0.9, 3.0),
     ]  # fmt: skip
-    table = pareto(HERE, "size", records=records, costs={"cat": 30.0, "eel": 1.0}, catalog=lab.open())
+    table = pareto(
+        HERE,
+        "size",
+        records=records,
+        costs={"cat": 30.0, "eel": 1.0},
+        catalog=lab.open(),
+    )
     assert table.to_dict("records") == [
         {"model": "bee", "score": 0.6, "low": 0.58, "high": 0.62, "cost": 20.0, "unit": "B", "reads": "20 B",
          "counted_on": ELSEWHERE, "front": True},
@@ -54,28 +66,51 @@ def test_records_are_read_from_the_repository_by_default(lab: Lab) -> None:
 
 def test_partial_costs_and_failed_scores_are_excluded(lab: Lab) -> None:
     partial = Score(1.0, status="partial", reason="some", unit="B")
-    undefined = record("dog", HERE, 0.5).model_copy(update={"score": score(0.5) | {"value": None}})
+    undefined = record("dog", HERE, 0.5).model_copy(
+        update={"score": score(0.5) | {"value": None}}
+    )
     records = [
         costly("ant", HERE, 0.5, 1.0, status="partial"), costly("bee", HERE, 0.5, None), costly("cat", HERE, None, 1.0),
         undefined, costly("eel", HERE, 0.5, 0.0),
     ]  # fmt: skip
-    table = pareto(HERE, "size", records=records, costs={"bee": partial, "dog": 1.0}, catalog=lab.open())
+    table = pareto(
+        HERE,
+        "size",
+        records=records,
+        costs={"bee": partial, "dog": 1.0},
+        catalog=lab.open(),
+    )
     assert table["model"].tolist() == ["eel"] and table["cost"].tolist() == [0.0]
-    given = pareto(HERE, "size", records=records, costs={"bee": Score(2.0, unit="B")}, catalog=lab.open())
-    assert given[["model", "cost", "unit"]].values.tolist() == [["eel", 0.0, "B"], ["bee", 2.0, "B"]]
+    given = pareto(
+        HERE,
+        "size",
+        records=records,
+        costs={"bee": Score(2.0, unit="B")},
+        catalog=lab.open(),
+    )
+    assert given[["model", "cost", "unit"]].values.tolist() == [
+        ["eel", 0.0, "B"],
+        ["bee", 2.0, "B"],
+    ]
     assert given.index.tolist() == [0, 1]
-    bare = pareto(HERE, "size", records=records, costs={"bee": Score(2.0)}, catalog=lab.open())
+    bare = pareto(
+        HERE, "size", records=records, costs={"bee": Score(2.0)}, catalog=lab.open()
+    )
     assert bare["unit"].tolist() == ["B", ""]
     failed = costly("ant", ELSEWHERE, None, 1.0)
     with pytest.raises(RequestError):
-        pareto(HERE, "size", records=[record("ant", HERE, 0.5), failed], costs={"x": 1.0}, catalog=lab.open())
+        pareto(
+            HERE,
+            "size",
+            records=[record("ant", HERE, 0.5), failed],
+            costs={"x": 1.0},
+            catalog=lab.open(),
+        )
 
 
 def test_missing_scores_and_unknown_metrics_are_refused(lab: Lab) -> None:
     catalog = lab.open()
-    words = (
-        rf"no model has both a score on '{HERE}' \(ridge\) and 'pls': score models on a benchmark that lists"
-    )
+    words = rf"no model has both a score on '{HERE}' \(ridge\) and 'pls': score models on a benchmark that lists"
     with pytest.raises(RequestError, match=words):
         pareto(HERE, "pls", records=[], catalog=catalog)
     with pytest.raises(NeuroLedgerError, match="nosuch"):
@@ -91,14 +126,25 @@ def test_a_metric_with_overrides_is_named_by_its_id(lab: Lab) -> None:
 
 
 def test_lower_scores_may_be_better(lab: Lab) -> None:
-    lower = [costly(model, HERE, value, 1.0) for model, value in (("ant", 0.5), ("bee", 0.4))]
-    lower = [each.model_copy(update={"score": each.score | {"direction": "lower"}}) for each in lower]
-    assert pareto(HERE, "size", records=lower, catalog=lab.open())["front"].tolist() == [False, True]
+    lower = [
+        costly(model, HERE, value, 1.0) for model, value in (("ant", 0.5), ("bee", 0.4))
+    ]
+    lower = [
+        each.model_copy(update={"score": each.score | {"direction": "lower"}})
+        for each in lower
+    ]
+    assert pareto(HERE, "size", records=lower, catalog=lab.open())[
+        "front"
+    ].tolist() == [False, True]
 
 
 def test_the_front_contains_the_models_that_no_other_dominates() -> None:
     assert front([], []) == [] and front([0.1], [5.0]) == [True]
-    assert front([0.5, 0.5, 0.4], [1.0, 1.0, 1.0]) == [True, True, False]  # equals do not beat each other
+    assert front([0.5, 0.5, 0.4], [1.0, 1.0, 1.0]) == [
+        True,
+        True,
+        False,
+    ]  # equals do not beat each other
     assert front([0.5, 0.5], [1.0, 2.0]) == [True, False]
     assert front([0.5, 0.6], [1.0, 2.0]) == [True, True]
     assert front([0.5, 0.6], [1.0, 2.0], lower=True) == [True, False]
@@ -106,9 +152,17 @@ def test_the_front_contains_the_models_that_no_other_dominates() -> None:
         front([0.5, 0.6], [1.0])
     rng = np.random.default_rng(0)
     scores, costs = rng.integers(0, 6, 40).tolist(), rng.integers(0, 6, 40).tolist()
-    best = {cost: max(s for s, c in zip(scores, costs, strict=True) if c <= cost) for cost in set(costs)}
-    least = {value: min(c for s, c in zip(scores, costs, strict=True) if s >= value) for value in set(scores)}
-    expected = [s == best[c] and c == least[s] for s, c in zip(scores, costs, strict=True)]
+    best = {
+        cost: max(s for s, c in zip(scores, costs, strict=True) if c <= cost)
+        for cost in set(costs)
+    }
+    least = {
+        value: min(c for s, c in zip(scores, costs, strict=True) if s >= value)
+        for value in set(scores)
+    }
+    expected = [
+        s == best[c] and c == least[s] for s, c in zip(scores, costs, strict=True)
+    ]
     assert front(scores, costs) == expected and any(expected) and not all(expected)
 
 
@@ -131,7 +185,9 @@ def test_labels_of_neighbours_do_not_overlap() -> None:
         }
     )  # fmt: skip
     boxes = [text.get_window_extent() for text in pareto_figure(crowd).texts]
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    assert not any(
+        one.overlaps(other) for one, other in itertools.combinations(boxes, 2)
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +198,9 @@ def test_labels_of_neighbours_do_not_overlap() -> None:
         (2643606.0, "operations/sample", "2.64 M operations/sample"), (20.0, "B", "20 B"),
     ],
 )  # fmt: skip
-def test_costs_read_like_numbers_with_prefixes(value: float, unit: str, text: str) -> None:
+def test_costs_read_like_numbers_with_prefixes(
+    value: float, unit: str, text: str
+) -> None:
     assert readable(value, unit) == text
 
 
@@ -150,13 +208,25 @@ def test_the_figure_shows_each_model_its_interval_and_the_front() -> None:
     drawn = table([1.0, 2.0, 4.0])
     drawn.attrs = {"benchmark": HERE, "cost": "size"}
     ax: Any = pareto_figure(drawn)
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("size (B)", HERE, "log")
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == (
+        "size (B)",
+        HERE,
+        "log",
+    )
     assert [text.get_text() for text in ax.texts] == ["ant", "bee", "cat"]
     boxes = [text.get_window_extent() for text in ax.texts]
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
-    points = [(*each.get_offsets()[0], each.get_sizes()[0], each.get_zorder()) for each in ax.collections]
+    assert not any(
+        one.overlaps(other) for one, other in itertools.combinations(boxes, 2)
+    )
+    points = [
+        (*each.get_offsets()[0], each.get_sizes()[0], each.get_zorder())
+        for each in ax.collections
+    ]
     assert points == [(1.0, 0.5, 36, 3), (2.0, 0.4, 36, 3), (4.0, 0.7, 36, 3)]
-    lines = [(list(each.get_xdata()), list(each.get_ydata()), each.get_color()) for each in ax.lines]
+    lines = [
+        (list(each.get_xdata()), list(each.get_ydata()), each.get_color())
+        for each in ax.lines
+    ]
     assert lines == [
         ([1.0, 1.0], [0.4, 0.6], ACCENT),
         ([4.0, 4.0], [0.6, 0.8], ACCENT),
@@ -185,10 +255,12 @@ def test_the_cost_axis_is_linear_below_the_smallest_positive_cost() -> None:
 
 def test_intervals_are_thinner_than_the_front_and_points_are_on_top() -> None:
     ax: Any = pareto_figure(table([1.0, 2.0, 4.0]))
-    assert [(line.get_linewidth(), line.get_marker()) for line in ax.lines] == [(1, "None")] * 2 + [
-        (1.2, "None")
-    ]
-    assert ax.lines[-1].get_zorder() == 2 and {each.get_zorder() for each in ax.collections} == {3}
+    assert [(line.get_linewidth(), line.get_marker()) for line in ax.lines] == [
+        (1, "None")
+    ] * 2 + [(1.2, "None")]
+    assert ax.lines[-1].get_zorder() == 2 and {
+        each.get_zorder() for each in ax.collections
+    } == {3}
     assert {float(each.get_sizes()[0]) for each in ax.collections} == {36.0}
     assert {text.get_fontsize() for text in ax.texts} == {9.0}
     assert ax.figure.get_size_inches().tolist() == pytest.approx([6, 4.2])

@@ -24,6 +24,7 @@ from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 from tests.report.ledger import record, score
+from tests.varying import exactly
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
 
@@ -45,7 +46,11 @@ def test_bars_have_values_floor_and_ceiling(board: Leaderboard) -> None:
     ax = plots.bars(RIDGE, board)
     assert ax.data == {"ant": 0.9, "bee": 0.4, "noise": 0.0}
     assert {line.get_label() for line in ax.lines} >= {"floor", "ceiling"}
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["noise", "2  bee", "1  ant"]  # best on top
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == [
+        "noise",
+        "2  bee",
+        "1  ant",
+    ]  # best on top
 
 
 def test_the_heat_map_marks_failures_and_the_best(board: Leaderboard) -> None:
@@ -74,9 +79,14 @@ def test_tradeoff_draws_the_pareto_front(board: Leaderboard) -> None:
 
 def test_scatter_pairs_neuroids() -> None:
     def scored(values: list[float]) -> Score:
-        return Score(0.0, samples=xr.DataArray(np.array([values, values]), dims=("split", "neuroid")))
+        return Score(
+            0.0,
+            samples=xr.DataArray(np.array([values, values]), dims=("split", "neuroid")),
+        )
 
-    ax = plots.scatter(scored([0.1, 0.5, np.nan]), scored([0.2, 0.4, 0.3]), labels=("p", "q"))
+    ax = plots.scatter(
+        scored([0.1, 0.5, np.nan]), scored([0.2, 0.4, 0.3]), labels=("p", "q")
+    )
     assert ax.data == {"p": [0.1, 0.5], "q": [0.2, 0.4]}
     assert ax.get_xlabel() == "p, score (higher for 1)"
     with pytest.raises(MetricError, match="cannot be paired"):
@@ -85,7 +95,9 @@ def test_scatter_pairs_neuroids() -> None:
         plots.scatter(Score(0.1), Score(0.1))
 
 
-def test_svg_contains_text_and_is_reproducible(board: Leaderboard, tmp_path: Path) -> None:
+def test_svg_contains_text_and_is_reproducible(
+    board: Leaderboard, tmp_path: Path
+) -> None:
     first = plots.save(plots.bars(RIDGE, board), tmp_path / "a.svg").read_bytes()
     second = plots.save(plots.bars(RIDGE, board), tmp_path / "b.svg").read_bytes()
     assert first == second
@@ -98,7 +110,11 @@ def test_an_unknown_benchmark_is_named(board: Leaderboard) -> None:
 
 
 def test_ranks_are_intervals(lab: Lab) -> None:
-    records = [record(m, b, v) for m, v in (("ant", 0.9), ("bee", 0.5), ("cat", 0.51)) for b in (RIDGE, PLS)]
+    records = [
+        record(m, b, v)
+        for m, v in (("ant", 0.9), ("bee", 0.5), ("cat", 0.51))
+        for b in (RIDGE, PLS)
+    ]
     ax = plots.ranks(leaderboard(records, catalog=lab.open()))
     assert ax.data == {"ant": (1, 1), "cat": (2, 3), "bee": (2, 3)}
     with pytest.raises(RequestError, match="no model of suite 'lab' is ranked"):
@@ -107,7 +123,11 @@ def test_ranks_are_intervals(lab: Lab) -> None:
 
 def test_benchmarks_agree_if_they_rank_models_in_the_same_order(lab: Lab) -> None:
     values = {"ant": (0.9, 0.1), "bee": (0.5, 0.2), "cat": (0.4, 0.3)}
-    records = [record(m, b, v) for m, both in values.items() for b, v in zip((RIDGE, PLS), both, strict=True)]
+    records = [
+        record(m, b, v)
+        for m, both in values.items()
+        for b, v in zip((RIDGE, PLS), both, strict=True)
+    ]
     ax = plots.agreement(leaderboard(records, catalog=lab.open()))
     assert sorted(ax.data["benchmarks"]) == [PLS, RIDGE]
     assert np.array(ax.data["r"]) == pytest.approx(np.array([[1, -1], [-1, 1]]))
@@ -117,12 +137,15 @@ def test_benchmarks_agree_if_they_rank_models_in_the_same_order(lab: Lab) -> Non
 
 def test_layers_are_drawn_over_depth_and_the_committed_one_is_marked() -> None:
     curve = {
-        name: Score(value, low=value - 0.1, high=value + 0.1) for name, value in (("a", 0.2), ("b", 0.6))
+        name: Score(value, varies=exactly(0.05))
+        for name, value in (("a", 0.2), ("b", 0.6))
     }
     assert plots.layers(curve).data == {"score": {"a": 0.2, "b": 0.6}}
     ax = plots.layers({"V4": curve, "IT": curve}, committed={"IT": "b"})
     assert sum(line.get_marker() == "D" for line in ax.lines) == 1
-    with pytest.raises(RequestError, match="layer 'c' of 'IT' has no score; there are a, b"):
+    with pytest.raises(
+        RequestError, match="layer 'c' of 'IT' has no score; there are a, b"
+    ):
         plots.layers({"IT": curve}, committed={"IT": "c"})
     with pytest.raises(RequestError, match="no layers to draw"):
         plots.layers({})
@@ -130,13 +153,24 @@ def test_layers_are_drawn_over_depth_and_the_committed_one_is_marked() -> None:
 
 def test_time_shows_the_median_of_each_bin_beside_its_ceiling() -> None:
     def course(values: list[float]) -> xr.DataArray:
-        coords = {"time_bin_start": ("time_bin", [70, 90]), "time_bin_end": ("time_bin", [90, 110])}
+        coords = {
+            "time_bin_start": ("time_bin", [70, 90]),
+            "time_bin_end": ("time_bin", [90, 110]),
+        }
         return xr.DataArray(
-            [[[v, v, v + 1] for v in values]], dims=("split", "time_bin", "neuroid"), coords=coords
+            [[[v, v, v + 1] for v in values]],
+            dims=("split", "time_bin", "neuroid"),
+            coords=coords,
         )
 
-    score = Score(0.0, samples=course([0.2, 0.4]), ceiling=Score(1.0, samples=course([0.8, 0.9])))
-    assert plots.time(score).data == {"time": [80.0, 100.0], "ceiling": [0.8, 0.9], "score": [0.2, 0.4]}
+    score = Score(
+        0.0, samples=course([0.2, 0.4]), ceiling=Score(1.0, samples=course([0.8, 0.9]))
+    )
+    assert plots.time(score).data == {
+        "time": [80.0, 100.0],
+        "ceiling": [0.8, 0.9],
+        "score": [0.2, 0.4],
+    }
     with pytest.raises(MetricError, match="no samples over time bins"):
         plots.time(Score(0.1))
 
@@ -162,13 +196,20 @@ def test_reliability_draws_each_neuroid_against_its_ceiling() -> None:
 
 def test_rdm_ranks_every_pair_and_groups_the_stimuli() -> None:
     values = np.array([[1.0, 2.0, 4.0], [4.0, 2.0, 1.0], [1.0, 2.0, 3.9]])
-    coords = {"stimulus_id": ("presentation", list("abc")), "kind": ("presentation", ["x", "y", "x"])}
+    coords = {
+        "stimulus_id": ("presentation", list("abc")),
+        "kind": ("presentation", ["x", "y", "x"]),
+    }
     responses = xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
     distances = xr.DataArray(1 - np.corrcoef(values), dims=("stimulus", "stimulus_b"))
     first, second = plots.rdm({"responses": responses, "distances": distances})
     # Rows 0 and 2 are most alike, rows 0 and 1 least.
-    assert np.array(first.data["percentile"]) == pytest.approx(np.array(second.data["percentile"]))
-    assert first.data["percentile"][0][2] == 0 and max(first.data["percentile"][1]) == 100
+    assert np.array(first.data["percentile"]) == pytest.approx(
+        np.array(second.data["percentile"])
+    )
+    assert (
+        first.data["percentile"][0][2] == 0 and max(first.data["percentile"][1]) == 100
+    )
     grouped = plots.rdm({"responses": responses}, by="kind")[0]
     assert grouped.data["percentile"][0][1] == 0
     with pytest.raises(RequestError, match="no coordinate 'colour'"):
@@ -189,7 +230,9 @@ def subjects(values: list[float], dim: str = "subject") -> Score:
 def test_a_notebook_displays_every_figure(board: Leaderboard, tmp_path: Path) -> None:
     from IPython.core.formatters import DisplayFormatter
 
-    rdm = plots.rdm({"a": xr.DataArray(np.eye(4) + 1, dims=("presentation", "neuroid"))})
+    rdm = plots.rdm(
+        {"a": xr.DataArray(np.eye(4) + 1, dims=("presentation", "neuroid"))}
+    )
     for figure in (plots.bars(RIDGE, board), plots.heat_map(board), rdm):
         shown, _ = DisplayFormatter().format(figure)
         assert shown["image/png"][:4] == b"\x89PNG" and len(shown["image/png"]) > 3000
@@ -200,7 +243,10 @@ def test_lines_have_names_and_axes_name_models_and_units(board: Leaderboard) -> 
     legend = plots.bars(RIDGE, board).get_legend()
     assert {text.get_text() for text in legend.get_texts()} == {"ceiling", "floor"}
     ax = plots.scatter({"gabor": subjects([0.1, 0.6]), "cnn": subjects([0.2, 0.5])})
-    assert ax.get_xlabel() == "gabor, accuracy (higher for 1)" and ax.get_ylabel().startswith("cnn, accuracy")
+    assert (
+        ax.get_xlabel() == "gabor, accuracy (higher for 1)"
+        and ax.get_ylabel().startswith("cnn, accuracy")
+    )
     with pytest.raises(RequestError, match="needs two scores"):
         plots.scatter({"gabor": subjects([0.1, 0.6])})
 
@@ -209,14 +255,19 @@ def test_subjects_are_paired_by_name() -> None:
     other = Score(0.4, samples=subjects([0.3, 0.2, 0.9]).samples.isel(subject=[2, 1]))  # type: ignore[union-attr]
     ax = plots.paired({"a": subjects([0.1, 0.6, 0.5]), "b": other})
     assert ax.data == {"items": ["s1", "s2"], "a": [0.6, 0.5], "b": [0.2, 0.9]}
-    assert {text.get_text() for text in ax.get_legend().get_texts()} == {"one subject", "median of 2"}
+    assert {text.get_text() for text in ax.get_legend().get_texts()} == {
+        "one subject",
+        "median of 2",
+    }
     with pytest.raises(MetricError, match="no samples along 'neuroid'"):
         plots.paired({"a": subjects([0.1]), "b": subjects([0.2])}, by="neuroid")
 
 
 def test_confusion_counts_the_true_class() -> None:
     truth = ("presentation", ["left", "left", "left", "right"])
-    held = xr.DataArray(["left", "right", "left", "right"], dims="presentation", coords={"truth": truth})
+    held = xr.DataArray(
+        ["left", "right", "left", "right"], dims="presentation", coords={"truth": truth}
+    )
     assert plots.confusion(held).data["percent"] == [
         [pytest.approx(200 / 3), pytest.approx(100 / 3)],
         [0, 100],
@@ -245,19 +296,27 @@ def test_differences_are_starred_by_the_corrected_p() -> None:
         Difference("two", 0.5, 0.6, -0.1, -0.3, 0.1, p=0.3, p_corrected=0.3),
     )
     ax = plots.differences(Comparison("ant", "bee", "lab", 1, found, Difference("lab")))
-    assert ax.data == {"one": 0.4, "two": -0.1} and ax.get_xlabel() == "score of ant minus score of bee"
+    assert (
+        ax.data == {"one": 0.4, "two": -0.1}
+        and ax.get_xlabel() == "score of ant minus score of bee"
+    )
     assert [text.get_text() for text in ax.texts] == ["", "***"]
 
 
 def test_every_public_value_has_a_card(lab: Lab) -> None:
     text = "<b>loud</b>"
-    scored = Score(0.5, low=0.4, high=0.6, notes=(text,))
+    scored = Score(0.5, varies=exactly(0.05), notes=(text,))
     one = record("ant", RIDGE, None, error={"type": "MetricError", "message": text})
     versus = Comparison(
-        text, "bee", "lab", 1, (Difference("one", 0.9, 0.5, 0.4),), Difference("lab", reason=text)
+        text,
+        "bee",
+        "lab",
+        1,
+        (Difference("one", 0.9, 0.5, 0.4),),
+        Difference("lab", reason=text),
     )
     rate = share(95, 100, 100)
-    certificate = Calibration(text, {}, 0.5, rate, rate, rate, rate)
+    certificate = Calibration(text, {}, 0.5, rate, rate, rate, rate, rate)
     catalog = lab.open()
     held = load_dataset(catalog, "lab")
     assert held.stimuli is not None
@@ -266,12 +325,17 @@ def test_every_public_value_has_a_card(lab: Lab) -> None:
         shown = value._repr_html_()  # type: ignore[attr-defined]
         assert "<table" in shown and text not in shown
     assert (
-        "&lt;b&gt;loud" in certificate._repr_html_() and "data:image/png;base64" in held.stimuli._repr_html_()
+        "&lt;b&gt;loud" in certificate._repr_html_()
+        and "data:image/png;base64" in held.stimuli._repr_html_()
     )
 
 
-def test_an_empty_table_is_refused_and_no_other_board_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boards, "leaderboard", lambda **_: pytest.fail("another board was read"))
+def test_an_empty_table_is_refused_and_no_other_board_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        boards, "leaderboard", lambda **_: pytest.fail("another board was read")
+    )
     empty: Any = {}
     figures: list[Callable[[], Any]] = [
         lambda: plots.heat_map(empty), lambda: plots.ranks(empty), lambda: plots.agreement(empty),

@@ -26,7 +26,11 @@ def test_a_figure_is_written_atomically(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be written"):
         plots.save(ax, tmp_path / "file" / "a.svg")
     assert plots.save(ax, tmp_path / "deep" / "a.PNG").read_bytes()[:4] == b"\x89PNG"
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.PNG", "deep", "file"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "a.PNG",
+        "deep",
+        "file",
+    ]
 
 
 def test_a_figure_has_the_requested_size_and_a_quiet_legend() -> None:
@@ -37,9 +41,14 @@ def test_a_figure_has_the_requested_size_and_a_quiet_legend() -> None:
     assert ax.get_legend() is None
     ax.plot([0, 1], label="ant")
     legend(ax)
-    assert not ax.get_legend().get_frame_on() and ax.get_legend().get_texts()[0].get_fontsize() == 8
+    assert (
+        not ax.get_legend().get_frame_on()
+        and ax.get_legend().get_texts()[0].get_fontsize() == 8
+    )
     finish(ax, {"ant": 1})
-    assert [name for name, spine in ax.spines.items() if spine.get_visible()] == ["bottom"]
+    assert [name for name, spine in ax.spines.items() if spine.get_visible()] == [
+        "bottom"
+    ]
     assert ax.data == {"ant": 1} and ax.title.get_fontsize() == 11
     assert {tick.get_fontsize() for tick in ax.get_xticklabels()} == {9.0}
 
@@ -47,7 +56,9 @@ def test_a_figure_has_the_requested_size_and_a_quiet_legend() -> None:
 def test_a_notebook_displays_a_picture_of_110_dots_per_inch() -> None:
     ax: Any = axes(width=3.0, height=2.0)
     picture = Image.open(io.BytesIO(ax._repr_png_()))
-    assert picture.format == "PNG" and picture.info["dpi"] == pytest.approx((110, 110), abs=0.1)
+    assert picture.format == "PNG" and picture.info["dpi"] == pytest.approx(
+        (110, 110), abs=0.1
+    )
 
 
 def test_axes_in_a_part_of_a_figure_are_saved_with_the_whole(tmp_path: Path) -> None:

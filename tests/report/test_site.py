@@ -53,7 +53,9 @@ class Reader(HTMLParser):
         self.ids |= {value for name, value in attrs if name == "id" and value}
         self.events += [name for name, _ in attrs if name.startswith("on")]
         if tag == "script":
-            self.scripts.append(DATA if given.get("type") == "application/json" else given.get("src"))
+            self.scripts.append(
+                DATA if given.get("type") == "application/json" else given.get("src")
+            )
         if tag not in VOID:
             self.open.append(tag)
 
@@ -72,7 +74,9 @@ def site(lab: Lab) -> Path:
         notes=[HOSTILE],
     )
     told = [{"model": HOSTILE, "value": 0.5, "source": HOSTILE}]
-    lab.benchmark(RIDGE, title=HOSTILE, description=HOSTILE, notes=[HOSTILE], published=told)
+    lab.benchmark(
+        RIDGE, title=HOSTILE, description=HOSTILE, notes=[HOSTILE], published=told
+    )
     catalog = lab.open()
     failed = {"type": "MetricError", "message": HOSTILE}
     noted = score(0.5, notes=[HOSTILE])
@@ -89,12 +93,17 @@ def site(lab: Lab) -> Path:
 
 
 def pages(site: Path) -> dict[str, str]:
-    return {str(path.relative_to(site)): path.read_text() for path in sorted(site.rglob("*.html"))}
+    return {
+        str(path.relative_to(site)): path.read_text()
+        for path in sorted(site.rglob("*.html"))
+    }
 
 
 def board(site: Path) -> Any:
     """Return the data of the front page."""
-    found = re.search(r'id="board-lab">(.*?)</script>', pages(site)["index.html"], re.DOTALL)
+    found = re.search(
+        r'id="board-lab">(.*?)</script>', pages(site)["index.html"], re.DOTALL
+    )
     assert found
     return json.loads(found.group(1))
 
@@ -104,7 +113,9 @@ def test_every_kind_of_page_exists(site: Path) -> None:
         "index.html", "benchmarks.html", "models.html", "datasets.html", "references.html",
         f"benchmarks/{RIDGE}.html", f"records/{RIDGE}/ant.html", "models/ant.html", "datasets/lab.html",
     } <= set(pages(site))  # fmt: skip
-    assert {"style.css", "site.js", "lab.csv", "lab.json"} <= {p.name for p in site.iterdir()}
+    assert {"style.css", "site.js", "lab.csv", "lab.json"} <= {
+        p.name for p in site.iterdir()
+    }
 
 
 def test_pages_are_well_formed_and_links_have_targets(site: Path) -> None:
@@ -119,22 +130,25 @@ def test_pages_are_well_formed_and_links_have_targets(site: Path) -> None:
             target = (site / name).parent / unquote(path)
             assert target.is_file(), f"{name} links to {link}"
             if fragment:
-                assert fragment in read[str(target.resolve().relative_to(site.resolve()))].ids, (
-                    f"{name}: {link}"
-                )
+                assert (
+                    fragment
+                    in read[str(target.resolve().relative_to(site.resolve()))].ids
+                ), f"{name}: {link}"
 
 
 def test_pages_need_no_network(site: Path) -> None:
     for path in sorted(site.rglob("*")):
         if path.suffix in {".css", ".js"}:
-            assert not re.search(r"https?:|//[a-z]+\.|@import|url\(|fetch\(|XMLHttp", path.read_text()), (
-                path.name
-            )
+            assert not re.search(
+                r"https?:|//[a-z]+\.|@import|url\(|fetch\(|XMLHttp", path.read_text()
+            ), path.name
     for name, text in pages(site).items():
         reader = Reader(text)
-        assert not [link for link in reader.links if re.match(r"(?i)(https?:|//|data:|javascript:)", link)], (
-            name
-        )
+        assert not [
+            link
+            for link in reader.links
+            if re.match(r"(?i)(https?:|//|data:|javascript:)", link)
+        ], name
         assert "default-src 'none'" in text
 
 
@@ -142,7 +156,9 @@ def test_texts_are_escaped_everywhere(site: Path) -> None:
     shown = 0
     for name, text in pages(site).items():
         reader = Reader(text)
-        assert all(src and src.endswith("site.js") for src in reader.scripts if src != DATA), name
+        assert all(
+            src and src.endswith("site.js") for src in reader.scripts if src != DATA
+        ), name
         assert not reader.events, name
         assert "<script>alert" not in text
         shown += html.unescape(text).count(HOSTILE)
@@ -150,13 +166,23 @@ def test_texts_are_escaped_everywhere(site: Path) -> None:
 
 
 def test_commands_in_texts_of_a_spec_are_code(lab: Lab, tmp_path: Path) -> None:
-    steps = ["Sign <it>, then `aws s3 sync <there> .`", "`neuroledger pin elsewhere --from FOLDER`"]
+    steps = [
+        "Sign <it>, then `aws s3 sync <there> .`",
+        "`neuroledger pin elsewhere --from FOLDER`",
+    ]
     lab.spec(
-        "datasets", "elsewhere", license="CC0-1.0", access_steps=steps, unavailable="not here: run `get it`"
+        "datasets",
+        "elsewhere",
+        license="CC0-1.0",
+        access_steps=steps,
+        unavailable="not here: run `get it`",
     )
     build_site(lab.open(), "lab", tmp_path / "pages")
     shown = (tmp_path / "pages" / "datasets" / "elsewhere.html").read_text()
-    assert "<li>Sign &lt;it&gt;, then <code>aws s3 sync &lt;there&gt; .</code></li>" in shown
+    assert (
+        "<li>Sign &lt;it&gt;, then <code>aws s3 sync &lt;there&gt; .</code></li>"
+        in shown
+    )
     assert "<li><code>neuroledger pin elsewhere --from FOLDER</code></li>" in shown
     assert "not here: run <code>get it</code>" in shown
 
@@ -166,7 +192,10 @@ def test_commands_in_texts_of_a_spec_are_code(lab: Lab, tmp_path: Path) -> None:
     [
         ("Jones, Judson P. and Palmer, Larry A.", "Jones and Palmer (2020). A word"),
         ("Judson P. Jones and Larry A. Palmer", "Jones and Palmer (2020). A word"),
-        ("{De Valois}, Russell and {Op de Beeck},\n Hans", "De Valois and Op de Beeck (2020). A word"),
+        (
+            "{De Valois}, Russell and {Op de Beeck},\n Hans",
+            "De Valois and Op de Beeck (2020). A word",
+        ),
         ("One, A. and Two, B. and Three, C.", "One et al. (2020). A word"),
         ("One, A. and\n   Two,  B.", "One and Two (2020). A word"),
         ("Yik, Jason and others", "Yik et al. (2020). A word"),
@@ -174,7 +203,9 @@ def test_commands_in_texts_of_a_spec_are_code(lab: Lab, tmp_path: Path) -> None:
         ("{Arm Limited} and Mark, Roger G.", "Arm Limited and Mark (2020). A word"),
     ],
 )
-def test_a_reference_is_shown_with_the_names_of_its_authors(lab: Lab, author: str, shown: str) -> None:
+def test_a_reference_is_shown_with_the_names_of_its_authors(
+    lab: Lab, author: str, shown: str
+) -> None:
     entry = f"@article{{known, author = {{{author}}}, title = {{A  {{word}}}}, year = 2020}}\n"
     (lab.root / "specs" / "references.bib").write_text(entry, encoding="utf-8")
     build_site(lab.open(), "lab", lab.root / "site")
@@ -184,7 +215,9 @@ def test_a_reference_is_shown_with_the_names_of_its_authors(lab: Lab, author: st
 def test_a_build_is_reproducible_and_removes_old_pages(site: Path, lab: Lab) -> None:
     before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
     build_site(lab.open(), "lab", site)
-    assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in site.rglob("*") if path.is_file()
+    } == before
     (lab.root / "specs" / "models" / "dog.yaml").unlink()
     lab.spec("suites", "lab", benchmarks=[RIDGE, PLS], models=["ant"])
     (site / "mine.txt").write_text("kept")
@@ -194,33 +227,59 @@ def test_a_build_is_reproducible_and_removes_old_pages(site: Path, lab: Lab) -> 
 
 
 def test_a_folder_with_other_files_is_refused(lab: Lab) -> None:
-    with pytest.raises(RequestError, match="contains files that are not part of a site"):
+    with pytest.raises(
+        RequestError, match="contains files that are not part of a site"
+    ):
         build_site(lab.open(), "lab", lab.root)
     with pytest.raises(RequestError, match="is a file"):
         build_site(lab.open(), "lab", lab.root / "dvc.yaml")
 
 
-@pytest.mark.parametrize("manifest", ["", "{", '{"mine.txt": 1}', '"mine.txt"', "null", "\udcff"])
+@pytest.mark.parametrize(
+    "manifest", ["", "{", '{"mine.txt": 1}', '"mine.txt"', "null", "\udcff"]
+)
 def test_a_folder_whose_manifest_is_of_something_else_is_refused(
     lab: Lab, tmp_path: Path, manifest: str
 ) -> None:
-    (tmp_path / "pages.json").write_text(manifest, encoding="utf-8", errors="surrogateescape")
+    (tmp_path / "pages.json").write_text(
+        manifest, encoding="utf-8", errors="surrogateescape"
+    )
     (tmp_path / "mine.txt").write_text("kept")
-    with pytest.raises(RequestError, match="contains files that are not part of a site"):
+    with pytest.raises(
+        RequestError, match="contains files that are not part of a site"
+    ):
         build_site(lab.open(), "lab", tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["mine.txt", "pages.json"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "mine.txt",
+        "pages.json",
+    ]
 
 
-def test_a_manifest_cannot_remove_files_outside_the_site(lab: Lab, tmp_path: Path) -> None:
+def test_a_manifest_cannot_remove_files_outside_the_site(
+    lab: Lab, tmp_path: Path
+) -> None:
     out, beside = tmp_path / "out", tmp_path / "beside"
     for folder in (out / "folder", beside):
         folder.mkdir(parents=True)
     (out / "link").symlink_to(beside)
-    victims = [tmp_path / "victim.txt", beside / "victim.txt", out / "folder" / "victim.txt"]
+    victims = [
+        tmp_path / "victim.txt",
+        beside / "victim.txt",
+        out / "folder" / "victim.txt",
+    ]
     for victim in victims:
         victim.write_text("here")
     (out / "old.html").write_text("of an earlier build")
-    names = ["../victim.txt", str(victims[0]), "link/victim.txt", "folder", "", ".", "gone.html", "old.html"]
+    names = [
+        "../victim.txt",
+        str(victims[0]),
+        "link/victim.txt",
+        "folder",
+        "",
+        ".",
+        "gone.html",
+        "old.html",
+    ]
     (out / "pages.json").write_text(json.dumps(names))
     written = build_site(lab.open(), "lab", out)
     assert [victim.read_text() for victim in victims] == ["here"] * 3
@@ -231,7 +290,10 @@ def test_a_manifest_cannot_remove_files_outside_the_site(lab: Lab, tmp_path: Pat
 
 def test_failures_ranks_and_controls_are_on_the_pages(site: Path) -> None:
     rows = {row["model"]: row for row in board(site)["rows"]}
-    assert rows["bee"]["cells"][0].startswith("f") and rows["bee"]["why"] == "without lab.V4-ridge"
+    assert (
+        rows["bee"]["cells"][0].startswith("f")
+        and rows["bee"]["why"] == "without lab.V4-ridge"
+    )
     assert rows["pixels4"]["role"] == "positive"
     benchmark = pages(site)[f"benchmarks/{RIDGE}.html"]
     assert "✓ passed" in benchmark and "published" in benchmark.lower()
@@ -242,7 +304,9 @@ def test_failures_ranks_and_controls_are_on_the_pages(site: Path) -> None:
         and "0.880 to 0.920" in one
     )
     dataset = pages(site)["datasets/lab.html"]
-    assert "simulated" in dataset and "✓ structure" in dataset and "repetitions" in dataset
+    assert (
+        "simulated" in dataset and "✓ structure" in dataset and "repetitions" in dataset
+    )
 
 
 def test_the_page_of_an_invalid_data_set_lists_problems_and_fixes(lab: Lab) -> None:
@@ -275,11 +339,15 @@ def test_only_public_data_have_thumbnails_and_samples(lab: Lab) -> None:
         assert validate(catalog, "lab").success
         one = record("ant", RIDGE, 0.9)
         keep(catalog, one)
-        samples = xr.DataArray([0.1, 0.4], dims="neuroid", coords={"neuroid": ["n07", "n08"]})
+        samples = xr.DataArray(
+            [0.1, 0.4], dims="neuroid", coords={"neuroid": ["n07", "n08"]}
+        )
         keep_samples(catalog.root, one.id, {"ridge": Score(0.9, samples=samples)})
         build_site(catalog, "lab", lab.root / "site")
         assert any((lab.root / "site").glob("thumbnails/lab/*.png")) is shown
-        assert ("n08: 0.400" in pages(lab.root / "site")[f"records/{RIDGE}/ant.html"]) is shown
+        assert (
+            "n08: 0.400" in pages(lab.root / "site")[f"records/{RIDGE}/ant.html"]
+        ) is shown
         assert ("stimulus im" in pages(lab.root / "site")["datasets/lab.html"]) is shown
 
 
@@ -288,14 +356,19 @@ def test_the_front_page_contains_the_board(site: Path, lab: Lab) -> None:
     for row in leaderboard(catalog=lab.open()).rows:
         for cell, packed in zip(row.cells, shown[row.model], strict=True):
             if cell.status == "scored" and cell.value is not None:
-                assert packed[:4] == pytest.approx([cell.value, cell.low, cell.high, int(cell.top)], rel=1e-4)
+                assert packed[:4] == pytest.approx(
+                    [cell.value, cell.low, cell.high, int(cell.top)], rel=1e-4
+                )
 
 
 def test_axes_contain_their_values() -> None:
     cells = [Cell("scored", 0.4, 0.3, 1.2), Cell("scored", -0.1, -0.2, 0.0)]
     held = axis(cells, [])
     assert held.low < -0.2 and held.high > 1.2
-    assert all(held.low <= tick <= held.high for tick in held.ticks) and 3 <= len(held.ticks) <= 12
+    assert (
+        all(held.low <= tick <= held.high for tick in held.ticks)
+        and 3 <= len(held.ticks) <= 12
+    )
     assert axis([Cell("scored", 3e7)], []).ticks[-1] >= 2e7
     assert axis([], []).ticks
     edge = Axis(0.0, 1.0, ())
@@ -310,7 +383,9 @@ def test_axes_contain_their_values() -> None:
 def test_the_history_of_a_score_is_in_its_commits(lab: Lab) -> None:
     def git(*words: str) -> None:
         author = ["-c", "user.name=lab", "-c", "user.email=lab@example.org"]
-        subprocess.run(["git", *author, *words], cwd=lab.root, check=True, capture_output=True)
+        subprocess.run(
+            ["git", *author, *words], cwd=lab.root, check=True, capture_output=True
+        )
 
     git("init", "--quiet")
     for value in (0.5, 0.5, None, 0.7):
@@ -319,7 +394,11 @@ def test_the_history_of_a_score_is_in_its_commits(lab: Lab) -> None:
         git("add", "-A")
         git("commit", "--quiet", "--allow-empty", "-m", "scores")
     steps = history(lab.root)[RIDGE, "ant"]
-    assert [(step.value, step.change) for step in steps] == [(0.5, "first"), (None, ""), (0.7, "")]
+    assert [(step.value, step.change) for step in steps] == [
+        (0.5, "first"),
+        (None, ""),
+        (0.7, ""),
+    ]
     # What a review never saw, as a later commit of the same proposal replaced it.
     for odd in (
         '{"a":' * 100_000,
@@ -336,13 +415,20 @@ def test_the_history_of_a_score_is_in_its_commits(lab: Lab) -> None:
     git("commit", "--quiet", "-am", "better")
     build_site(lab.open(), "lab", lab.root / "site")
     shown = pages(lab.root / "site")
-    assert "+0.1" in shown[f"records/{RIDGE}/ant.html"] and "+0.1" in shown[f"benchmarks/{RIDGE}.html"]
+    assert (
+        "+0.1" in shown[f"records/{RIDGE}/ant.html"]
+        and "+0.1" in shown[f"benchmarks/{RIDGE}.html"]
+    )
     assert history(lab.root.parent / "elsewhere") == {}
 
 
 def test_costs_are_drawn_of_models_whose_cost_was_measured_completely(lab: Lab) -> None:
-    def costly(model: str, value: float, macs: dict[str, Any], **others: dict[str, Any]) -> Record:
-        return record(model, RIDGE, value, scores={"ridge": score(value), "macs": macs, **others})
+    def costly(
+        model: str, value: float, macs: dict[str, Any], **others: dict[str, Any]
+    ) -> Record:
+        return record(
+            model, RIDGE, value, scores={"ridge": score(value), "macs": macs, **others}
+        )
 
     def cost(value: float | None, **fields: Any) -> dict[str, Any]:
         return (
@@ -360,16 +446,22 @@ def test_costs_are_drawn_of_models_whose_cost_was_measured_completely(lab: Lab) 
     build_site(lab.open(), "lab", lab.root / "site")
     page = pages(lab.root / "site")[f"benchmarks/{RIDGE}.html"]
     drawn = re.findall(r"<title>(\w+: [\d.]+ at [^<]+)</title>", page)
-    assert sorted(drawn) == ["ant: 0.900 at 1,000", "bee: 0.800 at 4e+04", "noise: 0.000 at 2,000"]
-    assert re.findall(r"Score against ([^:]*):", page) == ["macs"], "equal costs, and scores, are no figure"
+    assert sorted(drawn) == [
+        "ant: 0.900 at 1,000",
+        "bee: 0.800 at 4e+04",
+        "noise: 0.000 at 2,000",
+    ]
+    assert re.findall(r"Score against ([^:]*):", page) == ["macs"], (
+        "equal costs, and scores, are no figure"
+    )
     interval = r'<line class="span" x1="([\d.]+)" x2="\1" y1="([\d.]+)" y2="([\d.]+)"/>'
     mark = interval + r'<circle( class="control")? cx="\1" cy="([\d.]+)"'
     marks = re.findall(mark, page)
     assert [bool(control) for _, _, _, control, _ in marks] == [False, False, True]
     for _, low, high, _, middle in marks:
-        assert float(low) > float(middle) > float(high) and float(low) + float(high) == pytest.approx(
-            2 * float(middle), abs=0.3
-        )
+        assert float(low) > float(middle) > float(high) and float(low) + float(
+            high
+        ) == pytest.approx(2 * float(middle), abs=0.3)
 
 
 def test_a_failed_calibration_and_the_loss_of_the_true_model_are_on_the_page(
@@ -382,8 +474,17 @@ def test_a_failed_calibration_and_the_loss_of_the_true_model_are_on_the_page(
     path.write_text(json.dumps(plain))
     keep(lab.open(), record("ant", RIDGE, 0.9))
     build_site(lab.open(), "lab", tmp_path / "site")
-    page = " ".join((tmp_path / "site" / "benchmarks" / f"{RIDGE}.html").read_text().split())
+    page = " ".join(
+        (tmp_path / "site" / "benchmarks" / f"{RIDGE}.html").read_text().split()
+    )
     assert "✗ failed: the board withholds the interval" in page
     assert "✗ failed: the intervals of this metric are unreliable" in page
+    row = page.split(
+        "length of the interval over that of one with the true standard deviation"
+    )[1]
+    assert "1.000" in row.split("</tr>")[0] and "interval score" in page
     ceiling = page.split("<dt>ceiling</dt>")[1].split("</dd>")[0]
-    assert "the noiseless responses score 0.830 [0.810, 0.850] of it in simulated experiments" in ceiling
+    assert (
+        "the noiseless responses score 0.830 [0.810, 0.850] of it in simulated experiments"
+        in ceiling
+    )

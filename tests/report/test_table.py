@@ -7,22 +7,26 @@ import io
 import json
 import math
 import re
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import t
 
+from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import check
 from neuroledger.engine.record import Record
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, Row, leaderboard_text, number
 from neuroledger.report.table import boards_of, leaderboard, tidy
-from neuroledger.stats.spread import Influence, moved, pack
+from neuroledger.stats.calibration import Calibration, Figure, share
+from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.store.files import write_json
 from tests.engine.lab import Lab
 from tests.hostile.proposals.corpus import calibrated
 from tests.report.ledger import keep, record, score
+from tests.varying import mean_score, of_items
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
 
@@ -40,17 +44,26 @@ def full(model: str, value: float, **fields: Any) -> list[Record]:
 
 
 def test_clear_order_and_a_tie(lab: Lab) -> None:
-    board = board_of(lab, [*full("ant", 0.9), *full("bee", 0.5), *full("cat", 0.51), *full("dog", 0.1)])
+    board = board_of(
+        lab,
+        [*full("ant", 0.9), *full("bee", 0.5), *full("cat", 0.51), *full("dog", 0.1)],
+    )
     assert [row.model for row in board.rows] == ["ant", "cat", "bee", "dog"]
     assert [row.place for row in board.rows] == ["1", "2–3", "2–3", "4"]
     assert [row.cells[0].top for row in board.rows] == [True, False, False, False]
 
 
-def test_the_score_is_the_weighted_mean_with_the_interval_of_independent_benchmarks(lab: Lab) -> None:
-    board = board_of(lab, [record("ant", RIDGE, 0.8, half=0.08), record("ant", PLS, 0.4, half=0.02)])
+def test_the_score_is_the_weighted_mean_with_the_interval_of_independent_benchmarks(
+    lab: Lab,
+) -> None:
+    board = board_of(
+        lab, [record("ant", RIDGE, 0.8, half=0.08), record("ant", PLS, 0.4, half=0.02)]
+    )
     cell = rows(board)["ant"].score
     assert cell.value == pytest.approx((0.8 + 3 * 0.4) / 4)
-    assert cell.half_width == pytest.approx(math.sqrt(0.08**2 + (3 * 0.02) ** 2) / 4, rel=0.05)
+    assert cell.half_width == pytest.approx(
+        math.sqrt(0.08**2 + (3 * 0.02) ** 2) / 4, rel=0.05
+    )
 
 
 def test_a_failed_missing_partial_stale_or_edited_record_has_no_rank(lab: Lab) -> None:
@@ -66,7 +79,9 @@ def test_a_failed_missing_partial_stale_or_edited_record_has_no_rank(lab: Lab) -
     )  # fmt: skip
     by_model = rows(board)
     assert by_model["ant"].place == "1"
-    states = {model: [cell.status for cell in row.cells] for model, row in by_model.items()}
+    states = {
+        model: [cell.status for cell in row.cells] for model, row in by_model.items()
+    }
     assert states["bee"] == ["scored", "failed"]
     assert states["cat"] == ["scored", "partial"]
     assert states["dog"] == ["stale", "edited"]
@@ -80,8 +95,12 @@ def test_a_failed_missing_partial_stale_or_edited_record_has_no_rank(lab: Lab) -
         "the record was edited: run it again",
     ]
     partial = by_model["cat"].cells[1]
-    assert (partial.value, partial.raw, partial.low, partial.high) == pytest.approx((0.8, 0.72, 0.78, 0.82))
-    assert [row.model for row in board.rows] == ["ant", "bee", "cat", "dog"], "those with most scores first"
+    assert (partial.value, partial.raw, partial.low, partial.high) == pytest.approx(
+        (0.8, 0.72, 0.78, 0.82)
+    )
+    assert [row.model for row in board.rows] == ["ant", "bee", "cat", "dog"], (
+        "those with most scores first"
+    )
 
 
 def test_a_model_that_does_not_fit_a_benchmark_is_not_expected_there(lab: Lab) -> None:
@@ -93,22 +112,36 @@ def test_a_model_that_does_not_fit_a_benchmark_is_not_expected_there(lab: Lab) -
     assert {cell.status for cell in by_model["cat"].cells} == {"missing"}
 
 
-def test_a_suite_of_costs_has_no_score_and_the_lowest_costs_are_marked(lab: Lab) -> None:
+def test_a_suite_of_costs_has_no_score_and_the_lowest_costs_are_marked(
+    lab: Lab,
+) -> None:
     cost = {"scale": "bytes", "direction": "lower", "ceiling": None}
     plain = {value: score(value, None, **cost) for value in (1e6, 2e6)}
     held = [
-        record(model, benchmark, 0.1, score=plain[value], scores={"footprint": plain[value]})
+        record(
+            model,
+            benchmark,
+            0.1,
+            score=plain[value],
+            scores={"footprint": plain[value]},
+        )
         for model, value in (("ant", 1e6), ("bee", 2e6), ("cat", 1e6))
         for benchmark in (RIDGE, PLS)
     ]
     by_model = rows(board_of(lab, held))
-    assert [by_model[model].cells[0].top for model in ("ant", "bee", "cat")] == [True, False, True]
+    assert [by_model[model].cells[0].top for model in ("ant", "bee", "cat")] == [
+        True,
+        False,
+        True,
+    ]
     assert by_model["ant"].score.reason == "the suite's benchmarks have no common scale"
     assert by_model["ant"].score.status == "missing" and by_model["ant"].rank is None
 
 
 def test_controls_are_shown_separately_and_never_ranked(lab: Lab) -> None:
-    board = board_of(lab, [*full("ant", 0.5), *full("pixels4", 0.97), *full("noise", 0.0)])
+    board = board_of(
+        lab, [*full("ant", 0.5), *full("pixels4", 0.97), *full("noise", 0.0)]
+    )
     assert [row.role for row in board.rows][-2:] == ["positive", "negative"]
     by_model = rows(board)
     assert by_model["pixels4"].rank is None and by_model["noise"].rank is None
@@ -124,7 +157,13 @@ def test_lower_is_better_for_metrics_with_that_direction(lab: Lab) -> None:
         return record(model, PLS, 0.1, score=plain, scores={"footprint": plain})
 
     board = board_of(
-        lab, [record("ant", RIDGE, 0.5), priced("ant", 2e6), record("bee", RIDGE, 0.5), priced("bee", 1e6)]
+        lab,
+        [
+            record("ant", RIDGE, 0.5),
+            priced("ant", 2e6),
+            record("bee", RIDGE, 0.5),
+            priced("bee", 1e6),
+        ],
     )
     by_model = rows(board)
     assert not board.columns[1].counts
@@ -134,18 +173,31 @@ def test_lower_is_better_for_metrics_with_that_direction(lab: Lab) -> None:
 
 
 def test_a_score_without_an_interval_has_no_clear_rank(lab: Lab) -> None:
-    records = [record(m, b, v, half=None) for m, v in (("ant", 0.9), ("bee", 0.1)) for b in (RIDGE, PLS)]
+    records = [
+        record(m, b, v, half=None)
+        for m, v in (("ant", 0.9), ("bee", 0.1))
+        for b in (RIDGE, PLS)
+    ]
     board = board_of(lab, records)
     by_model = rows(board)
     assert [by_model[model].place for model in ("ant", "bee")] == ["1–2", "1–2"]
-    assert by_model["ant"].score.half_width is None and by_model["ant"].cells[0].half_width is None
+    assert (
+        by_model["ant"].score.half_width is None
+        and by_model["ant"].cells[0].half_width is None
+    )
     assert "±" not in str(board) and "0.900" in str(board)
     plain = score(0.5, None, error=0.1)
-    board = board_of(lab, [record("ant", RIDGE, 0.5, score=plain, scores={"ridge": plain})])
-    assert rows(board)["ant"].cells[0].half_width is None, "an error over splits is no interval"
+    board = board_of(
+        lab, [record("ant", RIDGE, 0.5, score=plain, scores={"ridge": plain})]
+    )
+    assert rows(board)["ant"].cells[0].half_width is None, (
+        "an error over splits is no interval"
+    )
 
 
-def test_an_unavailable_benchmark_keeps_its_column_and_leaves_the_rest_ranked(lab: Lab) -> None:
+def test_an_unavailable_benchmark_keeps_its_column_and_leaves_the_rest_ranked(
+    lab: Lab,
+) -> None:
     lab.benchmark(PLS, metric="pls", unavailable="the stimuli are not public")
     board = board_of(lab, [record("ant", RIDGE, 0.5)])
     assert rows(board)["ant"].place == "1"
@@ -168,20 +220,20 @@ def test_records_are_read_from_the_repository(lab: Lab) -> None:
         leaderboard(suite="lob", catalog=catalog)
 
 
-def drawn(values: np.ndarray, population: str) -> dict[str, Any]:
-    """Return the draws of the mean of one value per stimulus, as stored in a record."""
-    ids = [f"s{i}" for i in range(len(values))]
-    return pack(
-        Influence({"stimulus": moved(ids, (values - values.mean()) / len(values))}).spread(population)
+def of_stimuli(model: str, benchmark: str, values: np.ndarray, dataset: str) -> Record:
+    """Return the record of a mean over stimuli of a data set, with the deviation of each."""
+    found = mean_score(values)
+    assert found.uncertainty is not None
+    ends = {"low": found.low, "high": found.high}
+    plain = score(found.value, uncertainty=packed_deviations(found.uncertainty), **ends)
+    inputs = {"dataset": {"id": dataset}}
+    return record(
+        model, benchmark, 0.0, score=plain, scores={"ridge": plain}, inputs=inputs
     )
 
 
-def shared(model: str, values: dict[str, np.ndarray], population: str) -> list[Record]:
-    plain = {
-        id: score(float(v.mean()), 1.96 * float(v.std()) / len(v) ** 0.5, spread=drawn(v, population))
-        for id, v in values.items()
-    }
-    return [record(model, id, 0.0, score=each, scores={"ridge": each}) for id, each in plain.items()]
+def shared(model: str, values: dict[str, np.ndarray], dataset: str) -> list[Record]:
+    return [of_stimuli(model, id, each, dataset) for id, each in values.items()]
 
 
 def test_shared_errors_of_models_and_of_benchmarks_are_taken_into_account(
@@ -196,12 +248,14 @@ def test_shared_errors_of_models_and_of_benchmarks_are_taken_into_account(
 
     a, b = values(0.03), values(0.0)
     joint = rows(board_of(lab, [*shared("ant", a, "lab"), *shared("bee", b, "lab")]))
-    assert (joint["ant"].place, joint["bee"].place) == ("1", "2"), "unpaired, ±0.1 each leaves the order open"
+    assert (joint["ant"].place, joint["bee"].place) == ("1", "2"), (
+        "unpaired, ±0.1 each leaves the order open"
+    )
     cell = joint["ant"].score
     mean = (a[RIDGE] + 3 * a[PLS]) / 4
-    assert cell.half_width == pytest.approx(1.984 * mean.std(ddof=1) / 10, rel=0.03), (
-        "not that of independent ones"
-    )
+    assert cell.half_width == pytest.approx(
+        t.ppf(0.975, 99) * mean.std(ddof=1) / 10, rel=1e-3
+    ), "not that of independent ones"
     apart = rows(board_of(lab, [*shared("ant", a, "lab"), *shared("bee", b, "other")]))
     assert apart["ant"].place == "1–2"
 
@@ -210,40 +264,92 @@ def test_benchmarks_of_different_data_add_their_degrees_of_freedom(lab: Lab) -> 
     """Six stimuli each have five; two data sets have those of Welch's test, and one data set has no more than five."""
     rng = np.random.default_rng(1)
     values = {RIDGE: rng.normal(0.5, 0.3, 6), PLS: rng.normal(0.5, 0.1, 6)}
-    for sets in (("one", "two"), ("one", "one")):
-        records = []
-        for (id, each), name in zip(values.items(), sets, strict=True):
-            plain = score(float(each.mean()), 0.1, spread=drawn(each, f"{name} {id}"))
-            inputs = {"dataset": {"id": name}}
-            records.append(record("ant", id, 0.0, score=plain, scores={"ridge": plain}, inputs=inputs))
-        parts = np.array(
-            [(share * each.std(ddof=1)) ** 2 / 6 for share, each in zip((1, 3), values.values(), strict=True)]
-        )
-        degrees = 5.0 if len(set(sets)) == 1 else parts.sum() ** 2 / (parts**2 / 5).sum()
+    weighted = {RIDGE: values[RIDGE] / 4, PLS: 3 * values[PLS] / 4}
+    parts = np.array([each.var(ddof=1) / 6 for each in weighted.values()])
+    welch = parts.sum() ** 2 / (parts**2 / 5).sum()
+    paired = (weighted[RIDGE] + weighted[PLS]).var(ddof=1) / 6
+    for second, variance, degrees in (
+        ("two", parts.sum(), welch),
+        ("one", paired, 5.0),
+    ):
+        sets = {RIDGE: "one", PLS: second}
+        records = [of_stimuli("ant", id, each, sets[id]) for id, each in values.items()]
         found = rows(board_of(lab, records))["ant"].score.half_width
-        assert found == pytest.approx(t.ppf(0.975, degrees) * math.sqrt(parts.sum()) / 4, rel=0.05)
+        assert found == pytest.approx(
+            t.ppf(0.975, degrees) * math.sqrt(variance), rel=1e-3
+        )
 
 
 def test_the_mean_of_one_benchmark_has_the_interval_of_its_score(lab: Lab) -> None:
     lab.spec("suites", "one", title="One", benchmarks=[RIDGE])
-    plain = score(0.9, low=0.7, high=0.95, spread=drawn(np.linspace(0.5, 1.3, 20), "lab"))
-    board = leaderboard([record("ant", RIDGE, 0.0, score=plain)], suite="one", catalog=lab.open())
+    values = np.linspace(0.8, 1.0, 20) ** 4
+    uncertainty = of_items(values, scale="fisher")
+    value = float(values.mean())
+    low, high = uncertainty.interval(value, (-1.0, 1.0))
+    assert value - low > 1.1 * (high - value), "on Fisher's scale, it is not symmetric"
+    plain = score(
+        value,
+        low=low,
+        high=high,
+        uncertainty=packed_deviations(uncertainty),
+        ceiling=None,
+    )
+    board = leaderboard(
+        [record("ant", RIDGE, 0.0, score=plain)], suite="one", catalog=lab.open()
+    )
     cell = rows(board)["ant"].score
-    assert (cell.value, cell.low, cell.high) == (0.9, 0.7, 0.95)
+    assert (cell.value, cell.low, cell.high) == pytest.approx((value, low, high))
 
 
-def test_an_interval_that_failed_its_calibration_is_withheld(lab: Lab) -> None:
+def test_an_interval_whose_coverage_is_shown_to_be_below_90_percent_is_withheld(
+    lab: Lab,
+) -> None:
     records = [*full("ant", 0.9), *full("bee", 0.1)]
     assert rows(board_of(lab, records))["ant"].place == "1"
-    path = calibrated(lab, coverage=70)
+    assert share(83, 100, 100).high < 0.9
+    path = calibrated(lab, coverage=83)
     ant = rows(board_of(lab, records))["ant"]
-    assert ant.cells[0].half_width is None and "70%" in ant.cells[0].reason
-    assert ant.cells[1].half_width is not None and ant.score.half_width is None and ant.place == "1–2"
+    assert (
+        ant.cells[0].half_width is None
+        and "contains the truth in 83%" in ant.cells[0].reason
+    )
+    assert (
+        ant.cells[1].half_width is not None
+        and ant.score.half_width is None
+        and ant.place == "1–2"
+    )
     plain = json.loads(path.read_text())
     write_json(path, plain | {"identity": {"benchmark": "of another version"}})
     assert rows(board_of(lab, records))["ant"].place == "1"
     path.write_text("{}")
     assert rows(board_of(lab, records))["ant"].place == "1"
+
+
+@pytest.mark.parametrize(
+    ("coverage", "fields"),
+    [
+        (84, {}),  # 84 of 100 have the interval .75 to .91: coverage may be .90
+        (
+            95,
+            {
+                "false_positives": asdict(share(40, 100, 100)),
+                "false_ranks": asdict(share(40, 100, 100)),
+            },
+        ),
+        (100, {"length": asdict(Figure(3.0, 2.9, 3.1, 100))}),
+    ],
+)
+def test_no_other_calibration_withholds_an_interval(
+    lab: Lab, coverage: int, fields: dict[str, Any]
+) -> None:
+    path = calibrated(lab, coverage=coverage, **fields)
+    assert isinstance(calibration_in(path.read_bytes()).first, Calibration)
+    ant = rows(board_of(lab, [*full("ant", 0.9), *full("bee", 0.1)]))["ant"]
+    assert (
+        ant.cells[0].half_width == pytest.approx(0.02)
+        and ant.cells[0].reason == ""
+        and ant.place == "1"
+    )
 
 
 def test_tidy_has_one_row_per_metric(lab: Lab) -> None:
@@ -275,7 +381,9 @@ def test_a_narrow_terminal_gets_several_tables_with_the_same_numbers(lab: Lab) -
     wide, narrow = leaderboard_text(board, 200), leaderboard_text(board, 56)
     assert wide.count("\nrank ") == 1 and narrow.count("\nrank ") == 2
     assert all(len(line) <= 56 for line in narrow.split("[1] lab")[0].splitlines()[1:])
-    assert sorted(re.findall(r"0\.\d{3}", wide)) == sorted(re.findall(r"0\.\d{3}", narrow))
+    assert sorted(re.findall(r"0\.\d{3}", wide)) == sorted(
+        re.findall(r"0\.\d{3}", narrow)
+    )
 
 
 def test_a_notebook_shows_an_escaped_table(lab: Lab) -> None:
@@ -283,13 +391,21 @@ def test_a_notebook_shows_an_escaped_table(lab: Lab) -> None:
     assert "<table" in text and "0.900" in text
 
 
-def test_a_hierarchy_makes_the_score_a_mean_of_means_and_shows_each_group(lab: Lab) -> None:
+def test_a_hierarchy_makes_the_score_a_mean_of_means_and_shows_each_group(
+    lab: Lab,
+) -> None:
     lab.benchmark("lab.IT-ridge", parent="IT")
     listed = [RIDGE, {"id": PLS, "weight": 3}, "lab.IT-ridge"]
     lab.spec(
-        "suites", "lab", benchmarks=listed, models=["ant", "bee"], hierarchy={"V4": "neural", "IT": "neural"}
+        "suites",
+        "lab",
+        benchmarks=listed,
+        models=["ant", "bee"],
+        hierarchy={"V4": "neural", "IT": "neural"},
     )
-    board = board_of(lab, [*full("ant", 0.4), record("ant", "lab.IT-ridge", 0.8), *full("bee", 0.6)])
+    board = board_of(
+        lab, [*full("ant", 0.4), record("ant", "lab.IT-ridge", 0.8), *full("bee", 0.6)]
+    )
     assert [group.name for group in board.groups] == ["V4", "IT"]
     ant, bee = rows(board)["ant"], rows(board)["bee"]
     assert ant.score.value == pytest.approx((0.4 + 0.8) / 2)
@@ -303,11 +419,15 @@ def test_a_hierarchy_makes_the_score_a_mean_of_means_and_shows_each_group(lab: L
 def test_check_reports_an_empty_group(lab: Lab) -> None:
     lab.spec("suites", "lab", benchmarks=[RIDGE], hierarchy={"V44": "neural"})
     problems, _ = check(lab.open())
-    assert [problem.fix for problem in problems if "V44" in problem.what] == ["did you mean 'V4'?"]
+    assert [problem.fix for problem in problems if "V44" in problem.what] == [
+        "did you mean 'V4'?"
+    ]
 
 
 def test_tidy_has_the_numbers_of_the_score_and_of_its_ceiling() -> None:
-    given, failed = tidy([record("ant", RIDGE, 0.5), record("bee", RIDGE, None)]).to_dict("records")
+    given, failed = tidy(
+        [record("ant", RIDGE, 0.5), record("bee", RIDGE, None)]
+    ).to_dict("records")
     assert given == {
         "model": "ant", "benchmark": RIDGE, "metric": "ridge", "headline": True, "status": "scored", "value": 0.5,
         "low": 0.48, "high": 0.52, "error": None, "raw": 0.45, "ceiling": 0.8, "scale": "correlation",
@@ -321,22 +441,45 @@ def test_tidy_has_the_numbers_of_the_score_and_of_its_ceiling() -> None:
 def test_a_suite_has_a_board_for_itself_and_for_its_parts(lab: Lab) -> None:
     lab.benchmark("lab.IT-ridge", parent="IT")
     lab.spec("suites", "part", benchmarks=[RIDGE], models=["ant"])
-    lab.spec("suites", "whole", benchmarks=["lab.IT-ridge"], includes=["part"], models=["ant"])
+    lab.spec(
+        "suites",
+        "whole",
+        benchmarks=["lab.IT-ridge"],
+        includes=["part"],
+        models=["ant"],
+    )
     boards = boards_of(lab.open(), "whole", full("ant", 0.5))
     assert [board.suite for board in boards] == ["whole", "part"]
     assert [[column.id for column in board.columns] for board in boards][1] == [RIDGE]
 
 
-def test_a_closed_benchmark_may_have_a_metric_that_does_not_exist_here(lab: Lab) -> None:
-    lab.benchmark(PLS, metric="not_here", ceiling=None, unavailable="its code is not public")
+def test_a_closed_benchmark_may_have_a_metric_that_does_not_exist_here(
+    lab: Lab,
+) -> None:
+    lab.benchmark(
+        PLS, metric="not_here", ceiling=None, unavailable="its code is not public"
+    )
     board = board_of(lab, [record("ant", RIDGE, 0.5)])
     column = board.columns[1]
-    assert (column.scale, column.direction, column.unit, column.counts) == ("not_here", "higher", None, False)
-    assert column.unavailable == "its code is not public" and rows(board)["ant"].score.value == 0.5
-    lab.benchmark(PLS, metric="pls", ceiling=None, unavailable="the stimuli are not public")
+    assert (column.scale, column.direction, column.unit, column.counts) == (
+        "not_here",
+        "higher",
+        None,
+        False,
+    )
+    assert (
+        column.unavailable == "its code is not public"
+        and rows(board)["ant"].score.value == 0.5
+    )
+    lab.benchmark(
+        PLS, metric="pls", ceiling=None, unavailable="the stimuli are not public"
+    )
     assert board_of(lab, []).columns[1].scale == "correlation"
 
 
 def test_a_score_of_the_suite_is_scored_with_and_without_an_interval(lab: Lab) -> None:
     board = board_of(lab, [*full("ant", 0.9), *full("bee", 0.5, half=None)])
-    assert [row.score.status for row in board.rows if row.score.value is not None] == ["scored", "scored"]
+    assert [row.score.status for row in board.rows if row.score.value is not None] == [
+        "scored",
+        "scored",
+    ]

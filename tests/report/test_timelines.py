@@ -17,13 +17,18 @@ def recording(name: str = "gap.edf", **fields: object) -> RecordingClocks:
         gaps=(Gap(begin=12.0, seconds=5.0),),
     )  # fmt: skip
     events = Clock(of="events", unit=SECONDS, start=2.0, stop=33.0, count=7)
-    return RecordingClocks(recording=name, subject="a", clocks=(samples, events), windows=7, **fields)  # type: ignore[arg-type]
+    return RecordingClocks(
+        recording=name, subject="a", clocks=(samples, events), windows=7, **fields
+    )  # type: ignore[arg-type]
 
 
 def test_a_gap_interrupts_the_row_of_its_clock() -> None:
     drawn = timeline([recording()])
     assert drawn is not None
-    widths = [float(width) for width in re.findall(r'<rect x="[\d.]+" y="\d+" width="([\d.]+)"', drawn)]
+    widths = [
+        float(width)
+        for width in re.findall(r'<rect x="[\d.]+" y="\d+" width="([\d.]+)"', drawn)
+    ]
     assert len(widths) == 3
     # 12 s, 18 s after the gap, and 31 s of events.
     assert abs(widths[1] / widths[0] - 18 / 12) < 0.02
@@ -41,7 +46,10 @@ def test_only_the_first_recordings_are_drawn_and_nothing_without_times() -> None
     assert many is not None
     assert f"r{SHOWN - 1:02d}.edf" in many
     assert f"r{SHOWN:02d}.edf" not in many
-    assert timeline([RecordingClocks(recording="x", subject="a", clocks=(), windows=3)]) is None
+    assert (
+        timeline([RecordingClocks(recording="x", subject="a", clocks=(), windows=3)])
+        is None
+    )
 
 
 def test_rows_say_how_times_are_known_and_what_was_left_out() -> None:
@@ -50,4 +58,6 @@ def test_rows_say_how_times_are_known_and_what_was_left_out() -> None:
     assert second.recording == "cut.edf"
     assert second.left_out == "2 across a gap (go)"
     assert first.gaps == "1 (5 s), first at 12 s"
-    assert first.clocks.startswith("3,000 samples, 0 to 35 s (stated), 100 Hz (declared); 7 events")
+    assert first.clocks.startswith(
+        "3,000 samples, 0 to 35 s (stated), 100 Hz (declared); 7 events"
+    )

@@ -22,7 +22,9 @@ def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         name = yaml.safe_load(pointer.read_text())["outs"][0]["md5"]
         target = root / pointer.relative_to(repository).with_suffix("")
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(repository / ".dvcstore" / "files" / "md5" / name[:2] / name[2:], target)
+        shutil.copy(
+            repository / ".dvcstore" / "files" / "md5" / name[:2] / name[2:], target
+        )
     return root
 
 

@@ -15,7 +15,10 @@ from neuroledger.data.load import load_dataset
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.plan import lacking
 from neuroledger.engine.session import Session
-from neuroledger.families.behavior.tasks.trial_tables import answers_by_stimulus, read_trial_tables
+from neuroledger.families.behavior.tasks.trial_tables import (
+    answers_by_stimulus,
+    read_trial_tables,
+)
 from neuroledger.models.readout import CATEGORIES, CLASSES
 
 BENCHMARK = "Geirhos2021.edge-error_consistency"
@@ -30,7 +33,9 @@ class Recognises(nn.Module):
         super().__init__()
         self.cells = nn.AdaptiveAvgPool2d(CELLS)
         self.register_buffer("known", self.cells(images).flatten(1))
-        self.register_buffer("rows", nn.functional.one_hot(torch.tensor(classes), CLASSES).float())
+        self.register_buffer(
+            "rows", nn.functional.one_hot(torch.tensor(classes), CLASSES).float()
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         distances = torch.cdist(self.cells(x).flatten(1), self.known)
@@ -44,13 +49,21 @@ def edge(catalog):
 
 @pytest.fixture(scope="module")
 def pixels(edge):
-    images = [np.asarray(decode(content, "image").convert("RGB")) for content in edge.stimuli.read()]
+    images = [
+        np.asarray(decode(content, "image").convert("RGB"))
+        for content in edge.stimuli.read()
+    ]
     return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).float() / 255
 
 
 def _network(pixels, answers):
     classes = [CATEGORIES[answer][0] for answer in answers]
-    return nl.models.torch(Recognises(pixels, classes), id="recognises", logits="output", preprocessing=PLAIN)
+    return nl.models.torch(
+        Recognises(pixels, classes),
+        id="recognises",
+        logits="output",
+        preprocessing=PLAIN,
+    )
 
 
 def _evaluated(catalog, model):
@@ -72,15 +85,21 @@ def test_a_network_that_recognises_the_objects_is_always_right(catalog, edge, pi
     assert result.scores["accuracy"].value == 1
 
 
-def test_a_network_with_the_answers_of_resnet50_has_its_score(catalog, edge, pixels, repository):
+def test_a_network_with_the_answers_of_resnet50_has_its_score(
+    catalog, edge, pixels, repository
+):
     """The recorded score is of stored answers, and equals the figure that the authors' toolbox computes."""
     path = catalog.root / "data/models/Geirhos2021.resnet50/edge_resnet50_session-1.csv"
     stored = answers_by_stimulus(read_trial_tables([path]))
-    result = _evaluated(catalog, _network(pixels, [stored[id] for id in edge.stimuli.ids]))
+    result = _evaluated(
+        catalog, _network(pixels, [stored[id] for id in edge.stimuli.ids])
+    )
     record = repository / "results/records" / BENCHMARK / "Geirhos2021.resnet50.json"
     recorded = json.loads(record.read_text())["scores"]
     published = catalog.benchmark(BENCHMARK).published
-    toolbox = next(each.value for each in published if each.model == "Geirhos2021.resnet50")
+    toolbox = next(
+        each.value for each in published if each.model == "Geirhos2021.resnet50"
+    )
     assert result.headline.raw == pytest.approx(toolbox, abs=1e-12)
     assert {name: each.value for name, each in result.scores.items()} == pytest.approx(
         {name: each["value"] for name, each in recorded.items()}, abs=1e-12

@@ -29,7 +29,11 @@ TEXT_REQUIRED = ("Cowley2023.210325", "Kriegeskorte2008", "Rokem2006.receptor")
 def _recorded(catalog):
     """Ids of data sets with files in the embedded remote that are not simulated."""
     specs = (catalog.dataset(id) for id in catalog.ids("datasets"))
-    return [spec.id for spec in specs if not spec.simulated and any(pin.dvc for pin in spec.files.values())]
+    return [
+        spec.id
+        for spec in specs
+        if not spec.simulated and any(pin.dvc for pin in spec.files.values())
+    ]
 
 
 def _attribution(repository, id):
@@ -46,11 +50,15 @@ def test_licences_of_embedded_recordings_allow_redistribution(catalog, repositor
         assert text.startswith(f"# {id}\n"), id
         for field in ("Authors", "Licence", "Changes", "Cite"):
             assert re.search(rf"^\* {field}: \S", text, re.MULTILINE), (id, field)
-        assert spec.license in re.search(r"^\* Licence: (.*)$", text, re.MULTILINE)[1], id
+        assert (
+            spec.license in re.search(r"^\* Licence: (.*)$", text, re.MULTILINE)[1]
+        ), id
         assert all(key in text for key in spec.cite), id
 
 
-def test_attributions_list_every_file_or_every_file_of_an_archive_packed_here(catalog, repository, clone):
+def test_attributions_list_every_file_or_every_file_of_an_archive_packed_here(
+    catalog, repository, clone
+):
     for id in _recorded(catalog):
         listed = set(re.findall(r"\| ([0-9a-f]{64}) \|", _attribution(repository, id)))
         for name, pin in catalog.dataset(id).files.items():
@@ -58,13 +66,17 @@ def test_attributions_list_every_file_or_every_file_of_an_archive_packed_here(ca
                 continue
             with zipfile.ZipFile(clone / "data" / id / name) as archive:
                 contents = [archive.read(member) for member in archive.namelist()]
-            assert {hashlib.sha256(content).hexdigest() for content in contents} <= listed, (id, name)
+            assert {
+                hashlib.sha256(content).hexdigest() for content in contents
+            } <= listed, (id, name)
 
 
 @pytest.mark.parametrize("id", TEXT_REQUIRED)
 def test_licences_that_must_be_copied_along_are_next_to_the_data(repository, id):
     content = (repository / "data" / id / "LICENSE").read_bytes()
-    assert f"| LICENSE | {hashlib.sha256(content).hexdigest()} |" in _attribution(repository, id)
+    assert f"| LICENSE | {hashlib.sha256(content).hexdigest()} |" in _attribution(
+        repository, id
+    )
 
 
 def test_images_of_edges_are_packed_into_the_same_bytes(clone, repository, tmp_path):
@@ -80,13 +92,21 @@ def test_images_of_edges_are_packed_into_the_same_bytes(clone, repository, tmp_p
         edge_images.build(tmp_path / "checkout", tmp_path / "new", listed)
 
 
-@pytest.mark.parametrize(("sound", "least"), [("noise_200hz", 0.4), ("noise_800hz", 0.3)])
+@pytest.mark.parametrize(
+    ("sound", "least"), [("noise_200hz", 0.4), ("noise_800hz", 0.3)]
+)
 def test_the_receptor_follows_the_envelope_of_the_past(catalog, sound, least):
     """A ridge regression on the last 100 ms, fitted to 4 of 5 contiguous blocks, predicts the fifth."""
     data = load_dataset(catalog, "Rokem2006.receptor")
-    counts = data.assembly.isel(neuroid=0).values[data.assembly["stimulus_id"].values == sound].ravel()
+    counts = (
+        data.assembly.isel(neuroid=0)
+        .values[data.assembly["stimulus_id"].values == sound]
+        .ravel()
+    )
     envelope = data.extras["envelope"]
-    amplitude = envelope.isel(neuroid=0).values[envelope["stimulus_id"].values == sound].ravel()
+    amplitude = (
+        envelope.isel(neuroid=0).values[envelope["stimulus_id"].values == sound].ravel()
+    )
     lags = 20
     past = np.lib.stride_tricks.sliding_window_view(amplitude, lags)
     counts = counts[lags - 1 :]
@@ -97,7 +117,9 @@ def test_the_receptor_follows_the_envelope_of_the_past(catalog, sound, least):
         for block in range(5):
             test = blocks == block
             fitted = Ridge(alpha=1e-2).fit(features[~test], counts[~test])
-            correlations.append(np.corrcoef(fitted.predict(features[test]), counts[test])[0, 1])
+            correlations.append(
+                np.corrcoef(fitted.predict(features[test]), counts[test])[0, 1]
+            )
         return np.mean(correlations)
 
     assert predictivity(past) > least

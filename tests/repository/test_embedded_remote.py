@@ -19,9 +19,9 @@ LARGEST = 50_000_000
 
 def _pointers(repository: Path) -> dict[str, dict]:
     return {
-        str(path.relative_to(repository / "data").with_suffix("")): yaml.safe_load(path.read_text())["outs"][
-            0
-        ]
+        str(path.relative_to(repository / "data").with_suffix("")): yaml.safe_load(
+            path.read_text()
+        )["outs"][0]
         for path in sorted((repository / "data").rglob("*.dvc"))
     }
 
@@ -45,17 +45,31 @@ def _pins(repository: Path) -> dict[str, object]:
 
 def test_data_folders_hold_data_only(repository):
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "data"], cwd=repository, capture_output=True, text=True, check=True
+        ["git", "ls-files", "-z", "data"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    names = {Path(path).name for path in listed.stdout.split("\0") if path and not path.endswith(".dvc")}
+    names = {
+        Path(path).name
+        for path in listed.stdout.split("\0")
+        if path and not path.endswith(".dvc")
+    }
     assert names <= BESIDE_DATA
 
 
 def test_every_object_is_what_its_name_says(repository):
-    objects = [path for path in (repository / ".dvcstore" / "files").rglob("*") if path.is_file()]
+    objects = [
+        path
+        for path in (repository / ".dvcstore" / "files").rglob("*")
+        if path.is_file()
+    ]
     assert objects
     for path in objects:
-        assert hashlib.md5(path.read_bytes()).hexdigest() == path.parent.name + path.name
+        assert (
+            hashlib.md5(path.read_bytes()).hexdigest() == path.parent.name + path.name
+        )
     assert sum(path.stat().st_size for path in objects) < LARGEST
 
 
@@ -64,7 +78,10 @@ def test_pins_pointers_and_objects_agree(repository):
     assert set(pins) == set(pointers)
     for name, pin in pins.items():
         content = _object(repository, pointers[name]["md5"]).read_bytes()
-        assert (pin.size, pin.sha256) == (len(content), hashlib.sha256(content).hexdigest()), name
+        assert (pin.size, pin.sha256) == (
+            len(content),
+            hashlib.sha256(content).hexdigest(),
+        ), name
 
 
 def test_configuration_needs_no_network(repository):
@@ -73,17 +90,29 @@ def test_configuration_needs_no_network(repository):
     assert "verify = true" in text
     assert "analytics = false" in text
     assert "check_update = false" in text
-    urls = [line for line in text.splitlines() if "://" in line and not line.lstrip().startswith("#")]
+    urls = [
+        line
+        for line in text.splitlines()
+        if "://" in line and not line.lstrip().startswith("#")
+    ]
     assert urls == []
 
 
 def test_fresh_clone_pulls_without_network_or_account(repository, tmp_path):
-    dvc = shutil.which("dvc", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    dvc = shutil.which(
+        "dvc", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )
     git = shutil.which("git")
     assert dvc and git, "git and dvc must be there: `make test` installs dvc"
     clone = tmp_path / "clone"
     clone.mkdir()
-    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitattributes", ".gitignore"):
+    for name in (
+        ".dvc/config",
+        ".dvc/.gitignore",
+        ".dvcignore",
+        ".gitattributes",
+        ".gitignore",
+    ):
         (clone / name).parent.mkdir(exist_ok=True)
         shutil.copy(repository / name, clone / name)
     shutil.copytree(repository / ".dvcstore", clone / ".dvcstore")
@@ -100,8 +129,15 @@ def test_fresh_clone_pulls_without_network_or_account(repository, tmp_path):
         environment[variable] = "http://127.0.0.1:9"
     subprocess.run([git, "init", "-q"], cwd=clone, check=True, env=environment)
     pulled = subprocess.run(
-        [dvc, "pull"], cwd=clone, env=environment, capture_output=True, text=True, check=False
+        [dvc, "pull"],
+        cwd=clone,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert pulled.returncode == 0, pulled.stderr
     for name, out in _pointers(repository).items():
-        assert hashlib.md5((clone / "data" / name).read_bytes()).hexdigest() == out["md5"]
+        assert (
+            hashlib.md5((clone / "data" / name).read_bytes()).hexdigest() == out["md5"]
+        )

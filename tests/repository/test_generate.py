@@ -16,7 +16,11 @@ from neuroledger.spec.catalog import Catalog
 
 
 def _tree(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def _generate(repository: Path, folder: Path) -> dict[str, bytes]:
@@ -36,14 +40,18 @@ def _published(catalog: Catalog) -> set[str]:
     for kind, id, _ in catalog.files():
         if kind in ("datasets", "models"):
             spec = catalog.entry(kind, id).spec
-            folder = folder_of(catalog.root, kind, id).relative_to(catalog.root / "data")
+            folder = folder_of(catalog.root, kind, id).relative_to(
+                catalog.root / "data"
+            )
             pins = spec.files if kind == "datasets" else spec.weights
             found |= {str(folder / name) for name, pin in pins.items() if pin.url}
     return found
 
 
 @pytest.mark.slow
-def test_the_command_builds_every_pinned_file_again(repository, clone, catalog, tmp_path):
+def test_the_command_builds_every_pinned_file_again(
+    repository, clone, catalog, tmp_path
+):
     """All files that are not published elsewhere must have the pinned bytes.
 
     On a processor with other rounding, two runs must have the same bytes, and values close to the pinned ones.

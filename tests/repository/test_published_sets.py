@@ -20,11 +20,18 @@ def catalog(repository: Path) -> Catalog:
 
 
 def published(catalog: Catalog) -> list[BenchmarkSpec]:
-    return [catalog.benchmark(id) for id in catalog.ids("benchmarks") if id.startswith("neuralbench.")]
+    return [
+        catalog.benchmark(id)
+        for id in catalog.ids("benchmarks")
+        if id.startswith("neuralbench.")
+    ]
 
 
 def sets(catalog: Catalog) -> list[DatasetSpec]:
-    return [catalog.dataset(id) for id in sorted({one.dataset for one in published(catalog)})]
+    return [
+        catalog.dataset(id)
+        for id in sorted({one.dataset for one in published(catalog)})
+    ]
 
 
 def test_every_set_has_a_source_a_licence_and_a_way(catalog: Catalog) -> None:
@@ -41,7 +48,9 @@ def test_every_set_has_a_source_a_licence_and_a_way(catalog: Catalog) -> None:
 
 
 def test_without_known_terms_the_note_states_what_was_read(catalog: Catalog) -> None:
-    without = {one.id: one.license_note for one in sets(catalog) if one.license in NO_TERMS}
+    without = {
+        one.id: one.license_note for one in sets(catalog) if one.license in NO_TERMS
+    }
     assert set(without) == {"Hoffmann2008Efficient", "Nakanishi2015Comparison"}
     for id, note in without.items():
         assert note is not None, id
@@ -68,7 +77,12 @@ def test_two_specs_of_one_set_state_one_licence(catalog: Catalog) -> None:
     ],
 )
 def test_few_people_are_tested_in_the_sessions_or_runs_that_are_published(
-    catalog: Catalog, id: str, column: str, values: list[str], fraction: float, by: str | None
+    catalog: Catalog,
+    id: str,
+    column: str,
+    values: list[str],
+    fraction: float,
+    by: str | None,
 ) -> None:
     paradigm = catalog.benchmark(f"neuralbench.eeg.{id}").paradigm
     assert paradigm is not None

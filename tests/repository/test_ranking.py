@@ -25,7 +25,14 @@ def session(catalog):
 
 @pytest.fixture(scope="module")
 def scores(session):
-    models = ("generator", "small_cnn.digits", "small_cnn.random", "gabor", "pixels16", "noise")
+    models = (
+        "generator",
+        "small_cnn.digits",
+        "small_cnn.random",
+        "gabor",
+        "pixels16",
+        "noise",
+    )
     benchmark = session.catalog.benchmark(IT)
     return {model: evaluate(session, benchmark, model) for model in models}
 
@@ -50,11 +57,18 @@ def test_uninformed_models_are_at_the_floor(scores):
         assert abs(scores[model].headline.value) < 0.02
     for evaluation in scores.values():
         assert abs(evaluation.controls["permuted"].value) < 0.02
-        assert all(control.verdict == "passed" for control in evaluation.controls.values())
+        assert all(
+            control.verdict == "passed" for control in evaluation.controls.values()
+        )
 
 
 @pytest.mark.parametrize(
-    "id", ["Digits.simulated.V4-pls", "Digits.simulated.IT-rdm", "Digits.simulated.subjects.IT-rdm"]
+    "id",
+    [
+        "Digits.simulated.V4-pls",
+        "Digits.simulated.IT-rdm",
+        "Digits.simulated.subjects.IT-rdm",
+    ],
 )
 def test_generator_beats_the_trained_network_beats_pixels(session, id):
     benchmark = session.catalog.benchmark(id)

@@ -11,7 +11,11 @@ from neuroledger.data.load import load_dataset
 from neuroledger.engine.bound_metric import ceiling, metric
 from neuroledger.stats.score import normalise
 
-STATIC = [("Digits.simulated", "V4"), ("Digits.simulated", "IT"), ("Digits.simulated.ragged", "IT")]
+STATIC = [
+    ("Digits.simulated", "V4"),
+    ("Digits.simulated", "IT"),
+    ("Digits.simulated.ragged", "IT"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +28,12 @@ def _recorded(catalog, id, region):
 
 
 def _true(facts, assembly):
-    return np.array([facts["reliability"][str(neuroid)] for neuroid in assembly["neuroid_id"].values])
+    return np.array(
+        [
+            facts["reliability"][str(neuroid)]
+            for neuroid in assembly["neuroid_id"].values
+        ]
+    )
 
 
 @pytest.mark.parametrize(("id", "region"), STATIC)
@@ -57,7 +66,9 @@ def test_a_wrong_closed_form_would_be_detected(catalog, truth):
 
 @pytest.mark.parametrize("name", ["pls", "ridge"])
 @pytest.mark.parametrize(("id", "region"), STATIC)
-def test_generator_reaches_the_ceiling_and_no_more(catalog, truth, generator, id, region, name):
+def test_generator_reaches_the_ceiling_and_no_more(
+    catalog, truth, generator, id, region, name
+):
     assembly = _recorded(catalog, id, region)
     facts = truth(id)["regions"][region]
     bound = metric(name, catalog=catalog, splits={"stratify": "object_name"})
@@ -77,14 +88,18 @@ def test_shuffled_generator_is_at_the_floor(catalog, generator):
     order = np.random.default_rng(0).permutation(source.sizes["presentation"])
     wrong = source.copy(data=source.values[order])
     bound = metric("ridge", catalog=catalog, splits={"stratify": "object_name"})
-    score = normalise(bound(wrong, target), ceiling("internal_consistency", catalog=catalog)(assembly))
+    score = normalise(
+        bound(wrong, target), ceiling("internal_consistency", catalog=catalog)(assembly)
+    )
     assert abs(score.value) < 0.02
     assert score.raw < 0.1
 
 
 def test_time_bins_have_the_declared_reliability(catalog, truth):
     assembly = load_dataset(catalog, "Digits.simulated.time").assembly
-    found = ceiling("internal_consistency_temporal", catalog=catalog)(assembly).samples.mean("split")
+    found = ceiling("internal_consistency_temporal", catalog=catalog)(
+        assembly
+    ).samples.mean("split")
     bins = truth("Digits.simulated.time")["time_bins"]
     for number, start in enumerate(assembly["time_bin_start"].values.astype(int)):
         true = _true(bins[f"{start}-{start + 20} ms"], assembly)
@@ -93,15 +108,22 @@ def test_time_bins_have_the_declared_reliability(catalog, truth):
 
 def test_subjects_share_the_geometry_of_the_generator(catalog, truth, generator):
     """RDMs of single subjects are noisy; their mean over subjects and repetitions approaches the generator's."""
-    assembly = average_repetitions(load_dataset(catalog, "Digits.simulated.subjects").assembly)
+    assembly = average_repetitions(
+        load_dataset(catalog, "Digits.simulated.subjects").assembly
+    )
     ids = assembly["stimulus_id"].values.astype(str)
     rows = {str(id): i for i, id in enumerate(generator["stimulus_id"].values)}
-    true = np.corrcoef(select(generator, {"region": "IT"}).values[[rows[id] for id in ids]])
+    true = np.corrcoef(
+        select(generator, {"region": "IT"}).values[[rows[id] for id in ids]]
+    )
     at = np.triu_indices(len(ids), 1)
     agreement = []
     names = truth("Digits.simulated.subjects")["subjects"]
     for count in range(1, len(names) + 1):
-        chosen = [np.corrcoef(select(assembly, {"subject": name}).values) for name in names[:count]]
+        chosen = [
+            np.corrcoef(select(assembly, {"subject": name}).values)
+            for name in names[:count]
+        ]
         agreement.append(np.corrcoef(np.mean(chosen, axis=0)[at], true[at])[0, 1])
     assert agreement == sorted(agreement)
     assert agreement[0] > 0.5

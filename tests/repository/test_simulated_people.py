@@ -29,7 +29,9 @@ def test_accuracy_is_the_psychometric_function(data, truth):
         declared = shape["guess"] + (1 - shape["guess"] - shape["lapse"]) * rise
         assert p == pytest.approx(declared, abs=0.5 / n)
         for subject in np.unique(trials["subject"].values):
-            chosen = (trials["condition"].values == condition) & (trials["subject"].values == subject)
+            chosen = (trials["condition"].values == condition) & (
+                trials["subject"].values == subject
+            )
             assert chosen.sum() == n
             assert abs(right[chosen].mean() - p) < 4 * np.sqrt(p * (1 - p) / n)
 
@@ -37,7 +39,9 @@ def test_accuracy_is_the_psychometric_function(data, truth):
 def test_errors_agree_as_declared(catalog, data, truth):
     """Kappa of a pair has a standard error near 1 / sqrt(n); 15 pairs and 4 conditions share 6 observers."""
     score = ceiling("error_consistency", catalog=catalog)(data.assembly)
-    assert score.value == pytest.approx(truth(ID)["error_consistency"], abs=3 / np.sqrt(200 * 4 * 3))
+    assert score.value == pytest.approx(
+        truth(ID)["error_consistency"], abs=3 / np.sqrt(200 * 4 * 3)
+    )
 
 
 def test_shared_decision_agrees_best_and_chance_not_at_all(catalog, truth):
@@ -45,8 +49,12 @@ def test_shared_decision_agrees_best_and_chance_not_at_all(catalog, truth):
     session.valid.update(session.catalog.ids("datasets"))
     benchmark = catalog.benchmark(f"{ID}-error_consistency")
     best = evaluate(session, benchmark, truth(ID)["best_model"])
-    assert best.headline.raw == pytest.approx(truth(ID)["error_consistency_of_best_model"], abs=0.05)
-    assert best.scores["accuracy"].value == pytest.approx(np.mean(list(truth(ID)["accuracy"].values())))
+    assert best.headline.raw == pytest.approx(
+        truth(ID)["error_consistency_of_best_model"], abs=0.05
+    )
+    assert best.scores["accuracy"].value == pytest.approx(
+        np.mean(list(truth(ID)["accuracy"].values()))
+    )
     assert best.controls["noise"].verdict == "passed"
     assert abs(evaluate(session, benchmark, "noise").headline.raw) < 0.05
 
@@ -54,5 +62,9 @@ def test_shared_decision_agrees_best_and_chance_not_at_all(catalog, truth):
 def test_observers_see_no_digit_that_a_readout_is_fitted_to(data):
     table = data.stimuli.table
     digit = table["stimulus_id"].str.slice(0, 10)
-    assert not set(digit[table["split"] == "train"]) & set(digit[table["split"] == "test"])
-    assert set(data.assembly["stimulus_id"].values) == set(table["stimulus_id"][table["split"] == "test"])
+    assert not set(digit[table["split"] == "train"]) & set(
+        digit[table["split"] == "test"]
+    )
+    assert set(data.assembly["stimulus_id"].values) == set(
+        table["stimulus_id"][table["split"] == "test"]
+    )

@@ -31,12 +31,17 @@ def session(catalog):
 @pytest.fixture(scope="module")
 def scores(session):
     models = ("generator.solving", "scrambled.solving", "recurrent.digits")
-    return {model: evaluate(session, session.catalog.benchmark(BENCHMARK), model) for model in models}
+    return {
+        model: evaluate(session, session.catalog.benchmark(BENCHMARK), model)
+        for model in models
+    }
 
 
 def test_the_stated_truth_is_that_of_the_data(catalog, truth, clone):
     facts = truth("Digits.simulated.solving")
-    assert facts["best_spearman"] == pytest.approx(6 / np.pi * np.arcsin(np.sqrt(0.8) / 2), abs=1e-8)
+    assert facts["best_spearman"] == pytest.approx(
+        6 / np.pi * np.arcsin(np.sqrt(0.8) / 2), abs=1e-8
+    )
     repeated = load_dataset(catalog, "Digits.simulated.solving").assembly
     times = average_repetitions(repeated)
     assert int(np.isnan(times.values).sum()) == facts["unsolved"]
@@ -48,7 +53,10 @@ def test_the_stated_truth_is_that_of_the_data(catalog, truth, clone):
     )
     latest_first = rises.values[np.argsort(rises["stimulus_id"].values)]
     there = ~np.isnan(times.values)
-    found = spearmanr(-latest_first[there], times.values[np.argsort(times["stimulus_id"].values)][there])[0]
+    found = spearmanr(
+        -latest_first[there],
+        times.values[np.argsort(times["stimulus_id"].values)][there],
+    )[0]
     assert found == pytest.approx(facts["best_spearman"], abs=0.03)
 
 
@@ -56,7 +64,9 @@ def test_the_ceiling_is_the_closed_form(catalog, truth):
     score = ceiling("ost_consistency", catalog=catalog)(
         load_dataset(catalog, "Digits.simulated.solving").assembly
     )
-    assert score.value == pytest.approx(truth("Digits.simulated.solving")["best_spearman"], abs=0.02)
+    assert score.value == pytest.approx(
+        truth("Digits.simulated.solving")["best_spearman"], abs=0.02
+    )
 
 
 def test_the_generator_reaches_it_and_wrong_times_do_not(scores):
@@ -67,8 +77,12 @@ def test_the_generator_reaches_it_and_wrong_times_do_not(scores):
     assert wrong.low < 0 < wrong.high
     for evaluation in scores.values():
         assert abs(evaluation.controls["permuted"].value) < 0.2
-        assert all(control.verdict != "failed" for control in evaluation.controls.values())
-        assert "itself" not in evaluation.controls, "solution times are no responses to read objects from"
+        assert all(
+            control.verdict != "failed" for control in evaluation.controls.values()
+        )
+        assert "itself" not in evaluation.controls, (
+            "solution times are no responses to read objects from"
+        )
 
 
 def test_a_recurrent_network_scores_between_floor_and_ceiling(scores):
@@ -80,7 +94,8 @@ def test_a_recurrent_network_scores_between_floor_and_ceiling(scores):
 @pytest.mark.parametrize("model", ["small_cnn.digits", "noise"])
 def test_a_model_without_time_is_refused_with_that_reason(session, model):
     with pytest.raises(
-        RequestError, match="asks for dynamics, responses:IT; score a model with several time steps"
+        RequestError,
+        match="asks for dynamics, responses:IT; score a model with several time steps",
     ):
         evaluate(session, session.catalog.benchmark(BENCHMARK), model)
 
@@ -90,11 +105,15 @@ def test_a_model_with_constant_responses_over_time_is_refused(session, clone):
 
     population = read(clone / "data" / "models" / "generator.solving" / "responses.nc")
     still = population.copy(
-        data=np.repeat(population.values[..., -1:], population.sizes["time_bin"], axis=-1)
+        data=np.repeat(
+            population.values[..., -1:], population.sizes["time_bin"], axis=-1
+        )
     )
     with pytest.raises(RequestError, match="the same in all 18 time bins"):
         evaluate(
-            session, session.catalog.benchmark(BENCHMARK), responses(still, id="still", regions={"IT": "IT"})
+            session,
+            session.catalog.benchmark(BENCHMARK),
+            responses(still, id="still", regions={"IT": "IT"}),
         )
 
 
@@ -104,7 +123,10 @@ def single_values(values: np.ndarray) -> xr.DataArray:
         values.ravel(),
         dims=("presentation",),
         coords={
-            "stimulus_id": ("presentation", np.repeat([f"s{i:03d}" for i in range(stimuli)], sessions)),
+            "stimulus_id": (
+                "presentation",
+                np.repeat([f"s{i:03d}" for i in range(stimuli)], sessions),
+            ),
             "repetition": ("presentation", np.tile(np.arange(sessions), stimuli)),
         },
     )

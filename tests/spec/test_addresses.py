@@ -69,10 +69,17 @@ def test_a_plain_public_address_is_no_problem(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", SECRET)
-def test_a_secret_in_an_address_is_an_error_that_does_not_repeat_it(address: str) -> None:
+def test_a_secret_in_an_address_is_an_error_that_does_not_repeat_it(
+    address: str,
+) -> None:
     for rule in (secret, None):
         ((severity, words, fix),) = said_of(address, *([rule] if rule else []))
-        assert severity == "error" and fix and "pw" not in words.lower() and "token@" not in words
+        assert (
+            severity == "error"
+            and fix
+            and "pw" not in words.lower()
+            and "token@" not in words
+        )
 
 
 @pytest.mark.parametrize("address", PRIVATE)
@@ -87,4 +94,6 @@ def test_an_address_that_leads_elsewhere_is_an_error(address: str) -> None:
 
 def test_names_of_fields_are_texts_too() -> None:
     held = {"a": ["x", {"https://user:pw@h.org/": 1}]}
-    assert [at for at, text in texts(held) if list(said_of(text))] == [("a", 1, "https://user:pw@h.org/")]
+    assert [at for at, text in texts(held) if list(said_of(text))] == [
+        ("a", 1, "https://user:pw@h.org/")
+    ]

@@ -6,7 +6,14 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from neuroledger.spec import base
 from neuroledger.spec.base import worded
@@ -51,7 +58,11 @@ Tagged = Annotated[A | B, Field(discriminator="kind")]
         (int, "x", "expected a whole number"),
         (int, 1.5, "expected a whole number"),
         (float, "x", "expected a number"),
-        (Annotated[float, Field(allow_inf_nan=False)], float("inf"), "expected a finite number"),
+        (
+            Annotated[float, Field(allow_inf_nan=False)],
+            float("inf"),
+            "expected a finite number",
+        ),
         (bool, "perhaps", "expected true or false"),
         (dict[str, int], 3, "expected a mapping of fields"),
         (A, 3, "expected a mapping of fields"),
@@ -59,7 +70,11 @@ Tagged = Annotated[A | B, Field(discriminator="kind")]
         (list[int], "x", "expected a list"),
         (set[int], 3, "expected a list"),
         (Annotated[int, AfterValidator(refuse)], 3, "it is not what we want"),
-        (Annotated[str, Field(min_length=2)], "x", "String should have at least 2 characters"),
+        (
+            Annotated[str, Field(min_length=2)],
+            "x",
+            "String should have at least 2 characters",
+        ),
     ],
 )
 def test_each_kind_of_error_has_its_words(type_: Any, given: Any, words: str) -> None:
@@ -67,14 +82,19 @@ def test_each_kind_of_error_has_its_words(type_: Any, given: Any, words: str) ->
         TypeAdapter(type_).validate_python(given)
     (item,) = caught.value.errors(include_url=False)
     assert worded(item) == words
-    assert worded({"type": "url", "msg": "Input should be an address", "input": 1}) == "it is not an address"
+    assert (
+        worded({"type": "url", "msg": "Input should be an address", "input": 1})
+        == "it is not an address"
+    )
 
 
 def test_a_long_list_of_known_values_is_omitted() -> None:
     def said(count: int) -> str:
         tags = ", ".join(f"'t{i}'" for i in range(count))
         context = {"discriminator": "'check'", "tag": "x", "expected_tags": tags}
-        return worded({"type": "union_tag_invalid", "ctx": context, "input": {}, "msg": ""})
+        return worded(
+            {"type": "union_tag_invalid", "ctx": context, "input": {}, "msg": ""}
+        )
 
     assert said(12).endswith("known are " + ", ".join(f"t{i}" for i in range(12)))
     assert said(13) == "there is no check 'x'"
@@ -122,8 +142,16 @@ def test_names_of_pinned_files_are_plain_relative_and_obeyed_by_nothing() -> Non
 
 
 def test_wildcards_make_a_pattern() -> None:
-    assert base.is_pattern("*.wav") and base.is_pattern("a?.wav") and not base.is_pattern("a.wav")
+    assert (
+        base.is_pattern("*.wav")
+        and base.is_pattern("a?.wav")
+        and not base.is_pattern("a.wav")
+    )
 
 
 def test_the_id_of_a_metric_is_the_same_with_and_without_overrides() -> None:
-    assert base.id_of("pls") == "pls" == base.id_of(base.Override.model_validate({"name": "pls", "folds": 5}))
+    assert (
+        base.id_of("pls")
+        == "pls"
+        == base.id_of(base.Override.model_validate({"name": "pls", "folds": 5}))
+    )

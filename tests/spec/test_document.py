@@ -22,7 +22,8 @@ def problem_of(text: str) -> str:
 
 def test_scalars_are_those_of_yaml_1_2() -> None:
     document = parse(
-        "a: no\nb: 1e-3\nc: 12:30\nd: 010\ne: 2020-01-01\nf: null\ng: true\nh: -4\ni: .5\nj: 1_000\n", "x"
+        "a: no\nb: 1e-3\nc: 12:30\nd: 010\ne: 2020-01-01\nf: null\ng: true\nh: -4\ni: .5\nj: 1_000\n",
+        "x",
     )
     assert document.data == {
         "a": "no",
@@ -58,7 +59,9 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         ("x: " + "a" * 300_000, "specs/x.yaml:1:1", "larger than 256 KiB"),
     ],
 )
-def test_yaml_beyond_plain_data_is_refused_with_its_position(text: str, where: str, what: str) -> None:
+def test_yaml_beyond_plain_data_is_refused_with_its_position(
+    text: str, where: str, what: str
+) -> None:
     message = problem_of(text)
     assert message.startswith(where)
     assert what in message
@@ -86,7 +89,10 @@ def test_any_text_gives_data_or_one_placed_problem(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> other\n", "x.yaml:2:1: conflict marker of git"),
+        (
+            "a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> other\n",
+            "x.yaml:2:1: conflict marker of git",
+        ),
         ("a: 1\nb: 2\n>>>>>>> other\n", "x.yaml:3:1: conflict marker of git"),
         ("title: V4: the area\n", "in quotes"),
         ("a: 1\n---\nb: 2\n", "one file contains one spec"),
@@ -97,7 +103,9 @@ def test_yaml_errors_are_reported_in_plain_words(text: str, says: str) -> None:
 
 
 def test_lines_of_a_longer_text_are_no_conflict() -> None:
-    assert parse("notes: |\n  =======\n  <<<<<<< so\n", "x").data == {"notes": "=======\n<<<<<<< so\n"}
+    assert parse("notes: |\n  =======\n  <<<<<<< so\n", "x").data == {
+        "notes": "=======\n<<<<<<< so\n"
+    }
 
 
 def test_invalid_yaml_is_reported_with_its_line(repository: Path) -> None:
@@ -105,19 +113,38 @@ def test_invalid_yaml_is_reported_with_its_line(repository: Path) -> None:
     generator = random.Random(0)
     texts = {
         kind: (repository / "specs" / kind / f"{id}.yaml").read_text()
-        for kind, id in (("datasets", "Digits.simulated"), ("benchmarks", "Digits.simulated.IT-ridge"))
+        for kind, id in (
+            ("datasets", "Digits.simulated"),
+            ("benchmarks", "Digits.simulated.IT-ridge"),
+        )
     }
     wrong, refused = (
-        re.compile(r"[Ii]nput (should|tag)|Field required|did not find|valid (dict|string|integer)"),
+        re.compile(
+            r"[Ii]nput (should|tag)|Field required|did not find|valid (dict|string|integer)"
+        ),
         0,
     )
-    values = ["7", "[1]", "{a: b}", "yes", "-3.5", "'x y'", "[unclosed", '"open', "null"]
+    values = [
+        "7",
+        "[1]",
+        "{a: b}",
+        "yes",
+        "-3.5",
+        "'x y'",
+        "[unclosed",
+        '"open',
+        "null",
+    ]
     for kind, text in texts.items():
         for _ in range(150):
             lines = text.splitlines()
             at = generator.randrange(1, len(lines))
-            changed = re.sub(r": .*", lambda _: f": {generator.choice(values)}", lines[at], count=1)
-            lines[at] = generator.choice([changed, f"  {lines[at]}", "    - {check: nope}", "- x", "\tx: 1"])
+            changed = re.sub(
+                r": .*", lambda _: f": {generator.choice(values)}", lines[at], count=1
+            )
+            lines[at] = generator.choice(
+                [changed, f"  {lines[at]}", "    - {check: nope}", "- x", "\tx: 1"]
+            )
             try:
                 spec_of(parse("\n".join(lines), "x.yaml"), kind)
             except SpecError as error:
@@ -140,10 +167,15 @@ def test_invalid_yaml_is_reported_with_its_line(repository: Path) -> None:
         (None, "Expecting value"),
     ],
 )
-def test_untrusted_json_is_an_object_or_one_value_error(text: str | bytes | None, words: str) -> None:
+def test_untrusted_json_is_an_object_or_one_value_error(
+    text: str | bytes | None, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         json_object(text)
-    assert json_object('{"a": -9223372036854775808, "b": 1e300}') == {"a": -(2**63), "b": 1e300}
+    assert json_object('{"a": -9223372036854775808, "b": 1e300}') == {
+        "a": -(2**63),
+        "b": 1e300,
+    }
 
 
 def test_what_must_be_written_out_is_said() -> None:

@@ -12,7 +12,11 @@ from neuroledger.spec.document import MAX_BYTES, parse
 from neuroledger.spec.expectations import Expectations
 
 SMALLEST: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("stimuli", {"check": "unique_together", "columns": ["a", "b"]}, {"columns": ["a"]}),
+    (
+        "stimuli",
+        {"check": "unique_together", "columns": ["a", "b"]},
+        {"columns": ["a"]},
+    ),
     ("stimuli", {"check": "in_set", "column": "a", "values": [1]}, {"values": []}),
     ("stimuli", {"check": "equal_set", "column": "a", "values": [1]}, {"values": []}),
     ("stimuli", {"check": "matches", "column": "a", "pattern": "x"}, {"pattern": ""}),
@@ -21,7 +25,11 @@ SMALLEST: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("stimuli", {"check": "row_count", "count": 0}, {"count": -1}),
     ("stimuli", {"check": "columns", "columns": ["a"]}, {"columns": []}),
     ("stimuli", {"check": "files_decode", "size": [1, 1]}, {"size": [0, 1]}),
-    ("stimuli", {"check": "between", "column": "a", "low": 1, "high": 1}, {"high": 0.5}),
+    (
+        "stimuli",
+        {"check": "between", "column": "a", "low": 1, "high": 1},
+        {"high": 0.5},
+    ),
     ("assembly", {"check": "dims", "dims": ["a"]}, {"dims": []}),
     ("assembly", {"check": "shape", "sizes": {"a": [2, 2]}}, {"sizes": {"a": [3, 2]}}),
     ("assembly", {"check": "shape", "sizes": {"a": 0}}, {"sizes": {}}),
@@ -36,7 +44,9 @@ SMALLEST: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("part", "least", "change"), SMALLEST, ids=[one[1]["check"] for one in SMALLEST])
+@pytest.mark.parametrize(
+    ("part", "least", "change"), SMALLEST, ids=[one[1]["check"] for one in SMALLEST]
+)
 def test_the_least_that_can_be_declared_is_accepted_and_less_is_not(
     part: str, least: dict[str, Any], change: dict[str, Any]
 ) -> None:
@@ -71,6 +81,9 @@ def test_defaults_of_expectations_are_strict() -> None:
 def test_a_file_may_be_as_large_as_its_limit_but_not_larger() -> None:
     assert MAX_BYTES == 262_144
     text = "a: " + "é" * ((MAX_BYTES - 4) // 2) + "\n"
-    assert len(text.encode()) == MAX_BYTES and len(parse(text, "x").data["a"]) == (MAX_BYTES - 4) // 2
+    assert (
+        len(text.encode()) == MAX_BYTES
+        and len(parse(text, "x").data["a"]) == (MAX_BYTES - 4) // 2
+    )
     with pytest.raises(SpecError, match="file is larger than 256 KiB"):
         parse(f"{text}\n", "x")

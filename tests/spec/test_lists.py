@@ -39,9 +39,14 @@ def write(folder: Path, text: str, lists: str = "") -> Path:
     """The spec with its files in a table of this text; `lists` overrides what it states of it."""
     (folder / "Long.files.jsonl").write_text(text, encoding="utf-8")
     digest = hashlib.sha256(text.encode()).hexdigest()
-    said = lists or f"files: {{table: Long.files.jsonl, sha256: {digest}, rows: {text.count(chr(10))}}}"
+    said = (
+        lists
+        or f"files: {{table: Long.files.jsonl, sha256: {digest}, rows: {text.count(chr(10))}}}"
+    )
     path = folder / "Long.yaml"
-    path.write_text(f"{HEAD}lists: {{{said}}}\n" + READER.format(recordings=", recordings: []"))
+    path.write_text(
+        f"{HEAD}lists: {{{said}}}\n" + READER.format(recordings=", recordings: []")
+    )
     return path
 
 
@@ -51,13 +56,18 @@ def load(path: Path) -> DatasetSpec:
     return spec
 
 
-def test_a_list_in_a_table_is_the_same_data_set_as_one_that_is_written_out(tmp_path: Path) -> None:
+def test_a_list_in_a_table_is_the_same_data_set_as_one_that_is_written_out(
+    tmp_path: Path,
+) -> None:
     rows = rows_of(5)
     listed = load(write(tmp_path, table_of(rows)[0]))
     inline = "files:\n" + "".join(
-        f"  {row['name']}: {{size: {row['size']}, sha256: {row['sha256']}}}\n" for row in rows
+        f"  {row['name']}: {{size: {row['size']}, sha256: {row['sha256']}}}\n"
+        for row in rows
     )
-    (tmp_path / "Long.yaml").write_text(HEAD + inline + READER.format(recordings=", recordings: []"))
+    (tmp_path / "Long.yaml").write_text(
+        HEAD + inline + READER.format(recordings=", recordings: []")
+    )
     written = load(tmp_path / "Long.yaml")
     assert listed.files == written.files
     assert list(listed.files) == [row["name"] for row in rows]
@@ -66,7 +76,12 @@ def test_a_list_in_a_table_is_the_same_data_set_as_one_that_is_written_out(tmp_p
 
 def test_recordings_lie_in_a_table_too(tmp_path: Path) -> None:
     rows = [
-        {"file": f"{n}.edf", "subject": f"{n:02d}", "facts": {"age": 50 + n, "group": "01"}} for n in range(3)
+        {
+            "file": f"{n}.edf",
+            "subject": f"{n:02d}",
+            "facts": {"age": 50 + n, "group": "01"},
+        }
+        for n in range(3)
     ]
     path = write(tmp_path, table_of(rows_of(3))[0])
     text, count = table_of(rows)
@@ -77,8 +92,14 @@ def test_recordings_lie_in_a_table_too(tmp_path: Path) -> None:
     spec = load(path)
     assert spec.reader is not None
     assert spec.reader.parameters["recordings"] == rows
-    path.write_text(path.read_text().replace("recordings: []", "recordings: [{file: a, subject: b}]"))
-    with pytest.raises(SpecError, match=r"are both in the reader and in Long\.recordings\.jsonl"):
+    path.write_text(
+        path.read_text().replace(
+            "recordings: []", "recordings: [{file: a, subject: b}]"
+        )
+    )
+    with pytest.raises(
+        SpecError, match=r"are both in the reader and in Long\.recordings\.jsonl"
+    ):
         load(path)
 
 
@@ -98,9 +119,13 @@ def calls(path: Path) -> int:
     return count
 
 
-def test_every_row_of_a_long_list_costs_the_same_small_number_of_steps(tmp_path: Path) -> None:
+def test_every_row_of_a_long_list_costs_the_same_small_number_of_steps(
+    tmp_path: Path,
+) -> None:
     load(write(tmp_path, table_of(rows_of(10))[0]))  # imports what reads a spec
-    counts = [calls(write(tmp_path, table_of(rows_of(rows))[0])) for rows in (10, 1010, 4010)]
+    counts = [
+        calls(write(tmp_path, table_of(rows_of(rows))[0])) for rows in (10, 1010, 4010)
+    ]
     first, rest = np.diff(counts) / (1000, 3000)
     assert rest == pytest.approx(first, rel=0.05)
     assert rest < 80
@@ -116,23 +141,41 @@ FIRST, SECOND = (json.dumps(row) for row in rows_of(2))
             f"{FIRST}\n{FIRST}\n",
             r"Long\.files\.jsonl:2:1: sub-00000/eeg/0\.edf is pinned twice \(first at line 1\)",
         ),
-        (f"{FIRST}\n{SECOND[:-3]}\n", r"Long\.files\.jsonl:2:1: not a JSON object on one line"),
+        (
+            f"{FIRST}\n{SECOND[:-3]}\n",
+            r"Long\.files\.jsonl:2:1: not a JSON object on one line",
+        ),
         (f"{FIRST}\n\n{SECOND}\n", r"Long\.files\.jsonl:2:1: not a JSON object"),
         (f"{FIRST}\n[1]\n", r"Long\.files\.jsonl:2:1: not a JSON object"),
-        (FIRST.replace('"size"', '"name"') + "\n", r"Long\.files\.jsonl:1:1: .*a key occurs twice"),
+        (
+            FIRST.replace('"size"', '"name"') + "\n",
+            r"Long\.files\.jsonl:1:1: .*a key occurs twice",
+        ),
         (
             FIRST.replace("sub-00000", "..") + "\n",
             r"Long\.files\.jsonl:1:1: '\.\./eeg/0\.edf' cannot be the name",
         ),
-        (FIRST.replace("sub-00000", "/etc") + "\n", "cannot be the name of a pinned file"),
-        (FIRST.replace("eeg/0", ".git/0") + "\n", "cannot be the name of a pinned file"),
+        (
+            FIRST.replace("sub-00000", "/etc") + "\n",
+            "cannot be the name of a pinned file",
+        ),
+        (
+            FIRST.replace("eeg/0", ".git/0") + "\n",
+            "cannot be the name of a pinned file",
+        ),
         (
             FIRST.replace('"size": 0', '"size": -1') + "\n",
             r":1:1: sub-00000/eeg/0\.edf: size: -1 is not greater",
         ),
         (FIRST.replace('"size": 0', '"size": NaN') + "\n", "NaN is not JSON"),
-        (FIRST.replace('"size": 0', '"bytes": 0') + "\n", r":1:1: .*size: it is missing"),
-        (FIRST.replace("5feceb", "5FECEB") + "\n", r":1:1: .*sha256: String should match pattern"),
+        (
+            FIRST.replace('"size": 0', '"bytes": 0') + "\n",
+            r":1:1: .*size: it is missing",
+        ),
+        (
+            FIRST.replace("5feceb", "5FECEB") + "\n",
+            r":1:1: .*sha256: String should match pattern",
+        ),
         ("\ufeff" + FIRST + "\n", r":1:1: not a JSON object"),
     ],
 )
@@ -146,27 +189,53 @@ def test_the_table_is_the_stated_one(tmp_path: Path) -> None:
     path = write(tmp_path, text)
     (tmp_path / "Long.files.jsonl").write_text(text + text)
     with pytest.raises(
-        SpecError, match=r"Long\.files\.jsonl:1:1: the table has SHA-256 .*, and Long\.yaml states"
+        SpecError,
+        match=r"Long\.files\.jsonl:1:1: the table has SHA-256 .*, and Long\.yaml states",
     ) as caught:
         load(path)
-    assert "restore it from git; for an intended change, run `neuroledger pin`" in str(caught.value)
+    assert "restore it from git; for an intended change, run `neuroledger pin`" in str(
+        caught.value
+    )
     with pytest.raises(SpecError, match=r"^specs/datasets/Long\.files\.jsonl:1:1: "):
         read_spec(path, "datasets", "specs/datasets/Long.yaml")
     (tmp_path / "Long.files.jsonl").unlink()
     with pytest.raises(
-        SpecError, match=r"Long\.yaml:6:\d+: Long\.files\.jsonl cannot be read \(No such file"
+        SpecError,
+        match=r"Long\.yaml:6:\d+: Long\.files\.jsonl cannot be read \(No such file",
     ):
         load(path)
     digest = hashlib.sha256(text.encode()).hexdigest()
     with pytest.raises(SpecError, match=r"has 2 lines, 3 are stated"):
-        load(write(tmp_path, text, f"files: {{table: Long.files.jsonl, sha256: {digest}, rows: 3}}"))
+        load(
+            write(
+                tmp_path,
+                text,
+                f"files: {{table: Long.files.jsonl, sha256: {digest}, rows: 3}}",
+            )
+        )
     with pytest.raises(SpecError, match="should match pattern"):
-        load(write(tmp_path, text, f"files: {{table: ../Long.files.jsonl, sha256: {digest}, rows: 2}}"))
+        load(
+            write(
+                tmp_path,
+                text,
+                f"files: {{table: ../Long.files.jsonl, sha256: {digest}, rows: 2}}",
+            )
+        )
     with pytest.raises(SpecError, match=r"lists\.weights"):
-        load(write(tmp_path, text, f"weights: {{table: Long.files.jsonl, sha256: {digest}, rows: 2}}"))
+        load(
+            write(
+                tmp_path,
+                text,
+                f"weights: {{table: Long.files.jsonl, sha256: {digest}, rows: 2}}",
+            )
+        )
     path = write(tmp_path, text)
-    path.write_text(path.read_text() + f"files: {{a.edf: {{size: 1, sha256: {digest}}}}}\n")
-    with pytest.raises(SpecError, match=r"files are both here and in Long\.files\.jsonl"):
+    path.write_text(
+        path.read_text() + f"files: {{a.edf: {{size: 1, sha256: {digest}}}}}\n"
+    )
+    with pytest.raises(
+        SpecError, match=r"files are both here and in Long\.files\.jsonl"
+    ):
         load(path)
 
 

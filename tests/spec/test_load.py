@@ -20,7 +20,9 @@ scale: correlation
 """
 
 
-def problems(tmp_path: Path, text: str, kind: str = "metrics", id: str = "m") -> list[str]:
+def problems(
+    tmp_path: Path, text: str, kind: str = "metrics", id: str = "m"
+) -> list[str]:
     path = tmp_path / f"{id}.yaml"
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
@@ -28,7 +30,9 @@ def problems(tmp_path: Path, text: str, kind: str = "metrics", id: str = "m") ->
     return [str(problem) for problem in caught.value.findings]
 
 
-def test_all_problems_of_a_file_are_reported_at_once_with_near_misses(tmp_path: Path) -> None:
+def test_all_problems_of_a_file_are_reported_at_once_with_near_misses(
+    tmp_path: Path,
+) -> None:
     text = (
         METRIC.format(id="m").replace("version: 1", "verson: 1")
         + "direction: hihger\naggregate: [{over: split, with: men}]\n"
@@ -41,8 +45,13 @@ def test_all_problems_of_a_file_are_reported_at_once_with_near_misses(tmp_path: 
         for line in found
     )
     assert any("required field 'version' is missing" in line for line in found)
-    assert any(line.startswith("m.yaml:7:12:") and "did you mean 'higher'" in line for line in found)
-    assert any(line.startswith("m.yaml:8:33:") and "aggregate.0.with" in line for line in found)
+    assert any(
+        line.startswith("m.yaml:7:12:") and "did you mean 'higher'" in line
+        for line in found
+    )
+    assert any(
+        line.startswith("m.yaml:8:33:") and "aggregate.0.with" in line for line in found
+    )
 
 
 def test_an_id_must_equal_the_file_name(tmp_path: Path) -> None:
@@ -57,11 +66,16 @@ def test_old_booleans_are_explained(tmp_path: Path) -> None:
 
 
 def test_a_number_where_text_is_meant_says_to_quote_it(tmp_path: Path) -> None:
-    (found,) = problems(tmp_path, METRIC.format(id="m").replace("title: A metric for tests", "title: 12345"))
+    (found,) = problems(
+        tmp_path,
+        METRIC.format(id="m").replace("title: A metric for tests", "title: 12345"),
+    )
     assert 'quote it: "12345"' in found
 
 
-def test_a_single_value_in_place_of_a_list_is_refused_with_the_correct_form(tmp_path: Path) -> None:
+def test_a_single_value_in_place_of_a_list_is_refused_with_the_correct_form(
+    tmp_path: Path,
+) -> None:
     (found,) = problems(tmp_path, METRIC.format(id="m") + "cite: yamins2014\n")
     assert "cite: expected a list" in found and "write [yamins2014]" in found
     (found,) = problems(tmp_path, METRIC.format(id="m") + "cite: {a: b}\n")
@@ -83,7 +97,9 @@ def test_unknown_ids_name_their_neighbours(repository: Path) -> None:
         catalog.benchmark("pls_cv")
 
 
-def test_every_spec_of_the_repository_loads_and_bears_its_file_name(repository: Path) -> None:
+def test_every_spec_of_the_repository_loads_and_bears_its_file_name(
+    repository: Path,
+) -> None:
     catalog = open_catalog(repository)
     for kind, id, _ in catalog.files():
         assert catalog.entry(kind, id).spec.id == id
@@ -115,19 +131,28 @@ IDENTITIES = {
 
 
 @pytest.mark.parametrize("kind", BARE)
-def test_a_language_that_gains_a_field_leaves_the_identity_of_specs_that_do_not_state_it(kind: str) -> None:
+def test_a_language_that_gains_a_field_leaves_the_identity_of_specs_that_do_not_state_it(
+    kind: str,
+) -> None:
     """Otherwise every record is out of date: where nobody states a new field, its dump leaves it out (``exclude_if``)."""
-    spec = KINDS[kind].model_validate({"id": "bare", "version": 1, "title": "A bare one"} | BARE[kind])
+    spec = KINDS[kind].model_validate(
+        {"id": "bare", "version": 1, "title": "A bare one"} | BARE[kind]
+    )
     assert spec_sha256(spec) == IDENTITIES[kind]
 
 
 def test_a_field_that_came_later_counts_where_it_is_stated() -> None:
     bare = {"id": "bare", "version": 1, "title": "A bare one"} | BARE["models"]
-    one, other = (KINDS["models"].model_validate(bare | {"logits": layer}) for layer in ("fc", "head"))
+    one, other = (
+        KINDS["models"].model_validate(bare | {"logits": layer})
+        for layer in ("fc", "head")
+    )
     assert len({IDENTITIES["models"], spec_sha256(one), spec_sha256(other)}) == 3
 
 
-def test_every_kind_has_a_schema_line_that_names_an_existing_schema(repository: Path) -> None:
+def test_every_kind_has_a_schema_line_that_names_an_existing_schema(
+    repository: Path,
+) -> None:
     for kind in KINDS:
         assert (repository / "specs" / "schema" / f"{kind[:-1]}.json").is_file()
 
@@ -156,8 +181,14 @@ expectations: {{assembly: [{{check: {check}}}]}}
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"sha256": "A" * 64}, "is not a SHA-256: 64 of the characters 0-9 and a-f, in lower case"),
-        ({"url": "ftp://example.org/x"}, "'ftp://example.org/x' is not an address: https://"),
+        (
+            {"sha256": "A" * 64},
+            "is not a SHA-256: 64 of the characters 0-9 and a-f, in lower case",
+        ),
+        (
+            {"url": "ftp://example.org/x"},
+            "'ftp://example.org/x' is not an address: https://",
+        ),
         ({"check": "alligned"}, "did you mean 'aligned'?"),
         ({"check": "nothing_like_it"}, "hint: known: unique, unique_together"),
     ],
@@ -166,7 +197,9 @@ def test_texts_of_the_wrong_form_are_refused_with_the_right_one(
     tmp_path: Path, change: dict[str, str], says: str
 ) -> None:
     right = {"sha256": "a" * 64, "url": "https://example.org/x", "check": "aligned"}
-    (found,) = problems(tmp_path, DATASET.format(**{**right, **change}), "datasets", "d")
+    (found,) = problems(
+        tmp_path, DATASET.format(**{**right, **change}), "datasets", "d"
+    )
     assert says in found
 
 
@@ -179,19 +212,28 @@ def test_every_pattern_that_has_words_is_one_of_a_spec_or_a_component() -> None:
 
 
 def test_a_missing_file_is_reported_by_the_name_that_is_shown(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"^specs/m\.yaml.*cannot be read: No such file or directory"):
+    with pytest.raises(
+        SpecError, match=r"^specs/m\.yaml.*cannot be read: No such file or directory"
+    ):
         load_document(tmp_path / "m.yaml", "specs/m.yaml")
-    with pytest.raises(SpecError, match=f"^{tmp_path}/m.yaml.*cannot be read: No such file or directory"):
+    with pytest.raises(
+        SpecError,
+        match=f"^{tmp_path}/m.yaml.*cannot be read: No such file or directory",
+    ):
         load_document(tmp_path / "m.yaml")
 
 
 @pytest.mark.parametrize("text", ["- a\n", "word\n"])
 def test_a_spec_is_a_mapping(tmp_path: Path, text: str) -> None:
-    assert problems(tmp_path, text) == ["m.yaml:1:1: a metric spec is a mapping of fields [spec.value]"]
+    assert problems(tmp_path, text) == [
+        "m.yaml:1:1: a metric spec is a mapping of fields [spec.value]"
+    ]
 
 
 def test_settings_have_defaults_and_are_validated(tmp_path: Path) -> None:
-    assert read_params(tmp_path) == Params(suite="core", models=(), seed=0, device="cpu")
+    assert read_params(tmp_path) == Params(
+        suite="core", models=(), seed=0, device="cpu"
+    )
     path = tmp_path / "params.yaml"
     path.write_text("suite: lab\nmodels: [a, b]\nseed: 3\n")
     assert read_params(tmp_path) == Params(suite="lab", models=("a", "b"), seed=3)

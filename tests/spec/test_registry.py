@@ -21,7 +21,9 @@ def nothing_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_BROKEN", {})
 
 
-def closeness(source: Any, target: Any, *, rng: Any, workspace: Any, power: float = 2.0) -> Any:
+def closeness(
+    source: Any, target: Any, *, rng: Any, workspace: Any, power: float = 2.0
+) -> Any:
     """How close two arrays are."""
 
 
@@ -36,7 +38,9 @@ def test_values_that_the_engine_injects_are_not_parameters() -> None:
         False,
     )
     assert found.injected == {"rng", "workspace"}
-    assert found.bind({}) == {"power": 2.0} and found.bind({"power": 1}) == {"power": 1.0}
+    assert found.bind({}) == {"power": 2.0} and found.bind({"power": 1}) == {
+        "power": 1.0
+    }
     assert found.canonical({"power": 3}) == {"power": 3.0}
     assert found.parameters.__name__ == "ClosenessParameters"
 
@@ -46,22 +50,28 @@ def test_a_name_belongs_to_one_function_and_a_version_is_positive() -> None:
     registry.metric("closeness", version=2)(closeness)  # imported anew
     assert registry.get("metric", "closeness").version == 2
     with pytest.raises(
-        RequestError, match=r"'closeness' is registered twice: by .*closeness and by .*other; rename one"
+        RequestError,
+        match=r"'closeness' is registered twice: by .*closeness and by .*other; rename one",
     ):
 
         @registry.metric("closeness", version=1)
         def other(source: Any, target: Any) -> Any: ...
 
-    with pytest.raises(RequestError, match="'early': version 0 is invalid: give an integer of at least 1"):
+    with pytest.raises(
+        RequestError,
+        match="'early': version 0 is invalid: give an integer of at least 1",
+    ):
         registry.metric("early", version=0)
 
 
-def test_components_of_other_distributions_are_listed_unless_they_are_not_wanted() -> None:
+def test_components_of_other_distributions_are_listed_unless_they_are_not_wanted() -> (
+    None
+):
     registry.metric("closeness", version=1)(closeness)
     assert closeness.__module__.split(".")[0] != registry.DISTRIBUTION
-    assert "closeness" in registry.names("metric") and "closeness" not in registry.names(
-        "metric", plugins=False
-    )
+    assert "closeness" in registry.names(
+        "metric"
+    ) and "closeness" not in registry.names("metric", plugins=False)
     assert {"cka", "regression"} <= set(registry.names("metric", plugins=False))
     assert registry.names("metric") == sorted(registry.names("metric"))
 
@@ -70,7 +80,8 @@ def test_an_unknown_name_is_reported_with_near_misses_and_broken_packages(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(
-        UnknownError, match=r"no metric is registered as 'regresion'; did you mean 'regression'"
+        UnknownError,
+        match=r"no metric is registered as 'regresion'; did you mean 'regression'",
     ):
         registry.get("metric", "regresion")
     with caplog.at_level(logging.WARNING, "neuroledger"):
@@ -79,13 +90,20 @@ def test_an_unknown_name_is_reported_with_near_misses_and_broken_packages(
     (line,) = caplog.messages
     words = "the installed package theirs cannot be used: importing theirs.parts raised ImportError: no torch"
     assert line == f"{words}; fix it, or run `pip uninstall theirs`"
-    with pytest.raises(UnknownError, match=r"known: .*pixels.*; the installed package theirs cannot be used"):
+    with pytest.raises(
+        UnknownError,
+        match=r"known: .*pixels.*; the installed package theirs cannot be used",
+    ):
         registry.get("builder", "zzzzzz")
 
 
-def test_without_any_family_the_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_family_the_package_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(registry, "families", tuple)
-    with pytest.raises(RequestError, match="the package neuroledger is not installed: run `pip install"):
+    with pytest.raises(
+        RequestError, match="the package neuroledger is not installed: run `pip install"
+    ):
         registry.discover.__wrapped__("metric")
 
 
@@ -118,11 +136,15 @@ class Entry:
         self.dist = None if distribution is None else SimpleNamespace(name=distribution)
 
 
-def test_families_of_this_package_are_first_and_each_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_families_of_this_package_are_first_and_each_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     entries = [Entry("zeta.parts", "alpha"), Entry("neuroledger.b", "neuroledger"), Entry("beta.parts", None),
                Entry("neuroledger.a", "neuroledger"), Entry("zeta.parts", "alpha")]  # fmt: skip
     asked: list[str] = []
-    monkeypatch.setattr(registry, "entry_points", lambda *, group: asked.append(group) or entries)
+    monkeypatch.setattr(
+        registry, "entry_points", lambda *, group: asked.append(group) or entries
+    )
     assert registry.families.__wrapped__() == (
         Family("neuroledger", "neuroledger.a"), Family("neuroledger", "neuroledger.b"),
         Family("alpha", "zeta.parts"), Family("beta", "beta.parts"),
@@ -135,7 +157,9 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("own_parts", "other_parts", "bare_parts"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('it was run')\n")
+        (tmp_path / name / "__init__.py").write_text(
+            "raise RuntimeError('it was run')\n"
+        )
     for name in ("own_parts", "other_parts"):
         (tmp_path / name / "specs").mkdir()
     return tmp_path
@@ -147,8 +171,13 @@ def test_specs_of_other_packages_are_found_and_nothing_of_them_is_run(
     known = (Family(registry.DISTRIBUTION, "own_parts"), Family("a", "bare_parts"), Family("b", "other_parts"),
              Family("c", "no_such_parts"), Family("d", "math"), Family("e", "no_such_parts.deeper"))  # fmt: skip
     monkeypatch.setattr(registry, "families", lambda: known)
-    assert registry.plugin_specs.__wrapped__() == (("b", packages / "other_parts" / "specs"),)
-    assert set(registry._BROKEN) == {"e"} and "importing no_such_parts.deeper raised" in registry._BROKEN["e"]
+    assert registry.plugin_specs.__wrapped__() == (
+        ("b", packages / "other_parts" / "specs"),
+    )
+    assert (
+        set(registry._BROKEN) == {"e"}
+        and "importing no_such_parts.deeper raised" in registry._BROKEN["e"]
+    )
 
 
 def test_a_family_offers_its_package_and_all_modules_of_the_kinds_folder(
@@ -192,7 +221,10 @@ def test_parameters_that_do_not_fit_together_are_refused_and_all_others_pass() -
         """Doc of it."""
 
     found = registry.get("metric", "apart")
-    assert found.bind({"high": 2}) == {"low": 1, "high": 2} and found.parameters.__doc__ == "Doc of it."
+    assert (
+        found.bind({"high": 2}) == {"low": 1, "high": 2}
+        and found.parameters.__doc__ == "Doc of it."
+    )
     assert found.parameters.__name__ == "BetweenParameters"
     for wrong, words in (
         ({"high": 1}, "low is not below high"),
@@ -206,22 +238,12 @@ def test_parameters_that_do_not_fit_together_are_refused_and_all_others_pass() -
 def test_every_decorator_keeps_what_is_declared_and_knows_only_channels() -> None:
     def called(*_: Any, **__: Any) -> None: ...
 
-    registry.ceiling("c1", version=2, input="behaviour", resampled_by=("subject",))(called)
+    registry.ceiling("c1", version=2, input="behaviour")(called)
     found = registry.get("ceiling", "c1")
-    assert (found.input, found.resampled_by, found.version, found.timed) == (
-        "behaviour",
-        ("subject",),
-        2,
-        False,
-    )
-    registry.metric("m1", version=1, input="trace", timed=True, resampled_by=("stimulus",))(called)
+    assert (found.input, found.version, found.timed) == ("behaviour", 2, False)
+    registry.metric("m1", version=1, input="trace", timed=True)(called)
     found = registry.get("metric", "m1")
-    assert (found.input, found.resampled_by, found.timed, found.trials) == (
-        "trace",
-        ("stimulus",),
-        True,
-        False,
-    )
+    assert (found.input, found.timed, found.trials) == ("trace", True, False)
     registry.paradigm("p1", version=1, shows={"stimuli"}, asks=lambda values: {f"responses:{values['region']}"},
                       itself=True, permuted="source")(called)  # fmt: skip
     found = registry.get("paradigm", "p1")
@@ -230,9 +252,14 @@ def test_every_decorator_keeps_what_is_declared_and_knows_only_channels() -> Non
     registry.stimuli("s1")(called)
     assert registry.get("stimuli", "s1").version == 1
     registry.reader("r1", version=1, prepares=True)(called)
-    assert registry.get("reader", "r1").prepares and registry.get("reader", "r1").pins is None
+    assert (
+        registry.get("reader", "r1").prepares
+        and registry.get("reader", "r1").pins is None
+    )
     with pytest.raises(RequestError, match=r"paradigm 'p2'"):
-        registry.paradigm("p2", version=1, shows={"smells"}, asks=set(), itself=False, permuted=None)
+        registry.paradigm(
+            "p2", version=1, shows={"smells"}, asks=set(), itself=False, permuted=None
+        )
     with pytest.raises(RequestError, match=r"builder 'b2'"):
         registry.builder("b2", version=1, takes={"images"}, gives={"smells"})
 
@@ -245,13 +272,25 @@ def test_declarations_have_defaults_and_names_and_versions_are_kept() -> None:
     registry.builder("b3", version=5, takes={"images"}, gives={"decisions"})(called)
     registry.reader("r2", version=6)(called)
     metric, ceiling = registry.get("metric", "m2"), registry.get("ceiling", "c2")
-    assert (metric.version, metric.input, metric.timed, metric.trials) == (3, "assemblies", False, False)
-    assert (metric.resampled_by, metric.together) == ((), None)
-    assert (ceiling.version, ceiling.input, ceiling.resampled_by) == (4, "assemblies", ())
+    assert (metric.version, metric.input, metric.timed, metric.trials) == (
+        3,
+        "assemblies",
+        False,
+        False,
+    )
+    assert metric.together is None
+    assert (ceiling.version, ceiling.input) == (4, "assemblies")
     builder, reader = registry.get("builder", "b3"), registry.get("reader", "r2")
     assert (builder.name, builder.version, builder.outputs) == ("b3", 5, {"decisions"})
-    assert (reader.version, reader.prepares, reader.reads, reader.pins) == (6, False, None, None)
-    assert metric.canonical({"window": (2, 3)}) == {"window": [2, 3]}, "plain data, as in JSON"
+    assert (reader.version, reader.prepares, reader.reads, reader.pins) == (
+        6,
+        False,
+        None,
+        None,
+    )
+    assert metric.canonical({"window": (2, 3)}) == {"window": [2, 3]}, (
+        "plain data, as in JSON"
+    )
     registry.paradigm("p3", version=7, shows={"stimuli"}, asks=lambda _: {"smells"}, itself=False,
                       permuted=None)(called)  # fmt: skip
     assert registry.get("paradigm", "p3").version == 7

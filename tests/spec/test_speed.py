@@ -35,7 +35,9 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_list_and_show_import_nothing_heavy() -> None:
     assert (
-        not imported_by("from neuroledger.cli import main\nmain(['list', 'metrics'])\nmain(['show', 'pls'])")
+        not imported_by(
+            "from neuroledger.cli import main\nmain(['list', 'metrics'])\nmain(['show', 'pls'])"
+        )
         & HEAVY
     )
 
@@ -46,5 +48,14 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 def test_knowing_every_component_imports_no_framework() -> None:
     code = "from neuroledger.spec import registry\nfor kind in registry.FOLDERS: registry.discover(kind)"
-    heavy = {"torch", "mne", "great_expectations", "dvc", "matplotlib", "nibabel", "pynwb", "h5py"}
+    heavy = {
+        "torch",
+        "mne",
+        "great_expectations",
+        "dvc",
+        "matplotlib",
+        "nibabel",
+        "pynwb",
+        "h5py",
+    }
     assert not imported_by(code) & heavy

@@ -51,7 +51,14 @@ def test_modules_of_torch_and_of_the_project_may_be_named(path: str) -> None:
 def test_every_class_on_a_list_exists_and_reaches_no_file(kind: ImportPath) -> None:
     for path in sorted(kind.classes):
         taken = inspect.signature(kind.resolve(path)).parameters
-        assert not {*taken} & {*REACHING, "estimator", "base_estimator", "estimators", "input", "path"}, path
+        assert not {*taken} & {
+            *REACHING,
+            "estimator",
+            "base_estimator",
+            "estimators",
+            "input",
+            "path",
+        }, path
 
 
 REFUSED_MODULES = (
@@ -91,7 +98,9 @@ def test_nothing_else_is_an_estimator(path: str) -> None:
     assert SKLEARN.refusal(path) is not None
 
 
-def test_the_decision_imports_neither_the_package_nor_what_it_names(tmp_path: Path) -> None:
+def test_the_decision_imports_neither_the_package_nor_what_it_names(
+    tmp_path: Path,
+) -> None:
     canary = tmp_path / "canary"
     package = tmp_path / "trapped"
     package.mkdir()
@@ -106,7 +115,11 @@ def test_the_decision_imports_neither_the_package_nor_what_it_names(tmp_path: Pa
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}", "NEUROLEDGER_TRUSTED": "trapped", "PATH": ""},
+        env={
+            "PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}",
+            "NEUROLEDGER_TRUSTED": "trapped",
+            "PATH": "",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -128,7 +141,9 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_check_refuses_an_untrusted_import_path_with_its_line(lab: Lab, attack: str, tmp_path: Path) -> None:
+def test_check_refuses_an_untrusted_import_path_with_its_line(
+    lab: Lab, attack: str, tmp_path: Path
+) -> None:
     lab.dataset()
     lab.spec("models", "evil", builder=ATTACKS[attack])
     (found,) = [one for one in check(lab.open())[0] if one.code == "trust.untrusted"]
@@ -158,7 +173,8 @@ def test_what_check_refuses_is_refused_again_at_run(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "trusted"), [(None, ()), ("", ()), ("a", ("a",)), (" a , b.c,, ", ("a", "b.c"))]
+    ("said", "trusted"),
+    [(None, ()), ("", ()), ("a", ("a",)), (" a , b.c,, ", ("a", "b.c"))],
 )
 def test_the_owner_names_packages_with_commas_between(
     monkeypatch: pytest.MonkeyPatch, said: str | None, trusted: tuple[str, ...]
@@ -198,7 +214,9 @@ def test_after_the_owner_trusts_a_package_the_next_run_tries_again(
 
     def status() -> str:
         catalog = lab.open()
-        jobs = plan(catalog, benchmarks=["lab.V4-ridge"], models=["own"], request=Request()).jobs
+        jobs = plan(
+            catalog, benchmarks=["lab.V4-ridge"], models=["own"], request=Request()
+        ).jobs
         (done,) = run(catalog, jobs, Request(), NoDisplay())
         return "pending" if isinstance(done.outcome, Pending) else done.outcome.status
 
@@ -207,16 +225,21 @@ def test_after_the_owner_trusts_a_package_the_next_run_tries_again(
     assert status() == "scored"
 
 
-def test_every_import_path_and_every_argument_of_somebody_elses_class_asks_the_gate() -> None:
+def test_every_import_path_and_every_argument_of_somebody_elses_class_asks_the_gate() -> (
+    None
+):
     """`check` judges a spec by the types of a component's parameters: one that is plain text is named by no gate."""
     for kind in registry.FOLDERS:
         for name in registry.names(kind):
-            for each in inspect.signature(registry.get(kind, name).function).parameters.values():
+            for each in inspect.signature(
+                registry.get(kind, name).function
+            ).parameters.values():
                 words = f"{kind} {name}: {each.name}"
                 if each.name in {"path", "module", "class_path", "import_path"}:
-                    assert re.search(r"\b(ModulePath|EstimatorPath|TORCH|SKLEARN)\b", str(each.annotation)), (
-                        words
-                    )
+                    assert re.search(
+                        r"\b(ModulePath|EstimatorPath|TORCH|SKLEARN)\b",
+                        str(each.annotation),
+                    ), words
                 if each.name in {"arguments", "parameters", "config", "keywords"}:
                     assert "JsonValue" not in str(each.annotation), words
 
@@ -226,7 +249,11 @@ def test_the_functions_that_specs_may_call_are_these() -> None:
     registry.discover("builder")
     for path in ("neuroledger.families.alignment.networks.recurrent:Recurrent",):
         assert TORCH.refusal(path) is None
-    own = {path.rpartition(".")[2] for path in module._FACTORIES if path.startswith("neuroledger.")}
+    own = {
+        path.rpartition(".")[2]
+        for path in module._FACTORIES
+        if path.startswith("neuroledger.")
+    }
     assert own == {
         "Recurrent",
         "eegnet",
@@ -237,13 +264,18 @@ def test_the_functions_that_specs_may_call_are_these() -> None:
     }
 
 
-@pytest.mark.parametrize("hint", ["str", "Any", "Path", "tuple[str, ...]", "dict", "int | str", "list[Path]"])
-def test_a_function_that_takes_a_text_or_a_path_cannot_be_called_by_specs(hint: str) -> None:
+@pytest.mark.parametrize(
+    "hint", ["str", "Any", "Path", "tuple[str, ...]", "dict", "int | str", "list[Path]"]
+)
+def test_a_function_that_takes_a_text_or_a_path_cannot_be_called_by_specs(
+    hint: str,
+) -> None:
     def build(source: Any) -> None: ...
 
     build.__annotations__ = {"source": hint, "return": "Nowhere"}
     with pytest.raises(
-        TypeError, match="the parameter 'source' must be a number, a choice or a tuple of these"
+        TypeError,
+        match="the parameter 'source' must be a number, a choice or a tuple of these",
     ):
         factory(build)
     with pytest.raises(TypeError, match="source"):
@@ -263,23 +295,42 @@ def test_a_function_of_numbers_and_choices_can(monkeypatch: pytest.MonkeyPatch) 
     ) -> Nowhere: ...  # type: ignore[name-defined]  # noqa: F821
 
     (path,) = factory(build) and module._FACTORIES  # type: ignore[misc]
-    require_typed(path, {"width": 3, "turns": [1, 2], "rate": 0.5, "kind": "b", "deep": True})
+    require_typed(
+        path, {"width": 3, "turns": [1, 2], "rate": 0.5, "kind": "b", "deep": True}
+    )
     require_typed(path, None)
-    for wrong in ({"width": "/etc/passwd"}, {"kind": "c"}, {"turns": ["x"]}, {"more": 1}):
-        with pytest.raises(ValueError, match=f"does not take these arguments: {next(iter(wrong))}"):
+    for wrong in (
+        {"width": "/etc/passwd"},
+        {"kind": "c"},
+        {"turns": ["x"]},
+        {"more": 1},
+    ):
+        with pytest.raises(
+            ValueError, match=f"does not take these arguments: {next(iter(wrong))}"
+        ):
             require_typed(path, wrong)
     require_typed("torch.nn:Linear", {"anything": "x"})
 
 
-def test_arguments_of_a_function_are_checked_with_the_line_of_the_builder(lab: Lab) -> None:
+def test_arguments_of_a_function_are_checked_with_the_line_of_the_builder(
+    lab: Lab,
+) -> None:
     lab.dataset()
     path = f"{OWN}.time_depth_networks.pose_network"
     lab.spec(
-        "models", "posed", builder={"name": "torch_decoder", "path": path, "parameters": {"joints": "/etc"}}
+        "models",
+        "posed",
+        builder={
+            "name": "torch_decoder",
+            "path": path,
+            "parameters": {"joints": "/etc"},
+        },
     )
     (found,) = [one for one in check(lab.open())[0] if one.severity == "error"]
     assert found.where.endswith("models/posed.yaml") and found.line > 1
-    assert "does not take these arguments: joints: expected a whole number" in found.what
+    assert (
+        "does not take these arguments: joints: expected a whole number" in found.what
+    )
 
 
 OWN_NETS = """
@@ -300,7 +351,9 @@ def test_a_package_that_the_owner_trusts_gives_classes_of_the_kind_only(
     assert TORCH.refusal("own_nets.Net") is not None
     monkeypatch.setenv("NEUROLEDGER_TRUSTED", "own_nets")
     assert issubclass(TORCH.resolve("own_nets:Net"), torch.nn.Module)
-    with pytest.raises(UntrustedError, match=f"'own_nets.{name}' is not a torch module"):
+    with pytest.raises(
+        UntrustedError, match=f"'own_nets.{name}' is not a torch module"
+    ):
         TORCH.resolve(f"own_nets.{name}")
     with pytest.raises(UntrustedError, match="is not a scikit-learn estimator"):
         SKLEARN.resolve("own_nets.Net")
@@ -308,7 +361,10 @@ def test_a_package_that_the_owner_trusts_gives_classes_of_the_kind_only(
 
 @pytest.mark.parametrize("path", ["Net", "a b.Net", "1a.Net", ".Net", "own_nets.", ""])
 def test_an_invalid_path_is_refused_with_the_correct_form(path: str) -> None:
-    assert TORCH.refusal(path) == f"{path!r} is not an import path: write package.module.Class"
+    assert (
+        TORCH.refusal(path)
+        == f"{path!r} is not an import path: write package.module.Class"
+    )
 
 
 def test_a_package_that_is_trusted_and_not_installed_is_reported_when_it_is_used(
@@ -325,18 +381,34 @@ def test_a_package_that_is_trusted_and_not_installed_is_reported_when_it_is_used
         lambda: trusted("not_installed_nets.Net", TORCH, "m"),
     ):
         with pytest.raises(
-            UnavailableError, match=r"needs the package 'not_installed_nets', which is not installed$"
+            UnavailableError,
+            match=r"needs the package 'not_installed_nets', which is not installed$",
         ):
             call()
-    with pytest.raises(UntrustedError, match=r"^model 'm': 'os\.system' is not on the list"):
+    with pytest.raises(
+        UntrustedError, match=r"^model 'm': 'os\.system' is not on the list"
+    ):
         trusted("os.system", TORCH, "m")
 
 
 @pytest.mark.parametrize("name", sorted(REACHING))
 def test_no_argument_reaches_files_or_downloads_however_deep_it_is(name: str) -> None:
     arguments = TypeAdapter(Arguments)
-    for given in ({name: "x"}, {"a": [{"b": {name: True}}]}, {f"step__{name}": 1}, {"_private": 1}):
-        with pytest.raises(ValidationError, match="can read files or downloads that are not pinned"):
+    for given in (
+        {name: "x"},
+        {"a": [{"b": {name: True}}]},
+        {f"step__{name}": 1},
+        {"_private": 1},
+    ):
+        with pytest.raises(
+            ValidationError, match="can read files or downloads that are not pinned"
+        ):
             arguments.validate_python(given)
-    plain = {name: None, "a": {f"b__{name}": False}, "steps": [1, {name: ""}], "_private": 0, f"{name}x": 1}
+    plain = {
+        name: None,
+        "a": {f"b__{name}": False},
+        "steps": [1, {name: ""}],
+        "_private": 0,
+        f"{name}x": 1,
+    }
     assert arguments.validate_python(plain) == plain

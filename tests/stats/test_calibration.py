@@ -21,14 +21,20 @@ from neuroledger.stats.calibration import (
     share,
 )
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import Spread
+from neuroledger.stats.uncertainty import Uncertainty
 
 
-@pytest.mark.parametrize(("hits", "trials"), [(0, 20), (1, 20), (19, 20), (20, 20), (95, 100), (500, 1000)])
-def test_a_share_has_the_exact_interval_of_clopper_and_pearson(hits: int, trials: int) -> None:
+@pytest.mark.parametrize(
+    ("hits", "trials"), [(0, 20), (1, 20), (19, 20), (20, 20), (95, 100), (500, 1000)]
+)
+def test_a_share_has_the_exact_interval_of_clopper_and_pearson(
+    hits: int, trials: int
+) -> None:
     expected = binomtest(hits, trials).proportion_ci(0.95, method="exact")
     given = share(hits, trials, trials)
-    assert (given.value, given.low, given.high) == pytest.approx((hits / trials, expected.low, expected.high))
+    assert (given.value, given.low, given.high) == pytest.approx(
+        (hits / trials, expected.low, expected.high)
+    )
     assert given.exact
 
 
@@ -46,8 +52,12 @@ def test_hits_of_one_experiment_count_once_if_they_always_agree() -> None:
     outcomes = np.array([1] * 30 + [0] * 11)
     single, repeated = rate(outcomes), rate(np.repeat(outcomes[:, None], 5, axis=1))
     assert (single.value, single.n, single.runs) == pytest.approx((30 / 41, 40, 41))
-    assert (repeated.value, repeated.n, repeated.low) == pytest.approx((single.value, 40, single.low))
-    assert rate([[1, 0], [0, 1]]).n == 2 and rate([[1, 0]]).n == 1, "equal experiments are single trials"
+    assert (repeated.value, repeated.n, repeated.low) == pytest.approx(
+        (single.value, 40, single.low)
+    )
+    assert rate([[1, 0], [0, 1]]).n == 2 and rate([[1, 0]]).n == 1, (
+        "equal experiments are single trials"
+    )
     spread = np.array([[1, 0, 1, 0]] * 19 + [[1, 1, 1, 0]])
     assert rate(spread).n == spread.size, "never more trials than hits"
     assert rate(np.ones(20)).low == pytest.approx(0.025 ** (1 / 20))
@@ -58,7 +68,8 @@ def certificate(**changes: Any) -> Calibration:
     none = Rate(0.0, 0.0, 0.03, 100, 100.0)
     given = {
         "coverage": fine,
-        "width": Figure(1.0, 0.9, 1.1, 100),
+        "length": Figure(1.0, 0.9, 1.1, 100),
+        "interval_score": Figure(1.2, 1.1, 1.3, 100),
         "false_positives": none,
         "false_ranks": none,
     }
@@ -69,26 +80,39 @@ def certificate(**changes: Any) -> Calibration:
     ("changes", "passed"),
     [
         ({}, True),
-        ({"coverage": Rate(0.9, 0.8, 0.93, 100, 100.0)}, True),
-        ({"coverage": Rate(0.9, 0.8, 0.9299, 100, 100.0)}, False),
-        ({"false_positives": Rate(0.1, 0.06, 0.2, 100, 100.0)}, True),
-        ({"false_positives": Rate(0.1, 0.0601, 0.2, 100, 100.0)}, False),
-        ({"false_ranks": Rate(0.1, 0.06, 0.2, 100, 100.0)}, True),
-        ({"false_ranks": Rate(0.1, 0.0601, 0.2, 100, 100.0)}, False),
+        ({"coverage": Rate(0.85, 0.8, 0.90, 100, 100.0)}, True),
+        ({"coverage": Rate(0.85, 0.8, 0.8999, 100, 100.0)}, False),
+        ({"false_positives": Rate(0.3, 0.2, 0.4, 100, 100.0)}, True),
+        ({"false_ranks": Rate(0.3, 0.2, 0.4, 100, 100.0)}, True),
     ],
 )
-def test_a_calibration_fails_only_beyond_simulation_error(changes: dict[str, Any], passed: bool) -> None:
+def test_a_calibration_fails_only_if_too_few_intervals_contain_the_truth(
+    changes: dict[str, Any], passed: bool
+) -> None:
     given = certificate(**changes)
     assert given.passed is passed and given.to_dict()["passed"] is passed
-    assert f"calibration {'passed' if passed else 'FAILED'}: new stimuli" in given._repr_html_()
+    assert (
+        f"calibration {'passed' if passed else 'FAILED'}: new stimuli"
+        in given._repr_html_()
+    )
 
 
 def test_plain_data_has_six_digits_and_the_card_every_rate() -> None:
     plain = certificate().to_dict()
-    assert plain["truth"] == 0.333333 and plain["coverage"]["high"] == 1.0 and plain["ceiling"] is None
+    assert (
+        plain["truth"] == 0.333333
+        and plain["coverage"]["high"] == 1.0
+        and plain["ceiling"] is None
+    )
     assert plain["sizes"] == {"stimulus": 9} and plain["covers"] == "new stimuli"
     html = certificate()._repr_html_()
-    for words in ("coverage", "error over true deviation", "equal models differ", "false ranks"):
+    for words in (
+        "coverage",
+        "length over needed",
+        "interval score",
+        "equal models differ",
+        "false ranks",
+    ):
         assert f">{words}<" in html
     assert "0.950 [0.900, 1.000]" in html
 
@@ -109,7 +133,9 @@ def test_up_to_a_tenth_of_the_experiments_may_fail() -> None:
         return calibrate(score, draw, runs=30, seed=0)
 
     assert scored(0) == scored(3) == {"x": "the score has no interval"}
-    with pytest.raises(MetricError, match="4 of 30 simulated experiments cannot be scored: no variance"):
+    with pytest.raises(
+        MetricError, match="4 of 30 simulated experiments cannot be scored: no variance"
+    ):
         scored(4)
 
 
@@ -122,27 +148,48 @@ def test_rates_are_those_of_the_drawn_values() -> None:
         return Experiment(drawn[-1], 7.0 + (-1) ** len(drawn))
 
     def score(value: float) -> dict[str, Score]:
-        ceiling = Score(value, spread=Spread.alone(f"ceiling {value}", 1.0))
+        ceiling = Score(value, varies=Uncertainty.alone(f"ceiling {value}", 1.0))
         both = {
-            name: Score(value, spread=Spread.alone(f"{name} {value}", 1.0)) for name in ("first", "second")
+            name: Score(value, varies=Uncertainty.alone(f"{name} {value}", 1.0))
+            for name in ("first", "second")
         }
-        return {"first": both["first"].replace(ceiling=ceiling), "second": both["second"]}
+        return {
+            "first": both["first"].replace(ceiling=ceiling),
+            "second": both["second"],
+        }
 
     found = calibrate(score, draw, runs=40, seed=5)
     first, second = found["first"], found["second"]
     assert isinstance(first, Calibration) and isinstance(second, Calibration)
     values = np.array(drawn)
-    expected = [np.random.default_rng([5, run]).standard_normal(LEAGUE) for run in range(40)]
+    expected = [
+        np.random.default_rng([5, run]).standard_normal(LEAGUE) for run in range(40)
+    ]
     assert np.array_equal(values, expected)
     assert first.truth == pytest.approx(values.mean())
-    assert first.coverage.value == pytest.approx((np.abs(values - values.mean()) <= 1.96).mean(), abs=1e-3)
-    assert first.width.value == pytest.approx(1 / np.sqrt(values.var(axis=0, ddof=1).mean()))
-    assert first.width.low < first.width.value < first.width.high and first.width.runs == 40
-    pairs = np.abs([values[:, 0] - values[:, 1], values[:, 2] - values[:, 3]]) > 1.96 * np.sqrt(2)
+    assert first.coverage.value == pytest.approx(
+        (np.abs(values - values.mean()) <= 1.96).mean(), abs=1e-3
+    )
+    deviation = values.std(axis=0, ddof=1).mean()
+    assert first.length.value == pytest.approx(1 / deviation)
+    assert (
+        first.length.low <= first.length.value <= first.length.high
+        and first.length.runs == 40
+    )
+    miss = np.maximum(np.abs(values - values.mean()) - 1.959964, 0)
+    expected_score = 1 / deviation + 40 * miss.mean() / (2 * 1.959964 * deviation)
+    assert first.interval_score.value == pytest.approx(expected_score, rel=1e-6)
+    pairs = np.abs(
+        [values[:, 0] - values[:, 1], values[:, 2] - values[:, 3]]
+    ) > 1.96 * np.sqrt(2)
     assert first.false_positives.value == pytest.approx(pairs.mean())
     assert first.passed and first.ceiling is not None and first.ceiling.runs == 40
     tops = values[:, 0]
-    assert first.ceiling.value == pytest.approx((np.abs(tops - tops.mean()) <= 1.96).mean(), abs=1e-3)
+    assert first.ceiling.value == pytest.approx(
+        (np.abs(tops - tops.mean()) <= 1.96).mean(), abs=1e-3
+    )
     half = 1.96 * np.std([6.0, 8.0] * 20, ddof=1) / np.sqrt(40)
-    assert first.recovered == Figure(7.0, pytest.approx(7 - half), pytest.approx(7 + half), 40)
+    assert first.recovered == Figure(
+        7.0, pytest.approx(7 - half), pytest.approx(7 + half), 40
+    )
     assert second.ceiling is None and second.recovered is None

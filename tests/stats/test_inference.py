@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -15,11 +13,19 @@ from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.simulated import simulated_recordings
 from neuroledger.families.simulated_predictions import simulated_predictions
+from neuroledger.stats.aggregate import aggregate
 from neuroledger.stats.calibration import Calibration, calibrate, rate, share
-from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
-from neuroledger.stats.resampling import _reduce, _Reduction, _weighted_medians, aggregate, influence_of
+from neuroledger.stats.differences import (
+    Joint,
+    clearly_better,
+    difference,
+    joint_mean,
+    rank_sets,
+)
+from neuroledger.stats.samples import Samples
 from neuroledger.stats.score import Score, normalise
-from neuroledger.stats.spread import Influence, moved, reweighted
+from neuroledger.stats.variation import uncertainty_of
+from tests.varying import mean_score
 
 Floats = npt.NDArray[np.float64]
 # The chance that a right procedure fails one of these bounds is below one in a thousand for the numbers of runs below.
@@ -38,8 +44,16 @@ class World:
     """Stimuli with latent features, neurons that weight them, and models that see them through noise of their own."""
 
     def __init__(self, stimuli: int, neurons: int, seed: int, fixed: str = "") -> None:
-        self.shape, self.rng, self.fixed = (stimuli, neurons), np.random.default_rng(seed), fixed
-        self.stimuli, self.neurons, self.noise = self._stimuli(), self._neurons(), self._noise()
+        self.shape, self.rng, self.fixed = (
+            (stimuli, neurons),
+            np.random.default_rng(seed),
+            fixed,
+        )
+        self.stimuli, self.neurons, self.noise = (
+            self._stimuli(),
+            self._neurons(),
+            self._noise(),
+        )
 
     def _stimuli(self) -> Floats:
         return self.rng.standard_normal((self.shape[0], 8))
@@ -58,20 +72,27 @@ class World:
             self.neurons = self._neurons()
         Y = self.stimuli @ self.neurons + self.rng.standard_normal(self.shape)
         features = np.concatenate([self.stimuli, np.zeros_like(self.stimuli)], axis=1)
-        return [assembly(features + 0.7 * noise, "f") for noise in self.noise], assembly(Y)
+        return [
+            assembly(features + 0.7 * noise, "f") for noise in self.noise
+        ], assembly(Y)
 
 
-def scores(world: World, metric: str, runs: int, over: tuple[str, ...] | None) -> list[list[Score]]:
+def scores(
+    world: World, metric: str, runs: int, over: tuple[str, ...] | None
+) -> list[list[Score]]:
     bound = nl.metric(metric)
     result = []
     for _ in range(runs):
         models, target = world.experiment()
-        result.append([bound(model, target).replace(generalise=over) for model in models])
+        result.append(
+            [bound(model, target).replace(generalise=over) for model in models]
+        )
     return result
 
 
 @pytest.mark.parametrize(
-    ("fixed", "over"), [("", None), ("neurons", ("stimulus",)), ("stimuli", ("neuroid",))]
+    ("fixed", "over"),
+    [("", None), ("neurons", ("stimulus",)), ("stimuli", ("neuroid",))],
 )
 @pytest.mark.parametrize("metric", ["ridge", "rdm", "cka"])
 def test_intervals_cover_new_stimuli_new_neurons_and_both(
@@ -79,21 +100,35 @@ def test_intervals_cover_new_stimuli_new_neurons_and_both(
 ) -> None:
     result = scores(World(50, 30, 7, fixed), metric, RUNS, over)
     values = np.array([[score.value for score in pair] for pair in result])
-    errors = np.array([[pair[0].spread.error, (pair[0].spread - pair[1].spread).error] for pair in result])
+    errors = np.array(
+        [
+            [
+                pair[0].uncertainty.error,
+                (pair[0].uncertainty - pair[1].uncertainty).error,
+            ]
+            for pair in result
+        ]
+    )
     truth = values[:, 0].mean()
     content = np.mean([pair[0].low <= truth <= pair[0].high for pair in result])
     assert content >= 0.85
     # The mean variance that is claimed against the variance that there is, of the score and of the difference.
-    there = np.array([values[:, 0].var(ddof=1), (values[:, 0] - values[:, 1]).var(ddof=1)])
+    there = np.array(
+        [values[:, 0].var(ddof=1), (values[:, 0] - values[:, 1]).var(ddof=1)]
+    )
     ratio = np.sqrt((errors**2).mean(axis=0) / there)
     assert (ratio > 0.78).all() and (ratio < 1.35).all(), ratio
 
 
 @pytest.mark.parametrize(("subsets", "whole"), [("cka_cv", "cka"), ("rdm_cv", "rdm")])
-def test_means_over_subsets_of_stimuli_vary_as_all_stimuli_do(subsets: str, whole: str) -> None:
+def test_means_over_subsets_of_stimuli_vary_as_all_stimuli_do(
+    subsets: str, whole: str
+) -> None:
     models, target = World(50, 30, 5).experiment()
     result = [nl.metric(name)(models[0], target) for name in (subsets, whole)]
-    assert result[0].spread.error == pytest.approx(result[1].spread.error, rel=0.02)
+    assert result[0].uncertainty.error == pytest.approx(
+        result[1].uncertainty.error, rel=0.02
+    )
     assert result[0].low < result[1].value < result[0].high
 
 
@@ -107,27 +142,30 @@ def test_a_reliability_covers_new_stimuli_and_new_neurons() -> None:
             "repetition": ("presentation", np.repeat(np.arange(5), 40)),
             "neuroid_id": ("neuroid", [f"{run}n{i}" for i in range(25)]),
         }
-        target = xr.DataArray(values.reshape(-1, 25), dims=("presentation", "neuroid"), coords=coords)
+        target = xr.DataArray(
+            values.reshape(-1, 25), dims=("presentation", "neuroid"), coords=coords
+        )
         result.append(nl.ceiling("signal_reliability")(target))
     values = np.array([score.value for score in result])
-    assert result[0].interval_covers == "the 95 % interval covers new stimuli and new neuroids"
-    assert np.mean([score.low <= values.mean() <= score.high for score in result]) >= 0.87
-    claimed = np.sqrt(np.mean([score.spread.variance for score in result]))
+    assert (
+        result[0].interval_covers
+        == "the 95 % interval covers new stimuli and new neuroids"
+    )
+    assert (
+        np.mean([score.low <= values.mean() <= score.high for score in result]) >= 0.87
+    )
+    claimed = np.sqrt(np.mean([score.uncertainty.variance for score in result]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
 
 
 @pytest.mark.parametrize("metric", ["ridge", "rdm", "cka"])
 def test_equal_models_differ_no_more_often_than_they_may(metric: str) -> None:
     result = scores(World(50, 30, 11), metric, RUNS, None)
-    p = [nl.compare(a, b).differences[0].p for a, b in result]
+    p = [difference("b", a, b).p for a, b in result]
     assert np.mean(np.array(p) < 0.05) <= 0.15
-    assert np.mean(np.array(p) < 0.5) > 0.2, "not so wide that nothing could ever be found"
-
-
-def draws_of(values: Floats) -> Score:
-    ids = [f"s{i}" for i in range(len(values))]
-    influence = Influence({"stimulus": moved(ids, (values - values.mean()) / len(values))})
-    return Score(float(values.mean()), scale="correlation", influence=influence, population="lab")
+    assert np.mean(np.array(p) < 0.5) > 0.2, (
+        "not so wide that nothing could ever be found"
+    )
 
 
 def leagues(models: int, runs: int, correlation: float, seed: int) -> list[list[Joint]]:
@@ -136,12 +174,16 @@ def leagues(models: int, runs: int, correlation: float, seed: int) -> list[list[
     for _ in range(runs):
         common = rng.standard_normal(60) * np.sqrt(correlation)
         own = rng.standard_normal((models, 60)) * np.sqrt(1 - correlation)
-        result.append([joint_mean([(1.0, draws_of(common + item))]) for item in own])
+        result.append([joint_mean([(1.0, mean_score(common + item))]) for item in own])
     return result
 
 
-@pytest.mark.parametrize(("models", "correlation"), [(5, 0.0), (5, 0.9), (20, 0.0), (20, 0.9), (50, 0.5)])
-def test_leagues_of_equal_models_have_no_false_ranks(models: int, correlation: float) -> None:
+@pytest.mark.parametrize(
+    ("models", "correlation"), [(5, 0.0), (5, 0.9), (20, 0.0), (20, 0.9), (50, 0.5)]
+)
+def test_leagues_of_equal_models_have_no_false_ranks(
+    models: int, correlation: float
+) -> None:
     false = [
         any(rank != (1, models) for rank in rank_sets(clearly_better(league)))
         for league in leagues(models, 100, correlation, models)
@@ -155,7 +197,7 @@ def test_a_difference_is_detected_as_by_a_paired_t_test() -> None:
     for _ in range(200):
         common = rng.standard_normal(40)
         a, b = common + rng.normal(0.15, 0.3, 40), common + rng.normal(0, 0.3, 40)
-        mine.append(nl.compare(draws_of(a), draws_of(b)).differences[0].p < 0.05)
+        mine.append(difference("b", mean_score(a), mean_score(b)).p < 0.05)
         theirs.append(stats.ttest_rel(a, b).pvalue < 0.05)
     assert np.mean(mine) >= np.mean(theirs) - 0.03
     assert np.mean(theirs) > 0.5
@@ -167,55 +209,15 @@ def test_the_detectable_difference_is_detected_in_four_of_five_experiments() -> 
     result, claimed = [], []
     for _ in range(200):
         common = rng.standard_normal(n)
-        shift = (stats.t.ppf(0.975, n - 1) + stats.t.ppf(0.8, n - 1)) * sd * np.sqrt(2 / n)
+        shift = (
+            (stats.t.ppf(0.975, n - 1) + stats.t.ppf(0.8, n - 1)) * sd * np.sqrt(2 / n)
+        )
         a, b = common + rng.normal(shift, sd, n), common + rng.normal(0, sd, n)
-        item = nl.compare(draws_of(a), draws_of(b)).differences[0]
+        item = difference("b", mean_score(a), mean_score(b))
         result.append(item.p < 0.05)
         claimed.append(item.detectable)
     assert 0.7 < np.mean(result) < 0.9
     assert np.mean(claimed) == pytest.approx(shift, rel=0.05)
-
-
-def brute(value: Callable[[Floats, Floats], float], X: Floats, Y: Floats) -> tuple[Floats, Floats]:
-    """The value with each stimulus, and with each neuron, left out in turn."""
-    stimuli = [value(np.delete(X, i, 0), np.delete(Y, i, 0)) for i in range(len(X))]
-    neurons = [value(X, np.delete(Y, j, 1)) for j in range(Y.shape[1])]
-    return np.array(stimuli), np.array(neurons)
-
-
-@pytest.mark.parametrize(
-    ("metric", "options"),
-    [
-        ("cka", {}),
-        ("cka_biased", {}),
-        ("rdm", {}),
-        ("rdm", {"comparison": "pearson"}),
-        ("rdm", {"comparison": "cosine", "distance": "squared_euclidean"}),
-        ("rdm", {"comparison": "kendall_tau_a", "distance": "euclidean"}),
-        ("rdm", {"comparison": "rho_a", "distance": "cosine"}),
-    ],
-)
-def test_influences_are_those_of_leaving_items_out(metric: str, options: dict[str, str]) -> None:
-    rng = np.random.default_rng(9)
-    Z = rng.standard_normal((40, 6))
-    X, Y = (
-        Z + 0.5 * rng.standard_normal((40, 6)),
-        Z @ rng.standard_normal((6, 60)) + rng.standard_normal((40, 60)),
-    )
-    bound = nl.metric(metric, **options)
-    influence = bound(assembly(X, "f"), assembly(Y)).influence()
-    left = brute(lambda x, y: bound(assembly(x, "f"), assembly(y)).value, X, Y)
-    for name, without in zip(("stimulus", "neuroid"), left, strict=True):
-        items = influence.factors[name]
-        own = np.argsort([f"s{i}" if name == "stimulus" else f"neuroid{i}" for i in range(len(without))])
-        n = len(without)
-        jackknife = (np.sqrt((n - 1) / n) * (without.mean() - without))[own]
-        # Leaving one of 60 neurons out is a large step, which a derivative takes without its curvature. RDMs take none.
-        alike, within = (0.97, 0.15) if name == "stimulus" else (0.9, 0.4)
-        if metric == "rdm" and name == "neuroid":
-            alike, within = 1 - 1e-9, 1e-9
-        assert np.corrcoef(items.deviation, jackknife)[0, 1] > alike
-        assert items.variance == pytest.approx(float(jackknife @ jackknife), rel=within)
 
 
 def recorded(values: Floats) -> Measurement:
@@ -231,18 +233,33 @@ def test_calibration_passes_valid_intervals_and_fails_invalid_ones() -> None:
         return {"cka": bound(one.source, one.target)}
 
     def stubborn(one: Measurement) -> dict[str, Score]:
-        return {"cka": plain(one)["cka"].replace(generalise=("neuroid",))}  # says nothing about new stimuli
+        return {
+            "cka": plain(one)["cka"].replace(generalise=("neuroid",))
+        }  # says nothing about new stimuli
 
-    good, bad = (calibrate(item, draw, runs=40, seed=1)["cka"] for item in (plain, stubborn))
+    good, bad = (
+        calibrate(item, draw, runs=40, seed=1)["cka"] for item in (plain, stubborn)
+    )
     assert isinstance(good, Calibration) and isinstance(bad, Calibration)
-    assert good.passed and good.covers == "the 95 % interval covers new stimuli and new neuroids"
-    assert 0.8 < good.width.value < 1.25 and good.sizes == {"stimulus": 60, "neuroid": 30}
-    assert good.width.low < good.width.value < good.width.high and good.recovered is None
-    assert not bad.passed and bad.coverage.value < 0.9 and bad.width.high < 0.9
+    assert (
+        good.passed
+        and good.covers == "the 95 % interval covers new stimuli and new neuroids"
+    )
+    assert 0.8 < good.length.value < 1.25 and good.sizes == {
+        "stimulus": 60,
+        "neuroid": 30,
+    }
+    assert (
+        good.length.low < good.length.value < good.length.high
+        and good.recovered is None
+    )
+    assert not bad.passed and bad.coverage.value < 0.9 and bad.length.high < 0.9
 
 
 def test_calibration_reports_what_it_cannot_calibrate() -> None:
-    draw = simulated_recordings(recorded(World(40, 20, 2).experiment()[1].values), ("stimulus", "neuroid"))
+    draw = simulated_recordings(
+        recorded(World(40, 20, 2).experiment()[1].values), ("stimulus", "neuroid")
+    )
     assert calibrate(lambda one: {"x": Score(0.5)}, draw, runs=20, seed=0) == {
         "x": "the score has no interval"
     }
@@ -251,7 +268,8 @@ def test_calibration_reports_what_it_cannot_calibrate() -> None:
         raise MetricError("a ceiling holds 0")
 
     with pytest.raises(
-        MetricError, match=r"20 of 20 simulated experiments cannot be scored.*a ceiling holds 0"
+        MetricError,
+        match=r"20 of 20 simulated experiments cannot be scored.*a ceiling holds 0",
     ):
         calibrate(fails, draw, runs=20, seed=0)
 
@@ -260,7 +278,9 @@ def test_correlated_hits_of_one_experiment_count_as_fewer_trials() -> None:
     rng = np.random.default_rng(0)
     hits = rng.random((200, 1)) < 0.9
     alone, copied = rate(hits), rate(np.repeat(hits, 5, axis=1))
-    assert copied.value == alone.value and copied.low == pytest.approx(alone.low, abs=0.01)
+    assert copied.value == alone.value and copied.low == pytest.approx(
+        alone.low, abs=0.01
+    )
     free = rate(rng.random((200, 5)) < 0.9)
     assert free.high - free.low < 0.6 * (alone.high - alone.low)
     exact = stats.binomtest(int(hits.sum()), 200).proportion_ci(method="exact")
@@ -287,14 +307,23 @@ def test_people_are_simulated_as_they_answer() -> None:
     }
     truth = np.tile(["a", "b"], 120)
     answer = np.where(rng.random(240) < 0.7, truth, np.where(truth == "a", "b", "a"))
-    source, target = (xr.DataArray(item, dims="presentation", coords=coords) for item in (answer, truth))
+    source, target = (
+        xr.DataArray(item, dims="presentation", coords=coords)
+        for item in (answer, truth)
+    )
     bound = nl.metric("balanced_accuracy")
     draw = simulated_predictions(Measurement(source, target), ("subject",))
-    result = calibrate(lambda one: {"b": bound(one.source, one.target)}, draw, runs=60, seed=2)["b"]
+    result = calibrate(
+        lambda one: {"b": bound(one.source, one.target)}, draw, runs=60, seed=2
+    )["b"]
     assert isinstance(result, Calibration)
-    assert result.passed and result.truth == pytest.approx((answer == truth).mean(), abs=0.05)
+    assert result.passed and result.truth == pytest.approx(
+        (answer == truth).mean(), abs=0.05
+    )
     with pytest.raises(MetricError, match="no generative model"):
-        simulated_predictions(Measurement(source, target.rename(presentation="window")), ())
+        simulated_predictions(
+            Measurement(source, target.rename(presentation="window")), ()
+        )
 
 
 def test_spikes_are_simulated_by_the_course_of_a_trial() -> None:
@@ -303,41 +332,47 @@ def test_spikes_are_simulated_by_the_course_of_a_trial() -> None:
     course = rng.uniform(0.5, 6, (10, 3))
     coords = {"trial": ("presentation", np.repeat(np.arange(20), 10).astype(str))}
     dims = ("presentation", "neuroid")
-    target = xr.DataArray(rng.poisson(np.tile(course, (20, 1))).astype(float), dims=dims, coords=coords)
+    target = xr.DataArray(
+        rng.poisson(np.tile(course, (20, 1))).astype(float), dims=dims, coords=coords
+    )
     draw = simulated_predictions(Measurement(target.copy(), target), ("trial",))
     drawn = [draw(np.random.default_rng(run), 2) for run in range(60)]
-    mean = np.mean([item.models[0].target.values.reshape(20, 10, 3).mean(axis=0) for item in drawn], axis=0)
-    np.testing.assert_allclose(mean, target.values.reshape(20, 10, 3).mean(axis=0), rtol=0.1)
+    mean = np.mean(
+        [
+            item.models[0].target.values.reshape(20, 10, 3).mean(axis=0)
+            for item in drawn
+        ],
+        axis=0,
+    )
+    np.testing.assert_allclose(
+        mean, target.values.reshape(20, 10, 3).mean(axis=0), rtol=0.1
+    )
     first, second = drawn[0].models
-    assert first.target is second.target and not np.array_equal(first.source, second.source)
-    assert np.corrcoef(first.source.values.ravel(), second.source.values.ravel())[0, 1] > 0.7
+    assert first.target is second.target and not np.array_equal(
+        first.source, second.source
+    )
+    assert (
+        np.corrcoef(first.source.values.ravel(), second.source.values.ravel())[0, 1]
+        > 0.7
+    )
     with pytest.raises(MetricError, match="only counts in items of one length"):
         simulated_predictions(Measurement(target[:-1], target[:-1]), ("trial",))
-
-
-@pytest.mark.parametrize("how", ["mean", "abs_mean", "median", "sum", "max"])
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_the_slope_of_a_reduction_is_its_derivative_along_any_axis(how: str, axis: int) -> None:
-    values = np.random.default_rng(axis).standard_normal((3, 4, 5))
-    slope = _Reduction("x", how, axis, values).slope()
-    if how == "median":  # smoothed over the values around it, so that it has a slope at all
-        np.testing.assert_allclose(slope.sum(axis=axis), 1.0)
-        return
-    step, at = 1e-6, (1, 2, 3)
-    moved_up = values.copy()
-    moved_up[at] += step
-    change = (_reduce(moved_up, axis, how) - _reduce(values, axis, how)).sum() / step
-    assert slope.shape == values.shape
-    assert slope[at] == pytest.approx(change, abs=1e-4)
 
 
 def test_time_bins_of_a_temporal_regression_have_an_interval() -> None:
     rng = np.random.default_rng(5)
     features = rng.standard_normal((40, 6))
-    responses = np.stack([features[:, :4] + rng.standard_normal((40, 4)) for _ in range(3)], axis=2)
-    bins = {"time_bin_start": ("time_bin", [0, 10, 20]), "time_bin_end": ("time_bin", [10, 20, 30])}
+    responses = np.stack(
+        [features[:, :4] + rng.standard_normal((40, 4)) for _ in range(3)], axis=2
+    )
+    bins = {
+        "time_bin_start": ("time_bin", [0, 10, 20]),
+        "time_bin_end": ("time_bin", [10, 20, 30]),
+    }
     ids = {"stimulus_id": ("presentation", [f"s{i}" for i in range(40)])}
-    target = xr.DataArray(responses, dims=("presentation", "neuroid", "time_bin"), coords=ids | bins)
+    target = xr.DataArray(
+        responses, dims=("presentation", "neuroid", "time_bin"), coords=ids | bins
+    )
     source = xr.DataArray(
         np.repeat(features[:, :, None], 3, axis=2),
         dims=("presentation", "neuroid", "time_bin"),
@@ -349,9 +384,11 @@ def test_time_bins_of_a_temporal_regression_have_an_interval() -> None:
 
 def median_score(values: Floats, ids: list[str], scale: str) -> Score:
     steps = [("neuroid", "median"), ("split", "mean")]
-    samples = xr.DataArray(values, dims=("split", "neuroid"), coords={"neuroid_id": ("neuroid", ids)})
-    influence = influence_of(samples, steps)
-    return Score(aggregate(samples, steps), scale=scale, influence=influence, population="lab")
+    samples = xr.DataArray(
+        values, dims=("split", "neuroid"), coords={"neuroid_id": ("neuroid", ids)}
+    )
+    known = uncertainty_of(Samples(samples), steps, None, "identity")
+    return Score(aggregate(samples, steps), scale=scale, varies=known, population="lab")
 
 
 @pytest.mark.parametrize("neurons", [30, 90])
@@ -364,28 +401,20 @@ def test_medians_over_medians_cover_new_neurons(neurons: int) -> None:
         noise = 0.05 * rng.standard_normal((2, 5, neurons))
         ids = rng.permutation([f"n{i}" for i in range(neurons)]).tolist()
         r = median_score(np.sqrt(reliability) + noise[0], ids, "correlation")
-        result.append(normalise(r, median_score(reliability + noise[1], ids, "reliability")))
+        result.append(
+            normalise(r, median_score(reliability + noise[1], ids, "reliability"))
+        )
     values = np.array([score.value for score in result])
     content = np.mean([score.low <= values.mean() <= score.high for score in result])
-    width = np.sqrt(np.mean([score.spread.variance for score in result])) / values.std(ddof=1)
+    width = np.sqrt(
+        np.mean([score.uncertainty.variance for score in result])
+    ) / values.std(ddof=1)
     assert content >= 0.88 and 0.8 < width < 1.45
 
 
-def test_weighted_medians_with_equal_weights_are_medians() -> None:
-    values = np.random.default_rng(0).standard_normal((4, 61))
-    values[1, :5] = np.nan
-    result = _weighted_medians(values, np.ones((3, 61)))
-    np.testing.assert_allclose(result, np.broadcast_to(np.nanmedian(values, axis=1), (3, 4)))
-    weights = np.random.default_rng(1).exponential(size=(40, 61))
-    for cell, drawn in zip(values, _weighted_medians(values, weights).T, strict=True):
-        order = np.argsort(cell)[: np.isfinite(cell).sum()]
-        place = np.cumsum(weights[:, order], axis=1) - weights[:, order] / 2
-        half = weights[:, order].sum(axis=1) / 2
-        slow = [np.interp(at, row, cell[order]) for at, row in zip(half, place, strict=True)]
-        np.testing.assert_allclose(drawn, slow)
-
-
-def decoded(rng: np.random.Generator, signal: float) -> tuple[xr.DataArray, xr.DataArray]:
+def decoded(
+    rng: np.random.Generator, signal: float
+) -> tuple[xr.DataArray, xr.DataArray]:
     """Ten people's windows, each fifth of the people read by the direction that the others' windows give."""
     people, windows, folds = 10, 30, 5
     label = np.tile([1.0, -1.0], windows // 2)
@@ -399,8 +428,13 @@ def decoded(rng: np.random.Generator, signal: float) -> tuple[xr.DataArray, xr.D
         "split": ("presentation", np.repeat(fold, windows)),
         "stimulus_id": ("presentation", np.arange(people * windows)),
     }
-    names = (np.where(item.ravel() > 0, "a", "b") for item in (answer, np.tile(label, (people, 1))))
-    source, target = (xr.DataArray(item, dims="presentation", coords=coords) for item in names)
+    names = (
+        np.where(item.ravel() > 0, "a", "b")
+        for item in (answer, np.tile(label, (people, 1)))
+    )
+    source, target = (
+        xr.DataArray(item, dims="presentation", coords=coords) for item in names
+    )
     return source, target
 
 
@@ -410,32 +444,39 @@ def test_people_who_train_for_one_another_vary_together(signal: float) -> None:
     bound = nl.metric("balanced_accuracy")
     result = [bound(*decoded(rng, signal)) for _ in range(120)]
     values = np.array([score.value for score in result])
-    claimed = np.sqrt(np.mean([score.spread.variance for score in result]))
+    claimed = np.sqrt(np.mean([score.uncertainty.variance for score in result]))
     content = np.mean([score.low <= values.mean() <= score.high for score in result])
-    assert content >= 0.9 and 0.9 < claimed / values.std(ddof=1) < 1.35
+    # The deviation of 120 experiments has an error of 6 %.
+    assert content >= 0.89 and 0.8 < claimed / values.std(ddof=1) < 1.35
 
 
-def crossed_means(rng: np.random.Generator, people: int, stimuli: int, run: int) -> Score:
-    """The mean of every person's answer to every stimulus, whose noise is in the weights of both."""
-    effects = 0.5 * rng.standard_normal((people, 1)) + 0.3 * rng.standard_normal(stimuli)
+def crossed_means(
+    rng: np.random.Generator, people: int, stimuli: int, run: int
+) -> Score:
+    """The mean of every person's answer to every stimulus, whose noise is in the deviations of both."""
+    effects = 0.5 * rng.standard_normal((people, 1)) + 0.3 * rng.standard_normal(
+        stimuli
+    )
     table = effects + 2 * rng.standard_normal((people, stimuli))
 
-    def mean(weights: dict[str, Floats]) -> Floats:
-        item = np.einsum("ds,dp->dps", weights["stimulus"], weights["subject"])
-        return (item * table).sum(axis=(1, 2)) / item.sum(axis=(1, 2))
-
-    items = {
-        "stimulus": [f"{run}s{i}" for i in range(stimuli)],
-        "subject": [f"{run}p{i}" for i in range(people)],
+    names = {
+        "stimulus": ("stimulus", [f"{run}s{i}" for i in range(stimuli)]),
+        "subject": ("subject", [f"{run}p{i}" for i in range(people)]),
     }
-    return Score(float(table.mean()), influence=reweighted(items, mean), population="lab")
+    samples = xr.DataArray(table, dims=("subject", "stimulus"), coords=names)
+    steps = [("subject", "mean"), ("stimulus", "mean")]
+    known = uncertainty_of(Samples(samples), steps, None, "identity")
+    return Score(float(table.mean()), varies=known, population="lab")
 
 
-def test_scores_computed_again_with_weights_cover_new_people_and_new_stimuli() -> None:
+def test_means_of_crossed_items_cover_new_people_and_new_stimuli() -> None:
     rng = np.random.default_rng(21)
     result = [crossed_means(rng, 8, 40, run) for run in range(120)]
     values = np.array([score.value for score in result])
-    assert result[0].interval_covers == "the 95 % interval covers new stimuli and new subjects"
+    assert (
+        result[0].interval_covers
+        == "the 95 % interval covers new stimuli and new subjects"
+    )
     assert np.mean([score.low <= 0 <= score.high for score in result]) >= 0.89
-    claimed = np.sqrt(np.mean([score.spread.variance for score in result]))
+    claimed = np.sqrt(np.mean([score.uncertainty.variance for score in result]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.0, abs=0.2)

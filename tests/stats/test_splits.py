@@ -23,17 +23,33 @@ from neuroledger.stats.splits import draw, first_values, predefined
 def rows(ids, **coords) -> xr.DataArray:
     labels = {"stimulus_id": ("presentation", np.asarray(ids))}
     labels |= {name: ("presentation", np.asarray(of)) for name, of in coords.items()}
-    return xr.DataArray(np.zeros((len(ids), 1)), dims=("presentation", "neuroid"), coords=labels)
+    return xr.DataArray(
+        np.zeros((len(ids), 1)), dims=("presentation", "neuroid"), coords=labels
+    )
 
 
 OBJECTS = np.arange(60) % 4
-SIXTY = rows([f"s{i}" for i in range(60)], object_name=OBJECTS, session=np.arange(60) % 7)
+SIXTY = rows(
+    [f"s{i}" for i in range(60)], object_name=OBJECTS, session=np.arange(60) % 7
+)
 RULES = [
     ({}, ShuffleSplit(10, train_size=0.9, random_state=1), None),
-    ({"seed": 3, "folds": 4, "train": 0.7}, ShuffleSplit(4, train_size=0.7, random_state=3), None),
+    (
+        {"seed": 3, "folds": 4, "train": 0.7},
+        ShuffleSplit(4, train_size=0.7, random_state=3),
+        None,
+    ),
     ({"test": 0.9}, ShuffleSplit(10, test_size=0.9, random_state=1), None),
-    ({"train": 0.5, "test": 0.2}, ShuffleSplit(10, train_size=0.5, test_size=0.2, random_state=1), None),
-    ({"stratify": "object_name"}, StratifiedShuffleSplit(10, train_size=0.9, random_state=1), OBJECTS),
+    (
+        {"train": 0.5, "test": 0.2},
+        ShuffleSplit(10, train_size=0.5, test_size=0.2, random_state=1),
+        None,
+    ),
+    (
+        {"stratify": "object_name"},
+        StratifiedShuffleSplit(10, train_size=0.9, random_state=1),
+        OBJECTS,
+    ),
     ({"name": "kfold", "folds": 5}, KFold(5, shuffle=True, random_state=1), None),
     (
         {"name": "kfold", "stratify": "object_name"},
@@ -55,7 +71,9 @@ def test_rows_are_drawn_as_scikit_learn_draws_them(spec, splitter, labels):
 
 def test_groups_stay_together_as_scikit_learn_keeps_them():
     groups = np.arange(60) % 7
-    expected = list(GroupKFold(3, shuffle=True, random_state=1).split(np.zeros(60), groups=groups))
+    expected = list(
+        GroupKFold(3, shuffle=True, random_state=1).split(np.zeros(60), groups=groups)
+    )
     result = draw(SplitsSpec(name="group", folds=3, groups="session"), SIXTY)
     for (train, test), split in zip(expected, result, strict=True):
         np.testing.assert_array_equal(split.train, train)
@@ -67,7 +85,10 @@ def test_groups_stay_together_where_classes_are_balanced_too():
     groups = np.arange(60) % 7
     rule = StratifiedGroupKFold(3, shuffle=True, random_state=1)
     expected = list(rule.split(np.zeros(60), OBJECTS, groups))
-    result = draw(SplitsSpec(name="group", folds=3, groups="session", stratify="object_name"), SIXTY)
+    result = draw(
+        SplitsSpec(name="group", folds=3, groups="session", stratify="object_name"),
+        SIXTY,
+    )
     for (train, test), split in zip(expected, result, strict=True):
         np.testing.assert_array_equal(split.train, train)
         np.testing.assert_array_equal(split.test, test)
@@ -76,11 +97,16 @@ def test_groups_stay_together_where_classes_are_balanced_too():
 
 def test_each_value_is_left_out_once():
     splits = draw(SplitsSpec(name="leave_one_out", by="session"), SIXTY)
-    assert [sorted(set(np.arange(60)[s.test] % 7)) for s in splits] == [[i] for i in range(7)]
+    assert [sorted(set(np.arange(60)[s.test] % 7)) for s in splits] == [
+        [i] for i in range(7)
+    ]
 
 
 def test_a_coordinate_divides_the_rows():
-    (split,) = draw(SplitsSpec(name="coordinate", coordinate="object_name", test_values=(2, 3)), SIXTY)
+    (split,) = draw(
+        SplitsSpec(name="coordinate", coordinate="object_name", test_values=(2, 3)),
+        SIXTY,
+    )
     assert set(OBJECTS[split.train]) == {0, 1}
     assert set(OBJECTS[split.test]) == {2, 3}
 
@@ -88,8 +114,12 @@ def test_a_coordinate_divides_the_rows():
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 5), st.integers(6, 15), st.integers(0, 100), st.booleans())
 def test_rows_of_one_stimulus_stay_together(repetitions, stimuli, seed, unique):
-    ids = np.random.default_rng(seed).permutation(np.repeat(np.arange(stimuli), repetitions))
-    for split in draw(SplitsSpec(seed=seed, folds=3, train=0.6, unique=unique), rows(ids)):
+    ids = np.random.default_rng(seed).permutation(
+        np.repeat(np.arange(stimuli), repetitions)
+    )
+    for split in draw(
+        SplitsSpec(seed=seed, folds=3, train=0.6, unique=unique), rows(ids)
+    ):
         assert not set(ids[split.train]) & set(ids[split.test])
         assert len(split.train) + len(split.test) == len(ids)
 
@@ -114,7 +144,12 @@ def test_predefined_splits_are_train_then_test():
 
 def test_first_values_are_the_smallest():
     table = rows(np.arange(6), repetition=[2, 0, 1, 2, 0, 1])
-    assert first_values(table, "repetition", 2)["repetition"].values.tolist() == [0, 1, 0, 1]
+    assert first_values(table, "repetition", 2)["repetition"].values.tolist() == [
+        0,
+        1,
+        0,
+        1,
+    ]
     with pytest.raises(MetricError, match="the assembly has 3"):
         first_values(table, "repetition", 4)
 
@@ -133,12 +168,21 @@ def test_first_values_are_the_smallest():
             "no row has 99; its values are 0, 1",
         ),
         (
-            {"name": "coordinate", "coordinate": "session", "test_values": tuple(range(7))},
+            {
+                "name": "coordinate",
+                "coordinate": "session",
+                "test_values": tuple(range(7)),
+            },
             "no rows in one part",
         ),
         ({"name": "coordinate"}, "need `coordinate`"),
         (
-            {"name": "coordinate", "coordinate": "session", "test_values": (1,), "train_values": (0, 1)},
+            {
+                "name": "coordinate",
+                "coordinate": "session",
+                "test_values": (1,),
+                "train_values": (0, 1),
+            },
             "in both `train_values` and `test_values`",
         ),
         ({"name": "predefined"}, "pass source_train"),
@@ -154,33 +198,50 @@ def test_what_is_left_out_is_tested_and_all_else_trains():
         result = draw(SplitsSpec(name="leave_one_out", **by), SIXTY)
         assert len(result) == (7 if by else 60)
         for train, test in result:
-            assert sorted([*train, *test]) == list(range(60)) and len(test) <= 9 < len(train)
+            assert sorted([*train, *test]) == list(range(60)) and len(test) <= 9 < len(
+                train
+            )
             assert not by or len(set(np.arange(60)[test] % 7)) == 1
 
 
 def test_rows_that_share_a_value_with_the_test_part_do_not_train():
-    table = rows([f"s{i}" for i in range(12)], scene=np.arange(12) % 6, plain=np.arange(12) >= 10)
+    table = rows(
+        [f"s{i}" for i in range(12)], scene=np.arange(12) % 6, plain=np.arange(12) >= 10
+    )
     rule = {"name": "kfold", "folds": 6, "disjoint": {"by": "scene"}}
     for train, test in draw(SplitsSpec.model_validate(rule), table):
-        assert not set(train % 6) & set(test % 6) and set(train % 6) | set(test % 6) == set(range(6))
+        assert not set(train % 6) & set(test % 6) and set(train % 6) | set(
+            test % 6
+        ) == set(range(6))
     rule["disjoint"] = {"by": "scene", "except": {"plain": ["True"]}}
     for train, test in draw(SplitsSpec.model_validate(rule), table):
         bound = [row for row in test if row < 10]
         expected = [
             row
             for row in range(12)
-            if row not in test and (row >= 10 or row % 6 not in [item % 6 for item in bound])
+            if row not in test
+            and (row >= 10 or row % 6 not in [item % 6 for item in bound])
         ]
         assert train.tolist() == expected
     alike = rows([f"s{i}" for i in range(4)], scene=np.zeros(4))
-    with pytest.raises(MetricError, match="every train presentation shares a value of 'scene'"):
-        draw(SplitsSpec.model_validate({"name": "kfold", "folds": 2, "disjoint": {"by": "scene"}}), alike)
+    with pytest.raises(
+        MetricError, match="every train presentation shares a value of 'scene'"
+    ):
+        draw(
+            SplitsSpec.model_validate(
+                {"name": "kfold", "folds": 2, "disjoint": {"by": "scene"}}
+            ),
+            alike,
+        )
 
 
 def test_splits_that_are_given_are_row_numbers_or_masks():
     mask = np.array([True, False, True])
     result = splits.given([([0, 1], [2]), (mask, ~mask)], 3)
-    assert [(train.tolist(), test.tolist()) for train, test in result] == [([0, 1], [2]), ([0, 2], [1])]
+    assert [(train.tolist(), test.tolist()) for train, test in result] == [
+        ([0, 1], [2]),
+        ([0, 2], [1]),
+    ]
     assert all(part.dtype == np.intp for split in result for part in split)
 
 
@@ -188,7 +249,10 @@ def test_splits_that_are_given_are_row_numbers_or_masks():
     ("pairs", "reason"),
     [
         ([], "`splits` contains no split"),
-        ([([0], [1]), ([0], [])], r"splits\[1\]: the test part is not a list of row numbers"),
+        (
+            [([0], [1]), ([0], [])],
+            r"splits\[1\]: the test part is not a list of row numbers",
+        ),
         ([([], [1])], r"splits\[0\]: the train part is not a list"),
         ([([0.5], [1])], "the train part is not a list"),
         ([([[0]], [1])], "the train part is not a list"),
@@ -202,24 +266,38 @@ def test_given_splits_with_invalid_rows_name_the_part(pairs, reason):
 
 
 def test_an_unknown_coordinate_is_reported_with_the_known_ones():
-    with pytest.raises(MetricError, match=r"the assembly has object_name, session, stimulus_id$"):
+    with pytest.raises(
+        MetricError, match=r"the assembly has object_name, session, stimulus_id$"
+    ):
         draw(SplitsSpec(by="image"), SIXTY)
     flat = SIXTY.assign_coords(grid=(("presentation", "neuroid"), np.zeros((60, 1))))
-    with pytest.raises(MetricError, match="'grid', which lies along 2 dimensions, not one"):
+    with pytest.raises(
+        MetricError, match="'grid', which lies along 2 dimensions, not one"
+    ):
         draw(SplitsSpec(by="grid"), flat)
     with pytest.raises(MetricError, match=r"its values are 0, 1, 2, 3, 4, 5, 6$"):
-        draw(SplitsSpec(name="coordinate", coordinate="session", test_values=(99,)), SIXTY)
+        draw(
+            SplitsSpec(name="coordinate", coordinate="session", test_values=(99,)),
+            SIXTY,
+        )
 
 
 @pytest.mark.parametrize(
     ("values", "part", "absent", "hint"),
     [
         (["first", "second"], "test_values", "secnd", "did you mean 'second'"),
-        (["first", "second"], "train_values", "third session", "its values are first, second"),
+        (
+            ["first", "second"],
+            "train_values",
+            "third session",
+            "its values are first, second",
+        ),
         ([1.0, 2.0], "test_values", "1", "did you mean 1.0"),
     ],
 )
-def test_a_value_that_no_row_has_is_refused_with_the_one_that_is_probably_meant(values, part, absent, hint):
+def test_a_value_that_no_row_has_is_refused_with_the_one_that_is_probably_meant(
+    values, part, absent, hint
+):
     given = {"test_values": [values[1]], "train_values": [values[0]]}
     given[part] = [*given[part], absent]
     spec = SplitsSpec(name="coordinate", coordinate="session", **given)

@@ -13,7 +13,9 @@ from tests.devices import DEVICES
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_values_return_from_a_device_unchanged_and_in_double_precision(device: str) -> None:
+def test_values_return_from_a_device_unchanged_and_in_double_precision(
+    device: str,
+) -> None:
     if device != "cpu":
         pytest.importorskip("torch")
     workspace = Workspace(device)
@@ -31,7 +33,9 @@ def test_values_return_from_a_device_unchanged_and_in_double_precision(device: s
 
 @pytest.mark.parametrize("device", DEVICES[1:])
 @pytest.mark.filterwarnings("error")
-def test_read_only_memory_is_sent_without_a_warning_and_stays_as_it_is(device: str) -> None:
+def test_read_only_memory_is_sent_without_a_warning_and_stays_as_it_is(
+    device: str,
+) -> None:
     """Stored activations are mapped read-only."""
     values = np.arange(3.0)
     values.flags.writeable = False
@@ -55,7 +59,8 @@ def test_a_device_that_is_missing_is_reported() -> None:
         pytest.skip("this machine has a GPU")
     for device in ("cuda", "cuda:1"):
         with pytest.raises(
-            UnavailableError, match=f"device '{device}' is not available here; use device 'cpu'"
+            UnavailableError,
+            match=f"device '{device}' is not available here; use device 'cpu'",
         ):
             Workspace(device).put(np.ones(2))
 
@@ -71,11 +76,20 @@ def test_results_are_cached_by_name_device_precision_and_key() -> None:
         return str(workspace.once(name, key, compute, len))
 
     first = Workspace(memo=memo)
-    assert once(first, "gram", "a") == once(Workspace(memo=memo), "gram", "a") == "gram:a:1"
-    assert once(first, "gram", "b") == "gram:b:2" and once(first, "norm", "a") == "norm:a:3"
+    assert (
+        once(first, "gram", "a")
+        == once(Workspace(memo=memo), "gram", "a")
+        == "gram:a:1"
+    )
+    assert (
+        once(first, "gram", "b") == "gram:b:2"
+        and once(first, "norm", "a") == "norm:a:3"
+    )
     assert once(Workspace(dtype="float32", memo=memo), "gram", "a") == "gram:a:4"
     assert once(Workspace("torch", memo=memo), "gram", "a") == "gram:a:5"
-    assert once(first, "gram", "") == "gram::6" and once(first, "gram", "") == "gram::7", "no key, no cache"
+    assert (
+        once(first, "gram", "") == "gram::6" and once(first, "gram", "") == "gram::7"
+    ), "no key, no cache"
     assert len(memo) == 5
 
 
@@ -83,7 +97,11 @@ def test_threads_are_limited_only_inside_the_block() -> None:
     from threadpoolctl import threadpool_info
 
     def threads() -> list[int]:
-        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+        return [
+            pool["num_threads"]
+            for pool in threadpool_info()
+            if pool["user_api"] == "blas"
+        ]
 
     before = threads()
     with Workspace(threads=1).limits():

@@ -13,7 +13,14 @@ import pytest
 
 from neuroledger.errors import DataError
 from neuroledger.store import files
-from neuroledger.store.files import alive, owner, replacing, sweep, write_json, write_text
+from neuroledger.store.files import (
+    alive,
+    owner,
+    replacing,
+    sweep,
+    write_json,
+    write_text,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +37,9 @@ def not_swept_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def test_sweep_removes_only_temporary_files_of_ended_processes(tmp_path: Path, dead: int) -> None:
+def test_sweep_removes_only_temporary_files_of_ended_processes(
+    tmp_path: Path, dead: int
+) -> None:
     stale = [f".a.json.{files.HOST}-{dead}-0123abcd-7.tmp", f".a.json.{dead}.tmp"]
     others = [
         f".a.json.{owner()}-1.tmp",
@@ -60,7 +69,9 @@ def test_a_process_is_alive_if_it_runs_here_or_wrote_elsewhere_within_a_day(
 ) -> None:
     here = files.HOST
     assert alive(owner(), tmp_path) and alive(str(os.getppid()), tmp_path)
-    assert not alive(f"{here}-{os.getpid()}-00000000", tmp_path), "the process id was reused"
+    assert not alive(f"{here}-{os.getpid()}-00000000", tmp_path), (
+        "the process id was reused"
+    )
     assert not alive(str(os.getpid()), tmp_path) and not alive(str(dead), tmp_path)
     assert not alive(f"{here}-{10**30}-00000000", tmp_path)
     assert alive("elsewhere-1-00000000", tmp_path)
@@ -93,11 +104,17 @@ def test_two_writers_of_one_file_have_different_temporary_files(tmp_path: Path) 
         temporary.write_text("")
 
 
-def test_a_file_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_synced_before_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
     fsync, rename = os.fsync, Path.replace
-    monkeypatch.setattr(files.os, "fsync", lambda number: calls.append("sync") or fsync(number))
-    monkeypatch.setattr(Path, "replace", lambda self, to: calls.append("rename") or rename(self, to))
+    monkeypatch.setattr(
+        files.os, "fsync", lambda number: calls.append("sync") or fsync(number)
+    )
+    monkeypatch.setattr(
+        Path, "replace", lambda self, to: calls.append("rename") or rename(self, to)
+    )
     write_text(tmp_path / "a", "x")
     assert calls == ["sync", "rename"]
 
@@ -105,7 +122,8 @@ def test_a_file_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pyte
 def test_a_disk_error_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a file, not a folder")
     with pytest.raises(
-        DataError, match=r"a/b cannot be written \(.+\); check free space and permissions there"
+        DataError,
+        match=r"a/b cannot be written \(.+\); check free space and permissions there",
     ):
         write_text(tmp_path / "a" / "b", "x")
 
@@ -122,7 +140,9 @@ def test_an_unchanged_text_is_not_written_again(tmp_path: Path) -> None:
 
 def test_json_is_sorted_indented_and_finite(tmp_path: Path) -> None:
     assert write_json(tmp_path / "a", {"b": 1, "a": ["ü"]})
-    assert (tmp_path / "a").read_text(encoding="utf-8") == '{\n  "a": [\n    "ü"\n  ],\n  "b": 1\n}\n'
+    assert (tmp_path / "a").read_text(
+        encoding="utf-8"
+    ) == '{\n  "a": [\n    "ü"\n  ],\n  "b": 1\n}\n'
     with pytest.raises(ValueError, match="JSON compliant"):
         write_json(tmp_path / "b", float("inf"))
     assert not (tmp_path / "b").exists()

@@ -13,7 +13,14 @@ from neuroledger.store.git import clone, git
 
 
 def plain(root: Path, *words: str) -> None:
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
+    who = [
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    ]
     subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
 
 
@@ -29,7 +36,12 @@ def hostile(root: Path, canary: Path) -> None:
     )
     hooks = root / ".git" / "own-hooks"
     hooks.mkdir()
-    for name in ("post-index-change", "pre-auto-gc", "reference-transaction", "post-checkout"):
+    for name in (
+        "post-index-change",
+        "pre-auto-gc",
+        "reference-transaction",
+        "post-checkout",
+    ):
         (hooks / name).write_text(program.read_text())
         (hooks / name).chmod(0o755)
     with (root / ".git" / "config").open("a") as file:
@@ -57,7 +69,9 @@ def root(tmp_path: Path) -> Path:
     plain(root, "add", "-A")
     plain(root, "commit", "-qm", "start")
     for name in ("a.txt", "b.md"):
-        (root / name).write_text("other\n")  # of the same size, so that only its content tells
+        (root / name).write_text(
+            "other\n"
+        )  # of the same size, so that only its content tells
     return root
 
 
@@ -71,14 +85,18 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_git_obeys_no_program_of_the_repository(root: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_git_obeys_no_program_of_the_repository(
+    root: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     expected = git(root, *words, filters=True)
     hostile(root, tmp_path / "canary")
     assert git(root, *words, filters=True) == expected
     assert not (tmp_path / "canary").exists()
 
 
-def test_the_same_configuration_is_obeyed_by_git_itself(root: Path, tmp_path: Path) -> None:
+def test_the_same_configuration_is_obeyed_by_git_itself(
+    root: Path, tmp_path: Path
+) -> None:
     hostile(root, tmp_path / "canary")
     subprocess.run(["git", "status"], cwd=root, check=False, capture_output=True)
     assert (tmp_path / "canary").exists()
@@ -90,13 +108,21 @@ def test_an_alias_is_no_command(root: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "canary").exists()
 
 
-def test_variables_of_git_are_not_inherited(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("GIT_DIR", "/nowhere"), ("GIT_CONFIG_COUNT", "1"), ("GIT_EXTERNAL_DIFF", "false")):
+def test_variables_of_git_are_not_inherited(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (
+        ("GIT_DIR", "/nowhere"),
+        ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_EXTERNAL_DIFF", "false"),
+    ):
         monkeypatch.setenv(name, value)
     assert len(git(root, "rev-parse", "HEAD").strip()) == 40
 
 
-def test_a_git_of_the_repository_is_not_called(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_git_of_the_repository_is_not_called(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (root / "git").write_text("#!/bin/sh\ntouch canary\n")
     (root / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(root))
@@ -110,7 +136,9 @@ def test_failures_name_the_command(root: Path) -> None:
     assert git(root, "rev-parse", "--verify", "nosuch", may_fail=True) == b""
 
 
-@pytest.mark.parametrize("address", ["ext::sh -c touch% canary", "file:///tmp", "git://127.0.0.1/x"])
+@pytest.mark.parametrize(
+    "address", ["ext::sh -c touch% canary", "file:///tmp", "git://127.0.0.1/x"]
+)
 def test_only_https_is_cloned(tmp_path: Path, address: str) -> None:
     with pytest.raises(RequestError, match="not allowed"):
         clone(address, tmp_path / "clone", seconds=20)

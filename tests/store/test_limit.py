@@ -52,7 +52,9 @@ def age(folder: Path, hours_ago: float) -> None:
         os.utime(path, (time.time() - 3600 * hours_ago,) * 2)
 
 
-def test_the_least_recently_used_entries_are_removed_at_the_limit(tmp_path: Path, one_pass: int) -> None:
+def test_the_least_recently_used_entries_are_removed_at_the_limit(
+    tmp_path: Path, one_pass: int
+) -> None:
     store = DiskStore(tmp_path, limit=int(2.5 * one_pass))
     for number, name in enumerate(("first", "second")):
         present_to(store, name)
@@ -67,31 +69,40 @@ def test_the_least_recently_used_entries_are_removed_at_the_limit(tmp_path: Path
     assert size_of(tmp_path) <= 2.6 * one_pass
     shows = {name: Counting() for name in ("first", "third", "second")}
     for name, counting in shows.items():
-        model_of(counting, DiskStore(tmp_path), identity={"builder": name}).record(STIMULI, "IT")
+        model_of(counting, DiskStore(tmp_path), identity={"builder": name}).record(
+            STIMULI, "IT"
+        )
     assert (shows["first"].shown, shows["third"].shown) == (0, 0)
     assert shows["second"].shown == 20
 
 
-def test_an_entry_that_this_process_has_open_is_not_removed(tmp_path: Path, one_pass: int) -> None:
+def test_an_entry_that_this_process_has_open_is_not_removed(
+    tmp_path: Path, one_pass: int
+) -> None:
     store = DiskStore(tmp_path, limit=int(1.2 * one_pass))
     model = model_of(Counting(), store, identity={"builder": "first"})
     activations = model.activations(STIMULI, LAYERS)
     age(tmp_path, hours_ago=5)
     present_to(store, "second")
-    assert store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS).keys() == activations.keys()
+    assert (
+        store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS).keys()
+        == activations.keys()
+    )
     views = [activations[layer][3:5].reshape(-1) for layer in LAYERS]
     del activations
     present_to(store, "third")
-    assert len(store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS)) == len(LAYERS), (
-        "views count too"
-    )
+    assert len(store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS)) == len(
+        LAYERS
+    ), "views count too"
     del views
     age(tmp_path, hours_ago=5)
     present_to(store, "fourth")
     assert not store.get({"builder": "first", "trials": 1}, STIMULI, LAYERS)
 
 
-def test_an_entry_that_another_process_has_open_is_not_removed(tmp_path: Path, one_pass: int) -> None:
+def test_an_entry_that_another_process_has_open_is_not_removed(
+    tmp_path: Path, one_pass: int
+) -> None:
     code = (
         "import sys; from pathlib import Path; from tests.store.test_limit import *\n"
         "store = DiskStore(Path(sys.argv[1]))\n"
@@ -99,7 +110,11 @@ def test_an_entry_that_another_process_has_open_is_not_removed(tmp_path: Path, o
         "print('ready', flush=True); sys.stdin.readline()"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+    }
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], **pipes) as other:
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline() == "ready\n"
@@ -116,20 +131,34 @@ def test_an_entry_that_another_process_has_open_is_not_removed(tmp_path: Path, o
     assert not store.get({"builder": "theirs", "trials": 1}, STIMULI, LAYERS)
 
 
-def test_a_pass_larger_than_the_limit_is_refused_before_it_starts(tmp_path: Path) -> None:
+def test_a_pass_larger_than_the_limit_is_refused_before_it_starts(
+    tmp_path: Path,
+) -> None:
     counting = Counting()
     with pytest.raises(StorageError) as caught:
         present_to(DiskStore(tmp_path, limit=1000), "large", counting)
-    for part in ("60 layers", "limit", "NEUROLEDGER_ACTIVATIONS_LIMIT", "--limit", "'layer00'"):
+    for part in (
+        "60 layers",
+        "limit",
+        "NEUROLEDGER_ACTIVATIONS_LIMIT",
+        "--limit",
+        "'layer00'",
+    ):
         assert part in str(caught.value)
     assert counting.shown == 0
 
 
-def test_entries_are_removed_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_are_removed_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = DiskStore(tmp_path)
     present_to(store, "first")
     monkeypatch.setattr(store_module, "SPARE_BYTES", 0)
-    monkeypatch.setattr(store_module.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 12_000})())
+    monkeypatch.setattr(
+        store_module.shutil,
+        "disk_usage",
+        lambda _: type("Usage", (), {"free": 12_000})(),
+    )
     present_to(store, "second")
     assert len(Store(tmp_path).entries()) < 2 * len(LAYERS)
 
@@ -168,13 +197,17 @@ def test_folders_of_ended_processes_are_removed_and_those_of_other_machines_afte
     }
     for name in names.values():
         (tmp_path / "processes" / name).mkdir(parents=True)
-    os.utime(tmp_path / "processes" / names["long ago"], (time.time() - 2 * 24 * 3600,) * 2)
+    os.utime(
+        tmp_path / "processes" / names["long ago"], (time.time() - 2 * 24 * 3600,) * 2
+    )
     Store(tmp_path).scratch()
     remaining = {path.name for path in (tmp_path / "processes").iterdir()}
     assert remaining == {names["alive"], names["elsewhere"], files.owner()}
 
 
-def test_a_read_only_store_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_store_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = present_to(DiskStore(tmp_path), "first").values.copy()
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -183,5 +216,7 @@ def test_a_read_only_store_can_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(store_module.os, "utime", refuse)
     monkeypatch.setattr(Path, "mkdir", refuse)
     counting = Counting()
-    assert np.array_equal(present_to(DiskStore(tmp_path), "first", counting).values, expected)
+    assert np.array_equal(
+        present_to(DiskStore(tmp_path), "first", counting).values, expected
+    )
     assert counting.shown == 0

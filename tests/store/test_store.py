@@ -58,7 +58,10 @@ def test_an_entry_is_found_by_its_inputs(store: Store, entry: Entry) -> None:
         "more.txt": hashlib.sha256(b"labels").hexdigest(),
     }
     assert (again.place / "values.bin").read_bytes() == b"0123456789"
-    assert again.about["shape"] == [2, 5] and again.about["missing"] != again.about["missing"]
+    assert (
+        again.about["shape"] == [2, 5]
+        and again.about["missing"] != again.about["missing"]
+    )
     assert store.get("things", {**MADE_OF, "seed": 2}) is None
     assert store.get("others", MADE_OF) is None
     with pytest.raises(TypeError):
@@ -108,13 +111,19 @@ def test_a_damaged_entry_is_recomputed_with_one_warning(
     damage(entry.place)
     with caplog.at_level(logging.WARNING, "neuroledger"):
         again = store.keep("things", MADE_OF, write)
-    assert (again.place / "values.bin").read_bytes() == b"0123456789" and again.about["shape"] == [2, 5]
+    assert (again.place / "values.bin").read_bytes() == b"0123456789" and again.about[
+        "shape"
+    ] == [2, 5]
     (line,) = caplog.messages
-    assert line.startswith(f"{entry.place} is damaged ({reason}") and "recomputed" in line
+    assert (
+        line.startswith(f"{entry.place} is damaged ({reason}") and "recomputed" in line
+    )
     assert store.keep("things", MADE_OF, refuse).sha256 == again.sha256
 
 
-def test_an_entry_in_the_folder_of_another_is_rejected(store: Store, entry: Entry) -> None:
+def test_an_entry_in_the_folder_of_another_is_rejected(
+    store: Store, entry: Entry
+) -> None:
     def other(folder: Path) -> Written:
         (folder / "values.bin").write_bytes(b"of something else")
         return Written()
@@ -130,7 +139,9 @@ def test_a_file_is_hashed_once_per_process_until_it_changes(
 ) -> None:
     read: list[Path] = []
     hashed = hashes.hashed
-    monkeypatch.setattr(hashes, "hashed", lambda path: read.append(path) or hashed(path))
+    monkeypatch.setattr(
+        hashes, "hashed", lambda path: read.append(path) or hashed(path)
+    )
     for _ in range(3):
         assert store.get("things", MADE_OF) is not None
     assert read == []
@@ -167,7 +178,9 @@ def test_only_one_of_several_threads_computes_an_entry(store: Store) -> None:
     assert len(computed) == 1 and len({entry.place for entry in entries}) == 1
 
 
-def test_only_one_of_several_processes_computes_and_a_killed_one_releases_its_lock(tmp_path: Path) -> None:
+def test_only_one_of_several_processes_computes_and_a_killed_one_releases_its_lock(
+    tmp_path: Path,
+) -> None:
     code = """
         import os, signal, sys, time
         from pathlib import Path
@@ -205,7 +218,15 @@ def test_only_one_of_several_processes_computes_and_a_killed_one_releases_its_lo
 def test_a_store_tracked_by_git_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path / ".cache" / "neuroledger")
     store.keep("things", MADE_OF, write)
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=n@example.org"]
+    git = [
+        "git",
+        "-C",
+        str(tmp_path),
+        "-c",
+        "user.name=n",
+        "-c",
+        "user.email=n@example.org",
+    ]
     subprocess.run([*git, "init", "-q"], check=True)
     assert store.get("things", MADE_OF) is not None
     subprocess.run([*git, "add", "-f", ".cache"], check=True)
@@ -219,8 +240,12 @@ def test_every_file_of_an_entry_is_synced_before_the_entry_is_renamed(
 ) -> None:
     calls: list[str] = []
     fsync, rename = os.fsync, Path.rename
-    monkeypatch.setattr(os, "fsync", lambda number: calls.append("sync") or fsync(number))
-    monkeypatch.setattr(Path, "rename", lambda self, to: calls.append("rename") or rename(self, to))
+    monkeypatch.setattr(
+        os, "fsync", lambda number: calls.append("sync") or fsync(number)
+    )
+    monkeypatch.setattr(
+        Path, "rename", lambda self, to: calls.append("rename") or rename(self, to)
+    )
     store.keep("things", MADE_OF, write)
     assert calls == ["sync"] * 3 + ["rename"]
 
@@ -237,7 +262,10 @@ def test_an_own_entry_is_not_that_of_a_fork(store: Store) -> None:
 
 def test_an_own_entry_is_found_by_this_process_only(store: Store) -> None:
     mine = store.put("things", MADE_OF, write, own=True)
-    assert store.get("things", MADE_OF) is None and store.get("things", MADE_OF, own=True) == mine
+    assert (
+        store.get("things", MADE_OF) is None
+        and store.get("things", MADE_OF, own=True) == mine
+    )
     assert mine.place.is_relative_to(store.folder / "processes" / owner())
     assert [entry.place for entry in store.entries()] == [mine.place]
 
@@ -249,7 +277,9 @@ def test_an_existing_entry_is_returned_without_its_lock(
     assert store.keep("things", MADE_OF, refuse).key == entry.key
 
 
-def test_entries_of_different_kinds_have_different_locks(store: Store, entry: Entry) -> None:
+def test_entries_of_different_kinds_have_different_locks(
+    store: Store, entry: Entry
+) -> None:
     store.keep("others", MADE_OF, write)
     assert len(list((store.folder / "locks").iterdir())) == 2
 
@@ -261,8 +291,12 @@ def test_a_committed_folder_is_an_entry_for_every_process(store: Store) -> None:
     assert store.get("things", MADE_OF) is not None and not folder.exists()
 
 
-def test_an_entry_is_not_removed_while_an_array_of_its_file_exists(store: Store, entry: Entry) -> None:
-    shutil.rmtree(store.folder / "processes")  # as in a process that has written nothing yet
+def test_an_entry_is_not_removed_while_an_array_of_its_file_exists(
+    store: Store, entry: Entry
+) -> None:
+    shutil.rmtree(
+        store.folder / "processes"
+    )  # as in a process that has written nothing yet
     full = Store(store.folder, limit=1)
     array = np.zeros(2)
     full.use_file(entry.place / "values.bin", array)
@@ -277,7 +311,9 @@ def test_an_entry_is_not_removed_while_an_array_of_its_file_exists(store: Store,
     assert store.get("things", MADE_OF) is None
 
 
-def test_the_folder_of_a_process_is_removed_at_its_end_but_not_by_its_children(tmp_path: Path) -> None:
+def test_the_folder_of_a_process_is_removed_at_its_end_but_not_by_its_children(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
     module._forget(folder, os.getpid() + 1)
@@ -311,29 +347,45 @@ def test_put_replaces_an_entry(store: Store, entry: Entry) -> None:
 
     again = store.put("things", MADE_OF, other)
     assert again.place == entry.place and again.key == entry.key
-    assert sorted(path.name for path in again.place.iterdir()) == ["index.json", "values.bin"]
+    assert sorted(path.name for path in again.place.iterdir()) == [
+        "index.json",
+        "values.bin",
+    ]
     assert store.get("things", MADE_OF) == again
 
 
 def test_entries_are_listed_in_order_of_use_with_their_sizes(store: Store) -> None:
-    keys = {used: store.keep("things", {"number": used}, write).place for used in (30, 10, 20)}
+    keys = {
+        used: store.keep("things", {"number": used}, write).place
+        for used in (30, 10, 20)
+    }
     for used, place in keys.items():
         os.utime(place / "index.json", (used, used))
     listed = store.entries()
     assert [(entry.place, entry.used) for entry in listed] == [
         (keys[used], float(used)) for used in (10, 20, 30)
     ]
-    assert listed[0].size == sum(path.stat().st_size for path in listed[0].place.iterdir()) > 16
+    assert (
+        listed[0].size
+        == sum(path.stat().st_size for path in listed[0].place.iterdir())
+        > 16
+    )
 
 
-def test_make_room_respects_the_limit_and_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_room_respects_the_limit_and_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "SPARE_BYTES", 1000)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: SimpleNamespace(free=3500))
+    monkeypatch.setattr(
+        module.shutil, "disk_usage", lambda _: SimpleNamespace(free=3500)
+    )
     monkeypatch.setattr(module, "RECOUNT_SECONDS", 0.0)
     assert Store(tmp_path / "a", limit=2000).make_room(1) == 2000
     assert Store(tmp_path / "a", limit=9000).make_room(2500) == 2500
     store = Store(tmp_path / "b", limit=9000)
-    places = [store.keep("things", {"number": number}, write).place for number in range(3)]
+    places = [
+        store.keep("things", {"number": number}, write).place for number in range(3)
+    ]
     for used, place in enumerate(places):
         os.utime(place / "index.json", (used, used))
     size = store.entries()[0].size
@@ -345,7 +397,10 @@ def test_make_room_respects_the_limit_and_the_disk(tmp_path: Path, monkeypatch: 
     )
     tight = Store(tmp_path / "b", limit=2 * size + 10)
     assert tight.make_room(10) == tight.limit and len(tight.entries()) == 2
-    assert tight.make_room(11) == tight.limit and [entry.place for entry in tight.entries()] == places[2:]
+    assert (
+        tight.make_room(11) == tight.limit
+        and [entry.place for entry in tight.entries()] == places[2:]
+    )
 
 
 def test_the_store_is_in_the_repository_unless_a_variable_names_a_folder(
@@ -354,17 +409,23 @@ def test_the_store_is_in_the_repository_unless_a_variable_names_a_folder(
     monkeypatch.delenv(module.FOLDER, raising=False)
     assert module.open_store(tmp_path).folder == tmp_path / ".cache" / "neuroledger"
     with module.store_at(tmp_path / "other"):
-        assert module.current_store().folder == tmp_path / "other" / ".cache" / "neuroledger"
+        assert (
+            module.current_store().folder
+            == tmp_path / "other" / ".cache" / "neuroledger"
+        )
     monkeypatch.setenv(module.FOLDER, str(tmp_path / "named"))
     assert module.open_store(tmp_path).folder == tmp_path / "named"
 
 
-def test_a_disk_error_names_the_folder_and_what_to_do(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_error_names_the_folder_and_what_to_do(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(folder: Path) -> Written:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(
-        DataError, match=rf"store cannot be written \(No space left on device\).*{module.FOLDER}"
+        DataError,
+        match=rf"store cannot be written \(No space left on device\).*{module.FOLDER}",
     ):
         store.put("things", MADE_OF, full)
 
@@ -387,7 +448,9 @@ def test_sizes_are_in_units_of_1024(count: int, text: str) -> None:
     assert module.size_in_words(count) == text
 
 
-def test_a_file_is_hashed_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_hashed_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes: list[int] = []
 
     class Recorded(io.BytesIO):
@@ -402,7 +465,9 @@ def test_a_file_is_hashed_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert sizes == [4] * 4, "three blocks and the end"
 
 
-def test_a_single_hash_is_shared_between_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_hash_is_shared_between_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, memory = tmp_path / "a.bin", tmp_path / "memory"
     path.write_bytes(b"abc")
     hashes.remember(path, "0" * 64, memory)
@@ -410,14 +475,21 @@ def test_a_single_hash_is_shared_between_processes(tmp_path: Path, monkeypatch: 
     assert hashes.recalled(path, memory) == "0" * 64
 
 
-def test_hashes_are_shared_between_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashes_are_shared_between_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, memory = tmp_path / "a.bin", tmp_path / "memory"
     path.write_bytes(b"abc")
     digest = hashlib.sha256(b"abc").hexdigest()
-    assert hashes.recalled(path, memory) is None and hashes.recalled(path, tmp_path / "a.bin") is None
+    assert (
+        hashes.recalled(path, memory) is None
+        and hashes.recalled(path, tmp_path / "a.bin") is None
+    )
     with hashes.remembering(memory):
         hashes.remember(path, digest, memory)
-        assert hashes.recalled(path, memory) == digest, "within the batch, before it is written"
+        assert hashes.recalled(path, memory) == digest, (
+            "within the batch, before it is written"
+        )
     monkeypatch.setattr(hashes, "_KNOWN", {})
     monkeypatch.setattr(hashes, "hashed", lambda _: pytest.fail("the file was read"))
     assert hashes.recalled(path, memory) == digest == hashes.sha256_of(path)
@@ -427,7 +499,9 @@ def test_hashes_are_shared_between_processes(tmp_path: Path, monkeypatch: pytest
         assert hashes.recalled(path, memory) is None, "the file changed"
     with hashes.remembering(None):
         hashes.remember(path, "here alone")
-    assert hashes.sha256_of(path) == "here alone" and hashes.recalled(path, memory) is None
+    assert (
+        hashes.sha256_of(path) == "here alone" and hashes.recalled(path, memory) is None
+    )
 
 
 def test_an_entry_that_another_thread_creates_while_it_is_looked_up_is_not_damaged(
@@ -440,7 +514,9 @@ def test_an_entry_that_another_thread_creates_while_it_is_looked_up_is_not_damag
         try:
             return verified(*arguments)
         finally:
-            store.put("things", MADE_OF, write)  # by another thread, after the index was not found
+            store.put(
+                "things", MADE_OF, write
+            )  # by another thread, after the index was not found
 
     monkeypatch.setattr(module, "_verified", too_early)
     found = store.get("things", MADE_OF)

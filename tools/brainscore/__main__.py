@@ -23,7 +23,9 @@ BLOCKS = ("downloads", "files", "published", "notes", "benchmarks", "access_step
 
 def flow(value: Any) -> str:
     """Plain data on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(
+        value, default_flow_style=True, width=10**9, sort_keys=False, allow_unicode=True
+    )
     return text.removesuffix("\n").removesuffix("\n...")
 
 
@@ -32,7 +34,10 @@ def document(kind: str, spec: Mapping[str, Any]) -> str:
     lines = [f"# yaml-language-server: $schema=../schema/{kind}.json", MARK]
     for name, value in spec.items():
         if name in BLOCKS and isinstance(value, dict):
-            lines += [f"{name}:", *(f"  {key}: {flow(item)}" for key, item in value.items())]
+            lines += [
+                f"{name}:",
+                *(f"  {key}: {flow(item)}" for key, item in value.items()),
+            ]
         elif name in BLOCKS:
             lines += [f"{name}:", *(f"  - {flow(item)}" for item in value)]
         else:
@@ -48,9 +53,14 @@ def specs() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def texts() -> dict[str, str]:
     """Every generated file by its path below the repository."""
-    files = {f"specs/{kind}s/{spec['id']}.yaml": document(kind, spec) for kind, _, spec in specs()}
+    files = {
+        f"specs/{kind}s/{spec['id']}.yaml": document(kind, spec)
+        for kind, _, spec in specs()
+    }
     return files | {
-        pages.PATH: pages.page(*((name, list(family.specs())) for name, family in FAMILIES.items()))
+        pages.PATH: pages.page(
+            *((name, list(family.specs())) for name, family in FAMILIES.items())
+        )
     }
 
 
@@ -76,4 +86,6 @@ if __name__ == "__main__":
     parser.add_argument("--root", type=Path, default=Path())
     changes = write(parser.parse_args().root)
     counts = len(benchmarks()), len(benchmarks("language.csv"))
-    print(f"{counts[0]} benchmarks of vision, {counts[1]} of language; {len(changes)} files changed")
+    print(
+        f"{counts[0]} benchmarks of vision, {counts[1]} of language; {len(changes)} files changed"
+    )

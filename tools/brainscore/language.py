@@ -66,10 +66,21 @@ def _dataset(id: str) -> Spec:
         behaviour = id == "Futrell2018"
         stated = {"url": f"{BUCKET}/{name}", "sha1": sha1}
         dims: dict[str, str] = {"subject": "neuroid"} if behaviour else {}
-        steps: list[Spec] = [{"step": "rename", "dims": dims, "coords": {}}] if dims else []
+        steps: list[Spec] = (
+            [{"step": "rename", "dims": dims, "coords": {}}] if dims else []
+        )
         if behaviour:
-            steps.append({"step": "label", "dim": "neuroid", "coord": "neuroid_id", "of": [subject]})
-            steps.append({"step": "label", "dim": "presentation", "coord": "corpus", "value": id})
+            steps.append(
+                {
+                    "step": "label",
+                    "dim": "neuroid",
+                    "coord": "neuroid_id",
+                    "of": [subject],
+                }
+            )
+            steps.append(
+                {"step": "label", "dim": "presentation", "coord": "corpus", "value": id}
+            )
         elif subject != "subject":
             steps.append({"step": "rename", "coords": {subject: "subject"}})
         text = "word" if behaviour else "stimulus"
@@ -110,7 +121,11 @@ def _dataset(id: str) -> Spec:
                 {"check": "equal_set", "column": "region", "values": ["1", "2", "3", "4", "5"]},
             ]},
         }  # fmt: skip
-    return spec | {"downloads": file, "reader": {"name": "syntax_suite"}, "unavailable": _not_here(id)}
+    return spec | {
+        "downloads": file,
+        "reader": {"name": "syntax_suite"},
+        "unavailable": _not_here(id),
+    }
 
 
 def _not_here(id: str) -> str:
@@ -166,7 +181,10 @@ def _recorded(key: str, row: Row) -> Spec:
     estimator: Spec = {"name": "linear"}
     metric: Any = {"name": "linear_predictivity_cv", "splits": splits}
     if row["metric"] == "ridge":
-        estimator = {"name": "ridge_cv", "alphas": [float(f"1e{power}") for power in range(-3, 4)]}
+        estimator = {
+            "name": "ridge_cv",
+            "alphas": [float(f"1e{power}") for power in range(-3, 4)],
+        }
         if dataset != "Tuckute2024.language":
             groups = "story" if dataset.startswith("Pereira2018") else passage
             splits = {"name": "group", "groups": groups, "seed": 1234, "train": None}
@@ -174,7 +192,9 @@ def _recorded(key: str, row: Row) -> Spec:
         metric = {"name": "ridgecv", "estimator": estimator, "splits": splits}
     elif row["metric"] in {"rdm", "cka"}:
         metric = (
-            {"name": "cka_cv", "unbiased": False, "splits": splits} if row["metric"] == "cka" else "rdm_cv"
+            {"name": "cka_cv", "unbiased": False, "splits": splits}
+            if row["metric"] == "cka"
+            else "rdm_cv"
         )
     content: Spec = {
         "title": f"{what}: {key.split('-', 1)[1].replace('-', ' ')}", "parent": row["parent"], "dataset": dataset,
@@ -188,5 +208,12 @@ def _recorded(key: str, row: Row) -> Spec:
         if row["metric"] == "rdm":
             content["unavailable"] = ONE_NEUROID
         return content | {"normalise": "none"}
-    ceiling = {"name": "extrapolated_predictivity", "estimator": estimator, "splits": splits}
-    return content | {"ceiling": ceiling, "normalise": {"formula": "ratio", "clip": True}}
+    ceiling = {
+        "name": "extrapolated_predictivity",
+        "estimator": estimator,
+        "splits": splits,
+    }
+    return content | {
+        "ceiling": ceiling,
+        "normalise": {"formula": "ratio", "clip": True},
+    }

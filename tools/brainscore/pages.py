@@ -17,14 +17,22 @@ def state(spec: dict[str, Any], dataset: dict[str, Any]) -> str:
         return "refused"
     if "neuroledger pin" in reason:
         return "ready after pin"
-    return "ready after fetch" if dataset.get("access", "public") == "public" else "private upstream"
+    return (
+        "ready after fetch"
+        if dataset.get("access", "public") == "public"
+        else "private upstream"
+    )
 
 
 def states(specs: Iterable[tuple[str, str, dict[str, Any]]]) -> dict[str, str]:
     """The state of each benchmark by registry key."""
     known = list(specs)
     sets = {key: spec for kind, key, spec in known if kind == "dataset"}
-    return {key: state(spec, sets[spec["dataset"]]) for kind, key, spec in known if kind == "benchmark"}
+    return {
+        key: state(spec, sets[spec["dataset"]])
+        for kind, key, spec in known
+        if kind == "benchmark"
+    }
 
 
 def page(*families: tuple[str, list[tuple[str, str, dict[str, Any]]]]) -> str:
@@ -53,10 +61,14 @@ def page(*families: tuple[str, list[tuple[str, str, dict[str, Any]]]]) -> str:
         "| state | " + " | ".join(counts) + " |",
         "|---|" + "--:|" * len(counts),
         *(
-            f"| {word} | " + " | ".join(str(counted[word]) for counted in counts.values()) + " |"
+            f"| {word} | "
+            + " | ".join(str(counted[word]) for counted in counts.values())
+            + " |"
             for word in every
         ),
-        "| all | " + " | ".join(str(counted.total()) for counted in counts.values()) + " |",
+        "| all | "
+        + " | ".join(str(counted.total()) for counted in counts.values())
+        + " |",
     ]
     for name, specs in families:
         lines += ["", f"## {name.capitalize()}", "", *_table(specs)]
@@ -74,7 +86,9 @@ def _table(specs: list[tuple[str, str, dict[str, Any]]]) -> Iterator[str]:
             continue
         metric = spec.get("metric") or spec["metrics"][0]
         name = metric["name"] if isinstance(metric, dict) else metric
-        ceilings = (note for note in spec.get("notes", ()) if note.startswith("Ceiling"))
+        ceilings = (
+            note for note in spec.get("notes", ()) if note.startswith("Ceiling")
+        )
         ceiling = next(ceilings, "").partition(": ")[2].rstrip(".")
         yield (
             f"| {key} | {spec['version']} | {spec['parent']} | {spec['dataset']} | {name} | {ceiling} | {of[key]} |"

@@ -34,7 +34,10 @@ def _files(row: dict[str, str], identifier: str) -> dict[str, dict[str, str]]:
         if row[f"{suffix}_sha1"]:
             prefix = "assy_" if suffix == "nc" else "stimulus_"
             name = f"{prefix}{identifier.replace('.', '_')}.{suffix}"
-            stated = {"url": f"{BUCKET}/{row['folder'] or FOLDER}/{name}", "sha1": row[f"{suffix}_sha1"]}
+            stated = {
+                "url": f"{BUCKET}/{row['folder'] or FOLDER}/{name}",
+                "sha1": row[f"{suffix}_sha1"],
+            }
             if row[f"{suffix}_version"]:
                 stated["version_id"] = row[f"{suffix}_version"]
             found[name] = stated
@@ -48,7 +51,12 @@ def _listed(kind: str) -> dict[str, Listed]:
     for row in rows:
         identifier = row["identifier"] or row["key"]
         found[row["key"]] = Listed(
-            row["key"], identifier, row["access"], row["stimuli"], row["merge"], _files(row, identifier)
+            row["key"],
+            identifier,
+            row["access"],
+            row["stimuli"],
+            row["merge"],
+            _files(row, identifier),
         )
     return found
 
@@ -64,7 +72,9 @@ def stimulus_sets() -> dict[str, Listed]:
     return {listed.identifier: listed for listed in sets.values()} | sets
 
 
-def benchmarks(table: str = "benchmarks.csv", by: str = "key") -> dict[str, dict[str, str]]:
+def benchmarks(
+    table: str = "benchmarks.csv", by: str = "key"
+) -> dict[str, dict[str, str]]:
     """The rows of a table of benchmarks by registry key, or by another of its columns."""
     with (HERE / table).open(encoding="utf-8", newline="") as file:
         return {row[by]: row for row in csv.DictReader(file)}

@@ -13,9 +13,7 @@ Spec = dict[str, Any]
 Row = Mapping[str, str]
 
 # Reasons for which a key has no job even if its data are present; each is a deliberate rule, not a missing feature.
-FITTED_IS_TESTED = (
-    "Refused: Brain-Score fits the readout on the images on which it is tested; this repository never does."
-)
+FITTED_IS_TESTED = "Refused: Brain-Score fits the readout on the images on which it is tested; this repository never does."
 NO_TABLE = "Refused: Brain-Score's registry pins no stimulus table for this benchmark; the table is only on its server."
 
 MACAQUE, HUMAN = "Macaca mulatta", "Homo sapiens"
@@ -33,78 +31,170 @@ class Study:
 
 
 STUDIES: Mapping[str, Study] = {
-    "Allen2022": Study("7T fMRI of people viewing natural scenes (NSD)", ("allen2022",), HUMAN, FMRI),
-    "Baker2022": Study(
-        "People name animals from whole, fragmented or rearranged silhouettes", ("baker2022",)
+    "Allen2022": Study(
+        "7T fMRI of people viewing natural scenes (NSD)", ("allen2022",), HUMAN, FMRI
     ),
-    "BarbuMayo2019": Study("ObjectNet: objects in unusual poses and settings", ("barbu2019",), None, None),
-    "BashivanKar2019": Study("Macaque V4 responses to natural and synthesised images", (), MACAQUE, EPHYS),
+    "Baker2022": Study(
+        "People name animals from whole, fragmented or rearranged silhouettes",
+        ("baker2022",),
+    ),
+    "BarbuMayo2019": Study(
+        "ObjectNet: objects in unusual poses and settings", ("barbu2019",), None, None
+    ),
+    "BashivanKar2019": Study(
+        "Macaque V4 responses to natural and synthesised images", (), MACAQUE, EPHYS
+    ),
     "BMD2024": Study("People name moving bodies, shown as point lights or textured"),
     "BOLD5000": Study("Stimuli of BOLD5000", (), None, None),
-    "Bracci2019": Study("fMRI of people viewing animals and lookalike objects", ("bracci2019",), HUMAN, FMRI),
-    "Cadena2017": Study(
-        "Macaque V1 responses to natural images and textures", ("cadena2019",), MACAQUE, EPHYS
+    "Bracci2019": Study(
+        "fMRI of people viewing animals and lookalike objects",
+        ("bracci2019",),
+        HUMAN,
+        FMRI,
     ),
-    "Cavanaugh2002a": Study("Size tuning of macaque V1 neurons", ("cavanaugh2002",), MACAQUE, EPHYS),
-    "Cichy2019": Study("Brain responses of people to 118 natural images", (), HUMAN, None),
+    "Cadena2017": Study(
+        "Macaque V1 responses to natural images and textures",
+        ("cadena2019",),
+        MACAQUE,
+        EPHYS,
+    ),
+    "Cavanaugh2002a": Study(
+        "Size tuning of macaque V1 neurons", ("cavanaugh2002",), MACAQUE, EPHYS
+    ),
+    "Cichy2019": Study(
+        "Brain responses of people to 118 natural images", (), HUMAN, None
+    ),
     "Coggan2024_behavior": Study("People name occluded objects", ("coggan2024",)),
     "Coggan2024_fMRI": Study(
-        "Similarity of fMRI patterns evoked by occluded objects", ("coggan2024",), HUMAN, FMRI
+        "Similarity of fMRI patterns evoked by occluded objects",
+        ("coggan2024",),
+        HUMAN,
+        FMRI,
     ),
     "David2004": Study("Macaque V1 responses to natural vision", (), MACAQUE, EPHYS),
-    "DeValois1982a": Study("Preferred orientations of macaque V1 neurons", ("devalois1982",), MACAQUE, EPHYS),
+    "DeValois1982a": Study(
+        "Preferred orientations of macaque V1 neurons",
+        ("devalois1982",),
+        MACAQUE,
+        EPHYS,
+    ),
     "DeValois1982b": Study(
-        "Preferred spatial frequencies of macaque V1 neurons", ("devalois1982",), MACAQUE, EPHYS
+        "Preferred spatial frequencies of macaque V1 neurons",
+        ("devalois1982",),
+        MACAQUE,
+        EPHYS,
     ),
-    "Ferguson2024": Study("People detect an odd element (visual search asymmetries)", ("ferguson2024",)),
+    "Ferguson2024": Study(
+        "People detect an odd element (visual search asymmetries)", ("ferguson2024",)
+    ),
     "FreemanZiemba2013": Study(
-        "Macaque V1 and V2 responses to textures and noise", ("freeman2013",), MACAQUE, EPHYS
+        "Macaque V1 and V2 responses to textures and noise",
+        ("freeman2013",),
+        MACAQUE,
+        EPHYS,
     ),
-    "Geirhos2021": Study("People name distorted images of sixteen categories", ("geirhos2021",)),
+    "Geirhos2021": Study(
+        "People name distorted images of sixteen categories", ("geirhos2021",)
+    ),
     "Gifford2022": Study(
-        "EEG of people viewing rapid series of objects (THINGS-EEG2)", ("gifford2022",), HUMAN, EEG
+        "EEG of people viewing rapid series of objects (THINGS-EEG2)",
+        ("gifford2022",),
+        HUMAN,
+        EEG,
     ),
-    "Hebart2023": Study("People choose the odd one out of three objects (THINGS)", ("hebart2023",)),
-    "Hebart2023_fmri": Study("fMRI of people viewing objects (THINGS-fMRI)", ("hebart2023",), HUMAN, FMRI),
-    "Igustibagus2024": Study("Macaque IT responses to objects across image domains", (), MACAQUE, EPHYS),
+    "Hebart2023": Study(
+        "People choose the odd one out of three objects (THINGS)", ("hebart2023",)
+    ),
+    "Hebart2023_fmri": Study(
+        "fMRI of people viewing objects (THINGS-fMRI)", ("hebart2023",), HUMAN, FMRI
+    ),
+    "Igustibagus2024": Study(
+        "Macaque IT responses to objects across image domains", (), MACAQUE, EPHYS
+    ),
     "ImageNet": Study("ImageNet validation images", ("deng2009",), None, None),
     "ImageNetSlim15000": Study("15,000 ImageNet images", ("deng2009",), None, None),
     "imagenet_val": Study("ImageNet validation images", ("deng2009",), None, None),
-    "imagenet_c": Study("Corrupted ImageNet images (ImageNet-C)", ("hendrycks2019",), None, None),
+    "imagenet_c": Study(
+        "Corrupted ImageNet images (ImageNet-C)", ("hendrycks2019",), None, None
+    ),
     "Islam2021": Study(
-        "Objects with the shape of one image and the texture of another", ("islam2021",), None, None
+        "Objects with the shape of one image and the texture of another",
+        ("islam2021",),
+        None,
+        None,
     ),
     "Kar2018": Study("Macaque IT responses to objects", (), MACAQUE, EPHYS),
     "Kar2019": Study(
-        "Times at which the object in each image can be decoded from macaque IT", ("kar2019",), MACAQUE, EPHYS
+        "Times at which the object in each image can be decoded from macaque IT",
+        ("kar2019",),
+        MACAQUE,
+        EPHYS,
     ),
-    "Kuzovkin2018": Study("Intracranial recordings of people viewing natural images", (), HUMAN, None),
+    "Kuzovkin2018": Study(
+        "Intracranial recordings of people viewing natural images", (), HUMAN, None
+    ),
     "Li2026": Study(
-        "Responses of thousands of units in four macaque areas to natural scenes", ("li2026",), MACAQUE, EPHYS
+        "Responses of thousands of units in four macaque areas to natural scenes",
+        ("li2026",),
+        MACAQUE,
+        EPHYS,
     ),
     "Lonnqvist2024": Study("People judge whether a curve is connected"),
     "MajajHong2015": Study(
-        "Macaque V4 and IT responses to objects on natural backgrounds", ("majaj2015",), MACAQUE, EPHYS
+        "Macaque V4 and IT responses to objects on natural backgrounds",
+        ("majaj2015",),
+        MACAQUE,
+        EPHYS,
     ),
-    "Malania2007": Study("Human vernier acuity with and without flankers", ("malania2007",)),
-    "Maniquet2024": Study("People name cluttered, occluded and phase-scrambled objects", ("maniquet2024",)),
+    "Malania2007": Study(
+        "Human vernier acuity with and without flankers", ("malania2007",)
+    ),
+    "Maniquet2024": Study(
+        "People name cluttered, occluded and phase-scrambled objects", ("maniquet2024",)
+    ),
     "Papale2025": Study(
-        "Macaque V1, V4 and IT responses to objects (THINGS-TVSD)", ("papale2025",), MACAQUE, EPHYS
+        "Macaque V1, V4 and IT responses to objects (THINGS-TVSD)",
+        ("papale2025",),
+        MACAQUE,
+        EPHYS,
     ),
-    "Rajalingham2018": Study("Choices of people between two objects", ("rajalingham2018",)),
+    "Rajalingham2018": Study(
+        "Choices of people between two objects", ("rajalingham2018",)
+    ),
     "Rajalingham2020": Study(
-        "Macaque IT responses to letters and words", ("rajalingham2020",), MACAQUE, EPHYS
+        "Macaque IT responses to letters and words",
+        ("rajalingham2020",),
+        MACAQUE,
+        EPHYS,
     ),
-    "Ringach2002": Study("Orientation tuning of macaque V1 neurons", ("ringach2002",), MACAQUE, EPHYS),
-    "Rust2012": Study("Macaque IT responses to natural and scrambled images", (), MACAQUE, EPHYS),
-    "Sanghavi": Study("Macaque V4 and IT responses to natural images", (), MACAQUE, EPHYS),
-    "SanghaviMurty": Study("Macaque V4 and IT responses to objects", ("sanghavi2021",), MACAQUE, EPHYS),
+    "Ringach2002": Study(
+        "Orientation tuning of macaque V1 neurons", ("ringach2002",), MACAQUE, EPHYS
+    ),
+    "Rust2012": Study(
+        "Macaque IT responses to natural and scrambled images", (), MACAQUE, EPHYS
+    ),
+    "Sanghavi": Study(
+        "Macaque V4 and IT responses to natural images", (), MACAQUE, EPHYS
+    ),
+    "SanghaviMurty": Study(
+        "Macaque V4 and IT responses to objects", ("sanghavi2021",), MACAQUE, EPHYS
+    ),
     "Schiller1976c": Study(
-        "Spatial frequency tuning of macaque V1 neurons", ("schiller1976",), MACAQUE, EPHYS
+        "Spatial frequency tuning of macaque V1 neurons",
+        ("schiller1976",),
+        MACAQUE,
+        EPHYS,
     ),
-    "Scialom2024": Study("People name objects in photographs, contours, phosphenes or segments"),
+    "Scialom2024": Study(
+        "People name objects in photographs, contours, phosphenes or segments"
+    ),
     "Seibert2019": Study("Macaque IT responses to objects", (), MACAQUE, EPHYS),
-    "Zerbe2026": Study("7T fMRI of people viewing natural images (LAION-fMRI)", ("zerbe2026",), HUMAN, FMRI),
+    "Zerbe2026": Study(
+        "7T fMRI of people viewing natural images (LAION-fMRI)",
+        ("zerbe2026",),
+        HUMAN,
+        FMRI,
+    ),
 }
 
 
@@ -127,7 +217,12 @@ class Data:
     refused: str | None = None
 
 
-ALLEN = ("Allen2022_fmri", "Allen2022_fmri_4subj", "Allen2022_fmri_surface", "Allen2022_fmri_surface_4subj")
+ALLEN = (
+    "Allen2022_fmri",
+    "Allen2022_fmri_4subj",
+    "Allen2022_fmri_surface",
+    "Allen2022_fmri_surface_4subj",
+)
 SUBJECTS = ("sub-01", "sub-03", "sub-05", "sub-06", "sub-07")
 ACUITY = "Malania2007.vernieracuity"
 GRATINGS = {
@@ -139,7 +234,10 @@ GRATINGS = {
 
 def datasets() -> dict[str, Data]:
     """Every data set that the registry or a benchmark of it needs, by id."""
-    found = {key: Data(key, {"": key}, assembly.stimuli or None) for key, assembly in assemblies().items()}
+    found = {
+        key: Data(key, {"": key}, assembly.stimuli or None)
+        for key, assembly in assemblies().items()
+    }
     for id in (*ALLEN, "Papale2025", "Hebart2023_fmri", "Gifford2022"):
         parts = {split: f"{id}_{split}" for split in ("train", "test")}
         found[id] = Data(id, parts)
@@ -156,15 +254,23 @@ def datasets() -> dict[str, Data]:
         elif id.startswith("Malania2007."):
             data.stimuli = id
             if id != "Malania2007.vernier_only":
-                data.parts = {id.split(".")[1]: id, "vernier_only": "Malania2007.vernier_only"}
-                data.further = {"fit": f"{id}_fit", "vernier_only": "Malania2007.vernier_only"}
+                data.parts = {
+                    id.split(".")[1]: id,
+                    "vernier_only": "Malania2007.vernier_only",
+                }
+                data.further = {
+                    "fit": f"{id}_fit",
+                    "vernier_only": "Malania2007.vernier_only",
+                }
         elif id.startswith("MajajHong2015"):
             data.degrees = 8
     found["Bracci2019"].stimuli = "Bracci2019"
     found["Coggan2024_behavior"].further = {"fitting": "Coggan2024_behavior_fitting"}
     # People were shown other images than models are.
     found["Maniquet2024"].stimuli = "Maniquet2024"
-    found["Maniquet2024"].further = {part: f"Maniquet2024-{part}" for part in ("train", "test")}
+    found["Maniquet2024"].further = {
+        part: f"Maniquet2024-{part}" for part in ("train", "test")
+    }
     found["Rajalingham2018.private"].further = {"objectome.public": "objectome.public"}
     for id, _ in TUNING.values():
         found[id].further = dict(GRATINGS)
@@ -222,12 +328,18 @@ STUDIED = ["V1", "V2", "V4", "IT"]
 
 
 def _recorded(row: Row, dataset: str, metric: Any, ceiling: Any, **more: Any) -> Spec:
-    paradigm: Spec = {"name": "recording", "region": row["region"]} | more.pop("paradigm", {})
+    paradigm: Spec = {"name": "recording", "region": row["region"]} | more.pop(
+        "paradigm", {}
+    )
     if dataset_degrees(row):
         paradigm["visual_degrees"] = dataset_degrees(row)
     if int(row["trials"] or 1) > 1:
         paradigm["trials"] = int(row["trials"])
-    spec = {"dataset": dataset, "select": {"region": row["region"]}, "paradigm": paradigm}
+    spec = {
+        "dataset": dataset,
+        "select": {"region": row["region"]},
+        "paradigm": paradigm,
+    }
     return spec | {"metric": metric, "ceiling": ceiling} | more
 
 
@@ -242,7 +354,9 @@ def number(text: str) -> float | None:
     return int(value) if value is not None and value.is_integer() else value
 
 
-def _task(row: Row, dataset: str, decide: str, metric: Any, ceiling: Any = None, **more: Any) -> Spec:
+def _task(
+    row: Row, dataset: str, decide: str, metric: Any, ceiling: Any = None, **more: Any
+) -> Spec:
     paradigm: Spec = {"name": "task", "decide": decide} | more.pop("paradigm", {})
     if dataset_degrees(row) and "screen" not in paradigm:
         paradigm["visual_degrees"] = dataset_degrees(row)
@@ -268,33 +382,54 @@ def _majajhong(key: str, row: Row) -> Spec:
         metric = _stratified("spantime_pls", "object_name")
         bins = {"prepare": [{"step": "bins", "width": 10, "last": False}]}
         return _recorded(
-            row, "MajajHong2015.temporal.public", metric, "internal_consistency_temporal", paradigm=bins
+            row,
+            "MajajHong2015.temporal.public",
+            metric,
+            "internal_consistency_temporal",
+            paradigm=bins,
         )
     if "reverse" in key:
         metric = _stratified("reverse_pls", "object_name")
         return _recorded(row, "MajajHong2015.public", metric, "predictor_consistency")
     access = "public" if "public" in key else "private"
     return _recorded(
-        row, f"MajajHong2015.{access}", _stratified("pls", "object_name"), "internal_consistency"
+        row,
+        f"MajajHong2015.{access}",
+        _stratified("pls", "object_name"),
+        "internal_consistency",
     )
 
 
 def _pls(key: str, row: Row) -> Spec:
     dataset = row["data"]
     by = "object_name" if dataset == "Sanghavi2020" else None
-    first = {"prepare": [{"step": "take", "at": {"time_bin_id": 0}}]} if "Sanghavi" in dataset else {}
-    return _recorded(row, dataset, _stratified("pls", by), "internal_consistency", paradigm=first)
+    first = (
+        {"prepare": [{"step": "take", "at": {"time_bin_id": 0}}]}
+        if "Sanghavi" in dataset
+        else {}
+    )
+    return _recorded(
+        row, dataset, _stratified("pls", by), "internal_consistency", paradigm=first
+    )
 
 
 def _geirhos(key: str, row: Row) -> Spec:
     flat = re.sub(r"Geirhos2021|-(error_consistency|top1)$", "", key)
-    name = next(key for key in assemblies() if key.replace("-", "") == f"Geirhos2021_{flat}")
+    name = next(
+        key for key in assemblies() if key.replace("-", "") == f"Geirhos2021_{flat}"
+    )
     excluded = EXCLUDED.get(name.removeprefix("Geirhos2021_"))
     select: Spec = {"condition": {"not": excluded}} if excluded else {}
     if key.endswith("top1"):
         return _task(row, name, "label", "accuracy", select=select, paradigm=AS_IS)
     return _task(
-        row, name, "label", "error_consistency", "error_consistency", select=select, normalise=CLIPPED
+        row,
+        name,
+        "label",
+        "error_consistency",
+        "error_consistency",
+        select=select,
+        normalise=CLIPPED,
     )
 
 
@@ -310,7 +445,13 @@ def _scialom(key: str, row: Row) -> Spec:
     if key.endswith("ErrorConsistency"):
         return _task(row, name[0], "label", "error_consistency", "error_consistency")
     return _task(
-        row, name[0], "label", "accuracy_distance", "accuracy_distance", paradigm=AS_IS, normalise=CLIPPED
+        row,
+        name[0],
+        "label",
+        "accuracy_distance",
+        "accuracy_distance",
+        paradigm=AS_IS,
+        normalise=CLIPPED,
     )
 
 
@@ -320,23 +461,40 @@ def _baker(key: str, row: Row) -> Spec:
     metric = {"name": "baker_accuracy_delta", "image_types": types}
     select = {"orientation": orientation}
     return _task(
-        row, f"Baker2022_{orientation}_distortion", "label", metric, metric, select=select, normalise=CLIPPED
+        row,
+        f"Baker2022_{orientation}_distortion",
+        "label",
+        metric,
+        metric,
+        select=select,
+        normalise=CLIPPED,
     )
 
 
 def _marques(key: str, row: Row) -> Spec:
     name = key.removeprefix("Marques2020_")
-    dataset, studied = next(study for start, study in TUNING.items() if name.startswith(start))
+    dataset, studied = next(
+        study for start, study in TUNING.items() if name.startswith(start)
+    )
     short = name.split("-", 1)[1]
     property_name = PROPERTIES.get(short, short)
-    rates = "study" if studied in {"orientation", "preferred_orientation"} else "orientation"
+    rates = (
+        "study"
+        if studied in {"orientation", "preferred_orientation"}
+        else "orientation"
+    )
     paradigm = {
         "name": "properties", "study": studied, "region": "V1", "blank": "blank",
         "receptive_fields": "receptive_field", "rates": rates, "time_bins": [[70, 170]],
     }  # fmt: skip
     similarity = {"name": "ks_similarity", "property_name": property_name}
     ceiling = {"name": "property_ceiling", "property_name": property_name}
-    return {"dataset": dataset, "paradigm": paradigm, "metric": similarity, "ceiling": ceiling}
+    return {
+        "dataset": dataset,
+        "paradigm": paradigm,
+        "metric": similarity,
+        "ceiling": ceiling,
+    }
 
 
 def _maniquet(key: str, row: Row) -> Spec:
@@ -345,9 +503,21 @@ def _maniquet(key: str, row: Row) -> Spec:
     metric = {"name": name, "match": TASKS} if name == "tasks_consistency" else name
     # As stated by its benchmarks; they depend on which people are in which half.
     value = 0.53526 if name == "confusion_similarity" else 0.9981
-    ceiling = {"name": "stated", "value": value, "source": "Brain-Score: split halves of subjects"}
+    ceiling = {
+        "name": "stated",
+        "value": value,
+        "source": "Brain-Score: split halves of subjects",
+    }
     ratio = {"formula": "ratio"}
-    return _task(row, "Maniquet2024", "probabilities", metric, ceiling, paradigm=paradigm, normalise=ratio)
+    return _task(
+        row,
+        "Maniquet2024",
+        "probabilities",
+        metric,
+        ceiling,
+        paradigm=paradigm,
+        normalise=ratio,
+    )
 
 
 # Task of people → column values of the stimuli that are presented to models.
@@ -372,7 +542,9 @@ TASKS = {
 
 def _lonnqvist(key: str, row: Row) -> Spec:
     name = next(
-        part for part in row["data"].split() if part not in {"Lonnqvist2024_test", "Lonnqvist2024_train"}
+        part
+        for part in row["data"].split()
+        if part not in {"Lonnqvist2024_test", "Lonnqvist2024_train"}
     )
     paradigm: Spec = {"label_column": "truth", "fitting": "train"}
     if key.endswith("EngineeringAccuracy"):
@@ -393,10 +565,14 @@ def _rajalingham(key: str, row: Row) -> Spec:
         spec = _task(row, "Rajalingham2018.public", "probabilities", "i2n", "i2n")
         return spec | {"unavailable": FITTED_IS_TESTED}
     fitted = {"label_column": "image_label", "fitting": "objectome.public"}
-    spec = _task(row, "Rajalingham2018.private", "probabilities", None, "i2n", paradigm=fitted)
+    spec = _task(
+        row, "Rajalingham2018.private", "probabilities", None, "i2n", paradigm=fitted
+    )
     del spec["metric"]
     figures = (("alexnet", 0.253), ("resnet34", 0.37787), ("resnet18", 0.3638))
-    published = [_published(f"Rajalingham2018.{model}", value, "i2n") for model, value in figures]
+    published = [
+        _published(f"Rajalingham2018.{model}", value, "i2n") for model, value in figures
+    ]
     return spec | {"metrics": ["i2n", "i1"], "published": published}
 
 
@@ -444,7 +620,11 @@ def _imagenet(key: str, row: Row) -> Spec:
     if key == "ImageNet-top1":
         return _task(row, "ImageNet", "label", "accuracy", paradigm=CLASSES)
     return _task(
-        row, "BarbuMayo2019" if "ObjectNet" in key else row["data"], "label", "accuracy", paradigm=CLASSES
+        row,
+        "BarbuMayo2019" if "ObjectNet" in key else row["data"],
+        "label",
+        "accuracy",
+        paradigm=CLASSES,
     )
 
 
@@ -458,9 +638,18 @@ def _subjects(key: str, row: Row) -> Spec:
     if dataset == "Papale2025":
         noise = {"reliability": {"above": 0.3}}
     if row["metric"].startswith("rdm"):
-        spec = _recorded(row, dataset, "rdm_subjects", {"name": "rsa_ceiling", "bound": "upper"})
+        spec = _recorded(
+            row, dataset, "rdm_subjects", {"name": "rsa_ceiling", "bound": "upper"}
+        )
     else:
-        spec = _recorded(row, dataset, row["metric"], "internal_consistency", each="subject", paradigm=SPLIT)
+        spec = _recorded(
+            row,
+            dataset,
+            row["metric"],
+            "internal_consistency",
+            each="subject",
+            paradigm=SPLIT,
+        )
     spec["select"] |= noise
     return spec
 
@@ -477,8 +666,18 @@ def _gifford(key: str, row: Row) -> Spec:
     paradigm = {"prepare": flat} | SPLIT
     metric: Any = row["metric"]
     if metric == "ridgecv_split":
-        metric = {"name": metric, "estimator": {"name": "ridge_cv", "alphas": FEWER_ALPHAS}}
-    spec = _recorded(row, "Gifford2022", metric, "internal_consistency", each="subject", paradigm=paradigm)
+        metric = {
+            "name": metric,
+            "estimator": {"name": "ridge_cv", "alphas": FEWER_ALPHAS},
+        }
+    spec = _recorded(
+        row,
+        "Gifford2022",
+        metric,
+        "internal_consistency",
+        each="subject",
+        paradigm=paradigm,
+    )
     return spec | {"select": {"time_bin_start": {"min": 0, "max": 0.59}}}
 
 
@@ -486,7 +685,11 @@ def _freeman(key: str, row: Row) -> Spec:
     dataset = "FreemanZiemba2013." + ("public" if "public" in key else "private")
     paradigm = {"prepare": [{"step": "mean", "over": "time_bin", "window": [50, 200]}]}
     return _recorded(
-        row, dataset, _stratified("pls", "texture_type"), "internal_consistency", paradigm=paradigm
+        row,
+        dataset,
+        _stratified("pls", "texture_type"),
+        "internal_consistency",
+        paradigm=paradigm,
     )
 
 
@@ -499,17 +702,24 @@ def _cadena(key: str, row: Row) -> Spec:
     metric = _stratified("pls", None)
     if key.endswith("mask"):
         metric = {"name": "mask_regression", "splits": {"stratify": None, "folds": 4}}
-    spec = _recorded(row, "Cadena2017", metric, "internal_consistency", paradigm={"prepare": prepare})
+    spec = _recorded(
+        row, "Cadena2017", metric, "internal_consistency", paradigm={"prepare": prepare}
+    )
     del spec["select"]
     return spec
 
 
 def _li(key: str, row: Row) -> Spec:
     ceiling: Any = {"name": "stored", "coordinate": "reliability_window"}
-    metric: Any = {"rdm": "rdm_subjects", "pls": _stratified("pls", None)}.get(key.rsplit("-", 1)[1])
+    metric: Any = {"rdm": "rdm_subjects", "pls": _stratified("pls", None)}.get(
+        key.rsplit("-", 1)[1]
+    )
     if metric == "rdm_subjects":
         ceiling = {"name": "rsa_ceiling", "bound": "upper"}
-    paradigm = {"prepare": [{"step": "take", "at": {"time_bin_start": 70}}], "time_bins": [[70, 170]]}
+    paradigm = {
+        "prepare": [{"step": "take", "at": {"time_bin_start": 70}}],
+        "time_bins": [[70, 170]],
+    }
     metric = metric or _stratified("ridgecv", None)
     spec = _recorded(row, "Li2026", metric, ceiling, paradigm=paradigm)
     spec["select"] |= {"reliability_window": {"above": 0.4}}
@@ -519,16 +729,28 @@ def _li(key: str, row: Row) -> Spec:
 def _zerbe(key: str, row: Row) -> Spec:
     dataset, _, rest = key.partition(".")
     rule = rest.split("-", 1)[1]
-    ceiling: Spec = {"name": "stored", "coordinate": "nc_12rep", "divide_by": 100, "root": True}
+    ceiling: Spec = {
+        "name": "stored",
+        "coordinate": "nc_12rep",
+        "divide_by": 100,
+        "root": True,
+    }
     if rule == "rdm-pearson":
         ceiling["aggregate"] = [{"over": "neuroid", "with": "mean"}]
-        spec = _recorded(row, dataset, "rdm", ceiling, each="subject", normalise={"formula": "ratio"})
+        spec = _recorded(
+            row, dataset, "rdm", ceiling, each="subject", normalise={"formula": "ratio"}
+        )
     elif rule == "cka":
-        spec = _recorded(row, dataset, "cka_subjects", "cka_subjects", normalise={"formula": "ratio"})
+        spec = _recorded(
+            row, dataset, "cka_subjects", "cka_subjects", normalise={"formula": "ratio"}
+        )
     else:
         split = rule.split("-")[0]
         alphas = [float(f"1e{power}") for power in range(-10, 11)]
-        metric = {"name": "dual_ridgecv_split", "estimator": {"name": "ridge_cv", "alphas": alphas}}
+        metric = {
+            "name": "dual_ridgecv_split",
+            "estimator": {"name": "ridge_cv", "alphas": alphas},
+        }
         halves = {part: {split: part} for part in ("train", "test")}
         spec = _recorded(row, dataset, metric, ceiling, each="subject", paradigm=halves)
     spec["select"] |= {"nc_12rep": {"above": 30}}
@@ -540,10 +762,22 @@ def _coggan(key: str, row: Row) -> Spec:
         by = ["occluder_type", "occluder_color"]
         metric = {"name": "condition_accuracy", "variables": by}
         spec = _task(
-            row, "Coggan2024_behavior", "probabilities", metric, metric, paradigm={"fitting": "fitting"}
+            row,
+            "Coggan2024_behavior",
+            "probabilities",
+            metric,
+            metric,
+            paradigm={"fitting": "fitting"},
         )
-        return spec | {"select": {"visibility": {"below": 1}}, "normalise": {"formula": "square"}}
-    units = [{"step": "varying"}, {"step": "responsive", "deviations": 3.1}, {"step": "standardise"}]
+        return spec | {
+            "select": {"visibility": {"below": 1}},
+            "normalise": {"formula": "square"},
+        }
+    units = [
+        {"step": "varying"},
+        {"step": "responsive", "deviations": 3.1},
+        {"step": "standardise"},
+    ]
     spec = _recorded(
         row, "Coggan2024_fMRI", {"name": "rdm_subjects", "comparison": "pearson"},
         {"name": "rsa_ceiling_lower", "comparison": "pearson"}, paradigm={"prepare_model": units, "time_bins": [[0, 250]]},
@@ -554,7 +788,13 @@ def _coggan(key: str, row: Row) -> Spec:
 def _hermann(key: str, row: Row) -> Spec:
     if key.endswith("shape_match"):
         conflict = {"test": {"texture": {"differs_from": "truth"}}}
-        return _task(row, "Geirhos2021_cue-conflict", "label", "accuracy", paradigm=AS_IS | conflict)
+        return _task(
+            row,
+            "Geirhos2021_cue-conflict",
+            "label",
+            "accuracy",
+            paradigm=AS_IS | conflict,
+        )
     return _task(row, "Geirhos2021_cue-conflict", "label", "shape_bias", paradigm=AS_IS)
 
 
@@ -596,9 +836,16 @@ def _islam(key: str, row: Row) -> Spec:
 
 def _ferguson(key: str, row: Row) -> Spec:
     condition = key.removeprefix("Ferguson2024").removesuffix("-value_delta")
-    others = {str(rest): number for rest, number in enumerate(("1.0", "1.0", "5.0", "5.0", "11.0", "11.0"))}
+    others = {
+        str(rest): number
+        for rest, number in enumerate(("1.0", "1.0", "5.0", "5.0", "11.0", "11.0"))
+    }
     derive = {
-        "image_label": {"column": "image_number", "modulo": 2, "values": {"0": "oddball", "1": "same"}},
+        "image_label": {
+            "column": "image_number",
+            "modulo": 2,
+            "values": {"0": "oddball", "1": "same"},
+        },
         "distractor_nums": {"column": "image_number", "modulo": 6, "values": others},
     }
     metric = {"name": "accuracy_integral", "lapse": LAPSES[condition], "scale": 0.75}
@@ -609,10 +856,28 @@ def _ferguson(key: str, row: Row) -> Spec:
     }
     paradigm = {"fitting": "training", "derive": derive}
     dataset = f"Ferguson2024_{condition}"
-    return _task(row, dataset, "probabilities", metric, ceiling, paradigm=paradigm, normalise=CLIPPED)
+    return _task(
+        row,
+        dataset,
+        "probabilities",
+        metric,
+        ceiling,
+        paradigm=paradigm,
+        normalise=CLIPPED,
+    )
 
 
-FLANKED = ("short2", "short4", "short6", "short8", "short16", "equal2", "long2", "equal16", "long16")
+FLANKED = (
+    "short2",
+    "short4",
+    "short6",
+    "short8",
+    "short16",
+    "equal2",
+    "long2",
+    "equal16",
+    "long16",
+)
 MOVED = (
     "Brain-Score assigns answers to displaced images to the wrong stimuli, and its tests expect a score of 0 for every "
     "model. Here each answer is assigned to its stimulus."
@@ -629,7 +894,11 @@ def _acuity(row: Row) -> Spec:
         "threshold_accuracy": 0.75,
     }
     conditions = {name: {"fitting": f"{name}_fit"} for name in FLANKED}
-    paradigm = {"conditions": conditions, "people": "vernier_only", "microsaccades": MICROSACCADES}
+    paradigm = {
+        "conditions": conditions,
+        "people": "vernier_only",
+        "microsaccades": MICROSACCADES,
+    }
     spec = _task(
         row,
         ACUITY,
@@ -652,10 +921,23 @@ def _malania(key: str, row: Row) -> Spec:
         "name": "threshold_elevation", "independent_variable": "vernier_offset_arcsec", "baseline_condition": "vernier_only",
         "test_condition": test, "threshold_accuracy": 0.75,
     }  # fmt: skip
-    conditions = {test: {"fitting": "fit"}, "vernier_only": {"stimuli": "vernier_only", "fitting": "fit"}}
-    ceiling = {name: metric[name] for name in ("name", "baseline_condition", "test_condition")}
+    conditions = {
+        test: {"fitting": "fit"},
+        "vernier_only": {"stimuli": "vernier_only", "fitting": "fit"},
+    }
+    ceiling = {
+        name: metric[name] for name in ("name", "baseline_condition", "test_condition")
+    }
     paradigm = {"conditions": conditions, "microsaccades": MICROSACCADES}
-    spec = _task(row, dataset, "probabilities", metric, ceiling, paradigm=paradigm, normalise=CLIPPED)
+    spec = _task(
+        row,
+        dataset,
+        "probabilities",
+        metric,
+        ceiling,
+        paradigm=paradigm,
+        normalise=CLIPPED,
+    )
     return spec | {"notes": [MOVED]}
 
 
@@ -663,7 +945,10 @@ def _igustibagus(key: str, row: Row) -> Spec:
     if key.endswith("accuracy"):
         return _domains(row)
     apart = {"by": "background_id", "except": {"background_id": [0]}}
-    metric = {"name": "ridge", "splits": {"stratify": "object_label", "disjoint": apart}}
+    metric = {
+        "name": "ridge",
+        "splits": {"stratify": "object_label", "disjoint": apart},
+    }
     spec = _recorded(row, "Igustibagus2024", metric, "internal_consistency")
     chosen = {"stimulus_source": list(SOURCES), "object_style": list(STYLES)}
     return spec | {"select": chosen, "notes": [BY_NAME]}
@@ -676,7 +961,11 @@ def _domains(row: Row) -> Spec:
         for source, names in DRAWN
         for style in names
     }
-    plain = {source.lower(): {"stimulus_source": source} for source in SOURCES if source not in dict(DRAWN)}
+    plain = {
+        source.lower(): {"stimulus_source": source}
+        for source in SOURCES
+        if source not in dict(DRAWN)
+    }
     paradigm = {
         "name": "labelled_responses", "region": "IT", "label_column": "object_label", "domains": styles | plain,
         "time_bins": [[70, 170]], "visual_degrees": dataset_degrees(row),
@@ -689,7 +978,12 @@ def _domains(row: Row) -> Spec:
         "divisions": 1000,
         "paired": paired,
     }
-    return {"dataset": "Igustibagus2024", "paradigm": paradigm, "metric": metric, "notes": [SEEDED]}
+    return {
+        "dataset": "Igustibagus2024",
+        "paradigm": paradigm,
+        "metric": metric,
+        "notes": [SEEDED],
+    }
 
 
 SEEDED = (
@@ -778,7 +1072,11 @@ def _sets_of(data: Data) -> dict[str, str]:
 def _dataset(data: Data) -> Spec:
     about, listed, sets = study(data.id), assemblies(), stimulus_sets()
     public = is_public(data)
-    spec: Spec = {"id": data.id, "version": 1, "title": f"{about.what}: {data.id} (Brain-Score package)"}
+    spec: Spec = {
+        "id": data.id,
+        "version": 1,
+        "title": f"{about.what}: {data.id} (Brain-Score package)",
+    }
     spec["license"] = "LicenseRef-unknown"
     spec["license_note"] = "Brain-Score's registry states no licence; ask the authors."
     spec["access"] = "public" if public else "private"
@@ -810,10 +1108,16 @@ def _dataset(data: Data) -> Spec:
 
 
 def _named(sets: Mapping[str, Listed], key: str) -> Spec:
-    return {"stimuli": sets[key].name("csv"), "archive": sets[key].name("zip")} if key in sets else {}
+    return (
+        {"stimuli": sets[key].name("csv"), "archive": sets[key].name("zip")}
+        if key in sets
+        else {}
+    )
 
 
-def _reader(data: Data, listed: Mapping[str, Listed], sets: Mapping[str, Listed]) -> Spec:
+def _reader(
+    data: Data, listed: Mapping[str, Listed], sets: Mapping[str, Listed]
+) -> Spec:
     reader: Spec = {"name": "brainio"}
     if "" in data.parts:
         own = listed[data.parts[""]]
@@ -823,7 +1127,8 @@ def _reader(data: Data, listed: Mapping[str, Listed], sets: Mapping[str, Listed]
     elif data.parts:
         whole = data.id.startswith(("Zerbe2026", "Malania2007"))
         reader["parts"] = {
-            part: {"assembly": listed[key].name("nc")} | ({} if whole else _named(sets, listed[key].stimuli))
+            part: {"assembly": listed[key].name("nc")}
+            | ({} if whole else _named(sets, listed[key].stimuli))
             for part, key in data.parts.items()
         }
         reader["part"] = "split"
@@ -832,26 +1137,45 @@ def _reader(data: Data, listed: Mapping[str, Listed], sets: Mapping[str, Listed]
         elif whole:
             reader |= {"part": "subject", "along": "neuroid"}
             # The images and their splits have a licence of their own, and no checksum upstream.
-            reader |= {"stimuli": "stimuli.csv", "archive": "images_extracted.zip", "tables": ["splits.csv"]}
+            reader |= {
+                "stimuli": "stimuli.csv",
+                "archive": "images_extracted.zip",
+                "tables": ["splits.csv"],
+            }
     if data.stimuli:
         reader |= _named(sets, data.stimuli)
     if data.id == "Hebart2023":
         reader["several"] = ["image_1", "image_2", "image_3"]
     if data.further:
-        reader["fitting_stimuli"] = {name: _named(sets, key) for name, key in data.further.items()}
-    prepare = next((steps for start, steps in PREPARE.items() if data.id.startswith(start)), None)
+        reader["fitting_stimuli"] = {
+            name: _named(sets, key) for name, key in data.further.items()
+        }
+    prepare = next(
+        (steps for start, steps in PREPARE.items() if data.id.startswith(start)), None
+    )
     if prepare:
         reader["prepare"] = prepare
-    columns = next((names for start, names in COLUMNS.items() if data.id.startswith(start)), None)
+    columns = next(
+        (names for start, names in COLUMNS.items() if data.id.startswith(start)), None
+    )
     if columns:
         reader["columns"] = columns
     return reader
 
 
-UNIQUE = {"step": "label", "dim": "neuroid", "coord": "neuroid_id", "of": ["subject", "neuroid_id"]}
+UNIQUE = {
+    "step": "label",
+    "dim": "neuroid",
+    "coord": "neuroid_id",
+    "of": ["subject", "neuroid_id"],
+}
 NUMBERED = {"step": "label", "dim": "neuroid", "coord": "neuroid_id"}
 PROPERTY = [
-    {"step": "rename", "dims": {"neuronal_property": "property"}, "coords": {"neuronal_property": "property"}}
+    {
+        "step": "rename",
+        "dims": {"neuronal_property": "property"},
+        "coords": {"neuronal_property": "property"},
+    }
 ]
 PREPARE: Mapping[str, list[Spec]] = {
     "Allen2022": [UNIQUE, {"step": "take", "at": {"time_bin_start": 0}}],
@@ -860,7 +1184,11 @@ PREPARE: Mapping[str, list[Spec]] = {
     "Coggan2024_fMRI": [
         {
             "step": "rename",
-            "dims": {"presentation": "stimulus", "presentation_b": "stimulus_b", "neuroid": "subject"},
+            "dims": {
+                "presentation": "stimulus",
+                "presentation_b": "stimulus_b",
+                "neuroid": "subject",
+            },
         },
         {"step": "affine", "factor": -1, "offset": 1},
     ],
@@ -871,7 +1199,10 @@ PREPARE: Mapping[str, list[Spec]] = {
         {"step": "reliable", "above": 0.7, "halves": "drawn"},
         {"step": "complete", "over": "presentation", "missing": "all"},
     ],
-    "Kar2019": [{"step": "take", "at": {"decoder": "svm"}}, {"step": "distinct", "by": ["stimulus_id"]}],
+    "Kar2019": [
+        {"step": "take", "at": {"decoder": "svm"}},
+        {"step": "distinct", "by": ["stimulus_id"]},
+    ],
     "Li2026": [{"step": "rename", "coords": {"animal": "subject"}}],
     "Papale2025": [UNIQUE],
     # Neuroids are numbered per subject's file.
@@ -881,7 +1212,14 @@ COLUMNS: Mapping[str, Spec] = {
     "Coggan2024_behavior": {"object_class": "truth"},
     "Geirhos2021_cue-conflict": {"conflict_image_category": "texture"},
 }
-IMAGES = {"BarbuMayo2019", "imagenet_val", "imagenet_c", "ImageNetSlim15000", "Islam2021", "ImageNet"}
+IMAGES = {
+    "BarbuMayo2019",
+    "imagenet_val",
+    "imagenet_c",
+    "ImageNetSlim15000",
+    "Islam2021",
+    "ImageNet",
+}
 
 
 def _benchmark(key: str, row: Row) -> Spec:
@@ -889,23 +1227,42 @@ def _benchmark(key: str, row: Row) -> Spec:
     if not content.get("select", True):
         del content["select"]
     about = study(content["dataset"])
-    spec: Spec = {"id": key, "version": int(row["version"]), "title": _title(key, row, about)}
+    spec: Spec = {
+        "id": key,
+        "version": int(row["version"]),
+        "title": _title(key, row, about),
+    }
     spec["parent"] = row["parent"] or row["region"] or "IT"
     if spec["parent"] == "behavior":
         spec["parent"] = "behavior_vision"
     spec |= content
-    if "metric" in spec and spec.get("normalise") is None and "ceiling" not in spec and "floor" not in spec:
+    if (
+        "metric" in spec
+        and spec.get("normalise") is None
+        and "ceiling" not in spec
+        and "floor" not in spec
+    ):
         spec["normalise"] = "none"
     spec["compat"] = "brainscore"
-    spec["cite"] = [*about.cite, *(("marques2021",) if "Marques" in key else ()), "schrimpf2018"]
+    spec["cite"] = [
+        *about.cite,
+        *(("marques2021",) if "Marques" in key else ()),
+        "schrimpf2018",
+    ]
     spec["tags"] = ["brainscore"]
     notes = (
-        [f"The benchmark has the identifier {row['identifier']} in Brain-Score."] if row["identifier"] else []
+        [f"The benchmark has the identifier {row['identifier']} in Brain-Score."]
+        if row["identifier"]
+        else []
     )
-    notes += [f"Ceiling in Brain-Score's tests: {row['ceiling']}."] if row["ceiling"] else []
+    notes += (
+        [f"Ceiling in Brain-Score's tests: {row['ceiling']}."] if row["ceiling"] else []
+    )
     notes += content.get("notes", [])
     if not row["parent"]:
-        notes.append("Not part of Brain-Score's average; it is used to select the layers of models.")
+        notes.append(
+            "Not part of Brain-Score's average; it is used to select the layers of models."
+        )
     return spec | ({"notes": notes} if notes else {})
 
 
@@ -939,7 +1296,11 @@ def _suites(rows: Mapping[str, Row]) -> Iterator[Spec]:
         "hierarchy": dict(HIERARCHY), "cite": ["schrimpf2018"], "benchmarks": ranked,
     }  # fmt: skip
     sets = datasets()
-    public = [key for key, row in rows.items() if is_public(sets[_benchmark(key, row)["dataset"]])]
+    public = [
+        key
+        for key, row in rows.items()
+        if is_public(sets[_benchmark(key, row)["dataset"]])
+    ]
     yield {
         "id": "brainscore.public", "version": 1, "title": "Brain-Score benchmarks whose files are public",
         "cite": ["schrimpf2018"], "benchmarks": public,

@@ -23,8 +23,16 @@ from tools.generate.pins import build_and_print
 
 def build(folder: Path) -> list[Path]:
     """Write all files under ``folder``, and return those to be pinned."""
-    written = [*vision.build(folder), *motor_imagery.build(folder), *temporal.build(folder)]
-    written += small_tasks.build(folder) + independent_sets.build(folder) + population.build(folder)
+    written = [
+        *vision.build(folder),
+        *motor_imagery.build(folder),
+        *temporal.build(folder),
+    ]
+    written += (
+        small_tasks.build(folder)
+        + independent_sets.build(folder)
+        + population.build(folder)
+    )
     for name in temporal_models.MODELS:
         path = folder / "models" / name / "model.safetensors"
         temporal_models.train(name, folder, path)

@@ -33,7 +33,10 @@ def two_choices(features: NDArray[np.float64], stimuli: pd.DataFrame) -> Trials:
     2 % of the trials.
     """
     rng = np.random.default_rng(SEED)
-    names, train = stimuli["object_name"].to_numpy(dtype=str), (stimuli["split"] == "train").to_numpy()
+    names, train = (
+        stimuli["object_name"].to_numpy(dtype=str),
+        (stimuli["split"] == "train").to_numpy(),
+    )
     ids = stimuli["stimulus_id"].to_numpy(dtype=str)
     fitted = readout.probabilities(
         features[train], names[train].tolist(), features[~train], ids[~train].tolist()
@@ -49,7 +52,10 @@ def two_choices(features: NDArray[np.float64], stimuli: pd.DataFrame) -> Trials:
     ]
     image, other, person = np.array(rows).T[:, rng.permutation(len(rows))]
     p = fitted.values
-    target_strength, other_strength = p[image, shown[image]] ** SHARPNESS, p[image, other] ** SHARPNESS
+    target_strength, other_strength = (
+        p[image, shown[image]] ** SHARPNESS,
+        p[image, other] ** SHARPNESS,
+    )
     p_correct = target_strength / (target_strength + other_strength)
     p_correct = LAPSES / 2 + (1 - LAPSES) * p_correct
     correct = rng.random(len(image)) < p_correct

@@ -55,27 +55,42 @@ def gratings() -> Gratings:
     x, y = np.meshgrid(axis, axis)
     window = np.hypot(x, y) <= DEGREES / 2
     rows, files = [], {}
-    for number, (angle, frequency, phase) in enumerate(product(ORIENTATIONS, FREQUENCIES, PHASES)):
+    for number, (angle, frequency, phase) in enumerate(
+        product(ORIENTATIONS, FREQUENCIES, PHASES)
+    ):
         along = x * np.cos(np.deg2rad(angle)) + y * np.sin(np.deg2rad(angle))
         wave = np.sin(2 * np.pi * frequency * along + np.deg2rad(phase))
         name = f"grating_{number:03d}"
         files[f"{name}.png"] = _png(0.5 + 0.5 * wave * window)
-        rows.append((name, f"{name}.png", angle, frequency, phase, DEGREES / 2, 1.0, 0.0, 0.0))
-    columns = ["stimulus_id", "filename", "orientation", "spatial_frequency", "phase", "radius", "contrast"]
+        rows.append(
+            (name, f"{name}.png", angle, frequency, phase, DEGREES / 2, 1.0, 0.0, 0.0)
+        )
+    columns = [
+        "stimulus_id",
+        "filename",
+        "orientation",
+        "spatial_frequency",
+        "phase",
+        "radius",
+        "contrast",
+    ]
     table = pd.DataFrame(rows, columns=[*columns, "position_y", "position_x"])
     files["blank.png"] = _png(np.full((PIXELS, PIXELS), 0.5))
     blank = pd.DataFrame({"stimulus_id": ["blank"], "filename": ["blank.png"]})
     return Gratings(table, blank, files)
 
 
-def population(table: pd.DataFrame, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def population(
+    table: pd.DataFrame, count: int, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
     """Rates in spikes/s for the gratings ``(stimulus, neuron)`` and for the blank screen ``(neuron,)``.
 
     A neuron's rate is ``base + gain · exp(κ (cos 2(θ − θ₀) − 1)) · exp(−log₂²(f / f₀) / 2) · (1 + m cos(φ − φ₀))``, with
     uniform preferred orientation, log frequency and phase, log κ normal around 0.5, and modulation m uniform in 0 … 1.
     """
     theta, frequency, phase = (
-        table[name].to_numpy(dtype=float)[:, None] for name in ("orientation", "spatial_frequency", "phase")
+        table[name].to_numpy(dtype=float)[:, None]
+        for name in ("orientation", "spatial_frequency", "phase")
     )
     preferred = rng.uniform(0, 180, count)
     best = 2 ** rng.uniform(-1, 2, count)
@@ -102,13 +117,21 @@ def neurons(table: pd.DataFrame) -> xr.DataArray:
 def model(table: pd.DataFrame) -> xr.DataArray:
     """Responses of 300 other neurons of the same distribution to all gratings and the blank screen."""
     rates, base = population(table, MODEL_NEURONS, np.random.default_rng(SEED + 1))
-    responses = _responses(table, np.concatenate([rates, base[None]]), "model", extra=["blank"])
+    responses = _responses(
+        table, np.concatenate([rates, base[None]]), "model", extra=["blank"]
+    )
     return responses.drop_vars(
-        [name for name in ("orientation", "spatial_frequency", "phase") if name in responses.coords]
+        [
+            name
+            for name in ("orientation", "spatial_frequency", "phase")
+            if name in responses.coords
+        ]
     )
 
 
-def _responses(table: pd.DataFrame, rates: Floats, name: str, extra: list[str] | None = None) -> xr.DataArray:
+def _responses(
+    table: pd.DataFrame, rates: Floats, name: str, extra: list[str] | None = None
+) -> xr.DataArray:
     ids = [*table["stimulus_id"], *(extra or [])]
     coords: dict[str, Any] = {
         "stimulus_id": ("presentation", np.asarray(ids)),

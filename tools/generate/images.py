@@ -19,7 +19,18 @@ SCALE: Final = 4
 PER_OBJECT: Final = 50
 TEST_PER_OBJECT: Final = 10
 SEED: Final = 20_260_101
-NAMES: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+NAMES: Final = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+)
 
 
 class Digits(NamedTuple):
@@ -43,7 +54,10 @@ def digits() -> Digits:
     bunch = load_digits()
     labels = bunch.target.astype(np.intp)
     rng = np.random.default_rng(SEED)
-    chosen = [rng.permutation(np.flatnonzero(labels == label))[:PER_OBJECT] for label in range(10)]
+    chosen = [
+        rng.permutation(np.flatnonzero(labels == label))[:PER_OBJECT]
+        for label in range(10)
+    ]
     shown = np.sort(np.concatenate(chosen))
     places = rng.integers(0, CANVAS - DIGIT + 1, size=(len(shown), 2))
     held_out = np.setdiff1d(np.arange(len(labels)), shown)
@@ -62,7 +76,12 @@ def png(luminance: Floats) -> bytes:
     """One canvas as an 8-bit grey PNG, with 4 × 4 pixels per value; luminance 1 is the grey value 240."""
     from PIL import Image
 
-    values = np.rint(luminance * 240).astype(np.uint8).repeat(SCALE, axis=0).repeat(SCALE, axis=1)
+    values = (
+        np.rint(luminance * 240)
+        .astype(np.uint8)
+        .repeat(SCALE, axis=0)
+        .repeat(SCALE, axis=1)
+    )
     buffer = io.BytesIO()
     Image.fromarray(values, mode="L").save(buffer, format="PNG", compress_level=9)
     return buffer.getvalue()
@@ -77,7 +96,8 @@ def stimulus_set(source: Digits) -> tuple[pd.DataFrame, dict[str, bytes]]:
     for label in range(10):
         test[rng.permutation(np.flatnonzero(labels == label))[:TEST_PER_OBJECT]] = True
     files = {
-        f"digit_{number:04d}.png": png(canvas) for number, canvas in zip(source.shown, canvases, strict=True)
+        f"digit_{number:04d}.png": png(canvas)
+        for number, canvas in zip(source.shown, canvases, strict=True)
     }
     table = pd.DataFrame(
         {
@@ -88,7 +108,9 @@ def stimulus_set(source: Digits) -> tuple[pd.DataFrame, dict[str, bytes]]:
             "split": np.where(test, "test", "train"),
             "column_px": source.places[:, 1] * SCALE,
             "row_px": source.places[:, 0] * SCALE,
-            "sha256": [hashlib.sha256(content).hexdigest() for content in files.values()],
+            "sha256": [
+                hashlib.sha256(content).hexdigest() for content in files.values()
+            ],
         }
     )
     return table, files

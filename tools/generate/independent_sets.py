@@ -10,7 +10,12 @@ from itertools import product
 from pathlib import Path
 
 from neuroledger.families.efficiency.readers.independent_sets import COLUMNS
-from neuroledger.families.efficiency.system.qubo import DENSITIES, NODES, SEEDS, workload
+from neuroledger.families.efficiency.system.qubo import (
+    DENSITIES,
+    NODES,
+    SEEDS,
+    workload,
+)
 from tools.generate.pins import build_and_print
 
 
@@ -21,7 +26,9 @@ def build(folder: Path) -> list[Path]:
     lines = [",".join(COLUMNS)]
     for nodes, density, seed in product(NODES, DENSITIES, SEEDS):
         work = workload(nodes, density, seed)
-        lines.append(f"{nodes},{density:g},{seed},{len(work.edges)},{work.target},{work.digest}")
+        lines.append(
+            f"{nodes},{density:g},{seed},{len(work.edges)},{work.target},{work.digest}"
+        )
     path.write_bytes(("\n".join(lines) + "\n").encode())
     return [path]
 

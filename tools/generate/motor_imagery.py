@@ -54,7 +54,8 @@ def potential(electrodes: Array, place: Array, moment: Array) -> Array:
     c1 = common * (2 * (d @ place) / a**3 + 1 / a - 1 / r)
     c2 = common * (2 / a**3 + (a + r) / (r * f))
     return np.asarray(
-        (c1 - c2 * (electrodes @ place)) * (place @ moment) + c2 * r0**2 * (electrodes @ moment)
+        (c1 - c2 * (electrodes @ place)) * (place @ moment)
+        + c2 * r0**2 * (electrodes @ moment)
     )
 
 
@@ -72,12 +73,15 @@ def rhythm(rng: np.random.Generator, trials: int, samples: int, hertz: float) ->
     time = np.arange(samples) / RATE
     phase = rng.uniform(0, 2 * np.pi, (trials, 1))
     waxing = 1 + 0.3 * np.sin(
-        2 * np.pi * rng.uniform(0.3, 0.9, (trials, 1)) * time + rng.uniform(0, 2 * np.pi, (trials, 1))
+        2 * np.pi * rng.uniform(0.3, 0.9, (trials, 1)) * time
+        + rng.uniform(0, 2 * np.pi, (trials, 1))
     )
     return np.asarray(waxing * np.sin(2 * np.pi * hertz * time + phase))
 
 
-def subject(rng: np.random.Generator, electrodes: Array, left: Array, weakened: float) -> Array:
+def subject(
+    rng: np.random.Generator, electrodes: Array, left: Array, weakened: float
+) -> Array:
     """Windows (trial, channel, sample) in µV; `left` marks the trials of the imagined left hand."""
     samples = round(RATE * SECONDS)
     values = np.zeros((len(left), len(electrodes), samples))
@@ -85,8 +89,13 @@ def subject(rng: np.random.Generator, electrodes: Array, left: Array, weakened: 
     for azimuth, weak in ((180, ~left), (0, left)):
         direction = on_sphere(azimuth + rng.normal(0, 4), 45 + rng.normal(0, 4), 1.0)
         pattern = potential(electrodes, 0.8 * RADIUS * direction, RHYTHM * direction)
-        strength = np.where(weak, weakened, 1.0)[:, None] * rng.lognormal(0, 0.15, (len(left), 1))
-        values += pattern[:, None] * (strength * rhythm(rng, len(left), samples, hertz))[:, None]
+        strength = np.where(weak, weakened, 1.0)[:, None] * rng.lognormal(
+            0, 0.15, (len(left), 1)
+        )
+        values += (
+            pattern[:, None]
+            * (strength * rhythm(rng, len(left), samples, hertz))[:, None]
+        )
     for _ in range(30):
         direction = on_sphere(rng.uniform(0, 360), rng.uniform(-10, 90), 1.0)
         moment = rng.standard_normal(3)
@@ -105,7 +114,9 @@ def recording(weakened: float, seed: int) -> xr.DataArray:
     places = np.stack([on_sphere(*angles, RADIUS) for angles in ELECTRODES.values()])
     values, labels, owners, sessions = [], [], [], []
     for number, rng in enumerate(np.random.default_rng(seed).spawn(SUBJECTS)):
-        left = np.concatenate([rng.permutation(np.repeat([True, False], TRIALS // 4)) for _ in range(2)])
+        left = np.concatenate(
+            [rng.permutation(np.repeat([True, False], TRIALS // 4)) for _ in range(2)]
+        )
         values.append(subject(rng, places, left, weakened))
         labels.append(np.where(left, "left_hand", "right_hand"))
         owners.append(np.full(TRIALS, f"S{number + 1}"))
@@ -132,11 +143,19 @@ def recording(weakened: float, seed: int) -> xr.DataArray:
 def build(folder: Path) -> list[Path]:
     """Write both data sets under `folder` and return the files to be pinned."""
     written = []
-    for name, weakened in (("MotorImagery.simulated", DESYNCHRONISED), ("MotorImagery.simulated.noise", 1.0)):
+    for name, weakened in (
+        ("MotorImagery.simulated", DESYNCHRONISED),
+        ("MotorImagery.simulated.noise", 1.0),
+    ):
         home = folder / name
         home.mkdir(parents=True, exist_ok=True)
         assembly.write(recording(weakened, SEED), home / "signals.nc")
-        truth = {"weakened_to": weakened, "seed": SEED, "decodable": weakened != 1.0, "chance": 0.5}
+        truth = {
+            "weakened_to": weakened,
+            "seed": SEED,
+            "decodable": weakened != 1.0,
+            "chance": 0.5,
+        }
         write.truth(home / "truth.json", truth)
         written.append(home / "signals.nc")
     return written

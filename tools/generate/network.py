@@ -32,7 +32,9 @@ def train(source: Digits, path: Path, *, epochs: int = EPOCHS) -> float:
     module = network(channels=1, classes=10, seed=SEED)
     optimiser = torch.optim.Adam(module.parameters(), lr=RATE)
     batches = -(-len(source.held_out) // BATCH)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs * batches)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+        optimiser, T_max=epochs * batches
+    )
     rng = np.random.default_rng(SEED)
     digits = source.luminance[source.held_out]
     labels = torch.from_numpy(source.labels[source.held_out].astype(np.int64))
@@ -47,11 +49,17 @@ def train(source: Digits, path: Path, *, epochs: int = EPOCHS) -> float:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     save_file(
-        module.state_dict(), temporary, metadata={"trained_on": "digits that are not in Digits.simulated"}
+        module.state_dict(),
+        temporary,
+        metadata={"trained_on": "digits that are not in Digits.simulated"},
     )
     temporary.replace(path)
     with torch.no_grad():
-        answers = module(torch.from_numpy(screen(on_canvas(source.luminance[source.shown], source.places))))
+        answers = module(
+            torch.from_numpy(
+                screen(on_canvas(source.luminance[source.shown], source.places))
+            )
+        )
     return float((answers.argmax(dim=1).numpy() == source.labels[source.shown]).mean())
 
 

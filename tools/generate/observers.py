@@ -21,7 +21,9 @@ GUESS, LAPSE, THRESHOLD, SLOPE = 0.1, 0.02, 0.3, 2.0
 COPIED: Final = 0.6
 OBSERVERS: Final = 6
 NOISE: Final = 0.08
-ABOUT: Final = "Simulated observers: accuracy and agreement were chosen. No person took part."
+ABOUT: Final = (
+    "Simulated observers: accuracy and agreement were chosen. No person took part."
+)
 
 
 class Naming(NamedTuple):
@@ -45,7 +47,9 @@ def naming(source: Digits, table: pd.DataFrame) -> Naming:
     """
     rng = np.random.default_rng(SEED)
     labels = source.labels[source.shown]
-    fitting = np.sort(np.concatenate([np.flatnonzero(labels == label)[:30] for label in range(10)]))
+    fitting = np.sort(
+        np.concatenate([np.flatnonzero(labels == label)[:30] for label in range(10)])
+    )
     tested = np.setdiff1d(np.arange(len(labels)), fitting)
     match = object_match(source)[tested]
     own = match[np.arange(len(tested)), labels[tested]]
@@ -54,7 +58,10 @@ def naming(source: Digits, table: pd.DataFrame) -> Naming:
     order = _easiest_first(own - others.max(axis=1), labels[tested])
     rows, trials, shared = [_clean(table.iloc[fitting])], [], [labels[fitting]]
     files = {
-        name: png(canvas) for name, canvas in zip(rows[0]["filename"], _canvas(source, fitting), strict=True)
+        name: png(canvas)
+        for name, canvas in zip(
+            rows[0]["filename"], _canvas(source, fitting), strict=True
+        )
     }
     for contrast in CONTRASTS:
         right = np.zeros(len(tested), dtype=bool)
@@ -62,15 +69,21 @@ def naming(source: Digits, table: pd.DataFrame) -> Naming:
         decision = np.where(right, labels[tested], others.argmax(axis=1))
         screens = _noisy(_canvas(source, tested), contrast, rng)
         part = _shown(table.iloc[tested], contrast)
-        files |= {name: png(screen) for name, screen in zip(part["filename"], screens, strict=True)}
+        files |= {
+            name: png(screen)
+            for name, screen in zip(part["filename"], screens, strict=True)
+        }
         rows.append(part)
         shared.append(decision)
         accuracy = float(right.mean())
         trials += [
-            (part, subject, _answers(decision, labels[tested], accuracy, rng)) for subject in range(OBSERVERS)
+            (part, subject, _answers(decision, labels[tested], accuracy, rng))
+            for subject in range(OBSERVERS)
         ]
     everything = pd.concat(rows, ignore_index=True)
-    everything["sha256"] = [hashlib.sha256(files[name]).hexdigest() for name in everything["filename"]]
+    everything["sha256"] = [
+        hashlib.sha256(files[name]).hexdigest() for name in everything["filename"]
+    ]
     return Naming(
         everything,
         files,
@@ -82,21 +95,33 @@ def naming(source: Digits, table: pd.DataFrame) -> Naming:
 
 def _easiest_first(margin: Floats, labels: NDArray[np.intp]) -> NDArray[np.intp]:
     """The easiest digit of every name, then the next one of every name, so that all names are equally difficult."""
-    rank = np.array([((labels == labels[i]) & (margin > margin[i])).sum() for i in range(len(labels))])
+    rank = np.array(
+        [
+            ((labels == labels[i]) & (margin > margin[i])).sum()
+            for i in range(len(labels))
+        ]
+    )
     return np.lexsort((-margin, rank))
 
 
 def psychometric(contrast: float) -> float:
     """Probability of a correct answer at a contrast (Weibull, with guesses and lapses)."""
-    return float(GUESS + (1 - GUESS - LAPSE) * (1 - np.exp(-((contrast / THRESHOLD) ** SLOPE))))
+    return float(
+        GUESS + (1 - GUESS - LAPSE) * (1 - np.exp(-((contrast / THRESHOLD) ** SLOPE)))
+    )
 
 
 def _answers(
-    shared: NDArray[Any], labels: NDArray[Any], accuracy: float, rng: np.random.Generator
+    shared: NDArray[Any],
+    labels: NDArray[Any],
+    accuracy: float,
+    rng: np.random.Generator,
 ) -> NDArray[np.intp]:
     wrong = (labels + rng.integers(1, 10, size=len(labels))) % 10
     alone = np.where(rng.random(len(labels)) < accuracy, labels, wrong)
-    return np.asarray(np.where(rng.random(len(labels)) < COPIED, shared, alone), dtype=np.intp)
+    return np.asarray(
+        np.where(rng.random(len(labels)) < COPIED, shared, alone), dtype=np.intp
+    )
 
 
 def _canvas(source: Digits, chosen: NDArray[np.intp]) -> Floats:
@@ -105,7 +130,9 @@ def _canvas(source: Digits, chosen: NDArray[np.intp]) -> Floats:
 
 def _noisy(canvas: Floats, contrast: float, rng: np.random.Generator) -> Floats:
     """Digits of a contrast on the dark canvas, with Gaussian noise of standard deviation 0.08, clipped to the range."""
-    return np.asarray(np.clip(contrast * canvas + NOISE * rng.standard_normal(canvas.shape), 0, 1))
+    return np.asarray(
+        np.clip(contrast * canvas + NOISE * rng.standard_normal(canvas.shape), 0, 1)
+    )
 
 
 def _clean(table: pd.DataFrame) -> pd.DataFrame:
@@ -151,7 +178,10 @@ def _decisions(table: pd.DataFrame, decision: NDArray[Any]) -> xr.DataArray:
         np.eye(10, dtype=np.float32)[decision],
         dims=("presentation", "neuroid"),
         coords={
-            "stimulus_id": ("presentation", table["stimulus_id"].to_numpy().astype(str)),
+            "stimulus_id": (
+                "presentation",
+                table["stimulus_id"].to_numpy().astype(str),
+            ),
             "neuroid_id": ("neuroid", np.asarray(NAMES)),
             "layer": ("neuroid", np.full(10, "decision")),
         },
@@ -160,7 +190,10 @@ def _decisions(table: pd.DataFrame, decision: NDArray[Any]) -> xr.DataArray:
 
 
 def _truth(stimuli: int) -> dict[str, Any]:
-    right = {f"c{round(100 * c):02d}": round(psychometric(c) * stimuli) / stimuli for c in CONTRASTS}
+    right = {
+        f"c{round(100 * c):02d}": round(psychometric(c) * stimuli) / stimuli
+        for c in CONTRASTS
+    }
     return {
         "about": ABOUT,
         "simulated": True,
@@ -171,5 +204,10 @@ def _truth(stimuli: int) -> dict[str, Any]:
         "error_consistency_of_best_model": COPIED,
         "best_model": "generator.naming",
         "accuracy": right,
-        "psychometric": {"guess": GUESS, "lapse": LAPSE, "threshold": THRESHOLD, "slope": SLOPE},
+        "psychometric": {
+            "guess": GUESS,
+            "lapse": LAPSE,
+            "threshold": THRESHOLD,
+            "slope": SLOPE,
+        },
     }

@@ -39,20 +39,26 @@ def rates(rng: np.random.Generator) -> Floats:
     phases = rng.uniform(0.0, 2 * np.pi, (TRIALS, 1, LATENTS))
     courses = np.sin(2 * np.pi * hertz * moments[None, :, None] + phases)
     weights = rng.normal(0.0, 0.6, (LATENTS, NEURONS))
-    return np.asarray(np.exp(np.log(rng.uniform(8.0, 25.0, NEURONS)) + courses @ weights))
+    return np.asarray(
+        np.exp(np.log(rng.uniform(8.0, 25.0, NEURONS)) + courses @ weights)
+    )
 
 
 def spikes(rng: np.random.Generator, rate: Floats) -> list[Floats]:
     """Spike times of each neuron in seconds, uniformly distributed within their bins."""
     counts = rng.poisson(rate * BIN)
-    trial, at, neuron = (np.repeat(index, counts[counts > 0]) for index in np.nonzero(counts))
+    trial, at, neuron = (
+        np.repeat(index, counts[counts > 0]) for index in np.nonzero(counts)
+    )
     times = trial * PAUSE + (at + rng.uniform(0.02, 0.98, len(at))) * BIN
     return [np.sort(times[neuron == number]) for number in range(NEURONS)]
 
 
 def attainable(rate: Floats, times: list[Floats]) -> float:
     """Bits per spike of the true rates, compared with the mean of each held-out neuron over all bins [peiye2021]."""
-    edges = (np.arange(TRIALS)[:, None] * PAUSE + np.arange(round(SECONDS / BIN) + 1) * BIN).ravel()
+    edges = (
+        np.arange(TRIALS)[:, None] * PAUSE + np.arange(round(SECONDS / BIN) + 1) * BIN
+    ).ravel()
     gained = total = 0.0
     for number in range(HELD_OUT - 1, NEURONS, HELD_OUT):
         below = np.searchsorted(times[number], edges).reshape(TRIALS, -1)
@@ -88,7 +94,9 @@ def build(folder: Path) -> list[Path]:
         for spiked in times:
             nwb_file.add_unit(spike_times=spiked)
         for trial in range(TRIALS):
-            nwb_file.add_trial(start_time=trial * PAUSE, stop_time=trial * PAUSE + SECONDS)
+            nwb_file.add_trial(
+                start_time=trial * PAUSE, stop_time=trial * PAUSE + SECONDS
+            )
         path = home / "session.nwb"
         with pynwb.NWBHDF5IO(str(path), "w") as io:
             io.write(nwb_file, cache_spec=False)

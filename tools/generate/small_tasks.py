@@ -53,8 +53,13 @@ def scenes() -> xr.DataArray:
     return _examples(
         pixels.reshape(SCENES, SIDE * SIDE, 1),
         ids=[f"scene_{number:03d}" for number in range(SCENES)],
-        coords={"boxes": boxes, "split": np.where(np.arange(SCENES) < 60, "train", "test")},
-        neuroids=[f"pixel_{row}_{column}" for row in range(SIDE) for column in range(SIDE)],
+        coords={
+            "boxes": boxes,
+            "split": np.where(np.arange(SCENES) < 60, "train", "test"),
+        },
+        neuroids=[
+            f"pixel_{row}_{column}" for row in range(SIDE) for column in range(SIDE)
+        ],
     )
 
 
@@ -70,26 +75,44 @@ def reaching() -> xr.DataArray:
     for number in range(REACHES):
         target = int(rng.integers(8))
         bins = int(rng.integers(12, 17))
-        profile = np.sin(np.pi * (np.arange(bins) + 0.5) / bins) ** 2 * rng.uniform(20, 30)
+        profile = np.sin(np.pi * (np.arange(bins) + 0.5) / bins) ** 2 * rng.uniform(
+            20, 30
+        )
         heading = angles[target] + rng.normal(0, 0.08)
-        velocity.append(profile[:, None] * [np.cos(heading), np.sin(heading)] + rng.normal(0, 0.5, (bins, 2)))
+        velocity.append(
+            profile[:, None] * [np.cos(heading), np.sin(heading)]
+            + rng.normal(0, 0.5, (bins, 2))
+        )
         reach.append(np.full(bins, number))
     speeds, numbers = np.concatenate(velocity), np.concatenate(reach)
     preferred = rng.uniform(0, 2 * np.pi, NEURONS)
     gains = rng.uniform(0.05, 0.12, NEURONS)
     tuning = np.stack([np.cos(preferred), np.sin(preferred)]) * gains
     counts = rng.poisson(np.clip(3.0 + speeds @ tuning, 0.05, None))
-    parts = np.select([numbers < REACHES // 2, numbers < REACHES * 3 // 4], ["train", "validate"], "test")
+    parts = np.select(
+        [numbers < REACHES // 2, numbers < REACHES * 3 // 4],
+        ["train", "validate"],
+        "test",
+    )
     return _examples(
         counts.astype(np.uint8)[:, :, None],
         ids=[f"bin_{number:04d}" for number in range(len(counts))],
-        coords={"velocity_x": speeds[:, 0], "velocity_y": speeds[:, 1], "reach": numbers, "split": parts},
+        coords={
+            "velocity_x": speeds[:, 0],
+            "velocity_y": speeds[:, 1],
+            "reach": numbers,
+            "split": parts,
+        },
         neuroids=[f"neuron_{number:02d}" for number in range(NEURONS)],
     )
 
 
 def _examples(
-    values: NDArray[np.uint8], *, ids: list[str], coords: dict[str, Any], neuroids: list[str]
+    values: NDArray[np.uint8],
+    *,
+    ids: list[str],
+    coords: dict[str, Any],
+    neuroids: list[str],
 ) -> xr.DataArray:
     return xr.DataArray(
         values,
@@ -107,7 +130,10 @@ def _examples(
 def build(folder: Path) -> list[Path]:
     """Write both data sets under ``folder``."""
     written = []
-    for name, dataset in {"Scenes.simulated": scenes(), "Reaching.simulated": reaching()}.items():
+    for name, dataset in {
+        "Scenes.simulated": scenes(),
+        "Reaching.simulated": reaching(),
+    }.items():
         path = folder / name / "responses.nc"
         path.parent.mkdir(parents=True, exist_ok=True)
         assembly.write(assembly.check(dataset, name=name), path)

@@ -24,9 +24,7 @@ MIDDLE_MS, SPREAD_MS, RISE_MS = 140.0, 20.0, 2.0
 UNSOLVED: Final = 20
 DPRIME: Final = 1.0
 BINS: Final = tuple((float(start), float(start + 10)) for start in range(70, 250, 10))
-ABOUT: Final = (
-    "Simulated solution times: when a digit is solved was chosen. No animal and no person took part."
-)
+ABOUT: Final = "Simulated solution times: when a digit is solved was chosen. No animal and no person took part."
 EPOCHS, BATCH, RATE = 40, 64, 3e-3
 
 
@@ -88,7 +86,9 @@ def _times(measured: Floats, table: pd.DataFrame) -> xr.DataArray:
     )
 
 
-def _population(latency: Floats, labels: NDArray[np.intp], table: pd.DataFrame) -> xr.DataArray:
+def _population(
+    latency: Floats, labels: NDArray[np.intp], table: pd.DataFrame
+) -> xr.DataArray:
     """Responses of ten units to their object, 1 / (1 + exp(−(t − latency) / 2 ms)), with t the centre of a bin."""
     starts, ends = np.array(BINS).T
     rise = 1 / (1 + np.exp(-((starts + ends) / 2 - latency[:, None]) / RISE_MS))
@@ -97,7 +97,10 @@ def _population(latency: Floats, labels: NDArray[np.intp], table: pd.DataFrame) 
         np.round(values, 4).astype(np.float32),
         dims=("presentation", "neuroid", "time_bin"),
         coords={
-            "stimulus_id": ("presentation", table["stimulus_id"].to_numpy().astype(str)),
+            "stimulus_id": (
+                "presentation",
+                table["stimulus_id"].to_numpy().astype(str),
+            ),
             "neuroid_id": ("neuroid", np.asarray(NAMES)),
             "layer": ("neuroid", np.full(len(NAMES), "IT")),
             "time_bin_start": ("time_bin", starts),
@@ -112,7 +115,9 @@ def _truth(noise: float) -> dict[str, Any]:
         "about": ABOUT,
         "simulated": True,
         "best_model": "generator.solving",
-        "best_spearman": round(float(6 / np.pi * np.arcsin(np.sqrt(RELIABILITY) / 2)), 8),
+        "best_spearman": round(
+            float(6 / np.pi * np.arcsin(np.sqrt(RELIABILITY) / 2)), 8
+        ),
         "formula": "best Spearman = (6 / pi) asin(sqrt(reliability) / 2)",
         "reliability": RELIABILITY,
         "session_noise_ms": round(float(noise), 8),
@@ -142,11 +147,15 @@ def train(source: Digits, path: Path) -> float:
     digits, numbers = source.luminance[source.held_out], source.labels[source.held_out]
     labels = torch.from_numpy(numbers.astype(np.int64))
     batches = -(-len(digits) // BATCH)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=EPOCHS * batches)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+        optimiser, T_max=EPOCHS * batches
+    )
     rng = np.random.default_rng(SEED)
     late = module.steps - 5
     for _ in range(EPOCHS):
-        images = torch.from_numpy(screen(on_canvas(digits, rng.integers(0, 9, size=(len(digits), 2)))))
+        images = torch.from_numpy(
+            screen(on_canvas(digits, rng.integers(0, 9, size=(len(digits), 2))))
+        )
         for rows in np.array_split(rng.permutation(len(digits)), batches):
             optimiser.zero_grad()
             answers = module(images[rows])[:, -late:].flatten(0, 1)
@@ -154,9 +163,15 @@ def train(source: Digits, path: Path) -> float:
             optimiser.step()
             schedule.step()
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(module.state_dict(), path, metadata={"trained_on": "digits that are not in Digits.simulated"})
+    save_file(
+        module.state_dict(),
+        path,
+        metadata={"trained_on": "digits that are not in Digits.simulated"},
+    )
     with torch.no_grad():
-        last = module(torch.from_numpy(screen(on_canvas(source.luminance[source.shown], source.places))))[
-            :, -1
-        ]
+        last = module(
+            torch.from_numpy(
+                screen(on_canvas(source.luminance[source.shown], source.places))
+            )
+        )[:, -1]
     return float((last.argmax(dim=1).numpy() == source.labels[source.shown]).mean())

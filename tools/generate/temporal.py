@@ -58,7 +58,9 @@ def mackey_glass(delay: int) -> Floats:
         if past < 0:
             middle = following = production(history)
         else:
-            between = 0.5 * (x[past] + x[past + 1]) + step * 0.125 * (slope[past] - slope[past + 1])
+            between = 0.5 * (x[past] + x[past + 1]) + step * 0.125 * (
+                slope[past] - slope[past + 1]
+            )
             middle, following = production(between), production(x[past + 1])
         value = x[node]
         first = now - 0.1 * value
@@ -68,7 +70,9 @@ def mackey_glass(delay: int) -> Floats:
         x.append(value + step / 6.0 * (first + 2.0 * second + 2.0 * third + fourth))
         slope.append(following - 0.1 * x[-1])
         now = following
-    return np.array([hermite(x, slope, step, place * time / PER_TIME) for place in range(count)])
+    return np.array(
+        [hermite(x, slope, step, place * time / PER_TIME) for place in range(count)]
+    )
 
 
 def hermite(x: list[float], slope: list[float], step: float, time: float) -> float:
@@ -97,7 +101,10 @@ def series() -> xr.DataArray:
         coords={
             "stimulus_id": ("presentation", names),
             "delay": ("presentation", list(DELAYS)),
-            "lyapunov_time": ("presentation", [float(time) for time, _ in DELAYS.values()]),
+            "lyapunov_time": (
+                "presentation",
+                [float(time) for time, _ in DELAYS.values()],
+            ),
             "dynamics": ("presentation", kinds),
             "neuroid_id": ("neuroid", ["x"]),
             "time_bin_start": ("time_bin", ends[:-1]),
@@ -157,7 +164,9 @@ def heartbeats() -> xr.DataArray:
             ]
         spread = 1 + 0.1 * rng.normal()
         beat = sum(
-            high * size * np.exp(-0.5 * ((time - middle + before * spread) / (width * spread)) ** 2)
+            high
+            * size
+            * np.exp(-0.5 * ((time - middle + before * spread) / (width * spread)) ** 2)
             for high, before, width in waves
         )
         drift = 0.15 * rng.normal() * np.sin(2 * np.pi * (0.3 * time + rng.random()))

@@ -60,7 +60,9 @@ def v4(source: Digits) -> Floats:
     first = rng.integers(ORIENTATIONS, size=NEURONS)
     second = (first + rng.integers(1, 4, size=NEURONS)) % ORIENTATIONS
     conjunction = np.sqrt(energy[:, first, places] * energy[:, second, places])
-    return np.asarray(np.maximum(conjunction - np.quantile(conjunction, THRESHOLD, axis=0), 0))
+    return np.asarray(
+        np.maximum(conjunction - np.quantile(conjunction, THRESHOLD, axis=0), 0)
+    )
 
 
 def it(source: Digits) -> Floats:
@@ -82,10 +84,14 @@ def object_match(source: Digits) -> Floats:
     spread = stored.std(axis=0) + 1e-9
     space = (energy - stored.mean(axis=0)) / spread / np.sqrt(energy.shape[1])
     shown, exemplars = space[source.shown], space[source.held_out]
-    squared = (shown**2).sum(1)[:, None] + (exemplars**2).sum(1) - 2 * shown @ exemplars.T
+    squared = (
+        (shown**2).sum(1)[:, None] + (exemplars**2).sum(1) - 2 * shown @ exemplars.T
+    )
     match = np.exp(-(squared - squared.min(axis=1, keepdims=True)) / (2 * TUNING_WIDTH))
     match /= match.sum(axis=1, keepdims=True)
-    return np.asarray(match @ (source.labels[source.held_out][:, None] == np.arange(10)))
+    return np.asarray(
+        match @ (source.labels[source.held_out][:, None] == np.arange(10))
+    )
 
 
 def standardised(signal: Floats) -> Floats:

@@ -27,7 +27,10 @@ def build(folder: Path) -> list[Path]:
     """Write all files under ``folder``, and return those to be pinned: all except truth.json, which is in git."""
     source = images.digits()
     table, files = images.stimulus_set(source)
-    signals = {"V4": tuning.standardised(tuning.v4(source)), "IT": tuning.standardised(tuning.it(source))}
+    signals = {
+        "V4": tuning.standardised(tuning.v4(source)),
+        "IT": tuning.standardised(tuning.it(source)),
+    }
     twenty, six = _first(table, 20), _first(table, 6)
     recordings = {
         "Digits.simulated": (neurons.static(signals, table), table),
@@ -39,22 +42,31 @@ def build(folder: Path) -> list[Path]:
             neurons.timed(signals["IT"][twenty, :20], table.iloc[twenty]),
             table.iloc[twenty],
         ),
-        "Digits.simulated.subjects": (neurons.subjects(signals["IT"][six], table.iloc[six]), table.iloc[six]),
+        "Digits.simulated.subjects": (
+            neurons.subjects(signals["IT"][six], table.iloc[six]),
+            table.iloc[six],
+        ),
     }
     written: list[Path] = []
     for name, (recording, rows) in recordings.items():
         home = folder / name
         home.mkdir(parents=True, exist_ok=True)
         write.table(home / "stimuli.csv", rows)
-        write.archive(home / "stimuli.zip", {file: files[file] for file in rows["filename"]})
-        assembly.write(assembly.check(recording.assembly, name=name), home / "responses.nc")
+        write.archive(
+            home / "stimuli.zip", {file: files[file] for file in rows["filename"]}
+        )
+        assembly.write(
+            assembly.check(recording.assembly, name=name), home / "responses.nc"
+        )
         write.truth(home / "truth.json", recording.truth)
         written += [home / "stimuli.csv", home / "stimuli.zip", home / "responses.nc"]
     generator = folder / "models" / "generator" / "responses.nc"
     generator.parent.mkdir(parents=True, exist_ok=True)
     rates = neurons.noise_free(signals, table)
     assembly.write(rates, generator)
-    written += _behaviour(folder, rates.isel(neuroid=rates["region"].values == "IT").values, table, files)
+    written += _behaviour(
+        folder, rates.isel(neuroid=rates["region"].values == "IT").values, table, files
+    )
     written += _naming(folder, source, table)
     written += _gratings(folder)
     written += _solving(folder, source, table, files)
@@ -64,7 +76,10 @@ def build(folder: Path) -> list[Path]:
 
 
 def _behaviour(
-    folder: Path, features: NDArray[np.float64], table: pd.DataFrame, files: Mapping[str, bytes]
+    folder: Path,
+    features: NDArray[np.float64],
+    table: pd.DataFrame,
+    files: Mapping[str, bytes],
 ) -> list[Path]:
     """Simulated subjects who discriminate digits."""
     trials = behaviour.two_choices(features, table)
@@ -89,7 +104,10 @@ def _naming(folder: Path, source: images.Digits, table: pd.DataFrame) -> list[Pa
     decision = folder / "models" / "generator.naming" / "decision.nc"
     decision.parent.mkdir(parents=True, exist_ok=True)
     assembly.write(assembly.check(naming.shared), decision)
-    return [*(home / name for name in ("stimuli.csv", "stimuli.zip", "trials.csv")), decision]
+    return [
+        *(home / name for name in ("stimuli.csv", "stimuli.zip", "trials.csv")),
+        decision,
+    ]
 
 
 def _solving(
@@ -104,7 +122,10 @@ def _solving(
     assembly.write(assembly.check(solving.times), home / "times.nc")
     write.truth(home / "truth.json", solving.truth)
     written = [home / name for name in ("stimuli.csv", "stimuli.zip", "times.nc")]
-    for name, population in (("generator", solving.population), ("scrambled", solving.scrambled)):
+    for name, population in (
+        ("generator", solving.population),
+        ("scrambled", solving.scrambled),
+    ):
         written.append(folder / "models" / f"{name}.solving" / "responses.nc")
         written[-1].parent.mkdir(parents=True, exist_ok=True)
         assembly.write(assembly.check(population), written[-1])
@@ -133,5 +154,7 @@ def _gratings(folder: Path) -> list[Path]:
 def _first(table: pd.DataFrame, count: int) -> list[int]:
     """Row numbers of the first ``count`` stimuli of each object, in table order."""
     return sorted(
-        row for rows in table.reset_index().groupby("label").indices.values() for row in rows[:count]
+        row
+        for rows in table.reset_index().groupby("label").indices.values()
+        for row in rows[:count]
     )

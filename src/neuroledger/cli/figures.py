@@ -37,7 +37,9 @@ def _draw(options: argparse.Namespace) -> Any:
 
     def board(*benchmarks: str) -> Any:
         return leaderboard(
-            suite=options.suite, benchmarks=() if options.suite else benchmarks, catalog=catalog
+            suite=options.suite,
+            benchmarks=() if options.suite else benchmarks,
+            catalog=catalog,
         )
 
     def layer_scores() -> dict[str, Layers]:
@@ -48,13 +50,17 @@ def _draw(options: argparse.Namespace) -> Any:
 
     def layer_curves() -> Any:
         curves = layer_scores()
-        return figures.layers(curves if len(curves) > 1 else next(iter(curves.values())))
+        return figures.layers(
+            curves if len(curves) > 1 else next(iter(curves.values()))
+        )
 
     draw: dict[str, Callable[[], Any]] = {
         "agreement": lambda: figures.agreement(board()),
         "bars": lambda: figures.bars(_names(options, 1, "benchmark")[0], board(*names)),
         "confusion": lambda: figures.confusion(_scores(options, 1)[names[0]]),
-        "controls": lambda: figures.controls(_names(options, 1, "benchmark")[0], board(*names)),
+        "controls": lambda: figures.controls(
+            _names(options, 1, "benchmark")[0], board(*names)
+        ),
         "differences": lambda: figures.differences(
             compare(
                 *_names(options, 2, "model"),
@@ -69,12 +75,15 @@ def _draw(options: argparse.Namespace) -> Any:
         "paired": lambda: figures.paired(_scores(options), by=options.by or "subject"),
         "ranks": lambda: figures.ranks(board()),
         "rdm": lambda: figures.rdm(
-            {name: _responses(name) for name in _names(options, None, "data set")}, by=options.by
+            {name: _responses(name) for name in _names(options, None, "data set")},
+            by=options.by,
         ),
         "reliability": lambda: figures.reliability(_scores(options, 1)[names[0]]),
         "scatter": lambda: figures.scatter(_scores(options, 2)),
         "time": lambda: figures.time(_scores(options)),
-        "tradeoff": lambda: figures.tradeoff(*_two(options, "benchmark"), board(*names)),
+        "tradeoff": lambda: figures.tradeoff(
+            *_two(options, "benchmark"), board(*names)
+        ),
     }
     return draw[kind]()
 
@@ -91,8 +100,12 @@ def _responses(dataset: str) -> xr.DataArray:
 
     assembly = load(dataset).assembly
     if assembly is None:
-        raise RequestError(f"data set {dataset} has no responses: choose one with an assembly")
-    return average_repetitions(assembly) if "presentation" in assembly.dims else assembly
+        raise RequestError(
+            f"data set {dataset} has no responses: choose one with an assembly"
+        )
+    return (
+        average_repetitions(assembly) if "presentation" in assembly.dims else assembly
+    )
 
 
 def _names(options: argparse.Namespace, count: int | None, kind: str) -> list[str]:
@@ -106,7 +119,9 @@ def _names(options: argparse.Namespace, count: int | None, kind: str) -> list[st
 
 def _benchmark(options: argparse.Namespace) -> str | None:
     if len(options.benchmark) > 1:
-        raise RequestError(f"plot {options.figure} shows one benchmark, got {len(options.benchmark)}")
+        raise RequestError(
+            f"plot {options.figure} shows one benchmark, got {len(options.benchmark)}"
+        )
     return options.benchmark[0] if options.benchmark else None
 
 

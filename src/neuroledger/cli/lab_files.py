@@ -63,23 +63,82 @@ NEUROID = (
     "channel",
     "site",
 )
-VALUE = ("value", "response", "rate", "firing_rate", "spikes", "spike_count", "count", "beta", "dff")
+VALUE = (
+    "value",
+    "response",
+    "rate",
+    "firing_rate",
+    "spikes",
+    "spike_count",
+    "count",
+    "beta",
+    "dff",
+)
 REPETITION = ("repetition", "rep", "repeat", "presentation")
 SESSION = ("session", "session_id", "recording_session", "sess")
 COORDINATES = (
-    *REPETITION, *SESSION, "trial", "trial_id", "trial_number", "run", "block", "subject", "participant", "category",
-    "object_name", "label", "split", "time", "onset", "rt", "reaction_time", "index", "unnamed: 0", "condition",
-)  # fmt: skip
-TIME = ("time", "time_bin", "time_bins", "timebin", "bin", "bins", "t", "frame", "sample")
+    *REPETITION,
+    *SESSION,
+    "trial",
+    "trial_id",
+    "trial_number",
+    "run",
+    "block",
+    "subject",
+    "participant",
+    "category",
+    "object_name",
+    "label",
+    "split",
+    "time",
+    "onset",
+    "rt",
+    "reaction_time",
+    "index",
+    "unnamed: 0",
+    "condition",
+)
+TIME = (
+    "time",
+    "time_bin",
+    "time_bins",
+    "timebin",
+    "bin",
+    "bins",
+    "t",
+    "frame",
+    "sample",
+)
 # Meaning of an axis by its name in a file that names axes; rows are stimuli or trials.
 AXES = {
-    **dict.fromkeys((*STIMULUS, "images", "stimuli", "trial", "trials", "presentation", "presentations"), "row"),
+    **dict.fromkeys(
+        (
+            *STIMULUS,
+            "images",
+            "stimuli",
+            "trial",
+            "trials",
+            "presentation",
+            "presentations",
+        ),
+        "row",
+    ),
     **dict.fromkeys((*NEUROID, *(f"{name}s" for name in NEUROID)), "neuroid"),
-    **dict.fromkeys(("repetition", "rep", "repeat", "reps", "repeats", "repetitions"), "repetition"),
+    **dict.fromkeys(
+        ("repetition", "rep", "repeat", "reps", "repeats", "repetitions"), "repetition"
+    ),
     **dict.fromkeys(TIME, "time_bin"),
-}  # fmt: skip
+}
 CHOICE = ("choice", "chosen", "answer", "object_response", "response")
-TRUTH = ("truth", "correct_answer", "category", "object_name", "label", "image_label", "target")
+TRUTH = (
+    "truth",
+    "correct_answer",
+    "category",
+    "object_name",
+    "label",
+    "image_label",
+    "target",
+)
 REGION = ("region", "area", "roi", "brain_area", "brain_region")
 SUBJECT = ("subject", "participant", "subject_id", "participant_id", "subj", "worker")
 BINS = re.compile(r"(-?\d+(?:\.\d+)?):(-?\d+(?:\.\d+)?)")
@@ -87,13 +146,20 @@ BINS = re.compile(r"(-?\d+(?:\.\d+)?):(-?\d+(?:\.\d+)?)")
 
 def reader_of(names: set[str], declared: dict[str, Any] | None) -> dict[str, Any]:
     """Return the `reader` of a data set with these packaged files; a declared one with further parameters is kept."""
-    parts = {"assembly": "responses.nc", "stimuli": "stimuli.csv", "archive": "stimuli.zip"}
+    parts = {
+        "assembly": "responses.nc",
+        "stimuli": "stimuli.csv",
+        "archive": "stimuli.zip",
+    }
     if declared is not None and set(declared) - {"name", *parts}:
         return declared
     absent = {field: None for field, name in parts.items() if name not in names}
     if "trials.csv" not in names:
         return {"name": "netcdf", **absent}
-    return {"name": "choice_trials", **{name: None for name in absent if name != "assembly"}}
+    return {
+        "name": "choice_trials",
+        **{name: None for name in absent if name != "assembly"},
+    }
 
 
 @dataclass(frozen=True)
@@ -133,7 +199,11 @@ class FolderContent:
         """Id of each image: its name without suffix, or its path without suffix if names repeat."""
         stems = [Path(name).stem for name in self.images]
         unique = len(set(stems)) == len(stems)
-        return stems if unique else [str(Path(name).with_suffix("").as_posix()) for name in self.images]
+        return (
+            stems
+            if unique
+            else [str(Path(name).with_suffix("").as_posix()) for name in self.images]
+        )
 
 
 def survey(folder: Path, only: Sequence[str] = ()) -> FolderContent:
@@ -153,18 +223,32 @@ def survey(folder: Path, only: Sequence[str] = ()) -> FolderContent:
     names = sorted(
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     missing = [name for name in only if name not in names]
     if missing:
-        raise RequestError(f"{folder} has no file {missing[0]!r}; it contains {', '.join(names[:8])}")
-    recordings = "dataset_description.json" in names and any(name.startswith("sub-") for name in names)
-    data = () if recordings else (
-        name for name in names if Path(name).suffix.lower() in (*TABLES, *ARRAYS, ".nc", ".nwb")
-    )  # fmt: skip
+        raise RequestError(
+            f"{folder} has no file {missing[0]!r}; it contains {', '.join(names[:8])}"
+        )
+    recordings = "dataset_description.json" in names and any(
+        name.startswith("sub-") for name in names
+    )
+    data = (
+        ()
+        if recordings
+        else (
+            name
+            for name in names
+            if Path(name).suffix.lower() in (*TABLES, *ARRAYS, ".nc", ".nwb")
+        )
+    )
     files = tuple(read_file(folder / name) for name in data if not only or name in only)
     return FolderContent(
-        folder, tuple(name for name in names if name.lower().endswith(IMAGES)), files, recordings
+        folder,
+        tuple(name for name in names if name.lower().endswith(IMAGES)),
+        files,
+        recordings,
     )
 
 
@@ -180,13 +264,22 @@ def read_file(path: Path) -> FileContent:
     """
     kind = path.suffix.lower()
     readers: dict[str, Callable[[Path], Any]] = {
-        ".npy": lambda path: {path.stem: numpy_array(path)}, ".npz": _read_npz, ".h5": _read_hdf5,
-        ".hdf5": _read_hdf5, ".mat": _read_matlab, ".nc": _read_netcdf, ".csv": partial(_read_table, separator=","),
-        ".tsv": partial(_read_table, separator="\t"), ".parquet": _read_parquet, ".nwb": _read_nwb,
-    }  # fmt: skip
+        ".npy": lambda path: {path.stem: numpy_array(path)},
+        ".npz": _read_npz,
+        ".h5": _read_hdf5,
+        ".hdf5": _read_hdf5,
+        ".mat": _read_matlab,
+        ".nc": _read_netcdf,
+        ".csv": partial(_read_table, separator=","),
+        ".tsv": partial(_read_table, separator="\t"),
+        ".parquet": _read_parquet,
+        ".nwb": _read_nwb,
+    }
     if not path.is_file():
         raise RequestError(
-            f"{path} does not exist" if not path.exists() else f"{path} is a folder, not a file"
+            f"{path} does not exist"
+            if not path.exists()
+            else f"{path} is a folder, not a file"
         )
     if kind not in readers:
         raise RequestError(
@@ -196,8 +289,12 @@ def read_file(path: Path) -> FileContent:
     if isinstance(value, pd.DataFrame):
         return FileContent(path, table=value)
     if kind == ".nc" and isinstance(value, dict):
-        axes = {name: tuple(map(str, variable.dims)) for name, variable in value.items()}
-        arrays = {name: _decode_text(variable.values) for name, variable in value.items()}
+        axes = {
+            name: tuple(map(str, variable.dims)) for name, variable in value.items()
+        }
+        arrays = {
+            name: _decode_text(variable.values) for name, variable in value.items()
+        }
         return FileContent(path, arrays=arrays, axes=axes)
     return (
         FileContent(path, assembly=value)
@@ -230,7 +327,10 @@ def _read_netcdf(path: Path) -> xr.DataArray | dict[str, xr.DataArray]:
         assembly = None
     if assembly is not None and "stimulus_id" in assembly.coords:
         return assembly
-    with parsing(path, "netCDF"), xr.open_dataset(path, engine="netcdf4", decode_times=False) as dataset:
+    with (
+        parsing(path, "netCDF"),
+        xr.open_dataset(path, engine="netcdf4", decode_times=False) as dataset,
+    ):
         return {
             str(name): xr.DataArray(variable.values, dims=variable.dims)
             for name, variable in dataset.variables.items()
@@ -239,17 +339,27 @@ def _read_netcdf(path: Path) -> xr.DataArray | dict[str, xr.DataArray]:
 
 def _read_npz(path: Path) -> dict[str, Array]:
     with parsing(path, "NumPy arrays"), np.load(path, allow_pickle=False) as archive:
-        return {name: np.squeeze(archive[name]) for name in archive.files if archive[name].size > 1}
+        return {
+            name: np.squeeze(archive[name])
+            for name in archive.files
+            if archive[name].size > 1
+        }
 
 
 def _read_matlab(path: Path) -> dict[str, Array]:
     """Return numeric arrays and lists of text by name; fields of a struct as ``struct.field``."""
     with path.open("rb") as file:
         matlab73 = b"MATLAB 7.3" in file.read(128)
-    return _read_hdf5(path, matlab73=True) if matlab73 else dict(_fields(matlab(path, structs="dicts")))
+    return (
+        _read_hdf5(path, matlab73=True)
+        if matlab73
+        else dict(_fields(matlab(path, structs="dicts")))
+    )
 
 
-def _fields(variables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Array]]:
+def _fields(
+    variables: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Array]]:
     for name, value in variables.items():
         if isinstance(value, dict):
             yield from _fields(value, f"{prefix}{name}.")
@@ -280,7 +390,9 @@ def _read_hdf5(path: Path, matlab73: bool = False) -> dict[str, Array]:
 
     with opened(path) as file:
         visit(file, file, "")
-    return {name: _decode_text(value) for name, value in arrays.items() if value.size > 1}
+    return {
+        name: _decode_text(value) for name, value in arrays.items() if value.size > 1
+    }
 
 
 def _texts(file: Any, item: Any, path: Path) -> Array:
@@ -304,7 +416,9 @@ def _decode_text(value: Array) -> Array:
     if value.dtype.kind == "S":
         return np.char.decode(value, "utf-8", "replace")
     texts = value.dtype == object and all(isinstance(item, str) for item in value.flat)
-    return np.char.strip(value.astype(str)) if texts or value.dtype.kind == "U" else value
+    return (
+        np.char.strip(value.astype(str)) if texts or value.dtype.kind == "U" else value
+    )
 
 
 def _read_nwb(path: Path) -> dict[str, Array]:
@@ -360,7 +474,8 @@ def layouts(
         if shape[dims.index(row)] == count
         and not (row == "trial" and "repetition" in dims)
         and all(
-            meaning in (None, "row" if dim == row else dim) for meaning, dim in zip(known, dims, strict=True)
+            meaning in (None, "row" if dim == row else dim)
+            for meaning, dim in zip(known, dims, strict=True)
         )
     }
     return sorted(possible)
@@ -396,12 +511,21 @@ def assembly_of(
     RequestError
         The axes do not fit the array, or time bins have no edges.
     """
-    if len(dims) != values.ndim or not np.issubdtype(values.dtype, np.number) or values.dtype.kind == "c":
+    if (
+        len(dims) != values.ndim
+        or not np.issubdtype(values.dtype, np.number)
+        or values.dtype.kind == "c"
+    ):
         raise RequestError(
             f"an array of {values.dtype} with {values.ndim} axes cannot have the axes ({', '.join(dims)})"
         )
     row = "trial" if "trial" in dims else "stimulus"
-    if {row, "neuroid"} - set(dims) or set(dims) - {row, "neuroid", "repetition", "time_bin"}:
+    if {row, "neuroid"} - set(dims) or set(dims) - {
+        row,
+        "neuroid",
+        "repetition",
+        "time_bin",
+    }:
         raise RequestError(
             f"--dims {','.join(dims)} is invalid: name stimulus or trial, neuroid, and repetition or time_bin"
         )
@@ -411,9 +535,13 @@ def assembly_of(
             f"the axis {row!r} has {values.shape[list(dims).index(row)]} entries, but there are {len(rows)} "
             f"{'images' if row == 'stimulus' else 'stimuli of trials'}: correct --dims or the files"
         )
-    plain = xr.DataArray(values.astype(float) if values.dtype.kind in "iub" else values, dims=tuple(dims))
+    plain = xr.DataArray(
+        values.astype(float) if values.dtype.kind in "iub" else values, dims=tuple(dims)
+    )
     if "repetition" in dims:
-        plain = plain.stack(presentation=(row, "repetition")).reset_index("presentation")
+        plain = plain.stack(presentation=(row, "repetition")).reset_index(
+            "presentation"
+        )
         repetition = plain["repetition"].values.astype(int)
         rows = [rows[i] for i in plain[row].values]
         plain = plain.drop_vars([row, "repetition"])
@@ -437,8 +565,13 @@ def assembly_of(
             raise RequestError(
                 "the edges of the time bins are missing: give them in ms from stimulus onset, such as --time-bins 0:200"
             )
-        steps = np.linspace(float(edges[1]), float(edges[2]), plain.sizes["time_bin"] + 1)
-        coords |= {"time_bin_start": ("time_bin", steps[:-1]), "time_bin_end": ("time_bin", steps[1:])}
+        steps = np.linspace(
+            float(edges[1]), float(edges[2]), plain.sizes["time_bin"] + 1
+        )
+        coords |= {
+            "time_bin_start": ("time_bin", steps[:-1]),
+            "time_bin_end": ("time_bin", steps[1:]),
+        }
     plain = plain.assign_coords(coords)
     # Rows without any value are padding of stimuli with fewer repetitions.
     recorded = ~np.isnan(plain.values).all(axis=tuple(range(1, plain.ndim)))
@@ -454,10 +587,20 @@ def names_in(
         for name, values in arrays.items()
         if values.ndim == 1 and values.dtype.kind == "U" and len(values) in shape
     ]
-    unique = [(name, values) for name, values in lists if len(set(values)) == len(values)]
+    unique = [
+        (name, values) for name, values in lists if len(set(values)) == len(values)
+    ]
     images = [(name, values) for name, values in unique if names_stimuli(values, ids)]
-    regions = [(name, values) for name, values in lists if name.rpartition(".")[2].lower() in REGION]
-    others = [(name, values) for name, values in unique if name not in dict(images) | dict(regions)]
+    regions = [
+        (name, values)
+        for name, values in lists
+        if name.rpartition(".")[2].lower() in REGION
+    ]
+    others = [
+        (name, values)
+        for name, values in unique
+        if name not in dict(images) | dict(regions)
+    ]
     return images, others, regions
 
 
@@ -472,7 +615,10 @@ def spike_counts(arrays: Mapping[str, Array], start: str, window: str) -> Array:
     low, high = (arrays[start][:, None] + float(edge) / 1000 for edge in edges.groups())
     units = np.split(arrays["spike_times"], ends[:-1])
     return np.hstack(
-        [np.searchsorted(np.sort(times), high) - np.searchsorted(np.sort(times), low) for times in units]
+        [
+            np.searchsorted(np.sort(times), high) - np.searchsorted(np.sort(times), low)
+            for times in units
+        ]
     )
 
 
@@ -493,10 +639,14 @@ class Columns:
         """Return ``long``, ``choices``, ``wide``, or ``stimuli`` for a table without responses."""
         if self.neuroid is not None and self.value is not None:
             return "long"
-        return "choices" if self.choice is not None else "wide" if self.wide else "stimuli"
+        return (
+            "choices" if self.choice is not None else "wide" if self.wide else "stimuli"
+        )
 
 
-def columns_of(table: pd.DataFrame, ids: Sequence[str], coordinates: Sequence[str] = ()) -> Columns | None:
+def columns_of(
+    table: pd.DataFrame, ids: Sequence[str], coordinates: Sequence[str] = ()
+) -> Columns | None:
     """Return the meaning of the columns of a table by their name and type; None if no column names stimuli."""
     stimulus = _find_column(table, STIMULUS)
     if stimulus is None:
@@ -510,9 +660,18 @@ def columns_of(table: pd.DataFrame, ids: Sequence[str], coordinates: Sequence[st
         return None
     rest = table.drop(columns=stimulus)
     neuroid, value = _find_column(rest, NEUROID), _find_column(rest, VALUE)
-    choice = None if neuroid else next(
-        (str(name) for name in rest if str(name).lower() in CHOICE and rest[name].dtype.kind not in "iufb"), None
-    )  # fmt: skip
+    choice = (
+        None
+        if neuroid
+        else next(
+            (
+                str(name)
+                for name in rest
+                if str(name).lower() in CHOICE and rest[name].dtype.kind not in "iufb"
+            ),
+            None,
+        )
+    )
     truth = _find_column(rest.drop(columns=choice), TRUTH) if choice else None
     numbers = [str(name) for name in rest if rest[name].dtype.kind in "iuf"]
     not_neuroids = {*map(str.lower, coordinates), *COORDINATES}
@@ -521,7 +680,9 @@ def columns_of(table: pd.DataFrame, ids: Sequence[str], coordinates: Sequence[st
         if choice or (neuroid and value)
         else tuple(name for name in numbers if name.lower() not in not_neuroids)
     )
-    return Columns(stimulus, neuroid, value, choice, truth, _find_column(rest, SUBJECT), wide)
+    return Columns(
+        stimulus, neuroid, value, choice, truth, _find_column(rest, SUBJECT), wide
+    )
 
 
 def _find_column(table: pd.DataFrame, names: Sequence[str]) -> str | None:
@@ -534,7 +695,10 @@ def _as_ids(values: pd.Series, ids: Sequence[str]) -> pd.Series:
     """Return the stimuli by id: the path of an image that is not an id is replaced by its stem."""
     plain = values.astype(str).str.strip()
     return plain.where(
-        plain.isin(ids), plain.map(lambda name: Path(name).stem if name.lower().endswith(IMAGES) else name)
+        plain.isin(ids),
+        plain.map(
+            lambda name: Path(name).stem if name.lower().endswith(IMAGES) else name
+        ),
     )
 
 
@@ -543,7 +707,9 @@ def names_stimuli(values: Array | pd.Series, ids: Sequence[str]) -> bool:
     return bool(_as_ids(pd.Series(values), ids).isin(ids).all())
 
 
-def stimuli_of(values: Array, ids: Sequence[str], first: int | None, source: str) -> list[str]:
+def stimuli_of(
+    values: Array, ids: Sequence[str], first: int | None, source: str
+) -> list[str]:
     """Return the stimulus id of each row, given as id, file name, or number counted from ``first``.
 
     Raises
@@ -553,7 +719,9 @@ def stimuli_of(values: Array, ids: Sequence[str], first: int | None, source: str
     """
     if values.dtype.kind in "iuf" and not names_stimuli(values, ids):
         numbers = values.astype(int) - (first or 0)
-        wrong = (numbers != values - (first or 0)) | (numbers < 0) | (numbers >= len(ids))
+        wrong = (
+            (numbers != values - (first or 0)) | (numbers < 0) | (numbers >= len(ids))
+        )
         if wrong.any():
             raise DataError(
                 f"{source}: {values[wrong][0]:g} is not the number of one of the {len(ids)} stimuli"
@@ -582,13 +750,21 @@ def require_own_rows(table: pd.DataFrame, columns: Columns, source: str) -> None
     DataError
         Rows occur more than once, or have the same key and different values; the message begins with ``source``.
     """
-    measured = {"long": (columns.value,), "wide": columns.wide, "choices": (columns.choice,)}[columns.kind]
+    measured = {
+        "long": (columns.value,),
+        "wide": columns.wide,
+        "choices": (columns.choice,),
+    }[columns.kind]
     names = [str(name) for name in measured]
-    keys = {str(name): table[name].to_numpy() for name in table if str(name) not in names}
+    keys = {
+        str(name): table[name].to_numpy() for name in table if str(name) not in names
+    }
     require_measurements(keys, table[names].to_numpy(), source)
 
 
-def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]) -> xr.DataArray:
+def table_assembly(
+    table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]
+) -> xr.DataArray:
     """Return the assembly of a long or wide table whose rows are presentations of ``stimuli``.
 
     Raises
@@ -602,19 +778,30 @@ def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]
     if (session := _find_column(frame, SESSION)) is not None:
         frame = frame.rename(columns={session: "session"})
     if columns.kind == "long":
-        frame = frame.rename(columns={columns.neuroid: "neuroid_id", columns.value: "value"})
+        frame = frame.rename(
+            columns={columns.neuroid: "neuroid_id", columns.value: "value"}
+        )
         frame["neuroid_id"] = frame["neuroid_id"].astype(str)
-        if columns.subject is not None and (frame.groupby("neuroid_id")[columns.subject].nunique() > 1).any():
+        if (
+            columns.subject is not None
+            and (frame.groupby("neuroid_id")[columns.subject].nunique() > 1).any()
+        ):
             # The same name in two subjects is two neuroids.
-            frame["neuroid_id"] = frame[columns.subject].astype(str) + "." + frame["neuroid_id"]
+            frame["neuroid_id"] = (
+                frame[columns.subject].astype(str) + "." + frame["neuroid_id"]
+            )
         if "repetition" not in frame:
             frame["repetition"] = _count_repetitions(frame)
         constant = frame.groupby("neuroid_id").nunique().eq(1).all()
         of_neuroids = {str(name) for name in constant.index[constant]}
         return from_long_table(
-            frame.drop(columns=_trial_columns(frame, of_neuroids | {"neuroid_id", "value"}))
+            frame.drop(
+                columns=_trial_columns(frame, of_neuroids | {"neuroid_id", "value"})
+            )
         )
-    if columns.subject is not None and columns.subject in _trial_columns(frame, set(columns.wide)):
+    if columns.subject is not None and columns.subject in _trial_columns(
+        frame, set(columns.wide)
+    ):
         raise AssemblyError(
             f"column {columns.subject!r}: a neuroid column contains responses of several subjects; write one row per value "
             "(stimulus_id, subject, neuroid_id, value), or one file per subject"
@@ -623,7 +810,11 @@ def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]
         frame["repetition"] = frame.groupby("stimulus_id").cumcount()
     frame = frame.drop(columns=_trial_columns(frame, set(columns.wide)))
     twice = frame.duplicated(["stimulus_id", "repetition"]).any()
-    if twice and "session" in frame and not frame.duplicated(["stimulus_id", "session", "repetition"]).any():
+    if (
+        twice
+        and "session" in frame
+        and not frame.duplicated(["stimulus_id", "session", "repetition"]).any()
+    ):
         # Repetitions that are counted anew in each session.
         frame["repetition"] = frame.groupby("stimulus_id").cumcount()
     if frame.duplicated(["stimulus_id", "repetition"]).any():
@@ -631,11 +822,18 @@ def table_assembly(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]
         raise AssemblyError(
             f"stimulus {row['stimulus_id']!r}, repetition {row['repetition']} has several rows"
         )
-    values = xr.DataArray(frame[list(columns.wide)].to_numpy(float), dims=("presentation", "neuroid"))
-    coords: dict[str, Any] = {"neuroid_id": ("neuroid", np.array(columns.wide, dtype=str))}
+    values = xr.DataArray(
+        frame[list(columns.wide)].to_numpy(float), dims=("presentation", "neuroid")
+    )
+    coords: dict[str, Any] = {
+        "neuroid_id": ("neuroid", np.array(columns.wide, dtype=str))
+    }
     for name in [name for name in frame if name not in columns.wide]:
         plain = frame[name].to_numpy()
-        coords[str(name)] = ("presentation", plain if plain.dtype.kind in "iufb" else plain.astype(str))
+        coords[str(name)] = (
+            "presentation",
+            plain if plain.dtype.kind in "iufb" else plain.astype(str),
+        )
     return values.assign_coords(coords)
 
 
@@ -649,23 +847,45 @@ def _count_repetitions(frame: pd.DataFrame) -> pd.Series:
         return frame.groupby(["stimulus_id", "neuroid_id"]).cumcount()
     within = frame.groupby(["stimulus_id", "neuroid_id", "session"]).cumcount()
     presentations = pd.DataFrame(
-        {"stimulus_id": frame["stimulus_id"], "session": frame["session"], "within": within}
+        {
+            "stimulus_id": frame["stimulus_id"],
+            "session": frame["session"],
+            "within": within,
+        }
     )
-    distinct = presentations.drop_duplicates().sort_values(["stimulus_id", "session", "within"])
+    distinct = presentations.drop_duplicates().sort_values(
+        ["stimulus_id", "session", "within"]
+    )
     distinct["repetition"] = distinct.groupby("stimulus_id").cumcount()
-    numbered = presentations.merge(distinct, how="left", on=["stimulus_id", "session", "within"])
+    numbered = presentations.merge(
+        distinct, how="left", on=["stimulus_id", "session", "within"]
+    )
     return pd.Series(numbered["repetition"].to_numpy(), index=frame.index)
 
 
 def _trial_columns(frame: pd.DataFrame, keep: set[str]) -> list[str]:
     """Return the columns that differ between presentations of one stimulus, such as the trial number; not the session."""
-    rest = [str(name) for name in frame if name not in keep | {"stimulus_id", "repetition", "session"}]
-    return [name for name in rest if (frame.groupby("stimulus_id")[name].nunique(dropna=False) > 1).any()]
+    rest = [
+        str(name)
+        for name in frame
+        if name not in keep | {"stimulus_id", "repetition", "session"}
+    ]
+    return [
+        name
+        for name in rest
+        if (frame.groupby("stimulus_id")[name].nunique(dropna=False) > 1).any()
+    ]
 
 
-def choices_of(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]) -> pd.DataFrame:
+def choices_of(
+    table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]
+) -> pd.DataFrame:
     """Return trials with the columns ``stimulus_id``, ``choice``, ``truth`` and ``subject`` of behavioural data."""
-    names = {columns.choice: "choice", columns.truth: "truth", columns.subject: "subject"}
+    names = {
+        columns.choice: "choice",
+        columns.truth: "truth",
+        columns.subject: "subject",
+    }
     frame = table.drop(columns=columns.stimulus).rename(
         columns={k: v for k, v in names.items() if k is not None}
     )
@@ -676,7 +896,10 @@ def choices_of(table: pd.DataFrame, columns: Columns, stimuli: Sequence[str]) ->
 def natural(names: Sequence[str]) -> list[str]:
     """Return names in natural order: im2 before im10."""
     return sorted(
-        names, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+        names,
+        key=lambda name: [
+            int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)
+        ],
     )
 
 
@@ -694,5 +917,13 @@ def candidates(content: FolderContent) -> Iterator[tuple[str, FileContent, str]]
             yield name, file, ""
         else:
             for variable, values in file.arrays.items():
-                if values.ndim in (2, 3, 4) and values.dtype.kind in "iuf" and min(values.shape) > 1:
-                    yield (name if file.path.suffix == ".npy" else f"{name}:{variable}"), file, variable
+                if (
+                    values.ndim in (2, 3, 4)
+                    and values.dtype.kind in "iuf"
+                    and min(values.shape) > 1
+                ):
+                    yield (
+                        (name if file.path.suffix == ".npy" else f"{name}:{variable}"),
+                        file,
+                        variable,
+                    )

@@ -22,7 +22,13 @@ from neuroledger.engine.outcome import Pending, pending_for, pending_lines
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.run import closed
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import ModelError, NeuroLedgerError, RequestError, UnknownError, about_pair
+from neuroledger.errors import (
+    ModelError,
+    NeuroLedgerError,
+    RequestError,
+    UnknownError,
+    about_pair,
+)
 from neuroledger.families.efficiency.cost import shown_cost
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
@@ -66,13 +72,20 @@ class Evaluated(Mapping[str, Score]):
         operations = self.costs.get("synaptic_operations")
         rows = [
             {
-                "benchmark": id, "score": score.value, "low": score.low, "high": score.high, "raw": score.raw,
-                "ceiling": None if score.ceiling is None else score.ceiling.value, "scale": score.scale,
-                "operations": math.nan if operations is None or operations.status == "failed" else operations.value,
+                "benchmark": id,
+                "score": score.value,
+                "low": score.low,
+                "high": score.high,
+                "raw": score.raw,
+                "ceiling": None if score.ceiling is None else score.ceiling.value,
+                "scale": score.scale,
+                "operations": math.nan
+                if operations is None or operations.status == "failed"
+                else operations.value,
                 "state": score.status,
             }
             for id, score in self.scores.items()
-        ]  # fmt: skip
+        ]
         states = {id: f"failed: {reason}" for id, reason in self.failed.items()}
         states |= {id: f"pending: {what}" for id, what in self.pending.items()}
         if not (rows or states):  # an empty table would not say why
@@ -80,7 +93,17 @@ class Evaluated(Mapping[str, Score]):
         rows += [{"benchmark": id, "state": state} for id, state in states.items()]
         return pd.DataFrame(
             rows,
-            columns=["benchmark", "score", "low", "high", "raw", "ceiling", "scale", "operations", "state"],
+            columns=[
+                "benchmark",
+                "score",
+                "low",
+                "high",
+                "raw",
+                "ceiling",
+                "scale",
+                "operations",
+                "state",
+            ],
         )
 
     def notes(self) -> list[str]:
@@ -90,12 +113,16 @@ class Evaluated(Mapping[str, Score]):
         reasons: dict[str, list[str]] = {}
         for id, reason in self.skipped.items():
             reasons.setdefault(reason, []).append(id)
-        total = len(self.skipped) + len(self.scores) + len(self.failed) + len(self.pending)
+        total = (
+            len(self.skipped) + len(self.scores) + len(self.failed) + len(self.pending)
+        )
         text = "; ".join(f"{some(ids)}: {reason}" for reason, ids in reasons.items())
         return [f"skipped {len(self.skipped)} of {total} benchmarks: {text}"]
 
     def __str__(self) -> str:
-        table = self.to_frame().to_string(index=False, float_format=lambda value: f"{value:.4g}", na_rep="–")
+        table = self.to_frame().to_string(
+            index=False, float_format=lambda value: f"{value:.4g}", na_rep="–"
+        )
         return "\n".join([f"model {self.model}", table, *self.notes()])
 
     def _repr_html_(self) -> str:
@@ -145,8 +172,16 @@ def evaluate(
     wrapped_model = wrapped(model, **declared)
     if isinstance(wrapped_model, str):
         catalog.model(wrapped_model)
-    suites = suites_of(catalog, suite or read_params(catalog.root).suite) if suite or not benchmarks else ()
-    ids = list(dict.fromkeys([*benchmarks, *(item.id for spec in suites for item in spec.benchmarks)]))
+    suites = (
+        suites_of(catalog, suite or read_params(catalog.root).suite)
+        if suite or not benchmarks
+        else ()
+    )
+    ids = list(
+        dict.fromkeys(
+            [*benchmarks, *(item.id for spec in suites for item in spec.benchmarks)]
+        )
+    )
     scores: dict[str, Score] = {}
     skipped: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -154,7 +189,9 @@ def evaluate(
     measured: Mapping[str, Score] = {}
     with choose() as display:
         session = Session(
-            catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root, display)
+            catalog,
+            Request(seed=seed, limit=limit, device=device),
+            open_store(catalog.root, display),
         )
         for number, id in enumerate(ids):
             display.progress("evaluate", number, len(ids))
@@ -178,7 +215,9 @@ def evaluate(
                     failed[id] = str(error)
                     display.line(f"{id}: failed: {error}")
                 else:
-                    pending[id] = pending_for(error, again=f"neuroledger evaluate MODEL --benchmark {id}")
+                    pending[id] = pending_for(
+                        error, again=f"neuroledger evaluate MODEL --benchmark {id}"
+                    )
         for line in pending_lines(pending.items()):
             display.line(line)
         display.progress("evaluate", len(ids), len(ids))
@@ -233,7 +272,11 @@ def package_model(
         builder: dict[str, Any] = {
             "name": "torch",
             "module": module,
-            **{name: rest.pop(name) for name in ("arguments", "preprocessing") if name in rest},
+            **{
+                name: rest.pop(name)
+                for name in ("arguments", "preprocessing")
+                if name in rest
+            },
         }
         lines = {
             "id": id,
@@ -275,15 +318,25 @@ def _require_published(spec: ModelSpec, checkpoint: Path) -> None:
         raise RequestError(
             f"model {spec.id!r} is published as {names}, not {checkpoint.name}: package that file"
         )
-    compare(checkpoint, published, fix="it is not the published file; download it again")
+    compare(
+        checkpoint, published, fix="it is not the published file; download it again"
+    )
 
 
 def _tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the tensors of a checkpoint by name, without the prefix of ``DataParallel``."""
-    tensors = safetensors(path) if path.suffix == ".safetensors" else checkpoint_tensors(path, STATE_KEYS)
-    bfloat16 = [name for name, value in tensors.items() if str(value.dtype) == "torch.bfloat16"]
+    tensors = (
+        safetensors(path)
+        if path.suffix == ".safetensors"
+        else checkpoint_tensors(path, STATE_KEYS)
+    )
+    bfloat16 = [
+        name for name, value in tensors.items() if str(value.dtype) == "torch.bfloat16"
+    ]
     if bfloat16:
         raise ModelError(
             f"{path.name}: {bfloat16[0]!r} is bfloat16, which is not converted: save `model.float().state_dict()`"
         )
-    return {name.removeprefix("module."): value.numpy() for name, value in tensors.items()}
+    return {
+        name.removeprefix("module."): value.numpy() for name, value in tensors.items()
+    }

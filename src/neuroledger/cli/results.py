@@ -31,9 +31,9 @@ def leaderboard(options: argparse.Namespace) -> int:
 
 def history(options: argparse.Namespace) -> int:
     """List every commit that changed a score of a benchmark, oldest first."""
-    from neuroledger.engine.git_trees import is_shallow
     from neuroledger.report.board import number
     from neuroledger.report.history import history as history_of
+    from neuroledger.store.git_trees import is_shallow
 
     catalog = open_catalog(options.root)
     benchmark = catalog.benchmark(options.benchmark).id
@@ -64,7 +64,9 @@ def history(options: argparse.Namespace) -> int:
             f"no commit of this repository contains a record of {benchmark}{'' if model is None else f' · {model}'}"
         )
     if is_shallow(catalog.root):
-        say("This clone is shallow: `git fetch --unshallow` fetches the earlier commits.")
+        say(
+            "This clone is shallow: `git fetch --unshallow` fetches the earlier commits."
+        )
     return 0
 
 
@@ -89,7 +91,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Estimate coverage, width, false positives and false ranks in simulated experiments."""
+    """Estimate coverage, length, interval score, false positives and false ranks in simulated experiments."""
     from neuroledger.engine.calibrate import calibrate_benchmark
     from neuroledger.errors import NeuroLedgerError
 
@@ -97,11 +99,17 @@ def calibrate(options: argparse.Namespace) -> int:
     if options.suite:
         ids = [item.id for item in catalog.suite(options.suite).benchmarks]
     else:
-        ids = sorted(path.name for path in (catalog.root / "results" / "records").glob("*") if path.is_dir())
+        ids = sorted(
+            path.name
+            for path in (catalog.root / "results" / "records").glob("*")
+            if path.is_dir()
+        )
     outcomes: dict[str, dict[str, Any]] = {}
     for id in options.benchmarks or ids:
         try:
-            metrics = calibrate_benchmark(catalog, id, runs=options.runs, seed=options.seed)
+            metrics = calibrate_benchmark(
+                catalog, id, runs=options.runs, seed=options.seed
+            )
         except NeuroLedgerError as error:
             if options.benchmarks and not options.json:
                 raise
@@ -116,7 +124,12 @@ def calibrate(options: argparse.Namespace) -> int:
     if options.json:
         say_json(outcomes)
     headlines = [next(iter(plain.values())) for plain in outcomes.values()]
-    return int(any(isinstance(headline, dict) and headline.get("passed") is False for headline in headlines))
+    return int(
+        any(
+            isinstance(headline, dict) and headline.get("passed") is False
+            for headline in headlines
+        )
+    )
 
 
 def _say_calibration(id: str, plain: dict[str, Any]) -> None:
@@ -127,12 +140,28 @@ def _say_calibration(id: str, plain: dict[str, Any]) -> None:
         if isinstance(outcome, str):
             say(f"not calibrated  {id} · {name}: {outcome}")
             continue
-        rates = [outcome[key] for key in ("coverage", "width", "false_positives", "false_ranks")]
-        cells = [f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]" for rate in rates]
-        more = [f"{label} {outcome[key]['value']:.3f}" for key, label in
-                (("ceiling", "ceiling covered"), ("recovered", "noiseless responses score")) if outcome[key]]  # fmt: skip
-        say(f"{'passed' if outcome['passed'] else 'FAILED'}  {id} · {name}: coverage {cells[0]}, width {cells[1]}, "
-            f"equal models differ {cells[2]}, false ranks {', '.join([cells[3], *more])}")  # fmt: skip
+        shown = {
+            "coverage": "coverage",
+            "length": "length over needed",
+            "interval_score": "interval score",
+            "false_positives": "equal models differ",
+            "false_ranks": "false ranks",
+        }
+        figures = [(label, outcome[key]) for key, label in shown.items()]
+        cells = [
+            f"{label} {one['value']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
+            for label, one in figures
+        ]
+        more = [
+            f"{label} {outcome[key]['value']:.3f}"
+            for key, label in (
+                ("ceiling", "ceiling covered"),
+                ("recovered", "noiseless responses score"),
+            )
+            if outcome[key]
+        ]
+        verdict = "passed" if outcome["passed"] else "FAILED"
+        say(f"{verdict}  {id} · {name}: {', '.join([*cells, *more])}")
 
 
 def ranks(options: argparse.Namespace) -> int:
@@ -146,12 +175,20 @@ def ranks(options: argparse.Namespace) -> int:
         options.suite or read_params(catalog.root).suite,
         *([options.against] if options.against else []),
     ]
-    tables = [standings(name, published=options.published, catalog=catalog) for name in names]
+    tables = [
+        standings(name, published=options.published, catalog=catalog) for name in names
+    ]
     basis = basis_of(tables[0], tables[1]) if options.against else None
-    taus = agreement_of(tables[0], tables[1]) if basis is not None and not basis.trivial else (None, None)
+    taus = (
+        agreement_of(tables[0], tables[1])
+        if basis is not None and not basis.trivial
+        else (None, None)
+    )
     if options.json:
         plain = {"standings": [asdict(table) for table in tables]}
-        for name, tau in zip(("agreement", "agreement_without_dummies"), taus, strict=True):
+        for name, tau in zip(
+            ("agreement", "agreement_without_dummies"), taus, strict=True
+        ):
             plain |= {name: tau._asdict()} if tau is not None else {}  # type: ignore[dict-item]
         if basis is not None:
             plain |= {"basis": {**asdict(basis), "trivial": basis.trivial}}  # type: ignore[dict-item]
@@ -163,7 +200,9 @@ def ranks(options: argparse.Namespace) -> int:
         say(str(basis))
     for suffix, tau in zip(("", ", without dummies"), taus, strict=True):
         if tau is not None:
-            say(f"Kendall's tau {tau.tau:.3f} (p {tau.p:.2g}) over {tau.models} models{suffix}")
+            say(
+                f"Kendall's tau {tau.tau:.3f} (p {tau.p:.2g}) over {tau.models} models{suffix}"
+            )
     return 0
 
 
@@ -183,8 +222,12 @@ def diagnose(options: argparse.Namespace) -> int:
 
     if options.table is not None:
         if options.suite or options.published:
-            raise RequestError("--table contains its own benchmarks: omit the suite and --published")
-        if options.table.exists() and not options.table.is_file():  # a pipe or a device, which may never end
+            raise RequestError(
+                "--table contains its own benchmarks: omit the suite and --published"
+            )
+        if (
+            options.table.exists() and not options.table.is_file()
+        ):  # a pipe or a device, which may never end
             raise RequestError(f"{options.table} is not a file")
         table, title = from_csv(options.table), f"Diagnosis of {options.table.name}"
     else:
@@ -194,7 +237,9 @@ def diagnose(options: argparse.Namespace) -> int:
         if options.published:
             table, title = from_published(catalog, suite), f"{title}: published figures"
         else:
-            table = from_records(catalog, suite, list(read_all(catalog.root / "results" / "records")))
+            table = from_records(
+                catalog, suite, list(read_all(catalog.root / "results" / "records"))
+            )
     diagnosis = diagnose_table(table)
     if options.out is not None:
         write_text(options.out, diagnosis_page(title, diagnosis))
@@ -212,18 +257,27 @@ def pareto(options: argparse.Namespace) -> int:
 
     catalog = open_catalog(options.root)
     costs = (options.cost,) if options.cost else DEFAULT_COSTS
-    tables = {cost: front_of(options.benchmark, cost, catalog=catalog) for cost in costs}
+    tables = {
+        cost: front_of(options.benchmark, cost, catalog=catalog) for cost in costs
+    }
     if options.out is not None:
         from neuroledger.report.plots.style import save
 
         save(pareto_figure(tables[costs[0]]), options.out)
     if options.json:
-        rows = {cost: json.loads(table.to_json(orient="records")) for cost, table in tables.items()}
+        rows = {
+            cost: json.loads(table.to_json(orient="records"))
+            for cost, table in tables.items()
+        }
         say_json(rows[costs[0]] if options.cost else rows)
         return 0
     for cost, table in tables.items():
         say(f"{options.benchmark} and {cost}")
-        say(table[["model", "score", "low", "high", "reads", "counted_on", "front"]].to_string(index=False))
+        say(
+            table[
+                ["model", "score", "low", "high", "reads", "counted_on", "front"]
+            ].to_string(index=False)
+        )
     return 0
 
 
@@ -238,7 +292,9 @@ def report(options: argparse.Namespace) -> int:
     suite = options.suite or read_params(catalog.root).suite
     pages = build_site(catalog, suite, options.out)
     records = list(read_all(catalog.root / "results" / "records"))
-    write_tracked(catalog.root, boards_of(catalog, suite, records, new=options.suite is None))
+    write_tracked(
+        catalog.root, boards_of(catalog, suite, records, new=options.suite is None)
+    )
     say(f"wrote {len(pages)} files; open {options.out / 'index.html'}")
     if options.serve:
         _serve(options.out)
@@ -247,7 +303,9 @@ def report(options: argparse.Namespace) -> int:
 
 def _serve(folder: Path) -> None:
     """Serve the pages on the loopback address until interrupted."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    handler = functools.partial(
+        http.server.SimpleHTTPRequestHandler, directory=str(folder)
+    )
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         say(f"http://127.0.0.1:{server.server_address[1]}/ (stop with Ctrl-C)")
         server.serve_forever()

@@ -1,4 +1,4 @@
-"""run, score, evaluate, cost, verify, sign: compute, check and sign records."""
+"""run, score, evaluate, cost, verify, refresh, sign: compute, check, refresh and sign records."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ from neuroledger.stats.score import counts_in_words
 
 # How `verify --json` names what was found.
 STATES: Mapping[type[Checked], str] = {
-    Confirmed: "confirmed", NotChecked: "not checked", Contradicted: "contradicted", Undefined: "undefined",
-}  # fmt: skip
+    Confirmed: "confirmed",
+    NotChecked: "not checked",
+    Contradicted: "contradicted",
+    Undefined: "undefined",
+}
 # At most this many unavailable benchmarks are listed.
 UNAVAILABLE_SHOWN = 8
 # The argument of --suite that selects every suite.
@@ -47,7 +50,9 @@ def _request(options: argparse.Namespace, params: Params) -> Request:
     if options.limit is not None and options.limit < 4:
         raise RequestError("--limit must be at least 4 stimuli")
     seed = params.seed if options.seed is None else options.seed
-    return Request(seed=seed, limit=options.limit, device=options.device or params.device)
+    return Request(
+        seed=seed, limit=options.limit, device=options.device or params.device
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +65,13 @@ def run(options: argparse.Namespace) -> int:
     if not options.suites and not options.benchmarks:
         suites = to_score(catalog, params.suite)
     _refuse_invalid(catalog, options.models, options.benchmarks)
-    planned = plan(catalog, models=models, benchmarks=options.benchmarks, suites=suites, request=request)
+    planned = plan(
+        catalog,
+        models=models,
+        benchmarks=options.benchmarks,
+        suites=suites,
+        request=request,
+    )
     jobs = planned.jobs
     for note in planned.notes():
         say(note)
@@ -70,15 +81,24 @@ def run(options: argparse.Namespace) -> int:
         return _show_plan(catalog, jobs, request, options)
     with choose() as display:
         outcomes = run_jobs(
-            catalog, jobs, request, display,
-            retry_failed=options.retry_failed, force=options.force, executor=options.executor,
-        )  # fmt: skip
+            catalog,
+            jobs,
+            request,
+            display,
+            retry_failed=options.retry_failed,
+            force=options.force,
+            executor=options.executor,
+        )
     ended = [done for done in outcomes if done.pending is None]
     waiting = len(outcomes) - len(ended) + len(planned.pending)
     states = Counter[str](done.record.status for done in ended)
     states["pending"] = waiting
     computed = sum(done.computed for done in ended)
-    words = ", ".join(f"{count} {state}" for state, count in sorted(states.items(), reverse=True) if count)
+    words = ", ".join(
+        f"{count} {state}"
+        for state, count in sorted(states.items(), reverse=True)
+        if count
+    )
     say(
         f"{len(outcomes) + len(planned.pending)} jobs: {computed} computed, {len(ended) - computed} up to date; "
         f"{words or 'nothing to do'}"
@@ -87,15 +107,21 @@ def run(options: argparse.Namespace) -> int:
         _say_unavailable(planned.unavailable)
     failed = [done.record for done in ended if done.record.status == "failed"]
     for record in failed:
-        say(f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}")
+        say(
+            f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}"
+        )
     before = sum(done.record.status == "failed" and not done.computed for done in ended)
     if before:
         verb = "was" if before == 1 else "were"
-        say(f"  {before} of them failed before and {verb} not tried again; --retry-failed tries them again")
+        say(
+            f"  {before} of them failed before and {verb} not tried again; --retry-failed tries them again"
+        )
     return worst(failed=bool(failed) and not options.allow_failed, pending=waiting > 0)
 
 
-def _refuse_invalid(catalog: Catalog, models: Sequence[str], benchmarks: Sequence[str]) -> None:
+def _refuse_invalid(
+    catalog: Catalog, models: Sequence[str], benchmarks: Sequence[str]
+) -> None:
     """Refuse a request that names an invalid spec, before anything is computed.
 
     Raises
@@ -103,8 +129,12 @@ def _refuse_invalid(catalog: Catalog, models: Sequence[str], benchmarks: Sequenc
     SpecError
         Every problem of the named specs, with file, line and column.
     """
-    named = [("models", id) for id in models] + [("benchmarks", id) for id in benchmarks]
-    findings = [finding for kind, id in named for finding in spec_problems(catalog, kind, id)]
+    named = [("models", id) for id in models] + [
+        ("benchmarks", id) for id in benchmarks
+    ]
+    findings = [
+        finding for kind, id in named for finding in spec_problems(catalog, kind, id)
+    ]
     if findings:
         raise SpecError(sorted(set(findings)))
 
@@ -112,8 +142,16 @@ def _refuse_invalid(catalog: Catalog, models: Sequence[str], benchmarks: Sequenc
 def _suites(catalog: Catalog, names: Sequence[str]) -> list[SuiteSpec]:
     """Return the named suites and those that they include, each once; ``all`` means all, unless a suite has this id."""
     ids = list(catalog.ids("suites"))
-    suite_ids = [id for name in names for id in (ids if name == ALL_SUITES and name not in ids else [name])]
-    return list({suite.id: suite for id in suite_ids for suite in suites_of(catalog, id)}.values())
+    suite_ids = [
+        id
+        for name in names
+        for id in (ids if name == ALL_SUITES and name not in ids else [name])
+    ]
+    return list(
+        {
+            suite.id: suite for id in suite_ids for suite in suites_of(catalog, id)
+        }.values()
+    )
 
 
 def _say_unavailable(reasons: Mapping[str, str]) -> None:
@@ -126,7 +164,9 @@ def _say_unavailable(reasons: Mapping[str, str]) -> None:
         )
 
 
-def _show_plan(catalog: Catalog, jobs: Sequence[Job], request: Request, options: argparse.Namespace) -> int:
+def _show_plan(
+    catalog: Catalog, jobs: Sequence[Job], request: Request, options: argparse.Namespace
+) -> int:
     rows = []
     for job in jobs:
         record = current(catalog, job, request, retry_failed=options.retry_failed)
@@ -134,7 +174,9 @@ def _show_plan(catalog: Catalog, jobs: Sequence[Job], request: Request, options:
             (
                 job.benchmark,
                 job.model,
-                "to do" if record is None or options.force else f"up to date ({record.status})",
+                "to do"
+                if record is None or options.force
+                else f"up to date ({record.status})",
                 job.id[:12],
             )
         )
@@ -154,7 +196,9 @@ def score(options: argparse.Namespace) -> int:
     if options.layers is not None:
         return _layers(catalog, request, options)
     _refuse_invalid(catalog, [options.model], [options.benchmark])
-    planned = plan(catalog, models=[options.model], benchmarks=[options.benchmark], request=request)
+    planned = plan(
+        catalog, models=[options.model], benchmarks=[options.benchmark], request=request
+    )
     for id, reason in planned.unavailable.items():
         raise RequestError(f"{id!r} is unavailable: {reason}")
     require_compatible(catalog, options.benchmark, options.model)
@@ -162,7 +206,14 @@ def score(options: argparse.Namespace) -> int:
         raise pending.error()
     with choose("none" if options.json else None) as display:
         # A user who names this pair has probably changed the code or the environment since it failed.
-        (done,) = run_jobs(catalog, planned.jobs, request, display, retry_failed=True, write=options.record)
+        (done,) = run_jobs(
+            catalog,
+            planned.jobs,
+            request,
+            display,
+            retry_failed=True,
+            write=options.record,
+        )
     record = done.record
     if options.json:
         say_json(record.model_dump(mode="json"))
@@ -178,10 +229,14 @@ def _layers(catalog: Catalog, request: Request, options: argparse.Namespace) -> 
     from neuroledger.families.alignment.layer_curves.curve import curve
     from neuroledger.models.activation_store import open_store
 
-    asked = options.layers if options.layers in ("", "all") else options.layers.split(",")
+    asked = (
+        options.layers if options.layers in ("", "all") else options.layers.split(",")
+    )
     with choose("none" if options.json else None) as display:
         session = Session(catalog, request, open_store(catalog.root, display))
-        layers = curve(session, catalog.benchmark(options.benchmark), options.model, asked)
+        layers = curve(
+            session, catalog.benchmark(options.benchmark), options.model, asked
+        )
     if options.json:
         say_json(layers.to_dict())
     else:
@@ -221,9 +276,7 @@ def _describe(plain: dict[str, Any]) -> str:
         text += f" [{number(plain['low'])}, {number(plain['high'])}]"
     ceiling = plain.get("ceiling")
     if ceiling:
-        text += (
-            f" of ceiling · raw {number(plain['raw'])} · ceiling {number(ceiling['value'])} ({ceiling['id']})"
-        )
+        text += f" of ceiling · raw {number(plain['raw'])} · ceiling {number(ceiling['value'])} ({ceiling['id']})"
     else:
         text += f" {plain.get('unit') or plain['scale']}"
     return " · ".join([text, *counts_in_words(plain["n"])])
@@ -240,9 +293,13 @@ def evaluate(options: argparse.Namespace) -> int:
     params = read_params(open_catalog(options.root).root)
     request = _request(options, params)
     evaluated = evaluate_model(
-        options.model, suite=options.suite, benchmarks=options.benchmarks, seed=request.seed, limit=request.limit,
+        options.model,
+        suite=options.suite,
+        benchmarks=options.benchmarks,
+        seed=request.seed,
+        limit=request.limit,
         device=request.device,
-    )  # fmt: skip
+    )
     say(str(evaluated))
     if not (evaluated.scores or evaluated.failed or evaluated.pending):
         return WRONG  # the model fits none of the benchmarks, as each row says
@@ -252,15 +309,30 @@ def evaluate(options: argparse.Namespace) -> int:
 def cost(options: argparse.Namespace) -> int:
     """Measure the costs of a model."""
     from neuroledger.families.efficiency.cost import model_cost
+    from neuroledger.stats.stored_score import plain_score
 
     catalog = open_catalog(options.root)
-    benchmark, costs = model_cost(options.model, options.benchmark, catalog=catalog, device=options.device)
+    benchmark, costs = model_cost(
+        options.model, options.benchmark, catalog=catalog, device=options.device
+    )
     if options.json:
-        say_json({"benchmark": benchmark, "costs": {id: cost.to_dict() for id, cost in costs.items()}})
+        say_json(
+            {
+                "benchmark": benchmark,
+                "costs": {id: plain_score(cost) for id, cost in costs.items()},
+            }
+        )
         return 0
     say(f"{options.model} on {benchmark}")
-    rows = [(id, "–" if cost.status == "failed" else f"{cost.value:,.6g}", cost.unit or cost.scale, cost.reason or "")
-            for id, cost in costs.items()]  # fmt: skip
+    rows = [
+        (
+            id,
+            "–" if cost.status == "failed" else f"{cost.value:,.6g}",
+            cost.unit or cost.scale,
+            cost.reason or "",
+        )
+        for id, cost in costs.items()
+    ]
     say_table(("cost", "value", "unit", "note"), rows)
     return 0
 
@@ -284,7 +356,14 @@ def same(options: argparse.Namespace) -> int:
     if options.json:
         parted = None if result.parted is None else vars(result.parted)
         facts = {name: fact.to_dict() for name, fact in result.facts.items()}
-        say_json({"same": result.same, "difference": result.difference, "parted": parted, "facts": facts})
+        say_json(
+            {
+                "same": result.same,
+                "difference": result.difference,
+                "parted": parted,
+                "facts": facts,
+            }
+        )
     else:
         say(str(result))
     return 0 if result.same else 1
@@ -313,12 +392,47 @@ def verify(options: argparse.Namespace) -> int:
     # A contradiction is a fault whatever else could not be looked at.
     if any(isinstance(result.checked, Contradicted) for result in results):
         return FAILED
-    return PENDING if any(isinstance(result.checked, NotChecked) for result in results) else SUCCESS
+    return (
+        PENDING
+        if any(isinstance(result.checked, NotChecked) for result in results)
+        else SUCCESS
+    )
 
 
 def _plain_result(result: Verified) -> dict[str, Any]:
-    evidence = {"origin": result.evidence.origin.value, "signer": result.evidence.signer}
-    return {**result.finding.to_dict(), "checked": STATES[type(result.checked)], "evidence": evidence}
+    evidence = {
+        "origin": result.evidence.origin.value,
+        "signer": result.evidence.signer,
+    }
+    return {
+        **result.finding.to_dict(),
+        "checked": STATES[type(result.checked)],
+        "evidence": evidence,
+    }
+
+
+def refresh(options: argparse.Namespace) -> int:
+    """Compute the intervals of records again from the deviations that they store."""
+    from neuroledger.engine.refresh import refresh as refresh_records
+
+    catalog = open_catalog(options.root)
+    with choose("none" if options.json else None) as display:
+        findings = refresh_records(catalog, options.records, display=display)
+    if options.json:
+        say_json([finding.to_dict() for finding in findings])
+    else:
+        for finding in findings:
+            if finding.code != "record.interval-current":
+                say(f"{SIGNS[finding.severity]} {finding}")
+        counts = Counter(finding.code for finding in findings)
+        kept = counts["record.interval-kept"]
+        say(
+            f"{len(findings)} records: {counts['record.refreshed']} refreshed, "
+            f"{counts['record.interval-current']} current, {kept} kept as they are"
+        )
+    return (
+        FAILED if any(finding.severity == "error" for finding in findings) else SUCCESS
+    )
 
 
 def sign(options: argparse.Namespace) -> int:

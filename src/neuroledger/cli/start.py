@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,12 @@ from neuroledger.cli.lab_files import (
 )
 from neuroledger.data.gate.validate import validate
 from neuroledger.data.integrity import sha256_of_file
-from neuroledger.data.package import Terms, package_assembly, package_stimuli, package_trials
+from neuroledger.data.package import (
+    Terms,
+    package_assembly,
+    package_stimuli,
+    package_trials,
+)
 from neuroledger.data.pin.pin import Downloads, pin
 from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.display import choose
@@ -95,7 +100,9 @@ class _Answers:
         if not value:
             self.missing.append(f"--{flag.replace('_', '-')}: {question}{choices}")
         elif options and value not in options:
-            raise RequestError(f"--{flag.replace('_', '-')} {value!r} is not one of {', '.join(options)}")
+            raise RequestError(
+                f"--{flag.replace('_', '-')} {value!r} is not one of {', '.join(options)}"
+            )
         return value
 
     def require(self, notes: Sequence[str]) -> None:
@@ -109,7 +116,9 @@ class _Answers:
 
     def agree(self) -> None:
         """Ask for consent to write, if questions can be asked; raise an error if it is refused."""
-        if self.ask is not None and self.ask("write and score (y/n): ").strip().lower() not in ("y", "yes"):
+        if self.ask is not None and self.ask(
+            "write and score (y/n): "
+        ).strip().lower() not in ("y", "yes"):
             raise RequestError("stopped; nothing was written")
 
 
@@ -139,7 +148,8 @@ def start(
 ) -> Started:
     """Turn a folder of images with responses, or a BIDS tree, into a data set, benchmarks and a suite, and score models.
 
-    A second call with the same files keeps the specs: it computes missing scores and writes the pages again.
+    A second call with the same files keeps the specs: it computes missing scores and writes the pages again. After a call
+    that was interrupted before all specs were written, it writes them again.
 
     Parameters
     ----------
@@ -174,11 +184,25 @@ def start(
     """
     unknown = sorted(set(answers) - set(ANSWERS))
     if unknown:
-        raise RequestError(f"nl.start has no argument {unknown[0]!r}; the answers are {', '.join(ANSWERS)}")
+        raise RequestError(
+            f"nl.start has no argument {unknown[0]!r}; the answers are {', '.join(ANSWERS)}"
+        )
     folder = Path(folder)
-    content = survey(folder, [name.partition(":")[0] for name in (answers.get("responses"), answers.get("trials"))
-                              if name] if answers.get("responses") else ())  # fmt: skip
-    id = id or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-.") or "mine"
+    content = survey(
+        folder,
+        [
+            name.partition(":")[0]
+            for name in (answers.get("responses"), answers.get("trials"))
+            if name
+        ]
+        if answers.get("responses")
+        else (),
+    )
+    id = (
+        id
+        or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-.")
+        or "mine"
+    )
     catalog = _repository(root, id)
     stamp = STAMP + _fingerprint(content)
     if catalog.has("datasets", id):
@@ -187,11 +211,30 @@ def start(
                 f"data set {id!r} exists and was not made from these files by this command: give another --id, or "
                 f"edit specs/datasets/{id}.yaml and use `neuroledger package`"
             )
-        tell(f"data set {id} was already made from these files; its specs are kept")
-        return _score(catalog, id, models, out, tell, notes=catalog.dataset(id).notes, written=())
+        if catalog.has("suites", id):
+            tell(f"data set {id} was already made from these files; its specs are kept")
+            return _score(
+                catalog,
+                id,
+                models,
+                out,
+                tell,
+                notes=catalog.dataset(id).notes,
+                written=(),
+            )
+        # The suite is written last: an earlier call was interrupted, and may have left a data set without its stimuli.
+        tell(
+            f"data set {id} was made by a call that was interrupted; its specs are written again"
+        )
+        catalog.entry("datasets", id).path.unlink()
+        catalog = open_catalog(catalog.root)
+    elif catalog.has("suites", id):
+        raise RequestError(f"suite {id!r} already exists: give another --id")
     replies = _Answers(answers, ask)
     if content.recordings:
-        return _start_bids(catalog, content, id, title, replies, stamp, models, out, tell)
+        return _start_bids(
+            catalog, content, id, title, replies, stamp, models, out, tell
+        )
     draft = _draft(content, replies, coordinates)
     license = replies.get("license", "licence of the data (SPDX)")
     access = replies.get("access", "who may see data values", ("public", "private"))
@@ -199,10 +242,20 @@ def start(
     for note in draft.notes:
         tell(note)
     benchmarks = _benchmarks(id, draft, degrees)
-    tell(f"writes data set {id}, benchmarks {', '.join(benchmarks)} and suite {id} into {catalog.root}")
+    tell(
+        f"writes data set {id}, benchmarks {', '.join(benchmarks)} and suite {id} into {catalog.root}"
+    )
     replies.agree()
     extra = {"degrees": degrees} if degrees is not None else {}
-    terms = Terms(reader_of, license, access, title or draft.notes[0], (*draft.notes[1:], stamp), extra)  # type: ignore[arg-type]
+    seen: Literal["public", "private"] = "private" if access == "private" else "public"
+    terms = Terms(
+        reader_of,
+        license,
+        seen,
+        title or draft.notes[0],
+        (*draft.notes[1:], stamp),
+        extra,
+    )
     written = []
     if draft.assembly is not None:
         written += package_assembly(catalog, id, draft.assembly, terms)
@@ -210,52 +263,95 @@ def start(
         written += package_trials(catalog, id, draft.trials, terms)
     catalog = open_catalog(catalog.root)
     if draft.stimuli is not None:
-        written += package_stimuli(catalog, id, draft.stimuli, content.folder, Terms(reader_of))
-    written += [_write_spec(catalog, "benchmark", name, fields) for name, fields in benchmarks.items()]
+        written += package_stimuli(
+            catalog, id, draft.stimuli, content.folder, Terms(reader_of)
+        )
+    written += [
+        _write_spec(catalog, "benchmark", name, fields)
+        for name, fields in benchmarks.items()
+    ]
     catalog = open_catalog(catalog.root)
-    usable = [model for model in dict.fromkeys((*REFERENCES, *models)) if catalog.has("models", model)
-              and not all(lacking(catalog, model, name) for name in benchmarks)]  # fmt: skip
-    suite = {"title": f"Benchmarks of {id}", "benchmarks": list(benchmarks), "models": [*usable, "noise"]}
+    usable = [
+        model
+        for model in dict.fromkeys((*REFERENCES, *models))
+        if catalog.has("models", model)
+        and not all(lacking(catalog, model, name) for name in benchmarks)
+    ]
+    suite = {
+        "title": f"Benchmarks of {id}",
+        "benchmarks": list(benchmarks),
+        "models": [*usable, "noise"],
+    }
     written.append(_write_spec(catalog, "suite", id, suite))
-    return _score(open_catalog(catalog.root), id, models, out, tell, notes=terms.notes, written=written)
+    return _score(
+        open_catalog(catalog.root),
+        id,
+        models,
+        out,
+        tell,
+        notes=terms.notes,
+        written=written,
+    )
 
 
 def _repository(root: Path | None, suite: str) -> Catalog:
     """Open the catalogue of the repository; set up a repository in ``root`` if that has no specs."""
     if root is not None and not (root / "specs").is_dir():
-        (root / "specs").mkdir(parents=True)
+        root.mkdir(parents=True, exist_ok=True)
         write_text(root / "params.yaml", f"suite: {suite}\n")
         write_text(root / "dvc.yaml", "stages: {}\n")
         if not (root / ".dvc").exists():
             inside = any((above / ".git").exists() for above in root.resolve().parents)
-            flags = [] if (root / ".git").exists() else ["--subdir" if inside else "--no-scm"]
+            flags = (
+                []
+                if (root / ".git").exists()
+                else ["--subdir" if inside else "--no-scm"]
+            )
             require_package("dvc")
             command = [sys.executable, "-P", "-m", "dvc", "init", "--quiet", *flags]
-            done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, cwd=root, capture_output=True, text=True, check=False
+            )
             if done.returncode:
-                raise DataError(f"`dvc init` failed in {root}: {done.stderr.strip()[-200:]}")
+                raise DataError(
+                    f"`dvc init` failed in {root}: {done.stderr.strip()[-200:]}"
+                )
+        # This is last, so that an interrupted call is not taken for a repository that is set up.
+        (root / "specs").mkdir()
     return open_catalog(root)
 
 
 def _fingerprint(content: FolderContent) -> str:
     """Return one SHA-256 of the names and bytes of all files of a folder."""
     files = (
-        path for path in sorted(content.folder.rglob("*")) if path.is_file() and not path.name.startswith(".")
+        path
+        for path in sorted(content.folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".")
     )
-    return identity_of({path.relative_to(content.folder).as_posix(): sha256_of_file(path) for path in files})
+    return identity_of(
+        {
+            path.relative_to(content.folder).as_posix(): sha256_of_file(path)
+            for path in files
+        }
+    )
 
 
-def _write_spec(catalog: Catalog, kind: str, id: str, fields: Mapping[str, Any]) -> Path:
-    """Write a new spec file and return its path; an existing file is an error."""
+def _write_spec(
+    catalog: Catalog, kind: str, id: str, fields: Mapping[str, Any]
+) -> Path:
+    """Write a new spec file and return its path; an existing file with another text is an error."""
     path = catalog.root / "specs" / f"{kind}s" / f"{id}.yaml"
-    if path.exists():
-        raise RequestError(f"{kind} {id!r} already exists: give another --id")
     has_schemas = (catalog.root / "specs" / "schema").is_dir()
-    write_text(path, spec_text(kind, {"id": id, "version": 1, **fields}, schema=has_schemas))
+    text = spec_text(kind, {"id": id, "version": 1, **fields}, schema=has_schemas)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise RequestError(f"{kind} {id!r} already exists: give another --id")
+    write_text(path, text)
     return path
 
 
-def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]) -> _Draft:
+def _draft(
+    content: FolderContent, answers: _Answers, coordinates: Sequence[str]
+) -> _Draft:
     """Return the stimuli and responses of the files in the conventions of this project."""
     if not content.images:
         raise RequestError(
@@ -292,7 +388,9 @@ def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]
         values = file.table[columns.stimulus].to_numpy()
         ordered, first = _numbered(values, ids, content, answers, draft)
         answers.require(draft.notes)
-        stimuli = stimuli_of(values, ordered, first, f"{name}: column {columns.stimulus!r}")
+        stimuli = stimuli_of(
+            values, ordered, first, f"{name}: column {columns.stimulus!r}"
+        )
         if columns.kind == "choices":
             draft.trials = choices_of(file.table, columns, stimuli)
         else:
@@ -304,7 +402,11 @@ def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]
                 *columns.wide,
             }
             dropped -= {*map(str, draft.assembly.coords)}
-            dropped = {column for column in dropped if column.lower() not in (*REPETITION, *SESSION)}
+            dropped = {
+                column
+                for column in dropped
+                if column.lower() not in (*REPETITION, *SESSION)
+            }
             if dropped:
                 draft.notes.append(
                     f"columns that differ between presentations of one image are left out: {', '.join(sorted(dropped))}"
@@ -314,7 +416,9 @@ def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]
                 if columns.kind == "long"
                 else f"one column per neuroid ({_span(columns.wide)})"
             )
-            draft.notes.append(f"{name}: {kind}; column {columns.stimulus!r} names the image")
+            draft.notes.append(
+                f"{name}: {kind}; column {columns.stimulus!r} names the image"
+            )
     else:
         draft.assembly = _array(content, name, variable, file, ids, answers, draft)
     if draft.assembly is None and draft.trials is None:
@@ -327,9 +431,14 @@ def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]
         draft.assembly = _with_region(draft.assembly, answers)
         size = draft.assembly.sizes
         counts = pd.Series(draft.assembly["stimulus_id"].values).value_counts()
-        times = f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+        times = (
+            f"{counts.min()}"
+            if counts.min() == counts.max()
+            else f"{counts.min()} to {counts.max()}"
+        )
         draft.notes.insert(
-            0, f"{len(draft.stimuli)} images, {size['neuroid']} neuroids, {times} presentations of each image"
+            0,
+            f"{len(draft.stimuli)} images, {size['neuroid']} neuroids, {times} presentations of each image",
         )
         draft.notes += _notes_on_sessions(draft.assembly)
     elif draft.trials is not None:
@@ -339,9 +448,15 @@ def _draft(content: FolderContent, answers: _Answers, coordinates: Sequence[str]
 
 def _mixes_sessions(assembly: xr.DataArray) -> bool:
     """Return whether presentations of one stimulus are from several sessions."""
-    if "session" not in assembly.coords or assembly["session"].dims != ("presentation",):
+    if "session" not in assembly.coords or assembly["session"].dims != (
+        "presentation",
+    ):
         return False
-    sessions = pd.Series(assembly["session"].values).groupby(assembly["stimulus_id"].values).nunique()
+    sessions = (
+        pd.Series(assembly["session"].values)
+        .groupby(assembly["stimulus_id"].values)
+        .nunique()
+    )
     return bool((sessions > 1).any())
 
 
@@ -351,7 +466,9 @@ def _notes_on_sessions(assembly: xr.DataArray) -> list[str]:
         return []
     effects = session_effects(assembly)
     if effects is None or not effects.differ:
-        return ["repetitions of an image are from several sessions, which do not differ by more than chance"]
+        return [
+            "repetitions of an image are from several sessions, which do not differ by more than chance"
+        ]
     return [
         f"responses differ between the {effects.sessions} sessions by more than chance: the mean of {effects.means} and the "
         f"spread of {effects.spreads} of {effects.neuroids} neuroids. To remove this, write `{STANDARDISE}` as the first "
@@ -363,12 +480,19 @@ def _describe_file(file: FileContent) -> str:
     """Return the name of a file with its columns, or with its arrays and their shapes."""
     if file.table is not None:
         return f"{file.path.name} with columns {_span(list(map(str, file.table)))}"
-    shapes = [f"{name} {' × '.join(map(str, values.shape))}" for name, values in file.arrays.items()]
+    shapes = [
+        f"{name} {' × '.join(map(str, values.shape))}"
+        for name, values in file.arrays.items()
+    ]
     return f"{file.path.name} with {_ends(shapes) if shapes else 'no numeric array'}"
 
 
 def _span(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) < 4 else f"{names[0]} … {names[-1]}, {len(names)} columns"
+    return (
+        ", ".join(names)
+        if len(names) < 4
+        else f"{names[0]} … {names[-1]}, {len(names)} columns"
+    )
 
 
 def _stimulus_table(content: FolderContent) -> tuple[pd.DataFrame, bool]:
@@ -379,11 +503,15 @@ def _stimulus_table(content: FolderContent) -> tuple[pd.DataFrame, bool]:
         if file.table is None or columns is None or columns.kind != "stimuli":
             continue
         values = file.table[columns.stimulus]
-        if len(values) != len(table) or not names_stimuli(values.to_numpy(), content.ids):
+        if len(values) != len(table) or not names_stimuli(
+            values.to_numpy(), content.ids
+        ):
             continue
         stimuli = stimuli_of(values.to_numpy(), content.ids, None, file.path.name)
         if sorted(stimuli) == sorted(content.ids):
-            rest = file.table.drop(columns=[columns.stimulus, *({"filename"} & set(file.table))])
+            rest = file.table.drop(
+                columns=[columns.stimulus, *({"filename"} & set(file.table))]
+            )
             rest.insert(0, "stimulus_id", stimuli)
             return rest.merge(table, on="stimulus_id"), True
     return table, False
@@ -398,20 +526,30 @@ def _presented(table: pd.DataFrame, recorded: set[str], draft: _Draft) -> pd.Dat
         )
     presented = table[table["stimulus_id"].isin(recorded)].reset_index(drop=True)
     if len(presented) < len(table):
-        draft.notes.append(f"{len(table) - len(presented)} images have no responses and are left out")
+        draft.notes.append(
+            f"{len(table) - len(presented)} images have no responses and are left out"
+        )
     return presented
 
 
 def _numbered(
-    values: np.ndarray[Any, Any], ids: Sequence[str], content: FolderContent, answers: _Answers, draft: _Draft
+    values: np.ndarray[Any, Any],
+    ids: Sequence[str],
+    content: FolderContent,
+    answers: _Answers,
+    draft: _Draft,
 ) -> tuple[list[str], int | None]:
     """Return the images in the order of their numbers, and the first number; None if stimuli are not numbered."""
     if values.dtype.kind not in "iuf" or set(map(str, values.tolist())) <= set(ids):
         return list(ids), None
-    ordered = list(ids) if _stimulus_table(content)[1] else _in_order(ids, answers, draft)
+    ordered = (
+        list(ids) if _stimulus_table(content)[1] else _in_order(ids, answers, draft)
+    )
     first = first_number(values, len(ids))
     if first is None or "first" in answers.given:
-        first = int(answers.get("first", "number of the first stimulus", ("0", "1")) or 0)
+        first = int(
+            answers.get("first", "number of the first stimulus", ("0", "1")) or 0
+        )
     draft.notes.append(f"images are numbered from {first}")
     return ordered, first
 
@@ -444,18 +582,30 @@ def _array(
     bins = answers.given.get("time_bins", "")
     if not variable:
         onsets = [column for column in arrays if column.endswith(".start_time")]
-        onset = onsets[0] if len(onsets) == 1 else answers.get("trials", "intervals of the trials", onsets)
-        bins = answers.get("time_bins", "window for counting spikes, in ms from the start of a trial")
+        onset = (
+            onsets[0]
+            if len(onsets) == 1
+            else answers.get("trials", "intervals of the trials", onsets)
+        )
+        bins = answers.get(
+            "time_bins", "window for counting spikes, in ms from the start of a trial"
+        )
         if not onset or not bins:
             return None
         values = spike_counts(arrays, onset, bins)
         draft.notes.append(f"{name}: spikes in {bins} ms after {onset}")
     else:
         values = arrays[variable]
-    images, names, areas = names_in(arrays, ids, values.shape) if variable else ([], [], [])
+    images, names, areas = (
+        names_in(arrays, ids, values.shape) if variable else ([], [], [])
+    )
     stated = answers.given.get("dims", "").split(",")
     row_ids = None
-    if variable and "trial" not in stated and ("trials" not in answers.given or "stimulus" in stated):
+    if (
+        variable
+        and "trial" not in stated
+        and ("trials" not in answers.given or "stimulus" in stated)
+    ):
         row_ids = _row_order(content, images, name, values.shape, ids, answers, draft)
     trials = None
     if not row_ids and "stimulus" not in stated:
@@ -464,7 +614,10 @@ def _array(
         [("trial", "neuroid")]
         if not variable
         else layouts(
-            values.shape, len(row_ids or ids), len(trials) if trials else None, file.axes.get(variable, ())
+            values.shape,
+            len(row_ids or ids),
+            len(trials) if trials else None,
+            file.axes.get(variable, ()),
         )
     )
     size = " × ".join(map(str, values.shape))
@@ -477,7 +630,9 @@ def _array(
     if len(options) == 1 and "dims" not in answers.given:
         dims = options[0]
     else:
-        answer = answers.get("dims", f"axes of {name} ({size})", [",".join(option) for option in options])
+        answer = answers.get(
+            "dims", f"axes of {name} ({size})", [",".join(option) for option in options]
+        )
         dims = tuple(answer.split(",")) if answer else ()
     if not dims:
         return None
@@ -487,20 +642,37 @@ def _array(
     if answers.missing:
         return None
     ordered = row_ids or (
-        list(ids) if trials or _stimulus_table(content)[1] else _in_order(ids, answers, draft)
+        list(ids)
+        if trials or _stimulus_table(content)[1]
+        else _in_order(ids, answers, draft)
     )
     if answers.missing:
         return None
     count = dict(zip(dims, values.shape, strict=False)).get("neuroid")
     names, areas = (
-        [(label, items) for label, items in vectors if len(items) == count] for vectors in (names, areas)
+        [(label, items) for label, items in vectors if len(items) == count]
+        for vectors in (names, areas)
     )
-    for meaning, vectors in (("names the neuroids", names), ("gives the region of each neuroid", areas)):
-        draft.notes += [f"{label} {meaning}" for label, _ in vectors if len(vectors) == 1]
+    for meaning, vectors in (
+        ("names the neuroids", names),
+        ("gives the region of each neuroid", areas),
+    ):
+        draft.notes += [
+            f"{label} {meaning}" for label, _ in vectors if len(vectors) == 1
+        ]
     neuroids, regions = (
-        list(map(str, vectors[0][1])) if len(vectors) == 1 else () for vectors in (names, areas)
+        list(map(str, vectors[0][1])) if len(vectors) == 1 else ()
+        for vectors in (names, areas)
     )
-    return assembly_of(values, dims, ordered, trials=trials, bins=bins, neuroids=neuroids, regions=regions)
+    return assembly_of(
+        values,
+        dims,
+        ordered,
+        trials=trials,
+        bins=bins,
+        neuroids=neuroids,
+        regions=regions,
+    )
 
 
 def _row_order(
@@ -536,11 +708,19 @@ def _row_order(
         elif len(named) in shape and len(set(named)) == len(named):
             lists[f"{path}:{columns.stimulus}"] = named
     chosen = answers.given.get("trials", "")
-    keys = [key for key in lists if not chosen or chosen in (key, key.partition(":")[0])]
+    keys = [
+        key for key in lists if not chosen or chosen in (key, key.partition(":")[0])
+    ]
     if not keys:
         return None
     same = all(lists[key] == lists[keys[0]] for key in keys)
-    key = keys[0] if same else answers.get("trials", "which of these names the images in their order", keys)
+    key = (
+        keys[0]
+        if same
+        else answers.get(
+            "trials", "which of these names the images in their order", keys
+        )
+    )
     if not key:
         return None
     draft.notes.append(f"{key} names the image of each row: {_ends(lists[key])}")
@@ -562,17 +742,24 @@ def _trials(
         path = file.path.relative_to(content.folder).as_posix()
         columns = None if file.table is None else columns_of(file.table, ids)
         if file.table is not None and columns is not None and columns.kind == "stimuli":
-            vectors[f"{path}:{columns.stimulus}"] = file.table[columns.stimulus].to_numpy()
+            vectors[f"{path}:{columns.stimulus}"] = file.table[
+                columns.stimulus
+            ].to_numpy()
         for key, values in file.arrays.items():
             if values.ndim == 1 and key != variable and not key.endswith("_time"):
                 vectors[f"{path}:{key}"] = values
     fits = {
         key: values
         for key, values in vectors.items()
-        if len(values) in shape and (_are_numbers(values, ids) or names_stimuli(values, ids))
+        if len(values) in shape
+        and (_are_numbers(values, ids) or names_stimuli(values, ids))
     }
     chosen = answers.given.get("trials", "")
-    keys = [key for key in fits if chosen in (key, key.partition(":")[0])] if chosen else list(fits)
+    keys = (
+        [key for key in fits if chosen in (key, key.partition(":")[0])]
+        if chosen
+        else list(fits)
+    )
     if chosen and not keys:
         raise RequestError(
             f"--trials {chosen!r} does not name a stimulus for each trial; possible values: {', '.join(fits) or 'none'}"
@@ -610,7 +797,9 @@ def _with_region(assembly: xr.DataArray, answers: _Answers) -> xr.DataArray:
     if "region" in assembly.coords:
         return assembly
     region = answers.get("region", "brain region of the neuroids")
-    return assembly.assign_coords(region=("neuroid", np.full(assembly.sizes["neuroid"], region or "?")))
+    return assembly.assign_coords(
+        region=("neuroid", np.full(assembly.sizes["neuroid"], region or "?"))
+    )
 
 
 def _divide(draft: _Draft) -> None:
@@ -619,13 +808,22 @@ def _divide(draft: _Draft) -> None:
     if trials is None or stimuli is None:
         return
     if "truth" not in trials:
-        label = next((name for name in ("object_name", "category", "label") if name in stimuli), None)
+        label = next(
+            (name for name in ("object_name", "category", "label") if name in stimuli),
+            None,
+        )
         if label is None:
             raise RequestError(
                 "choices have no correct answers: add a column truth (or category, label) to the trials or the images"
             )
-        trials["truth"] = trials["stimulus_id"].map(stimuli.set_index("stimulus_id")[label])
-    truth = trials.drop_duplicates("stimulus_id").set_index("stimulus_id")["truth"].astype(str)
+        trials["truth"] = trials["stimulus_id"].map(
+            stimuli.set_index("stimulus_id")[label]
+        )
+    truth = (
+        trials.drop_duplicates("stimulus_id")
+        .set_index("stimulus_id")["truth"]
+        .astype(str)
+    )
     stimuli["object_name"] = stimuli["stimulus_id"].map(truth)
     parity = stimuli.groupby("object_name").cumcount() % 2
     stimuli["split"] = np.where(parity == 0, "train", "test")
@@ -645,7 +843,9 @@ def _divide(draft: _Draft) -> None:
     )
 
 
-def _benchmarks(id: str, draft: _Draft, degrees: float | None) -> dict[str, dict[str, Any]]:
+def _benchmarks(
+    id: str, draft: _Draft, degrees: float | None
+) -> dict[str, dict[str, Any]]:
     """Return the fields of the benchmarks that these data allow, by id."""
     size = {"visual_degrees": degrees} if degrees is not None else {}
     if draft.trials is not None:
@@ -656,12 +856,17 @@ def _benchmarks(id: str, draft: _Draft, degrees: float | None) -> dict[str, dict
             "label_column": "object_name",
             "fitting": {"split": "train"},
         }
-        return {f"{id}.naming": {
-            "title": "Does a readout of the model err on the images that people err on", "parent": "behavior", "dataset": id,
-            "paradigm": {**paradigm, **size}, "metrics": ["error_consistency", "accuracy"],
-            **({"ceiling": "error_consistency"} if several_subjects else {}),
-            "controls": {"negative": ["noise"], "floor_at_most": 0.25},
-        }}  # fmt: skip
+        return {
+            f"{id}.naming": {
+                "title": "Does a readout of the model err on the images that people err on",
+                "parent": "behavior",
+                "dataset": id,
+                "paradigm": {**paradigm, **size},
+                "metrics": ["error_consistency", "accuracy"],
+                **({"ceiling": "error_consistency"} if several_subjects else {}),
+                "controls": {"negative": ["noise"], "floor_at_most": 0.25},
+            }
+        }
     assembly = draft.assembly
     if assembly is None:
         return {}
@@ -670,23 +875,40 @@ def _benchmarks(id: str, draft: _Draft, degrees: float | None) -> dict[str, dict
         raise RequestError(
             f"{stimuli} stimuli are too few for a cross-validated prediction: at least {FEWEST_STIMULI} are needed"
         )
-    train = next((share for share in (0.9, 0.8, 0.7) if stimuli * (1 - share) >= FEWEST_TEST), 0.5)
+    train = next(
+        (share for share in (0.9, 0.8, 0.7) if stimuli * (1 - share) >= FEWEST_TEST),
+        0.5,
+    )
     repeated = (pd.Series(assembly["stimulus_id"].values).value_counts() > 1).all()
     benchmarks: dict[str, dict[str, Any]] = {}
     # Presentations are averaged if they differ in nothing except their repetition.
-    prepare = {"prepare": [{"step": "drop", "coords": ["session"]}]} if _mixes_sessions(assembly) else {}
+    prepare = (
+        {"prepare": [{"step": "drop", "coords": ["session"]}]}
+        if _mixes_sessions(assembly)
+        else {}
+    )
     for region in dict.fromkeys(map(str, assembly["region"].values)):
         count = int((assembly["region"].values.astype(str) == region).sum())
         common = {
-            "parent": region, "dataset": id, "select": {"region": region},
+            "parent": region,
+            "dataset": id,
+            "select": {"region": region},
             "paradigm": {"name": "recording", "region": region, **size, **prepare},
-        }  # fmt: skip
+        }
         controls = {"controls": {"negative": ["noise"]}}
         place = re.sub(r"[^A-Za-z0-9._-]+", "-", region)
-        metric: Any = "ridgecv" if train == 0.9 else {"name": "ridgecv", "splits": {"train": train}}
+        metric: Any = (
+            "ridgecv"
+            if train == 0.9
+            else {"name": "ridgecv", "splits": {"train": train}}
+        )
         ceiling = {"ceiling": "internal_consistency"} if repeated else {}
         if "time_bin" in assembly.dims:
-            metric = {"name": "spantime_ridge", "time": "separate", "splits": {"train": train}}
+            metric = {
+                "name": "spantime_ridge",
+                "time": "separate",
+                "splits": {"train": train},
+            }
             ceiling = {"ceiling": "internal_consistency_temporal"} if repeated else {}
         title = f"{count} neuroids of {region}, predicted by ridge regression"
         benchmarks[f"{id}.{place}-ridge"] = {
@@ -699,17 +921,36 @@ def _benchmarks(id: str, draft: _Draft, degrees: float | None) -> dict[str, dict
         if count > 1 and "time_bin" not in assembly.dims:
             title = f"{count} neuroids of {region}, compared by their dissimilarities"
             rdm = {"ceiling": "rdm_consistency"} if repeated else {}
-            benchmarks[f"{id}.{place}-rdm"] = {"title": title, **common, "metric": "rdm", **rdm, **controls}
+            benchmarks[f"{id}.{place}-rdm"] = {
+                "title": title,
+                **common,
+                "metric": "rdm",
+                **rdm,
+                **controls,
+            }
     return benchmarks
 
 
 def _start_bids(
-    catalog: Catalog, content: FolderContent, id: str, title: str | None, answers: _Answers, stamp: str,
-    models: Sequence[str], out: Path | None, tell: Callable[[str], None],
-) -> Started:  # fmt: skip
+    catalog: Catalog,
+    content: FolderContent,
+    id: str,
+    title: str | None,
+    answers: _Answers,
+    stamp: str,
+    models: Sequence[str],
+    out: Path | None,
+    tell: Callable[[str], None],
+) -> Started:
     """Turn a BIDS tree into a benchmark that decodes the labels of events from windows around them, and score it."""
     files = [path for path in content.folder.rglob("*_task-*") if path.is_file()]
-    tasks = sorted({match[1] for path in files if (match := re.search(r"_task-([A-Za-z0-9+]+)_", path.name))})
+    tasks = sorted(
+        {
+            match[1]
+            for path in files
+            if (match := re.search(r"_task-([A-Za-z0-9+]+)_", path.name))
+        }
+    )
     kinds = sorted({path.parent.name for path in files} & {"eeg", "meg", "ieeg", "emg"})
     subjects = sorted({path.name.partition("_")[0] for path in files})
     if not tasks or not kinds:
@@ -723,12 +964,20 @@ def _start_bids(
         for path in files
         if path.name.endswith("_events.tsv") and f"_task-{task}_" in path.name
     ]
-    types = [str(name) for table in tables if "trial_type" in table for name in table["trial_type"].unique()]
+    types = [
+        str(name)
+        for table in tables
+        if "trial_type" in table
+        for name in table["trial_type"].unique()
+    ]
     counts = pd.Series(types, dtype=str).value_counts()
     events = answers.get(
-        "events", f"events to decode, of {', '.join(counts.index) or 'none found'}, as DESCRIPTION=LABEL,…"
+        "events",
+        f"events to decode, of {', '.join(counts.index) or 'none found'}, as DESCRIPTION=LABEL,…",
     )
-    window = answers.get("window", "start and end of a window in s from its event, as 0:1")
+    window = answers.get(
+        "window", "start and end of a window in s from its event, as 0:1"
+    )
     license = answers.get("license", "licence of the data (SPDX)")
     access = answers.get("access", "who may see data values", ("public", "private"))
     answers.require(notes)
@@ -742,54 +991,100 @@ def _start_bids(
     if end <= begin:
         raise RequestError(f"--window {window}: the end must be after the start")
     protocol = "cross_subject" if len(subjects) > 2 else "within_session"
-    notes.append(f"events {events}, windows from {begin:g} to {end:g} s; splits {protocol}")
+    notes.append(
+        f"events {events}, windows from {begin:g} to {end:g} s; splits {protocol}"
+    )
     for note in notes:
         tell(note)
     answers.agree()
     window_fields = {"start": begin, "duration": end - begin, "labels": labels}
-    access_step = (
-        f"Ask the owner for the BIDS tree; `neuroledger pin {id} --from FOLDER` copies its files into place."
-    )
+    access_step = f"Ask the owner for the BIDS tree; `neuroledger pin {id} --from FOLDER` copies its files into place."
     distinct = {"check": "distinct", "column": "subject", "count": len(subjects)}
     fields: dict[str, Any] = {
-        "title": title or notes[0], "license": license, "access": access, "modality": kinds[0],
+        "title": title or notes[0],
+        "license": license,
+        "access": access,
+        "modality": kinds[0],
         "access_steps": [access_step],
-        "reader": {"name": "bids_epochs", "task": task, "datatype": kinds[0], "window": window_fields},
+        "reader": {
+            "name": "bids_epochs",
+            "task": task,
+            "datatype": kinds[0],
+            "window": window_fields,
+        },
         "expectations": {"assembly": [{"check": "values_finite"}, distinct]},
-        "notes": [*notes[1:], stamp], "unavailable": "not pinned yet",
-    }  # fmt: skip
+        "notes": [*notes[1:], stamp],
+        "unavailable": "not pinned yet",
+    }
     written = [_write_spec(catalog, "dataset", id, fields)]
     try:
-        pin(open_catalog(catalog.root), id, Downloads(folder=content.folder, bids=True, task=task))
+        pin(
+            open_catalog(catalog.root),
+            id,
+            Downloads(folder=content.folder, bids=True, task=task),
+        )
     except Exception:
         written[0].unlink()
         raise
     name = f"{id}-{protocol}"
-    written.append(_write_spec(catalog, "benchmark", name, {
-        "title": f"Decode {', '.join(sorted(set(labels.values())))} ({protocol})", "parent": "decoding", "dataset": id,
-        "paradigm": {"name": "decoding", "target": "label", "splits": {"name": protocol}},
-        "metric": "balanced_accuracy", "floor": {"dummy": "dummy"}, "tags": ["decoding"],
-        "controls": {"positive": ["planted_lda"], "negative": ["shuffled_lda"], "floor_at_most": 0.35},
-    }))  # fmt: skip
+    written.append(
+        _write_spec(
+            catalog,
+            "benchmark",
+            name,
+            {
+                "title": f"Decode {', '.join(sorted(set(labels.values())))} ({protocol})",
+                "parent": "decoding",
+                "dataset": id,
+                "paradigm": {
+                    "name": "decoding",
+                    "target": "label",
+                    "splits": {"name": protocol},
+                },
+                "metric": "balanced_accuracy",
+                "floor": {"dummy": "dummy"},
+                "tags": ["decoding"],
+                "controls": {
+                    "positive": ["planted_lda"],
+                    "negative": ["shuffled_lda"],
+                    "floor_at_most": 0.35,
+                },
+            },
+        )
+    )
     fields = {
         "title": f"Decoding of {id}",
         "benchmarks": [name],
         "models": list(dict.fromkeys((*DECODERS, *models))),
     }
     written.append(_write_spec(catalog, "suite", id, fields))
-    return _score(open_catalog(catalog.root), id, models, out, tell, notes=notes, written=written)
+    return _score(
+        open_catalog(catalog.root), id, models, out, tell, notes=notes, written=written
+    )
 
 
 def _score(
-    catalog: Catalog, id: str, models: Sequence[str], out: Path | None, tell: Callable[[str], None],
-    *, notes: Sequence[str], written: Sequence[Path],
-) -> Started:  # fmt: skip
+    catalog: Catalog,
+    id: str,
+    models: Sequence[str],
+    out: Path | None,
+    tell: Callable[[str], None],
+    *,
+    notes: Sequence[str],
+    written: Sequence[Path],
+) -> Started:
     """Check the specs, validate the data, compute missing scores and write the pages."""
     suite = catalog.suite(id)
     benchmarks = tuple(item.id for item in suite.benchmarks)
     kinds = {"datasets": [id], "benchmarks": benchmarks, "suites": [id]}
-    paths = [catalog.entry(kind, spec).path for kind, specs in kinds.items() for spec in specs]
-    problems = [finding for finding in check(catalog, paths)[0] if finding.severity == "error"]
+    paths = [
+        catalog.entry(kind, spec).path
+        for kind, specs in kinds.items()
+        for spec in specs
+    ]
+    problems = [
+        finding for finding in check(catalog, paths)[0] if finding.severity == "error"
+    ]
     if problems:
         raise SpecError(problems)
     report = validate(catalog, id)
@@ -802,8 +1097,12 @@ def _score(
     for note in planned.notes():
         tell(note)
     with choose() as display:
-        outcomes = run_jobs(catalog, planned.jobs, request, display, retry_failed=bool(written))
+        outcomes = run_jobs(
+            catalog, planned.jobs, request, display, retry_failed=bool(written)
+        )
     folder = out or catalog.root / f"site-{id}"
     build_site(catalog, id, folder)
     records = tuple(done.record for done in outcomes)
-    return Started(id, benchmarks, id, tuple(notes), records, folder / "index.html", tuple(written))
+    return Started(
+        id, benchmarks, id, tuple(notes), records, folder / "index.html", tuple(written)
+    )

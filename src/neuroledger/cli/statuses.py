@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FAILED", "INTERRUPTED", "PENDING", "REFUSED", "SUCCESS", "TABLE", "WRONG", "worst"]
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "PENDING",
+    "REFUSED",
+    "SUCCESS",
+    "TABLE",
+    "WRONG",
+    "worst",
+]
 
 SUCCESS: Final = 0
 FAILED: Final = 1

@@ -11,10 +11,10 @@ from typing import Any, Final
 from neuroledger.display import visible
 from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.diff_since import MOST_EMBEDDED, Proposal, Review, record_in
-from neuroledger.engine.git_trees import committed
 from neuroledger.engine.record import Record
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
+from neuroledger.store.git_trees import committed
 
 __all__ = ["summary"]
 
@@ -34,12 +34,18 @@ def summary(root: Path, reviewed: Review) -> str:
     set is shown.
     """
     proposal = Proposal(committed(root, reviewed.commit), committed(root, "HEAD"))
-    records = [path for path in proposal.changed if re.fullmatch(r"results/records/[^/]+/[^/]+\.json", path)]
+    records = [
+        path
+        for path in proposal.changed
+        if re.fullmatch(r"results/records/[^/]+/[^/]+\.json", path)
+    ]
     changed = {PurePosixPath(path).parts[2] for path in records}
     changed |= {
         PurePosixPath(path).stem
         for path in proposal.changed
-        if re.fullmatch(r"(specs/benchmarks/.*\.yaml|results/calibration/[^/]+\.json)", path)
+        if re.fullmatch(
+            r"(specs/benchmarks/.*\.yaml|results/calibration/[^/]+\.json)", path
+        )
     }
     benchmarks = {id: proposal.spec("benchmarks", id) for id in sorted(changed)}
     lines = [
@@ -58,7 +64,11 @@ def summary(root: Path, reviewed: Review) -> str:
 
 
 def _findings(reviewed: Review) -> Iterator[str]:
-    findings = [finding for finding in reviewed.findings if finding.severity in ("error", "warning")]
+    findings = [
+        finding
+        for finding in reviewed.findings
+        if finding.severity in ("error", "warning")
+    ]
     rows = [
         (
             finding.severity,
@@ -68,29 +78,59 @@ def _findings(reviewed: Review) -> Iterator[str]:
         )
         for finding in sorted(findings, key=lambda finding: finding.severity)
     ]
-    yield from _table("Findings that need a person", ("severity", "code", "where", "what"), rows)
+    yield from _table(
+        "Findings that need a person", ("severity", "code", "where", "what"), rows
+    )
 
 
-def _scores(proposal: Proposal, paths: Sequence[str], benchmarks: dict[str, Any]) -> Iterator[str]:
+def _scores(
+    proposal: Proposal, paths: Sequence[str], benchmarks: dict[str, Any]
+) -> Iterator[str]:
     rows = []
     for path in paths:
         id, model = PurePosixPath(path).parts[2], PurePosixPath(path).stem
-        old, new = record_in(proposal.base.read(path)), record_in(proposal.now.read(path))
+        old, new = (
+            record_in(proposal.base.read(path)),
+            record_in(proposal.now.read(path)),
+        )
         state: str = proposal.changed[path]
-        if new is not None and (not new.intact or (new.benchmark, new.model) != (id, model)):
+        if new is not None and (
+            not new.intact or (new.benchmark, new.model) != (id, model)
+        ):
             state, new = "not an intact record", None
         dataset = _dataset(proposal, benchmarks[id])
-        kind = "unknown" if dataset is None else "simulated" if dataset.simulated else dataset.access
+        kind = (
+            "unknown"
+            if dataset is None
+            else "simulated"
+            if dataset.simulated
+            else dataset.access
+        )
         before = "–" if old is None else _number((old.score or {}).get("value"))
-        rows.append((_safe(id), _safe(model), state, before, *_score(new), _controls(new), kind))
-    header = ("benchmark", "model", "record", "before", "score", "95 % interval", "controls", "data")
+        rows.append(
+            (_safe(id), _safe(model), state, before, *_score(new), _controls(new), kind)
+        )
+    header = (
+        "benchmark",
+        "model",
+        "record",
+        "before",
+        "score",
+        "95 % interval",
+        "controls",
+        "data",
+    )
     yield from _table("Scores, as the records report them", header, rows)
     if rows:
         yield "\nA reported score counts only after it is recomputed: see the step that recomputes every changed record."
 
 
 def _dataset(proposal: Proposal, benchmark: object) -> DatasetSpec | None:
-    spec = proposal.spec("datasets", benchmark.dataset) if isinstance(benchmark, BenchmarkSpec) else None
+    spec = (
+        proposal.spec("datasets", benchmark.dataset)
+        if isinstance(benchmark, BenchmarkSpec)
+        else None
+    )
     return spec if isinstance(spec, DatasetSpec) else None
 
 
@@ -98,7 +138,9 @@ def _score(record: Record | None) -> tuple[str, str]:
     if record is None or record.score is None:
         return ("–" if record is None else "failed"), "–"
     low, high = (_number(record.score.get(end)) for end in ("low", "high"))
-    value = _number(record.score["value"]) + (" (partial)" if record.status == "partial" else "")
+    value = _number(record.score["value"]) + (
+        " (partial)" if record.status == "partial" else ""
+    )
     return value, "none" if "–" in (low, high) else f"{low} to {high}"
 
 
@@ -111,7 +153,11 @@ def _controls(record: Record | None) -> str:
         for name, control in list(controls.items())[:6]
     ]
     passed = sum(control.verdict == "passed" for control in controls.values())
-    return "; ".join([f"{passed} of {len(controls)} passed", *texts]) if controls else "none"
+    return (
+        "; ".join([f"{passed} of {len(controls)} passed", *texts])
+        if controls
+        else "none"
+    )
 
 
 def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
@@ -122,7 +168,9 @@ def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[st
             continue
         try:
             calibration = calibration_in(content)
-            stale = spec is None or calibration.identity.get("benchmark") != spec_sha256(spec)
+            stale = spec is None or calibration.identity.get(
+                "benchmark"
+            ) != spec_sha256(spec)
         except ValueError:
             rows.append((_safe(id), "not a calibration", *["–"] * 4))
             continue
@@ -131,16 +179,35 @@ def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[st
             rows.append((_safe(id), "none", runs, *["–"] * 3))
             continue
         rates = (headline.coverage, headline.false_positives, headline.false_ranks)
-        cells = [f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]" for rate in rates]
-        verdict = "of another version" if stale else "passed" if headline.passed else "**failed**"
+        cells = [
+            f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]" for rate in rates
+        ]
+        verdict = (
+            "of another version"
+            if stale
+            else "passed"
+            if headline.passed
+            else "**failed**"
+        )
         rows.append((_safe(id), verdict, runs, *cells))
-    header_row = ("benchmark", "calibration", "runs", "coverage", "equal models differ", "false ranks")
+    header_row = (
+        "benchmark",
+        "calibration",
+        "runs",
+        "coverage",
+        "equal models differ",
+        "false ranks",
+    )
     yield from _table("Calibration, as reported", header_row, rows)
 
 
 def _licences(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
     """List each data set or model with a changed spec or file, and each data set of a changed score."""
-    used = {("datasets", spec.dataset) for spec in benchmarks.values() if isinstance(spec, BenchmarkSpec)}
+    used = {
+        ("datasets", spec.dataset)
+        for spec in benchmarks.values()
+        if isinstance(spec, BenchmarkSpec)
+    }
     for path in proposal.changed:
         parts = PurePosixPath(path).parts
         if (
@@ -152,7 +219,9 @@ def _licences(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
             used.add((parts[1], PurePosixPath(path).stem))
         elif parts[0] == "data" and len(parts) > 2:
             used.add(
-                ("models", parts[2]) if parts[1] == "models" and len(parts) > 3 else ("datasets", parts[1])
+                ("models", parts[2])
+                if parts[1] == "models" and len(parts) > 3
+                else ("datasets", parts[1])
             )
     rows = []
     for kind, id in sorted(used):
@@ -160,13 +229,25 @@ def _licences(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
         if isinstance(spec, DatasetSpec | ModelSpec):
             access = spec.access if isinstance(spec, DatasetSpec) else "–"
             simulated = "simulated" if spec.simulated else "–"
-            rows.append((KINDS[kind], _safe(id), _safe(spec.license or "none stated"), access, simulated))
-    yield from _table("Licences", ("kind", "id", "licence", "access", "simulated"), rows)
+            rows.append(
+                (
+                    KINDS[kind],
+                    _safe(id),
+                    _safe(spec.license or "none stated"),
+                    access,
+                    simulated,
+                )
+            )
+    yield from _table(
+        "Licences", ("kind", "id", "licence", "access", "simulated"), rows
+    )
 
 
 def _bytes(proposal: Proposal) -> Iterator[str]:
     objects = [
-        (path, entry.size) for path, entry in proposal.now.entries.items() if path.startswith(".dvcstore/")
+        (path, entry.size)
+        for path, entry in proposal.now.entries.items()
+        if path.startswith(".dvcstore/")
     ]
     added = [size for path, size in objects if path in proposal.changed]
     yield "\n### Bytes\n"
@@ -176,7 +257,9 @@ def _bytes(proposal: Proposal) -> Iterator[str]:
     )
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Iterator[str]:
     if not rows:
         return
     yield f"\n### {title}\n"
@@ -187,7 +270,11 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def _number(value: object) -> str:
-    finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    finite = (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
     return f"{value:.4g}" if finite else "–"
 
 

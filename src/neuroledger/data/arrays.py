@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Booleans", "Floats", "Indices", "Integers", "Reals", "Singles", "Strings"]
+__all__ = [
+    "Array",
+    "Booleans",
+    "Floats",
+    "Indices",
+    "Integers",
+    "Places",
+    "Reals",
+    "Singles",
+    "Strings",
+]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -15,5 +25,7 @@ Reals = npt.NDArray[np.floating[Any]]
 Singles = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]
+# Indices that may need fewer bytes than those of NumPy.
+Places = npt.NDArray[np.signedinteger[Any]]
 Booleans = npt.NDArray[np.bool_]
 Strings = npt.NDArray[np.str_]

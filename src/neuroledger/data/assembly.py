@@ -22,8 +22,16 @@ from neuroledger.errors import AssemblyError, StorageError
 from neuroledger.store.files import replacing
 
 __all__ = [
-    "among", "average_repetitions", "check", "content_sha256", "read", "read_blocks", "rows_of", "select", "write",
-]  # fmt: skip
+    "among",
+    "average_repetitions",
+    "check",
+    "content_sha256",
+    "read",
+    "read_blocks",
+    "rows_of",
+    "select",
+    "write",
+]
 
 # The coordinate that identifies the items of a dimension.
 KEYS: Mapping[str, str] = {
@@ -33,10 +41,17 @@ KEYS: Mapping[str, str] = {
     "stimulus_b": "stimulus_id_b",
 }
 SHAPES = (
-    ("presentation", "neuroid"), ("presentation", "neuroid", "time_bin"), ("presentation",),
-    ("presentation", "choice"), ("presentation", "channel", "sample"), ("stimulus", "stimulus_b"),
-    ("subject", "stimulus", "stimulus_b"), ("neuroid", "property"), ("subject",), ("subject", "condition"),
-)  # fmt: skip
+    ("presentation", "neuroid"),
+    ("presentation", "neuroid", "time_bin"),
+    ("presentation",),
+    ("presentation", "choice"),
+    ("presentation", "channel", "sample"),
+    ("stimulus", "stimulus_b"),
+    ("subject", "stimulus", "stimulus_b"),
+    ("neuroid", "property"),
+    ("subject",),
+    ("subject", "condition"),
+)
 
 
 def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
@@ -56,26 +71,39 @@ def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
     if set(dims) not in [set(shape) for shape in SHAPES]:
         allowed = " or ".join("(" + ", ".join(shape) + ")" for shape in SHAPES)
         problems.append(f"dimensions are ({', '.join(dims)}), not {allowed}")
-    problems += [f"dimension {dim!r} is empty" for dim, size in assembly.sizes.items() if size == 0]
+    problems += [
+        f"dimension {dim!r} is empty"
+        for dim, size in assembly.sizes.items()
+        if size == 0
+    ]
     for dim, key in KEYS.items():
         if dim in dims and key not in assembly.coords:
             problems.append(f"dimension {dim!r} has no coordinate {key!r}")
     if "time_bin" in dims:
         for key in ("time_bin_start", "time_bin_end"):
             if key not in assembly.coords:
-                problems.append(f"dimension 'time_bin' has no coordinate {key!r} (ms from stimulus onset)")
+                problems.append(
+                    f"dimension 'time_bin' has no coordinate {key!r} (ms from stimulus onset)"
+                )
     if (
         "neuroid_id" in assembly.coords
-        and len(np.unique(assembly["neuroid_id"].values.astype(str))) != assembly["neuroid_id"].size
+        and len(np.unique(assembly["neuroid_id"].values.astype(str)))
+        != assembly["neuroid_id"].size
     ):
         problems.append("neuroid_id is not unique")
     for coordinate, values in assembly.coords.items():
         if values.ndim > 1:
             problems.append(f"coordinate {coordinate!r} has several dimensions")
-        elif _missing(values.values) and coordinate in {*KEYS.values(), "repetition", "subject"}:
+        elif _missing(values.values) and coordinate in {
+            *KEYS.values(),
+            "repetition",
+            "subject",
+        }:
             problems.append(f"coordinate {coordinate!r} has missing values")
     if not (np.issubdtype(assembly.dtype, np.number) or assembly.dtype.kind in "UTSOb"):
-        problems.append(f"values have type {assembly.dtype}, which is neither numeric nor text")
+        problems.append(
+            f"values have type {assembly.dtype}, which is neither numeric nor text"
+        )
     if problems:
         raise AssemblyError(f"{name}: " + "; ".join(problems))
     return assembly
@@ -106,7 +134,11 @@ def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
         One row per distinct tuple of presentation coordinates, sorted by that tuple in coordinate order. Brain-Score
         uses the same row order, and draws its splits on it.
     """
-    names = [str(n) for n, c in assembly.coords.items() if c.dims == ("presentation",) and n != "repetition"]
+    names = [
+        str(n)
+        for n, c in assembly.coords.items()
+        if c.dims == ("presentation",) and n != "repetition"
+    ]
     array = assembly.transpose("presentation", ...)
     codes = [_codes(array[name].values) for name in names]
     order = np.lexsort(codes[::-1]) if codes else np.arange(array.sizes["presentation"])
@@ -114,18 +146,31 @@ def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
     new = np.ones(len(order), dtype=bool)
     new[1:] = (stacked[1:] != stacked[:-1]).any(axis=1)
     values = np.asarray(
-        array.values, dtype=np.result_type(array.dtype, np.float32) if array.dtype.kind == "f" else np.float64
+        array.values,
+        dtype=np.result_type(array.dtype, np.float32)
+        if array.dtype.kind == "f"
+        else np.float64,
     )
     values = values[order]
     starts = np.flatnonzero(new)
     present = ~np.isnan(values)
     total = np.add.reduceat(np.where(present, values, 0), starts, axis=0)
     count = np.add.reduceat(present.astype(np.int64), starts, axis=0)
-    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(values.dtype)
+    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(
+        values.dtype
+    )
     first = order[new]
-    coords: dict[Hashable, Any] = {name: ("presentation", array[name].values[first]) for name in names}
+    coords: dict[Hashable, Any] = {
+        name: ("presentation", array[name].values[first]) for name in names
+    }
     coords |= {n: c for n, c in array.coords.items() if "presentation" not in c.dims}
-    return xr.DataArray(mean, dims=array.dims, coords=coords, attrs=dict(assembly.attrs), name=assembly.name)
+    return xr.DataArray(
+        mean,
+        dims=array.dims,
+        coords=coords,
+        attrs=dict(assembly.attrs),
+        name=assembly.name,
+    )
 
 
 def _codes(values: Array) -> Indices:
@@ -134,7 +179,9 @@ def _codes(values: Array) -> Indices:
     return np.unique(values, return_inverse=True)[1].astype(np.intp).ravel()
 
 
-def rows_of(assembly: xr.DataArray, ids: Sequence[Any] | Array, *, name: str = "source") -> Indices:
+def rows_of(
+    assembly: xr.DataArray, ids: Sequence[Any] | Array, *, name: str = "source"
+) -> Indices:
     """Row of ``assembly`` for each stimulus id in ``ids``.
 
     The k-th occurrence of an id is matched with its k-th row, or with its only row.
@@ -151,12 +198,16 @@ def rows_of(assembly: xr.DataArray, ids: Sequence[Any] | Array, *, name: str = "
     counts = Counter(requested)
     missing = [id for id in counts if id not in rows]
     if missing:
-        examples = ", ".join(repr(id) for id in missing[:3]) + (", …" if len(missing) > 3 else "")
+        examples = ", ".join(repr(id) for id in missing[:3]) + (
+            ", …" if len(missing) > 3 else ""
+        )
         raise AssemblyError(
             f"{name} has no rows for {len(missing)} of {len(counts)} stimuli ({examples}); "
             "both sides must have the same stimulus_id values"
         )
-    uneven = next((id for id, count in counts.items() if 1 < len(rows[id]) != count), None)
+    uneven = next(
+        (id for id, count in counts.items() if 1 < len(rows[id]) != count), None
+    )
     if uneven is not None:
         raise AssemblyError(
             f"{name}: stimulus {uneven!r} has {len(rows[uneven])} rows, but {counts[uneven]} on the other side; "
@@ -170,7 +221,9 @@ def rows_of(assembly: xr.DataArray, ids: Sequence[Any] | Array, *, name: str = "
     return result
 
 
-def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str = "assembly") -> xr.DataArray:
+def select(
+    assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str = "assembly"
+) -> xr.DataArray:
     """Select the items that meet every condition: coordinate to allowed value(s), ``{not: […]}``, or ``{min, max}``.
 
     Limits may also be exclusive: ``{above, below}``. Every listed value must occur in the assembly, so that a misspelt
@@ -185,23 +238,33 @@ def select(assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str =
     for coordinate, condition in conditions.items():
         if coordinate not in assembly.coords:
             known = ", ".join(str(c) for c in assembly.coords)
-            raise AssemblyError(f"{name}: cannot select by {coordinate!r}; coordinates are {known}")
+            raise AssemblyError(
+                f"{name}: cannot select by {coordinate!r}; coordinates are {known}"
+            )
         values = assembly[coordinate]
         if values.ndim != 1:
             raise AssemblyError(
                 f"{name}: cannot select by {coordinate!r}, which has {values.ndim} dimensions, not 1"
             )
         if isinstance(condition, Mapping) and set(condition) == {"not"}:
-            keep = ~among(values.values, _as_list(condition["not"]), f"{name}: select {coordinate}: not")
+            keep = ~among(
+                values.values,
+                _as_list(condition["not"]),
+                f"{name}: select {coordinate}: not",
+            )
         elif isinstance(condition, Mapping):
             keep = _within(values.values, condition, coordinate)
         else:
-            keep = among(values.values, _as_list(condition), f"{name}: select {coordinate}")
+            keep = among(
+                values.values, _as_list(condition), f"{name}: select {coordinate}"
+            )
         if not keep.any():
             raise AssemblyError(
                 f"{name}: nothing has {coordinate} = {condition!r}; {_describe_values(values.values)}"
             )
-        assembly = assembly.isel({values.dims[0]: _row_index(assembly, keep, coordinate)})
+        assembly = assembly.isel(
+            {values.dims[0]: _row_index(assembly, keep, coordinate)}
+        )
     return assembly
 
 
@@ -238,7 +301,11 @@ def among(values: Array, allowed: Sequence[Any], where: str) -> Array:
         number = _as_number(text)
         if text in labels:
             chosen.append(text)
-        elif number is not None and number in numbers and (numeric or not isinstance(value, str)):
+        elif (
+            number is not None
+            and number in numbers
+            and (numeric or not isinstance(value, str))
+        ):
             chosen.append(numbers[number])
         else:
             absent.append((text, numbers.get(number) if number is not None else None))
@@ -246,12 +313,16 @@ def among(values: Array, allowed: Sequence[Any], where: str) -> Array:
         descriptions = []
         for text, equal in absent:
             near = (
-                [equal] if equal is not None else [label for label in labels if label.lower() == text.lower()]
+                [equal]
+                if equal is not None
+                else [label for label in labels if label.lower() == text.lower()]
             )
             near = near or difflib.get_close_matches(text, labels, 2, 0.6)
             hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
             descriptions.append(repr(text) + hint)
-        raise AssemblyError(f"{where}: no row has {', '.join(descriptions)}; {_describe_values(values)}")
+        raise AssemblyError(
+            f"{where}: no row has {', '.join(descriptions)}; {_describe_values(values)}"
+        )
     return np.isin(texts, chosen)
 
 
@@ -264,7 +335,9 @@ def _as_number(text: str) -> float | None:
 
 def _describe_values(values: Array) -> str:
     labels = np.unique(as_text(values)).tolist()
-    return "the values are " + ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
+    return (
+        "the values are " + ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
+    )
 
 
 def _row_index(assembly: xr.DataArray, keep: Array, coordinate: str) -> slice | Array:
@@ -337,9 +410,15 @@ def _opened(path: Path) -> Iterator[xr.DataArray]:
     """The assembly of an open netCDF file, whose values are not loaded yet."""
     note_opened(path)
     try:
-        with xr.open_dataset(path, engine="netcdf4", decode_times=False, cache=False) as dataset:
+        with xr.open_dataset(
+            path, engine="netcdf4", decode_times=False, cache=False
+        ) as dataset:
             variables = [str(name) for name in dataset.data_vars]
-            chosen = "data" if "data" in variables else (variables[0] if len(variables) == 1 else None)
+            chosen = (
+                "data"
+                if "data" in variables
+                else (variables[0] if len(variables) == 1 else None)
+            )
             if chosen is None:
                 raise AssemblyError(
                     f"{path.name} contains {len(variables)} variables ({', '.join(variables)}); call the assembly 'data'"
@@ -348,7 +427,9 @@ def _opened(path: Path) -> Iterator[xr.DataArray]:
             index_coords = [
                 name
                 for name in array.coords
-                if name in array.dims and array[name].dtype.kind == "i" and name not in KEYS.values()
+                if name in array.dims
+                and array[name].dtype.kind == "i"
+                and name not in KEYS.values()
             ]
             array = array.drop_vars(index_coords)
             array.name = "data"
@@ -372,17 +453,23 @@ def write(assembly: xr.DataArray, path: Path) -> None:
     array = assembly.copy()
     array.name = "data"
     encoding: dict[str, Any] = {
-        "data": {"zlib": True, "complevel": 4, "shuffle": True} if array.dtype.kind in "fiub" else {}
+        "data": {"zlib": True, "complevel": 4, "shuffle": True}
+        if array.dtype.kind in "fiub"
+        else {}
     }
     try:
         # HDF5 is not safe for threads; on a Dask worker xarray's own lock is one per file, not one per process.
         with exclusive(), replacing(path) as temporary:
-            array.to_dataset().to_netcdf(temporary, engine="netcdf4", format="NETCDF4", encoding=encoding)
+            array.to_dataset().to_netcdf(
+                temporary, engine="netcdf4", format="NETCDF4", encoding=encoding
+            )
     except (TypeError, ValueError, NotImplementedError) as error:
         raise AssemblyError(
             f"{path.name} cannot be written: {error}; use plain coordinates of one type without None"
         ) from error
-    except RuntimeError as error:  # the HDF5 library does not pass on the operating system's error
+    except (
+        RuntimeError
+    ) as error:  # the HDF5 library does not pass on the operating system's error
         raise StorageError(
             f"{path} cannot be written ({error}); free space on that disk or correct its permissions"
         ) from error

@@ -11,14 +11,29 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 from neuroledger.data.facts import Fact
 from neuroledger.spec.base import Frozen
 
-__all__ = ["MOST_EMPTY", "Clock", "Empty", "Gap", "LeftOut", "Reason", "RecordingClocks", "left_out_notes"]
+__all__ = [
+    "MOST_EMPTY",
+    "Clock",
+    "Empty",
+    "Gap",
+    "LeftOut",
+    "Reason",
+    "RecordingClocks",
+    "left_out_notes",
+]
 
 MOST_EMPTY: Final = 0.5
 """Largest share of windows of a recording without any event, unless the reader declares another one."""
 SHOWN: Final = 4
 
 Kind = Literal["samples", "events", "trials", "spikes", "stimuli"]
-Reason = Literal["beyond the ends", "across a gap", "not observed", "without a time", "with missing samples"]
+Reason = Literal[
+    "beyond the ends",
+    "across a gap",
+    "not observed",
+    "without a time",
+    "with missing samples",
+]
 
 
 class Gap(Frozen):
@@ -116,7 +131,9 @@ class RecordingClocks(Frozen):
         """Only what differs from the defaults, because a report may list thousands of recordings."""
         fields: dict[str, Any] = serialize(self)
         chosen = {
-            name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default
+            name
+            for name, field in type(self).model_fields.items()
+            if getattr(self, name) != field.default
         }
         return {name: value for name, value in fields.items() if name in chosen}
 
@@ -145,14 +162,30 @@ def left_out_notes(recordings: Sequence[RecordingClocks]) -> tuple[str, ...]:
         parts = []
         total = 0
         for item in recordings:
-            counts = {part.label: part.windows for part in item.left_out if part.reason == reason}
+            counts = {
+                part.label: part.windows
+                for part in item.left_out
+                if part.reason == reason
+            }
             if counts:
-                labels = ", ".join(f"{label or 'window'} {count}" for label, count in sorted(counts.items()))
+                labels = ", ".join(
+                    f"{label or 'window'} {count}"
+                    for label, count in sorted(counts.items())
+                )
                 parts.append(f"{item.recording} ({labels})")
                 total += sum(counts.values())
         if parts:
-            rest = f", and {len(parts) - SHOWN} more recordings" if len(parts) > SHOWN else ""
-            notes.append(f"{total} windows {words} and are left out: {'; '.join(parts[:SHOWN])}{rest}")
+            rest = (
+                f", and {len(parts) - SHOWN} more recordings"
+                if len(parts) > SHOWN
+                else ""
+            )
+            notes.append(
+                f"{total} windows {words} and are left out: {'; '.join(parts[:SHOWN])}{rest}"
+            )
     said = Counter(note for item in recordings for note in item.notes)
-    notes += [note if count == 1 else f"{note} (in {count} recordings)" for note, count in said.items()]
+    notes += [
+        note if count == 1 else f"{note} (in {count} recordings)"
+        for note, count in said.items()
+    ]
     return tuple(notes)

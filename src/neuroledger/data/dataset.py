@@ -53,6 +53,12 @@ class Dataset:
     clocks: tuple[RecordingClocks, ...] = ()
 
     def _repr_html_(self) -> str:
-        rows: list[tuple[str, object]] = [(f"note {i}", note) for i, note in enumerate(self.notes, 1)]
-        parts = [part._repr_html_() for part in (self.stimuli, self.assembly) if part is not None]
+        rows: list[tuple[str, object]] = [
+            (f"note {i}", note) for i, note in enumerate(self.notes, 1)
+        ]
+        parts = [
+            part._repr_html_()
+            for part in (self.stimuli, self.assembly)
+            if part is not None
+        ]
         return card(self.id or "data set", rows, "".join(parts))

@@ -55,8 +55,12 @@ def _hash_encode(column: Array) -> Coded | None:
     if letters is None:
         return None
     width = letters.shape[1]
-    weights = np.random.default_rng(2 * width).integers(1, 2**63, width, dtype=np.uint64) | np.uint64(1)
-    key = letters @ weights  # integers wrap around, so the product is the same for the same row
+    weights = np.random.default_rng(2 * width).integers(
+        1, 2**63, width, dtype=np.uint64
+    ) | np.uint64(1)
+    key = (
+        letters @ weights
+    )  # integers wrap around, so the product is the same for the same row
     codes, _ = pd.factorize(key)
     first = first_rows(codes, int(codes.max()) + 1)
     if not (letters == letters[first].take(codes, axis=0)).all():
@@ -87,7 +91,9 @@ def locate(values: Any, labels: Any) -> Codes:
     """Position of each value in ``labels``, -1 if it is not among them; values and labels are compared as text."""
     coded = encode(values)
     known = {text: position for position, text in enumerate(as_text(labels).tolist())}
-    table = np.asarray([known.get(text, -1) for text in as_text(coded.labels).tolist()], dtype=np.intp)
+    table = np.asarray(
+        [known.get(text, -1) for text in as_text(coded.labels).tolist()], dtype=np.intp
+    )
     return table[coded.codes] if coded.codes.size else np.empty(0, dtype=np.intp)
 
 
@@ -110,6 +116,8 @@ def coordinate(assembly: xr.DataArray, *names: str) -> Array | None:
             values = np.asarray(assembly.coords[name].values)
             values = as_text(values) if values.dtype.kind == "S" else values
             return (
-                np.broadcast_to(values.reshape(-1), (size,)) if values.size in (1, size) else values.ravel()
+                np.broadcast_to(values.reshape(-1), (size,))
+                if values.size in (1, size)
+                else values.ravel()
             )
     return None

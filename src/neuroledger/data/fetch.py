@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from glob import escape
 from pathlib import Path
@@ -42,7 +42,16 @@ from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
 
-__all__ = ["Progress", "absent", "fetch_files", "fetch_stated", "folder_of", "mending", "mirror_folder"]
+__all__ = [
+    "Progress",
+    "absent",
+    "fetch_each",
+    "fetch_files",
+    "fetch_stated",
+    "folder_of",
+    "mending",
+    "mirror_folder",
+]
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes received so far, and the total bytes."""
@@ -69,25 +78,37 @@ def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
 
     For a file of a package, the finding says what is wrong with the package, and gives the command that installs it.
     """
-    pins = catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
+    pins = (
+        catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
+    )
     folder = folder_of(catalog.root, kind, id)
     where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
     for name, pin in sorted(pins.items()):
         if pin.package is not None:
-            problem = packaged_problem(name, pin, memory=catalog.root / ".cache", where=where)
+            problem = packaged_problem(
+                name, pin, memory=catalog.root / ".cache", where=where
+            )
             if problem is not None:
                 return problem
-    missing = [name for name, pin in pins.items() if pin.package is None and not (folder / name).exists()]
+    missing = [
+        name
+        for name, pin in pins.items()
+        if pin.package is None and not (folder / name).exists()
+    ]
     if not missing:
         return None
     size = sum(pins[name].size for name in missing) / 1e6
     what = f"{len(missing)} of {len(pins)} files are missing, {size:,.1f} MB"
-    return Finding("data.missing", "error", where, what, f"run `neuroledger fetch {id}`")
+    return Finding(
+        "data.missing", "error", where, what, f"run `neuroledger fetch {id}`"
+    )
 
 
 def mending(catalog: Catalog, kind: str, id: str) -> str:
     """The exact command that brings what :func:`absent` reports."""
-    pins = catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
+    pins = (
+        catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
+    )
     for name, pin in sorted(pins.items()):
         if pin.package is not None:
             problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
@@ -114,7 +135,9 @@ def mirror_folder() -> Path | None:
         return None
     folder = Path(value).expanduser()
     if not folder.is_dir():
-        raise StorageError(f"NEUROLEDGER_MIRROR is {value!r}, which is not a folder; unset it or correct it")
+        raise StorageError(
+            f"NEUROLEDGER_MIRROR is {value!r}, which is not a folder; unset it or correct it"
+        )
     return folder
 
 
@@ -145,25 +168,55 @@ def fetch_files(
     memory = root / ".cache"
     sources = _Sources(_Mirror(mirror_folder()))
     fetched: list[Path] = []
-    failed: dict[str, NeuroLedgerError] = {}
+
+    def fetch_pinned(name: str) -> None:
+        pin = files[name]
+        if pin.package is not None:
+            packaged_file(name, pin, memory=memory)
+        elif _fetch_one(
+            root, folder / name, name, pin, sources, progress or _silent, force
+        ):
+            fetched.append(folder / name)
+
     with remembering(memory):
-        for name, pin in sorted(files.items()):
-            try:
-                if pin.package is not None:
-                    packaged_file(name, pin, memory=memory)
-                elif _fetch_one(root, folder / name, name, pin, sources, progress or _silent, force):
-                    fetched.append(folder / name)
-            except NeuroLedgerError as error:
-                if type(error) is StorageError:  # of this disk, which the other files need too
-                    raise
-                failed[name] = error
-    if failed:
-        raise _one_error(failed, len(files))
+        fetch_each(sorted(files), fetch_pinned)
     return fetched
 
 
+def fetch_each(
+    names: Sequence[str], fetch_one: Callable[[str], None], *, what: str = "files"
+) -> None:
+    """Fetch each of several files or data sets, also after one that cannot be fetched.
+
+    Raises
+    ------
+    StorageError
+        This disk cannot be written, which stops the others too.
+    NeuroLedgerError
+        Something could not be fetched; the message names everything that is missing, with its reason.
+    """
+    failed: dict[str, NeuroLedgerError] = {}
+    for name in names:
+        try:
+            fetch_one(name)
+        except NeuroLedgerError as error:
+            if (
+                type(error) is StorageError
+            ):  # of this disk, which the other files need too
+                raise
+            failed[name] = error
+    if failed:
+        raise _one_error(failed, len(names), what)
+
+
 def _fetch_one(
-    root: Path, path: Path, name: str, pin: SourceFile, sources: _Sources, progress: Progress, force: bool
+    root: Path,
+    path: Path,
+    name: str,
+    pin: SourceFile,
+    sources: _Sources,
+    progress: Progress,
+    force: bool,
 ) -> bool:
     """Fetch a file unless its pinned bytes are there; return whether it was fetched."""
     memory = root / ".cache"
@@ -173,18 +226,22 @@ def _fetch_one(
         path.parent.mkdir(parents=True, exist_ok=True)
         if not _copy_from_mirror(sources.mirror, path, pin, name, progress):
             with _locked(root, pin, name):
-                if not _is_verified(path, pin, memory, force):  # another process may have fetched it
+                if not _is_verified(
+                    path, pin, memory, force
+                ):  # another process may have fetched it
                     _fetch(root, path, name, pin, progress, force, sources)
     verify_file(path, pin, memory=memory)
     return True
 
 
-def _one_error(failed: Mapping[str, NeuroLedgerError], count: int) -> NeuroLedgerError:
-    """The error of one file as it is, or an error that lists those of several."""
+def _one_error(
+    failed: Mapping[str, NeuroLedgerError], count: int, what: str
+) -> NeuroLedgerError:
+    """The only error as it is, or an error that lists several."""
     first, *more = failed.values()
     if not more:
         return first
-    lines = [f"{len(failed)} of {count} files could not be fetched:"]
+    lines = [f"{len(failed)} of {count} {what} could not be fetched:"]
     lines += [f"{name}: {error}" for name, error in failed.items()]
     for kind in (IntegrityError, UnavailableError):
         if any(isinstance(error, kind) for error in failed.values()):
@@ -244,10 +301,18 @@ def _silent(name: str, received: int, total: int) -> None:
 
 
 def _fetch(
-    root: Path, path: Path, name: str, pin: SourceFile, progress: Progress, force: bool, sources: _Sources
+    root: Path,
+    path: Path,
+    name: str,
+    pin: SourceFile,
+    progress: Progress,
+    force: bool,
+    sources: _Sources,
 ) -> None:
     mirror = sources.mirror.folder
-    tried = [] if mirror is None else [f"no file with these bytes in the mirror {mirror}"]
+    tried = (
+        [] if mirror is None else [f"no file with these bytes in the mirror {mirror}"]
+    )
     if pin.dvc:
         try:
             _pull(root, path, force)
@@ -268,16 +333,29 @@ def _fetch(
 
 
 def _fetch_url(
-    root: Path, pin: Pin, name: str, progress: Progress, tried: list[str], sources: _Sources | None = None
+    root: Path,
+    pin: Pin,
+    name: str,
+    progress: Progress,
+    tried: list[str],
+    sources: _Sources,
 ) -> Path:
     """Download the file from its URL into the download folder, and verify it."""
     url = _resolve_url(pin)
-    host = "/".join(url.split("/")[:3])  # of any address, also of one that cannot be parsed
-    silent = set[str]() if sources is None else sources.silent
+    host = "/".join(
+        url.split("/")[:3]
+    )  # of any address, also of one that cannot be parsed
     try:
-        return _download(root, url, pin, name, progress, attempts=1 if host in silent else ATTEMPTS)
+        return _download(
+            root,
+            url,
+            pin,
+            name,
+            progress,
+            attempts=1 if host in sources.silent else ATTEMPTS,
+        )
     except _TransientError as error:
-        silent.add(host)
+        sources.silent.add(host)
         raise _unavailable(name, error, tried) from error
     except _RefusedError as error:
         raise _unavailable(name, error, tried) from error
@@ -299,12 +377,17 @@ def _unavailable(name: str, error: _RefusedError, tried: list[str]) -> Unavailab
 
 
 def fetch_stated(
-    root: Path, folder: Path, stated: Mapping[str, Stated], *, progress: Progress | None = None
+    root: Path,
+    folder: Path,
+    stated: Mapping[str, Stated],
+    *,
+    progress: Progress | None = None,
 ) -> None:
     """Fetch files that are not pinned yet into ``folder``, and compare each with what its publisher states.
 
     In the mirror such a file is looked up by name, in any folder, and used if it matches the statement. A file in
-    ``folder`` that matches already is kept, so that an interrupted fetch continues.
+    ``folder`` that matches already is kept, so that an interrupted fetch continues. A file that cannot be fetched does
+    not stop the others: when all have been tried, one error names every file that is missing.
 
     Raises
     ------
@@ -313,40 +396,68 @@ def fetch_stated(
     UnavailableError
         A file has no address, or its source could not be reached or refused it.
     """
-    mirror = mirror_folder()
-    for name, statement in stated.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            with suppress(IntegrityError):
-                compare(path, statement)
-                continue
-        differences = []
-        for candidate in [] if mirror is None else _called(mirror, name, stated):
-            try:
-                compare(candidate, statement)
-            except IntegrityError as error:
-                differences.append(str(error))
-                continue
-            with _disk_errors(path), replacing(path) as temporary:
-                shutil.copyfile(candidate, temporary)
-            break
-        else:
-            if statement.url is None:
-                reason = "; ".join(differences) or "its publisher states no address"
-                raise UnavailableError(
-                    f"{name} cannot be fetched ({reason}): follow the data set's access_steps to get it, and point "
-                    "NEUROLEDGER_MIRROR to the folder that contains it"
-                )
-            with _disk_errors(path):
-                _fetch_url(root, statement, name, progress or _silent, differences).replace(path)
+    sources = _Sources(_Mirror(mirror_folder()))
+
+    def fetch_unpinned(name: str) -> None:
+        path, statement = folder / name, stated[name]
+        with _disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not _matches(path, statement):
+                _fetch_unpinned(root, path, name, stated, progress or _silent, sources)
+
+    fetch_each(list(stated), fetch_unpinned)
+
+
+def _matches(path: Path, statement: Stated) -> bool:
+    """Whether the file exists, as its publisher states it."""
+    if not path.exists():
+        return False
+    try:
+        compare(path, statement)
+    except IntegrityError:
+        return False
+    return True
+
+
+def _fetch_unpinned(
+    root: Path,
+    path: Path,
+    name: str,
+    stated: Mapping[str, Stated],
+    progress: Progress,
+    sources: _Sources,
+) -> None:
+    """Copy a file that is not pinned yet from the mirror, or download it."""
+    statement = stated[name]
+    mirror = sources.mirror.folder
+    differences = []
+    for candidate in [] if mirror is None else _called(mirror, name, stated):
+        try:
+            compare(candidate, statement)
+        except IntegrityError as error:
+            differences.append(str(error))
+            continue
+        with replacing(path) as temporary:
+            shutil.copyfile(candidate, temporary)
+        return
+    if statement.url is None:
+        reason = "; ".join(differences) or "its publisher states no address"
+        raise UnavailableError(
+            f"{name} cannot be fetched ({reason}): follow the data set's access_steps to get it, and point "
+            "NEUROLEDGER_MIRROR to the folder that contains it"
+        )
+    _fetch_url(root, statement, name, progress, differences, sources).replace(path)
 
 
 def _called(mirror: Path, name: str, names: Iterable[str]) -> list[Path]:
     """The files in the mirror that may be this one: first those with its whole name; none with the name of another."""
     found = []
     for path in filter(Path.is_file, mirror.rglob(escape(Path(name).name))):
-        whole = max((other for other in names if path.as_posix().endswith(f"/{other}")), key=len, default="")
+        whole = max(
+            (other for other in names if path.as_posix().endswith(f"/{other}")),
+            key=len,
+            default="",
+        )
         if whole in ("", name):
             found.append((whole == "", len(path.parts), path))
     return [path for _, _, path in sorted(found)]
@@ -385,7 +496,9 @@ class _Sources:
         """Hosts that failed for a file after every attempt; they are asked once for each further file."""
 
 
-def _copy_from_mirror(mirror: _Mirror, path: Path, pin: SourceFile, name: str, progress: Progress) -> bool:
+def _copy_from_mirror(
+    mirror: _Mirror, path: Path, pin: SourceFile, name: str, progress: Progress
+) -> bool:
     """Copy the pinned file from the mirror; returns whether the mirror has it."""
     source = mirror.find(pin)
     if source is None:
@@ -409,11 +522,32 @@ DVC_HINTS: Final = {
 # programs, plots, …) could change where DVC writes or what it runs.
 CONFIG: Final[Mapping[str, frozenset[str]]] = {
     "core": frozenset({"remote", "analytics", "check_update", "autostage"}),
-    "remote": frozenset({"url", "verify", "region", "endpointurl", "profile", "version_aware", "allow_anonymous_login",
-                         "account_name", "projectname", "access_key_id", "secret_access_key", "session_token", "user",
-                         "password", "port", "account_key", "sas_token", "jobs", "timeout",
-                         "read_timeout", "connect_timeout"}),
-}  # fmt: skip
+    "remote": frozenset(
+        {
+            "url",
+            "verify",
+            "region",
+            "endpointurl",
+            "profile",
+            "version_aware",
+            "allow_anonymous_login",
+            "account_name",
+            "projectname",
+            "access_key_id",
+            "secret_access_key",
+            "session_token",
+            "user",
+            "password",
+            "port",
+            "account_key",
+            "sas_token",
+            "jobs",
+            "timeout",
+            "read_timeout",
+            "connect_timeout",
+        }
+    ),
+}
 
 
 def _pull(root: Path, path: Path, force: bool) -> None:
@@ -433,26 +567,38 @@ def _pull(root: Path, path: Path, force: bool) -> None:
     process = _run_dvc(pointer, "pull", *(["--force"] if force else []), pointer.name)
     if process.returncode != 0 or not path.exists():
         output = f"{process.stderr}{process.stdout}"
-        if "missing-files" in output and (in_local_remote or _is_in_cloud_remote(pointer)):
+        if "missing-files" in output and (
+            in_local_remote or _is_in_cloud_remote(pointer)
+        ):
             raise IntegrityError(
                 f"the remote's object of {pointer.relative_to(root)} has other bytes than its name states: it is damaged "
                 "or was tampered with; somebody who has the right file must replace it with `dvc push`"
             )
-        lines = [line for line in (process.stderr or process.stdout).splitlines() if line.strip()]
+        lines = [
+            line
+            for line in (process.stderr or process.stdout).splitlines()
+            if line.strip()
+        ]
         message = " ".join(lines[-2:]) or "no message"
         hint = next((hint for sign, hint in DVC_HINTS.items() if sign in message), "")
-        raise UnavailableError(f"`dvc pull {pointer.relative_to(root)}` failed: {message}{hint}")
+        raise UnavailableError(
+            f"`dvc pull {pointer.relative_to(root)}` failed: {message}{hint}"
+        )
 
 
 def _run_dvc(pointer: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     require_package("dvc")
     command = [sys.executable, "-P", "-m", "dvc", *arguments]
-    return subprocess.run(command, cwd=pointer.parent, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=pointer.parent, capture_output=True, text=True, check=False
+    )
 
 
 def _imported_from(path: Path) -> str | None:
     """The source address that `dvc import-url` wrote, or None; DVC itself only asks its remotes."""
-    pointer = yaml.safe_load(path.with_name(path.name + ".dvc").read_text(encoding="utf-8"))
+    pointer = yaml.safe_load(
+        path.with_name(path.name + ".dvc").read_text(encoding="utf-8")
+    )
     sources = pointer.get("deps", [])
     return str(sources[0]["path"]) if sources else None
 
@@ -468,7 +614,13 @@ def _is_in_local_remote(root: Path, pointer: Path) -> bool:
         name = config["core"]["remote"]
         remote = path.parent / config[f"'remote \"{name}\"'"]["url"]
         md5 = str(yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["md5"])
-    except (configparser.Error, yaml.YAMLError, LookupError, TypeError, UnicodeDecodeError):
+    except (
+        configparser.Error,
+        yaml.YAMLError,
+        LookupError,
+        TypeError,
+        UnicodeDecodeError,
+    ):
         return False
     return (remote / "files" / "md5" / md5[:2] / md5[2:]).is_file()
 
@@ -481,7 +633,11 @@ def _is_in_cloud_remote(pointer: Path) -> bool:
 
 def _read_dvc_config(path: Path) -> configparser.ConfigParser:
     config = configparser.ConfigParser(interpolation=None)
-    config.read_string("\n".join(line.strip() for line in path.read_text(encoding="utf-8").splitlines()))
+    config.read_string(
+        "\n".join(
+            line.strip() for line in path.read_text(encoding="utf-8").splitlines()
+        )
+    )
     return config
 
 
@@ -490,11 +646,17 @@ def _require_plain_pointer(pointer: Path, name: str) -> None:
     try:
         content = yaml.safe_load(pointer.read_text(encoding="utf-8"))
         (out,) = content["outs"]
-        plain = set(content) <= {"outs", "md5", "meta", "desc", "frozen", "deps"} and out["path"] == name
+        plain = (
+            set(content) <= {"outs", "md5", "meta", "desc", "frozen", "deps"}
+            and out["path"] == name
+        )
         # `dvc import-url` writes one source address, and freezes the stage so that DVC does not check it again.
         sources = content.get("deps", [])
         plain &= not sources or (content.get("frozen") is True and len(sources) == 1)
-        plain &= all(re.match(r"(https?|s3)://", source["path"]) is not None for source in sources)
+        plain &= all(
+            re.match(r"(https?|s3)://", source["path"]) is not None
+            for source in sources
+        )
     except (yaml.YAMLError, UnicodeDecodeError, LookupError, TypeError, ValueError):
         plain = False
     if not plain:
@@ -509,7 +671,9 @@ def _require_harmless_config(path: Path) -> None:
     try:
         config = _read_dvc_config(path)
     except (configparser.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not a DVC configuration ({error}): restore it from git") from error
+        raise DataError(
+            f"{path} is not a DVC configuration ({error}): restore it from git"
+        ) from error
     for section in config.sections():
         allowed = CONFIG.get(section.strip("'").partition(" ")[0], frozenset())
         for option in config[section]:
@@ -541,7 +705,13 @@ class _TransientError(_RefusedError):
 
 
 def _download(
-    root: Path, url: str, pin: Pin, name: str, progress: Progress, *, attempts: int = ATTEMPTS
+    root: Path,
+    url: str,
+    pin: Pin,
+    name: str,
+    progress: Progress,
+    *,
+    attempts: int = ATTEMPTS,
 ) -> Path:
     """Download to .cache/downloads, resume an earlier attempt, and verify the file before returning its path."""
     key = pin.sha256 or pin.sha1 or hashlib.sha256(url.encode()).hexdigest()
@@ -576,8 +746,16 @@ def _download(
 class _Transfer:
     """One download: its source, its target, and its size, which the server states if the spec does not."""
 
-    def __init__(self, url: str, partial: Path, pin: Pin, name: str, progress: Progress) -> None:
-        self.url, self.partial, self.pin, self.name, self.progress = url, partial, pin, name, progress
+    def __init__(
+        self, url: str, partial: Path, pin: Pin, name: str, progress: Progress
+    ) -> None:
+        self.url, self.partial, self.pin, self.name, self.progress = (
+            url,
+            partial,
+            pin,
+            name,
+            progress,
+        )
         self.known = "pinned" if isinstance(pin, SourceFile) else "stated"
         self.started = time.monotonic()
         self.size = pin.size
@@ -628,9 +806,13 @@ def _continue(transfer: _Transfer) -> None:
         received = transfer.received
         if exchange.expired and received != transfer.size:
             seconds = time.monotonic() - transfer.started
-            raise _RefusedError(f"{url}: {received:,} of {transfer.limit:,} bytes in {seconds:.0f} s")
+            raise _RefusedError(
+                f"{url}: {received:,} of {transfer.limit:,} bytes in {seconds:.0f} s"
+            )
     if transfer.size is not None and received < transfer.size:
-        raise _TransientError(f"{url}: the connection ended after {received:,} of {transfer.size:,} bytes")
+        raise _TransientError(
+            f"{url}: the connection ended after {received:,} of {transfer.size:,} bytes"
+        )
 
 
 def _receive(response: Any, address: str, transfer: _Transfer, received: int) -> None:
@@ -653,23 +835,33 @@ def _request(url: str, start: int, pin: Pin, exchange: Exchange) -> tuple[Any, s
     A request to S3 is signed if there are credentials, and repeated unsigned if these may not read the object.
     """
     secure, address = url.startswith("https://"), url
-    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+    headers = {
+        "Accept-Encoding": "identity",
+        **({"Range": f"bytes={start}-"} if start else {}),
+    }
     own, stated_region = credentials(), pin.region
     for _ in range(REDIRECTS):
         parts = urlsplit(address)
-        if parts.scheme not in ({"https"} if secure else {"https", "http"}) or not parts.hostname:
+        if (
+            parts.scheme not in ({"https"} if secure else {"https", "http"})
+            or not parts.hostname
+        ):
             raise _RefusedError(
                 f"{url} redirects to {address[:200]!r}, which is not {'an https' if secure else 'a web'} address"
             )
         proxy = urllib.request.getproxies().get(parts.scheme)
-        use_proxy = proxy is not None and not urllib.request.proxy_bypass(parts.hostname)
+        use_proxy = proxy is not None and not urllib.request.proxy_bypass(
+            parts.hostname
+        )
         pool = exchange.pool(str(proxy) if use_proxy else None)
         region = region_of(address, stated_region)
         sign = own is not None and region is not None
         response = pool.request(
             "GET",
             address,
-            headers=signed(address, headers, own, region) if own and region else headers,
+            headers=signed(address, headers, own, region)
+            if own and region
+            else headers,
             redirect=False,
             retries=False,
             preload_content=False,
@@ -677,7 +869,11 @@ def _request(url: str, start: int, pin: Pin, exchange: Exchange) -> tuple[Any, s
             timeout=urllib3.Timeout(TIMEOUT_S),
         )
         bucket_region = response.headers.get("x-amz-bucket-region")
-        if sign and bucket_region not in (None, region) and response.status in {301, 307, 400, 403}:
+        if (
+            sign
+            and bucket_region not in (None, region)
+            and response.status in {301, 307, 400, 403}
+        ):
             response.close()
             stated_region = bucket_region
             continue
@@ -692,19 +888,28 @@ def _request(url: str, start: int, pin: Pin, exchange: Exchange) -> tuple[Any, s
     raise _RefusedError(f"{url}: more than {REDIRECTS} redirects")
 
 
-def _check_response(response: Any, address: str, start: int, transfer: _Transfer) -> int:
+def _check_response(
+    response: Any, address: str, start: int, transfer: _Transfer
+) -> int:
     """Check status and size of a response; returns the position of its first byte in the file: ``start``, or 0."""
-    if response.status == 416 or (response.status == 206 and not _continues(response, start, transfer.size)):
+    if response.status == 416 or (
+        response.status == 206 and not _continues(response, start, transfer.size)
+    ):
         transfer.partial.unlink(missing_ok=True)
-        raise _TransientError(f"{address}: the response does not continue at byte {start:,}")
+        raise _TransientError(
+            f"{address}: the response does not continue at byte {start:,}"
+        )
     if response.status in TRANSIENT:
         wait = response.headers.get("Retry-After", "")
         raise _TransientError(
-            f"{address}: HTTP {response.status}", float(wait) if wait.isdecimal() and len(wait) < 6 else 0
+            f"{address}: HTTP {response.status}",
+            float(wait) if wait.isdecimal() and len(wait) < 6 else 0,
         )
     if response.status not in {200, 206}:
         error = _ForbiddenError if response.status in {401, 403} else _RefusedError
-        raise error(f"{address}: HTTP {response.status} {response.reason or ''}".rstrip())
+        raise error(
+            f"{address}: HTTP {response.status} {response.reason or ''}".rstrip()
+        )
     first = start if response.status == 206 else 0
     length = response.headers.get("Content-Length", "")
     if length.isdecimal() and len(length) < 20:
@@ -724,11 +929,15 @@ def _continues(response: Any, start: int, size: int | None) -> bool:
     if content_range is None:
         return True
     totals = ("/*",) if size is None else (f"/{size}", "/*")
-    return content_range.startswith(f"bytes {start}-") and (size is None or content_range.endswith(totals))
+    return content_range.startswith(f"bytes {start}-") and (
+        size is None or content_range.endswith(totals)
+    )
 
 
 def _reason(error: BaseException) -> str:
     """The innermost reason of an error in one line; libraries wrap it several times."""
     inner = getattr(error, "reason", None) or error.__context__ or error
     message = " ".join(str(inner).split())
-    return f"{type(inner).__name__}: {message[:200]}" if message else type(inner).__name__
+    return (
+        f"{type(inner).__name__}: {message[:200]}" if message else type(inner).__name__
+    )

@@ -9,7 +9,15 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator
 
-__all__ = ["PLACEHOLDER", "Pattern", "expression", "fields_of", "matching", "tail", "written"]
+__all__ = [
+    "PLACEHOLDER",
+    "Pattern",
+    "expression",
+    "fields_of",
+    "matching",
+    "tail",
+    "written",
+]
 
 PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)(?::(\d+))?\}|([?*])")
 
@@ -69,7 +77,9 @@ def expression(
         elif name not in seen:
             parts.append(f"(?P<{name}>{group})")
         else:
-            parts.append(f"(?P={name})" if again else f"(?P<{name}{len(parts)}>{group})")
+            parts.append(
+                f"(?P={name})" if again else f"(?P<{name}{len(parts)}>{group})"
+            )
         seen.add(name)
         position = match.end()
     return re.compile("".join([*parts, re.escape(pattern[position:])]), flags)

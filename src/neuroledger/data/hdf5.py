@@ -15,7 +15,15 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
 
-__all__ = ["array", "cell", "cells", "opened", "refuse_outside_storage", "text", "variable"]
+__all__ = [
+    "array",
+    "cell",
+    "cells",
+    "opened",
+    "refuse_outside_storage",
+    "text",
+    "variable",
+]
 
 SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
 GZIP: Final = b"\x1f\x8b"
@@ -23,7 +31,9 @@ MAX_RATIO: Final = 200
 """Highest accepted compression ratio: recordings rarely exceed 10, decompression bombs reach 1000."""
 MIN_UNPACKED: Final = 1 << 28
 MAX_OBJECTS: Final = 5_000_000
-SELF_CONTAIN: Final = "copy the values into the file (h5repack does this) and pin it again"
+SELF_CONTAIN: Final = (
+    "copy the values into the file (h5repack does this) and pin it again"
+)
 
 
 @contextmanager
@@ -65,7 +75,9 @@ def _unpack(path: Path, target: IO[bytes]) -> None:
         while block := packed.read(1 << 20):
             target.write(block)
             if target.tell() > limit:
-                raise DataError(f"{path.name} unpacks to more than {limit:,} bytes: it is not a recording")
+                raise DataError(
+                    f"{path.name} unpacks to more than {limit:,} bytes: it is not a recording"
+                )
     target.seek(0)
 
 
@@ -116,7 +128,9 @@ def _refuse_links(file: Any, path: Path) -> None:
             where = f"{parent}/{name.decode(errors='replace')}"
             count += 1
             if count > MAX_OBJECTS:
-                raise DataError(f"{path.name} has more than {MAX_OBJECTS:,} objects: it is not a recording")
+                raise DataError(
+                    f"{path.name} has more than {MAX_OBJECTS:,} objects: it is not a recording"
+                )
             kind = links.get_info(name).type
             if kind == h5l.TYPE_EXTERNAL:
                 raise DataError(
@@ -156,7 +170,10 @@ def variable(file: Any, name: str, path: Path) -> Any:
     """
     dataset = file.get(name)
     if dataset is None or not hasattr(dataset, "dtype"):
-        names = ", ".join(sorted(key for key in file if not key.startswith("#"))) or "nothing"
+        names = (
+            ", ".join(sorted(key for key in file if not key.startswith("#")))
+            or "nothing"
+        )
         raise DataError(f"{path.name} has no variable {name!r}; it has {names}")
     return dataset
 
@@ -209,7 +226,9 @@ def cell(file: Any, reference: Any, path: Path) -> Array:
         _refuse_external_values(dataset.id, "a cell", path)
         empty = bool(dataset.attrs.get("MATLAB_empty", 0))
     except (ValueError, KeyError, RuntimeError, OSError, AttributeError) as error:
-        raise DataError(f"{path.name}: a cell refers to nothing ({error}); fetch the file again") from error
+        raise DataError(
+            f"{path.name}: a cell refers to nothing ({error}); fetch the file again"
+        ) from error
     return np.empty(0) if empty else array(dataset, path).ravel()
 
 

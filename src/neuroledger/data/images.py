@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 64 * 1024**2
 MAX_PIXELS: Final = 64_000_000
 FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-_SIGNATURES: Final = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\x00", b"MM\x00*", b"RIFF")
+_SIGNATURES: Final = (
+    b"\x89PNG",
+    b"\xff\xd8\xff",
+    b"GIF8",
+    b"II*\x00",
+    b"MM\x00*",
+    b"RIFF",
+)
 _SIXTEEN_BIT: Final = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
@@ -37,7 +44,9 @@ def decode(data: bytes, name: str) -> Image:
             f"image of {name!r} has {len(data):,} bytes, the limit is {MAX_BYTES:,}: store it smaller"
         )
     if not data:
-        raise DataError(f"image of {name!r} is an empty file: it is damaged or incomplete")
+        raise DataError(
+            f"image of {name!r} is an empty file: it is damaged or incomplete"
+        )
     try:
         with PIL.Image.open(io.BytesIO(data), formats=FORMATS) as opened:
             _check_header(opened, name)
@@ -48,12 +57,21 @@ def decode(data: bytes, name: str) -> Image:
             raise DataError(
                 f"image of {name!r} is truncated or damaged: it is damaged or incomplete"
             ) from error
-        raise DataError(f"{name!r} is not an image: expected one of {', '.join(FORMATS)}") from error
-    except (PIL.Image.DecompressionBombError, PIL.Image.DecompressionBombWarning) as error:
-        raise DataError(f"image of {name!r} exceeds {MAX_PIXELS:,} pixels: store it smaller") from error
+        raise DataError(
+            f"{name!r} is not an image: expected one of {', '.join(FORMATS)}"
+        ) from error
+    except (
+        PIL.Image.DecompressionBombError,
+        PIL.Image.DecompressionBombWarning,
+    ) as error:
+        raise DataError(
+            f"image of {name!r} exceeds {MAX_PIXELS:,} pixels: store it smaller"
+        ) from error
     except DataError:
         raise
-    except Exception as error:  # decoders raise nearly every kind of exception on damaged files
+    except (
+        Exception
+    ) as error:  # decoders raise nearly every kind of exception on damaged files
         raise DataError(
             f"image of {name!r} is truncated or damaged ({error}): it is damaged or incomplete"
         ) from error
@@ -85,7 +103,9 @@ def _check_header(image: Image, name: str) -> None:
         )
     frames = getattr(image, "n_frames", 1)
     if frames != 1:
-        raise DataError(f"image of {name!r} has {frames} frames: a stimulus is one image, split it")
+        raise DataError(
+            f"image of {name!r} has {frames} frames: a stimulus is one image, split it"
+        )
 
 
 def _to_rgb(image: Image, name: str) -> Image:

@@ -23,7 +23,12 @@ def sha256_of_file(path: Path) -> str:
 
 
 def verify_file(
-    path: Path, pin: SourceFile, *, memory: Path | None = None, fix: str = "", command: str = ""
+    path: Path,
+    pin: SourceFile,
+    *,
+    memory: Path | None = None,
+    fix: str = "",
+    command: str = "",
 ) -> None:
     """Verify that the file's size and SHA-256 equal ``pin``.
 
@@ -47,7 +52,8 @@ def verify_file(
         raise MissingError(f"{path} is missing{suffix}", command) from None
     if stat.st_size != pin.size:
         raise IntegrityError(
-            f"{path} has {stat.st_size:,} bytes where the spec pins {pin.size:,}{suffix}", command
+            f"{path} has {stat.st_size:,} bytes where the spec pins {pin.size:,}{suffix}",
+            command,
         )
     known = memory is not None and recalled(path, memory) == pin.sha256
     if pin.sha1 is not None and not (known and (path, pin.sha1) in _SHA1):
@@ -58,7 +64,9 @@ def verify_file(
     try:
         sha256 = sha256_of_file(path)
     except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error.strerror}){suffix}", command) from error
+        raise StorageError(
+            f"{path} cannot be read ({error.strerror}){suffix}", command
+        ) from error
     if sha256 != pin.sha256:
         raise IntegrityError(
             f"{path} does not have the pinned bytes: SHA-256 {sha256[:12]}…, pinned {pin.sha256[:12]}…{suffix}",
@@ -78,7 +86,9 @@ def compare(path: Path, stated: Stated, *, fix: str = "", command: str = "") -> 
     """
     size = path.stat().st_size
     if stated.size is not None and size != stated.size:
-        raise IntegrityError(_difference(path, fix, f"{size:,} bytes", f"{stated.size:,}"), command)
+        raise IntegrityError(
+            _difference(path, fix, f"{size:,} bytes", f"{stated.size:,}"), command
+        )
     expected = [
         ("MD5", stated.md5),
         ("SHA-1", stated.sha1),
@@ -93,7 +103,10 @@ def compare(path: Path, stated: Stated, *, fix: str = "", command: str = "") -> 
             digest = hashlib.file_digest(file, new_hash).hexdigest()
         if not digest.startswith(checksum):
             ellipsis = "…" if len(checksum) < len(digest) else ""
-            raise IntegrityError(_difference(path, fix, f"{name} {digest}", f"{checksum}{ellipsis}"), command)
+            raise IntegrityError(
+                _difference(path, fix, f"{name} {digest}", f"{checksum}{ellipsis}"),
+                command,
+            )
 
 
 def _difference(path: Path, fix: str, actual: str, stated: str) -> str:

@@ -30,7 +30,9 @@ from neuroledger.store.store import open_store, store_at
 __all__ = ["damaged_file", "load_dataset", "read_dataset", "verified_files"]
 
 
-def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool = True) -> dict[str, Path]:
+def verified_files(
+    catalog: Catalog, kind: str, id: str, *, trust_memory: bool = True
+) -> dict[str, Path]:
     """Paths of the files of a data set or model by name, each verified against its pin.
 
     Raises
@@ -43,7 +45,9 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
     pins = _pins(catalog, kind, id)
     folder = folder_of(catalog.root, kind, id)
     memory = catalog.root / ".cache" if trust_memory else None
-    for parent in {(folder / name).parent for name, pin in pins.items() if pin.package is None}:
+    for parent in {
+        (folder / name).parent for name, pin in pins.items() if pin.package is None
+    }:
         sweep(parent)
     files: dict[str, Path] = {}
     with remembering(memory):
@@ -62,7 +66,9 @@ def verified_files(catalog: Catalog, kind: str, id: str, *, trust_memory: bool =
 
 
 def _pins(catalog: Catalog, kind: str, id: str) -> dict[str, SourceFile]:
-    return dict(catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights)
+    return dict(
+        catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
+    )
 
 
 def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
@@ -111,7 +117,9 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     try:
         parameters = component.bind(spec.reader.parameters)
     except ValidationError as error:
-        raise SpecError(explain(error, entry.document, component.parameters, ("reader",))) from None
+        raise SpecError(
+            explain(error, entry.document, component.parameters, ("reader",))
+        ) from None
     store = open_store(catalog.root)
 
     def read() -> Dataset:
@@ -134,15 +142,26 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     stimuli = data.stimuli
     if stimuli is not None:
         stimuli = replace(_with_degrees(stimuli, degrees), id=id)
-    extra = {name: _with_degrees(stimulus_set, degrees) for name, stimulus_set in data.extra_stimuli.items()}
+    extra = {
+        name: _with_degrees(stimulus_set, degrees)
+        for name, stimulus_set in data.extra_stimuli.items()
+    }
     content = _content_sha256(data) if component.prepares else ""
-    return replace(data, id=id, stimuli=stimuli, degrees=degrees, extra_stimuli=extra, content=content)
+    return replace(
+        data,
+        id=id,
+        stimuli=stimuli,
+        degrees=degrees,
+        extra_stimuli=extra,
+        content=content,
+    )
 
 
 def _in_numpy(data: Dataset) -> Dataset:
     """The data set with NumPy arrays in its assemblies, whatever pandas kept a reader's texts in."""
     extras, metadata = (
-        {name: in_numpy(each) for name, each in parts.items()} for parts in (data.extras, data.metadata)
+        {name: in_numpy(each) for name, each in parts.items()}
+        for parts in (data.extras, data.metadata)
     )
     assembly = None if data.assembly is None else in_numpy(data.assembly)
     return replace(data, assembly=assembly, extras=extras, metadata=metadata)
@@ -158,7 +177,11 @@ def _content_sha256(data: Dataset) -> str:
 
 def _with_degrees(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
     """The stimulus set with the degrees of the data set, unless it has its own."""
-    own = stimuli.degrees if "degrees" in stimuli.table.columns else (stimuli.degrees or degrees)
+    own = (
+        stimuli.degrees
+        if "degrees" in stimuli.table.columns
+        else (stimuli.degrees or degrees)
+    )
     return replace(stimuli, degrees=own)
 
 

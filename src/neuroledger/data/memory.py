@@ -17,9 +17,18 @@ from neuroledger.data.arrays import Indices as Rows
 from neuroledger.errors import LimitError
 
 __all__ = [
-    "LazyRows", "Rows", "WHOLE", "available_bytes", "empty_array", "found_once", "mapped", "part_of", "release",
-    "require_memory", "row_blocks",
-]  # fmt: skip
+    "LazyRows",
+    "Rows",
+    "WHOLE",
+    "available_bytes",
+    "empty_array",
+    "found_once",
+    "mapped",
+    "part_of",
+    "release",
+    "require_memory",
+    "row_blocks",
+]
 
 MEMINFO = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
@@ -56,7 +65,9 @@ def require_memory(needed: int, what: str, change: str) -> None:
         )
 
 
-def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change: str) -> Array:
+def empty_array(
+    shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change: str
+) -> Array:
     """Allocate an uninitialised array.
 
     Raises
@@ -93,7 +104,9 @@ def _group_bytes() -> int | None:
         return None
     if not limit.isdigit():
         return None
-    cached = int(statistics[statistics.index("file") + 1]) if "file" in statistics else 0
+    cached = (
+        int(statistics[statistics.index("file") + 1]) if "file" in statistics else 0
+    )
     return max(0, int(limit) - used + cached)
 
 
@@ -184,7 +197,9 @@ class LazyRows:
     def __getitem__(self, at: slice | Rows) -> Array:
         """The rows at these positions, as an array."""
         rows = self._rows[at]
-        copied = np.asarray(self._values[rows], dtype=self.dtype)  # indexing by numbers copies
+        copied = np.asarray(
+            self._values[rows], dtype=self.dtype
+        )  # indexing by numbers copies
         release(self._values)
         return copied if self._change is None else self._change(copied, rows)
 

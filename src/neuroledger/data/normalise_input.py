@@ -37,8 +37,12 @@ def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
     plain = in_numpy(assembly)
     for dim, size in plain.sizes.items():
         if size == 0:
-            raise AssemblyError(f"{name} is empty: it has no {dim}; check the selection")
-    levels = [dim for dim in plain.dims if getattr(plain.indexes.get(dim), "nlevels", 1) > 1]
+            raise AssemblyError(
+                f"{name} is empty: it has no {dim}; check the selection"
+            )
+    levels = [
+        dim for dim in plain.dims if getattr(plain.indexes.get(dim), "nlevels", 1) > 1
+    ]
     if levels:
         plain = plain.reset_index(levels)
     if not bins and plain.sizes.get("time_bin") == 1:
@@ -52,7 +56,9 @@ def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
             pass
         else:
             return numbers
-    raise AssemblyError(f"{name} has values of type {plain.dtype}; responses must be real numbers")
+    raise AssemblyError(
+        f"{name} has values of type {plain.dtype}; responses must be real numbers"
+    )
 
 
 def in_numpy(assembly: xr.DataArray) -> xr.DataArray:
@@ -70,12 +76,18 @@ def in_numpy(assembly: xr.DataArray) -> xr.DataArray:
 def as_text(ids: Any) -> Strings:
     """Ids as text, so that 7, 7.0, "7" and b"7" identify the same stimulus."""
     values = np.asarray(ids)
-    if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.floor(values)).all():
+    if (
+        values.dtype.kind == "f"
+        and np.isfinite(values).all()
+        and (values == np.floor(values)).all()
+    ):
         values = values.astype(np.int64)
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8")
     if values.dtype.kind == "O":
-        return np.array([_text(value) for value in values.ravel()], dtype=np.str_).reshape(values.shape)
+        return np.array(
+            [_text(value) for value in values.ravel()], dtype=np.str_
+        ).reshape(values.shape)
     return values.astype(np.str_)
 
 

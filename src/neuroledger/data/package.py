@@ -28,9 +28,16 @@ from neuroledger.spec.document import parse
 from neuroledger.store.files import replacing, write_text
 
 __all__ = [
-    "Terms", "expectations_text", "from_long_table", "observed", "package_assembly", "package_stimuli", "package_trials",
-    "require_dvc", "track",
-]  # fmt: skip
+    "Terms",
+    "expectations_text",
+    "from_long_table",
+    "observed",
+    "package_assembly",
+    "package_stimuli",
+    "package_trials",
+    "require_dvc",
+    "track",
+]
 
 UNTRACKED = "Others cannot fetch these files yet: run `dvc init` and `dvc add` and set `dvc: true`, or give their `url`."
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
@@ -61,7 +68,11 @@ class Terms:
 
 
 def package_stimuli(
-    catalog: Catalog, id: str, table: Path | pd.DataFrame, files: Path | None, terms: Terms
+    catalog: Catalog,
+    id: str,
+    table: Path | pd.DataFrame,
+    files: Path | None,
+    terms: Terms,
 ) -> list[Path]:
     """Write ``stimuli.csv`` (and ``stimuli.zip``) of data set ``id``, track them with DVC and pin them in its spec.
 
@@ -89,7 +100,13 @@ def package_stimuli(
         _zip(frame, files, folder / "stimuli.zip")
         written.append(folder / "stimuli.zip")
     write_text(folder / "stimuli.csv", frame.to_csv(index=False, lineterminator="\n"))
-    _track_and_pin(catalog, id, written, {"stimuli": _of_stimuli(frame, has_files=has_files)}, terms)
+    _track_and_pin(
+        catalog,
+        id,
+        written,
+        {"stimuli": _of_stimuli(frame, has_files=has_files)},
+        terms,
+    )
     return written
 
 
@@ -97,16 +114,29 @@ def _zip(frame: pd.DataFrame, files: Path, path: Path) -> None:
     names = frame["filename"].astype(str)
     missing = [name for name in names if not (files / name).is_file()]
     if missing:
-        raise RequestError(f"{files} lacks {len(missing)} of {len(names)} files, first {missing[0]!r}")
-    outside = [name for name in names if not (files / name).resolve().is_relative_to(files.resolve())]
+        raise RequestError(
+            f"{files} lacks {len(missing)} of {len(names)} files, first {missing[0]!r}"
+        )
+    outside = [
+        name
+        for name in names
+        if not (files / name).resolve().is_relative_to(files.resolve())
+    ]
     if outside:
         raise RequestError(f"file name {outside[0]!r} points outside {files}")
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+    with (
+        replacing(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive,
+    ):
         for name in dict.fromkeys(sorted(names)):
-            archive.writestr(zipfile.ZipInfo(name, ZIP_TIME), (files / name).read_bytes())
+            archive.writestr(
+                zipfile.ZipInfo(name, ZIP_TIME), (files / name).read_bytes()
+            )
 
 
-def package_assembly(catalog: Catalog, id: str, assembly: xr.DataArray, terms: Terms) -> list[Path]:
+def package_assembly(
+    catalog: Catalog, id: str, assembly: xr.DataArray, terms: Terms
+) -> list[Path]:
     """Write ``responses.nc`` of data set ``id``, track it with DVC and pin it in its spec.
 
     Raises
@@ -121,11 +151,15 @@ def package_assembly(catalog: Catalog, id: str, assembly: xr.DataArray, terms: T
     folder = folder_of(catalog.root, "datasets", id)
     folder.mkdir(parents=True, exist_ok=True)
     write(assembly, folder / "responses.nc")
-    _track_and_pin(catalog, id, [folder / "responses.nc"], {"assembly": observed(assembly)}, terms)
+    _track_and_pin(
+        catalog, id, [folder / "responses.nc"], {"assembly": observed(assembly)}, terms
+    )
     return [folder / "responses.nc"]
 
 
-def package_trials(catalog: Catalog, id: str, trials: pd.DataFrame, terms: Terms) -> list[Path]:
+def package_trials(
+    catalog: Catalog, id: str, trials: pd.DataFrame, terms: Terms
+) -> list[Path]:
     """Write ``trials.csv`` of data set ``id``, one row per trial, track it with DVC and pin it in its spec.
 
     Raises
@@ -138,7 +172,11 @@ def package_trials(catalog: Catalog, id: str, trials: pd.DataFrame, terms: Terms
     write_text(path, trials.to_csv(index=False, lineterminator="\n"))
     sizes = {"check": "shape", "sizes": {"presentation": len(trials)}}
     _track_and_pin(
-        catalog, id, [path], {"assembly": [{"check": "dims", "dims": ["presentation"]}, sizes]}, terms
+        catalog,
+        id,
+        [path],
+        {"assembly": [{"check": "dims", "dims": ["presentation"]}, sizes]},
+        terms,
     )
     return [path]
 
@@ -162,7 +200,8 @@ def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
     per_neuroid = [
         c
         for c in others
-        if c != "repetition" and (frame.groupby("neuroid_id")[c].nunique(dropna=False) == 1).all()
+        if c != "repetition"
+        and (frame.groupby("neuroid_id")[c].nunique(dropna=False) == 1).all()
     ]
     per_presentation = ["stimulus_id", *(c for c in others if c not in per_neuroid)]
     keys = {c: frame[c].to_numpy() for c in (*others, "stimulus_id", "neuroid_id")}
@@ -176,30 +215,43 @@ def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
         )
     wide = frame.pivot(index=per_presentation, columns="neuroid_id", values="value")
     rows = wide.index.to_frame(index=False)
-    neuroids = frame.drop_duplicates("neuroid_id").set_index("neuroid_id").loc[wide.columns]
-    coords: dict[str, Any] = {name: ("presentation", rows[name].to_numpy()) for name in per_presentation}
+    neuroids = (
+        frame.drop_duplicates("neuroid_id").set_index("neuroid_id").loc[wide.columns]
+    )
+    coords: dict[str, Any] = {
+        name: ("presentation", rows[name].to_numpy()) for name in per_presentation
+    }
     coords["neuroid_id"] = ("neuroid", wide.columns.to_numpy().astype(str))
     coords |= {name: ("neuroid", neuroids[name].to_numpy()) for name in per_neuroid}
     for name, (dim, values) in coords.items():
         if values.dtype.kind not in "iufb":
             coords[name] = (dim, values.astype(str))
-    return xr.DataArray(wide.to_numpy(dtype=float), dims=("presentation", "neuroid"), coords=coords)
+    return xr.DataArray(
+        wide.to_numpy(dtype=float), dims=("presentation", "neuroid"), coords=coords
+    )
 
 
 def observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
     """Expectations that the assembly meets now: dimensions, shape, alignment, missing values, repetitions."""
     expectations: list[dict[str, Any]] = [
         {"check": "dims", "dims": [str(d) for d in assembly.dims]},
-        {"check": "shape", "sizes": {str(d): int(n) for d, n in assembly.sizes.items()}},
+        {
+            "check": "shape",
+            "sizes": {str(d): int(n) for d, n in assembly.sizes.items()},
+        },
         {"check": "aligned"},
     ]
     if "neuroid_id" in assembly.coords:
         expectations.append({"check": "unique", "column": "neuroid_id"})
     if assembly.dtype.kind == "f":
         missing = int(np.isnan(assembly.values).sum())
-        expectations.append({"check": "values_finite", **({"missing": missing} if missing else {})})
+        expectations.append(
+            {"check": "values_finite", **({"missing": missing} if missing else {})}
+        )
     if "repetition" in assembly.coords:
-        counts = np.unique(as_text(assembly["stimulus_id"].values), return_counts=True)[1]
+        counts = np.unique(as_text(assembly["stimulus_id"].values), return_counts=True)[
+            1
+        ]
         low, high = int(counts.min()), int(counts.max())
         expectations.append(
             {"check": "repetitions", "count": low}
@@ -231,7 +283,9 @@ def expectations_text(data: Dataset) -> str:
     if data.assembly is not None:
         alignable = data.stimuli is not None and "stimulus_id" in data.assembly.coords
         expectations["assembly"] = [
-            item for item in observed(data.assembly) if alignable or item["check"] != "aligned"
+            item
+            for item in observed(data.assembly)
+            if alignable or item["check"] != "aligned"
         ]
     lines = [
         line
@@ -266,14 +320,18 @@ def track(root: Path, written: list[Path]) -> None:
     """
     require_package("dvc")
     command = [sys.executable, "-P", "-m", "dvc", "add", "--quiet", *map(str, written)]
-    process = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    process = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=False
+    )
     if process.returncode != 0:
         lines = process.stderr.strip().splitlines()
         raise RequestError(f"`dvc add` failed: {lines[-1] if lines else 'no message'}")
 
 
 def _require_terms(catalog: Catalog, id: str, terms: Terms) -> None:
-    missing = [f"--{name}" for name in ("license", "access") if getattr(terms, name) is None]
+    missing = [
+        f"--{name}" for name in ("license", "access") if getattr(terms, name) is None
+    ]
     if missing and not catalog.has("datasets", id):
         raise RequestError(
             f"data set {id!r} is new, and its licence and access are not stated: give {' and '.join(missing)} "
@@ -294,7 +352,10 @@ def _track_and_pin(
     Files are not tracked if they are private without their own remote (`dvc push` would publish them), or if DVC is not
     set up; the spec then says how to get them.
     """
-    path = catalog.path("datasets", id) or catalog.root / "specs" / "datasets" / f"{id}.yaml"
+    path = (
+        catalog.path("datasets", id)
+        or catalog.root / "specs" / "datasets" / f"{id}.yaml"
+    )
     head = f"id: {id}\nversion: 1\ntitle: {inline(terms.title or id)}\n"
     if (catalog.root / "specs" / "schema").is_dir():
         head = f"# yaml-language-server: $schema=../schema/dataset.json\n{head}"
@@ -306,7 +367,11 @@ def _track_and_pin(
     if tracked:
         track(catalog.root, written)
     elif not data.get("access_steps"):
-        step = "Ask the owner of these private data for the files." if private else UNTRACKED
+        step = (
+            "Ask the owner of these private data for the files."
+            if private
+            else UNTRACKED
+        )
         text = with_field(text, ("access_steps",), [step])
     fields = {
         "license": terms.license,
@@ -319,8 +384,14 @@ def _track_and_pin(
             text = with_field(text, (name,), value)
     old: dict[str, Any] = dict(data.get("files") or {})
     new = {file.name: _pin(file, tracked=tracked) for file in written}
-    unchanged = {name: old[name] for name in new if name in old and new[name].items() <= old[name].items()}
-    text = with_entries(without(text, "unavailable"), ("files",), old | new | unchanged, before="reader")
+    unchanged = {
+        name: old[name]
+        for name in new
+        if name in old and new[name].items() <= old[name].items()
+    }
+    text = with_entries(
+        without(text, "unavailable"), ("files",), old | new | unchanged, before="reader"
+    )
     reader = terms.reader({*old, *new}, data.get("reader"))
     text = with_field(text, ("reader",), reader, before="expectations")
     declared = data.get("expectations") or {}
@@ -331,4 +402,8 @@ def _track_and_pin(
 
 
 def _pin(path: Path, *, tracked: bool) -> dict[str, Any]:
-    return {**({"dvc": True} if tracked else {}), "size": path.stat().st_size, "sha256": sha256_of_file(path)}
+    return {
+        **({"dvc": True} if tracked else {}),
+        "size": path.stat().st_size,
+        "sha256": sha256_of_file(path),
+    }

@@ -28,7 +28,9 @@ def packaged_file(name: str, pin: SourceFile, *, memory: Path | None = None) -> 
     """
     problem = packaged_problem(name, pin, memory=memory)
     if problem is not None:
-        raise UnavailableError(f"{problem.where}: {problem.what}", problem.fix.strip("`"))
+        raise UnavailableError(
+            f"{problem.where}: {problem.what}", problem.fix.strip("`")
+        )
     assert pin.package is not None
     return _located(pin.package, importlib.metadata.distribution(pin.package.name))
 
@@ -48,15 +50,20 @@ def packaged_problem(
     try:
         distribution = importlib.metadata.distribution(package.name)
     except importlib.metadata.PackageNotFoundError:
-        return finding(f"package {package.name} {package.version} is not installed", install)
+        return finding(
+            f"package {package.name} {package.version} is not installed", install
+        )
     if not _same_version(distribution.version, package.version):
         what = f"package {package.name} is installed in version {distribution.version}; {package.version} is pinned"
         return finding(what, install)
     # The list itself: depending on the version of Python's library, `files` leaves out what is listed and missing.
     listed = distribution.read_text("RECORD") or ""
-    if package.file not in (line.split(",")[0].strip('"') for line in listed.splitlines()):
+    if package.file not in (
+        line.split(",")[0].strip('"') for line in listed.splitlines()
+    ):
         return finding(
-            f"package {package.name} {package.version} does not list the file {package.file}", repair
+            f"package {package.name} {package.version} does not list the file {package.file}",
+            repair,
         )
     try:
         verify_file(_located(package, distribution), pin, memory=memory)

@@ -17,7 +17,15 @@ import numpy.typing as npt
 
 from neuroledger.errors import DataError, NeuroLedgerError, UnavailableError
 
-__all__ = ["matlab", "note_opened", "numpy_array", "parsing", "require_even_rows", "table_rows", "zip_member"]
+__all__ = [
+    "matlab",
+    "note_opened",
+    "numpy_array",
+    "parsing",
+    "require_even_rows",
+    "table_rows",
+    "zip_member",
+]
 
 
 ADVICE: Final = "it is damaged or incomplete, or of another form"
@@ -51,10 +59,15 @@ def parsing(path: Path | str, kind: str) -> Iterator[None]:
         if needed is not None:
             package = needed[1]
             raise UnavailableError(
-                f"{name} needs the package {package}, which is not installed", f"pip install {package}"
+                f"{name} needs the package {package}, which is not installed",
+                f"pip install {package}",
             ) from error
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise DataError(f"{name} cannot be read as {kind} ({reason}): {ADVICE}") from error
+        reason = (
+            f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        )
+        raise DataError(
+            f"{name} cannot be read as {kind} ({reason}): {ADVICE}"
+        ) from error
 
 
 def matlab(
@@ -93,12 +106,18 @@ def matlab(
         "dicts": {"simplify_cells": True},
     }[structs]
     with parsing(path, "a MATLAB file up to version 7.2"):
-        variables: dict[str, Any] = loadmat(source, variable_names=list(names) or None, **options)
+        variables: dict[str, Any] = loadmat(
+            source, variable_names=list(names) or None, **options
+        )
         missing = [name for name in names if name not in variables]
         if missing:
             known = ", ".join(sorted(name for name, *_ in whosmat(source))) or "nothing"
-            raise DataError(f"{path.name} has no variable {missing[0]!r}; it has {known}")
-    return {name: value for name, value in variables.items() if not name.startswith("__")}
+            raise DataError(
+                f"{path.name} has no variable {missing[0]!r}; it has {known}"
+            )
+    return {
+        name: value for name, value in variables.items() if not name.startswith("__")
+    }
 
 
 def zip_member(archive: zipfile.ZipFile, member: str | zipfile.ZipInfo) -> bytes:
@@ -113,11 +132,15 @@ def zip_member(archive: zipfile.ZipFile, member: str | zipfile.ZipInfo) -> bytes
     """
     info = archive.getinfo(member) if isinstance(member, str) else member
     if info.file_size > MAX_MEMBER_BYTES:
-        raise zipfile.BadZipFile(f"{info.filename!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB")
+        raise zipfile.BadZipFile(
+            f"{info.filename!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
+        )
     with archive.open(info) as opened:
         content = opened.read(info.file_size)
         if len(content) != info.file_size or opened.read(1):
-            raise zipfile.BadZipFile(f"{info.filename!r} does not have the size that the archive declares")
+            raise zipfile.BadZipFile(
+                f"{info.filename!r} does not have the size that the archive declares"
+            )
     return content
 
 
@@ -135,7 +158,12 @@ def numpy_array(path: Path) -> npt.NDArray[Any]:
 
 
 def table_rows(
-    path: Path, *needed: str, name: str = "", delimiter: str = ",", plain: bool = False, short: bool = False
+    path: Path,
+    *needed: str,
+    name: str = "",
+    delimiter: str = ",",
+    plain: bool = False,
+    short: bool = False,
 ) -> tuple[tuple[str, ...], list[tuple[int, dict[str, str]]]]:
     """The column names of a table, and its rows as pairs of line number and mapping from column to text.
 
@@ -162,7 +190,11 @@ def table_rows(
     name = name or path.name
     result: list[tuple[int, dict[str, str]]] = []
     with parsing(name, "a table"), path.open(newline="", encoding="utf-8-sig") as lines:
-        rows = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL)
+        rows = csv.reader(
+            lines,
+            delimiter=delimiter,
+            quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL,
+        )
         columns = tuple(next(rows, []))
         missing = [column for column in needed if column not in columns]
         if missing:

@@ -32,16 +32,23 @@ class Credentials(NamedTuple):
 
 def credentials() -> Credentials | None:
     """Credentials from AWS's environment variables, else from the profile in the shared credentials file, else None."""
-    key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    key, secret = (
+        os.environ.get("AWS_ACCESS_KEY_ID"),
+        os.environ.get("AWS_SECRET_ACCESS_KEY"),
+    )
     if key and secret:
         return Credentials(key, secret, os.environ.get("AWS_SESSION_TOKEN"))
-    path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
+    path = Path(
+        os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+    ).expanduser()
     profiles = configparser.ConfigParser(interpolation=None)
     try:
         profiles.read(path, encoding="utf-8")
         section = profiles[os.environ.get("AWS_PROFILE", "default")]
         return Credentials(
-            section["aws_access_key_id"], section["aws_secret_access_key"], section.get("aws_session_token")
+            section["aws_access_key_id"],
+            section["aws_secret_access_key"],
+            section.get("aws_session_token"),
         )
     except (configparser.Error, KeyError, OSError, UnicodeDecodeError):
         return None
@@ -49,10 +56,16 @@ def credentials() -> Credentials | None:
 
 def own_endpoint() -> str | None:
     """The S3 endpoint that the environment sets in place of Amazon's, or None."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+    return (
+        os.environ.get("AWS_ENDPOINT_URL_S3")
+        or os.environ.get("AWS_ENDPOINT_URL")
+        or None
+    )
 
 
-def address_of(url: str, version_id: str | None = None, endpoint: str | None = None) -> str:
+def address_of(
+    url: str, version_id: str | None = None, endpoint: str | None = None
+) -> str:
     """The https address of ``s3://bucket/key`` at ``endpoint``, else the environment's endpoint, else Amazon's.
 
     >>> address_of("s3://lab/a b.nc", "v1")
@@ -82,12 +95,21 @@ def region_of(address: str, stated: str | None = None) -> str | None:
     amazon = HOST.fullmatch(host)
     if amazon is None and (endpoint is None or host != urlsplit(endpoint).netloc):
         return None
-    default = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
+    default = (
+        os.environ.get("AWS_REGION")
+        or os.environ.get("AWS_DEFAULT_REGION")
+        or DEFAULT_REGION
+    )
     return stated or (amazon and amazon["region"]) or default
 
 
 def signed(
-    address: str, headers: Mapping[str, str], own: Credentials, region: str, *, now: datetime | None = None
+    address: str,
+    headers: Mapping[str, str],
+    own: Credentials,
+    region: str,
+    *,
+    now: datetime | None = None,
 ) -> dict[str, str]:
     """The headers of a GET request with an empty body, with AWS's signature version 4 added.
 
@@ -98,14 +120,28 @@ def signed(
     result = {**headers, "x-amz-content-sha256": EMPTY, "x-amz-date": timestamp}
     if own.token:
         result["x-amz-security-token"] = own.token
-    signed_headers = {name.lower(): value.strip() for name, value in result.items()} | {"host": parts.netloc}
+    signed_headers = {name.lower(): value.strip() for name, value in result.items()} | {
+        "host": parts.netloc
+    }
     names = ";".join(sorted(signed_headers))
-    lines = "".join(f"{name}:{signed_headers[name]}\n" for name in sorted(signed_headers))
+    lines = "".join(
+        f"{name}:{signed_headers[name]}\n" for name in sorted(signed_headers)
+    )
     pairs = sorted(parse_qsl(parts.query, keep_blank_values=True))
-    query = "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in pairs)
+    query = "&".join(
+        f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}"
+        for name, value in pairs
+    )
     request = "\n".join(("GET", parts.path or "/", query, lines, names, EMPTY))
     scope = f"{timestamp[:8]}/{region}/s3/aws4_request"
-    text = "\n".join(("AWS4-HMAC-SHA256", timestamp, scope, hashlib.sha256(request.encode()).hexdigest()))
+    text = "\n".join(
+        (
+            "AWS4-HMAC-SHA256",
+            timestamp,
+            scope,
+            hashlib.sha256(request.encode()).hexdigest(),
+        )
+    )
     key = f"AWS4{own.secret}".encode()
     for step in scope.split("/"):
         key = hmac.new(key, step.encode(), hashlib.sha256).digest()

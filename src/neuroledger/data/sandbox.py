@@ -87,7 +87,9 @@ ALIGNMENT: Final = 64
 NOTE_BYTES: Final = 4096
 
 INSTALLATION: Final = re.compile(r"pip install 'neuroledger\[[a-z0-9]+\]'")
-STOPPED: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
+STOPPED: Final = frozenset(
+    {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
+)
 """Exit statuses of a process that another one stopped, such as the system for lack of memory."""
 OUTSIDE: Final = frozenset(
     {
@@ -105,19 +107,71 @@ OUTSIDE: Final = frozenset(
 # The packages, functions and their modules that a result may name. All of them only build values from their arguments;
 # none opens, imports or calls anything. Names of classes differ between versions of pandas, so `_classes` lists objects.
 PACKAGES: Final = frozenset(
-    {"builtins", "collections", "datetime", "neuroledger", "numpy", "pandas", "pathlib", "xarray"}
+    {
+        "builtins",
+        "collections",
+        "datetime",
+        "neuroledger",
+        "numpy",
+        "pandas",
+        "pathlib",
+        "xarray",
+    }
 )
-NAMES: Final = frozenset({"__pyx_unpickle_NDArrayBacked", "_frombuffer", "_nat_unpickle", "_new_Index", "_reconstruct",
-                          "_unpickle_block", "scalar"})  # fmt: skip
-BUILDERS: Final = frozenset({"numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric",
-                             "pandas._libs.arrays", "pandas._libs.internals", "pandas._libs.tslibs.nattype",
-                             "pandas.core.indexes.base"})  # fmt: skip
+NAMES: Final = frozenset(
+    {
+        "__pyx_unpickle_NDArrayBacked",
+        "_frombuffer",
+        "_nat_unpickle",
+        "_new_Index",
+        "_reconstruct",
+        "_unpickle_block",
+        "scalar",
+    }
+)
+BUILDERS: Final = frozenset(
+    {
+        "numpy.core.multiarray",
+        "numpy._core.multiarray",
+        "numpy.core.numeric",
+        "numpy._core.numeric",
+        "pandas._libs.arrays",
+        "pandas._libs.internals",
+        "pandas._libs.tslibs.nattype",
+        "pandas.core.indexes.base",
+    }
+)
 
 
 # Libraries that the caller imports before it forks again, once a child has imported them, so that not every child does.
-LIBRARIES: Final = frozenset({"av", "cftime", "dask", "h5py", "hdmf", "lazy_loader", "lz4", "mne", "mne_bids", "neo",
-                              "netCDF4", "nibabel", "nilearn", "openpyxl", "pandas", "pooch", "pynwb", "pyxdf", "quantities",
-                              "scipy", "sklearn", "soundfile", "xarray", "zstandard"})  # fmt: skip
+LIBRARIES: Final = frozenset(
+    {
+        "av",
+        "cftime",
+        "dask",
+        "h5py",
+        "hdmf",
+        "lazy_loader",
+        "lz4",
+        "mne",
+        "mne_bids",
+        "neo",
+        "netCDF4",
+        "nibabel",
+        "nilearn",
+        "openpyxl",
+        "pandas",
+        "pooch",
+        "pynwb",
+        "pyxdf",
+        "quantities",
+        "scipy",
+        "sklearn",
+        "soundfile",
+        "xarray",
+        "zstandard",
+    }
+)
 _TO_IMPORT: set[str] = set()
 
 
@@ -125,16 +179,53 @@ _TO_IMPORT: set[str] = set()
 def _classes() -> frozenset[type]:
     return frozenset(
         {
-            bytearray, complex, frozenset, range, set, slice, OrderedDict, date, datetime, timedelta, timezone,
-            type(Path()), PurePosixPath, Dataset, StimulusSet, np.ndarray, np.dtype,
-            pd.DataFrame, pd.Series, pd.Index, pd.RangeIndex, pd.MultiIndex, pd.Categorical, pd.CategoricalDtype,
-            pd.StringDtype, pd.arrays.StringArray, pd.arrays.IntegerArray, pd.Int64Dtype,
-            pd.arrays.BooleanArray, pd.BooleanDtype, type(pd.NA),
-            type(pd.DataFrame()._mgr), type(pd.Series(dtype=float)._mgr),
-            xr.DataArray, xr.Variable, xr.IndexVariable, PandasIndex, PandasMultiIndex, PandasIndexingAdapter,
-            RecordingClocks, Clock, Gap, LeftOut, Empty, Fact,
+            bytearray,
+            complex,
+            frozenset,
+            range,
+            set,
+            slice,
+            OrderedDict,
+            date,
+            datetime,
+            timedelta,
+            timezone,
+            type(Path()),
+            PurePosixPath,
+            Dataset,
+            StimulusSet,
+            np.ndarray,
+            np.dtype,
+            pd.DataFrame,
+            pd.Series,
+            pd.Index,
+            pd.RangeIndex,
+            pd.MultiIndex,
+            pd.Categorical,
+            pd.CategoricalDtype,
+            pd.StringDtype,
+            pd.arrays.StringArray,
+            pd.arrays.IntegerArray,
+            pd.Int64Dtype,
+            pd.arrays.BooleanArray,
+            pd.BooleanDtype,
+            type(pd.NA),
+            type(pd.DataFrame()._mgr),
+            type(pd.Series(dtype=float)._mgr),
+            xr.DataArray,
+            xr.Variable,
+            xr.IndexVariable,
+            PandasIndex,
+            PandasMultiIndex,
+            PandasIndexingAdapter,
+            RecordingClocks,
+            Clock,
+            Gap,
+            LeftOut,
+            Empty,
+            Fact,
         }
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -174,10 +265,15 @@ def limits_for(files: Iterable[Path], writable: Sequence[Path] = ()) -> Limits:
     """
     readable = tuple(files)
     size = sum(path.stat().st_size for path in readable if path.exists())
-    seconds, override = BASE_SECONDS + size // BYTES_PER_SECOND, os.environ.get(SECONDS, "")
+    seconds, override = (
+        BASE_SECONDS + size // BYTES_PER_SECOND,
+        os.environ.get(SECONDS, ""),
+    )
     if override:
         if not override.isdecimal() or len(override) >= 10 or int(override) == 0:
-            raise LimitError(f"{SECONDS} is {override!r}, not a whole number of seconds: correct or unset it")
+            raise LimitError(
+                f"{SECONDS} is {override!r}, not a whole number of seconds: correct or unset it"
+            )
         seconds = int(override)
     free = available_bytes()
     memory = None if free is None else int(MEMORY_SHARE * free)
@@ -214,14 +310,23 @@ def confined(
     while _TO_IMPORT:
         with suppress(Exception):
             import_module(_TO_IMPORT.pop())
-    scratch, libraries = Path(tempfile.mkdtemp(prefix="neuroledger-")), _library_folders()
-    result, (reading, writing), note = os.memfd_create("neuroledger"), os.pipe(), mmap.mmap(-1, NOTE_BYTES)
+    scratch, libraries = (
+        Path(tempfile.mkdtemp(prefix="neuroledger-")),
+        _library_folders(),
+    )
+    result, (reading, writing), note = (
+        os.memfd_create("neuroledger"),
+        os.pipe(),
+        mmap.mmap(-1, NOTE_BYTES),
+    )
     child = 0
     try:
         try:
             child = os.fork()
         except OSError as error:
-            raise LimitError(f"{what}: no process can be started ({error.strerror}); free memory") from error
+            raise LimitError(
+                f"{what}: no process can be started ({error.strerror}); free memory"
+            ) from error
         if child == 0:
             os.close(reading)
             _run_in_child(function, limits, libraries, scratch, result, writing, note)
@@ -280,14 +385,24 @@ def _receive(
     what = f"{what}: reading {name}" if name else what
     longer = f"if the files need more time, set {SECONDS}"
     if message is None:
-        raise LimitError(f"{what} did not end in {limits.seconds * WALL_FACTOR} s; {longer}")
+        raise LimitError(
+            f"{what} did not end in {limits.seconds * WALL_FACTOR} s; {longer}"
+        )
     if not message:
         if status == -signal.SIGXCPU:
-            raise LimitError(f"{what} took more than {limits.seconds} s of CPU time; {longer}")
+            raise LimitError(
+                f"{what} took more than {limits.seconds} s of CPU time; {longer}"
+            )
         if status in STOPPED:
             name = signal.Signals(-status).name
-            raise LimitError(f"{what}: its process was stopped (signal {name}); free memory and try again")
-        cause = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+            raise LimitError(
+                f"{what}: its process was stopped (signal {name}); free memory and try again"
+            )
+        cause = (
+            f"signal {signal.Signals(-status).name}"
+            if status < 0
+            else f"exit status {status}"
+        )
         raise DataError(
             f"{what} crashed the process that parses it ({cause}): the file is damaged; fetch the file again"
         )
@@ -295,10 +410,23 @@ def _receive(
         report = json.loads(message)
         if "error" in report:
             log.debug("%s: %s", what, report["trace"])
-            raise _as_own_error({name: str(text) for name, text in report["error"].items()}, what)
-        _TO_IMPORT.update(name for name in report["imported"] if name.partition(".")[0] in LIBRARIES)
-        return _unpack(result, report["buffers"], [*limits.readable, *limits.writable], mapped)
-    except (ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, OSError) as error:
+            raise _as_own_error(
+                {name: str(text) for name, text in report["error"].items()}, what
+            )
+        _TO_IMPORT.update(
+            name for name in report["imported"] if name.partition(".")[0] in LIBRARIES
+        )
+        return _unpack(
+            result, report["buffers"], [*limits.readable, *limits.writable], mapped
+        )
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        pickle.UnpicklingError,
+        OSError,
+    ) as error:
         raise DataError(
             f"{what} returned an invalid result ({type(error).__name__}: {error}): the file is damaged"
         ) from error
@@ -308,8 +436,15 @@ def _described(error: BaseException) -> dict[str, str]:
     """Describe an exception as plain data: its type, message and command, and the kind of a state of the machine."""
     text = error.message if isinstance(error, PendingError) else str(error)
     command = error.command if isinstance(error, PendingError) else ""
-    machine = next((kind for each in causes_of(error) if (kind := _machine_kind(each))), "")
-    return {"kind": type(error).__name__, "text": text, "command": command, "machine": machine}
+    machine = next(
+        (kind for each in causes_of(error) if (kind := _machine_kind(each))), ""
+    )
+    return {
+        "kind": type(error).__name__,
+        "text": text,
+        "command": command,
+        "machine": machine,
+    }
 
 
 def _machine_kind(error: BaseException) -> str:
@@ -321,7 +456,11 @@ def _machine_kind(error: BaseException) -> str:
         return ""
     if isinstance(error, OSError):
         return "" if error.errno in OUTSIDE else StorageError.__name__
-    return UnavailableError.__name__ if isinstance(error, ImportError) else LimitError.__name__
+    return (
+        UnavailableError.__name__
+        if isinstance(error, ImportError)
+        else LimitError.__name__
+    )
 
 
 def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
@@ -332,14 +471,16 @@ def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
         command = described["command"]
         # A file may have taken over the child: only the command that installs an extra is passed on.
         return own(text, command if INSTALLATION.fullmatch(command) else "")
-    machine = {each.__name__: each for each in (LimitError, StorageError, UnavailableError)}.get(
-        described["machine"]
-    )
+    machine = {
+        each.__name__: each for each in (LimitError, StorageError, UnavailableError)
+    }.get(described["machine"])
     if machine is not None:
         return machine(text if own is not None else f"{what} failed ({kind}: {text})")
     if own is not None:
         return own(text)
-    return DataError(f"{what} failed ({kind}: {text}): a file is damaged or of another format")
+    return DataError(
+        f"{what} failed ({kind}: {text}): a file is damaged or of another format"
+    )
 
 
 # In the child
@@ -358,8 +499,17 @@ def _run_in_child(
     try:
         gc.freeze()  # a collection would write to, and so copy, every page that is shared with the caller
         null = os.open(os.devnull, os.O_RDONLY)
-        for descriptor in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
-            if descriptor not in {0, 1, 2, null, result, writing}:  # connections and locks of the caller
+        for descriptor in [
+            int(entry.name) for entry in Path("/proc/self/fd").iterdir()
+        ]:
+            if descriptor not in {
+                0,
+                1,
+                2,
+                null,
+                result,
+                writing,
+            }:  # connections and locks of the caller
                 # Not closed: the number would be reused, and an object of the caller could close the new file.
                 os.dup2(null, descriptor)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -369,13 +519,13 @@ def _run_in_child(
             _apply_limits(limits, libraries, scratch)
             _note_opened_files(limits.readable, note)
             count = len(sys.modules)
-            buffers = _pack(function(), result, [*limits.readable, *limits.writable], scratch)
+            buffers = _pack(
+                function(), result, [*limits.readable, *limits.writable], scratch
+            )
             # Only the new names: reading a name changes its reference count, and so copies its page.
             added = [*islice(reversed(sys.modules), max(0, len(sys.modules) - count))]
             report: dict[str, Any] = {"buffers": buffers, "imported": added}
-        except (
-            BaseException
-        ) as error:  # also KeyboardInterrupt and SystemExit, which only the caller can report
+        except BaseException as error:  # also KeyboardInterrupt and SystemExit, which only the caller can report
             report = {"error": _described(error), "trace": traceback.format_exc()}
         view = memoryview(json.dumps(report).encode())
         while view:
@@ -395,17 +545,32 @@ def _apply_limits(limits: Limits, libraries: Sequence[str], scratch: Path) -> No
     import resource
 
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: the child does not outlive its caller
+    libc.prctl(
+        1, signal.SIGKILL, 0, 0, 0
+    )  # PR_SET_PDEATHSIG: the child does not outlive its caller
     faulthandler.disable()
     tempfile.tempdir = str(scratch)
     # Libraries look for settings and write caches in these folders.
-    folders = ("TMPDIR", "HOME", "_MNE_FAKE_HOME_DIR", "MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
-               "NUMBA_CACHE_DIR")  # fmt: skip
+    folders = (
+        "TMPDIR",
+        "HOME",
+        "_MNE_FAKE_HOME_DIR",
+        "MPLCONFIGDIR",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "NUMBA_CACHE_DIR",
+    )
     os.environ.update(dict.fromkeys(folders, str(scratch)))
-    os.environ["JOBLIB_MULTIPROCESSING"] = "0"  # joblib would warn that it cannot create semaphores
+    os.environ["JOBLIB_MULTIPROCESSING"] = (
+        "0"  # joblib would warn that it cannot create semaphores
+    )
     _lower_limit(resource.RLIMIT_CORE, 0)
     used = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime)
-    _lower_limit(resource.RLIMIT_CPU, used + limits.seconds, used + limits.seconds + SPARE_SECONDS)
+    _lower_limit(
+        resource.RLIMIT_CPU,
+        used + limits.seconds,
+        used + limits.seconds + SPARE_SECONDS,
+    )
     if limits.memory is not None:
         # VmData counts private writable pages, but neither mapped files nor the address space that GPU drivers reserve.
         status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -425,21 +590,44 @@ def _lower_limit(kind: int, soft: int, hard: int | None = None) -> None:
 
 
 READ_FILE, READ_DIR, EXECUTE, DEVICE = 4, 8, 1, 1 << 15
-READABLE_ANYWHERE = ("/usr", "/lib", "/lib64", "/sys", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
-                     "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys", "/proc/self/maps",
-                     "/proc/self/status", "/proc/self/statm", "/proc/self/mountinfo", "/proc/self/cgroup")  # fmt: skip
+READABLE_ANYWHERE = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/sys",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/dev/urandom",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys",
+    "/proc/self/maps",
+    "/proc/self/status",
+    "/proc/self/statm",
+    "/proc/self/mountinfo",
+    "/proc/self/cgroup",
+)
 # By processor: its number in the kernel, and the system calls that create a socket and an io_uring.
-CALLS = {"x86_64": (0xC000003E, 41, 425, 0x40000029, 0x400001A9), "aarch64": (0xC00000B7, 198, 425)}
+CALLS = {
+    "x86_64": (0xC000003E, 41, 425, 0x40000029, 0x400001A9),
+    "aarch64": (0xC00000B7, 198, 425),
+}
 
 
-def _restrict_files(libc: ctypes.CDLL, limits: Limits, libraries: Sequence[str], scratch: Path) -> None:
+def _restrict_files(
+    libc: ctypes.CDLL, limits: Limits, libraries: Sequence[str], scratch: Path
+) -> None:
     """Restrict files and network of this process with Landlock (system calls 444 to 446), as far as the kernel can."""
     version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version < 1:
         return
     every = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
     # Files; TCP from version 4; abstract sockets and signals to other processes from version 6.
-    rules = struct.pack("=QQQ", every, 3, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
+    rules = struct.pack("=QQQ", every, 3, 3)[
+        : 8 if version < 4 else 16 if version < 6 else 24
+    ]
     ruleset = libc.syscall(444, rules, ctypes.c_size_t(len(rules)), ctypes.c_uint(0))
     if ruleset < 0:
         return
@@ -449,7 +637,9 @@ def _restrict_files(libc: ctypes.CDLL, limits: Limits, libraries: Sequence[str],
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
             if not Path(path).is_dir():
                 rights &= ~(every & ~(1 | 2 | 4 | (1 << 14) | DEVICE))
-            libc.syscall(445, ruleset, 1, struct.pack("=Qi", rights & every, descriptor), 0)
+            libc.syscall(
+                445, ruleset, 1, struct.pack("=Qi", rights & every, descriptor), 0
+            )
             os.close(descriptor)
 
     for path in dict.fromkeys([*READABLE_ANYWHERE, *libraries]):
@@ -472,11 +662,18 @@ def _refuse_sockets(libc: ctypes.CDLL) -> None:
         return
     kind, *numbers = processor
     # Load the architecture and refuse calls of another one; load the call; refuse the listed numbers, allow all others.
-    steps = [(0x20, 0, 0, 4), (0x15, 1, 0, kind), (0x06, 0, 0, 0x00050000 | errno.EACCES), (0x20, 0, 0, 0)]
+    steps = [
+        (0x20, 0, 0, 4),
+        (0x15, 1, 0, kind),
+        (0x06, 0, 0, 0x00050000 | errno.EACCES),
+        (0x20, 0, 0, 0),
+    ]
     for number in numbers:
         steps += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | errno.EACCES)]
     steps.append((0x06, 0, 0, 0x7FFF0000))
-    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(
+        b"".join(struct.pack("=HBBI", *step) for step in steps)
+    )
     descriptor = struct.pack("@HP", len(steps), ctypes.addressof(program))
     libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, which filters require
     libc.prctl(22, 2, descriptor, 0, 0)  # PR_SET_SECCOMP
@@ -489,17 +686,22 @@ def _library_folders() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8)
-def _installed_folders(inside: str, path: tuple[str, ...], modules: int) -> tuple[str, ...]:
+def _installed_folders(
+    inside: str, path: tuple[str, ...], modules: int
+) -> tuple[str, ...]:
     """Without links, which can lead out of a folder. Cached, because reading the modules copies pages in a child."""
     real = map(os.path.realpath, filter(None, path))
     installed = [entry for entry in real if not inside.startswith(f"{entry}{os.sep}")]
     packages = [
         file.removesuffix("/__init__.py")
         for name, module in list(sys.modules.items())
-        if "." not in name and (file := getattr(module, "__file__", None) or "").endswith("/__init__.py")
+        if "." not in name
+        and (file := getattr(module, "__file__", None) or "").endswith("/__init__.py")
     ]
     folders: list[str] = []
-    for folder in sorted({*map(os.path.realpath, (sys.prefix, sys.base_prefix, *packages)), *installed}):
+    for folder in sorted(
+        {*map(os.path.realpath, (sys.prefix, sys.base_prefix, *packages)), *installed}
+    ):
         if not folders or not folder.startswith(f"{folders[-1]}{os.sep}"):
             folders.append(folder)
     return tuple(folders)
@@ -525,7 +727,11 @@ class _Packer(pickle.Pickler):
     """Pickle arrays in memory out of band, and memory maps of files that the caller may open as file name and offset."""
 
     def __init__(
-        self, stream: io.BytesIO, allowed: Sequence[Path], scratch: Path, buffers: list[Any]
+        self,
+        stream: io.BytesIO,
+        allowed: Sequence[Path],
+        scratch: Path,
+        buffers: list[Any],
     ) -> None:
         super().__init__(stream, protocol=5, buffer_callback=buffers.append)
         self._allowed, self._scratch = allowed, scratch
@@ -552,7 +758,11 @@ class _Packer(pickle.Pickler):
             or base.mode not in {"r", "c"}
         ):
             return None
-        start = value.__array_interface__["data"][0] - base.__array_interface__["data"][0] + base.offset
+        start = (
+            value.__array_interface__["data"][0]
+            - base.__array_interface__["data"][0]
+            + base.offset
+        )
         return str(path), value.dtype.str, start, value.shape, value.strides
 
 
@@ -562,14 +772,20 @@ def _without_arrow(texts: pd.arrays.ArrowStringArray) -> Any:
     The pickle of an Arrow array calls functions of pyarrow, which a result may not name.
     """
     missing = texts.dtype.na_value
-    kind = pd.StringDtype("python") if missing is pd.NA else pd.StringDtype("python", na_value=missing)
+    kind = (
+        pd.StringDtype("python")
+        if missing is pd.NA
+        else pd.StringDtype("python", na_value=missing)
+    )
     return texts.astype(kind)
 
 
 class _Unpacker(pickle.Unpickler):
     """Unpickle a result of `_Packer`; refuses every global that is not listed above, and maps of other files."""
 
-    def __init__(self, stream: io.BytesIO, allowed: Sequence[Path], mapped: Any, buffers: Any) -> None:
+    def __init__(
+        self, stream: io.BytesIO, allowed: Sequence[Path], mapped: Any, buffers: Any
+    ) -> None:
         super().__init__(stream, buffers=buffers)
         self._allowed, self._mapped = allowed, mapped
 
@@ -597,7 +813,9 @@ def _is_below(path: Path, folders: Sequence[Path]) -> bool:
     return any(resolved.is_relative_to(folder.resolve()) for folder in folders)
 
 
-def _pack(value: Any, result: int, allowed: Sequence[Path], scratch: Path) -> list[list[int]]:
+def _pack(
+    value: Any, result: int, allowed: Sequence[Path], scratch: Path
+) -> list[list[int]]:
     """Write the value to the memory file; returns start and length of the pickle and of every buffer."""
     stream, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
     _Packer(stream, allowed, scratch, buffers).dump(value)
@@ -606,14 +824,22 @@ def _pack(value: Any, result: int, allowed: Sequence[Path], scratch: Path) -> li
         parts.append([start, part.nbytes])
         written = 0
         while written < part.nbytes:
-            written += os.pwrite(result, part[written : written + (1 << 30)], start + written)
+            written += os.pwrite(
+                result, part[written : written + (1 << 30)], start + written
+            )
         start += -(-part.nbytes // ALIGNMENT) * ALIGNMENT
     os.ftruncate(result, max(start, 1))
     return parts
 
 
-def _unpack(result: int, parts: list[list[int]], allowed: Sequence[Path], mapped: Any) -> Any:
+def _unpack(
+    result: int, parts: list[list[int]], allowed: Sequence[Path], mapped: Any
+) -> Any:
     # Private: arrays that are only read share the child's pages, and writing copies single pages.
-    memory = memoryview(mmap.mmap(result, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+    memory = memoryview(
+        mmap.mmap(
+            result, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+        )
+    )
     stream, *buffers = (memory[start : start + size] for start, size in parts)
     return _Unpacker(io.BytesIO(stream), allowed, mapped, buffers).load()

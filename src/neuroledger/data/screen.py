@@ -39,7 +39,9 @@ class Placement(NamedTuple):
     padded: bool
 
 
-def placement(size: tuple[int, int], source_degrees: float, target_degrees: float) -> Placement:
+def placement(
+    size: tuple[int, int], source_degrees: float, target_degrees: float
+) -> Placement:
     """The placement of an image of ``size`` (width, height) that spans ``source_degrees``, on a ``target_degrees`` screen.
 
     The screen has ``round(size * target / source)`` pixels, rounded half to even. The image is centred and never
@@ -50,14 +52,20 @@ def placement(size: tuple[int, int], source_degrees: float, target_degrees: floa
     Placement(size=(320, 320), box=(32, 32, 288, 288), padded=True)
     """
     if source_degrees <= 0 or target_degrees <= 0:
-        raise ValueError(f"visual degrees must be positive, got {source_degrees} and {target_degrees}")
+        raise ValueError(
+            f"visual degrees must be positive, got {source_degrees} and {target_degrees}"
+        )
     ratio = target_degrees / source_degrees
     width, height = round(ratio * size[0]), round(ratio * size[1])
     if ratio >= 1:
         left, top = round((width - size[0]) / 2), round((height - size[1]) / 2)
-        return Placement((width, height), (left, top, left + size[0], top + size[1]), padded=True)
+        return Placement(
+            (width, height), (left, top, left + size[0], top + size[1]), padded=True
+        )
     left, top = round((size[0] - width) / 2), round((size[1] - height) / 2)
-    return Placement((width, height), (left, top, left + width, top + height), padded=False)
+    return Placement(
+        (width, height), (left, top, left + width, top + height), padded=False
+    )
 
 
 def place_image(image: Image, source_degrees: float, target_degrees: float) -> Image:
@@ -78,7 +86,9 @@ def _check_size(size: tuple[int, int], name: str, source: float, target: float) 
     width, height = placement(size, source, target).size
     image = f"image of {name!r}, {size[0]} x {size[1]} pixels for {source:g} degrees,"
     if width * height == 0:
-        raise DataError(f"{image} has no pixels on a screen of {target:g} degrees: check the degrees")
+        raise DataError(
+            f"{image} has no pixels on a screen of {target:g} degrees: check the degrees"
+        )
     if width * height > MAX_PIXELS:
         raise DataError(
             f"{image} needs a screen of {width} x {height} pixels for {target:g} degrees, the limit is "
@@ -117,7 +127,9 @@ class ScreenedSet(StimulusSet):
     @cached_property
     def content_sha256(self) -> str:
         """SHA-256 of the original set and of the degrees of stimuli and screen."""
-        original = {field.name: getattr(self, field.name) for field in fields(StimulusSet)}
+        original = {
+            field.name: getattr(self, field.name) for field in fields(StimulusSet)
+        }
         sources = [repr(value) for value in source_degrees(self).values()]
         text = f"{StimulusSet(**original).content_sha256} on {self.target_degrees!r} from {' '.join(sources)}"
         return hashlib.sha256(text.encode()).hexdigest()
@@ -139,8 +151,14 @@ def source_degrees(stimuli: StimulusSet) -> dict[str, float]:
             f"stimulus set {stimuli.id!r} has degrees for the whole set and per stimulus: keep one of them"
         )
     if column:
-        values = pd.to_numeric(stimuli.table["degrees"], errors="coerce").to_numpy(dtype=float)
-        wrong = [id for id, value in zip(stimuli.ids, values, strict=True) if not 0 < value < float("inf")]
+        values = pd.to_numeric(stimuli.table["degrees"], errors="coerce").to_numpy(
+            dtype=float
+        )
+        wrong = [
+            id
+            for id, value in zip(stimuli.ids, values, strict=True)
+            if not 0 < value < float("inf")
+        ]
         if wrong:
             raise DataError(
                 f"stimulus set {stimuli.id!r}: `degrees` of {wrong[0]!r} is not a positive number"
@@ -155,7 +173,9 @@ def source_degrees(stimuli: StimulusSet) -> dict[str, float]:
 
 
 def spanning(
-    stimuli: StimulusSet, degrees: float | None, screen: Literal["visual_degrees", "as_is"] = "visual_degrees"
+    stimuli: StimulusSet,
+    degrees: float | None,
+    screen: Literal["visual_degrees", "as_is"] = "visual_degrees",
 ) -> StimulusSet:
     """The stimulus set with the degrees of a benchmark, unless it has its own; with ``as_is`` no image is placed.
 
@@ -166,7 +186,9 @@ def spanning(
     """
     if screen == "as_is":
         if degrees is not None:
-            raise RequestError("`screen: as_is` places no stimulus: remove `visual_degrees`")
+            raise RequestError(
+                "`screen: as_is` places no stimulus: remove `visual_degrees`"
+            )
         return replace(stimuli, as_is=True)
     if degrees is None or "degrees" in stimuli.table.columns:
         return stimuli
@@ -193,7 +215,9 @@ def place(stimuli: StimulusSet, target_degrees: float | None) -> StimulusSet:
         )
     if isinstance(stimuli, ScreenedSet):
         raise RequestError(f"stimulus set {stimuli.id!r} is on a screen already")
-    original = {field.name: getattr(stimuli, field.name) for field in fields(StimulusSet)}
+    original = {
+        field.name: getattr(stimuli, field.name) for field in fields(StimulusSet)
+    }
     return ScreenedSet(**original, target_degrees=float(target_degrees))
 
 
@@ -203,7 +227,11 @@ def shown(stimuli: StimulusSet, ids: Sequence[str]) -> Iterator[Image]:
 
 
 def shown_as(
-    stimuli: StimulusSet, ids: Sequence[str], make: Callable[[Image], T], *, ahead: int = AHEAD
+    stimuli: StimulusSet,
+    ids: Sequence[str],
+    make: Callable[[Image], T],
+    *,
+    ahead: int = AHEAD,
 ) -> Iterator[T]:
     """Yield ``make(image)`` for each image of ``ids`` as a model sees it, in order, computed in several threads.
 
@@ -211,7 +239,9 @@ def shown_as(
     consumer. The results do not depend on the number of threads.
     """
     decode_image = (
-        stimuli.placed if isinstance(stimuli, ScreenedSet) else lambda name, data: decode(data, name)
+        stimuli.placed
+        if isinstance(stimuli, ScreenedSet)
+        else lambda name, data: decode(data, name)
     )
     files = zip(ids, StimulusSet.read(stimuli, ids), strict=True)
     if ahead <= 1:
@@ -220,7 +250,11 @@ def shown_as(
     futures: deque[Future[T]] = deque()
     try:
         for name, data in files:
-            futures.append(pool().submit(lambda name, data: make(decode_image(name, data)), name, data))
+            futures.append(
+                pool().submit(
+                    lambda name, data: make(decode_image(name, data)), name, data
+                )
+            )
             if len(futures) >= ahead:
                 yield futures.popleft().result()
         while futures:

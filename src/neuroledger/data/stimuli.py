@@ -82,15 +82,25 @@ class StimulusSet:
 
     def _repr_html_(self) -> str:
         thumbnails = ""
-        if "filename" in self.table.columns and (self.archive or self.contents) is not None:
-            for id, content in zip(self.ids[:SHOWN], self.read(self.ids[:SHOWN]), strict=True):
+        if (
+            "filename" in self.table.columns
+            and (self.archive or self.contents) is not None
+        ):
+            for id, content in zip(
+                self.ids[:SHOWN], self.read(self.ids[:SHOWN]), strict=True
+            ):
                 with suppress(DataError):
                     text = base64.b64encode(thumbnail(content, id, 64)).decode()
-                    thumbnails += (
-                        f'<img src="data:image/png;base64,{text}" title="{html.escape(id)}" width="64"> '
-                    )
-        rows = [("stimuli", f"{len(self):,}"), ("columns", ", ".join(map(str, self.table.columns)))]
-        rows += [("size on the screen", f"{self.degrees:g}°")] if self.degrees is not None else []
+                    thumbnails += f'<img src="data:image/png;base64,{text}" title="{html.escape(id)}" width="64"> '
+        rows = [
+            ("stimuli", f"{len(self):,}"),
+            ("columns", ", ".join(map(str, self.table.columns))),
+        ]
+        rows += (
+            [("size on the screen", f"{self.degrees:g}°")]
+            if self.degrees is not None
+            else []
+        )
         return card(self.id, rows, thumbnails)
 
     def bytes(self, stimulus_id: str) -> bytes:
@@ -115,7 +125,9 @@ class StimulusSet:
         try:
             for id in self.ids if ids is None else ids:
                 if id not in names:
-                    raise AssemblyError(f"stimulus set {self.id!r} has no stimulus {id!r}")
+                    raise AssemblyError(
+                        f"stimulus set {self.id!r} has no stimulus {id!r}"
+                    )
                 member = names[id]
                 if not isinstance(self.archive, Path):
                     part, _, member = member.partition("/")
@@ -124,19 +136,32 @@ class StimulusSet:
                 try:
                     info = opened.getinfo(member)
                 except KeyError:
-                    raise AssemblyError(f"{archive.name} has no file {member!r} (stimulus {id!r})") from None
+                    raise AssemblyError(
+                        f"{archive.name} has no file {member!r} (stimulus {id!r})"
+                    ) from None
                 yield zip_member(opened, info)
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            OSError,
+            EOFError,
+            RuntimeError,
+            ValueError,
+        ) as error:
             raise AssemblyError(
                 f"{archive.name} cannot be read ({error}): it is damaged or incomplete"
             ) from error
 
-    def _in_memory(self, contents: Mapping[str, Content], ids: Sequence[str]) -> Iterator[Content]:
+    def _in_memory(
+        self, contents: Mapping[str, Content], ids: Sequence[str]
+    ) -> Iterator[Content]:
         for id in ids:
             if id not in self._filenames:
                 raise AssemblyError(f"stimulus set {self.id!r} has no stimulus {id!r}")
             if self._filenames[id] not in contents:
-                raise AssemblyError(f"stimulus set {self.id!r} has no file for stimulus {id!r}")
+                raise AssemblyError(
+                    f"stimulus set {self.id!r} has no file for stimulus {id!r}"
+                )
             yield contents[self._filenames[id]]
 
     def select(self, ids: Sequence[str]) -> StimulusSet:
@@ -153,7 +178,10 @@ class StimulusSet:
             raise AssemblyError(
                 f"stimulus set {self.id!r} lacks {len(missing)} stimuli, first {missing[0]!r}"
             )
-        return replace(self, table=self.table.iloc[[row_of[id] for id in ids]].reset_index(drop=True))
+        return replace(
+            self,
+            table=self.table.iloc[[row_of[id] for id in ids]].reset_index(drop=True),
+        )
 
     @cached_property
     def content_sha256(self) -> str:
@@ -161,7 +189,9 @@ class StimulusSet:
         digest = hashlib.sha256(f"{self.degrees}".encode())
         if self.archive is None and self.contents is None:
             columns = sorted(map(str, self.table.columns))
-            digest.update(self.table[columns].to_csv(index=False, lineterminator="\n").encode())
+            digest.update(
+                self.table[columns].to_csv(index=False, lineterminator="\n").encode()
+            )
             return digest.hexdigest()
         names = self._filenames
         new = [id for id in self.ids if names[id] not in self.digests]
@@ -186,7 +216,9 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 def _check_table(table: pd.DataFrame, name: str) -> None:
     if "stimulus_id" not in table.columns:
-        raise AssemblyError(f"stimulus set {name!r}: the table has no column 'stimulus_id'")
+        raise AssemblyError(
+            f"stimulus set {name!r}: the table has no column 'stimulus_id'"
+        )
     if len(table) == 0:
         raise AssemblyError(f"stimulus set {name!r}: the table is empty")
     ids = table["stimulus_id"]
@@ -211,7 +243,9 @@ def read_table(path: Path) -> pd.DataFrame:
     """
     require_even_rows(path)
     try:
-        return pd.read_csv(path, dtype={"stimulus_id": str, "filename": str}, encoding="utf-8")
+        return pd.read_csv(
+            path, dtype={"stimulus_id": str, "filename": str}, encoding="utf-8"
+        )
     except (ValueError, OSError) as error:
         raise AssemblyError(
             f"{path.name} cannot be read as a CSV table ({error}): it is damaged or incomplete"
@@ -243,11 +277,15 @@ def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]
     for info in members:
         name = PurePosixPath(info.filename)
         content = info.CRC, info.file_size
-        if info.filename in contents and not (repeated and contents[info.filename] == content):
+        if info.filename in contents and not (
+            repeated and contents[info.filename] == content
+        ):
             raise AssemblyError(f"{path.name}: member {info.filename!r} occurs twice")
         contents[info.filename] = content
         if name.is_absolute() or ".." in name.parts or "\\" in info.filename:
-            raise AssemblyError(f"{path.name}: member {info.filename!r} points outside the archive")
+            raise AssemblyError(
+                f"{path.name}: member {info.filename!r} points outside the archive"
+            )
         if (info.external_attr >> 16) & 0o170000 == 0o120000:
             raise AssemblyError(f"{path.name}: member {info.filename!r} is a link")
         if info.file_size > MAX_MEMBER_BYTES:
@@ -255,7 +293,9 @@ def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]
                 f"{path.name}: member {info.filename!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
             )
     if sum(info.file_size for info in members) > MAX_ARCHIVE_BYTES:
-        raise AssemblyError(f"{path.name}: the files are larger than {MAX_ARCHIVE_BYTES >> 30} GiB in total")
+        raise AssemblyError(
+            f"{path.name}: the files are larger than {MAX_ARCHIVE_BYTES >> 30} GiB in total"
+        )
     return members
 
 
@@ -288,5 +328,7 @@ def further_sets(
         archive = files[declared.archive] if declared.archive is not None else None
         if archive is not None:
             safe_members(archive)
-        sets[name] = StimulusSet(Path(declared.stimuli).stem, read_table(files[declared.stimuli]), archive)
+        sets[name] = StimulusSet(
+            Path(declared.stimuli).stem, read_table(files[declared.stimuli]), archive
+        )
     return sets

@@ -18,8 +18,14 @@ T = TypeVar("T")
 
 def _count(environment: str | None) -> int:
     """The number of threads: processors of this process, at most ``OMP_NUM_THREADS`` and at most eight."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    allowed = int(environment) if environment and environment.isdecimal() else processors
+    processors = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
+    allowed = (
+        int(environment) if environment and environment.isdecimal() else processors
+    )
     return max(1, min(8, processors, allowed))
 
 
@@ -99,7 +105,9 @@ def side_by_side(work: Callable[[T], object], parts: Iterable[T]) -> None:
         for item in items:
             work(item)
         return
-    futures = [pool().submit(copy_context().run, run, first) for first in range(1, threads)]
+    futures = [
+        pool().submit(copy_context().run, run, first) for first in range(1, threads)
+    ]
     try:
         run(0)
     finally:

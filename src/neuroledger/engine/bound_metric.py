@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,10 +20,21 @@ from neuroledger.spec import registry
 from neuroledger.spec.base import Override, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
-from neuroledger.stats.resampling import Cells, aggregate, error_of, influence_of, names_of
-from neuroledger.stats.score import LIMITS, Score
-from neuroledger.stats.splits import draw, first_values, given, predefined, rows_of_stimuli, testing
-from neuroledger.stats.spread import NOWHERE, Influence
+from neuroledger.stats.aggregate import aggregate, error_of
+from neuroledger.stats.left_out import general, with_subjects
+from neuroledger.stats.samples import NotKnown, Samples
+from neuroledger.stats.score import LIMITS, Score, natural_scale
+from neuroledger.stats.splits import (
+    Split,
+    draw,
+    first_values,
+    given,
+    predefined,
+    rows_of_stimuli,
+    testing,
+)
+from neuroledger.stats.uncertainty import NOWHERE, Uncertainty
+from neuroledger.stats.variation import uncertainty_of
 from neuroledger.stats.workspace import Memo, Workspace
 
 __all__ = [
@@ -40,7 +52,12 @@ INCOMPLETE: Final = "neuroids_with_missing_responses"
 
 
 def aligned(
-    array: xr.DataArray, reference: xr.DataArray, name: str, other: str, *, trials: bool = False
+    array: xr.DataArray,
+    reference: xr.DataArray,
+    name: str,
+    other: str,
+    *,
+    trials: bool = False,
 ) -> xr.DataArray:
     """Return ``array`` with its rows reordered to match the ``stimulus_id`` of ``reference``; unchanged without ids.
 
@@ -124,7 +141,10 @@ def joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
     for name in shared:
         values = train[name]
         if values.dims == ("presentation",):
-            coords[name] = ("presentation", np.concatenate([values.values, test[name].values]))
+            coords[name] = (
+                "presentation",
+                np.concatenate([values.values, test[name].values]),
+            )
         elif "presentation" not in values.dims:
             coords[name] = (values.dims, values.values)
     joined = np.concatenate([train.values, test.values], axis=axis)
@@ -133,12 +153,20 @@ def joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
 
 def _same_neuroids(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
     """Return ``test`` with its neuroids in the order of ``train``."""
-    if not all("neuroid" in side.dims and "neuroid_id" in side.coords for side in (train, test)):
+    if not all(
+        "neuroid" in side.dims and "neuroid_id" in side.coords for side in (train, test)
+    ):
         return test
-    train_ids, test_ids = as_text(train["neuroid_id"].values), as_text(test["neuroid_id"].values)
+    train_ids, test_ids = (
+        as_text(train["neuroid_id"].values),
+        as_text(test["neuroid_id"].values),
+    )
     if np.array_equal(train_ids, test_ids):
         return test
-    order, rank = np.argsort(test_ids, kind="stable"), np.argsort(np.argsort(train_ids, kind="stable"))
+    order, rank = (
+        np.argsort(test_ids, kind="stable"),
+        np.argsort(np.argsort(train_ids, kind="stable")),
+    )
     columns = order[rank]
     if not np.array_equal(test_ids[columns], train_ids):
         unshared = sorted(set(test_ids.tolist()) ^ set(train_ids.tolist()))
@@ -171,8 +199,14 @@ class _Bound:
 
     def __repr__(self) -> str:
         splits = self.spec.splits
-        resampling = "" if splits is None else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
-        values = ", ".join(f"{name}={_short(value)}" for name, value in self.parameters.items())
+        resampling = (
+            ""
+            if splits is None
+            else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
+        )
+        values = ", ".join(
+            f"{name}={_short(value)}" for name, value in self.parameters.items()
+        )
         return f"<{self.component.kind} {self.spec.id}: {self.component.name}({values}){resampling}>"
 
     def _compute(
@@ -182,32 +216,56 @@ class _Bound:
         rows: xr.DataArray,
         tested: Collection[str] | None = None,
     ) -> Score:
-        injected: dict[str, Any] = {}
         if tested is not None and "splits" not in self.component.injected:
-            arrays, rows = [_of_stimuli(array, tested) for array in arrays], _of_stimuli(rows, tested)
-        if "splits" in self.component.injected:
-            if splits is None and self.spec.splits is None:
-                raise MetricError(
-                    f"{self.spec.id}: {self.component.name} needs `splits`, and the spec declares none"
-                )
-            injected["splits"] = (
-                draw(self.spec.splits, rows)  # type: ignore[arg-type]
-                if splits is None
-                else given(splits, rows.sizes["presentation"])
+            arrays, rows = (
+                [_of_stimuli(array, tested) for array in arrays],
+                _of_stimuli(rows, tested),
             )
-            if tested is not None:
-                injected["splits"] = testing(injected["splits"], rows, tested)
+        drawn = self._splits(splits, rows)
+        if tested is not None and drawn is not None:
+            drawn = testing(drawn, rows, tested)
+        samples = self._samples(arrays, drawn)
+        return _score(self, samples, arrays, drawn, rows)
+
+    def _splits(
+        self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
+    ) -> Sequence[Split] | None:
+        """Return the splits of the rows that the component needs, or None."""
+        if "splits" not in self.component.injected:
+            return None
+        if splits is not None:
+            return given(splits, rows.sizes["presentation"])
+        if self.spec.splits is None:
+            raise MetricError(
+                f"{self.spec.id}: {self.component.name} needs `splits`, and the spec declares none"
+            )
+        return draw(self.spec.splits, rows)
+
+    def _samples(
+        self, arrays: Sequence[xr.DataArray], splits: Sequence[Split] | None
+    ) -> Samples:
+        """Return what the component computes from the arrays."""
+        injected: dict[str, Any] = {}
+        if splits is not None:
+            injected["splits"] = splits
         if "rng" in self.component.injected:
             injected["rng"] = np.random.default_rng(self.seed)
         if "workspace" in self.component.injected:
             injected["workspace"] = self.workspace
         # Undefined samples are NaN, and the notes report them.
-        with self.workspace.limits(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with (
+            self.workspace.limits(),
+            np.errstate(over="ignore", invalid="ignore", divide="ignore"),
+        ):
             try:
-                samples = self.component.function(*arrays, **injected, **self.parameters)
+                return Samples.of(
+                    self.component.function(*arrays, **injected, **self.parameters)
+                )
             except (AttributeError, TypeError, ValueError) as error:
                 bare = [
-                    type(side).__name__ for side in arrays if not isinstance(side, xr.DataArray | Mapping)
+                    type(side).__name__
+                    for side in arrays
+                    if not isinstance(side, xr.DataArray | Mapping)
                 ]
                 if not bare:
                     raise
@@ -215,7 +273,40 @@ class _Bound:
                     f"{self.spec.id} cannot be computed from a {bare[0]} ({error}); pass an xarray.DataArray with the "
                     "dimensions and coordinates listed in docs/behaviour.md"
                 ) from error
-        return _score(self.spec, self.component, samples, rows)
+
+    def uncertainty(
+        self,
+        samples: Samples,
+        arrays: Sequence[xr.DataArray],
+        splits: Sequence[Split] | None,
+        factors: Sequence[str] | None,
+    ) -> Uncertainty | None:
+        """Return how the aggregated samples vary over new items of the factors (default: all that the spec names)."""
+        variation = samples.variation
+        if isinstance(variation, NotKnown):
+            return None
+        if variation is None and all(isinstance(each, xr.DataArray) for each in arrays):
+            whole = samples.values
+
+            def compute(
+                fewer: Sequence[xr.DataArray], parts: Sequence[Split] | None
+            ) -> xr.DataArray:
+                try:
+                    return self._samples(fewer, parts).values
+                except MetricError:  # undefined without these items
+                    return xr.full_like(whole, np.nan, dtype=np.float64)
+
+            halves = self.spec.splits is not None and self.spec.splits.unique
+            variation = general(arrays, splits, compute, whole, halves=halves)
+        if variation is not None and isinstance(arrays[-1], xr.DataArray):
+            variation = with_subjects(variation, arrays[-1])
+        limits = samples.limits or LIMITS.get(self.spec.scale, NOWHERE)
+        steps = [(step.over, step.with_) for step in self.spec.aggregate]
+        natural = natural_scale(self.spec.scale, limits)
+        found = uncertainty_of(samples, steps, variation, natural, factors)
+        if factors is None and found is not None and self.spec.interval is not None:
+            return found.only(self.spec.interval.over)
+        return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -257,41 +348,72 @@ class BoundMetric(_Bound):
         """
         parts = (source_train, source_test, target_train, target_test)
         if any(part is not None for part in parts):
-            if source is not None or target is not None or any(part is None for part in parts):
+            if (
+                source is not None
+                or target is not None
+                or any(part is None for part in parts)
+            ):
                 raise RequestError(
                     f"{self.spec.id}: give source and target, or source_train, source_test, target_train, target_test"
                 )
             train = self._matched(source_train, target_train)  # type: ignore[arg-type]
             test = self._matched(source_test, target_test)  # type: ignore[arg-type]
-            splits = predefined(train[1].sizes["presentation"], test[1].sizes["presentation"])
+            splits = predefined(
+                train[1].sizes["presentation"], test[1].sizes["presentation"]
+            )
             source, target = joined(train[0], test[0]), joined(train[1], test[1])
             return self._compute((source, target), splits, target, tested)
         if source is None or target is None:
-            raise RequestError(f"{self.spec.id} compares two assemblies: give source and target")
-        if splits is None and self.spec.splits is not None and self.spec.splits.name == "predefined":
+            raise RequestError(
+                f"{self.spec.id} compares two assemblies: give source and target"
+            )
+        if (
+            splits is None
+            and self.spec.splits is not None
+            and self.spec.splits.name == "predefined"
+        ):
             raise RequestError(
                 f"{self.spec.id} has a predefined split: give source_train, source_test, target_train and target_test"
             )
-        if self.parameters.get("reverse") is True:  # the source is predicted, so splits divide its rows
+        if (
+            self.parameters.get("reverse") is True
+        ):  # the source is predicted, so splits divide its rows
             target, source = self._matched(target, source, "target", "source")
             # Splits may need coordinates that the model's responses lack.
-            coords = {name: coord for name, coord in target.coords.items() if coord.dims == ("presentation",)}
-            new = {
-                name: ("presentation", c.values) for name, c in coords.items() if name not in source.coords
+            coords = {
+                name: coord
+                for name, coord in target.coords.items()
+                if coord.dims == ("presentation",)
             }
-            return self._compute((source, target), splits, source.assign_coords(new), tested)
+            new = {
+                name: ("presentation", c.values)
+                for name, c in coords.items()
+                if name not in source.coords
+            }
+            return self._compute(
+                (source, target), splits, source.assign_coords(new), tested
+            )
         source, target = self._matched(source, target)
         return self._compute((source, target), splits, target, tested)
 
     def _matched(
-        self, array: xr.DataArray, reference: xr.DataArray, name: str = "source", other: str = "target"
+        self,
+        array: xr.DataArray,
+        reference: xr.DataArray,
+        name: str = "source",
+        other: str = "target",
     ) -> tuple[xr.DataArray, xr.DataArray]:
         """Normalise both sides and reorder the rows of ``array`` to match ``reference``."""
         if self.component.input != "assemblies":
             return _in_numpy(array), _in_numpy(reference)
         timed = self.parameters.get("time", "none") != "none" or self.component.timed
-        array, reference = received(array, name=name, bins=timed), received(reference, name=other, bins=timed)
-        return aligned(array, reference, name, other, trials=self.component.trials), reference
+        array, reference = (
+            received(array, name=name, bins=timed),
+            received(reference, name=other, bins=timed),
+        )
+        return aligned(
+            array, reference, name, other, trials=self.component.trials
+        ), reference
 
 
 @dataclass(frozen=True, repr=False)
@@ -338,7 +460,9 @@ def metric(
     RequestError
         The id, a field or the compat is unknown; the message suggests near misses.
     """
-    spec, component, parameters = resolve("metrics", id, catalog or open_definitions(), overrides)
+    spec, component, parameters = resolve(
+        "metrics", id, catalog or open_definitions(), overrides
+    )
     return BoundMetric(spec, component, parameters, _workspace(workspace), seed)
 
 
@@ -351,7 +475,9 @@ def ceiling(
     **overrides: Any,
 ) -> BoundCeiling:
     """Return the ceiling ``id``, overridden as in :func:`metric`."""
-    spec, component, parameters = resolve("ceilings", id, catalog or open_definitions(), overrides)
+    spec, component, parameters = resolve(
+        "ceilings", id, catalog or open_definitions(), overrides
+    )
     return BoundCeiling(spec, component, parameters, _workspace(workspace), seed)
 
 
@@ -376,25 +502,22 @@ def _in_numpy(side: Any) -> Any:
 def _short(value: Any) -> str:
     """Format a parameter value; of a long list, the first and the last item."""
     if isinstance(value, BaseModel):
-        inside = ", ".join(f"{name}={_short(item)}" for name, item in value if name != "name")
+        inside = ", ".join(
+            f"{name}={_short(item)}" for name, item in value if name != "name"
+        )
         return f"{getattr(value, 'name', type(value).__name__)}({inside})"
     if isinstance(value, tuple | list) and len(value) > 4:
         return f"({_short(value[0])}, …, {_short(value[-1])})"
     return repr(value)
 
 
-def _subjects(rows: Any, samples: xr.DataArray) -> dict[str, str]:
-    """Return the subject of each neuroid by the names of :func:`names_of`, if it is known."""
-    if "subject" not in getattr(rows, "coords", ()) or rows["subject"].dims != ("neuroid",):
-        return {}
-    names = names_of(rows, "neuroid").tolist()
-    if (
-        "neuroid" in samples.dims
-        and samples.sizes["neuroid"] < len(names)
-        and not set(names) & set(names_of(samples, "neuroid").tolist())
+def _subjects(rows: Any) -> int:
+    """Return the number of subjects to whom the neuroids belong, or 0."""
+    if "subject" not in getattr(rows, "coords", ()) or rows["subject"].dims != (
+        "neuroid",
     ):
-        return {}
-    return dict(zip(map(str, names), as_text(rows["subject"].values).tolist(), strict=True))
+        return 0
+    return len(encode(rows["subject"].values).labels)
 
 
 def _incomplete_neuroids(spec: Comparison, rows: Any) -> dict[str, float]:
@@ -415,56 +538,61 @@ def _incomplete_neuroids(spec: Comparison, rows: Any) -> dict[str, float]:
 
 
 def _score(
-    spec: Comparison, component: registry.Registered, samples: xr.DataArray, rows: xr.DataArray
+    bound: _Bound,
+    samples: Samples,
+    arrays: Sequence[xr.DataArray],
+    splits: Sequence[Split] | None,
+    rows: xr.DataArray,
 ) -> Score:
+    spec = bound.spec
     steps = [(step.over, step.with_) for step in spec.aggregate]
-    notes = tuple(str(note) for note in samples.attrs.get("notes", ()))
-    value = aggregate(samples, steps)
+    notes = tuple(map(str, samples.notes))
+    value = aggregate(samples.values, steps)
     if not np.isfinite(value):
         reason = "; ".join(notes) or "predictions or responses do not vary"
         if not notes and "alpha" in (spec.compare.model_dump().get("estimator") or {}):
             reason += "; rescale features in very small units, whose predictions a penalty removes: `relative: true`"
-        raise MetricError(f"{spec.id} is undefined on these data: no finite sample is left ({reason})")
+        raise MetricError(
+            f"{spec.id} is undefined on these data: no finite sample is left ({reason})"
+        )
     error = float("nan")
     if spec.error is not None:
-        error = error_of(samples, steps, spec.error.over, spec.error.with_)
-    # Each is a value, or a function that computes it on demand.
-    replicates, cells, influence = (
-        samples.attrs.pop(name, None) for name in ("replicates", "cells", "influence")
-    )
-    limits, skewed = samples.attrs.pop("limits", None), samples.attrs.pop("skewed", False)
-    step = samples.attrs.pop("step", {})
+        error = error_of(samples.values, steps, spec.error.over, spec.error.with_)
 
-    owners = _subjects(rows, samples)
+    # Every score that is normalised by a ceiling asks for the deviations of the same ceiling.
+    @lru_cache(maxsize=4)
+    def varies(factors: tuple[str, ...] | None) -> Uncertainty | None:
+        return bound.uncertainty(samples, arrays, splits, factors)
 
-    def influences() -> Influence | None:
-        if influence is not None:
-            result: Influence | None = influence() if callable(influence) else influence
-        else:
-            known: Cells | None = cells() if callable(cells) else cells
-            result = influence_of(samples, steps, known)
-        if result is not None and (skewed or step):
-            result = replace(result, skewed=skewed or result.skewed, step=step or result.step)
-        if result is not None and owners and "neuroid" in result.factors:
-            result = replace(result, nested={"subject": ("neuroid", owners)})
-        return result if result is None or spec.interval is None else result.only(spec.interval.over)
-
-    n: dict[str, float] = {}
-    dims = getattr(rows, "dims", ())  # thresholds and single values have no dims
-    if "presentation" in dims and "stimuli" not in samples.attrs.get("n", {}):
-        n["stimuli"] = rows.sizes["presentation"]
-        if "stimulus_id" in rows.coords:
-            n["stimuli"] = len(encode(rows["stimulus_id"].values).labels)
-    elif "stimulus" in dims:
-        n["stimuli"] = rows.sizes["stimulus"]
-    n |= {str(dim): size for dim, size in samples.sizes.items()}
-    if len(set(owners.values())) > 1 and "subject" not in n:
-        n["subject"] = len(set(owners.values()))
-    n |= {str(key): float(count) for key, count in samples.attrs.get("n", {}).items()}
-    n |= _incomplete_neuroids(spec, rows)
     return Score(
-        value, error=error, scale=spec.scale, direction=spec.direction, unit=spec.unit, samples=samples, n=n,
-        notes=notes, id=spec.id, replicates=replicates, influence=None if replicates is not None else influences,
-        limits=limits or LIMITS.get(spec.scale, NOWHERE),
-        generalise=component.resampled_by if replicates is not None else None,
-    )  # fmt: skip
+        value,
+        error=error,
+        scale=spec.scale,
+        direction=spec.direction,
+        unit=spec.unit,
+        samples=samples.values,
+        predictions=samples.predictions,
+        n=_counts(samples, rows) | _incomplete_neuroids(spec, rows),
+        facts=dict(samples.facts),
+        notes=notes,
+        id=spec.id,
+        limits=samples.limits or LIMITS.get(spec.scale, NOWHERE),
+        varies=varies,
+    )
+
+
+def _counts(samples: Samples, rows: xr.DataArray) -> dict[str, float]:
+    """Return the numbers of stimuli, of entries of the samples' dimensions, of subjects, and those of the metric."""
+    counts: dict[str, float] = {}
+    dims = getattr(rows, "dims", ())  # thresholds and single values have no dims
+    if "presentation" in dims and "stimuli" not in samples.counts:
+        counts["stimuli"] = rows.sizes["presentation"]
+        if "stimulus_id" in rows.coords:
+            counts["stimuli"] = len(encode(rows["stimulus_id"].values).labels)
+    elif "stimulus" in dims:
+        counts["stimuli"] = rows.sizes["stimulus"]
+    counts |= {str(dim): size for dim, size in samples.values.sizes.items()}
+    subjects = _subjects(rows)
+    if subjects > 1:
+        counts.setdefault("subject", subjects)
+    return counts | {name: float(count) for name, count in samples.counts.items()}

@@ -34,7 +34,13 @@ from neuroledger.stats.calibration import FEWEST, Calibration, Experiment, calib
 from neuroledger.stats.score import Score
 from neuroledger.store.files import write_json
 
-__all__ = ["Kept", "calibrate_benchmark", "calibration_in", "calibration_path", "refuted"]
+__all__ = [
+    "Kept",
+    "calibrate_benchmark",
+    "calibration_in",
+    "calibration_path",
+    "refuted",
+]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
 # Models to try after a benchmark's controls, which may have no interval; models with a record come first.
@@ -70,7 +76,12 @@ def calibration_path(root: Path, benchmark: str) -> Path:
 
 
 def calibrate_benchmark(
-    catalog: Catalog, benchmark: str, *, runs: int = 200, seed: int = 0, write: bool = True
+    catalog: Catalog,
+    benchmark: str,
+    *,
+    runs: int = 200,
+    seed: int = 0,
+    write: bool = True,
 ) -> dict[str, Calibration | str]:
     """Simulate ``runs`` experiments like the benchmark's and record how its intervals, tests and ranks perform.
 
@@ -85,14 +96,27 @@ def calibrate_benchmark(
         The benchmark cannot be scored here, or its data have no generative model; the latter is recorded.
     """
     if runs < FEWEST:
-        raise RequestError(f"{runs} runs are too few to estimate a rate of 5 %; simulate at least {FEWEST}")
+        raise RequestError(
+            f"{runs} runs are too few to estimate a rate of 5 %; simulate at least {FEWEST}"
+        )
     spec = catalog.benchmark(benchmark)
     session = Session(catalog, Request(seed=seed))
     model, real = _measured(session, spec)
     job = resolve(session, spec, model, lambda *_: real.headline)
-    ceiling = "" if job.ceiling is None or spec.normalised_by != "ceiling" else job.ceiling.spec.id
+    ceiling = (
+        ""
+        if job.ceiling is None or spec.normalised_by != "ceiling"
+        else job.ceiling.spec.id
+    )
     content = Kept(
-        benchmark, job.first, ceiling, {"benchmark": spec_sha256(spec)}, _code(job), seed, runs, {}
+        benchmark,
+        job.first,
+        ceiling,
+        {"benchmark": spec_sha256(spec)},
+        _code(job),
+        seed,
+        runs,
+        {},
     )
     path = calibration_path(catalog.root, benchmark)
     try:
@@ -103,18 +127,27 @@ def calibrate_benchmark(
         raise
     if write:
         metrics = {
-            name: result if isinstance(result, str) else result.to_dict() for name, result in results.items()
+            name: result if isinstance(result, str) else result.to_dict()
+            for name, result in results.items()
         }
         write_json(path, asdict(content) | {"metrics": metrics})
     return results
 
 
-def _calibrated(session: Session, job: Resolved, real: Evaluation, runs: int) -> dict[str, Calibration | str]:
+def _calibrated(
+    session: Session, job: Resolved, real: Evaluation, runs: int
+) -> dict[str, Calibration | str]:
     measured = real.measured
     if job.first in measured.costs:
-        raise MetricError(f"{job.first} is counted in one pass of a network: nothing of it is drawn")
+        raise MetricError(
+            f"{job.first} is counted in one pass of a network: nothing of it is drawn"
+        )
     draw = _experiments(job.benchmark, real)
-    metrics = {name: metric for name, metric in job.metrics.items() if name not in measured.costs}
+    metrics = {
+        name: metric
+        for name, metric in job.metrics.items()
+        if name not in measured.costs
+    }
     job = replace(job, metrics=metrics)
     dummy = dummy_of(session, job) if job.benchmark.normalised_by == "floor" else None
 
@@ -128,22 +161,29 @@ def _calibrated(session: Session, job: Resolved, real: Evaluation, runs: int) ->
 
 def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
     paradigm = registry.get("paradigm", spec.paradigm.name)
-    if real.headline.spread is None:
+    if real.headline.uncertainty is None:
         raise MetricError("the score has no interval")
     if paradigm.simulates is None:
-        raise MetricError(f"no generative model of what the paradigm {paradigm.name} measures is known")
-    draw: Draw = paradigm.simulates(real.measured, real.headline.spread.factors)
+        raise MetricError(
+            f"no generative model of what the paradigm {paradigm.name} measures is known"
+        )
+    draw: Draw = paradigm.simulates(real.measured, real.headline.uncertainty.factors)
     return draw
 
 
 def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     """Return the versions of the components and the SHA-256 of the code that infers and simulates."""
-    parts = [metric.component for metric in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))]
+    parts = [
+        metric.component
+        for metric in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))
+    ]
     files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
     simulators = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
     functions = (*simulators, *(part.function for part in parts))
     files += [Path(inspect.getfile(function)) for function in functions]
-    modules = _with_families({module for function in functions if (module := inspect.getmodule(function))})
+    modules = _with_families(
+        {module for function in functions if (module := inspect.getmodule(function))}
+    )
     files += sorted(Path(str(module.__file__)) for module in modules)
     digest = hashlib.sha256()
     for path in dict.fromkeys(files):
@@ -157,7 +197,9 @@ def _with_families(modules: set[ModuleType]) -> set[ModuleType]:
     found, waiting = set(modules), list(modules)
     while waiting:
         used = {inspect.getmodule(value) for value in vars(waiting.pop()).values()}
-        new = {module for module in used if module and ".families." in module.__name__} - found
+        new = {
+            module for module in used if module and ".families." in module.__name__
+        } - found
         found |= new
         waiting += new
     return found
@@ -167,13 +209,19 @@ def _statements(source: str) -> str:
     """Return a module's statements in a canonical layout, without comments and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [statement for statement in node.body if not _is_text(statement)] or [ast.Pass()]
+        if isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ):
+            node.body = [
+                statement for statement in node.body if not _is_text(statement)
+            ] or [ast.Pass()]
     return ast.unparse(tree)
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(getattr(statement.value, "value", None), str)
+    return isinstance(statement, ast.Expr) and isinstance(
+        getattr(statement.value, "value", None), str
+    )
 
 
 def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
@@ -181,21 +229,27 @@ def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
     catalog, evaluations, reason = session.catalog, [], ""
     controls = dict.fromkeys((*spec.controls.negative, *spec.controls.positive))
     known = catalog.ids("models")
-    recorded = sorted(path.stem for path in (catalog.root / "results" / "records" / spec.id).glob("*.json"))
+    recorded = sorted(
+        path.stem
+        for path in (catalog.root / "results" / "records" / spec.id).glob("*.json")
+    )
     others = (id for id in [*recorded, *known] if id in known and id not in controls)
-    for model in (*controls, *islice((id for id in others if fits(catalog, id, spec.id)), OTHERS)):
+    for model in (
+        *controls,
+        *islice((id for id in others if fits(catalog, id, spec.id)), OTHERS),
+    ):
         if catalog.model(model).unavailable is not None:
             continue
         try:
             evaluations.append((model, evaluate(session, spec, model, controls=False)))
             _experiments(spec, evaluations[-1][1])
             break
-        except (
-            NeuroLedgerError
-        ) as error:  # not installed, incompatible with these data, or without an interval
+        except NeuroLedgerError as error:  # not installed, incompatible with these data, or without an interval
             reason = f": {error}"
     if not evaluations:
-        raise MetricError(f"{spec.id} has no model here to simulate others after{reason}")
+        raise MetricError(
+            f"{spec.id} has no model here to simulate others after{reason}"
+        )
     return evaluations[-1]
 
 
@@ -215,7 +269,9 @@ def calibration_in(text: bytes | None) -> Kept:
     parts = metrics.values() if isinstance(metrics, dict) else ()
     verdicts = [part.pop("passed", None) for part in parts if isinstance(part, dict)]
     content = KEPT.validate_json(json.dumps(plain), strict=True)
-    results = [result for result in content.metrics.values() if isinstance(result, Calibration)]
+    results = [
+        result for result in content.metrics.values() if isinstance(result, Calibration)
+    ]
     for result, verdict in zip(results, verdicts, strict=True):
         for rate in (result.coverage, result.false_positives, result.false_ranks):
             if not FEWEST <= rate.runs <= content.runs or not rate.exact:
@@ -236,11 +292,15 @@ def refuted(catalog: Catalog) -> dict[str, str]:
         try:
             calibration = calibration_in(path.read_bytes())
             first, spec = calibration.first, catalog.benchmark(calibration.benchmark)
-            if first is None or first.passed or calibration.identity["benchmark"] != spec_sha256(spec):
+            if (
+                first is None
+                or first.passed
+                or calibration.identity["benchmark"] != spec_sha256(spec)
+            ):
                 continue
             reasons[calibration.benchmark] = (
-                f"interval withheld: in {calibration.runs} simulated experiments it covers the truth in "
-                f"{first.coverage.value:.0%}, and {first.false_positives.value:.0%} of equal models differ"
+                f"interval withheld: in {calibration.runs} simulated experiments it contains the truth in "
+                f"{first.coverage.value:.0%} (at most {first.coverage.high:.1%}) instead of 95%"
             )
         except (OSError, ValueError, LookupError, NeuroLedgerError) as error:
             words = f"not a calibration ({error})"

@@ -19,7 +19,14 @@ from neuroledger.engine.controls import floor_of
 from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import read_record, record_path
-from neuroledger.errors import DataError, Finding, RequestError, Severity, SpecError, UnknownError
+from neuroledger.errors import (
+    DataError,
+    Finding,
+    RequestError,
+    Severity,
+    SpecError,
+    UnknownError,
+)
 from neuroledger.spec import registry
 from neuroledger.spec.addresses import said_of, texts
 from neuroledger.spec.base import Component, SourceFile, spec_sha256
@@ -61,7 +68,10 @@ FAULTS: Final[Mapping[Role, str]] = {
 def schema_texts(*, plugins: bool) -> dict[str, str]:
     """Return the text of each kind's JSON Schema by file name, with or without the components of installed plugins."""
     return {
-        f"{kind[:-1]}.json": json.dumps(_schema(kind, plugins), indent=1, sort_keys=True) + "\n"
+        f"{kind[:-1]}.json": json.dumps(
+            _schema(kind, plugins), indent=1, sort_keys=True
+        )
+        + "\n"
         for kind in KINDS
     }
 
@@ -70,12 +80,17 @@ def write_schemas(root: Path) -> list[Path]:
     """Write the schemas to specs/schema/ and return the paths of those that changed."""
     folder = root / "specs" / "schema"
     texts = schema_texts(plugins=not is_checkout(root))
-    return [folder / name for name, text in texts.items() if write_text(folder / name, text)]
+    return [
+        folder / name for name, text in texts.items() if write_text(folder / name, text)
+    ]
 
 
 def _schema(kind: str, plugins: bool) -> dict[str, Any]:
     schema = KINDS[kind].model_json_schema(by_alias=True)
-    schema |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"NeuroLedger {kind[:-1]}"}
+    schema |= {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"NeuroLedger {kind[:-1]}",
+    }
     if kind in CHOOSES:
         field, component_kind = CHOOSES[kind]
         definitions = schema.setdefault("$defs", {})
@@ -100,12 +115,19 @@ def _component(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the schema of a component's parameters and the definitions that it refers to."""
     prefix = f"{kind}.{name}."
-    own = parameters.model_json_schema(by_alias=True, ref_template="#/$defs/" + prefix + "{model}")
-    parts = {prefix + model: definition for model, definition in own.pop("$defs", {}).items()}
+    own = parameters.model_json_schema(
+        by_alias=True, ref_template="#/$defs/" + prefix + "{model}"
+    )
+    parts = {
+        prefix + model: definition for model, definition in own.pop("$defs", {}).items()
+    }
     described = (doc or "").strip().split("\n")[0]
     own["title"] = name
     own["description"] = described
-    own["properties"] = {"name": {"const": name, "type": "string"}, **own.get("properties", {})}
+    own["properties"] = {
+        "name": {"const": name, "type": "string"},
+        **own.get("properties", {}),
+    }
     own["required"] = ["name", *own.get("required", [])]
     own["additionalProperties"] = False
     return own, parts
@@ -172,7 +194,11 @@ def spec_problems(catalog: Catalog, kind: str, id: str) -> list[Finding]:
         entry = catalog.entry(kind, id)
     except SpecError as error:
         return list(error.findings)
-    problems = [*_references(catalog, entry), *_components(entry), *_overrides(catalog, entry)]
+    problems = [
+        *_references(catalog, entry),
+        *_components(entry),
+        *_overrides(catalog, entry),
+    ]
     if isinstance(entry.spec, ModelSpec):
         problems += _layers(entry, entry.spec)
     return sorted(set(problems))
@@ -187,14 +213,18 @@ def _entry(catalog: Catalog, kind: str, id: str, path: Path) -> Entry:
 
 def _chosen(catalog: Catalog, paths: Sequence[Path]) -> list[tuple[str, str, Path]]:
     if not paths:
-        return [item for item in catalog.files() if catalog.origin(item[2]) != DISTRIBUTION]
+        return [
+            item for item in catalog.files() if catalog.origin(item[2]) != DISTRIBUTION
+        ]
     chosen: list[tuple[str, str, Path]] = []
     for requested in paths:
         path = requested.resolve()
         if not path.exists():
             raise RequestError(f"{requested} does not exist")
         inside = [
-            item for item in catalog.files() if item[2].resolve() == path or path in item[2].resolve().parents
+            item
+            for item in catalog.files()
+            if item[2].resolve() == path or path in item[2].resolve().parents
         ]
         if not inside and path.is_file() and path.parent.name in KINDS:
             inside = [(path.parent.name, path.stem, path)]
@@ -218,7 +248,15 @@ def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Finding]:
     match = SCHEMA_LINE.match(first)
     if match is None or match.group(1) != expected.split("=", 1)[1]:
         words = "the first line does not name the schema for editors"
-        yield Finding("spec.schema-line", "note", catalog.shown(path), words, f"write: {expected}", 1, 1)
+        yield Finding(
+            "spec.schema-line",
+            "note",
+            catalog.shown(path),
+            words,
+            f"write: {expected}",
+            1,
+            1,
+        )
 
 
 def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:
@@ -244,7 +282,9 @@ def _references(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     for kind, id, location in references(entry):
         if not catalog.has(kind, id):
             fix = catalog.suggestion(kind, id)
-            yield _at(entry, location, f"no {kind[:-1]} {id!r}", fix, code="spec.reference")
+            yield _at(
+                entry, location, f"no {kind[:-1]} {id!r}", fix, code="spec.reference"
+            )
     spec = entry.spec
     if isinstance(spec, BenchmarkSpec) and spec.superseded_by is not None:
         yield from _cycle(catalog, entry, spec)
@@ -303,14 +343,27 @@ def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
             return {"compat": spec.compat} if known else {}
 
         if spec.metric is not None:
-            cases.append(("metrics", spec.metric, modes("metrics", spec.metric), ("metric",)))
+            cases.append(
+                ("metrics", spec.metric, modes("metrics", spec.metric), ("metric",))
+            )
         cases += [
-            ("metrics", item, modes("metrics", item), ("metrics", i)) for i, item in enumerate(spec.metrics)
+            ("metrics", item, modes("metrics", item), ("metrics", i))
+            for i, item in enumerate(spec.metrics)
         ]
         if spec.ceiling is not None:
-            cases.append(("ceilings", spec.ceiling, modes("ceilings", spec.ceiling), ("ceiling",)))
+            cases.append(
+                (
+                    "ceilings",
+                    spec.ceiling,
+                    modes("ceilings", spec.ceiling),
+                    ("ceiling",),
+                )
+            )
     elif isinstance(spec, (MetricSpec, CeilingSpec)):
-        cases += [(entry.kind, spec.id, {"compat": name}, ("compat", name)) for name in spec.compat]
+        cases += [
+            (entry.kind, spec.id, {"compat": name}, ("compat", name))
+            for name in spec.compat
+        ]
     for kind, override, options, location in cases:
         try:
             resolve(kind, override, catalog, options)
@@ -363,7 +416,9 @@ def _untrained(catalog: Catalog, entry: Entry, spec: ModelSpec) -> Iterator[Find
         twin = catalog.model(spec.untrained)
     except SpecError:
         return  # reported for that spec
-    own, other = (each.builder.name if each.builder else "none" for each in (spec, twin))
+    own, other = (
+        each.builder.name if each.builder else "none" for each in (spec, twin)
+    )
     words = ""
     if not spec.weights:
         words = "the model has no `weights`, so it is untrained itself"
@@ -394,7 +449,9 @@ def _addresses(entry: Entry) -> Iterator[Finding]:
     for location, text in texts(entry.document.data):
         for severity, words, fix in said_of(text):
             line, column = entry.document.position(location)
-            yield Finding("spec.address", severity, entry.document.path, words, fix, line, column)
+            yield Finding(
+                "spec.address", severity, entry.document.path, words, fix, line, column
+            )
 
 
 def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
@@ -407,17 +464,25 @@ def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
         for layer in ([layers] if isinstance(layers, str) else layers)
     ]
     uses += [
-        ((name, ""), layer) for name in ("readout", "logits") if (layer := getattr(spec, name)) is not None
+        ((name, ""), layer)
+        for name in ("readout", "logits")
+        if (layer := getattr(spec, name)) is not None
     ]
     for (field, region), layer in uses:
         if layer not in spec.layers:
             near = difflib.get_close_matches(layer, spec.layers, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"layers: {', '.join(spec.layers)}"
+            hint = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"layers: {', '.join(spec.layers)}"
+            )
             words = f"{field}: {layer!r} is not among `layers`"
             yield _at(entry, (field, region), words, hint, code="spec.layer")
 
 
-def _normalisation(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
+def _normalisation(
+    catalog: Catalog, entry: Entry, spec: BenchmarkSpec
+) -> Iterator[Finding]:
     from neuroledger.engine.bound_metric import resolve
     from neuroledger.stats.score import FORMULAS
 
@@ -444,14 +509,16 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
     chance: float | str = 0.0
     try:
         if spec.all_metrics and spec.floor is None and spec.ceiling is None:
-            chance = getattr(resolve("metrics", spec.all_metrics[0], catalog, {})[0], "chance_level", 0.0)
+            chance = getattr(
+                resolve("metrics", spec.all_metrics[0], catalog, {})[0],
+                "chance_level",
+                0.0,
+            )
     except (RequestError, SpecError):
         return  # reported where the metric is checked
     most = math.inf if isinstance(chance, str) else floor_of(rules, chance)
     if not isinstance(chance, str) and most < chance:
-        words = (
-            f"negative controls may score at most {most:g}, and the chance level of the metric is {chance:g}"
-        )
+        words = f"negative controls may score at most {most:g}, and the chance level of the metric is {chance:g}"
         fix = "raise floor_at_most above chance, remove it, or declare a `floor`"
         yield _at(entry, ("controls", "floor_at_most"), words, fix, code="spec.chance")
     models: tuple[tuple[Role, tuple[str, ...]], ...]
@@ -464,7 +531,9 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
             try:
                 record = read_record(path)
             except DataError as error:
-                yield _at(entry, ("controls", role, i), str(error), code="record.unreadable")
+                yield _at(
+                    entry, ("controls", role, i), str(error), code="record.unreadable"
+                )
                 continue
             current = spec_sha256(spec, without=BENCHMARK_ONLY_SAYS)
             if (
@@ -482,7 +551,9 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
             if control.verdict == "failed":
                 yield _at(entry, place, words, FAULTS[role], code="spec.control")
             elif control.verdict == "undecided":
-                yield _at(entry, place, words, code="spec.control-undecided", severity="note")
+                yield _at(
+                    entry, place, words, code="spec.control-undecided", severity="note"
+                )
 
 
 def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:
@@ -497,7 +568,9 @@ def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:
             severity: Severity = "error" if checkout else "warning"
             words = "the JSON Schema does not match the installed components"
             fix = "run `neuroledger check --write-schemas`"
-            yield Finding("spec.schema-stale", severity, catalog.shown(path), words, fix)
+            yield Finding(
+                "spec.schema-stale", severity, catalog.shown(path), words, fix
+            )
 
 
 def _copy(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
@@ -506,7 +579,9 @@ def _copy(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
             words = f"this file is a copy of {catalog.shown(original)}, which every repository knows"
             hint = "remove it, or give it another id if it should differ"
             line, column = entry.document.position(())
-            yield Finding("spec.copy", "warning", entry.document.path, words, hint, line, column)
+            yield Finding(
+                "spec.copy", "warning", entry.document.path, words, hint, line, column
+            )
 
 
 def _broken_packages() -> Iterator[Finding]:
@@ -521,5 +596,9 @@ def _strays(catalog: Catalog) -> Iterable[Finding]:
             folders = ", ".join(f"specs/{kind}/" for kind in KINDS)
             words = "this file is not in a folder for specs"
             yield Finding(
-                "spec.stray", "error", catalog.shown(path), words, f"specs are <id>.yaml in {folders}"
+                "spec.stray",
+                "error",
+                catalog.shown(path),
+                words,
+                f"specs are <id>.yaml in {folders}",
             )

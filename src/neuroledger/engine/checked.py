@@ -14,9 +14,18 @@ from neuroledger.engine.signatures import signer_in
 from neuroledger.errors import Finding
 
 __all__ = [
-    "Checked", "Confirmed", "Contradicted", "Evidence", "NotChecked", "Origin", "SELF_REPORTED",
-    "Undefined", "Verified", "evidence_of", "in_words",
-]  # fmt: skip
+    "Checked",
+    "Confirmed",
+    "Contradicted",
+    "Evidence",
+    "NotChecked",
+    "Origin",
+    "SELF_REPORTED",
+    "Undefined",
+    "Verified",
+    "evidence_of",
+    "in_words",
+]
 
 
 class Origin(StrEnum):
@@ -38,8 +47,12 @@ class Evidence:
     signer: str = ""
 
     def __post_init__(self) -> None:
-        if (self.origin is Origin.SIGNED) != bool(self.signer) and self.origin is not Origin.RECOMPUTED:
-            raise ValueError("numbers are signed by somebody, and those that nobody signed are self-reported")
+        if (self.origin is Origin.SIGNED) != bool(
+            self.signer
+        ) and self.origin is not Origin.RECOMPUTED:
+            raise ValueError(
+                "numbers are signed by somebody, and those that nobody signed are self-reported"
+            )
 
     def __str__(self) -> str:
         if self.origin is Origin.SIGNED:
@@ -94,7 +107,9 @@ def in_words(verified: Iterable[Verified], *, recomputed: bool) -> str:
     """Return how many records are confirmed, not checked and why, contradicted, and undefined."""
     items = list(verified)
     kinds = Counter(type(item.checked) for item in items)
-    why = Counter(item.checked.reason for item in items if isinstance(item.checked, NotChecked))
+    why = Counter(
+        item.checked.reason for item in items if isinstance(item.checked, NotChecked)
+    )
     reasons = f" ({', '.join(sorted(why))})" if why else ""
     noun = "record" if len(items) == 1 else "records"
     return (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -19,7 +18,14 @@ from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of, weights_of
-from neuroledger.stats.differences import Difference, Joint, corrected, difference, joint_mean, overall
+from neuroledger.stats.differences import (
+    Difference,
+    Joint,
+    corrected,
+    difference,
+    joint_mean,
+    overall,
+)
 from neuroledger.stats.score import COMMENSURABLE, Score
 
 __all__ = ["Comparison", "Subject", "compare", "pairwise"]
@@ -42,7 +48,10 @@ class Comparison:
     def to_frame(self) -> pd.DataFrame:
         """Return a table with one row per benchmark, the suite last."""
         return pd.DataFrame(
-            [asdict(item) | {"better": item.better} for item in (*self.differences, self.overall)]
+            [
+                asdict(item) | {"better": item.better}
+                for item in (*self.differences, self.overall)
+            ]
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,9 +62,25 @@ class Comparison:
         return _text(self)
 
     def _repr_html_(self) -> str:
-        columns = ["benchmark", "a", "b", "value", "low", "high", "p_corrected", "better", "reason"]
-        frame = self.to_frame()[columns].rename(columns={"a": self.a, "b": self.b, "value": "difference"})
-        return str(frame.to_html(index=False, na_rep="–", float_format="{:.3g}".format, escape=True))
+        columns = [
+            "benchmark",
+            "a",
+            "b",
+            "value",
+            "low",
+            "high",
+            "p_corrected",
+            "better",
+            "reason",
+        ]
+        frame = self.to_frame()[columns].rename(
+            columns={"a": self.a, "b": self.b, "value": "difference"}
+        )
+        return str(
+            frame.to_html(
+                index=False, na_rep="–", float_format="{:.3g}".format, escape=True
+            )
+        )
 
 
 def compare(
@@ -87,7 +112,9 @@ def compare(
         raise RequestError(f"{a!r} cannot be compared with itself; name two models")
     if isinstance(a, Score | Mapping) and isinstance(b, Score | Mapping):
         if suite is not None or benchmark is not None:
-            raise RequestError("scores are compared as they are given: omit `suite` and `benchmark`")
+            raise RequestError(
+                "scores are compared as they are given: omit `suite` and `benchmark`"
+            )
         return _of_scores(name_a, name_b, a, b)
     catalog = catalog or open_catalog()
     for subject in (a, b):
@@ -115,7 +142,9 @@ def pairwise(
     """
     kept = {(record.benchmark, record.model): record for record in records}
     sides = {
-        (item.id, model): _side(item.id, model, kept.get((item.id, model)), (withheld or {}).get(item.id))
+        (item.id, model): _side(
+            item.id, model, kept.get((item.id, model)), (withheld or {}).get(item.id)
+        )
         for item in suite.benchmarks
         for model in models
     }
@@ -129,7 +158,9 @@ def pairwise(
 
     for a, b in combinations(models, 2):
         results = [
-            _recorded_pair(catalog.benchmark(item.id), sides[item.id, a], sides[item.id, b])
+            _recorded_pair(
+                catalog.benchmark(item.id), sides[item.id, a], sides[item.id, b]
+            )
             for item in suite.benchmarks
         ]
         yield _compared(catalog, suite, a, b, results, mean)
@@ -148,14 +179,19 @@ def _compared(
 ) -> Comparison:
     """Return the comparison with corrected p values and the difference of the suite means; one result per benchmark."""
     items = suite.benchmarks
-    families = [catalog.benchmark(item.id).parent if suite.family == "parent" else "" for item in items]
+    families = [
+        catalog.benchmark(item.id).parent if suite.family == "parent" else ""
+        for item in items
+    ]
     differences = corrected([result for result, _ in results], families)
     usable = {
         item.id: item.weight
         for item, (_, pair) in zip(items, results, strict=True)
         if pair is not None and _can_be_averaged(pair)
     }
-    shares = weights_of(usable, {id: catalog.benchmark(id).parent for id in usable}, suite.hierarchy)
+    shares = weights_of(
+        usable, {id: catalog.benchmark(id).parent for id in usable}, suite.hierarchy
+    )
     pairs = [
         (pair, shares[item.id])
         for item, (_, pair) in zip(items, results, strict=True)
@@ -172,7 +208,9 @@ class _Side(NamedTuple):
     reason: str
 
 
-def _side(benchmark: str, model: str, record: Record | None, withheld: str | None) -> _Side:
+def _side(
+    benchmark: str, model: str, record: Record | None, withheld: str | None
+) -> _Side:
     try:
         found = _recorded(benchmark, model, record)
         score = _score_in(found)
@@ -180,27 +218,39 @@ def _side(benchmark: str, model: str, record: Record | None, withheld: str | Non
         return _Side(None, 0, str(error))
     seed, reason = int(found.request.get("seed", 0)), ""
     if withheld is not None:
-        return _Side(score.replace(spread=None), seed, withheld)
-    if score.spread is None and math.isfinite(score.low):
-        reason = (
-            f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
-        )
+        return _Side(score.replace(varies=None), seed, withheld)
+    if _lacks_items(score):
+        score = score.replace(varies=None)
+        reason = f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
     return _Side(score, seed, reason)
+
+
+def _lacks_items(recorded: Score) -> bool:
+    """Whether a recorded score has an interval, but no deviations by item, which pair it with another score."""
+    known = recorded.uncertainty
+    return known is not None and all(len(part.keys) == 1 for part in known.parts)
 
 
 def _recorded_pair(spec: BenchmarkSpec, a: _Side, b: _Side) -> Outcome:
     if spec.unavailable is not None:
         return Difference(spec.id, reason=f"unavailable: {spec.unavailable}"), None
     if a.score is None or b.score is None:
-        return Difference(spec.id, reason=a.reason if a.score is None else b.reason), None
+        return Difference(
+            spec.id, reason=a.reason if a.score is None else b.reason
+        ), None
     if a.seed != b.seed:
         return Difference(spec.id, reason=_other_seeds({a.seed, b.seed})), None
     found = difference(spec.id, a.score, b.score)
-    return replace(found, reason=a.reason or b.reason or found.reason), (a.score, b.score)
+    return replace(found, reason=a.reason or b.reason or found.reason), (
+        a.score,
+        b.score,
+    )
 
 
 def _other_seeds(seeds: Collection[int]) -> str:
-    return f"records with seeds {min(seeds)} and {max(seeds)} cannot be paired; rerun one"
+    return (
+        f"records with seeds {min(seeds)} and {max(seeds)} cannot be paired; rerun one"
+    )
 
 
 def _require_subject(subject: object) -> None:
@@ -226,42 +276,73 @@ def _require_subject(subject: object) -> None:
 def _name(subject: Subject, fallback: str) -> str:
     if isinstance(subject, str):
         return subject
-    return str(fallback if isinstance(subject, Score | Mapping) else getattr(subject, "id", "") or fallback)
+    return str(
+        fallback
+        if isinstance(subject, Score | Mapping)
+        else getattr(subject, "id", "") or fallback
+    )
 
 
 def _of_scores(
-    name_a: str, name_b: str, a: Score | Mapping[str, Score], b: Score | Mapping[str, Score]
+    name_a: str,
+    name_b: str,
+    a: Score | Mapping[str, Score],
+    b: Score | Mapping[str, Score],
 ) -> Comparison:
-    first, second = ({s.id or "score": s} if isinstance(s, Score) else dict(s) for s in (a, b))
+    first, second = (
+        {s.id or "score": s} if isinstance(s, Score) else dict(s) for s in (a, b)
+    )
     if isinstance(a, Score) and isinstance(b, Score):
         second = dict(zip(first, second.values(), strict=True))
     shared = [name for name in first if name in second]
     if not shared:
         ids = f"A has {', '.join(first)}, B has {', '.join(second)}"
         raise RequestError(f"the scores share no benchmark: {ids}")
-    differences = corrected([difference(name, first[name], second[name]) for name in shared])
+    differences = corrected(
+        [difference(name, first[name], second[name]) for name in shared]
+    )
     both = [(first[name], second[name]) for name in shared]
-    pairs = [(x, y) for x, y in both if (x.scale, x.direction) == (y.scale, y.direction)]
-    averaged = pairs if len(pairs) == 1 else [pair for pair in pairs if _can_be_averaged(pair)]
+    pairs = [
+        (x, y) for x, y in both if (x.scale, x.direction) == (y.scale, y.direction)
+    ]
+    averaged = (
+        pairs if len(pairs) == 1 else [pair for pair in pairs if _can_be_averaged(pair)]
+    )
     weighted = [(pair, 1 / len(averaged)) for pair in averaged]
-    return Comparison(name_a, name_b, "", 0, differences, _overall(weighted, joint_mean))
+    return Comparison(
+        name_a, name_b, "", 0, differences, _overall(weighted, joint_mean)
+    )
 
 
 def _can_be_averaged(pair: Sequence[Score]) -> bool:
     """Whether a mean over benchmarks may contain these scores."""
-    return all(score.direction == "higher" and score.scale in COMMENSURABLE for score in pair)
+    return all(
+        score.direction == "higher" and score.scale in COMMENSURABLE for score in pair
+    )
 
 
-def _suite(catalog: Catalog, suite: str | None, benchmark: str | None, a: Subject, b: Subject) -> SuiteSpec:
+def _suite(
+    catalog: Catalog, suite: str | None, benchmark: str | None, a: Subject, b: Subject
+) -> SuiteSpec:
     """Return the suite to compare on; one benchmark, or the benchmarks of given scores, become a suite."""
     if benchmark is None:
-        scores = next((subject for subject in (a, b) if isinstance(subject, Mapping)), None)
+        scores = next(
+            (subject for subject in (a, b) if isinstance(subject, Mapping)), None
+        )
         if scores is None:
-            score = next((subject for subject in (a, b) if isinstance(subject, Score)), None)
+            score = next(
+                (subject for subject in (a, b) if isinstance(subject, Score)), None
+            )
             if score is not None:
-                raise RequestError("the benchmark of the Score is unknown; name it with `benchmark=…`")
+                raise RequestError(
+                    "the benchmark of the Score is unknown; name it with `benchmark=…`"
+                )
             id = suite or read_params(catalog.root).suite
-            return catalog.suite(id) if catalog.has("suites", id) else suites_of(catalog, id)[0]
+            return (
+                catalog.suite(id)
+                if catalog.has("suites", id)
+                else suites_of(catalog, id)[0]
+            )
         names = list(scores)
     else:
         if suite is not None:
@@ -269,7 +350,12 @@ def _suite(catalog: Catalog, suite: str | None, benchmark: str | None, a: Subjec
         names = [catalog.benchmark(benchmark).id]
     title = f"benchmark {names[0]}" if len(names) == 1 else "benchmarks"
     return SuiteSpec.model_validate(
-        {"id": names[0], "version": catalog.benchmark(names[0]).version, "title": title, "benchmarks": names}
+        {
+            "id": names[0],
+            "version": catalog.benchmark(names[0]).version,
+            "title": title,
+            "benchmarks": names,
+        }
     )
 
 
@@ -293,16 +379,26 @@ class _Scorer:
 
     def _pair(self, spec: BenchmarkSpec, a: Subject, b: Subject) -> tuple[Score, Score]:
         sides = (a, b)
-        records = [_record(self.catalog, spec.id, side) if isinstance(side, str) else None for side in sides]
-        seeds = {int(record.request.get("seed", 0)) for record in records if record is not None}
+        records = [
+            _record(self.catalog, spec.id, side) if isinstance(side, str) else None
+            for side in sides
+        ]
+        seeds = {
+            int(record.request.get("seed", 0))
+            for record in records
+            if record is not None
+        }
         if len(seeds) > 1:
             raise DataError(_other_seeds(seeds))
         seed = next(iter(seeds), 0)
-        scores = [self._score(spec, side, record, seed) for side, record in zip(sides, records, strict=True)]
+        scores = [
+            self._score(spec, side, record, seed)
+            for side, record in zip(sides, records, strict=True)
+        ]
         unpaired = [
             record.model
             for score, record in zip(scores, records, strict=True)
-            if record is not None and score.spread is None and score.low == score.low
+            if record is not None and _lacks_items(score)
         ]
         if unpaired:
             self.tell(
@@ -313,7 +409,9 @@ class _Scorer:
                     scores[i] = self._now(spec, record.model, seed)
         return scores[0], scores[1]
 
-    def _score(self, spec: BenchmarkSpec, subject: Subject, record: Record | None, seed: int) -> Score:
+    def _score(
+        self, spec: BenchmarkSpec, subject: Subject, record: Record | None, seed: int
+    ) -> Score:
         if record is not None:
             return _score_in(record)
         if isinstance(subject, Score):
@@ -324,7 +422,9 @@ class _Scorer:
 
     def _now(self, spec: BenchmarkSpec, model: Model | str, seed: int) -> Score:
         session = (
-            self.session if seed == self.session.request.seed else Session(self.catalog, Request(seed=seed))
+            self.session
+            if seed == self.session.request.seed
+            else Session(self.catalog, Request(seed=seed))
         )
         return evaluate(session, spec, model, controls=False).headline
 
@@ -367,15 +467,30 @@ def _overall(
     if len(weighted) == 1:
         alone = difference("suite", *weighted[0][0])
         return replace(alone, p_corrected=alone.p)
-    means = [mean([(weight, pair[side]) for pair, weight in weighted]) for side in (0, 1)]
-    base = Difference("suite", means[0].value, means[1].value, means[0].value - means[1].value)
+    means = [
+        mean([(weight, pair[side]) for pair, weight in weighted]) for side in (0, 1)
+    ]
+    base = Difference(
+        "suite", means[0].value, means[1].value, means[0].value - means[1].value
+    )
     whole = overall(base, means[0], means[1])
     return replace(whole, p_corrected=whole.p)
 
 
 def _text(comparison: Comparison) -> str:
     """Format the differences as a table, one line per benchmark, the suite last."""
-    head = ["benchmark", "A", "B", "A − B", "95 % interval", "p", "effect", "pairs", "detectable", "better"]
+    head = [
+        "benchmark",
+        "A",
+        "B",
+        "A − B",
+        "95 % interval",
+        "p",
+        "effect",
+        "pairs",
+        "detectable",
+        "better",
+    ]
     differences = [*comparison.differences]
     if len(differences) > 1:
         differences.append(comparison.overall)
@@ -390,7 +505,9 @@ def _text(comparison: Comparison) -> str:
         for line in lines
     ]
     rule = "─" * max(map(len, text))
-    covered = dict.fromkeys(item.covers for item in comparison.differences if item.covers)
+    covered = dict.fromkeys(
+        item.covers for item in comparison.differences if item.covers
+    )
     title = f"A = {comparison.a}, B = {comparison.b}"
     if comparison.suite:
         title += f" · suite {comparison.suite}, version {comparison.version}"
@@ -414,5 +531,12 @@ def _line(comparison: Comparison, item: Difference) -> list[str]:
     winner = {"a": comparison.a, "b": comparison.b}.get(item.better, "")
     values = [number(item.a), number(item.b), number(item.value)]
     return [
-        item.benchmark, *values, interval, shown_p, effect, str(item.pairs or ""), number(item.detectable), winner,
-    ]  # fmt: skip
+        item.benchmark,
+        *values,
+        interval,
+        shown_p,
+        effect,
+        str(item.pairs or ""),
+        number(item.detectable),
+        winner,
+    ]

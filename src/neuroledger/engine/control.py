@@ -10,11 +10,20 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from neuroledger.stats.score import Score, number
-from neuroledger.stats.spread import quantile
+from neuroledger.stats.uncertainty import quantile
 
 __all__ = [
-    "SHUFFLES", "Control", "Role", "Verdict", "bounded", "control_of", "in_words", "shuffled", "undecided_in", "undefined",
-]  # fmt: skip
+    "SHUFFLES",
+    "Control",
+    "Role",
+    "Verdict",
+    "bounded",
+    "control_of",
+    "in_words",
+    "shuffled",
+    "undecided_in",
+    "undefined",
+]
 
 Role = Literal["positive", "negative"]
 Verdict = Literal["passed", "failed", "undecided"]
@@ -86,12 +95,16 @@ def bounded(
     return _judged(Control(role, value, bound, "undecided", low, high, at_most))
 
 
-def undefined(role: Role, bound: float, reason: str, at_most: float | None = None) -> Control:
+def undefined(
+    role: Role, bound: float, reason: str, at_most: float | None = None
+) -> Control:
     """Return a control that failed because its score is undefined for a stated reason."""
     return Control(role, None, bound, "failed", at_most=at_most, reason=reason)
 
 
-def shuffled(role: Role, first: Score, value_of: Callable[[int], float], bound: float) -> Control:
+def shuffled(
+    role: Role, first: Score, value_of: Callable[[int], float], bound: float
+) -> Control:
     """Judge a control whose data are shuffled, over as many shuffles as that takes.
 
     The claim is about the floor of this benchmark on these data: the expected score of a model for which stimuli or labels
@@ -127,11 +140,15 @@ def shuffled(role: Role, first: Score, value_of: Callable[[int], float], bound: 
     return control
 
 
-def _over_shuffles(role: Role, values: np.ndarray[Any, np.dtype[np.float64]], bound: float) -> Control:
+def _over_shuffles(
+    role: Role, values: np.ndarray[Any, np.dtype[np.float64]], bound: float
+) -> Control:
     """Judge the mean over shuffles, (shuffle,), by Student's interval at one of several looks."""
     known = values[np.isfinite(values)]
     if not known.size:
-        return undefined(role, bound, f"its score is undefined in {len(values)} shuffles")
+        return undefined(
+            role, bound, f"its score is undefined in {len(values)} shuffles"
+        )
     mean, count = float(known.mean()), int(known.size)
     control = Control(role, mean, bound, "undecided", shuffles=count)
     if count > 1 and np.ptp(known) > 0:
@@ -148,7 +165,10 @@ def _judged(control: Control) -> Control:
         return replace(control, verdict="failed")
     low = value if control.low is None else control.low
     high = value if control.high is None else control.high
-    smallest, largest = control.bound, math.inf if control.at_most is None else control.at_most
+    smallest, largest = (
+        control.bound,
+        math.inf if control.at_most is None else control.at_most,
+    )
     if control.role == "negative":
         smallest, largest = -math.inf, control.bound
     verdict: Verdict = "undecided"
@@ -180,7 +200,11 @@ def control_of(plain: Mapping[str, Any]) -> Control:
 
 def undecided_in(controls: Mapping[str, Control]) -> list[tuple[str, Control]]:
     """Return the undecided controls with their names."""
-    return [(name, control) for name, control in controls.items() if control.verdict == "undecided"]
+    return [
+        (name, control)
+        for name, control in controls.items()
+        if control.verdict == "undecided"
+    ]
 
 
 def in_words(control: Control) -> str:
@@ -193,13 +217,17 @@ def _parts(control: Control) -> Iterator[str]:
         yield control.reason
         return
     is_known = control.low is not None and control.high is not None
-    yield f"{control.value:.3f}" + (f" [{control.low:.3f}, {control.high:.3f}]" if is_known else "")
+    yield f"{control.value:.3f}" + (
+        f" [{control.low:.3f}, {control.high:.3f}]" if is_known else ""
+    )
     if control.shuffles > 1:
         yield f"mean of {control.shuffles} shuffles"
     low = control.value if control.low is None else control.low
     high = control.value if control.high is None else control.high
     if control.at_most is not None and high > control.at_most:
-        end = ": the ceiling is too low to normalise by" if low > control.at_most else ""
+        end = (
+            ": the ceiling is too low to normalise by" if low > control.at_most else ""
+        )
         yield f"must be at most {control.at_most:g}{end}"
     else:
         yield f"must be at {'least' if control.role == 'positive' else 'most'} {control.bound:g}"

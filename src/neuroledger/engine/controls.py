@@ -9,7 +9,14 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.factorize import encode
-from neuroledger.engine.control import Control, Role, bounded, in_words, shuffled, undefined
+from neuroledger.engine.control import (
+    Control,
+    Role,
+    bounded,
+    in_words,
+    shuffled,
+    undefined,
+)
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.resolve import Resolved, model_of
 from neuroledger.engine.score import headline
@@ -65,7 +72,9 @@ def controlled(
         first = (lambda: own) if is_own else (lambda: score_of(session, id))
         if not _shuffles_labels(session, id):
             return _one(role, first, bound)
-        return _many(role, first, lambda number: score_of(session.reshuffled(number), id), bound)
+        return _many(
+            role, first, lambda number: score_of(session.reshuffled(number), id), bound
+        )
 
     models: tuple[tuple[Role, tuple[str, ...]], ...]
     models = (("positive", rules.positive), ("negative", rules.negative))
@@ -104,26 +113,59 @@ def require_passed(benchmark: str, controls: Mapping[str, Control]) -> None:
     MetricError
         A control failed, so the scores of the benchmark are not meaningful. Undecided ones refuse nothing.
     """
-    failed = {name: control for name, control in controls.items() if control.verdict == "failed"}
+    failed = {
+        name: control
+        for name, control in controls.items()
+        if control.verdict == "failed"
+    }
     if not failed:
         return
-    words = "; ".join(f"{name} ({control.role}): {in_words(control)}" for name, control in failed.items())
-    chance = any(control.role == "negative" and control.value is not None for control in failed.values())
-    hint = "; if chance reaches this value, declare it in `controls: {floor_at_most: …}`" if chance else ""
-    raise MetricError(f"controls of {benchmark!r} failed, so its scores mean nothing: {words}{hint}")
+    words = "; ".join(
+        f"{name} ({control.role}): {in_words(control)}"
+        for name, control in failed.items()
+    )
+    chance = any(
+        control.role == "negative" and control.value is not None
+        for control in failed.values()
+    )
+    hint = (
+        "; if chance reaches this value, declare it in `controls: {floor_at_most: …}`"
+        if chance
+        else ""
+    )
+    raise MetricError(
+        f"controls of {benchmark!r} failed, so its scores mean nothing: {words}{hint}"
+    )
 
 
-def departures(benchmark: BenchmarkSpec, controls: Mapping[str, Control], model: str) -> list[str]:
+def departures(
+    benchmark: BenchmarkSpec, controls: Mapping[str, Control], model: str
+) -> list[str]:
     """Return in what the controls of a model's record are not those that its benchmark declares."""
     rules = benchmark.controls
     declared, present = (*rules.positive, *rules.negative), {*controls, model}
-    problems = [f"the control {id} of its benchmark is missing" for id in declared if id not in present]
+    problems = [
+        f"the control {id} of its benchmark is missing"
+        for id in declared
+        if id not in present
+    ]
     # The bound of a score that nothing normalises is counted from chance, which a record does not tell.
-    is_known = benchmark.normalised_by != "none" or "floor_at_most" in rules.model_fields_set
+    is_known = (
+        benchmark.normalised_by != "none" or "floor_at_most" in rules.model_fields_set
+    )
     floor = floor_of(rules, 0.0) if is_known else None
-    bounds: dict[Role, float | None] = {"positive": rules.ceiling_at_least, "negative": floor}
-    wrong = [id for id, control in controls.items() if bounds[control.role] not in (None, control.bound)]
-    return problems + [f"the bound of the control {id} is not that of its benchmark" for id in wrong]
+    bounds: dict[Role, float | None] = {
+        "positive": rules.ceiling_at_least,
+        "negative": floor,
+    }
+    wrong = [
+        id
+        for id, control in controls.items()
+        if bounds[control.role] not in (None, control.bound)
+    ]
+    return problems + [
+        f"the bound of the control {id} is not that of its benchmark" for id in wrong
+    ]
 
 
 def floor_of(rules: Controls, chance: float) -> float:
@@ -135,13 +177,21 @@ def floor_of(rules: Controls, chance: float) -> float:
 
 def _chance(job: Resolved, measured: Measurement) -> float:
     """Return the chance level of the headline metric; for one class in n, n is counted in the target."""
-    if job.first not in job.metrics or not isinstance(spec := job.metrics[job.first].spec, MetricSpec):
+    if job.first not in job.metrics or not isinstance(
+        spec := job.metrics[job.first].spec, MetricSpec
+    ):
         return 0.0
     if not isinstance(spec.chance_level, str):
         return spec.chance_level
     target = measured.target
-    labels = target.coords["truth"].values if "truth" in target.coords else target.values
-    return 1 / len(encode(labels).labels) if labels.dtype.kind in "UOSbiu" and labels.size else 0.0
+    labels = (
+        target.coords["truth"].values if "truth" in target.coords else target.values
+    )
+    return (
+        1 / len(encode(labels).labels)
+        if labels.dtype.kind in "UOSbiu" and labels.size
+        else 0.0
+    )
 
 
 def _shuffles_labels(session: Session, id: str) -> bool:
@@ -150,17 +200,29 @@ def _shuffles_labels(session: Session, id: str) -> bool:
     return isinstance(model, ShufflesLabels) and model.shuffles_labels
 
 
-def _one(role: Role, score_of: Callable[[], Score], bound: float, at_most: float | None = None) -> Control:
+def _one(
+    role: Role,
+    score_of: Callable[[], Score],
+    bound: float,
+    at_most: float | None = None,
+) -> Control:
     """Judge a control that has one score; if its metric is undefined, it failed."""
     try:
         return bounded(role, score_of(), bound, at_most)
     except MetricError as error:
-        if not about_pair(error):  # the machine's state says nothing about the benchmark
+        if not about_pair(
+            error
+        ):  # the machine's state says nothing about the benchmark
             raise
         return undefined(role, bound, str(error), at_most)
 
 
-def _many(role: Role, first: Callable[[], Score], score_of: Callable[[int], Score], bound: float) -> Control:
+def _many(
+    role: Role,
+    first: Callable[[], Score],
+    score_of: Callable[[int], Score],
+    bound: float,
+) -> Control:
     """Judge a control that has one score for each shuffle; if the metric is undefined in the first, it failed."""
 
     def value_of(number: int) -> float:
@@ -191,12 +253,20 @@ def _itself(measured: Measurement) -> xr.DataArray:
         return target.mean("subject")
     if "neuroid" not in target.dims:
         return target
-    valid = np.isfinite(target.values).all(axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid"))
-    target = target.isel(neuroid=np.flatnonzero(valid)) if valid.any() else target.fillna(0.0)
+    valid = np.isfinite(target.values).all(
+        axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid")
+    )
+    target = (
+        target.isel(neuroid=np.flatnonzero(valid))
+        if valid.any()
+        else target.fillna(0.0)
+    )
     # Readouts that need the position of features get neuroids as channels at one position.
     number = np.arange(target.sizes["neuroid"])
     places = {"channel": number, "channel_x": 0 * number, "channel_y": 0 * number}
-    return target.assign_coords({name: ("neuroid", values) for name, values in places.items()})
+    return target.assign_coords(
+        {name: ("neuroid", values) for name, values in places.items()}
+    )
 
 
 def _mismatched(
@@ -215,6 +285,14 @@ def _mismatched(
     if "stimulus_b" in answers.dims:
         permuted = permuted.isel(stimulus_b=order)
     row_dims = {"presentation", "stimulus", "stimulus_b"}
-    coords = {name: coord for name, coord in answers.coords.items() if row_dims & set(coord.dims)}
-    permuted = permuted.assign_coords({name: (coord.dims, coord.values) for name, coord in coords.items()})
-    return (measured.source, permuted) if side == "target" else (permuted, measured.target)
+    coords = {
+        name: coord
+        for name, coord in answers.coords.items()
+        if row_dims & set(coord.dims)
+    }
+    permuted = permuted.assign_coords(
+        {name: (coord.dims, coord.values) for name, coord in coords.items()}
+    )
+    return (
+        (measured.source, permuted) if side == "target" else (permuted, measured.target)
+    )

@@ -22,9 +22,13 @@ from neuroledger.engine.check import schema_texts
 from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
 from neuroledger.engine.control import in_words, undecided_in
 from neuroledger.engine.controls import departures
-from neuroledger.engine.git_trees import FILE, LINK, MODULE, MOST_BYTES, Tree, committed, fork_point, working
-from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS, DATASET_ONLY_SAYS, MODEL_ONLY_SAYS
+from neuroledger.engine.plan import (
+    BENCHMARK_ONLY_SAYS,
+    DATASET_ONLY_SAYS,
+    MODEL_ONLY_SAYS,
+)
 from neuroledger.engine.record import Record, record_of
+from neuroledger.engine.refresh import refreshed
 from neuroledger.engine.signatures import (
     LIST_PATH,
     ROOT_PATH,
@@ -36,40 +40,89 @@ from neuroledger.errors import Finding, NeuroLedgerError, SpecError
 from neuroledger.spec.addresses import KEPT, said_of, secret, texts
 from neuroledger.spec.base import DESCRIPTIVE, SourceFile, Spec, spec_sha256
 from neuroledger.spec.document import json_object, parse
-from neuroledger.spec.kinds import KINDS, BenchmarkSpec, DatasetSpec, ModelSpec, Weighted
+from neuroledger.spec.kinds import (
+    KINDS,
+    BenchmarkSpec,
+    DatasetSpec,
+    ModelSpec,
+    Weighted,
+)
 from neuroledger.spec.load import spec_of
+from neuroledger.store.git_trees import (
+    FILE,
+    LINK,
+    MODULE,
+    MOST_BYTES,
+    Tree,
+    committed,
+    fork_point,
+    working,
+)
 
 __all__ = ["Proposal", "Review", "record_in", "review"]
 
 # Fields that may change without a new version, because no score depends on them.
 ONLY_SAYS: Final = {
-    "benchmarks": BENCHMARK_ONLY_SAYS, "datasets": DATASET_ONLY_SAYS, "models": MODEL_ONLY_SAYS,
+    "benchmarks": BENCHMARK_ONLY_SAYS,
+    "datasets": DATASET_ONLY_SAYS,
+    "models": MODEL_ONLY_SAYS,
     "suites": DESCRIPTIVE | {"models", "released"},
-}  # fmt: skip
+}
 # Fields that do not change a score, but how a score is interpreted or attributed.
 JUDGES: Final = {
-    "access", "chance_level", "control", "defects", "license", "license_note", "parent", "pretraining", "simulated",
-    "stimuli", "superseded_by", "unavailable", "unread",
-}  # fmt: skip
+    "access",
+    "chance_level",
+    "control",
+    "defects",
+    "license",
+    "license_note",
+    "parent",
+    "pretraining",
+    "simulated",
+    "stimuli",
+    "superseded_by",
+    "unavailable",
+    "unread",
+}
 LISTS: Final = ("benchmarks", "cite", "includes", "models", "published")
 MOST_EMBEDDED: Final = 50 * 1000**2
 MOST_CHANGED: Final = 2 * MOST_EMBEDDED
 MOST_PATHS: Final = 5000
 LONGEST_PATH: Final = 1000
-LONGEST_PAGE: Final = 200_000  # characters; the site generator is slow on long lines of brackets
-LONGEST_NAME: Final = 240  # bytes; file systems allow 255, and names of temporary files are longer
+LONGEST_PAGE: Final = (
+    200_000  # characters; the site generator is slow on long lines of brackets
+)
+LONGEST_NAME: Final = (
+    240  # bytes; file systems allow 255, and names of temporary files are longer
+)
 STORE: Final = ".dvcstore/files/md5"
-PAGES: Final = re.compile(r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md", re.ASCII)
+LOCAL: Final = ".dvc/config.local"
+PAGES: Final = re.compile(
+    r"(?:README|CHANGELOG|CONTRIBUTING)\.md|docs/(?:[\w.-]+/)*[\w.-]+\.md", re.ASCII
+)
 SIGNATURE: Final = re.compile(
-    r"-----BEGIN SSH SIGNATURE-----\n[\w+/=\n]{1,8000}-----END SSH SIGNATURE-----\n?", re.ASCII
+    r"-----BEGIN SSH SIGNATURE-----\n[\w+/=\n]{1,8000}-----END SSH SIGNATURE-----\n?",
+    re.ASCII,
 )
 MD5: Final = re.compile(r"[0-9a-f]{32}")
 # What git may hold beside the pointers of a data folder; everything else there is written by DVC or `fetch`.
-BESIDE_DATA: Final = frozenset({".gitignore", "ATTRIBUTION.md", "LICENSE", "truth.json"})
+BESIDE_DATA: Final = frozenset(
+    {".gitignore", "ATTRIBUTION.md", "LICENSE", "truth.json"}
+)
 POINTER_FIELDS: Final = frozenset({"md5", "size", "hash", "path", "remote"})
 # Files that make git, DVC or a shell run programs, in any folder.
-NESTED: Final = {".gitattributes", ".gitmodules", ".dvcignore", "dvc.yaml", "dvc.lock", ".dvc", ".git"}
-ROOTED: Final = frozenset({"dvc.yaml", "dvc.lock", ".dvcignore", ".gitattributes", ".gitignore"})
+NESTED: Final = {
+    ".gitattributes",
+    ".gitmodules",
+    ".dvcignore",
+    "dvc.yaml",
+    "dvc.lock",
+    ".dvc",
+    ".git",
+}
+ROOTED: Final = frozenset(
+    {"dvc.yaml", "dvc.lock", ".dvcignore", ".gitattributes", ".gitignore"}
+)
 RESERVED: Final = re.compile(
     r'(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|.*[<>:"|?*\\].*|.*[. ]|git~\d.*|\.git'
 )
@@ -88,7 +141,11 @@ class Review:
         """The verdict of the most severe finding."""
         severities = {finding.severity for finding in self.findings}
         return (
-            "refused" if "error" in severities else "needs a person" if "warning" in severities else "clean"
+            "refused"
+            if "error" in severities
+            else "needs a person"
+            if "warning" in severities
+            else "clean"
         )
 
 
@@ -117,6 +174,10 @@ def review(root: Path, since: str) -> Review:
         count = sum(tree.entries.get(path) != head.entries.get(path) for path in paths)
         words = f"{count} files of the working tree differ from the commit; both versions were examined"
         findings.add(Finding("review.uncommitted", "note", "working tree", words))
+    if (root / LOCAL).exists():
+        words = "git ignores these settings, which are no part of the proposal and which DVC obeys"
+        fix = "clone the folder before `dvc pull` if it came from someone else"
+        findings.add(Finding("review.uncommitted", "note", LOCAL, words, fix))
     if any(Path(folder or ".").resolve().is_relative_to(root) for folder in sys.path):
         words = "the review runs code of the reviewed folder"
         fix = "review untrusted proposals from another installation, with --root"
@@ -137,16 +198,24 @@ class Proposal:
         old, new = self.base.entries, self.now.entries
         states: dict[str, State] = {path: "added" for path in new if path not in old}
         states |= {path: "removed" for path in old if path not in new}
-        states |= {path: "changed" for path in new if path in old and new[path] != old[path]}
+        states |= {
+            path: "changed" for path in new if path in old and new[path] != old[path]
+        }
         return dict(sorted(states.items()))
 
     def findings(self) -> Iterator[Finding]:
         """Yield all findings on the proposal."""
-        size = sum(self.now.entries[path].size for path in self.changed if path in self.now.entries)
+        size = sum(
+            self.now.entries[path].size
+            for path in self.changed
+            if path in self.now.entries
+        )
         if len(self.changed) > MOST_PATHS or size > MOST_CHANGED:
             words = f"{len(self.changed):,} paths with {size / 1e6:,.0f} MB changed; "
             words += f"at most {MOST_PATHS:,} with {MOST_CHANGED // 10**6} MB can be reviewed at once"
-            yield Finding("review.size", "error", "proposal", words, "divide the proposal")
+            yield Finding(
+                "review.size", "error", "proposal", words, "divide the proposal"
+            )
             return
         for path, state in self.changed.items():
             problems = list(self._path_problems(path, state))
@@ -157,9 +226,13 @@ class Proposal:
         yield from self._pointers()
         stored = [path for path in self.now.entries if path.startswith(".dvcstore/")]
         embedded = sum(self.now.entries[path].size for path in stored)
-        if embedded > MOST_EMBEDDED and any(path.startswith(".dvcstore/") for path in self.changed):
+        if embedded > MOST_EMBEDDED and any(
+            path.startswith(".dvcstore/") for path in self.changed
+        ):
             words = f"the embedded remote has {embedded / 1e6:.0f} MB; at most {MOST_EMBEDDED // 10**6} MB are allowed"
-            yield _error("review.size", ".dvcstore", words, "store large files at a URL or on S3")
+            yield _error(
+                "review.size", ".dvcstore", words, "store large files at a URL or on S3"
+            )
 
     def _path_problems(self, path: str, state: State) -> Iterator[Finding]:
         """Yield problems of a path, its mode, size and characters, before its content is examined."""
@@ -174,27 +247,47 @@ class Proposal:
             words = f"the path is a {'link' if entry.mode == LINK else 'submodule'}"
             yield _error("review.link", path, words, "commit the file itself")
         nested = [part for part in parts[:-1] if part in NESTED] + (
-            [parts[-1]] if parts[-1] in NESTED and not (len(parts) == 1 and parts[-1] in ROOTED) else []
+            [parts[-1]]
+            if parts[-1] in NESTED and not (len(parts) == 1 and parts[-1] in ROOTED)
+            else []
         )
-        if nested and not (parts[0] == ".dvc" and len(parts) == 2 and nested == [".dvc"]):
+        if nested and not (
+            parts[0] == ".dvc" and len(parts) == 2 and nested == [".dvc"]
+        ):
             words = f"{nested[0]} configures git or DVC from inside the repository"
             yield _error("review.nested", path, words, "remove it")
         if parts[-1].endswith(".dvc") and parts[0] != "data":
-            yield _error("review.pointer-wrong", path, "a DVC pointer outside data/", "remove it")
-        long = len(path) > LONGEST_PATH or any(len(os.fsencode(part)) > LONGEST_NAME for part in parts)
+            yield _error(
+                "review.pointer-wrong", path, "a DVC pointer outside data/", "remove it"
+            )
+        long = len(path) > LONGEST_PATH or any(
+            len(os.fsencode(part)) > LONGEST_NAME for part in parts
+        )
         if long or any(RESERVED.fullmatch(part) for part in parts):
-            yield _error("review.path", path, "not a valid file name on every system", "rename it")
+            yield _error(
+                "review.path",
+                path,
+                "not a valid file name on every system",
+                "rename it",
+            )
         if parts[0] == "data" and "prepared" in parts[1:]:
-            words = "prepared windows must be computed from pinned files, not contributed"
+            words = (
+                "prepared windows must be computed from pinned files, not contributed"
+            )
             yield _error("review.prepared", path, words, "remove it")
         elif not nested and not _may_be_in_data(path):
-            words = (
-                "git holds a file of a data folder, which may hold only pointers and what describes the data"
+            words = "git holds a file of a data folder, which may hold only pointers and what describes the data"
+            yield _error(
+                "review.data-folder",
+                path,
+                words,
+                "pin the file in its spec, or keep it elsewhere",
             )
-            yield _error("review.data-folder", path, words, "pin the file in its spec, or keep it elsewhere")
         if entry.size > MOST_BYTES:
             words = f"{entry.size / 1e6:.1f} MB; at most {MOST_BYTES // 10**6} MB per file are allowed"
-            yield _error("review.size", path, words, "store large files at a URL or on S3")
+            yield _error(
+                "review.size", path, words, "store large files at a URL or on S3"
+            )
         if not path.startswith(".dvcstore/") and entry.mode not in (LINK, MODULE):
             yield from _hidden_in(path, self.now.read(path) or b"")
             yield from _texts_in(path, self.now.read(path) or b"")
@@ -210,45 +303,94 @@ class Proposal:
         elif spec and path.endswith(".jsonl") and (owner := self._spec_of_table(path)):
             if owner not in self.changed:
                 yield from self._spec(owner, parts[1], "changed")
-            yield _note("review.spec", path, f"{state}: a table, compared with its hash in the spec")
+            yield _note(
+                "review.spec",
+                path,
+                f"{state}: a table, compared with its hash in the spec",
+            )
         elif path == "specs/references.bib" and state == "changed":
-            old, now = (re.split(r"(?m)^(?=\s*@)", self._text(tree, path)) for tree in (self.base, self.now))
+            old, now = (
+                re.split(r"(?m)^(?=\s*@)", self._text(tree, path))
+                for tree in (self.base, self.now)
+            )
             if lost := set(map(str.strip, old)) - set(map(str.strip, now)) - {""}:
                 words = f"existing entries changed: {min(lost)[:60]}"
                 yield _warning("review.spec", path, words, "compare the entries")
             else:
                 yield _note("review.spec", path, "changed: references were added")
-        elif len(parts) == 4 and path.startswith("results/records/") and path.endswith(".json"):
+        elif (
+            len(parts) == 4
+            and path.startswith("results/records/")
+            and path.endswith(".json")
+        ):
             yield from self._record(path, state)
-        elif len(parts) == 4 and path.startswith("results/records/") and self._is_signature(path, state):
+        elif (
+            len(parts) == 4
+            and path.startswith("results/records/")
+            and self._is_signature(path, state)
+        ):
             record = record_in(self.now.read(path.removesuffix(".sig")))
             yield from single_signature(self.base, self.now, self.changed, path, record)
         elif ROOT_PATH.fullmatch(path) or LIST_PATH.fullmatch(path):
             yield from part_of_signed_set(self.base, self.now, self.changed, path)
-        elif len(parts) == 3 and path.startswith("results/validation/") and path.endswith(".json"):
+        elif (
+            len(parts) == 3
+            and path.startswith("results/validation/")
+            and path.endswith(".json")
+        ):
             yield from self._report(path, state)
         elif _data_file(path, ".dvc") or path.startswith(f"{STORE}/"):
             if state == "removed":
-                yield _warning("review.removed", path, "data removed: they can no longer be fetched")
+                yield _warning(
+                    "review.removed",
+                    path,
+                    "data removed: they can no longer be fetched",
+                )
             elif path.startswith(f"{STORE}/"):
                 yield from self._object(path)
-        elif _data_file(path, ".gitignore") and state != "removed" and self._ignores_pins(path):
-            yield _note("review.pointer", path, f"{state}: git ignores the files that DVC provides")
-        elif PAGES.fullmatch(path) or (state != "removed" and self._is_attribution(path)):
+        elif (
+            _data_file(path, ".gitignore")
+            and state != "removed"
+            and self._ignores_pins(path)
+        ):
+            yield _note(
+                "review.pointer",
+                path,
+                f"{state}: git ignores the files that DVC provides",
+            )
+        elif PAGES.fullmatch(path) or (
+            state != "removed" and self._is_attribution(path)
+        ):
             yield from self._page(path, state)
         elif self._is_attribution(path):
             words = "the attribution was removed, but the licence of the data may require it"
-            yield _warning("review.removed", path, words, "restore it from the base branch")
-        elif len(parts) == 3 and path.startswith("results/calibration/") and path.endswith(".json"):
+            yield _warning(
+                "review.removed", path, words, "restore it from the base branch"
+            )
+        elif (
+            len(parts) == 3
+            and path.startswith("results/calibration/")
+            and path.endswith(".json")
+        ):
             yield from self._calibration(path, state)
         elif path == "dvc.lock" and state != "removed":
             words = f"{state}: every clone writes its own lock, so locks of two proposals conflict"
-            fix = f"git rm --cached {path}" if state == "added" else f"restore {path} from the base branch"
+            fix = (
+                f"git rm --cached {path}"
+                if state == "added"
+                else f"restore {path} from the base branch"
+            )
             yield _error("review.lock", path, words, fix)
         elif path == "dvc.yaml" and state == "changed" and self._lists_data():
-            yield _note("review.derived", path, "changed: its stages list the data files that are pinned")
+            yield _note(
+                "review.derived",
+                path,
+                "changed: its stages list the data files that are pinned",
+            )
         elif self._is_derived(path, state):
-            words = f"{state}: the pipeline writes this file; a proposal does not need it"
+            words = (
+                f"{state}: the pipeline writes this file; a proposal does not need it"
+            )
             yield _note("review.derived", path, words)
         else:
             fix = "read it before you run anything of this proposal"
@@ -259,11 +401,20 @@ class Proposal:
         old, now = (self._text(tree, path) for tree in (self.base, self.now))
         if len(now) > LONGEST_PAGE:
             words = f"{state}: a page of {len(now):,} characters, more than {LONGEST_PAGE:,}"
-            yield _warning("review.code", path, words, "divide it, or look at it before the site is built")
+            yield _warning(
+                "review.code",
+                path,
+                words,
+                "divide it, or look at it before the site is built",
+            )
         elif state == "removed":
             yield _warning("review.removed", path, "documentation was removed")
         elif path.startswith("data/") and (lost := {*old.split()} - {*now.split()}):
-            yield _warning("review.removed", path, f"removed from the attribution: {min(lost)[:60]}")
+            yield _warning(
+                "review.removed",
+                path,
+                f"removed from the attribution: {min(lost)[:60]}",
+            )
         else:
             yield _note("review.page", path, f"{state}: documentation")
 
@@ -277,7 +428,10 @@ class Proposal:
                 other = specs.setdefault((parts[1], parts[-1].casefold()), path)
                 if other != path and {other, path} & self.changed.keys():
                     yield _error(
-                        "spec.duplicate-id", path, f"its id is already taken by {other}", "rename it"
+                        "spec.duplicate-id",
+                        path,
+                        f"its id is already taken by {other}",
+                        "rename it",
                     )
             for depth in range(1, len(parts) + 1):
                 prefix = "/".join(parts[:depth])
@@ -293,7 +447,9 @@ class Proposal:
     def _spec(self, path: str, kind: str, state: State) -> Iterator[Finding]:
         old = self._read_spec(self.base, path, kind) if state != "added" else None
         if state == "removed":
-            yield _warning("review.removed", path, f"{kind[:-1]} removed; its records become stale")
+            yield _warning(
+                "review.removed", path, f"{kind[:-1]} removed; its records become stale"
+            )
             return
         try:
             new = self._parsed(self.now, path, kind)
@@ -301,31 +457,62 @@ class Proposal:
             yield from error.findings
             return
         yield from self._weakened(path, old, new)
-        if isinstance(new, DatasetSpec) and new.access == "private" and self._embedded(new):
-            words = "the data are private, but the public repository contains their bytes"
-            yield _error("review.private", path, words, "remove pointers and objects; use another remote")
+        if (
+            isinstance(new, DatasetSpec)
+            and new.access == "private"
+            and self._embedded(new)
+        ):
+            words = (
+                "the data are private, but the public repository contains their bytes"
+            )
+            yield _error(
+                "review.private",
+                path,
+                words,
+                "remove pointers and objects; use another remote",
+            )
         if old is None:
-            words = "changed; it was unreadable before" if state == "changed" else "added"
+            words = (
+                "changed; it was unreadable before" if state == "changed" else "added"
+            )
             yield _note("review.spec", path, f"{kind[:-1]} {words}")
             return
-        fields = [name for name in type(new).model_fields if getattr(old, name) != getattr(new, name)]
+        fields = [
+            name
+            for name in type(new).model_fields
+            if getattr(old, name) != getattr(new, name)
+        ]
         fields = [name for name in fields if name != "version"]
         moved = _moved_pins(old, new)
-        words = ", ".join(fields) + (f"; pins moved: {', '.join(moved)}" if moved else "")
+        words = ", ".join(fields) + (
+            f"; pins moved: {', '.join(moved)}" if moved else ""
+        )
         if new.version != old.version:
             words = f"version {old.version} → {new.version}: {words}"
         yield _note("review.spec", path, f"{kind[:-1]} changed: {words or 'layout'}")
-        trusted = [name for name in fields if name in JUDGES and (name[:2] != "un" or getattr(new, name))]
+        trusted = [
+            name
+            for name in fields
+            if name in JUDGES and (name[:2] != "un" or getattr(new, name))
+        ]
         trusted += [
-            name for name in fields if name in LISTS and {*_listed(old, name)} - {*_listed(new, name)}
+            name
+            for name in fields
+            if name in LISTS and {*_listed(old, name)} - {*_listed(new, name)}
         ]
         if trusted:
             words = f"they affect how scores are interpreted or attributed: {', '.join(trusted)}"
-            yield _warning("review.weakened", path, words, "compare them with the base branch")
-        decisive = [name for name in fields if name not in ONLY_SAYS.get(kind, DESCRIPTIVE)]
+            yield _warning(
+                "review.weakened", path, words, "compare them with the base branch"
+            )
+        decisive = [
+            name for name in fields if name not in ONLY_SAYS.get(kind, DESCRIPTIVE)
+        ]
         same = new.version == old.version and not getattr(old, "unavailable", None)
         if new.version < old.version or (decisive and same):
-            line, column = parse(self._text(self.now, path), path).position(("version",))
+            line, column = parse(self._text(self.now, path), path).position(
+                ("version",)
+            )
             words = f"{', '.join(decisive) or 'version'} changed, but `version` is {new.version}"
             fix = f"write `version: {old.version + 1}`"
             yield Finding("review.version", "error", path, words, fix, line, column)
@@ -341,31 +528,48 @@ class Proposal:
             lost = list[str]()
             if isinstance(old, BenchmarkSpec):
                 for sign in ("positive", "negative"):
-                    lost += sorted(set(getattr(old.controls, sign)) - set(getattr(new.controls, sign)))
+                    lost += sorted(
+                        set(getattr(old.controls, sign))
+                        - set(getattr(new.controls, sign))
+                    )
             if lost:
-                yield _warning("review.controls", path, f"controls removed: {', '.join(lost)}")
+                yield _warning(
+                    "review.controls", path, f"controls removed: {', '.join(lost)}"
+                )
             elif not (new.controls.positive or new.controls.negative):
                 words = "no control model is declared; controls from the data may be the only ones"
                 yield _note("review.controls", path, words)
             low_ceiling = new.controls.ceiling_at_least < default.ceiling_at_least
             high_itself = new.controls.itself_at_most > default.itself_at_most
-            if low_ceiling or high_itself or new.controls.floor_at_most > default.floor_at_most:
+            if (
+                low_ceiling
+                or high_itself
+                or new.controls.floor_at_most > default.floor_at_most
+            ):
                 words = "controls pass more easily than by default"
                 yield _warning("review.controls", path, words)
         if isinstance(new, DatasetSpec):
             before = old.expectations if isinstance(old, DatasetSpec) else None
             for part in ("stimuli", "assembly"):
                 now = getattr(new.expectations, part)
-                removed = [item for item in (getattr(before, part) if before else ()) if item not in now]
+                removed = [
+                    item
+                    for item in (getattr(before, part) if before else ())
+                    if item not in now
+                ]
                 if removed:
                     words = f"expectations removed or changed: {', '.join(item.check for item in removed)}"
                     yield _warning("review.waived", path, words)
 
     def _embedded(self, spec: DatasetSpec) -> bool:
         """Whether the repository contains bytes of a data set, as files or as objects of its embedded remote."""
-        paths = [path for path in self.now.entries if path.startswith(f"data/{spec.id}/")]
+        paths = [
+            path for path in self.now.entries if path.startswith(f"data/{spec.id}/")
+        ]
         allowed = (".gitignore", "/ATTRIBUTION.md")
-        return not all(path.endswith(allowed) or self._is_remote(path) for path in paths)
+        return not all(
+            path.endswith(allowed) or self._is_remote(path) for path in paths
+        )
 
     def _is_remote(self, path: str) -> bool:
         """Whether a path is a pointer to another remote whose object the embedded remote lacks."""
@@ -380,7 +584,10 @@ class Proposal:
         """Return the path of the spec next to a table that refers to it, or None."""
         folder, name = path.rsplit("/", 1)
         stem = name.removesuffix(".jsonl")
-        for spec in (f"{folder}/{stem}.yaml", f"{folder}/{stem.rsplit('.', 1)[0]}.yaml"):
+        for spec in (
+            f"{folder}/{stem}.yaml",
+            f"{folder}/{stem.rsplit('.', 1)[0]}.yaml",
+        ):
             text = f"{self._text(self.now, spec)}\n"
             if re.search(rf"\btable: ['\"]?{re.escape(name)}['\"]?[\s,}}]", text):
                 return spec
@@ -433,7 +640,9 @@ class Proposal:
 
     def _pointers(self) -> Iterator[Finding]:
         """Examine every pointer that changed, or whose object or spec changed."""
-        changed = [PurePosixPath(path) for path in self.changed if path.startswith("specs/")]
+        changed = [
+            PurePosixPath(path) for path in self.changed if path.startswith("specs/")
+        ]
         specs = {(path.parts[1], path.stem) for path in changed if len(path.parts) > 2}
         for path in self.now.entries:
             if not _data_file(path, ".dvc"):
@@ -447,10 +656,17 @@ class Proposal:
                 continue
             stored = f"{STORE}/{md5[:2]}/{md5[2:]}"
             if {path, stored} & self.changed.keys() or (kind, id) in specs:
-                yield from self._compare_pins(path, self._pins(kind, id), size, stored, remote)
+                yield from self._compare_pins(
+                    path, self._pins(kind, id), size, stored, remote
+                )
 
     def _compare_pins(
-        self, path: str, pins: Mapping[str, SourceFile] | None, size: int, stored: str, remote: str
+        self,
+        path: str,
+        pins: Mapping[str, SourceFile] | None,
+        size: int,
+        stored: str,
+        remote: str,
     ) -> Iterator[Finding]:
         """Check that pointer, object and pin describe the same bytes."""
         name = PurePosixPath(path).name.removesuffix(".dvc")
@@ -461,26 +677,54 @@ class Proposal:
             return
         if pin.size != size or not pin.dvc:
             words = f"{size} bytes; the spec pins {pin.size}{', which DVC does not provide' * (not pin.dvc)}"
-            yield _error("review.pointer-wrong", path, words, "`dvc add` it again, and pin it")
+            yield _error(
+                "review.pointer-wrong", path, words, "`dvc add` it again, and pin it"
+            )
             return
         if remote and remote not in self._remotes:
             words = f"the remote {remote!r} is not configured, so the file cannot be fetched"
-            yield _error("review.pointer-wrong", path, words, "use a remote of .dvc/config, or none")
+            yield _error(
+                "review.pointer-wrong",
+                path,
+                words,
+                "use a remote of .dvc/config, or none",
+            )
             return
         content = self.now.read(stored)
-        if content is None and remote and not self._remotes[remote].endswith("../.dvcstore"):
-            yield _note("review.pointer", path, f"{size:,} bytes of remote {remote}, verified when fetched")
+        if (
+            content is None
+            and remote
+            and not self._remotes[remote].endswith("../.dvcstore")
+        ):
+            yield _note(
+                "review.pointer",
+                path,
+                f"{size:,} bytes of remote {remote}, verified when fetched",
+            )
             return
         if content is None:
-            words = "the embedded remote lacks the object, so the file cannot be fetched"
-            yield _error("review.pointer-wrong", path, words, "`dvc push`, and commit .dvcstore")
+            words = (
+                "the embedded remote lacks the object, so the file cannot be fetched"
+            )
+            yield _error(
+                "review.pointer-wrong", path, words, "`dvc push`, and commit .dvcstore"
+            )
             return
         if len(content) != size or hashlib.sha256(content).hexdigest() != pin.sha256:
             words = "the SHA-256 of the object differs from the pin in the spec"
-            yield _error("review.pointer-wrong", path, words, "`dvc add` and `dvc push` it again, and pin it")
+            yield _error(
+                "review.pointer-wrong",
+                path,
+                words,
+                "`dvc add` and `dvc push` it again, and pin it",
+            )
             return
         if path in self.changed:
-            yield _note("review.pointer", path, f"{self.changed[path]}: {size:,} bytes, as pinned")
+            yield _note(
+                "review.pointer",
+                path,
+                f"{self.changed[path]}: {size:,} bytes, as pinned",
+            )
 
     def _object(self, path: str) -> Iterator[Finding]:
         content = self.now.read(path) or b""
@@ -490,15 +734,27 @@ class Proposal:
             words = "the name of the object is not the MD5 of its content"
             yield _error("review.object-wrong", path, words, "`dvc push` it again")
         elif name not in self._pointed:
-            yield _error("review.object-wrong", path, "no pointer refers to this object", "remove it")
+            yield _error(
+                "review.object-wrong",
+                path,
+                "no pointer refers to this object",
+                "remove it",
+            )
         else:
             yield _note("review.object", path, f"{len(content):,} bytes")
 
     @cached_property
     def _remotes(self) -> dict[str, str]:
         """URLs of the DVC remotes by name."""
-        texts = [self._text(self.now, path) for path in self.now.entries if path.endswith(".dvc/config")]
-        matches = (re.findall(r'remote "([^"\n]+)"[^\["]*?\burl\s*=\s*(\S+)', text) for text in texts)
+        texts = [
+            self._text(self.now, path)
+            for path in self.now.entries
+            if path.endswith(".dvc/config")
+        ]
+        matches = (
+            re.findall(r'remote "([^"\n]+)"[^\["]*?\burl\s*=\s*(\S+)', text)
+            for text in texts
+        )
         return {name: url for pairs in matches for name, url in pairs}
 
     @cached_property
@@ -514,8 +770,13 @@ class Proposal:
 
     def _ignores_pins(self, path: str) -> bool:
         folder = PurePosixPath(path).parent
-        lines = [line for line in self._text(self.now, path).splitlines() if line.strip()]
-        return all(line.startswith("/") and f"{folder}{line}.dvc" in self.now.entries for line in lines)
+        lines = [
+            line for line in self._text(self.now, path).splitlines() if line.strip()
+        ]
+        return all(
+            line.startswith("/") and f"{folder}{line}.dvc" in self.now.entries
+            for line in lines
+        )
 
     # Results
 
@@ -528,11 +789,19 @@ class Proposal:
         new = record_in(self.now.read(path))
         if new is None:
             words = "not a record: a field is missing, unknown or invalid"
-            yield _error("record.unreadable", path, words, "run `neuroledger run` again")
+            yield _error(
+                "record.unreadable", path, words, "run `neuroledger run` again"
+            )
         elif not new.intact:
-            yield _error("record.edited", path, "its content does not match its own hash")
+            yield _error(
+                "record.edited", path, "its content does not match its own hash"
+            )
         elif (new.benchmark, new.model) != pair:
-            yield _error("record.misplaced", path, f"it is the record of {new.benchmark} · {new.model}")
+            yield _error(
+                "record.misplaced",
+                path,
+                f"it is the record of {new.benchmark} · {new.model}",
+            )
         elif problems := [
             f"its {kind} is {pair_id}, but its inputs name {id}"
             for kind, pair_id in zip(("benchmark", "model"), pair, strict=True)
@@ -541,26 +810,54 @@ class Proposal:
             yield _error("record.misplaced", path, problems[0])
         elif new.status != "failed" and new.request.get("limit") is not None:
             words = "it is of a limited run, whose records belong in results/scratch"
-            yield _error("record.misplaced", path, words, "run `neuroledger run` without a limit")
+            yield _error(
+                "record.misplaced", path, words, "run `neuroledger run` without a limit"
+            )
         elif problems := self._control_problems(new):
             yield _error("spec.control", path, problems[0])
-        elif old is not None and old.id == new.id and old.payload_sha256 != new.payload_sha256:
+        elif old is not None and old.intact and _is_refreshed(old, new):
+            words = f"{_value(new)}, with the interval of the current method, which is the same as computed here"
+            yield _note("record.refreshed", path, words)
+        elif (
+            old is not None
+            and old.id == new.id
+            and old.payload_sha256 != new.payload_sha256
+        ):
             words = f"{_value(old)} → {_value(new)} from the same inputs"
-            yield _warning("review.record-moved", path, words, f"`neuroledger verify --recompute {path}`")
+            yield _warning(
+                "review.record-moved",
+                path,
+                words,
+                f"`neuroledger verify --recompute {path}`",
+            )
         else:
             yield from self._stale(path, new)
             words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
-            unreachable, signer = self._unreachable(new), signer_in_proposal(self.base, self.now, new)
+            unreachable, signer = (
+                self._unreachable(new),
+                signer_in_proposal(self.base, self.now, new),
+            )
             evidence = Evidence(Origin.SIGNED, signer) if signer else SELF_REPORTED
             if unreachable and not signer:
                 words = f"{state}: {words}, self-reported; it cannot be checked: {unreachable}"
                 yield _warning(
-                    "review.not-checkable", path, words, "ask for the files, or for a signed record"
+                    "review.not-checkable",
+                    path,
+                    words,
+                    "ask for the files, or for a signed record",
                 )
             else:
-                yield _note("review.record", path, f"{state}: {words}, {evidence}; not checked here")
+                yield _note(
+                    "review.record",
+                    path,
+                    f"{state}: {words}, {evidence}; not checked here",
+                )
             for name, control in undecided_in(new.judged):
-                yield _note("spec.control-undecided", path, f"control {name}: {in_words(control)}")
+                yield _note(
+                    "spec.control-undecided",
+                    path,
+                    f"control {name}: {in_words(control)}",
+                )
 
     def _unreachable(self, record: Record) -> str:
         """Return which files of a record nobody can fetch, so that nobody can recompute it; empty if there are none."""
@@ -581,27 +878,53 @@ class Proposal:
     def _stale(self, path: str, record: Record) -> Iterator[Finding]:
         """Yield differences between the specs of a record and of the proposal; shipped models are not in the proposal."""
         if ("benchmarks", record.benchmark) not in self._by_id:
-            yield _warning("record.stale", path, f"the proposal has no benchmark {record.benchmark}")
+            yield _warning(
+                "record.stale",
+                path,
+                f"the proposal has no benchmark {record.benchmark}",
+            )
         data = _input_field(record, "dataset", "id")
-        for kind, id in (("benchmark", record.benchmark), ("model", record.model), ("dataset", data)):
-            spec, recorded = self.spec(f"{kind}s", id), _input_field(record, kind, "spec_sha256")
-            if spec is not None and recorded not in ("", spec_sha256(spec, without=ONLY_SAYS[f"{kind}s"])):
+        for kind, id in (
+            ("benchmark", record.benchmark),
+            ("model", record.model),
+            ("dataset", data),
+        ):
+            spec, recorded = (
+                self.spec(f"{kind}s", id),
+                _input_field(record, kind, "spec_sha256"),
+            )
+            if spec is not None and recorded not in (
+                "",
+                spec_sha256(spec, without=ONLY_SAYS[f"{kind}s"]),
+            ):
                 words = f"it is of another {kind} spec than that of the proposal"
-                yield _warning("record.stale", path, words, "run `neuroledger run` again")
+                yield _warning(
+                    "record.stale", path, words, "run `neuroledger run` again"
+                )
 
     def _control_problems(self, record: Record) -> list[str]:
         """Return the reasons why the controls of a record are not those of its benchmark, or failed."""
         if any(control.verdict == "failed" for control in record.judged.values()):
             return ["a control failed, and a score was recorded"]
         spec = self.spec("benchmarks", record.benchmark)
-        if record.score is None or not isinstance(spec, BenchmarkSpec) or any(self._stale("", record)):
+        if (
+            record.score is None
+            or not isinstance(spec, BenchmarkSpec)
+            or any(self._stale("", record))
+        ):
             return []
         return departures(spec, record.judged, record.model)
 
     def _is_signature(self, path: str, state: State) -> bool:
-        has_record = path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries
+        has_record = (
+            path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries
+        )
         is_signed = SIGNATURE.fullmatch(self._text(self.now, path)) is not None
-        return path.endswith(".json.sig") if state == "removed" else has_record and is_signed
+        return (
+            path.endswith(".json.sig")
+            if state == "removed"
+            else has_record and is_signed
+        )
 
     def _report(self, path: str, state: State) -> Iterator[Finding]:
         id = PurePosixPath(path).stem
@@ -617,18 +940,28 @@ class Proposal:
             return
         spec = self.spec("datasets", id)
         if not report.intact or report.dataset != id:
-            yield _error("data.report-edited", path, "its content does not match its own hash")
+            yield _error(
+                "data.report-edited", path, "its content does not match its own hash"
+            )
         elif not isinstance(spec, DatasetSpec) or not _matches(report, spec):
             words = "it is of another spec or reader than those of the proposal"
-            yield _error("data.report-stale", path, words, f"`neuroledger validate {id}`")
+            yield _error(
+                "data.report-stale", path, words, f"`neuroledger validate {id}`"
+            )
         elif not report.success:
             yield _warning("data.invalid", path, "the data set failed validation")
         else:
-            yield _note("review.report", path, f"{state}: valid, as reported; not validated here")
+            yield _note(
+                "review.report",
+                path,
+                f"{state}: valid, as reported; not validated here",
+            )
 
     def _calibration(self, path: str, state: State) -> Iterator[Finding]:
         if state == "removed":
-            words = "calibration removed: intervals that it withheld will be shown again"
+            words = (
+                "calibration removed: intervals that it withheld will be shown again"
+            )
             yield _warning("review.removed", path, words)
             return
         id = PurePosixPath(path).stem
@@ -644,26 +977,40 @@ class Proposal:
             words = "it is of another benchmark or spec than those of the proposal"
             yield _error("record.calibration", path, words, fix)
         elif calibration.first is not None and not calibration.first.passed:
-            words = "failed, as reported: all intervals of the benchmark would be withheld"
+            words = (
+                "failed, as reported: all intervals of the benchmark would be withheld"
+            )
             yield _warning("review.calibration", path, words, fix)
         else:
             before = self.base.read(path) if state == "changed" else None
             finding = _warning if b'"passed": false' in (before or b"") else _note
             passed = f"passed in {calibration.runs} experiments"
-            outcome = passed if calibration.first is not None else "the headline has no calibration"
+            outcome = (
+                passed
+                if calibration.first is not None
+                else "the headline has no calibration"
+            )
             words = f"{state}: {outcome}, as reported; not simulated here"
             yield finding("review.calibration", path, words)
 
     def _lists_data(self) -> bool:
         """Whether the stages differ from the base only in additional dependencies on pinned data files."""
-        pointed = {path.removesuffix(".dvc") for path in self.now.entries if _data_file(path, ".dvc")}
+        pointed = {
+            path.removesuffix(".dvc")
+            for path in self.now.entries
+            if _data_file(path, ".dvc")
+        }
 
         try:
             old, now = (
-                parse(self._text(tree, "dvc.yaml"), "dvc.yaml").data for tree in (self.base, self.now)
+                parse(self._text(tree, "dvc.yaml"), "dvc.yaml").data
+                for tree in (self.base, self.now)
             )
             for name, stage in now["stages"].items():
-                before, after = set(old["stages"][name].pop("deps")), set(stage.pop("deps"))
+                before, after = (
+                    set(old["stages"][name].pop("deps")),
+                    set(stage.pop("deps")),
+                )
                 if not before <= after <= before | pointed:
                     return False
             return bool(old == now)
@@ -676,7 +1023,9 @@ class Proposal:
             tables = r"dvc\.lock|results/(check|leaderboard)\.json|results/metrics/.*"
             return re.fullmatch(tables, path, re.DOTALL) is not None
         if re.fullmatch(r"specs/schema/\w+\.json", path):
-            return schema_texts(plugins=False).get(PurePosixPath(path).name) == self._text(self.now, path)
+            return schema_texts(plugins=False).get(
+                PurePosixPath(path).name
+            ) == self._text(self.now, path)
         match = re.fullmatch(r"results/metrics/([\w.-]+)\.json", path)
         if match is None:
             return False
@@ -684,11 +1033,18 @@ class Proposal:
             values = json_object(self.now.read(path))
         except ValueError:
             return False
-        return all(value == self._score(match.group(1), str(model)) for model, value in values.items())
+        return all(
+            value == self._score(match.group(1), str(model))
+            for model, value in values.items()
+        )
 
     def _score(self, benchmark: str, model: str) -> Any:
         record = record_in(self.now.read(f"results/records/{benchmark}/{model}.json"))
-        return None if record is None or record.score is None else record.score.get("value")
+        return (
+            None
+            if record is None or record.score is None
+            else record.score.get("value")
+        )
 
 
 def _error(code: str, where: str, what: str, fix: str = "") -> Finding:
@@ -707,14 +1063,27 @@ def _hidden_in(path: str, content: bytes) -> Iterator[Finding]:
     try:
         text = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        yield _error("review.hidden-character", path, "not UTF-8 text", "commit text, or let DVC track it")
+        yield _error(
+            "review.hidden-character",
+            path,
+            "not UTF-8 text",
+            "commit text, or let DVC track it",
+        )
         return
     for number, line in enumerate(text.split("\n"), 1):
         plain = line.isascii() and line.replace("\t", "").isprintable()
         for column, character in enumerate("" if plain else line, 1):
             if character != "\t" and hidden(character):
                 words = f"the character U+{ord(character):04X} hides or reorders the displayed text"
-                yield Finding("review.hidden-character", "error", path, words, "remove it", number, column)
+                yield Finding(
+                    "review.hidden-character",
+                    "error",
+                    path,
+                    words,
+                    "remove it",
+                    number,
+                    column,
+                )
                 return
 
 
@@ -725,7 +1094,11 @@ def _texts_in(path: str, content: bytes) -> Iterator[Finding]:
             documents = [parse(content.decode().removeprefix("\ufeff"), path).data]
         else:
             lines = content.splitlines() if path.endswith(".jsonl") else [content]
-            documents = [json_object(line) for line in lines] if path.endswith((".json", ".jsonl")) else []
+            documents = (
+                [json_object(line) for line in lines]
+                if path.endswith((".json", ".jsonl"))
+                else []
+            )
     except (SpecError, ValueError):
         return  # reported where the file is parsed by kind
     if path.startswith("specs/schema/"):
@@ -743,13 +1116,20 @@ def _texts_in(path: str, content: bytes) -> Iterator[Finding]:
             yield Finding("spec.address", severity, path, words, fix)
         if path.startswith(".dvc/") and (match := KEPT.search(text)):
             fix = "store it in .dvc/config.local, and replace it, because it was published"
-            yield _error("spec.address", path, f"{match[1]} is a secret in a public file", fix)
+            yield _error(
+                "spec.address", path, f"{match[1]} is a secret in a public file", fix
+            )
 
 
 def _may_be_in_data(path: str) -> bool:
     """Whether git may hold this path; below ``data/ID`` only pointers and what describes the data."""
     parts = PurePosixPath(path).parts
-    return parts[0] != "data" or len(parts) == 2 or path.endswith(".dvc") or parts[-1] in BESIDE_DATA
+    return (
+        parts[0] != "data"
+        or len(parts) == 2
+        or path.endswith(".dvc")
+        or parts[-1] in BESIDE_DATA
+    )
 
 
 def _data_file(path: str, ending: str) -> bool:
@@ -768,27 +1148,53 @@ def _pointer(path: str, text: str) -> tuple[str, int, str]:
     """Return the MD5, size and remote of a pointer with a single output."""
     data = parse(text, path).data
     outs = data.get("outs") if isinstance(data, dict) else None
-    out = outs[0] if isinstance(outs, list) and len(outs) == 1 and isinstance(outs[0], dict) else None
+    out = (
+        outs[0]
+        if isinstance(outs, list) and len(outs) == 1 and isinstance(outs[0], dict)
+        else None
+    )
     name = PurePosixPath(path).name.removesuffix(".dvc")
-    known_fields = set(data or ()) == {"outs"} and {"md5", "size", "path"} <= set(out or ()) <= POINTER_FIELDS
-    valid = out is not None and known_fields and (out["path"], out.get("hash", "md5")) == (name, "md5")
-    if out is None or not valid or type(out["size"]) is not int or not MD5.fullmatch(str(out["md5"])):
+    known_fields = (
+        set(data or ()) == {"outs"}
+        and {"md5", "size", "path"} <= set(out or ()) <= POINTER_FIELDS
+    )
+    valid = (
+        out is not None
+        and known_fields
+        and (out["path"], out.get("hash", "md5")) == (name, "md5")
+    )
+    if (
+        out is None
+        or not valid
+        or type(out["size"]) is not int
+        or not MD5.fullmatch(str(out["md5"]))
+    ):
         words = f"a pointer must have one output with md5, size and `path: {name}`, and nothing else"
-        raise SpecError([_error("review.pointer-wrong", path, words, "`dvc add` the file again")])
+        raise SpecError(
+            [_error("review.pointer-wrong", path, words, "`dvc add` the file again")]
+        )
     return str(out["md5"]), out["size"], str(out.get("remote", ""))
 
 
 def _listed(spec: Spec, field: str) -> Iterator[str]:
     """Yield the items of a list field as text; benchmarks of a suite without their version."""
     for item in getattr(spec, field):
-        yield str(item.model_copy(update={"version": None}) if isinstance(item, Weighted) else item)
+        yield str(
+            item.model_copy(update={"version": None})
+            if isinstance(item, Weighted)
+            else item
+        )
 
 
 def _moved_pins(old: Spec, new: Spec) -> list[str]:
     moved = []
     for field in ("files", "weights"):
         before, after = getattr(old, field, None) or {}, getattr(new, field, None) or {}
-        moved += [name for name in before if name in after and before[name].sha256 != after[name].sha256]
+        moved += [
+            name
+            for name in before
+            if name in after and before[name].sha256 != after[name].sha256
+        ]
     return moved
 
 
@@ -817,6 +1223,14 @@ def _input_field(record: Record, kind: str, field: str) -> str:
     """Return a field of the benchmark, model or data set in the inputs of a record; empty if missing."""
     entry = record.inputs.get(kind)
     return str(entry.get(field, "")) if isinstance(entry, dict) else ""
+
+
+def _is_refreshed(old: Record, new: Record) -> bool:
+    """Whether a changed record is that of the base branch with intervals of the current method, and no more."""
+    return (
+        old.payload_sha256 != new.payload_sha256
+        and refreshed(old).payload() == new.payload_sha256
+    )
 
 
 def _value(record: Record | None) -> str:

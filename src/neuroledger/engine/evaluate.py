@@ -37,7 +37,11 @@ class Evaluation:
 
 @exclusive()
 def evaluate(
-    session: Session, benchmark: BenchmarkSpec, model: Model | str, *, controls: bool = True
+    session: Session,
+    benchmark: BenchmarkSpec,
+    model: Model | str,
+    *,
+    controls: bool = True,
 ) -> Evaluation:
     """Score a model (or the id of one) on a benchmark.
 
@@ -55,14 +59,21 @@ def evaluate(
     if controls:
         own = next(iter(scores.values()))
         outcomes = controlled(
-            job, measured, session, dummy, own, lambda other, id: headline_of(other, benchmark, id)
+            job,
+            measured,
+            session,
+            dummy,
+            own,
+            lambda other, id: headline_of(other, benchmark, id),
         )
         if not job.control:
             require_passed(benchmark.id, outcomes)
     return Evaluation(scores, outcomes, measured)
 
 
-def headline_of(session: Session, benchmark: BenchmarkSpec, model: Model | str) -> Score:
+def headline_of(
+    session: Session, benchmark: BenchmarkSpec, model: Model | str
+) -> Score:
     """Return the headline of a model on a benchmark, without controls."""
     return evaluate(session, benchmark, model, controls=False).headline
 
@@ -94,4 +105,6 @@ def dummy_of(session: Session, job: Resolved) -> float:
         value = session.dummies[key]
         if math.isfinite(value) and abs(rule.perfect - value) > 1e-12:
             return value
-    raise MetricError(f"benchmark {benchmark.id!r}: its dummy {rule.dummy!r} has no usable score")
+    raise MetricError(
+        f"benchmark {benchmark.id!r}: its dummy {rule.dummy!r} has no usable score"
+    )

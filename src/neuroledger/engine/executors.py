@@ -33,7 +33,12 @@ GPUS: Final = "CUDA_VISIBLE_DEVICES"
 
 
 def execute(
-    executor: str, jobs: Sequence[Job], work: Callable[[Job], T], failed: Failed[T], *, device: str = "cpu"
+    executor: str,
+    jobs: Sequence[Job],
+    work: Callable[[Job], T],
+    failed: Failed[T],
+    *,
+    device: str = "cpu",
 ) -> Done[T]:
     """Yield each job with the result of ``work``, in the order in which jobs finish.
 
@@ -57,11 +62,21 @@ def execute(
         gpus = _gpus() if device == "cuda" else 0
         return _processes(_count(detail, gpus), jobs, work, failed, gpus)
     if name == "dask":
-        return _dask(detail or None, jobs, work, failed, _gpus() if device == "cuda" and not detail else 0)
-    raise RequestError(f"no executor {executor!r}; use local, processes[:N] or dask[:ADDRESS]")
+        return _dask(
+            detail or None,
+            jobs,
+            work,
+            failed,
+            _gpus() if device == "cuda" and not detail else 0,
+        )
+    raise RequestError(
+        f"no executor {executor!r}; use local, processes[:N] or dask[:ADDRESS]"
+    )
 
 
-def gpu_of(worker: int, count: int, environment: MutableMapping[str, str] = os.environ) -> str:
+def gpu_of(
+    worker: int, count: int, environment: MutableMapping[str, str] = os.environ
+) -> str:
     """Return the GPU of a worker, of ``count`` visible GPUs, as a value of ``CUDA_VISIBLE_DEVICES``.
 
     GPUs are assigned round-robin. If the variable is already set, only the GPUs that it names are assigned.
@@ -82,7 +97,9 @@ def _count(text: str, gpus: int) -> int:
     if not text:
         return gpus or os.cpu_count() or 1
     if not text.isdigit() or int(text) < 1:
-        raise RequestError(f"processes:{text} is not a number of processes; write it as in processes:4")
+        raise RequestError(
+            f"processes:{text} is not a number of processes; write it as in processes:4"
+        )
     return int(text)
 
 
@@ -100,15 +117,23 @@ def _pool(count: int, gpus: int) -> ProcessPoolExecutor:
     context = get_context("spawn")
     granted = os.environ.get("OMP_NUM_THREADS", "")
     threads = min(
-        int(granted) if granted.isdecimal() else os.cpu_count() or 1, max(1, (os.cpu_count() or 1) // count)
+        int(granted) if granted.isdecimal() else os.cpu_count() or 1,
+        max(1, (os.cpu_count() or 1) // count),
     )
     return ProcessPoolExecutor(
-        count, mp_context=context, initializer=_initialise, initargs=(context.Value("i", 0), threads, gpus)
+        count,
+        mp_context=context,
+        initializer=_initialise,
+        initargs=(context.Value("i", 0), threads, gpus),
     )
 
 
 def _processes(
-    count: int, jobs: Sequence[Job], work: Callable[[Job], T], failed: Failed[T], gpus: int
+    count: int,
+    jobs: Sequence[Job],
+    work: Callable[[Job], T],
+    failed: Failed[T],
+    gpus: int,
 ) -> Done[T]:
     lost: list[Job] = []
     others = set(active_children())
@@ -128,20 +153,28 @@ def _processes(
             for process in set(active_children()) - others:
                 process.terminate()
             raise
-    for job in lost:  # the death of one process breaks the pool: retry each job in its own process
+    for job in (
+        lost
+    ):  # the death of one process breaks the pool: retry each job in its own process
         with _pool(1, gpus) as alone:
             try:
                 result = alone.submit(work, job).result()
             except BrokenProcessPool:
                 words = "its process died, also when it was tried alone; free memory and try again"
-                result = failed(job, LimitError(words, command=again(job.model, job.benchmark)))
+                result = failed(
+                    job, LimitError(words, command=again(job.model, job.benchmark))
+                )
             except Exception as error:
                 result = failed(job, error)
         yield job, result
 
 
 def _dask(
-    address: str | None, jobs: Sequence[Job], work: Callable[[Job], T], failed: Failed[T], gpus: int
+    address: str | None,
+    jobs: Sequence[Job],
+    work: Callable[[Job], T],
+    failed: Failed[T],
+    gpus: int,
 ) -> Done[T]:
     try:
         distributed: Any = import_module("distributed")
@@ -150,7 +183,9 @@ def _dask(
     try:
         # Dask gives each worker process one thread of BLAS.
         cluster: Any = address or distributed.LocalCluster(
-            n_workers=gpus or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=":0"
+            n_workers=gpus or os.cpu_count() or 1,
+            threads_per_worker=1,
+            dashboard_address=":0",
         )
         client = distributed.Client(cluster, timeout=20)
     except OSError as error:
@@ -165,7 +200,9 @@ def _dask(
         if gpus:
             client.run(partial(_choose_gpu, gpus))
         # The scheduler retries the jobs of a lost worker on other workers several times.
-        pending = {client.submit(work, job, pure=False, key=f"{job.id}"): job for job in jobs}
+        pending = {
+            client.submit(work, job, pure=False, key=f"{job.id}"): job for job in jobs
+        }
         for future in distributed.as_completed(list(pending)):
             job = pending[future]
             ended.add(job)
@@ -175,7 +212,12 @@ def _dask(
                 yield job, failed(job, _reason(future, job, address))
     for job in jobs:
         if job not in ended:
-            yield job, failed(job, _lost(job, address, "the scheduler ended before this job did"))
+            yield (
+                job,
+                failed(
+                    job, _lost(job, address, "the scheduler ended before this job did")
+                ),
+            )
 
 
 def _close(client: Any) -> None:
@@ -186,7 +228,9 @@ def _close(client: Any) -> None:
 
 def _lost(job: Job, address: str | None, words: str) -> PendingError:
     executor = f"dask:{address}" if address else "dask"
-    return PendingError(words, command=f"{again(job.model, job.benchmark)} --executor {executor}")
+    return PendingError(
+        words, command=f"{again(job.model, job.benchmark)} --executor {executor}"
+    )
 
 
 def _reason(future: Any, job: Job, address: str | None) -> BaseException:
@@ -196,7 +240,9 @@ def _reason(future: Any, job: Job, address: str | None) -> BaseException:
     try:
         error = future.exception(timeout=10)
     except Exception as lost:  # the scheduler is gone
-        return _lost(job, address, f"the scheduler does not answer ({type(lost).__name__})")
+        return _lost(
+            job, address, f"the scheduler does not answer ({type(lost).__name__})"
+        )
     if isinstance(error, NeuroLedgerError | OSError | MemoryError | ImportError):
         return error
     if isinstance(error, import_module("distributed.scheduler").KilledWorker):

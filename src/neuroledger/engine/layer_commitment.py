@@ -24,7 +24,9 @@ __all__ = ["Rule", "committed", "commitment_problems", "rule_of"]
 Scoring = Callable[[BenchmarkSpec, Model], Score]
 
 # Coordinates of neuroids: a selection by them does not change the stimuli.
-NEUROID_COORDINATES: Final = frozenset({"region", "subject", "neuroid_id", "layer", "hemisphere", "animal"})
+NEUROID_COORDINATES: Final = frozenset(
+    {"region", "subject", "neuroid_id", "layer", "hemisphere", "animal"}
+)
 
 
 class Rule(BaseModel):
@@ -49,7 +51,10 @@ def rule_of(spec: ModelSpec) -> Rule | None:
     try:
         return Rule.model_validate(spec.commit)
     except ValidationError as error:
-        words = "; ".join(f"{'.'.join(map(str, item['loc']))}: {worded(item)}" for item in error.errors())
+        words = "; ".join(
+            f"{'.'.join(map(str, item['loc']))}: {worded(item)}"
+            for item in error.errors()
+        )
         raise RequestError(
             f"model {spec.id!r}: commit must be {{on: {{<region>: <benchmark>}}, layers: [<layer>, …]}}; {words}"
         ) from error
@@ -85,7 +90,9 @@ def committed(
         The model has no such layers.
     """
     if not isinstance(model, LayeredModel):
-        raise ModelError(f"model {model.id!r} has no layers to choose from; remove `commit`")
+        raise ModelError(
+            f"model {model.id!r} has no layers to choose from; remove `commit`"
+        )
     scored = _stimuli_of(session, benchmark, lambda _: data)
     regions = {}
     for region, chosen_on in rule.on.items():
@@ -115,19 +122,31 @@ def commitment_problems(
         return
     for layer in rule.layers:
         if spec.layers and layer not in spec.layers:
-            yield ("commit", "layers"), f"no {unknown('layer', layer, spec.layers)}", "name one of `layers`"
+            yield (
+                ("commit", "layers"),
+                f"no {unknown('layer', layer, spec.layers)}",
+                "name one of `layers`",
+            )
     known = catalog.ids("benchmarks")
     for region, chosen_on in rule.on.items():
         place: tuple[str | int, ...] = ("commit", "on", region)
         if chosen_on not in known:
-            yield place, f"no {unknown('benchmark', chosen_on, known)}", "name a benchmark of this repository"
+            yield (
+                place,
+                f"no {unknown('benchmark', chosen_on, known)}",
+                "name a benchmark of this repository",
+            )
             continue
         for scored in _scored_on(catalog, spec):
-            if _may_share(catalog, catalog.benchmark(chosen_on), catalog.benchmark(scored)):
-                words = (
-                    f"the layer of {region} is chosen on stimuli of {scored!r}, on which the model is scored"
+            if _may_share(
+                catalog, catalog.benchmark(chosen_on), catalog.benchmark(scored)
+            ):
+                words = f"the layer of {region} is chosen on stimuli of {scored!r}, on which the model is scored"
+                yield (
+                    place,
+                    words,
+                    "choose on another data set, or on a disjoint `select` of this one",
                 )
-                yield place, words, "choose on another data set, or on a disjoint `select` of this one"
 
 
 def _scored_on(catalog: Catalog, spec: ModelSpec) -> list[str]:
@@ -135,11 +154,17 @@ def _scored_on(catalog: Catalog, spec: ModelSpec) -> list[str]:
     ids = [id for id in spec.benchmarks if id in catalog.ids("benchmarks")]
     for suite in map(catalog.suite, catalog.ids("suites")):
         if spec.id in suite.models:
-            ids += [item.id for item in suite.benchmarks if item.id in catalog.ids("benchmarks")]
+            ids += [
+                item.id
+                for item in suite.benchmarks
+                if item.id in catalog.ids("benchmarks")
+            ]
     return list(dict.fromkeys(ids))
 
 
-def _may_share(catalog: Catalog, chosen_on: BenchmarkSpec, scored: BenchmarkSpec) -> bool:
+def _may_share(
+    catalog: Catalog, chosen_on: BenchmarkSpec, scored: BenchmarkSpec
+) -> bool:
     """Whether two benchmarks may share stimuli, according to their specs."""
     if chosen_on.id == scored.id:
         return True
@@ -147,12 +172,18 @@ def _may_share(catalog: Catalog, chosen_on: BenchmarkSpec, scored: BenchmarkSpec
     if ours.id != theirs.id:
         return bool(_content_pins(ours) & _content_pins(theirs))
     shared = (chosen_on.select.keys() & scored.select.keys()) - NEUROID_COORDINATES
-    return not any(_disjoint(chosen_on.select[key], scored.select[key]) for key in shared)
+    return not any(
+        _disjoint(chosen_on.select[key], scored.select[key]) for key in shared
+    )
 
 
 def _content_pins(dataset: DatasetSpec) -> set[str]:
     """Return the pins of files that may contain stimuli; not of tables, which may be equal for different images."""
-    return {pin.sha256 for name, pin in dataset.files.items() if not name.endswith((".csv", ".tsv", ".txt"))}
+    return {
+        pin.sha256
+        for name, pin in dataset.files.items()
+        if not name.endswith((".csv", ".tsv", ".txt"))
+    }
 
 
 def _disjoint(first: Any, second: Any) -> bool:
@@ -176,7 +207,9 @@ def _stimuli_of(
 def _contents(data: Dataset, benchmark: BenchmarkSpec) -> frozenset[str]:
     ids = data.stimuli.ids if data.stimuli is not None else []
     if data.assembly is not None and "stimulus_id" in data.assembly.coords:
-        ids = list(dict.fromkeys(data.assembly["stimulus_id"].values.astype(str).tolist()))
+        ids = list(
+            dict.fromkeys(data.assembly["stimulus_id"].values.astype(str).tolist())
+        )
     stimuli = data.stimuli
     if stimuli is None or (stimuli.archive is None and stimuli.contents is None):
         return frozenset(f"{benchmark.dataset}:{id}" for id in ids)
@@ -192,7 +225,13 @@ def _content(file: bytes) -> str:
     return hashlib.sha256(f"{image.size}".encode() + image.tobytes()).hexdigest()
 
 
-def _best(benchmark: BenchmarkSpec, model: LayeredModel, region: str, rule: Rule, score: Scoring) -> str:
+def _best(
+    benchmark: BenchmarkSpec,
+    model: LayeredModel,
+    region: str,
+    rule: Rule,
+    score: Scoring,
+) -> str:
     """Return the layer with the best score, the first of equals."""
     target = str(benchmark.paradigm.parameters.get("region", region))
     scores = {

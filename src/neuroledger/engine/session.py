@@ -23,7 +23,14 @@ from neuroledger.stats.score import Score
 from neuroledger.stats.workspace import Workspace
 from neuroledger.store.store import open_store
 
-__all__ = ["SHUFFLED", "Request", "Session", "device_for_metrics", "named_device", "require_device"]
+__all__ = [
+    "SHUFFLED",
+    "Request",
+    "Session",
+    "device_for_metrics",
+    "named_device",
+    "require_device",
+]
 
 # Separates the random numbers of shuffles from all others of the same seed.
 SHUFFLED: Final = 271828
@@ -39,7 +46,9 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.seed < 0:
-            raise RequestError(f"seed {self.seed} is negative; choose a seed of 0 or more")
+            raise RequestError(
+                f"seed {self.seed} is negative; choose a seed of 0 or more"
+            )
         object.__setattr__(self, "device", named_device(self.device))
 
 
@@ -73,15 +82,21 @@ class Session:
     models: dict[str, Model] = field(default_factory=dict, repr=False)
     shown: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
     layers: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
-    ceilings: dict[tuple[str, str, str], Score] = field(default_factory=dict, repr=False)
+    ceilings: dict[tuple[str, str, str], Score] = field(
+        default_factory=dict, repr=False
+    )
     dummies: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
     controls: dict[tuple[str, str], Control] = field(default_factory=dict, repr=False)
     environment: dict[str, Any] = field(default_factory=dict, repr=False)
-    _contents: dict[int, tuple[weakref.ref[xr.DataArray], str]] = field(default_factory=dict, repr=False)
+    _contents: dict[int, tuple[weakref.ref[xr.DataArray], str]] = field(
+        default_factory=dict, repr=False
+    )
 
     def __post_init__(self) -> None:
         store = None if self.store is None else open_store(self.catalog.root)
-        self.workspace = Workspace(device=device_for_metrics(self.request.device), store=store)
+        self.workspace = Workspace(
+            device=device_for_metrics(self.request.device), store=store
+        )
 
     def reshuffled(self, number: int) -> Session:
         """Return a session with the seed of another shuffle, which shares data, models, ceilings and dummies with this one.
@@ -94,11 +109,19 @@ class Session:
         session.workspace = self.workspace
         return session
 
-    def forget(self, *, but_datasets: Collection[str], but_models: Collection[str]) -> None:
+    def forget(
+        self, *, but_datasets: Collection[str], but_models: Collection[str]
+    ) -> None:
         """Drop all other data sets and models from memory, but keep results computed from them."""
-        self.datasets = {id: data for id, data in self.datasets.items() if id in but_datasets}
-        self.selected = {key: data for key, data in self.selected.items() if key[0] in but_datasets}
-        self.models = {id: model for id, model in self.models.items() if id in but_models}
+        self.datasets = {
+            id: data for id, data in self.datasets.items() if id in but_datasets
+        }
+        self.selected = {
+            key: data for key, data in self.selected.items() if key[0] in but_datasets
+        }
+        self.models = {
+            id: model for id, model in self.models.items() if id in but_models
+        }
 
     def content(self, assembly: xr.DataArray) -> str:
         """Return the SHA-256 of an assembly, computed once while it is in memory."""
@@ -118,7 +141,9 @@ def named_device(name: str) -> str:
         The name is not that of a device; whether a device can be used is checked later.
     """
     if re.fullmatch(r"auto|cpu|torch|mps|cuda(:\d+)?", name) is None:
-        raise RequestError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:1 or mps")
+        raise RequestError(
+            f"unknown device {name!r}; use auto, cpu, cuda, cuda:1 or mps"
+        )
     if name != "auto":
         return name
     try:

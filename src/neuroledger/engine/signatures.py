@@ -17,7 +17,6 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from neuroledger.engine.git_trees import Tree
 from neuroledger.engine.record import (
     ALLOWED,
     NAMESPACE,
@@ -26,6 +25,7 @@ from neuroledger.engine.record import (
     keygen,
     message_of,
     read_record,
+    record_of,
     record_path,
     signature_path,
     signer_of,
@@ -33,16 +33,30 @@ from neuroledger.engine.record import (
     signers_of,
 )
 from neuroledger.errors import DataError, Finding, RequestError
+from neuroledger.spec.document import json_object
 from neuroledger.store.files import write_text
+from neuroledger.store.git_trees import Tree
 
 __all__ = [
-    "LIST_PATH", "NAMESPACE_OF_SETS", "ROOT_PATH", "Root", "Signer", "hashes_in", "part_of_signed_set", "root_in", "sign",
-    "signer_in", "signer_in_proposal", "single_signature",
-]  # fmt: skip
+    "LIST_PATH",
+    "NAMESPACE_OF_SETS",
+    "ROOT_PATH",
+    "Root",
+    "Signer",
+    "hashes_in",
+    "part_of_signed_set",
+    "root_in",
+    "sign",
+    "signer_in",
+    "signer_in_proposal",
+    "single_signature",
+]
 
 NAMESPACE_OF_SETS: Final = "neuroledger-set"
 ROOT_PATH: Final = re.compile(r"results/signatures/[0-9a-f]{16}\.sig", re.ASCII)
-LIST_PATH: Final = re.compile(r"results/records/([^/]+)/([0-9a-f]{64})\.signed", re.ASCII)
+LIST_PATH: Final = re.compile(
+    r"results/records/([^/]+)/([0-9a-f]{64})\.signed", re.ASCII
+)
 REVIEWED: Final = "review.signature"
 LINES: Final = re.compile(r"(?:[0-9a-f]{64} (?!\.)[\w.+-]+\n)+", re.ASCII)
 BEGIN: Final = "-----BEGIN SSH SIGNATURE-----\n"
@@ -91,7 +105,9 @@ def root_in(content: str) -> Root:
     return Root(text, begin + rest, hashes_in(text))
 
 
-def signer_in(root: Path, record: Record, signers: Path | None = None, *, path: Path | None = None) -> Signer:
+def signer_in(
+    root: Path, record: Record, signers: Path | None = None, *, path: Path | None = None
+) -> Signer:
     """Return who signed a record, by the file of allowed signers, by default that of the repository.
 
     A signature of this record alone is read beside its file, which may be at another ``path``.
@@ -114,7 +130,9 @@ def signer_in(root: Path, record: Record, signers: Path | None = None, *, path: 
         stated = _hashes_of(root, each, record.benchmark).get(record.model)
         claimed = claimed or stated is not None
         if stated == payload:
-            signer = signer_of_text(each.text.encode(), each.signature.encode(), allowed, NAMESPACE_OF_SETS)
+            signer = signer_of_text(
+                each.text.encode(), each.signature.encode(), allowed, NAMESPACE_OF_SETS
+            )
             if signer:
                 return Signer(signer)
     return Signer(broken=claimed)
@@ -146,7 +164,12 @@ def sign(root: Path, records: Iterable[Record], key: Path) -> Path | None:
         rows[benchmark] = hashlib.sha256(text.encode()).hexdigest()
         write_text(_list_path(root, benchmark, rows[benchmark]), text)
     text = _lines(rows)
-    path = root / "results" / "signatures" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.sig"
+    path = (
+        root
+        / "results"
+        / "signatures"
+        / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.sig"
+    )
     if path not in earlier:
         write_text(path, text + _signature(text, key))
     # The new root covers everything, so that whatever is removed from here on was superseded.
@@ -200,7 +223,9 @@ def _list(path: Path, sha256: str) -> Mapping[str, str]:
         return {}
 
 
-def _joined(root: Path, earlier: list[Path], new: list[tuple[str, str, str]]) -> dict[str, dict[str, str]]:
+def _joined(
+    root: Path, earlier: list[Path], new: list[tuple[str, str, str]]
+) -> dict[str, dict[str, str]]:
     """Benchmark → model → hash, of new records and of what earlier roots cover.
 
     If two roots state different hashes of a record, the one of the record as it is counts.
@@ -241,15 +266,23 @@ def _signature(text: str, key: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
         message = Path(folder, "message")
         message.write_text(text, encoding="ascii")
-        done = keygen("-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE_OF_SETS, str(message))
+        done = keygen(
+            "-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE_OF_SETS, str(message)
+        )
         if done.returncode:
-            raise RequestError(f"ssh-keygen could not sign: {done.stderr.decode(errors='replace').strip()}")
+            raise RequestError(
+                f"ssh-keygen could not sign: {done.stderr.decode(errors='replace').strip()}"
+            )
         return message.with_name("message.sig").read_text(encoding="ascii")
 
 
 def _remove_unused(root: Path, benchmarks: Iterable[str]) -> None:
     """Remove lists of benchmarks that no root names."""
-    used = {(benchmark, sha256) for each in _roots(root) for benchmark, sha256 in each.lists.items()}
+    used = {
+        (benchmark, sha256)
+        for each in _roots(root)
+        for benchmark, sha256 in each.lists.items()
+    }
     for benchmark in benchmarks:
         for path in (root / "results" / "records" / benchmark).glob("*.signed"):
             if (benchmark, path.stem) not in used:
@@ -269,28 +302,51 @@ def single_signature(
         yield from _worth(base, path, state, text, _text_in(now, path), NAMESPACE)
     elif path.removesuffix(".sig") in changed:
         yield Finding(REVIEWED, "note", path, "removed: a signature, with its record")
-    elif _adds_root(changed):
-        yield Finding(REVIEWED, "note", path, "removed: a signature, for that of a set of records")
+    elif record is not None and _is_in_a_set(now, record):
+        yield Finding(
+            REVIEWED, "note", path, "removed: a signature, for that of a set of records"
+        )
     else:
         words = "the signature was removed, but not its record"
         yield Finding("review.removed", "warning", path, words)
 
 
-def part_of_signed_set(base: Tree, now: Tree, changed: Mapping[str, str], path: str) -> Iterator[Finding]:
+def part_of_signed_set(
+    base: Tree, now: Tree, changed: Mapping[str, str], path: str
+) -> Iterator[Finding]:
     """Yield the findings on the changed root of a set of signed records, or on one of its lists."""
     state, is_root = changed[path], ROOT_PATH.fullmatch(path) is not None
-    if state == "removed" and is_root and not _adds_root(changed):
-        yield Finding("review.removed", "warning", path, "the signature of a set of records was removed")
-    elif state == "removed":
-        yield Finding(REVIEWED, "note", path, "removed: part of a set of signed records")
+    if state == "removed":
+        lost = _no_longer_signed(base, now, path) if is_root else ""
+        if lost:
+            words = f"the signature of records was removed, but not the records, such as {lost}"
+            yield Finding("review.removed", "warning", path, words)
+        elif not is_root and _is_named_list(now, path):
+            words = "the list of the signed records of a benchmark was removed, but not the signature of the set"
+            yield Finding("review.removed", "warning", path, words)
+        else:
+            yield Finding(
+                REVIEWED, "note", path, "removed: part of a set of signed records"
+            )
     elif not (_is_whole_root(now, path) if is_root else _is_named_list(now, path)):
-        words = "not a part of a signed set: its content, its name and the set do not agree"
-        yield Finding(REVIEWED, "error", path, words, "write it with `neuroledger sign`")
+        words = (
+            "not a part of a signed set: its content, its name and the set do not agree"
+        )
+        yield Finding(
+            REVIEWED, "error", path, words, "write it with `neuroledger sign`"
+        )
     elif is_root:
         root = root_in(_text_in(now, path))
-        yield from _worth(base, path, state, root.text.encode(), root.signature, NAMESPACE_OF_SETS)
+        yield from _worth(
+            base, path, state, root.text.encode(), root.signature, NAMESPACE_OF_SETS
+        )
     else:
-        yield Finding(REVIEWED, "note", path, f"{state}: hashes of records, of a set of signed records")
+        yield Finding(
+            REVIEWED,
+            "note",
+            path,
+            f"{state}: hashes of records, of a set of signed records",
+        )
 
 
 def signer_in_proposal(base: Tree, now: Tree, record: Record) -> str:
@@ -298,10 +354,15 @@ def signer_in_proposal(base: Tree, now: Tree, record: Record) -> str:
     allowed = base.read(ALLOWED)
     if allowed is None:
         return ""
-    single = _text_in(now, f"results/records/{record.benchmark}/{record.model}.json.sig")
+    single = _text_in(
+        now, f"results/records/{record.benchmark}/{record.model}.json.sig"
+    )
     texts = [(message_of(record), single, NAMESPACE)] if single else []
     for root in _roots_in(now):
-        if _hashes_in_proposal(now, root, record.benchmark).get(record.model) == record.payload():
+        if (
+            _hashes_in_proposal(now, root, record.benchmark).get(record.model)
+            == record.payload()
+        ):
             texts.append((root.text.encode(), root.signature, NAMESPACE_OF_SETS))
     with suppress(RequestError):  # without ssh-keygen, nobody is known to have signed
         for text, signature, namespace in texts:
@@ -311,11 +372,19 @@ def signer_in_proposal(base: Tree, now: Tree, record: Record) -> str:
 
 
 def _worth(
-    base: Tree, path: str, state: str, text: bytes | None, signature: str, namespace: str
+    base: Tree,
+    path: str,
+    state: str,
+    text: bytes | None,
+    signature: str,
+    namespace: str,
 ) -> Iterator[Finding]:
     """Yield what a signature is worth: one of another text is refused, one of an unknown key needs a person."""
     try:
-        matches = text is not None and key_of_text(text, signature.encode(), namespace) is not None
+        matches = (
+            text is not None
+            and key_of_text(text, signature.encode(), namespace) is not None
+        )
         if text is None or not matches:
             words = "the signature is of another text: it was copied, or what it signs was edited"
             fix = "remove it, or sign again with `neuroledger sign`"
@@ -329,9 +398,17 @@ def _worth(
             yield Finding(REVIEWED, "note", path, f"{state}: the signature of {signer}")
         else:
             words = "the signature of a key that is not among the allowed signers of the base"
-            yield Finding(REVIEWED, "warning", path, f"{state}: {words}", "a maintainer may add the key")
+            yield Finding(
+                REVIEWED,
+                "warning",
+                path,
+                f"{state}: {words}",
+                "a maintainer may add the key",
+            )
     except RequestError as error:
-        yield Finding(REVIEWED, "note", path, f"{state}: a signature; not checked: {error}")
+        yield Finding(
+            REVIEWED, "note", path, f"{state}: a signature; not checked: {error}"
+        )
 
 
 def _is_whole_root(now: Tree, path: str) -> bool:
@@ -340,14 +417,20 @@ def _is_whole_root(now: Tree, path: str) -> bool:
         root = root_in(_text_in(now, path))
     except ValueError:
         return False
-    named = hashlib.sha256(root.text.encode()).hexdigest()[:16] == PurePosixPath(path).stem
-    return named and all(_hashes_in_proposal(now, root, benchmark) for benchmark in root.lists)
+    named = (
+        hashlib.sha256(root.text.encode()).hexdigest()[:16] == PurePosixPath(path).stem
+    )
+    return named and all(
+        _hashes_in_proposal(now, root, benchmark) for benchmark in root.lists
+    )
 
 
 def _is_named_list(now: Tree, path: str) -> bool:
     """Whether a root of the proposal names a list."""
     found = LIST_PATH.fullmatch(path)
-    return found is not None and any(root.lists.get(found[1]) == found[2] for root in _roots_in(now))
+    return found is not None and any(
+        root.lists.get(found[1]) == found[2] for root in _roots_in(now)
+    )
 
 
 def _roots_in(now: Tree) -> Iterator[Root]:
@@ -368,9 +451,50 @@ def _hashes_in_proposal(now: Tree, root: Root, benchmark: str) -> Mapping[str, s
         return {}
 
 
-def _adds_root(changed: Mapping[str, str]) -> bool:
-    """Whether the proposal adds the root of a set, which may join earlier ones."""
-    return any(state == "added" and ROOT_PATH.fullmatch(path) for path, state in changed.items())
+def _is_in_a_set(now: Tree, record: Record) -> bool:
+    """Whether a root of the proposal states the hash of a record."""
+    return record.payload() in _signed_payloads(
+        now, _roots_in(now), record.benchmark
+    ).get(record.model, ())
+
+
+def _no_longer_signed(base: Tree, now: Tree, path: str) -> str:
+    """Return the first record that a removed root covers, and that stays without a root; empty if there is none."""
+    try:
+        removed = root_in(_text_in(base, path))
+    except ValueError:
+        return ""
+    roots = list(_roots_in(now))
+    for benchmark in removed.lists:
+        signed = _signed_payloads(now, roots, benchmark)
+        for model, sha256 in _hashes_in_proposal(base, removed, benchmark).items():
+            record = f"results/records/{benchmark}/{model}.json"
+            covered = sha256 in signed.get(model, ()) or f"{record}.sig" in now.entries
+            # The signature of earlier numbers is worth nothing, and nothing is lost with it.
+            if (
+                not covered
+                and _payload_in(now, record) == _payload_in(base, record) == sha256
+            ):
+                return record
+    return ""
+
+
+def _payload_in(tree: Tree, path: str) -> str:
+    try:
+        return record_of(json_object(tree.read(path))).payload()
+    except ValueError:
+        return ""
+
+
+def _signed_payloads(
+    now: Tree, roots: Iterable[Root], benchmark: str
+) -> dict[str, set[str]]:
+    """Return the hashes that roots of a proposal state for each model of a benchmark."""
+    hashes: dict[str, set[str]] = {}
+    for root in roots:
+        for model, sha256 in _hashes_in_proposal(now, root, benchmark).items():
+            hashes.setdefault(model, set()).add(sha256)
+    return hashes
 
 
 def _text_in(tree: Tree, path: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from neuroledger.engine.checked import (
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.plan import Job, inputs_of
 from neuroledger.engine.record import PAYLOAD, Record, read_record, signers_of
+from neuroledger.engine.refresh import earlier_version, without_intervals
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
 from neuroledger.engine.signatures import sign, signer_in
@@ -45,7 +46,10 @@ from neuroledger.errors import (
 )
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.catalog import Catalog
-from neuroledger.stats.spread import unpack
+from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.packed_deviations import parts_in
+from neuroledger.stats.stored_score import judged_in
+from neuroledger.stats.uncertainty import Part
 
 __all__ = ["verify"]
 
@@ -53,12 +57,15 @@ __all__ = ["verify"]
 # feedback amplify rounding; then a difference below SHARE standard errors of the score counts as reproduced.
 TOLERANCE: Final = 1e-8
 SHARE: Final = 0.01
-# Draws are recorded with eleven significant bits.
+# Deviations are recorded with eleven significant bits.
 HALF_PRECISION: Final = 4e-3
-HALF_WIDTH: Final = 1.96  # standard errors from the value to either end of a 95 % interval
+HALF_WIDTH: Final = (
+    1.96  # standard errors from the value to either end of a 95 % interval
+)
 HASH: Final = re.compile(r"(?<=sha256 )[0-9a-f]{12,64}")
 # The difference as text, and its distance in units of rounding, or None if it is not allowed.
 Change = tuple[str, float | None]
+REFRESH: Final = "`neuroledger refresh`"
 AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
@@ -90,7 +97,9 @@ def verify(
         A path does not exist.
     """
     signers = signers or signers_of(catalog.root)
-    chosen = list(paths) or sorted((catalog.root / "results" / "records").rglob("*.json"))
+    chosen = list(paths) or sorted(
+        (catalog.root / "results" / "records").rglob("*.json")
+    )
     sessions: dict[Request, Session] = {}
     hashed: dict[tuple[str, str], PendingError | None] = {}
     results = []
@@ -108,18 +117,34 @@ def verify(
     ]
 
 
-def _sign_reproduced(root: Path, paths: Sequence[Path], results: list[Verified], key: Path) -> list[Verified]:
+def _sign_reproduced(
+    root: Path, paths: Sequence[Path], results: list[Verified], key: Path
+) -> list[Verified]:
     """Sign all reproduced records together, and return the results with these words."""
     reproduced = [result.evidence.origin is Origin.RECOMPUTED for result in results]
-    sign(root, [read_record(path) for path, good in zip(paths, reproduced, strict=True) if good], key)
+    sign(
+        root,
+        [
+            read_record(path)
+            for path, good in zip(paths, reproduced, strict=True)
+            if good
+        ],
+        key,
+    )
     signed = list[Verified]()
     for result, good in zip(results, reproduced, strict=True):
-        what = f"{result.finding.what}; signed with {key.name}" if good else result.finding.what
+        what = (
+            f"{result.finding.what}; signed with {key.name}"
+            if good
+            else result.finding.what
+        )
         signed.append(replace(result, finding=replace(result.finding, what=what)))
     return signed
 
 
-def _with_signer(root: Path, path: Path, result: Verified, signers: Path | None) -> Verified:
+def _with_signer(
+    root: Path, path: Path, result: Verified, signers: Path | None
+) -> Verified:
     """Return the result with the signer of the record.
 
     A signature says nothing about a record that is contradicted, and states no reason why a pair is undefined.
@@ -131,9 +156,16 @@ def _with_signer(root: Path, path: Path, result: Verified, signers: Path | None)
     except DataError:  # it could not be read, and so was not checked
         return result
     signer = signer_in(root, record, signers, path=path)
+    is_refreshed = judged_in(record.score or {}) is not None
+    if (
+        signer.broken and is_refreshed
+    ):  # it is another text than the one that was signed, and says why
+        return _stated(result)
     if signer.broken:
         words = "the signature does not match the record, or its signer is not among the allowed signers"
-        finding = Finding("record.signature", "error", result.finding.where, words, "sign it again")
+        finding = Finding(
+            "record.signature", "error", result.finding.where, words, "sign it again"
+        )
         return Verified(finding, Contradicted(words))
     if not signer.name:
         return _stated(result)
@@ -163,28 +195,51 @@ def _verified(
         request = Request(**record.request)
     except (DataError, TypeError) as error:
         if isinstance(error, DataError) and not about_pair(error):
-            return _not_checked("record.not-checked", place, "the record cannot be read", str(error))
+            return _not_checked(
+                "record.not-checked", place, "the record cannot be read", str(error)
+            )
         return _contradicted("record.unreadable", place, str(error))
     if not record.intact:
-        return _contradicted("record.edited", place, "its content does not match its own hash")
+        return _contradicted(
+            "record.edited", place, "its content does not match its own hash"
+        )
     if (record.benchmark, record.model) != (path.parent.name, path.stem):
         words = f"the file contains the record of {record.benchmark} · {record.model}"
-        return _contradicted("record.misplaced", place, words, "restore both records from git")
+        return _contradicted(
+            "record.misplaced", place, words, "restore both records from git"
+        )
     try:
-        inputs = inputs_of(catalog, catalog.benchmark(record.benchmark), record.model, request)
+        inputs = inputs_of(
+            catalog, catalog.benchmark(record.benchmark), record.model, request
+        )
     except SpecError as error:
         pending = pending_for(error)
-        return _not_checked("record.not-checked", place, "an invalid spec", pending.reason, pending.command)
+        return _not_checked(
+            "record.not-checked",
+            place,
+            "an invalid spec",
+            pending.reason,
+            pending.command,
+        )
     except NeuroLedgerError as error:
         return _contradicted("record.stale", place, str(error))
     if sha256_of(inputs) != record.id:
         names = sorted({*record.inputs, *inputs})
-        changed = [name for name in names if record.inputs.get(name) != inputs.get(name)]
-        return _contradicted("record.stale", place, f"changed since: {', '.join(changed)}")
+        changed = [
+            name for name in names if record.inputs.get(name) != inputs.get(name)
+        ]
+        return _contradicted(
+            "record.stale", place, f"changed since: {', '.join(changed)}"
+        )
     if not recompute and record.status == "failed":
         words = (record.error or {}).get("message", "")
-        return Verified(Finding("record.failed", "note", place, words), Undefined(words))
-    for kind, id in (("datasets", catalog.benchmark(record.benchmark).dataset), ("models", record.model)):
+        return Verified(
+            Finding("record.failed", "note", place, words), Undefined(words)
+        )
+    for kind, id in (
+        ("datasets", catalog.benchmark(record.benchmark).dataset),
+        ("models", record.model),
+    ):
         problem = _hash_once(catalog, kind, id, hashed)
         if problem is not None:
             what = "data" if kind == "datasets" else "weights"
@@ -193,18 +248,28 @@ def _verified(
             words = f"{what} {'missing' if missing else 'damaged'}"
             return _not_checked(code, place, words, problem.message, problem.command)
     if not recompute:
-        return Verified(Finding("record.current", "ok", place, "its inputs are current"), Confirmed())
+        earlier = earlier_version(record)
+        words = "its inputs are current" + (
+            "" if earlier is None else f"; {_of_version(earlier)}"
+        )
+        fix = "" if earlier is None else REFRESH
+        return Verified(Finding("record.current", "ok", place, words, fix), Confirmed())
     session = sessions.setdefault(request, Session(catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
     if isinstance(again, Pending):
-        return _not_checked("record.not-checked", place, CODES[again.code], again.reason, again.command)
+        return _not_checked(
+            "record.not-checked", place, CODES[again.code], again.reason, again.command
+        )
     return _compared(place, record, again)
 
 
-def _not_checked(code: str, place: str, reason: str, what: str, command: str = "") -> Verified:
+def _not_checked(
+    code: str, place: str, reason: str, what: str, command: str = ""
+) -> Verified:
     fix = f"`{command}`" if command else ""
     return Verified(
-        Finding(code, "warning", place, f"not checked: {what}", fix), NotChecked(reason.rstrip("."))
+        Finding(code, "warning", place, f"not checked: {what}", fix),
+        NotChecked(reason.rstrip(".")),
     )
 
 
@@ -222,8 +287,16 @@ def _compared(place: str, record: Record, again: Record) -> Verified:
             return Verified(finding, Undefined(message))
     if again.payload() == record.payload_sha256:
         return _reproduced(place, "same payload")
-    was, now = (item.environment.get("processor") or "unknown" for item in (record, again))
+    was, now = (
+        item.environment.get("processor") or "unknown" for item in (record, again)
+    )
     recorded, computed = (_plain(item, hashes=was == now) for item in (record, again))
+    apart = _apart(record)
+    if apart is not None:
+        recorded, computed = (
+            without_intervals(plain, of_controls_only=apart.of_controls_only)
+            for plain in (recorded, computed)
+        )
     # Controls without an interval have the tolerance of the score, which has the same units.
     allowed_of_controls = max(TOLERANCE, SHARE * _standard_error(again.score or {}))
     controls = recorded.pop("controls"), computed.pop("controls")
@@ -237,8 +310,56 @@ def _compared(place: str, record: Record, again: Record) -> Verified:
         where = "" if was == now else f" (computed for the processor {was}, here {now})"
         return _contradicted("record.not-reproduced", place, broken[0] + more + where)
     wide = [words for words, share in pairs if share and share > 1]
-    within = f"within {SHARE:g} standard errors: {wide[0]}" if wide else f"within {TOLERANCE:g}"
+    within = (
+        f"within {SHARE:g} standard errors: {wide[0]}"
+        if wide
+        else f"within {TOLERANCE:g}"
+    )
+    if apart is not None:
+        words = f"recomputed: {within}; not checked: {apart.what}"
+        if apart.of_controls_only and _verdicts(record) == _verdicts(again):
+            return Verified(
+                Finding("record.value-reproduced", "ok", place, words), Confirmed()
+            )
+        return Verified(
+            Finding("record.not-checked", "warning", place, words, apart.fix),
+            NotChecked(apart.what),
+        )
     return _reproduced(place, within)
+
+
+class _Apart(NamedTuple):
+    """What a recomputation cannot compare, because it is of an earlier method; and how to replace it."""
+
+    what: str
+    fix: str
+    of_controls_only: bool = False
+
+
+def _apart(record: Record) -> _Apart | None:
+    """Return what of a record is of an earlier method than that of a recomputation, or None."""
+    if record.score is not None and record.score.get("spread"):
+        return _Apart("its interval, which is of earlier methods", AGAIN)
+    earlier = earlier_version(record)
+    if earlier is not None:
+        return _Apart(_of_version(earlier), REFRESH)
+    judged = judged_in(record.score or {})
+    if judged is not None:
+        return _Apart(
+            f"the intervals of its controls, which are of version {judged}", AGAIN, True
+        )
+    return None
+
+
+def _verdicts(record: Record) -> dict[str, str]:
+    return {name: control.verdict for name, control in record.judged.items()}
+
+
+def _of_version(earlier: int) -> str:
+    before = f"version {earlier}" if earlier else "earlier methods"
+    return (
+        f"its interval is of {before}, the current one is version {inference.VERSION}"
+    )
 
 
 def _reproduced(place: str, how: str) -> Verified:
@@ -249,26 +370,40 @@ def _reproduced(place: str, how: str) -> Verified:
 def _plain(record: Record, *, hashes: bool) -> dict[str, Any]:
     """Return the payload; without ``hashes``, notes lack the hashes of prepared data, which depend on the processor."""
     plain = record.model_dump(mode="json")
-    for score in [] if hashes else filter(None, (plain["score"], *plain["scores"].values())):
+    for score in (
+        [] if hashes else filter(None, (plain["score"], *plain["scores"].values()))
+    ):
         score["notes"] = [HASH.sub("", note) for note in score.get("notes", ())]
     return {name: plain[name] for name in PAYLOAD}
 
 
-def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Iterator[Change]:
+def _differences(
+    was: Any, now: Any, at: tuple[str, ...], allowed: float
+) -> Iterator[Change]:
     """Yield every differing leaf as text, with its distance in units of rounding, or None if the distance is not allowed."""
     if isinstance(was, dict) and isinstance(now, dict):
         if "value" in now and (error := _standard_error(now)):
             # The allowed distance depends on the recomputed score only, never on the record.
             allowed = max(TOLERANCE, SHARE * error)
         numbers = list[Change]()
-        if at[-1] == "spread":
-            yield from _draw_differences(was, now, at)
-            was, now = ({name: part for name, part in s.items() if name != "draws"} for s in (was, now))
+        if at[-1] == "uncertainty":
+            yield from _part_differences(was["parts"], now["parts"], at)
+            was, now = (
+                {name: part for name, part in s.items() if name != "parts"}
+                for s in (was, now)
+            )
         for name in sorted({*was, *now}):
             # The raw score has other units, so its allowed distance is scaled.
             limit = allowed * _ratio(now) if name == "raw" else allowed
-            differences = list(_differences(was.get(name), now.get(name), (*at, str(name)), limit))
-            if differences and name.endswith("sha256") and numbers and all(share for _, share in numbers):
+            differences = list(
+                _differences(was.get(name), now.get(name), (*at, str(name)), limit)
+            )
+            if (
+                differences
+                and name.endswith("sha256")
+                and numbers
+                and all(share for _, share in numbers)
+            ):
                 continue  # rounding also changes the hash of the numbers
             numbers += differences
         yield from numbers
@@ -277,7 +412,9 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
             yield from _differences(*pair, (*at, str(number)), allowed)
     elif was != now:
         words = f"{' '.join(at[2:] or at).strip()} was {was}, is {now}"
-        numeric = all(isinstance(value, float) and math.isfinite(value) for value in (was, now))
+        numeric = all(
+            isinstance(value, float) and math.isfinite(value) for value in (was, now)
+        )
         if not numeric:
             yield words, None
             return
@@ -288,19 +425,39 @@ def _differences(was: Any, now: Any, at: tuple[str, ...], allowed: float) -> Ite
             yield words, distance / (TOLERANCE * max(1.0, abs(was)))
 
 
-def _draw_differences(
-    was: Mapping[str, Any], now: Mapping[str, Any], at: tuple[str, ...]
+def _part_differences(
+    was: Sequence[Any], now: Sequence[Any], at: tuple[str, ...]
 ) -> Iterator[Change]:
-    """Yield joint draws that differ by more than half precision; a part that is rounding errors may have any."""
-    first, second = unpack(was), unpack(now)
-    if first is None or second is None or set(first.draws) != set(second.draws):
-        yield f"{' '.join(at[2:])} has other factors", None
+    """Yield factors whose deviations differ by more than half precision does, relative to the whole standard error.
+
+    Deviations of single items are rounding errors where a factor has none. One group without a name is a sum of squares.
+    """
+    first, second = (
+        {part.over: part for part in parts_in(side)} for side in (was, now)
+    )
+    where = " ".join(at[2:])
+    if first.keys() != second.keys() or len(was) != len(now):
+        yield f"{where} has other factors", None
         return
-    largest = max((float(np.abs(draws).max()) for draws in second.draws.values()), default=0.0)
-    for name, draws in first.draws.items():
-        limit = max(HALF_PRECISION * float(np.abs(draws).max()), TOLERANCE * largest)
-        if np.abs(draws - second.draws[name]).max() > limit:
-            yield f"{' '.join(at[2:])} {name} has other draws", None
+    allowed = HALF_PRECISION * math.sqrt(
+        max((part.variance for part in second.values()), default=0.0)
+    )
+    for over, part in first.items():
+        if part.keys != second[over].keys or part.freedom != second[over].freedom:
+            yield f"{where} has other groups over {' × '.join(over)}", None
+        elif _distance(part, second[over]) > allowed:
+            yield f"{where} has other deviations over {' × '.join(over)}", None
+
+
+def _distance(first: Part, second: Part) -> float:
+    """Return the largest difference of two standard errors, or of the deviations of a group, whose sign one group lacks."""
+    errors = abs(math.sqrt(first.variance) - math.sqrt(second.variance))
+    single = len(first.keys) == 1
+    return (
+        errors
+        if single
+        else max(errors, float(np.abs(first.values - second.values).max(initial=0.0)))
+    )
 
 
 def _standard_error(score: Mapping[str, Any]) -> float:
@@ -316,7 +473,10 @@ def _ratio(score: Mapping[str, Any]) -> float:
 
 
 def _hash_once(
-    catalog: Catalog, kind: str, id: str, hashed: dict[tuple[str, str], PendingError | None]
+    catalog: Catalog,
+    kind: str,
+    id: str,
+    hashed: dict[tuple[str, str], PendingError | None],
 ) -> PendingError | None:
     """Hash all files of a data set or model once per run; return what is missing or damaged, or None."""
     if (kind, id) not in hashed:

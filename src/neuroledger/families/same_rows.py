@@ -25,7 +25,8 @@ def require_same_rows(source: xr.DataArray, target: xr.DataArray) -> None:
     names = [
         as_text(side["stimulus_id"].values)
         for side in (source, target)
-        if "stimulus_id" in side.coords and side["stimulus_id"].dims == ("presentation",)
+        if "stimulus_id" in side.coords
+        and side["stimulus_id"].dims == ("presentation",)
     ]
     if len(names) < 2 or np.array_equal(names[0], names[1]):
         return

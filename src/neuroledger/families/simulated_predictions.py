@@ -35,19 +35,36 @@ def simulated_predictions(measured: Measurement, factors: Collection[str]) -> Dr
     source, target = measured.source, measured.target
     rows = len(target)
     by = next(
-        (name for name in factors if name in target.coords and target[name].dims == target.dims[:1]), None
+        (
+            name
+            for name in factors
+            if name in target.coords and target[name].dims == target.dims[:1]
+        ),
+        None,
     )
-    names = target[by].values.astype(str) if by is not None else np.arange(rows).astype(str)
+    names = (
+        target[by].values.astype(str) if by is not None else np.arange(rows).astype(str)
+    )
     codes = np.unique(names, return_inverse=True)[1].ravel()
-    if target.dims == source.dims and target.dims[0] == "presentation" and target.ndim == 2:
+    if (
+        target.dims == source.dims
+        and target.dims[0] == "presentation"
+        and target.ndim == 2
+    ):
         return _counts(measured, codes)
     if target.dims != ("presentation",) or "time_bin" in source.dims:
         raise MetricError(
             f"no generative model of predictions with dimensions {tuple(map(str, source.dims))} is known"
         )
     if source.sizes.get("presentation") != target.sizes["presentation"]:
-        raise MetricError("no generative model of predictions of several trainings is known")
-    if target.dtype.kind == "f" and source.dims == target.dims and source.dtype.kind == "f":
+        raise MetricError(
+            "no generative model of predictions of several trainings is known"
+        )
+    if (
+        target.dtype.kind == "f"
+        and source.dims == target.dims
+        and source.dtype.kind == "f"
+    ):
         return _numbers(measured, codes)
     if source.dims == target.dims or "choice" in source.dims:
         return _classes(measured, codes)
@@ -68,7 +85,9 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
         answers = np.asarray(source.values).astype(str)
         labels = np.unique(np.concatenate([truth, answers]))
     if len(labels) < 2 or not np.isin(truth, labels).all():
-        raise MetricError("no generative model of these predictions is known: they need two classes at least")
+        raise MetricError(
+            "no generative model of these predictions is known: they need two classes at least"
+        )
     if len(np.unique(answers)) == 1 and len(np.unique(truth)) > 1:
         raise MetricError(
             f"all {len(answers)} predictions are {answers[0]!r}: this model distinguishes nothing"
@@ -77,7 +96,11 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
     odds = np.log((right.sum() + 0.5) / (len(truth) - right.sum() + 0.5))
     item_odds = np.log((right + 0.5) / (count - right + 0.5))
     noise = (1 / (right + 0.5) + 1 / (count - right + 0.5)).mean()
-    between = np.sqrt(max(0.0, item_odds.var(ddof=1) - noise)) if 1 < items < len(truth) else 0.0
+    between = (
+        np.sqrt(max(0.0, item_odds.var(ddof=1) - noise))
+        if 1 < items < len(truth)
+        else 0.0
+    )
     place = np.array([labels.tolist().index(name) for name in truth])
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
@@ -88,16 +111,24 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
         measurements = []
         for _ in range(models):
             # Half of the variance between items is shared by all models.
-            model_odds = odds + np.sqrt(0.5) * ability + np.sqrt(0.5) * between * rng.standard_normal(items)
+            model_odds = (
+                odds
+                + np.sqrt(0.5) * ability
+                + np.sqrt(0.5) * between * rng.standard_normal(items)
+            )
             correct = rng.random(len(truths)) < (1 / (1 + np.exp(-model_odds)))[codes]
             predicted = np.where(
-                correct, truths, (truths + rng.integers(1, len(labels), len(truths))) % len(labels)
+                correct,
+                truths,
+                (truths + rng.integers(1, len(labels), len(truths))) % len(labels),
             )
             values: Any = labels[predicted]
             if "choice" in source.dims:
                 values = rng.dirichlet(np.ones(len(labels)), len(truths)) / 2
                 values[np.arange(len(truths)), predicted] += 0.5
-            measurements.append(Measurement(source.copy(data=values), simulated, splits=measured.splits))
+            measurements.append(
+                Measurement(source.copy(data=values), simulated, splits=measured.splits)
+            )
         return Experiment(measurements)
 
     return draw
@@ -105,10 +136,14 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
 
 def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
     source, target = measured.source, measured.target
-    truth, predicted = (np.asarray(side.values, dtype=np.float64) for side in (target, source))
+    truth, predicted = (
+        np.asarray(side.values, dtype=np.float64) for side in (target, source)
+    )
     members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
     if len({len(rows) for rows in members}) > 1:
-        raise MetricError("no generative model of numbers of items of different lengths is known")
+        raise MetricError(
+            "no generative model of numbers of items of different lengths is known"
+        )
     table = np.stack(members)
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
@@ -121,7 +156,11 @@ def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
         for _ in range(models):
             size = np.exp(BETWEEN * rng.standard_normal(len(table)))[codes]
             measurements.append(
-                Measurement(source.copy(data=values + size * errors), simulated, splits=measured.splits)
+                Measurement(
+                    source.copy(data=values + size * errors),
+                    simulated,
+                    splits=measured.splits,
+                )
             )
         return Experiment(measurements)
 
@@ -133,20 +172,32 @@ def _counts(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
     source, target = measured.source, measured.target
     counts = np.asarray(target.values, dtype=np.float64)
     members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
-    if len({len(rows) for rows in members}) > 1 or not (np.isfinite(counts) & (counts >= 0)).all():
-        raise MetricError("of numbers by neuron, only counts in items of one length have a generative model")
+    if (
+        len({len(rows) for rows in members}) > 1
+        or not (np.isfinite(counts) & (counts >= 0)).all()
+    ):
+        raise MetricError(
+            "of numbers by neuron, only counts in items of one length have a generative model"
+        )
     table = np.stack(members)
     course = counts[table].mean(axis=0)
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
-        excited = np.exp(BETWEEN * rng.standard_normal((len(table), 1, counts.shape[1])) - BETWEEN**2 / 2)
+        excited = np.exp(
+            BETWEEN * rng.standard_normal((len(table), 1, counts.shape[1]))
+            - BETWEEN**2 / 2
+        )
         rates = np.empty_like(counts)
         rates[table] = course * excited
         simulated = target.copy(data=rng.poisson(rates).astype(target.dtype))
         measurements = []
         for _ in range(models):
             predicted = rates * np.exp(BETWEEN * rng.standard_normal(rates.shape))
-            measurements.append(Measurement(source.copy(data=predicted), simulated, splits=measured.splits))
+            measurements.append(
+                Measurement(
+                    source.copy(data=predicted), simulated, splits=measured.splits
+                )
+            )
         return Experiment(measurements)
 
     return draw

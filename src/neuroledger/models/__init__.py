@@ -5,9 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from neuroledger.models.api import LayeredModel, Model, Preprocessing, Task, brainscore, responses, torch
+    from neuroledger.models.api import (
+        LayeredModel,
+        Model,
+        Preprocessing,
+        Task,
+        brainscore,
+        responses,
+        torch,
+    )
 
-__all__ = ["LayeredModel", "Model", "Preprocessing", "Task", "brainscore", "responses", "torch"]
+__all__ = [
+    "LayeredModel",
+    "Model",
+    "Preprocessing",
+    "Task",
+    "brainscore",
+    "responses",
+    "torch",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -57,10 +57,14 @@ class DiskStore:
     of the stimuli, and the layer. The activations of a model in memory are deleted when the program ends.
     """
 
-    def __init__(self, folder: Path, display: Display | None = None, limit: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, display: Display | None = None, limit: int | None = None
+    ) -> None:
         self.files = Files(folder, limit)
         self.display = display or NoDisplay()
-        self._joined: OrderedDict[tuple[tuple[str, int, int] | None, ...], Array] = OrderedDict()
+        self._joined: OrderedDict[tuple[tuple[str, int, int] | None, ...], Array] = (
+            OrderedDict()
+        )
 
     def get(
         self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
@@ -68,19 +72,25 @@ class DiskStore:
         """Return the stored layers as memory maps (presentation, …)."""
         arrays: dict[str, Array] = {}
         for layer in layers:
-            entry = self.files.get(KIND, _key(identity, stimuli, layer), own="process" in identity)
+            entry = self.files.get(
+                KIND, _key(identity, stimuli, layer), own="process" in identity
+            )
             if entry is None:
                 continue
             shape, kind = tuple(entry.about["shape"]), np.dtype(entry.about["dtype"])
             try:
-                array = np.memmap(entry.place / VALUES, dtype=kind, mode="r", shape=shape)
+                array = np.memmap(
+                    entry.place / VALUES, dtype=kind, mode="r", shape=shape
+                )
             except FileNotFoundError:  # another process deleted it to make room
                 continue
             self.files.use(entry, array)
             arrays[layer] = array
         return arrays
 
-    def computing(self, identity: Mapping[str, Any], stimuli: StimulusSet) -> AbstractContextManager[None]:
+    def computing(
+        self, identity: Mapping[str, Any], stimuli: StimulusSet
+    ) -> AbstractContextManager[None]:
         """Return the lock between processes under which a pass of the model over the stimuli is computed."""
         return self.files.lock(KIND, _key(identity, stimuli, ""))
 
@@ -132,12 +142,18 @@ class DiskStore:
             self._joined.popitem(last=False)
         return self._joined[key]
 
-    def _join_on_disk(self, arrays: Sequence[Array], shape: tuple[int, int], kind: np.dtype[Any]) -> Array:
+    def _join_on_disk(
+        self, arrays: Sequence[Array], shape: tuple[int, int], kind: np.dtype[Any]
+    ) -> Array:
         path = self.files.scratch()
         step = max(1, JOIN_IN_MEMORY // (shape[1] * kind.itemsize))
         with path.open("wb") as file:
             for start in range(0, shape[0], step):
-                part = np.concatenate([array[start : start + step] for array in arrays], axis=1, dtype=kind)
+                part = np.concatenate(
+                    [array[start : start + step] for array in arrays],
+                    axis=1,
+                    dtype=kind,
+                )
                 file.write(part.data)
         joined = np.memmap(path, dtype=kind, mode="r", shape=shape)
         path.unlink()
@@ -163,13 +179,18 @@ class DiskStore:
                     files[layer] = opened.enter_context((folder / VALUES).open("wb"))
                 for batch in batches:
                     for layer, values in batch.items():
-                        content = np.ascontiguousarray(values, dtype=probe.dtypes[layer]).data
+                        content = np.ascontiguousarray(
+                            values, dtype=probe.dtypes[layer]
+                        ).data
                         digests[layer].update(content)
                         files[layer].write(content)
                     presented += len(next(iter(batch.values())))
                     self.display.progress(f"{model}: presenting", presented, rows)
             for layer, folder in folders.items():
-                about = {"shape": [rows, *probe.shapes[layer]], "dtype": probe.dtypes[layer].str}
+                about = {
+                    "shape": [rows, *probe.shapes[layer]],
+                    "dtype": probe.dtypes[layer].str,
+                }
                 written = Written(about, {VALUES: digests[layer].hexdigest()})
                 key = _key(identity, stimuli, layer)
                 self.files.commit(KIND, key, folder, written, own="process" in identity)
@@ -177,7 +198,9 @@ class DiskStore:
             for folder in folders.values():
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _announce(self, model: str, stimuli: StimulusSet, probe: Probe, rows: int) -> None:
+    def _announce(
+        self, model: str, stimuli: StimulusSet, probe: Probe, rows: int
+    ) -> None:
         needed = probe.bytes_per_stimulus * rows + INDEX_BYTES * len(probe.shapes)
         seconds = probe.seconds * rows
         size = (
@@ -198,13 +221,22 @@ class DiskStore:
                 f"{size}. {self.files.folder} has space for {size_in_words(max(0, room))}: {change}set "
                 "NEUROLEDGER_ACTIVATIONS to a folder on a larger disk"
             )
-        require_memory(batch_bytes(probe), size, "name fewer layers, or make the images smaller")
+        require_memory(
+            batch_bytes(probe), size, "name fewer layers, or make the images smaller"
+        )
         if needed > BIG_BYTES or seconds > BIG_SECONDS:
             self.display.line(size)
 
 
-def _key(identity: Mapping[str, Any], stimuli: StimulusSet, layer: str) -> dict[str, Any]:
-    return {"format": FORMAT, "identity": dict(identity), "stimuli": stimuli.content_sha256, "layer": layer}
+def _key(
+    identity: Mapping[str, Any], stimuli: StimulusSet, layer: str
+) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "identity": dict(identity),
+        "stimuli": stimuli.content_sha256,
+        "layer": layer,
+    }
 
 
 def time_in_words(seconds: float) -> str:

@@ -37,7 +37,11 @@ class Extract(Protocol):
     """
 
     def __call__(
-        self, stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+        self,
+        stimuli: StimulusSet,
+        stimulus_ids: Sequence[str],
+        layers: Sequence[str],
+        trial: Trial,
     ) -> Mapping[str, Array]:
         """Return layer name → array (stimulus, …) for ``stimulus_ids``, in that order."""
         ...
@@ -57,7 +61,10 @@ class Probe:
     @property
     def bytes_per_stimulus(self) -> int:
         """Bytes that all layers together take for one stimulus."""
-        return sum(int(np.prod(shape)) * self.dtypes[layer].itemsize for layer, shape in self.shapes.items())
+        return sum(
+            int(np.prod(shape)) * self.dtypes[layer].itemsize
+            for layer, shape in self.shapes.items()
+        )
 
 
 class Store(Protocol):
@@ -69,7 +76,9 @@ class Store(Protocol):
         """Return the layers that are already stored, as arrays (presentation, …) that may be memory-mapped."""
         ...
 
-    def computing(self, identity: Mapping[str, Any], stimuli: StimulusSet) -> AbstractContextManager[None]:
+    def computing(
+        self, identity: Mapping[str, Any], stimuli: StimulusSet
+    ) -> AbstractContextManager[None]:
         """Return the lock that serialises the computation of these activations between processes."""
         ...
 
@@ -92,7 +101,12 @@ class Store(Protocol):
 
 
 def probe(
-    extract: Extract, stimuli: StimulusSet, layers: Sequence[str], *, model: str, stochastic: bool = False
+    extract: Extract,
+    stimuli: StimulusSet,
+    layers: Sequence[str],
+    *,
+    model: str,
+    stochastic: bool = False,
 ) -> Probe:
     """Measure shapes, types and time per stimulus by showing the first stimuli twice.
 
@@ -139,11 +153,17 @@ def stream(
     ids, layers = stimuli.ids, list(probed.shapes)
     size = batch or batch_size(probed)
     ahead = getattr(extract, "ahead", None)
-    parts = [(trial, ids[at : at + size]) for trial in range(trials) for at in range(0, len(ids), size)]
+    parts = [
+        (trial, ids[at : at + size])
+        for trial in range(trials)
+        for at in range(0, len(ids), size)
+    ]
     for number, (trial, part) in enumerate(parts, start=1):
         if ahead is not None and number < len(parts):
             ahead(stimuli, parts[number][1])
-        values = checked(extract(stimuli, part, layers, Trial(trial, trials)), part, layers, model)
+        values = checked(
+            extract(stimuli, part, layers, Trial(trial, trials)), part, layers, model
+        )
         _require_shape(values, probed, part, model)
         if number == 1 and size >= PROBE and not stochastic:
             _require_batch_independence(probed.answers, values, model)
@@ -164,9 +184,14 @@ def batch_bytes(probed: Probe) -> int:
     return 2 * batch_size(probed) * probed.bytes_per_stimulus
 
 
-def collect(batches: Iterator[Mapping[str, Array]], probed: Probe, rows: int) -> dict[str, Array]:
+def collect(
+    batches: Iterator[Mapping[str, Array]], probed: Probe, rows: int
+) -> dict[str, Array]:
     """Return the batches concatenated in memory: layer → (presentation, …)."""
-    arrays = {layer: np.empty((rows, *shape), probed.dtypes[layer]) for layer, shape in probed.shapes.items()}
+    arrays = {
+        layer: np.empty((rows, *shape), probed.dtypes[layer])
+        for layer, shape in probed.shapes.items()
+    }
     filled = 0
     for values in batches:
         count = len(next(iter(values.values())))
@@ -183,7 +208,9 @@ def checked(
     values = {}
     for layer in layers:
         if layer not in answer:
-            raise ModelError(f"model {model!r} returned no layer {layer!r}, only {', '.join(sorted(answer))}")
+            raise ModelError(
+                f"model {model!r} returned no layer {layer!r}, only {', '.join(sorted(answer))}"
+            )
         array = np.asarray(answer[layer])
         if array.ndim < 2 or len(array) != len(ids):
             raise ModelError(
@@ -203,7 +230,9 @@ def checked(
     return values
 
 
-def _require_shape(values: Mapping[str, Array], probed: Probe, ids: Sequence[str], model: str) -> None:
+def _require_shape(
+    values: Mapping[str, Array], probed: Probe, ids: Sequence[str], model: str
+) -> None:
     for layer, array in values.items():
         if array.shape[1:] != tuple(probed.shapes[layer]):
             raise ModelError(
@@ -212,7 +241,9 @@ def _require_shape(values: Mapping[str, Array], probed: Probe, ids: Sequence[str
             )
 
 
-def _require_repeatable(before: Mapping[str, Array], after: Mapping[str, Array], model: str) -> None:
+def _require_repeatable(
+    before: Mapping[str, Array], after: Mapping[str, Array], model: str
+) -> None:
     changed = differing(before, after)
     if changed is not None:
         share = _relative_change(before[changed], after[changed])
@@ -222,7 +253,9 @@ def _require_repeatable(before: Mapping[str, Array], after: Mapping[str, Array],
         )
 
 
-def _require_batch_independence(few: Mapping[str, Array], many: Mapping[str, Array], model: str) -> None:
+def _require_batch_independence(
+    few: Mapping[str, Array], many: Mapping[str, Array], model: str
+) -> None:
     """Refuse a model that answers the first stimuli differently in a small batch and in a large one."""
     for layer, array in few.items():
         share = _relative_change(array, many[layer][: len(array)])

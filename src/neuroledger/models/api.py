@@ -11,7 +11,11 @@ from pydantic import ValidationError
 
 from neuroledger.data.assembly import check, content_sha256
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.brainscore_object import BrainModel, BrainScoreModel, BrainScoreSubject
+from neuroledger.models.brainscore_object import (
+    BrainModel,
+    BrainScoreModel,
+    BrainScoreSubject,
+)
 from neuroledger.models.model import LayeredModel, Model, Task, unknown
 from neuroledger.models.precomputed import from_assembly
 from neuroledger.models.preprocessing import Preprocessing
@@ -20,7 +24,16 @@ from neuroledger.spec.base import worded
 if TYPE_CHECKING:
     from torch.nn import Module
 
-__all__ = ["LayeredModel", "Model", "Preprocessing", "Task", "brainscore", "responses", "torch", "wrapped"]
+__all__ = [
+    "LayeredModel",
+    "Model",
+    "Preprocessing",
+    "Task",
+    "brainscore",
+    "responses",
+    "torch",
+    "wrapped",
+]
 
 Regions = Mapping[str, str | tuple[str, ...]]
 
@@ -83,10 +96,16 @@ def torch(
     from neuroledger.models.torch_module import assemble
 
     if not (hasattr(module, "named_modules") and hasattr(module, "state_dict")):
-        raise ModelError(f"model {id!r}: {type(module).__name__} is not a torch module (torch.nn.Module)")
+        raise ModelError(
+            f"model {id!r}: {type(module).__name__} is not a torch module (torch.nn.Module)"
+        )
     if preprocessing is None or isinstance(preprocessing, Mapping):
         preprocessing = _parse_preprocessing(preprocessing or {}, id)
-    bins = None if times is None else tuple((float(start), float(end)) for start, end in times)
+    bins = (
+        None
+        if times is None
+        else tuple((float(start), float(end)) for start, end in times)
+    )
     # A function cannot be compared with another one, so its activations are its own.
     steps: Any = uuid.uuid4().hex
     if isinstance(preprocessing, Preprocessing):
@@ -122,11 +141,16 @@ def _parse_preprocessing(fields: Mapping[str, Any], model: str) -> Preprocessing
     known = list(Preprocessing.model_fields)
     for name in fields:
         if name not in known:
-            raise ModelError(f"model {model!r}: preprocessing has no {unknown('field', name, known)}")
+            raise ModelError(
+                f"model {model!r}: preprocessing has no {unknown('field', name, known)}"
+            )
     try:
         return Preprocessing.model_validate(dict(fields))
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {worded(item)}" for item in error.errors())
+        problems = "; ".join(
+            f"{'.'.join(map(str, item['loc']))}: {worded(item)}"
+            for item in error.errors()
+        )
         raise ModelError(f"model {model!r}: preprocessing: {problems}") from None
 
 
@@ -179,15 +203,23 @@ def brainscore(
         The object lacks a method of the interface, or has no identifier.
     """
     reads = hasattr(model, "digest_text")
-    needed = () if reads else ("look_at", "start_recording", "start_task", "visual_degrees")
+    needed = (
+        () if reads else ("look_at", "start_recording", "start_task", "visual_degrees")
+    )
     missing = [name for name in needed if not hasattr(model, name)]
     if missing:
-        raise ModelError(f"{type(model).__name__} is not a Brain-Score model: it has no {', '.join(missing)}")
+        raise ModelError(
+            f"{type(model).__name__} is not a Brain-Score model: it has no {', '.join(missing)}"
+        )
     name = id or getattr(model, "identifier", None)
     name = name() if callable(name) else name
     if not isinstance(name, str) or not name:
         raise ModelError(f"{type(model).__name__} has no `identifier`: give it an id")
-    return BrainScoreSubject(model, name) if reads else BrainScoreModel(model, name, varies_in_time)
+    return (
+        BrainScoreSubject(model, name)
+        if reads
+        else BrainScoreModel(model, name, varies_in_time)
+    )
 
 
 def wrapped(model: Any, **declared: Any) -> Model | str:

@@ -80,7 +80,11 @@ class BrainScoreModel:
         return float(degrees() if callable(degrees) else degrees)
 
     def record(
-        self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
+        self,
+        stimuli: StimulusSet,
+        region: str,
+        time_bins: Sequence[Bin] | None = None,
+        trials: int = 1,
     ) -> xr.DataArray:
         """Return responses of a region, presentation × neuroid[ × time_bin]; see :class:`neuroledger.models.model.Model`.
 
@@ -91,7 +95,11 @@ class BrainScoreModel:
             bins, or is not finite.
         """
         candidate = self._fresh()
-        bins = [WHOLE_RESPONSE] if time_bins is None else [_integer_edges(bin_) for bin_ in time_bins]
+        bins = (
+            [WHOLE_RESPONSE]
+            if time_bins is None
+            else [_integer_edges(bin_) for bin_ in time_bins]
+        )
         with _uncached(), as_files(stimuli) as files:
             answer = self._responses(candidate, region, bins, files, trials)
             if "neuroid" not in answer.dims:
@@ -104,51 +112,87 @@ class BrainScoreModel:
             )
         answer = _align_time_bins(answer, bins, self.id)
         answer = answer.isel(time_bin=0, drop=True) if time_bins is None else answer
-        answer = _finite(_by_stimulus(answer, stimuli.ids, self.id), f"responses for {region}", self.id)
+        answer = _finite(
+            _by_stimulus(answer, stimuli.ids, self.id),
+            f"responses for {region}",
+            self.id,
+        )
         return _neuroids(answer, region, self.id)
 
     def _responses(
-        self, candidate: Any, region: str, bins: Sequence[tuple[float, float]], files: PathTable, trials: int
+        self,
+        candidate: Any,
+        region: str,
+        bins: Sequence[tuple[float, float]],
+        files: PathTable,
+        trials: int,
     ) -> xr.DataArray:
         try:
-            candidate.start_recording(_constant(candidate, "RecordingTarget", region), time_bins=list(bins))
+            candidate.start_recording(
+                _constant(candidate, "RecordingTarget", region), time_bins=list(bins)
+            )
             return _plain(candidate.look_at(files, number_of_trials=trials), self.id)
         except KeyError as error:
             if error.args != (region,):
                 raise
-            raise ModelError(f"model {self.id!r} has no layer for {region}: commit a layer to it") from error
+            raise ModelError(
+                f"model {self.id!r} has no layer for {region}: commit a layer to it"
+            ) from error
 
     def perform(
-        self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
+        self,
+        task: Task,
+        stimuli: StimulusSet,
+        fitting_stimuli: StimulusSet | None = None,
+        trials: int = 1,
     ) -> xr.DataArray:
         """Return decisions, (presentation,) or (presentation, choice); see :class:`neuroledger.models.model.Model`."""
         candidate = self._fresh()
         name = _constant(candidate, "Task", task.name)
-        rows = [id for triplet in task.triplets for id in triplet] if task.name == "odd_one_out" else []
+        rows = (
+            [id for triplet in task.triplets for id in triplet]
+            if task.name == "odd_one_out"
+            else []
+        )
         with _uncached(), as_files(stimuli, rows=rows) as files:
             if task.name == "label":
                 # The interface takes one word for all 1,000 classes, and a list for anything else.
                 candidate.start_task(
-                    name, "imagenet" if task.choices == ("imagenet",) else list(task.choices)
+                    name,
+                    "imagenet" if task.choices == ("imagenet",) else list(task.choices),
                 )
             elif task.name == "odd_one_out":
                 candidate.start_task(name)
             elif fitting_stimuli is None:
-                raise RequestError(f"model {self.id!r}: probabilities need fitting stimuli with labels")
+                raise RequestError(
+                    f"model {self.id!r}: probabilities need fitting stimuli with labels"
+                )
             else:
-                with as_files(fitting_stimuli, label_column=task.label_column) as fitting:
+                with as_files(
+                    fitting_stimuli, label_column=task.label_column
+                ) as fitting:
                     candidate.start_task(name, fitting)
-                    return self._decisions(task, candidate.look_at(files, number_of_trials=trials), stimuli)
-            return self._decisions(task, candidate.look_at(files, number_of_trials=trials), stimuli)
+                    return self._decisions(
+                        task, candidate.look_at(files, number_of_trials=trials), stimuli
+                    )
+            return self._decisions(
+                task, candidate.look_at(files, number_of_trials=trials), stimuli
+            )
 
     def _decisions(self, task: Task, answer: Any, stimuli: StimulusSet) -> xr.DataArray:
         plain = _plain(answer, self.id)
         if "presentation" not in plain.dims or "neuroid" in plain.dims:
-            raise ModelError(f"model {self.id!r} returned the dimensions {plain.dims} for {task.name}")
+            raise ModelError(
+                f"model {self.id!r} returned the dimensions {plain.dims} for {task.name}"
+            )
         if task.name == "probabilities":
             if "choice" not in plain.dims or "choice" not in plain.coords:
-                raise ModelError(f"model {self.id!r} returned probabilities without choices")
-            ordered = _by_stimulus(plain.transpose("presentation", "choice"), stimuli.ids, self.id)
+                raise ModelError(
+                    f"model {self.id!r} returned probabilities without choices"
+                )
+            ordered = _by_stimulus(
+                plain.transpose("presentation", "choice"), stimuli.ids, self.id
+            )
             return _finite(ordered, "probabilities", self.id)
         if "choice" in plain.dims:
             plain = plain.isel(choice=0, drop=True)
@@ -156,7 +200,9 @@ class BrainScoreModel:
             return _odd_ones(plain, task.triplets, self.id)
         unknown = sorted(set(plain.values.astype(str).tolist()) - set(task.choices))
         if unknown and task.choices != ("imagenet",):
-            raise ModelError(f"model {self.id!r} answered {unknown[0]!r}, which is not among the choices")
+            raise ModelError(
+                f"model {self.id!r} answered {unknown[0]!r}, which is not among the choices"
+            )
         return _by_stimulus(plain, stimuli.ids, self.id)
 
     def _fresh(self) -> Any:
@@ -206,10 +252,18 @@ class BrainScoreSubject:
                 target = _constant(candidate, "RecordingTarget", region)
                 _start(candidate, "neural_recording", target, RECORDING_TYPE)
             else:
-                _start(candidate, "behavioral_task", _constant(candidate, "Task", question.task.name))
-            outputs = candidate.digest_text([str(text) for text in table["text"].iloc[rows]])
+                _start(
+                    candidate,
+                    "behavioral_task",
+                    _constant(candidate, "Task", question.task.name),
+                )
+            outputs = candidate.digest_text(
+                [str(text) for text in table["text"].iloc[rows]]
+            )
             answer = outputs.get("behavior" if region is None else "neural")
-            if not isinstance(answer, xr.DataArray) or answer.sizes.get("presentation") != len(rows):
+            if not isinstance(answer, xr.DataArray) or answer.sizes.get(
+                "presentation"
+            ) != len(rows):
                 raise ModelError(
                     f"model {self.id!r} did not return one answer for each of the {len(rows)} parts of the passage that "
                     f"begins with {stimuli.ids[rows[0]]!r}"
@@ -220,11 +274,15 @@ class BrainScoreSubject:
         coords: dict[str, Any] = {"stimulus_id": ("presentation", order)}
         dims = ("presentation",) if region is None else ("presentation", "neuroid")
         if values.ndim != len(dims):
-            raise ModelError(f"model {self.id!r} returned {values.ndim} dimensions, not {dims}")
+            raise ModelError(
+                f"model {self.id!r} returned {values.ndim} dimensions, not {dims}"
+            )
         plain = xr.DataArray(values, dims=dims, coords=coords)
         if region is None:
             return plain
-        return _neuroids(_finite(plain, f"responses for {region}", self.id), region, self.id)
+        return _neuroids(
+            _finite(plain, f"responses for {region}", self.id), region, self.id
+        )
 
     def _fresh(self) -> Any:
         candidate = copy.copy(self.wrapped)
@@ -240,7 +298,9 @@ RECORDING_TYPE: Final = "fMRI"
 
 def _start(candidate: Any, mode: str, *arguments: Any) -> None:
     """Call ``start_<mode>``, or ``perform_<mode>``, its name in early versions of the interface."""
-    method = getattr(candidate, f"start_{mode}", None) or getattr(candidate, f"perform_{mode}")
+    method = getattr(candidate, f"start_{mode}", None) or getattr(
+        candidate, f"perform_{mode}"
+    )
     method(*arguments)
 
 
@@ -265,7 +325,9 @@ def _constant(candidate: Any, owner: str, name: str) -> Any:
 
 
 def _integer_edges(bin_: Bin) -> tuple[float, float]:
-    start, end = (int(edge) if float(edge).is_integer() else float(edge) for edge in bin_)
+    start, end = (
+        int(edge) if float(edge).is_integer() else float(edge) for edge in bin_
+    )
     return start, end
 
 
@@ -282,10 +344,17 @@ def _plain(answer: Any, model: str) -> xr.DataArray:
     for dim in map(str, answer.dims):
         index = answer.indexes.get(dim)
         if isinstance(index, pd.MultiIndex):
-            levels = {str(name): index.get_level_values(n) for n, name in enumerate(index.names)}
-            coords |= {name: (dim, values.to_numpy()) for name, values in levels.items()}
+            levels = {
+                str(name): index.get_level_values(n)
+                for n, name in enumerate(index.names)
+            }
+            coords |= {
+                name: (dim, values.to_numpy()) for name, values in levels.items()
+            }
         for name, values in answer.coords.items():
-            if values.dims == (dim,) and not isinstance(answer.indexes.get(name), pd.MultiIndex):
+            if values.dims == (dim,) and not isinstance(
+                answer.indexes.get(name), pd.MultiIndex
+            ):
                 coords[str(name)] = (dim, np.asarray(values.values))
         only = {"presentation": "stimulus_id", "neuroid": "neuroid_id"}.get(dim)
         if only is not None:
@@ -303,7 +372,9 @@ def _finite(answer: xr.DataArray, what: str, model: str) -> xr.DataArray:
     return answer
 
 
-def _odd_ones(plain: xr.DataArray, triplets: Sequence[tuple[str, str, str]], model: str) -> xr.DataArray:
+def _odd_ones(
+    plain: xr.DataArray, triplets: Sequence[tuple[str, str, str]], model: str
+) -> xr.DataArray:
     """Return the id of the odd stimulus of each triplet; the model answers with an id or with an index from 0 to 2."""
     if plain.sizes["presentation"] != len(triplets):
         raise ModelError(
@@ -317,30 +388,53 @@ def _odd_ones(plain: xr.DataArray, triplets: Sequence[tuple[str, str, str]], mod
             by_name = dict(zip(names, values, strict=True))
             values = [by_name[name] for name in joined]
     odd = [
-        triplet[int(value)] if isinstance(value, int | float) and value in (0, 1, 2) else str(value)
+        triplet[int(value)]
+        if isinstance(value, int | float) and value in (0, 1, 2)
+        else str(value)
         for triplet, value in zip(triplets, values, strict=True)
     ]
     for triplet, value in zip(triplets, odd, strict=True):
         if value not in triplet:
-            raise ModelError(f"model {model!r} answered {value!r}, not one of {', '.join(triplet)}")
-    return xr.DataArray(odd, dims=("presentation",), coords={"stimulus_id": ("presentation", joined)})
+            raise ModelError(
+                f"model {model!r} answered {value!r}, not one of {', '.join(triplet)}"
+            )
+    return xr.DataArray(
+        odd, dims=("presentation",), coords={"stimulus_id": ("presentation", joined)}
+    )
 
 
-def _align_time_bins(answer: xr.DataArray, bins: Sequence[tuple[float, float]], model: str) -> xr.DataArray:
+def _align_time_bins(
+    answer: xr.DataArray, bins: Sequence[tuple[float, float]], model: str
+) -> xr.DataArray:
     """Return the time bins in the requested order; an answer without time is repeated in each."""
     starts = [start for start, _ in bins]
     if "time_bin" not in answer.dims:
         answer = answer.expand_dims(time_bin=len(bins), axis=-1)
     elif "time_bin_start" in answer.coords:
-        names = [name for name in ("time_bin_start", "time_bin_end") if name in answer.coords]
-        returned = list(zip(*(answer[name].values.astype(float).tolist() for name in names), strict=True))
+        names = [
+            name for name in ("time_bin_start", "time_bin_end") if name in answer.coords
+        ]
+        returned = list(
+            zip(
+                *(answer[name].values.astype(float).tolist() for name in names),
+                strict=True,
+            )
+        )
         requested = [tuple(map(float, bin_[: len(names)])) for bin_ in bins]
-        missing = [bin_ for bin_, edges in zip(bins, requested, strict=True) if edges not in returned]
+        missing = [
+            bin_
+            for bin_, edges in zip(bins, requested, strict=True)
+            if edges not in returned
+        ]
         if missing:
-            raise ModelError(f"model {model!r} returned no time bin {missing[0][0]:g}-{missing[0][1]:g} ms")
+            raise ModelError(
+                f"model {model!r} returned no time bin {missing[0][0]:g}-{missing[0][1]:g} ms"
+            )
         answer = answer.isel(time_bin=[returned.index(edges) for edges in requested])
     elif answer.sizes["time_bin"] != len(bins):
-        raise ModelError(f"model {model!r} returned {answer.sizes['time_bin']} time bins, not {len(bins)}")
+        raise ModelError(
+            f"model {model!r} returned {answer.sizes['time_bin']} time bins, not {len(bins)}"
+        )
     edges: Mapping[Any, Any] = {
         "time_bin_start": ("time_bin", [float(start) for start in starts]),
         "time_bin_end": ("time_bin", [float(end) for _, end in bins]),
@@ -351,23 +445,35 @@ def _align_time_bins(answer: xr.DataArray, bins: Sequence[tuple[float, float]], 
 def _by_stimulus(answer: xr.DataArray, ids: Sequence[str], model: str) -> xr.DataArray:
     """Return the rows in the order of ``ids``, one repetition of all stimuli after another."""
     if "stimulus_id" not in answer.coords:
-        raise ModelError(f"model {model!r} returned an answer without the coordinate stimulus_id")
+        raise ModelError(
+            f"model {model!r} returned an answer without the coordinate stimulus_id"
+        )
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(answer["stimulus_id"].values.astype(str)):
         rows.setdefault(name, []).append(row)
     missing = [name for name in ids if name not in rows]
     if missing:
-        raise ModelError(f"model {model!r} returned nothing for {len(missing)} stimuli, first {missing[0]!r}")
+        raise ModelError(
+            f"model {model!r} returned nothing for {len(missing)} stimuli, first {missing[0]!r}"
+        )
     counts = {len(rows[name]) for name in ids}
     if len(counts) > 1:
         raise ModelError(
             f"model {model!r} answered some stimuli {min(counts)} times and others {max(counts)} times"
         )
     repetitions = counts.pop()
-    order = [rows[name][repetition] for repetition in range(repetitions) for name in ids]
+    order = [
+        rows[name][repetition] for repetition in range(repetitions) for name in ids
+    ]
     ordered = answer.isel(presentation=order)
-    other = [name for name, values in ordered.coords.items() if values.dims == ("presentation",)]
-    ordered = ordered.drop_vars(other).assign_coords(stimulus_id=("presentation", list(ids) * repetitions))
+    other = [
+        name
+        for name, values in ordered.coords.items()
+        if values.dims == ("presentation",)
+    ]
+    ordered = ordered.drop_vars(other).assign_coords(
+        stimulus_id=("presentation", list(ids) * repetitions)
+    )
     if repetitions > 1:
         repetition = np.repeat(np.arange(repetitions), len(ids))
         ordered = ordered.assign_coords(repetition=("presentation", repetition))
@@ -379,13 +485,22 @@ def _neuroids(answer: xr.DataArray, region: str, model: str) -> xr.DataArray:
 
     An answer from another region is refused: a model whose cache keys lack the region returns such answers.
     """
-    regions = set(answer["region"].values.astype(str)) if "region" in answer.coords else set()
+    regions = (
+        set(answer["region"].values.astype(str)) if "region" in answer.coords else set()
+    )
     other = sorted(regions & set(REGIONS) - {region})
     if other:
-        raise ModelError(f"model {model!r} returned neuroids of {', '.join(other)} for {region}")
+        raise ModelError(
+            f"model {model!r} returned neuroids of {', '.join(other)} for {region}"
+        )
     count = answer.sizes["neuroid"]
-    if "neuroid_id" not in answer.coords or len(set(answer["neuroid_id"].values.astype(str))) < count:
-        answer = answer.assign_coords(neuroid_id=("neuroid", [f"{model}.{region}.{n}" for n in range(count)]))
+    if (
+        "neuroid_id" not in answer.coords
+        or len(set(answer["neuroid_id"].values.astype(str))) < count
+    ):
+        answer = answer.assign_coords(
+            neuroid_id=("neuroid", [f"{model}.{region}.{n}" for n in range(count)])
+        )
     if "layer" not in answer.coords:
         answer = answer.assign_coords(layer=("neuroid", [region] * count))
     ordered = answer.assign_coords(region=("neuroid", [region] * count)).transpose(
@@ -427,18 +542,26 @@ def table_class() -> type[PathTable]:
     kinds = dict.fromkeys(
         kind
         for kind in candidates
-        if isinstance(kind, type) and issubclass(kind, pd.DataFrame) and kind is not PathTable
+        if isinstance(kind, type)
+        and issubclass(kind, pd.DataFrame)
+        and kind is not PathTable
     )
     # Python cannot order the bases if one of them derives from another, so only the most derived classes are used.
     leaves = [
-        kind for kind in kinds if not any(other is not kind and issubclass(other, kind) for other in kinds)
+        kind
+        for kind in kinds
+        if not any(other is not kind and issubclass(other, kind) for other in kinds)
     ]
     return _derived(tuple(leaves))
 
 
 @lru_cache
 def _derived(kinds: tuple[type[pd.DataFrame], ...]) -> type[PathTable]:
-    return cast(type[PathTable], type("StimulusSet", (PathTable, *kinds), {})) if kinds else PathTable
+    return (
+        cast(type[PathTable], type("StimulusSet", (PathTable, *kinds), {}))
+        if kinds
+        else PathTable
+    )
 
 
 @contextmanager
@@ -453,7 +576,11 @@ def as_files(
     columns = stimuli.table.assign(stimulus_id=stimuli.ids)
     # Brain-Score's code expects text columns of Python objects, which newer versions of pandas no longer create.
     columns = columns.astype(
-        {name: object for name in columns if pd.api.types.is_string_dtype(columns[name])}
+        {
+            name: object
+            for name in columns
+            if pd.api.types.is_string_dtype(columns[name])
+        }
     )
     if label_column is not None:
         columns["image_label"] = columns[label_column]
@@ -462,8 +589,12 @@ def as_files(
         columns = columns.iloc[[positions[id] for id in rows]].reset_index(drop=True)
     table = table_class()(columns)
     with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
-        table.stimulus_paths = _write_files(stimuli, Path(folder)) if "filename" in columns else {}
-        order = hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8] if rows else "once"
+        table.stimulus_paths = (
+            _write_files(stimuli, Path(folder)) if "filename" in columns else {}
+        )
+        order = (
+            hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8] if rows else "once"
+        )
         table.identifier = f"{stimuli.id}-{stimuli.content_sha256[:16]}-{order}"
         yield table
 
@@ -474,7 +605,11 @@ def _write_files(stimuli: StimulusSet, folder: Path) -> dict[str, Path]:
     plain = len({PurePosixPath(name).stem for name in names}) == len(names)
     paths: dict[str, Path] = {}
     for number, (id, data) in enumerate(zip(stimuli.ids, stimuli.read(), strict=True)):
-        name = PurePosixPath(names[number] if plain else f"{number:06d}{PurePosixPath(names[number]).suffix}")
+        name = PurePosixPath(
+            names[number]
+            if plain
+            else f"{number:06d}{PurePosixPath(names[number]).suffix}"
+        )
         if data.startswith(_PNG):
             name = name.with_suffix(".png")  # stimuli placed on a screen are PNG files
         paths[id] = folder / str(name)

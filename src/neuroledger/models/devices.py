@@ -28,12 +28,18 @@ def available(device: str) -> torch.device:
     """
     import torch
 
-    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    usable = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
     if device == "auto":
         device = next(name for name in ("cuda", "mps", "cpu") if usable[name])
     if not usable.get(device.split(":")[0], False):
         listed = ", ".join(name for name, yes in usable.items() if yes)
-        raise UnavailableError(f"device {device!r} is not available here; use one of: auto, {listed}")
+        raise UnavailableError(
+            f"device {device!r} is not available here; use one of: auto, {listed}"
+        )
     return torch.device(device)
 
 
@@ -45,7 +51,10 @@ def reproducible(device: torch.device, seed: int) -> Iterator[None]:
     """
     import torch
 
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), left_to_right():
+    with (
+        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+        left_to_right(),
+    ):
         torch.manual_seed(seed)
         if device.type == "cpu":
             # The CPU is deterministic already; setting the flag would import torch's compiler, which takes seconds.

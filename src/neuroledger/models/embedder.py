@@ -54,7 +54,9 @@ class Shown:
             The stimulus has no file, or the file does not exist.
         """
         if self.path is None or not self.path.is_file():
-            raise DataError(f"stimulus {self.stimulus_id!r}: the file {self.path or '(none)'} does not exist")
+            raise DataError(
+                f"stimulus {self.stimulus_id!r}: the file {self.path or '(none)'} does not exist"
+            )
         return self.path
 
 
@@ -96,7 +98,9 @@ class Embedder:
 
     id: str
     shown: Sense
-    embed: Callable[[Sequence[Shown], tuple[int, ...] | None, Tell], Embedded] = field(repr=False)
+    embed: Callable[[Sequence[Shown], tuple[int, ...] | None, Tell], Embedded] = field(
+        repr=False
+    )
     described: Mapping[str, Any]
 
     @property
@@ -123,6 +127,8 @@ def grouped_mean(frames: NDArray[np.floating[Any]], groups: int) -> NDArray[np.f
         There are fewer frames than parts.
     """
     if len(frames) < groups:
-        raise DataError(f"{len(frames)} frames cannot be divided into {groups} parts: use a longer window")
+        raise DataError(
+            f"{len(frames)} frames cannot be divided into {groups} parts: use a longer window"
+        )
     parts = np.array_split(np.asarray(frames, dtype=np.float64), groups)
     return np.concatenate([part.mean(axis=0) for part in parts])

@@ -27,8 +27,14 @@ FETCHING: Final = ("pretrained", "checkpoint", "weights", "hf_hub", "name_or_pat
 """Parts of the names of arguments that make a hub download its own weights."""
 # Exceptions that third-party constructors raise on incompatible arguments.
 UNBUILDABLE: Final = (
-    TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, LookupError, ImportError
-)  # fmt: skip
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    LookupError,
+    ImportError,
+)
 
 Seed = Annotated[int, Field(ge=0)]
 Regions = Mapping[str, str | tuple[str, ...]]
@@ -56,8 +62,18 @@ def _classifier(hub: str, make: Make) -> None:
         store: Any = None,
     ) -> LayeredModel:
         """Create a model from an architecture of the hub; weights are random from ``seed`` unless ``weights`` are pinned."""
-        fields = {"preprocessing": preprocessing, "labels": labels, "seed": seed, "weights": weights or {}}
-        fields |= {"layers": layers, "regions": regions or {}, "readout": readout, "logits": logits}
+        fields = {
+            "preprocessing": preprocessing,
+            "labels": labels,
+            "seed": seed,
+            "weights": weights or {},
+        }
+        fields |= {
+            "layers": layers,
+            "regions": regions or {},
+            "readout": readout,
+            "logits": logits,
+        }
         fields |= {"visual_degrees": visual_degrees, "device": device, "store": store}
         return _model(hub, make, id, architecture, arguments or {}, fields)
 
@@ -84,14 +100,31 @@ def transformers_model(
     store: Any = None,
 ) -> LayeredModel:
     """Create a model from a vision class of ``transformers``, such as ``ViTModel``, and its configuration fields."""
-    fields = {"preprocessing": preprocessing, "labels": labels, "seed": seed, "weights": weights or {}}
-    fields |= {"layers": layers, "regions": regions or {}, "readout": readout, "logits": logits}
+    fields = {
+        "preprocessing": preprocessing,
+        "labels": labels,
+        "seed": seed,
+        "weights": weights or {},
+    }
+    fields |= {
+        "layers": layers,
+        "regions": regions or {},
+        "readout": readout,
+        "logits": logits,
+    }
     fields |= {"visual_degrees": visual_degrees, "device": device, "store": store}
-    return _model("transformers", _from_transformers, id, architecture, config or {}, fields)
+    return _model(
+        "transformers", _from_transformers, id, architecture, config or {}, fields
+    )
 
 
 def _model(
-    hub: str, make: Make, id: str, architecture: str, arguments: Arguments, fields: Mapping[str, Any]
+    hub: str,
+    make: Make,
+    id: str,
+    architecture: str,
+    arguments: Arguments,
+    fields: Mapping[str, Any],
 ) -> LayeredModel:
     """Build a network with weights from the seed or from pinned files; refuse arguments that would download weights."""
     for name, value in arguments.items():
@@ -156,23 +189,35 @@ def configured(architecture: str, config: Arguments, model: str) -> tuple[Any, A
     """
     hub = hub_package("transformers")
     # The names are checked first, because getattr imports the module of the class.
-    names = [name for name in dir(hub) if name.endswith(("Model", "ForImageClassification"))]
+    names = [
+        name for name in dir(hub) if name.endswith(("Model", "ForImageClassification"))
+    ]
     _require_known(architecture, names, model, "model class")
     model_class = getattr(hub, architecture)
     config_class = getattr(model_class, "config_class", None)
     if config_class is None:
-        raise ModelError(f"model {model!r}: {architecture} of transformers has no configuration of its own")
+        raise ModelError(
+            f"model {model!r}: {architecture} of transformers has no configuration of its own"
+        )
     default = config_class()
     for name in config:
-        if not hasattr(default, name):  # transformers would store an unknown field and ignore it
+        if not hasattr(
+            default, name
+        ):  # transformers would store an unknown field and ignore it
             field = unknown("field", name, list(default.to_dict()))
-            raise ModelError(f"model {model!r}: the configuration of {architecture} has no {field}")
+            raise ModelError(
+                f"model {model!r}: the configuration of {architecture} has no {field}"
+            )
     return model_class, config_class(**config)
 
 
-def _require_known(architecture: str, names: list[str], model: str, kind: str = "architecture") -> None:
+def _require_known(
+    architecture: str, names: list[str], model: str, kind: str = "architecture"
+) -> None:
     if architecture not in names:
-        raise ModelError(f"model {model!r}: there is no {unknown(kind, architecture, names)}")
+        raise ModelError(
+            f"model {model!r}: there is no {unknown(kind, architecture, names)}"
+        )
 
 
 _classifier("torchvision", _from_torchvision)

@@ -148,7 +148,11 @@ class ShufflesLabels(Protocol):
 
 
 def record(
-    model: Model, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
+    model: Model,
+    stimuli: StimulusSet,
+    region: str,
+    time_bins: Sequence[Bin] | None = None,
+    trials: int = 1,
 ) -> xr.DataArray:
     """Return the responses of a region; see :class:`Record`.
 
@@ -236,19 +240,31 @@ class _Observer(Protocol):
     """A model that receives stimuli already placed in its field of view."""
 
     def record(
-        self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
+        self,
+        stimuli: StimulusSet,
+        region: str,
+        time_bins: Sequence[Bin] | None = None,
+        trials: int = 1,
     ) -> xr.DataArray: ...
 
     def perform(
-        self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
+        self,
+        task: Task,
+        stimuli: StimulusSet,
+        fitting_stimuli: StimulusSet | None = None,
+        trials: int = 1,
     ) -> xr.DataArray: ...
 
 
-def shown_to(model: _Observer, question: Record | Perform, degrees: float | None) -> xr.DataArray:
+def shown_to(
+    model: _Observer, question: Record | Perform, degrees: float | None
+) -> xr.DataArray:
     """Return the answer of a model whose field of view spans ``degrees`` (None: stimuli are shown unchanged)."""
     stimuli = place(question.stimuli, degrees)
     if isinstance(question, Record):
-        return model.record(stimuli, question.region, question.time_bins, question.trials)
+        return model.record(
+            stimuli, question.region, question.time_bins, question.trials
+        )
     fitting = question.fitting_stimuli
     fitting = None if fitting is None else place(fitting, degrees)
     return model.perform(question.task, stimuli, fitting, question.trials)
@@ -274,7 +290,10 @@ def of_layers(
     dynamics
         Whether responses vary in time; if None, they do when ``times`` is given.
     """
-    regions = {*(values.get("regions") or {}), *((values.get("commit") or {}).get("on") or {})}
+    regions = {
+        *(values.get("regions") or {}),
+        *((values.get("commit") or {}).get("on") or {}),
+    }
     names = {f"responses:{region}" for region in regions}
     if not regions and len(values.get("layers") or layers) <= 1:
         names = {"responses"}
@@ -314,8 +333,16 @@ class LayeredModel:
     def __post_init__(self) -> None:
         if not self.layers:
             raise ModelError(f"model {self.id!r} has no layers: name at least one")
-        uses = {layer: f"region {region}" for region in self.regions for layer in self.committed(region)}
-        uses |= {layer: name for name, layer in (("readout", self.readout), ("logits", self.logits)) if layer}
+        uses = {
+            layer: f"region {region}"
+            for region in self.regions
+            for layer in self.committed(region)
+        }
+        uses |= {
+            layer: name
+            for name, layer in (("readout", self.readout), ("logits", self.logits))
+            if layer
+        }
         for layer, use in uses.items():
             if layer not in self.layers:
                 raise ModelError(
@@ -357,40 +384,76 @@ class LayeredModel:
         )
 
     def record(
-        self, stimuli: StimulusSet, region: str, time_bins: Sequence[Bin] | None = None, trials: int = 1
+        self,
+        stimuli: StimulusSet,
+        region: str,
+        time_bins: Sequence[Bin] | None = None,
+        trials: int = 1,
     ) -> xr.DataArray:
         """Return responses of the layers committed to ``region``; see :class:`Record`."""
         activations = self.activations(stimuli, self.committed(region), trials)
-        responses = [self._responses(values, time_bins) for values in activations.values()]
+        responses = [
+            self._responses(values, time_bins) for values in activations.values()
+        ]
         joined = responses[0] if len(responses) == 1 else self._join(responses)
         if time_bins is not None and self.times is None:
-            joined = np.broadcast_to(joined[:, :, None], (*joined.shape, len(time_bins)))
+            joined = np.broadcast_to(
+                joined[:, :, None], (*joined.shape, len(time_bins))
+            )
         axes = 1 if self.times is None else 2
-        shapes = {layer: tuple(values.shape[axes:]) for layer, values in activations.items()}
-        return labelled(joined, shapes, stimuli.ids, model=self.id, region=region, time_bins=time_bins)
+        shapes = {
+            layer: tuple(values.shape[axes:]) for layer, values in activations.items()
+        }
+        return labelled(
+            joined,
+            shapes,
+            stimuli.ids,
+            model=self.id,
+            region=region,
+            time_bins=time_bins,
+        )
 
     def perform(
-        self, task: Task, stimuli: StimulusSet, fitting_stimuli: StimulusSet | None = None, trials: int = 1
+        self,
+        task: Task,
+        stimuli: StimulusSet,
+        fitting_stimuli: StimulusSet | None = None,
+        trials: int = 1,
     ) -> xr.DataArray:
         """Return decisions read out from ``readout`` or the last layer, labels from ``logits``; see :class:`Perform`."""
-        layer = (self.logits if task.name == "label" else None) or self.readout or self.layers[-1]
+        layer = (
+            (self.logits if task.name == "label" else None)
+            or self.readout
+            or self.layers[-1]
+        )
         features = self._features(stimuli, layer, trials)
         if task.name == "odd_one_out":
             return readout.odd_one_out(
-                features, stimuli.ids, similarity=task.similarity, triplets=task.triplets
+                features,
+                stimuli.ids,
+                similarity=task.similarity,
+                triplets=task.triplets,
             )
         if task.name == "label":
-            return readout.label(features, stimuli.ids, task.choices, model=self.id, labels=self.labels)
+            return readout.label(
+                features, stimuli.ids, task.choices, model=self.id, labels=self.labels
+            )
         if fitting_stimuli is None:
             raise RequestError(
                 f"model {self.id!r}: probabilities need fitting stimuli with labels; none were given"
             )
         if task.label_column not in fitting_stimuli.table:
-            raise RequestError(f"fitting stimuli {fitting_stimuli.id!r} have no column {task.label_column!r}")
+            raise RequestError(
+                f"fitting stimuli {fitting_stimuli.id!r} have no column {task.label_column!r}"
+            )
         labels = [str(value) for value in fitting_stimuli.table[task.label_column]]
-        return readout.probabilities(self._features(fitting_stimuli, layer, 1), labels, features, stimuli.ids)
+        return readout.probabilities(
+            self._features(fitting_stimuli, layer, 1), labels, features, stimuli.ids
+        )
 
-    def activations(self, stimuli: StimulusSet, layers: Sequence[str], trials: int = 1) -> dict[str, Array]:
+    def activations(
+        self, stimuli: StimulusSet, layers: Sequence[str], trials: int = 1
+    ) -> dict[str, Array]:
         """Return layer → array (presentation, …), from the store or from one pass that records and stores all layers."""
         if len(stimuli.table) == 0:
             raise RequestError(
@@ -414,17 +477,28 @@ class LayeredModel:
             with exclusive(), self.store.computing(identity, stimuli):
                 stored = self._stored(self.store, identity, stimuli, layers, rows)
                 if stored is None:
-                    known = {} if "process" in identity else self.store.get(identity, stimuli, self.layers)
+                    known = (
+                        {}
+                        if "process" in identity
+                        else self.store.get(identity, stimuli, self.layers)
+                    )
                     missing = [layer for layer in self.layers if layer not in known]
                     seen, passes = self._present(stimuli, missing, trials)
-                    stored = {**known, **self.store.put(identity, stimuli, seen, rows, passes, model=self.id)}
+                    stored = {
+                        **known,
+                        **self.store.put(
+                            identity, stimuli, seen, rows, passes, model=self.id
+                        ),
+                    }
         return {layer: stored[layer] for layer in layers}
 
     def _present(
         self, stimuli: StimulusSet, layers: Sequence[str], trials: int
     ) -> tuple[Probe, Iterator[Mapping[str, Array]]]:
         """Probe the first stimuli; return the probe and a lazy iterator over batches of all of them."""
-        probed = probe(self.extract, stimuli, layers, model=self.id, stochastic=self.stochastic)
+        probed = probe(
+            self.extract, stimuli, layers, model=self.id, stochastic=self.stochastic
+        )
         return probed, stream(
             self.extract,
             stimuli,
@@ -436,7 +510,12 @@ class LayeredModel:
         )
 
     def _stored(
-        self, store: Store, identity: Identity, stimuli: StimulusSet, layers: Sequence[str], rows: int
+        self,
+        store: Store,
+        identity: Identity,
+        stimuli: StimulusSet,
+        layers: Sequence[str],
+        rows: int,
     ) -> dict[str, Array] | None:
         """Return the layers from the store; None if one is missing or a model in memory now answers differently."""
         stored = dict(store.get(identity, stimuli, layers))
@@ -459,7 +538,11 @@ class LayeredModel:
             f"model {self.id!r}: deciding from layer {layer!r}, {flat.shape[1]:,} features for {count:,} stimuli,",
             "name a smaller layer as `readout`, or fewer stimuli",
         )
-        return flat if len(flat) == count else flat.reshape(-1, count, flat.shape[1]).mean(axis=0)
+        return (
+            flat
+            if len(flat) == count
+            else flat.reshape(-1, count, flat.shape[1]).mean(axis=0)
+        )
 
     def _responses(self, values: Array, time_bins: Sequence[Bin] | None) -> Array:
         """Return activations of one layer as (presentation, neuroid), or (presentation, neuroid, time_bin) if binned."""
@@ -478,7 +561,9 @@ class LayeredModel:
             "commit a smaller layer to the region, or ask for fewer time bins or stimuli",
         )
         aligned = align_time(values, self.times, time_bins, self.id)
-        responses: Array = aligned.reshape(len(values), len(time_bins), -1).swapaxes(1, 2)
+        responses: Array = aligned.reshape(len(values), len(time_bins), -1).swapaxes(
+            1, 2
+        )
         return responses
 
     def _join(self, responses: Sequence[Array]) -> Array:

@@ -19,9 +19,13 @@ BLOCK = 1 << 24
 """Number of values that are aligned at once."""
 
 
-def overlap_weights(source: Sequence[Bin], target: Sequence[Bin]) -> NDArray[np.float64]:
+def overlap_weights(
+    source: Sequence[Bin], target: Sequence[Bin]
+) -> NDArray[np.float64]:
     """Return weights (target, source): the share of each source bin that overlaps the target bin."""
-    first, last = (np.array([bin_[side] for bin_ in source], dtype=float) for side in (0, 1))
+    first, last = (
+        np.array([bin_[side] for bin_ in source], dtype=float) for side in (0, 1)
+    )
     rows = []
     for start, end in target:
         shared = np.minimum(last, end) - np.maximum(first, start)
@@ -50,7 +54,9 @@ def align_time(
             )
     weights = overlap_weights(source, target)
     weights = weights / weights.sum(axis=1, keepdims=True)
-    aligned = np.empty((len(values), len(target), *values.shape[2:]), np.result_type(weights, values))
+    aligned = np.empty(
+        (len(values), len(target), *values.shape[2:]), np.result_type(weights, values)
+    )
     # In blocks of presentations: the activations may be memory-mapped, and the product copies its arguments.
     step = max(1, BLOCK // max(1, int(np.prod(values.shape[1:]))))
     for start in range(0, len(values), step):
@@ -97,13 +103,26 @@ def labelled(
     """
     repetitions = len(values) // len(stimulus_ids)
     counts = {layer: int(np.prod(shape)) for layer, shape in shapes.items()}
-    names = [f"{model}.{layer}.{number}" for layer, count in counts.items() for number in range(count)]
+    names = [
+        f"{model}.{layer}.{number}"
+        for layer, count in counts.items()
+        for number in range(count)
+    ]
     # Fixed-width text: xarray copies objects one by one, which takes longer than computing the responses.
     coords: dict[str, Any] = {
-        "stimulus_id": ("presentation", np.tile(np.asarray(stimulus_ids, dtype=str), repetitions)),
+        "stimulus_id": (
+            "presentation",
+            np.tile(np.asarray(stimulus_ids, dtype=str), repetitions),
+        ),
         "neuroid_id": ("neuroid", np.array(names, dtype=str)),
-        "neuroid_num": ("neuroid", np.concatenate([np.arange(count) for count in counts.values()])),
-        "layer": ("neuroid", np.repeat(np.array(list(counts), dtype=str), list(counts.values()))),
+        "neuroid_num": (
+            "neuroid",
+            np.concatenate([np.arange(count) for count in counts.values()]),
+        ),
+        "layer": (
+            "neuroid",
+            np.repeat(np.array(list(counts), dtype=str), list(counts.values())),
+        ),
         "region": ("neuroid", np.full(len(names), region)),
     }
     for name in PLACES:
@@ -111,12 +130,18 @@ def labelled(
         if not np.isnan(place).all():
             coords[name] = ("neuroid", place)
     if repetitions > 1:
-        coords["repetition"] = ("presentation", np.repeat(np.arange(repetitions), len(stimulus_ids)))
+        coords["repetition"] = (
+            "presentation",
+            np.repeat(np.arange(repetitions), len(stimulus_ids)),
+        )
     dims: tuple[str, ...] = ("presentation", "neuroid")
     if time_bins is not None:
         dims = (*dims, "time_bin")
         edges = np.asarray(time_bins, dtype=float).reshape(-1, 2)
-        coords |= {"time_bin_start": ("time_bin", edges[:, 0]), "time_bin_end": ("time_bin", edges[:, 1])}
+        coords |= {
+            "time_bin_start": ("time_bin", edges[:, 0]),
+            "time_bin_end": ("time_bin", edges[:, 1]),
+        }
     return xr.DataArray(values, dims=dims, coords=coords, attrs={"model": model})
 
 

@@ -24,7 +24,12 @@ from neuroledger.spec.registry import builder
 VERSION = 1
 
 
-@builder("precomputed", version=VERSION, takes=STIMULI, gives=partial(of_layers, dynamics=True))
+@builder(
+    "precomputed",
+    version=VERSION,
+    takes=STIMULI,
+    gives=partial(of_layers, dynamics=True),
+)
 def precomputed(
     *,
     id: str,
@@ -55,7 +60,9 @@ def precomputed(
     files = dict(weights or {})
     path = _file_named(files, file, id)
     responses = confined(
-        lambda: _read(path, files, stimulus_ids, id), limits_for(files.values()), f"model {id!r}"
+        lambda: _read(path, files, stimulus_ids, id),
+        limits_for(files.values()),
+        f"model {id!r}",
     )
     return from_assembly(
         responses,
@@ -96,11 +103,18 @@ def from_assembly(
     parts = _layers(responses)
     bins = None
     if "time_bin" in responses.dims:
-        edges = zip(responses["time_bin_start"].values, responses["time_bin_end"].values, strict=True)
+        edges = zip(
+            responses["time_bin_start"].values,
+            responses["time_bin_end"].values,
+            strict=True,
+        )
         bins = tuple((float(start), float(end)) for start, end in edges)
 
     def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+        stimuli: StimulusSet,
+        stimulus_ids: Sequence[str],
+        layers: Sequence[str],
+        trial: Trial,
     ) -> dict[str, NDArray[Any]]:
         missing = [name for name in stimulus_ids if name not in positions]
         if missing:
@@ -110,25 +124,44 @@ def from_assembly(
         rows = [positions[name] for name in stimulus_ids]
         return {layer: parts[layer][rows] for layer in layers}
 
-    committed = dict(regions) or ({name: name for name in parts} if len(parts) > 1 else {})
+    committed = dict(regions) or (
+        {name: name for name in parts} if len(parts) > 1 else {}
+    )
     return LayeredModel(
-        id=id, takes=STIMULI, extract=extract, layers=tuple(parts), regions=committed, readout=readout,
-        visual_degrees=visual_degrees, identity=identity, times=bins, store=store,
-    )  # fmt: skip
+        id=id,
+        takes=STIMULI,
+        extract=extract,
+        layers=tuple(parts),
+        regions=committed,
+        readout=readout,
+        visual_degrees=visual_degrees,
+        identity=identity,
+        times=bins,
+        store=store,
+    )
 
 
 def _layers(responses: xr.DataArray) -> dict[str, NDArray[Any]]:
     """Return layer → (presentation, neuroid), or (presentation, time_bin, neuroid)."""
     timed = "time_bin" in responses.dims
-    ordered = responses.transpose("presentation", *(["time_bin"] if timed else []), "neuroid")
-    name = next((name for name in ("layer", "region") if name in responses.coords), None)
+    ordered = responses.transpose(
+        "presentation", *(["time_bin"] if timed else []), "neuroid"
+    )
+    name = next(
+        (name for name in ("layer", "region") if name in responses.coords), None
+    )
     if name is None:
         return {"features": ordered.values}
     layers = responses[name].values.astype(str)
-    return {layer: ordered.values[..., layers == layer] for layer in dict.fromkeys(layers.tolist())}
+    return {
+        layer: ordered.values[..., layers == layer]
+        for layer in dict.fromkeys(layers.tolist())
+    }
 
 
-def _read(path: Path, files: Mapping[str, Path], stimulus_ids: str | None, model: str) -> xr.DataArray:
+def _read(
+    path: Path, files: Mapping[str, Path], stimulus_ids: str | None, model: str
+) -> xr.DataArray:
     if path.suffix == ".nc":
         return assemblies.check(assemblies.read(path), name=f"model {model!r}")
     if path.suffix != ".npy":
@@ -136,7 +169,9 @@ def _read(path: Path, files: Mapping[str, Path], stimulus_ids: str | None, model
             f"model {model!r}: {path.name} is neither a netCDF assembly (.nc) nor an array (.npy)"
         )
     if stimulus_ids is None:
-        raise ModelError(f"model {model!r}: an array needs `stimulus_ids`, a file with one id per line")
+        raise ModelError(
+            f"model {model!r}: an array needs `stimulus_ids`, a file with one id per line"
+        )
     ids = _file_named(files, stimulus_ids, model).read_text(encoding="utf-8").split()
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -166,5 +201,7 @@ def _file_named(files: Mapping[str, Path], name: str | None, model: str) -> Path
             f"model {model!r}: name the `file` to read, one of {', '.join(sorted(files)) or 'its weights (none)'}"
         )
     if name not in files:
-        raise ModelError(f"model {model!r}: no {unknown('file', name, sorted(files))} among its weights")
+        raise ModelError(
+            f"model {model!r}: no {unknown('file', name, sorted(files))} among its weights"
+        )
     return files[name]

@@ -33,7 +33,9 @@ class Preprocessing(BaseModel):
 
     resize: Side | None = 224
     fit: Literal["stretch", "shorter"] = "stretch"
-    interpolation: Literal["nearest", "box", "bilinear", "bicubic", "lanczos"] = "bilinear"
+    interpolation: Literal["nearest", "box", "bilinear", "bicubic", "lanczos"] = (
+        "bilinear"
+    )
     crop: Side | None = None
     colour: Literal["rgb", "grey"] = "rgb"
     mean: tuple[float, ...] = IMAGENET_MEAN
@@ -58,7 +60,9 @@ class Preprocessing(BaseModel):
                 f"model {model!r}: mean and std need 1 or {channels} numbers for {self.colour} images"
             )
 
-    def stack(self, arrays: Sequence[NDArray[np.float32]], *, model: str) -> NDArray[np.float32]:
+    def stack(
+        self, arrays: Sequence[NDArray[np.float32]], *, model: str
+    ) -> NDArray[np.float32]:
         """Stack results of :meth:`one` into one array; refuse different sizes."""
         sizes = sorted({(array.shape[2], array.shape[1]) for array in arrays})
         if len(sizes) > 1:
@@ -74,7 +78,10 @@ class Preprocessing(BaseModel):
         image = self._sized(image).convert("RGB" if self.colour == "rgb" else "L")
         values = np.asarray(image, dtype=np.float32) / np.float32(255)
         values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
-        mean, std = (np.array(numbers, dtype=np.float32)[:, None, None] for numbers in (self.mean, self.std))
+        mean, std = (
+            np.array(numbers, dtype=np.float32)[:, None, None]
+            for numbers in (self.mean, self.std)
+        )
         normalised: NDArray[np.float32] = (values - mean) / std
         return normalised
 
@@ -107,7 +114,9 @@ def shifts(trials: int, degrees: float, pixels: int) -> NDArray[np.float64]:
     """
     part = np.sqrt(np.arange(trials) / trials)
     radius = RADIUS_DEGREES / degrees * pixels * part
-    return np.stack([radius * np.cos(2 * np.pi * part), radius * np.sin(2 * np.pi * part)], axis=1)
+    return np.stack(
+        [radius * np.cos(2 * np.pi * part), radius * np.sin(2 * np.pi * part)], axis=1
+    )
 
 
 def look(images: NDArray[Any], trial: int, trials: int, degrees: float) -> NDArray[Any]:
@@ -119,6 +128,10 @@ def look(images: NDArray[Any], trial: int, trials: int, degrees: float) -> NDArr
         return images
     still = (0.0,) * (images.ndim - 2)
     moved: NDArray[Any] = shift(
-        images, (*still, float(down), float(right)), order=1, mode="nearest", prefilter=False
+        images,
+        (*still, float(down), float(right)),
+        order=1,
+        mode="nearest",
+        prefilter=False,
     )
     return moved

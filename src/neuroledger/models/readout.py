@@ -192,7 +192,9 @@ def probabilities(
 
     choices = list(dict.fromkeys(labels))
     if len(choices) < 2:
-        raise RequestError(f"a readout needs at least two labels; the fitting stimuli have {choices}")
+        raise RequestError(
+            f"a readout needs at least two labels; the fitting stimuli have {choices}"
+        )
     scaler = StandardScaler().fit(fitting)
     codes = np.array([choices.index(label) for label in labels])
     # The binomial model penalises one weight w; the multinomial one penalises w/2 and -w/2, which costs half as much.
@@ -231,29 +233,46 @@ def odd_one_out(
     names = np.asarray(stimulus_ids, dtype=object)
     if triplets:
         place = {str(id): row for row, id in enumerate(names)}
-        missing = sorted({id for triplet in triplets for id in triplet if id not in place})
+        missing = sorted(
+            {id for triplet in triplets for id in triplet if id not in place}
+        )
         if missing:
             raise RequestError(
                 f"{len(missing)} stimuli of the triplets have no features, first {missing[0]!r}"
             )
-        rows = np.asarray([[place[id] for id in triplet] for triplet in triplets], dtype=np.intp)
+        rows = np.asarray(
+            [[place[id] for id in triplet] for triplet in triplets], dtype=np.intp
+        )
     else:
         if len(features) % TRIPLET:
-            raise RequestError(f"odd one out needs a multiple of three stimuli, not {len(features)}")
+            raise RequestError(
+                f"odd one out needs a multiple of three stimuli, not {len(features)}"
+            )
         rows = np.arange(len(features), dtype=np.intp).reshape(-1, TRIPLET)
     first, second, third = rows.T
     if triplets:
         gram = features @ features.T
-        pairs = np.stack([gram[first, second], gram[first, third], gram[second, third]], axis=1)
+        pairs = np.stack(
+            [gram[first, second], gram[first, third], gram[second, third]], axis=1
+        )
     else:
         threes = features[rows]
-        pairs = np.stack([np.einsum("tf,tf->t", threes[:, i], threes[:, j]) for i, j in PAIRS], axis=1)
+        pairs = np.stack(
+            [np.einsum("tf,tf->t", threes[:, i], threes[:, j]) for i, j in PAIRS],
+            axis=1,
+        )
     if similarity == "cosine":
         norms = np.sqrt(np.einsum("nf,nf->n", features, features))[rows]
         pairs = pairs / np.stack([norms[:, i] * norms[:, j] for i, j in PAIRS], axis=1)
     odd = rows[np.arange(len(rows)), 2 - np.argmax(pairs, axis=1)]
-    joined = np.array(["|".join(map(str, names[triplet])) for triplet in rows], dtype=object)
-    return xr.DataArray(names[odd], dims="presentation", coords={"stimulus_id": ("presentation", joined)})
+    joined = np.array(
+        ["|".join(map(str, names[triplet])) for triplet in rows], dtype=object
+    )
+    return xr.DataArray(
+        names[odd],
+        dims="presentation",
+        coords={"stimulus_id": ("presentation", joined)},
+    )
 
 
 def label(
@@ -285,7 +304,9 @@ def label(
             "features; name the layer of `logits` (`output` is the network's output) and their `labels`"
         )
     if tuple(choices) == ("imagenet",):
-        return _decisions(np.asarray(SYNSETS, dtype=object)[np.argmax(logits, axis=1)], stimulus_ids)
+        return _decisions(
+            np.asarray(SYNSETS, dtype=object)[np.argmax(logits, axis=1)], stimulus_ids
+        )
     unknown = sorted(set(choices) - set(CATEGORIES))
     if unknown or not choices:
         raise RequestError(
@@ -293,12 +314,21 @@ def label(
         )
     powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     softmax = powers / powers.sum(axis=1, keepdims=True)
-    means = np.stack([softmax[:, list(CATEGORIES[choice])].mean(axis=1) for choice in choices], axis=1)
-    return _decisions(np.asarray(list(choices), dtype=object)[np.argmax(means, axis=1)], stimulus_ids)
+    means = np.stack(
+        [softmax[:, list(CATEGORIES[choice])].mean(axis=1) for choice in choices],
+        axis=1,
+    )
+    return _decisions(
+        np.asarray(list(choices), dtype=object)[np.argmax(means, axis=1)], stimulus_ids
+    )
 
 
 def _label_among(
-    logits: Array, stimulus_ids: Sequence[str], choices: Sequence[str], labels: Sequence[str], model: str
+    logits: Array,
+    stimulus_ids: Sequence[str],
+    choices: Sequence[str],
+    labels: Sequence[str],
+    model: str,
 ) -> xr.DataArray:
     if logits.shape[1] != len(labels):
         raise ModelError(
@@ -310,7 +340,9 @@ def _label_among(
             f"model {model!r} has no label for {unknown or 'an empty list of choices'}; its labels are {list(labels)}"
         )
     chosen = logits[:, [list(labels).index(choice) for choice in choices]]
-    return _decisions(np.asarray(list(choices), dtype=object)[np.argmax(chosen, axis=1)], stimulus_ids)
+    return _decisions(
+        np.asarray(list(choices), dtype=object)[np.argmax(chosen, axis=1)], stimulus_ids
+    )
 
 
 def _decisions(labels: Array, stimulus_ids: Sequence[str]) -> xr.DataArray:

@@ -31,8 +31,14 @@ if TYPE_CHECKING:
 
 # Exceptions that a module may raise on an input that it does not accept.
 REFUSALS: Final = (
-    RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError
-)  # fmt: skip
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+)
 
 OUTPUT: Final = "output"
 """Name under which the module's own output is recorded, unless a submodule has that name."""
@@ -78,21 +84,31 @@ class TorchExtract:
     microsaccades: float | None = None
 
     def __call__(
-        self, stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+        self,
+        stimuli: StimulusSet,
+        stimulus_ids: Sequence[str],
+        layers: Sequence[str],
+        trial: Trial,
     ) -> dict[str, Array]:
         """Return layer → (stimulus, …) for ``stimulus_ids``, in that order."""
         import torch
 
         inputs = self.inputs(stimuli, stimulus_ids)
         if self.microsaccades is not None:
-            inputs = torch.from_numpy(look(inputs.numpy(), trial.number, trial.of, self.microsaccades))
+            inputs = torch.from_numpy(
+                look(inputs.numpy(), trial.number, trial.of, self.microsaccades)
+            )
         device = available(self.device)
-        sequence = np.random.SeedSequence((self.seed, trial.number, _seed_of_batch(stimulus_ids)))
+        sequence = np.random.SeedSequence(
+            (self.seed, trial.number, _seed_of_batch(stimulus_ids))
+        )
         seed = int(sequence.generate_state(1, np.uint64)[0]) >> 1
         with exclusive():
             self.module.to(device)
             with _evaluating(self.module), reproducible(device, seed):
-                return _run(self.module, inputs, layers, device, self.inputs.model, self.steps)
+                return _run(
+                    self.module, inputs, layers, device, self.inputs.model, self.steps
+                )
 
     def ahead(self, stimuli: StimulusSet, stimulus_ids: Sequence[str]) -> None:
         """Prepare the input of the next batch in the background."""
@@ -106,7 +122,11 @@ class TorchExtract:
         device = available(self.device)
         with exclusive():
             self.module.to(device)
-            with _evaluating(self.module), reproducible(device, self.seed), torch.inference_mode():
+            with (
+                _evaluating(self.module),
+                reproducible(device, self.seed),
+                torch.inference_mode(),
+            ):
                 return _trace(self.module, inputs.to(device), self.inputs.model)
 
 
@@ -122,7 +142,8 @@ def check_layers(module: torch.nn.Module, layers: Sequence[str], model: str) -> 
     missing = [layer for layer in layers if layer not in known and layer != OUTPUT]
     if missing:
         raise ModelError(
-            f"model {model!r} has no " + "; no ".join(unknown("layer", name, known) for name in missing)
+            f"model {model!r} has no "
+            + "; no ".join(unknown("layer", name, known) for name in missing)
         )
 
 
@@ -141,7 +162,10 @@ def state_sha256(module: torch.nn.Module) -> str:
 
 
 def in_memory(
-    module: torch.nn.Module, described: Mapping[str, Any], *, origin: torch.nn.Module | None = None
+    module: torch.nn.Module,
+    described: Mapping[str, Any],
+    *,
+    origin: torch.nn.Module | None = None,
 ) -> Callable[[], dict[str, Any]]:
     """Return a function that computes the identity of a module in this process from its present weights.
 
@@ -180,7 +204,10 @@ def _run(
             answer = _forward(module, _match_dtype(module, inputs.to(device)), model)
         if OUTPUT in layers and OUTPUT not in runs:
             runs[OUTPUT] = [_tensor(answer, OUTPUT, model)]
-        return {layer: _stack_runs(runs.get(layer, []), layer, len(inputs), model, steps) for layer in layers}
+        return {
+            layer: _stack_runs(runs.get(layer, []), layer, len(inputs), model, steps)
+            for layer in layers
+        }
     except torch.OutOfMemoryError:
         if len(inputs) == 1:
             raise LimitError(
@@ -188,7 +215,10 @@ def _run(
             ) from None
     torch.cuda.empty_cache()
     half = len(inputs) // 2
-    parts = [_run(module, part, layers, device, model, steps) for part in (inputs[:half], inputs[half:])]
+    parts = [
+        _run(module, part, layers, device, model, steps)
+        for part in (inputs[:half], inputs[half:])
+    ]
     return {layer: np.concatenate([part[layer] for part in parts]) for layer in layers}
 
 
@@ -205,7 +235,10 @@ def _trace(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> list[Ru
 
         return hook
 
-    handles = [part.register_forward_hook(tracer(name)) for name, part in module.named_modules()]
+    handles = [
+        part.register_forward_hook(tracer(name))
+        for name, part in module.named_modules()
+    ]
     try:
         _forward(module, _match_dtype(module, inputs), model)
     finally:
@@ -213,7 +246,12 @@ def _trace(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> list[Ru
             handle.remove()
     parts = dict(module.named_modules())
     return [
-        Run(name, shape, weighted=_has_weights(parts[name]), per_stimulus=len(inputs) in shape[:2])
+        Run(
+            name,
+            shape,
+            weighted=_has_weights(parts[name]),
+            per_stimulus=len(inputs) in shape[:2],
+        )
         for name, shape in shapes.items()
     ]
 
@@ -259,11 +297,17 @@ def recording(
     def recorder(layer: str) -> Callable[[torch.nn.Module, Any, Any], None]:
         def hook(_module: torch.nn.Module, _inputs: Any, output: Any) -> None:
             # A copy, because a later layer may modify the output in place.
-            runs.setdefault(layer, []).append(_tensor(output, layer, model).detach().clone())
+            runs.setdefault(layer, []).append(
+                _tensor(output, layer, model).detach().clone()
+            )
 
         return hook
 
-    handles = [parts[layer].register_forward_hook(recorder(layer)) for layer in layers if layer in parts]
+    handles = [
+        parts[layer].register_forward_hook(recorder(layer))
+        for layer in layers
+        if layer in parts
+    ]
     try:
         yield runs
     finally:
@@ -296,7 +340,9 @@ def _first_tensor(output: Any) -> torch.Tensor | None:
     return None
 
 
-def _stack_runs(runs: Sequence[torch.Tensor], layer: str, count: int, model: str, steps: int | None) -> Array:
+def _stack_runs(
+    runs: Sequence[torch.Tensor], layer: str, count: int, model: str, steps: int | None
+) -> Array:
     """Return the outputs of a layer as an array (stimulus, …), or (stimulus, step, …) with ``steps``."""
     import torch
 
@@ -324,8 +370,15 @@ def _stack_runs(runs: Sequence[torch.Tensor], layer: str, count: int, model: str
 
 def _match_dtype(module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """Convert inputs to the floating-point type of the module's weights."""
-    first = next((weights for weights in module.parameters() if weights.is_floating_point()), None)
-    return inputs if first is None or not inputs.is_floating_point() else inputs.to(first.dtype)
+    first = next(
+        (weights for weights in module.parameters() if weights.is_floating_point()),
+        None,
+    )
+    return (
+        inputs
+        if first is None or not inputs.is_floating_point()
+        else inputs.to(first.dtype)
+    )
 
 
 @contextmanager
@@ -380,7 +433,9 @@ class Inputs:
             if future is not None and source is stimuli:
                 return torch.from_numpy(future.result())
             return torch.from_numpy(self._prepare(stimuli, ids))
-        tensors = [self._tensor(self.preprocessing(image)) for image in shown(stimuli, ids)]
+        tensors = [
+            self._tensor(self.preprocessing(image)) for image in shown(stimuli, ids)
+        ]
         sizes = sorted({tuple(tensor.shape) for tensor in tensors})
         if len(sizes) > 1:
             raise ModelError(

@@ -93,15 +93,33 @@ def torch_module(
     UnavailableError
         The package, or torch itself, is not installed.
     """
-    described = {"builder": "torch", "version": VERSION, "module": module, "arguments": arguments or {}}
+    described = {
+        "builder": "torch",
+        "version": VERSION,
+        "module": module,
+        "arguments": arguments or {},
+    }
     return assemble(
-        build(module, arguments or {}, seed, id), described, id=id,
-        preprocessing=preprocessing, seed=seed, times=times, stochastic=stochastic,
-        microsaccades=microsaccades, labels=labels, batch=batch, weights=weights or {}, layers=layers,
-        regions=regions or {}, readout=readout, logits=logits, visual_degrees=visual_degrees, device=device,
+        build(module, arguments or {}, seed, id),
+        described,
+        id=id,
+        preprocessing=preprocessing,
+        seed=seed,
+        times=times,
+        stochastic=stochastic,
+        microsaccades=microsaccades,
+        labels=labels,
+        batch=batch,
+        weights=weights or {},
+        layers=layers,
+        regions=regions or {},
+        readout=readout,
+        logits=logits,
+        visual_degrees=visual_degrees,
+        device=device,
         store=store,
         packages=(module.split(".")[0].split(":")[0],),
-    )  # fmt: skip
+    )
 
 
 def assemble(
@@ -152,7 +170,10 @@ def assemble(
             "weights": weights_identity(weights) if weights else {"seed": seed},
             "preprocessing": preprocessing.model_dump(mode="json"),
             "device": available(device).type,
-            "packages": {name: version_of(name) for name in sorted({*packages, "torch"} - {"neuroledger"})},
+            "packages": {
+                name: version_of(name)
+                for name in sorted({*packages, "torch"} - {"neuroledger"})
+            },
             "stochastic": seed if stochastic else None,
             "microsaccades": visual_degrees if microsaccades else None,
             "times": None if times is None else [list(bin_) for bin_ in times],
@@ -182,7 +203,9 @@ def assemble(
     )
 
 
-def build(path: str, arguments: Mapping[str, Any], seed: int, model: str) -> torch.nn.Module:
+def build(
+    path: str, arguments: Mapping[str, Any], seed: int, model: str
+) -> torch.nn.Module:
     """Instantiate ``package.module:Class`` with ``arguments``, its weights drawn from ``seed``."""
     from neuroledger.models.torch_weights import seeded
 
@@ -194,13 +217,19 @@ def build(path: str, arguments: Mapping[str, Any], seed: int, model: str) -> tor
     try:
         return seeded(lambda: module_class(**arguments), seed)
     except (TypeError, ValueError) as error:
-        raise ModelError(f"model {model!r}: {path} does not take these arguments: {error}") from error
+        raise ModelError(
+            f"model {model!r}: {path} does not take these arguments: {error}"
+        ) from error
 
 
-def every_layer(regions: Mapping[str, str | tuple[str, ...]], *others: str | None) -> tuple[str, ...]:
+def every_layer(
+    regions: Mapping[str, str | tuple[str, ...]], *others: str | None
+) -> tuple[str, ...]:
     """Return the layers that ``regions`` and ``others`` name, each once; the module's output if they name none."""
     names = [
-        name for layers in regions.values() for name in ((layers,) if isinstance(layers, str) else layers)
+        name
+        for layers in regions.values()
+        for name in ((layers,) if isinstance(layers, str) else layers)
     ]
     names += [layer for layer in others if layer is not None]
     return tuple(dict.fromkeys(names)) or ("output",)
@@ -246,10 +275,10 @@ def hub_package(name: str) -> Any:
 def _import_torchvision() -> None:
     try:
         importlib.import_module("torchvision")
-    except (
-        RuntimeError
-    ):  # usually from compiled operators; any other error is raised again by the next import
-        for name in [module for module in sys.modules if module.split(".")[0] == "torchvision"]:
+    except RuntimeError:  # usually from compiled operators; any other error is raised again by the next import
+        for name in [
+            module for module in sys.modules if module.split(".")[0] == "torchvision"
+        ]:
             del sys.modules[name]
         sys.modules[COMPILED] = ModuleType(COMPILED)
     except ImportError:
@@ -274,7 +303,11 @@ def _source_sha256(package: str) -> str:
     if spec is None:
         return "unknown"
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    files = {path.relative_to(folder).as_posix(): path for folder in folders for path in folder.rglob("*.py")}
+    files = {
+        path.relative_to(folder).as_posix(): path
+        for folder in folders
+        for path in folder.rglob("*.py")
+    }
     if not folders and spec.origin is not None:
         files = {Path(spec.origin).name: Path(spec.origin)}
     digest = hashlib.sha256()

@@ -21,14 +21,33 @@ from neuroledger.store.hashes import sha256_of
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["checkpoint_tensors", "load_weights", "safetensors", "seeded", "weights_identity"]
+__all__ = [
+    "checkpoint_tensors",
+    "load_weights",
+    "safetensors",
+    "seeded",
+    "weights_identity",
+]
 
 # Name of a type in safetensors → name in torch.
 TYPES: Final = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16",
-    "I32": "int32", "U32": "uint32", "F32": "float32", "I64": "int64", "U64": "uint64", "F64": "float64",
-    "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
-}  # fmt: skip
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "I64": "int64",
+    "U64": "uint64",
+    "F64": "float64",
+    "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+}
 
 
 CHECKPOINTS: Final = frozenset({".pth", ".pt"})
@@ -52,18 +71,31 @@ def safetensors(path: Path) -> dict[str, torch.Tensor]:
 
     def layout() -> dict[str, tuple[str, tuple[int, ...], int]]:
         try:
-            with safe_open(path, framework="np"), path.open("rb") as file:  # safe_open validates the header
+            with (
+                safe_open(path, framework="np"),
+                path.open("rb") as file,
+            ):  # safe_open validates the header
                 (length,) = struct.unpack("<Q", file.read(8))
                 header: Mapping[str, Any] = json.loads(file.read(length))
         except SafetensorError as error:
-            raise DataError(f"{path.name} is not a complete safetensors file ({error})") from error
-        entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+            raise DataError(
+                f"{path.name} is not a complete safetensors file ({error})"
+            ) from error
+        entries = {
+            name: entry for name, entry in header.items() if name != "__metadata__"
+        }
         for name, entry in entries.items():
             if entry["dtype"] not in TYPES:
-                raise DataError(f"{path.name}: {name!r} has the unsupported type {entry['dtype']}")
+                raise DataError(
+                    f"{path.name}: {name!r} has the unsupported type {entry['dtype']}"
+                )
         first = 8 + length
         return {
-            name: (TYPES[entry["dtype"]], tuple(entry["shape"]), first + entry["data_offsets"][0])
+            name: (
+                TYPES[entry["dtype"]],
+                tuple(entry["shape"]),
+                first + entry["data_offsets"][0],
+            )
             for name, entry in entries.items()
         }
 
@@ -72,7 +104,9 @@ def safetensors(path: Path) -> dict[str, torch.Tensor]:
     return {name: _tensor(file, *tensor) for name, tensor in tensors.items()}
 
 
-def checkpoint_tensors(path: Path, inside: tuple[str, ...] = ()) -> dict[str, torch.Tensor]:
+def checkpoint_tensors(
+    path: Path, inside: tuple[str, ...] = ()
+) -> dict[str, torch.Tensor]:
     """Return the tensors of a file saved by torch, by name; ``inside`` are keys that may contain the state dict.
 
     Raises
@@ -89,14 +123,28 @@ def checkpoint_tensors(path: Path, inside: tuple[str, ...] = ()) -> dict[str, to
     def unpack() -> dict[str, tuple[np.ndarray, str, tuple[int, ...]]]:
         try:
             state: Any = torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+                path,
+                map_location="cpu",
+                weights_only=True,
+                mmap=zipfile.is_zipfile(path),
             )
-        except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
+        except (
+            pickle.UnpicklingError,
+            RuntimeError,
+            EOFError,
+            LookupError,
+            ValueError,
+            TypeError,
+        ) as error:
             raise DataError(
                 f"{path.name} is not a checkpoint that contains only tensors: save `model.state_dict()` with torch.save"
             ) from error
         for name in inside:
-            state = state[name] if isinstance(state, dict) and isinstance(state.get(name), dict) else state
+            state = (
+                state[name]
+                if isinstance(state, dict) and isinstance(state.get(name), dict)
+                else state
+            )
         if (
             not isinstance(state, dict)
             or not state
@@ -118,14 +166,18 @@ def checkpoint_tensors(path: Path, inside: tuple[str, ...] = ()) -> dict[str, to
     return {name: _tensor(*tensor) for name, tensor in tensors.items()}
 
 
-def _tensor(buffer: np.ndarray, kind: str, shape: tuple[int, ...], start: int = 0) -> torch.Tensor:
+def _tensor(
+    buffer: np.ndarray, kind: str, shape: tuple[int, ...], start: int = 0
+) -> torch.Tensor:
     """Return a tensor that shares the memory of ``buffer`` from byte ``start`` on."""
     import torch
 
     dtype: torch.dtype = getattr(torch, kind)
     if not prod(shape):
         return torch.empty(shape, dtype=dtype)
-    return torch.frombuffer(buffer, dtype=dtype, count=prod(shape), offset=start).reshape(shape)
+    return torch.frombuffer(
+        buffer, dtype=dtype, count=prod(shape), offset=start
+    ).reshape(shape)
 
 
 def load_weights(
@@ -150,13 +202,21 @@ def load_weights(
     state: dict[str, torch.Tensor] = {}
     for _, path in sorted(weights.items()):
         try:
-            state |= checkpoint_tensors(path) if path.suffix in CHECKPOINTS else safetensors(path)
+            state |= (
+                checkpoint_tensors(path)
+                if path.suffix in CHECKPOINTS
+                else safetensors(path)
+            )
         except DataError as error:
-            raise ModelError(f"model {model!r}: weights: {error}; fetch them again") from error
+            raise ModelError(
+                f"model {model!r}: weights: {error}; fetch them again"
+            ) from error
     state, own = adapt(state), module.state_dict()
     unused = [part for part in fresh if not any(name.startswith(part) for name in own)]
     if unused:
-        raise ModelError(f"model {model!r}: no tensor of the module begins with {unused[0]!r} (fresh)")
+        raise ModelError(
+            f"model {model!r}: no tensor of the module begins with {unused[0]!r} (fresh)"
+        )
     state, expected = (
         {name: tensor for name, tensor in tensors.items() if not name.startswith(fresh)}
         for tensors in (state, own)
@@ -166,7 +226,11 @@ def load_weights(
         for name in sorted(state.keys() - expected.keys())
     ]
     # The number of training batches of a normalisation changes no answer, and many published files omit it.
-    missing = {name for name in expected.keys() - state.keys() if not name.endswith("num_batches_tracked")}
+    missing = {
+        name
+        for name in expected.keys() - state.keys()
+        if not name.endswith("num_batches_tracked")
+    }
     problems += [f"no value for {name!r}" for name in sorted(missing)]
     problems += [
         f"{name!r} is {tuple(state[name].shape)}, but {tuple(expected[name].shape)} in the module"
@@ -175,7 +239,9 @@ def load_weights(
     ]
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise ModelError(f"model {model!r}: weights do not fit: {'; '.join(problems[:5])}{more}")
+        raise ModelError(
+            f"model {model!r}: weights do not fit: {'; '.join(problems[:5])}{more}"
+        )
     module.load_state_dict({**own, **state})
 
 

@@ -17,11 +17,27 @@ from neuroledger.spec.suites import Group
 from neuroledger.store.files import write_json, write_text
 
 __all__ = [
-    "Cell", "Column", "FORMATS", "Leaderboard", "Role", "Row", "Status", "amount", "as_csv", "as_json", "as_latex",
-    "as_markdown", "as_text", "leaderboard_text", "number", "write_tracked",
-]  # fmt: skip
+    "Cell",
+    "Column",
+    "FORMATS",
+    "Leaderboard",
+    "Role",
+    "Row",
+    "Status",
+    "amount",
+    "as_csv",
+    "as_json",
+    "as_latex",
+    "as_markdown",
+    "as_text",
+    "leaderboard_text",
+    "number",
+    "write_tracked",
+]
 
-Status = Literal["scored", "partial", "failed", "stale", "edited", "missing", "unavailable"]
+Status = Literal[
+    "scored", "partial", "failed", "stale", "edited", "missing", "unavailable"
+]
 Role = Literal["model", "positive", "negative"]
 
 
@@ -128,8 +144,14 @@ class Leaderboard:
                     "score": row.score.value,
                     "low": row.score.low,
                     "high": row.score.high,
-                    **{group.name: cell.value for group, cell in zip(self.groups, row.groups, strict=True)},
-                    **{column.id: cell.value for column, cell in zip(self.columns, row.cells, strict=True)},
+                    **{
+                        group.name: cell.value
+                        for group, cell in zip(self.groups, row.groups, strict=True)
+                    },
+                    **{
+                        column.id: cell.value
+                        for column, cell in zip(self.columns, row.cells, strict=True)
+                    },
                 }
                 for row in self.rows
             ]
@@ -140,10 +162,15 @@ class Leaderboard:
 
     def _repr_html_(self) -> str:
         return self.to_frame().to_html(
-            index=False, na_rep="–", float_format=lambda value: f"{value:.3f}", escape=True
+            index=False,
+            na_rep="–",
+            float_format=lambda value: f"{value:.3f}",
+            escape=True,
         )
 
 
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that a spreadsheet computes instead of showing it."""
 STATUS_TEXTS: Final = {"missing": "–", "unavailable": "n/a"}
 WIDE: Final = 1e4
 
@@ -158,7 +185,17 @@ def number(value: float | None, digits: int = 3, *, counts: bool = True) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
-PREFIXES: Final = {-15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G"}
+PREFIXES: Final = {
+    -15: "f",
+    -12: "p",
+    -9: "n",
+    -6: "µ",
+    -3: "m",
+    0: "",
+    3: "k",
+    6: "M",
+    9: "G",
+}
 
 
 def amount(value: float | None, unit: str | None, *, counts: bool = True) -> str:
@@ -177,11 +214,26 @@ def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
     """
     width = width or shutil.get_terminal_size((160, 24)).columns
     names = [group.name for group in board.groups]
-    head = ["rank", "model", "score", *names, *[f"[{i}]" for i in range(1, len(board.columns) + 1)]]
+    head = [
+        "rank",
+        "model",
+        "score",
+        *names,
+        *[f"[{i}]" for i in range(1, len(board.columns) + 1)],
+    ]
     blocks = [
-        [_line(row, board) for row in board.rows if row.role == "model" and row.rank is not None],
-        [_line(row, board) for row in board.rows if row.role == "model" and row.rank is None],
-        [_line(row, board) for row in board.rows if row.role != "model"] + _limits(board),
+        [
+            _line(row, board)
+            for row in board.rows
+            if row.role == "model" and row.rank is not None
+        ],
+        [
+            _line(row, board)
+            for row in board.rows
+            if row.role == "model" and row.rank is None
+        ],
+        [_line(row, board) for row in board.rows if row.role != "model"]
+        + _limits(board),
     ]
     table = [head, *(line for block in blocks for line in block)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -190,7 +242,11 @@ def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
         rule = "─" * (sum(widths[i] for i in columns) + 2 * (len(columns) - 1))
         lines.append(_joined(head, widths, columns))
         for block in blocks:
-            lines += [rule, *(_joined(line, widths, columns) for line in block)] if block else []
+            lines += (
+                [rule, *(_joined(line, widths, columns) for line in block)]
+                if block
+                else []
+            )
         lines.append("")
     return "\n".join([*lines, *_legend(board)])
 
@@ -208,18 +264,27 @@ def _tables(widths: Sequence[int], width: int) -> list[list[int]]:
 
 
 def _joined(line: Sequence[str], widths: Sequence[int], columns: Sequence[int]) -> str:
-    cells = [line[i].ljust(widths[i]) if i < 2 else line[i].rjust(widths[i]) for i in columns]
+    cells = [
+        line[i].ljust(widths[i]) if i < 2 else line[i].rjust(widths[i]) for i in columns
+    ]
     return "  ".join(cells).rstrip()
 
 
 def _line(row: Row, board: Leaderboard) -> list[str]:
     name = row.model if row.role == "model" else f"{row.model} ({row.role} control)"
-    values = [_value(cell, column) for cell, column in zip(row.cells, board.columns, strict=True)]
+    values = [
+        _value(cell, column)
+        for cell, column in zip(row.cells, board.columns, strict=True)
+    ]
     return [row.place, name, _interval(row.score), *map(_mean, row.groups), *values]
 
 
 def _mean(cell: Cell) -> str:
-    return number(cell.value) if cell.value is not None else STATUS_TEXTS.get(cell.status, cell.status)
+    return (
+        number(cell.value)
+        if cell.value is not None
+        else STATUS_TEXTS.get(cell.status, cell.status)
+    )
 
 
 def _limits(board: Leaderboard) -> list[list[str]]:
@@ -247,20 +312,29 @@ def _value(cell: Cell, column: Column) -> str:
 
 
 def _legend(board: Leaderboard) -> list[str]:
-    lines = [f"[{i}] {column.id}: {describe(column)}" for i, column in enumerate(board.columns, 1)]
+    lines = [
+        f"[{i}] {column.id}: {describe(column)}"
+        for i, column in enumerate(board.columns, 1)
+    ]
     numbers = {column.id: f"[{i}]" for i, column in enumerate(board.columns, 1)}
     for group in board.groups:
         inside = [other.name for other in board.groups if other.part_of == group.name]
         inside += [
-            numbers[column.id] for column in board.columns if column.parent == group.name and column.counts
+            numbers[column.id]
+            for column in board.columns
+            if column.parent == group.name and column.counts
         ]
         lines.append(f"{group.name}: mean of {', '.join(inside)}")
     lines.append(
         "* no model is clearly better. Ranks hold jointly for all models (95 %), from differences paired over shared items."
     )
-    scored = [cell for row in board.rows for cell in row.cells if cell.status == "scored"]
+    scored = [
+        cell for row in board.rows for cell in row.cells if cell.status == "scored"
+    ]
     signed = sum(cell.evidence.origin is Origin.SIGNED for cell in scored)
-    lines.append(f"{signed} of {len(scored)} scores are recomputed and signed; the others are self-reported.")
+    lines.append(
+        f"{signed} of {len(scored)} scores are recomputed and signed; the others are self-reported."
+    )
     unranked = [
         f"{row.model}: not ranked, {row.score.reason}"
         for row in board.rows
@@ -273,7 +347,9 @@ def _legend(board: Leaderboard) -> list[str]:
         if cell.status in {"failed", "partial", "stale", "edited"}
     ]
     absent = [
-        f"{column.id}: unavailable: {column.unavailable}" for column in board.columns if column.unavailable
+        f"{column.id}: unavailable: {column.unavailable}"
+        for column in board.columns
+        if column.unavailable
     ]
     return [*lines, *unranked, *failed, *absent]
 
@@ -281,25 +357,37 @@ def _legend(board: Leaderboard) -> list[str]:
 def describe(column: Column) -> str:
     """Return a description of the numbers of a column."""
     text = column.scale.replace("_", " ")
-    text += {"ceiling": " after the ceiling", "floor": " above the dummy"}.get(column.normalise, "")
+    text += {"ceiling": " after the ceiling", "floor": " above the dummy"}.get(
+        column.normalise, ""
+    )
     text += "" if column.direction == "higher" else ", lower is better"
     text += "" if column.counts else ", not part of the score"
     return f"{text} (simulated data)" if column.simulated else text
 
 
 def as_csv(board: Leaderboard) -> str:
-    """Return the board as comma-separated values with full precision."""
-    text: str = board.to_frame().to_csv(index=False, lineterminator="\n")
+    """Return the board as comma-separated values with full precision; no name is a formula of a spreadsheet."""
+    frame = board.to_frame()
+    names = {name: f"'{name}" for name in frame.columns if name.startswith(FORMULA)}
+    text: str = frame.rename(columns=names).to_csv(index=False, lineterminator="\n")
     return text
 
 
 def as_json(board: Leaderboard) -> str:
     """Return the whole board as JSON with sorted keys."""
-    return json.dumps(asdict(board), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    return (
+        json.dumps(
+            asdict(board), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False
+        )
+        + "\n"
+    )
 
 
 def _names(board: Leaderboard) -> list[str]:
-    return [*[group.name for group in board.groups], *[column.id for column in board.columns]]
+    return [
+        *[group.name for group in board.groups],
+        *[column.id for column in board.columns],
+    ]
 
 
 def as_markdown(board: Leaderboard) -> str:
@@ -307,7 +395,10 @@ def as_markdown(board: Leaderboard) -> str:
     head = ["rank", "model", "score", *_names(board)]
     lines = [head, ["---"] * len(head), *[_line(row, board) for row in board.rows]]
     return (
-        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        "\n".join(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
+            for line in lines
+        )
         + "\n"
     )
 
@@ -315,7 +406,10 @@ def as_markdown(board: Leaderboard) -> str:
 def as_latex(board: Leaderboard) -> str:
     """Return the board as a ``booktabs`` table; the caption states the suite and its version."""
     head = ["Rank", "Model", "Score", *_names(board)]
-    body = [" & ".join(_escaped(cell) for cell in _line(row, board)) + r" \\" for row in board.rows]
+    body = [
+        " & ".join(_escaped(cell) for cell in _line(row, board)) + r" \\"
+        for row in board.rows
+    ]
     caption = _escaped(f"{board.title} (suite {board.suite}, version {board.version})")
     return "\n".join(
         [
@@ -335,7 +429,12 @@ def as_latex(board: Leaderboard) -> str:
 
 
 def _escaped(text: str) -> str:
-    special = {c: rf"\{c}" for c in "&%$#_{}"} | {"±": r"$\pm$", "–": "--", "~": r"\textasciitilde{}"}
+    special = {c: rf"\{c}" for c in "&%$#_{}"} | {
+        "±": r"$\pm$",
+        "–": "--",
+        "~": r"\textasciitilde{}",
+    }
+    special["^"] = r"\textasciicircum{}"  # TeX reads ^^5c as a backslash
     return "".join(special.get(c, c) for c in text.replace("\\", "/"))
 
 
@@ -367,7 +466,10 @@ def write_tracked(root: Path, boards: Sequence[Leaderboard]) -> None:
         for i, column in enumerate(board.columns):
             values = {row.model: row.cells[i].value for row in board.rows}
             path = folder / f"{column.id}.json"
-            write_json(path, {model: value for model, value in values.items() if value is not None})
+            write_json(
+                path,
+                {model: value for model, value in values.items() if value is not None},
+            )
             written.add(path)
     for path in set(folder.glob("*.json")) - written:
         path.unlink()

@@ -73,9 +73,19 @@ def curves_in(root: Path) -> Iterator[Curve]:
             yield Curve.model_validate(json_object(path.read_bytes()))
         except (OSError, ValueError) as error:
             lines = error.errors() if isinstance(error, ValidationError) else []
-            reason = f"{lines[0]['loc']}: {lines[0]['msg']}" if lines else str(error).partition("\n")[0]
+            reason = (
+                f"{lines[0]['loc']}: {lines[0]['msg']}"
+                if lines
+                else str(error).partition("\n")[0]
+            )
             fix = "delete it and measure the layers again"
-            finding = Finding("record.unreadable", "error", path.name, f"not a layer curve ({reason})", fix)
+            finding = Finding(
+                "record.unreadable",
+                "error",
+                path.name,
+                f"not a layer curve ({reason})",
+                fix,
+            )
             logging.getLogger("neuroledger").warning("%s", visible(str(finding)))
 
 
@@ -84,6 +94,8 @@ def figures(curves: Sequence[Curve], benchmark: str) -> list[tuple[str, Markup]]
     drawn = []
     for curve in curves:
         if curve.benchmark == benchmark:
-            caption = CAPTION.format(model=curve.model) + (NESTED if curve.nested is not None else "")
+            caption = CAPTION.format(model=curve.model) + (
+                NESTED if curve.nested is not None else ""
+            )
             drawn.append((caption, layer_curve(curve.model_dump())))
     return drawn

@@ -21,7 +21,14 @@ from neuroledger.stats.diagnosis import Diagnosis, Pair, Table
 from neuroledger.stats.task_ranks import published_table
 from neuroledger.store.git import git
 
-__all__ = ["diagnosis_page", "diagnosis_text", "from_csv", "from_published", "from_records", "plain"]
+__all__ = [
+    "diagnosis_page",
+    "diagnosis_text",
+    "from_csv",
+    "from_published",
+    "from_records",
+    "plain",
+]
 
 MAX_LOADINGS: Final = 12
 STATES: Final = {"scored": "scored", "failed": "failed"}
@@ -33,7 +40,10 @@ def from_records(catalog: Catalog, suite: str, records: Sequence[Record]) -> Tab
     columns = [column for column in board.columns if not column.unavailable]
     rows = [row for row in board.rows if row.role == "model"]
     indices = {column.id: board.columns.index(column) for column in columns}
-    values, halves = (pd.DataFrame(math.nan, [row.model for row in rows], list(indices)) for _ in range(2))
+    values, halves = (
+        pd.DataFrame(math.nan, [row.model for row in rows], list(indices))
+        for _ in range(2)
+    )
     states = pd.DataFrame("never run", values.index, values.columns)
     for column in columns:
         sign = -1 if column.direction == "lower" and column.normalise == "none" else 1
@@ -45,22 +55,30 @@ def from_records(catalog: Catalog, suite: str, records: Sequence[Record]) -> Tab
                 if cell.half_width is not None:
                     halves.loc[row.model, column.id] = cell.half_width
     ids = list(indices)
-    return Table(values, halves, states, _attributes(catalog, ids), _by_age(catalog, ids))
+    return Table(
+        values, halves, states, _attributes(catalog, ids), _by_age(catalog, ids)
+    )
 
 
 def from_published(catalog: Catalog, suite: str) -> Table:
     """Return the published figures of the benchmarks of a suite, in the order of the suite."""
     figures = published_table(suite, catalog)
     if not figures:
-        raise RequestError(f"suite {suite!r} has no published figures: omit --published")
+        raise RequestError(
+            f"suite {suite!r} has no published figures: omit --published"
+        )
     lower = {id for id in figures if _direction(catalog, id) == "lower"}
     values = pd.DataFrame(
         {
-            id: {model: -value if id in lower else value for model, value in row.items()}
+            id: {
+                model: -value if id in lower else value for model, value in row.items()
+            }
             for id, row in figures.items()
         }
     )
-    states = pd.DataFrame(np.where(values.notna(), "scored", "never run"), values.index, values.columns)
+    states = pd.DataFrame(
+        np.where(values.notna(), "scored", "never run"), values.index, values.columns
+    )
     return Table(values, values * math.nan, states, _attributes(catalog, list(figures)))
 
 
@@ -78,13 +96,19 @@ def from_csv(path: Path) -> Table:
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as a table ({error}); give a CSV file in UTF-8") from error
+        raise DataError(
+            f"{path} cannot be read as a table ({error}); give a CSV file in UTF-8"
+        ) from error
     if len(rows) < 2 or len(rows[0]) < 2:
-        raise DataError(f"{path} has no scores: it needs a header of benchmarks and a row for each model")
+        raise DataError(
+            f"{path} has no scores: it needs a header of benchmarks and a row for each model"
+        )
     benchmarks = rows[0][1:]
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(rows[0]):
-            raise DataError(f"{path}:{number} has {len(row)} cells, the header has {len(rows[0])}")
+            raise DataError(
+                f"{path}:{number} has {len(row)} cells, the header has {len(rows[0])}"
+            )
     models = [row for row in rows[1:] if not row[0].startswith("#")]
     if not models:
         raise DataError(f"{path} has no scores: it needs a row for each model")
@@ -94,7 +118,9 @@ def from_csv(path: Path) -> Table:
         if duplicates:
             raise DataError(f"{path} names the {kind} {duplicates[0]!r} twice")
     cells = pd.DataFrame([row[1:] for row in models], index=names, columns=benchmarks)
-    values = pd.DataFrame({name: pd.to_numeric(cells[name], errors="coerce") for name in benchmarks})
+    values = pd.DataFrame(
+        {name: pd.to_numeric(cells[name], errors="coerce") for name in benchmarks}
+    )
     values = values.where(np.isfinite(values.astype(float)))
     empty = np.array([[cell.strip() == "" for cell in row[1:]] for row in models])
     states = pd.DataFrame(
@@ -113,7 +139,9 @@ def from_csv(path: Path) -> Table:
 
 def _direction(catalog: Catalog, id: str) -> str:
     name = id_of(catalog.benchmark(id).all_metrics[0])
-    return catalog.metric(name).direction if name in catalog.ids("metrics") else "higher"
+    return (
+        catalog.metric(name).direction if name in catalog.ids("metrics") else "higher"
+    )
 
 
 def _attributes(catalog: Catalog, ids: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -129,13 +157,23 @@ def _attributes(catalog: Catalog, ids: Sequence[str]) -> dict[str, dict[str, str
             "region": spec.select.get("region"),
             "parent": spec.parent,
         }
-        attributes[id] = {name: str(value) for name, value in values.items() if value is not None}
+        attributes[id] = {
+            name: str(value) for name, value in values.items() if value is not None
+        }
     return attributes
 
 
 def _by_age(catalog: Catalog, ids: Sequence[str]) -> tuple[str, ...]:
     """Return benchmarks by the commit that added their file, oldest first; in the given order without git."""
-    arguments = ("log", "--reverse", "--diff-filter=A", "--name-only", "--format=", "--", "specs/benchmarks")
+    arguments = (
+        "log",
+        "--reverse",
+        "--diff-filter=A",
+        "--name-only",
+        "--format=",
+        "--",
+        "specs/benchmarks",
+    )
     try:
         log = git(catalog.root, *arguments, may_fail=True).decode(errors="replace")
     except RequestError:
@@ -152,16 +190,20 @@ def plain(diagnosis: Diagnosis) -> dict[str, Any]:
     }
     data["coverage"] = diagnosis.coverage.to_dict(orient="index")
     data["discriminative"] = {
-        name: None if math.isnan(value) else value for name, value in diagnosis.discriminative.items()
+        name: None if math.isnan(value) else value
+        for name, value in diagnosis.discriminative.items()
     }
     return data
 
 
-def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, str, list[str], list[list[str]]]]:
+def _sections(
+    diagnosis: Diagnosis,
+) -> Iterator[tuple[str, str, list[str], list[list[str]]]]:
     """Yield the title, description, header and rows of each section."""
     coverage = diagnosis.coverage
     rows = [
-        [str(id), *map(str, counts)] for id, counts in zip(coverage.index, coverage.to_numpy(), strict=True)
+        [str(id), *map(str, counts)]
+        for id, counts in zip(coverage.index, coverage.to_numpy(), strict=True)
     ]
     yield (
         "Coverage",
@@ -183,7 +225,13 @@ def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, str, list[str], list[
         f"Attributes explain {diagnosis.explained_share:.0%} of the agreement of {len(diagnosis.pairs)} pairs.",
         ["shared attribute", "mean rho if shared", "if not shared", "pairs", "p"],
         [
-            [row.attribute, f"{row.same:.2f}", f"{row.other:.2f}", str(row.pairs), f"{row.p:.3f}"]
+            [
+                row.attribute,
+                f"{row.same:.2f}",
+                f"{row.other:.2f}",
+                str(row.pairs),
+                f"{row.p:.3f}",
+            ]
             for row in diagnosis.explained
         ],
     )
@@ -200,8 +248,18 @@ def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, str, list[str], list[
             ["benchmark", "loading"],
             [[name, f"{loading:+.2f}"] for name, loading in ends],
         )
-    yield "Redundant", "Benchmarks that rank models in the same order.", PAIR, _rows(diagnosis.redundant)
-    yield "Contrary", "Benchmarks that rank models in the opposite order.", PAIR, _rows(diagnosis.contrary)
+    yield (
+        "Redundant",
+        "Benchmarks that rank models in the same order.",
+        PAIR,
+        _rows(diagnosis.redundant),
+    )
+    yield (
+        "Contrary",
+        "Benchmarks that rank models in the opposite order.",
+        PAIR,
+        _rows(diagnosis.contrary),
+    )
     yield (
         "Panel",
         f"The smallest panel found that preserves the order of models (Kendall's tau {diagnosis.panel_tau:.2f}).",
@@ -222,7 +280,13 @@ def _sections(diagnosis: Diagnosis) -> Iterator[tuple[str, str, list[str], list[
         "The order of models after each benchmark, compared with that of the whole suite.",
         ["benchmarks", "last added", "tau", "largest change of rank", "of"],
         [
-            [str(step.benchmarks), step.last, f"{step.tau:.2f}", str(step.largest), step.model]
+            [
+                str(step.benchmarks),
+                step.last,
+                f"{step.tau:.2f}",
+                str(step.largest),
+                step.model,
+            ]
             for step in diagnosis.growth
         ],
     )
@@ -233,7 +297,13 @@ PAIR: Final = ["first", "second", "rho", "95 % interval", "models"]
 
 def _rows(pairs: Sequence[Pair]) -> list[list[str]]:
     return [
-        [pair.first, pair.second, f"{pair.rho:.2f}", f"{pair.low:.2f} to {pair.high:.2f}", str(pair.models)]
+        [
+            pair.first,
+            pair.second,
+            f"{pair.rho:.2f}",
+            f"{pair.low:.2f} to {pair.high:.2f}",
+            str(pair.models),
+        ]
         for pair in pairs
     ]
 
@@ -244,7 +314,9 @@ def diagnosis_text(title: str, diagnosis: Diagnosis) -> str:
     for name, sentence, head, rows in _sections(diagnosis):
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            "  ".join(
+                cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+            ).rstrip()
             for row in ([head, *rows] if rows else [])
         ]
         parts.append("\n".join([f"{name}: {sentence}", *(lines or ["(none)"])]))

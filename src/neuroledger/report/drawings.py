@@ -11,7 +11,17 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup, escape
 
-__all__ = ["Axis", "Point", "Strip", "axis_over", "bars", "details", "layer_curve", "scatter", "strips"]
+__all__ = [
+    "Axis",
+    "Point",
+    "Strip",
+    "axis_over",
+    "bars",
+    "details",
+    "layer_curve",
+    "scatter",
+    "strips",
+]
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 460.0, 250.0, 58.0, 42.0, 14.0
 MAX_POINTS = 400
@@ -55,16 +65,24 @@ class Point(NamedTuple):
 
 def axis_over(values: Sequence[float], *, zero: bool = True, one: bool = False) -> Axis:
     """Return an axis with round ticks that contains the values, 0 if ``zero``, and 1 if ``one``."""
-    low, high = min([*values, *([0.0] if zero else [])]), max([*values, *([0.0] if zero else [])])
+    low, high = (
+        min([*values, *([0.0] if zero else [])]),
+        max([*values, *([0.0] if zero else [])]),
+    )
     if one:
         high = max(1.0, high)
     span = (high - low) or 1.0
     low, high = (low - 0.02 * span if low < 0 or not zero else low), high + 0.02 * span
     ideal = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(ideal))
-    step = min((power * factor for factor in (1, 2, 2.5, 5, 10)), key=lambda step: abs(step - ideal))
+    step = min(
+        (power * factor for factor in (1, 2, 2.5, 5, 10)),
+        key=lambda step: abs(step - ideal),
+    )
     first = int(low / step) - 1
-    ticks = (round(i * step, 10) for i in range(first, first + 12) if low <= i * step <= high)
+    ticks = (
+        round(i * step, 10) for i in range(first, first + 12) if low <= i * step <= high
+    )
     return Axis(low, high, tuple(ticks))
 
 
@@ -91,8 +109,14 @@ def scatter(
     logarithmic = logarithmic and all(point.x > 0 for point in points)
     rules = rules or {}
     xs = [math.log10(point.x) if logarithmic else point.x for point in points]
-    ys = [v for point in points for v in (point.y, point.low, point.high) if v is not None]
-    x_axis = _logarithmic([point.x for point in points]) if logarithmic else axis_over(xs, zero=min(xs) >= 0)
+    ys = [
+        v for point in points for v in (point.y, point.low, point.high) if v is not None
+    ]
+    x_axis = (
+        _logarithmic([point.x for point in points])
+        if logarithmic
+        else axis_over(xs, zero=min(xs) >= 0)
+    )
     y_axis = axis_over([*ys, *rules.values()])
     right, width = WIDTH - 12, WIDTH - 12 - LEFT
     height = HEIGHT - TOP - BOTTOM
@@ -106,8 +130,12 @@ def scatter(
     parts = []
     for tick in y_axis.ticks:
         y = at_y(tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>')
+        parts.append(
+            f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        parts.append(
+            f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>'
+        )
     for tick in x_axis.ticks:
         text = f"{10**tick:,.3g}" if logarithmic else f"{tick:,.10g}"
         parts.append(
@@ -120,17 +148,26 @@ def scatter(
             f'<text x="{right}" y="{y - 4:.1f}" text-anchor="end">{escape(name)}</text>'
         )
     if joined:
-        path = " ".join(f"{at_x(x):.1f},{at_y(point.y):.1f}" for x, point in zip(xs, points, strict=True))
+        path = " ".join(
+            f"{at_x(x):.1f},{at_y(point.y):.1f}"
+            for x, point in zip(xs, points, strict=True)
+        )
         parts.append(f'<polyline points="{path}"/>')
     for x, point in zip(xs, points, strict=True):
-        px, py, kind = at_x(x), at_y(point.y), ' class="control"' if point.control else ""
+        px, py, kind = (
+            at_x(x),
+            at_y(point.y),
+            ' class="control"' if point.control else "",
+        )
         if point.low is not None and point.high is not None:
             parts.append(
                 f'<line class="span" x1="{px:.1f}" x2="{px:.1f}" y1="{at_y(point.low):.1f}" y2="{at_y(point.high):.1f}"/>'
             )
         radius = 4 if len(points) < SMALL_POINTS_FROM else 2.2
         title = f"<title>{escape(point.tooltip)}</title>"
-        parts.append(f'<circle{kind} cx="{px:.1f}" cy="{py:.1f}" r="{radius}">{title}</circle>')
+        parts.append(
+            f'<circle{kind} cx="{px:.1f}" cy="{py:.1f}" r="{radius}">{title}</circle>'
+        )
         if point.label:
             shift, anchor = (-7, "end") if px > LEFT + 0.7 * width else (7, "start")
             parts.append(
@@ -144,7 +181,9 @@ def scatter(
     parts.append(
         f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>'
     )
-    return _svg(parts, f"{y_label} against {x_label}: {len(points)} points", WIDTH, HEIGHT)
+    return _svg(
+        parts, f"{y_label} against {x_label}: {len(points)} points", WIDTH, HEIGHT
+    )
 
 
 def bars(shares: Mapping[str, float], unit: str) -> Markup:
@@ -154,9 +193,15 @@ def bars(shares: Mapping[str, float], unit: str) -> Markup:
     parts = []
     for i, (name, value) in enumerate(order):
         y, width = 8 + 26 * i, WIDTH * 0.44 * value / top
-        parts.append(f'<text x="{WIDTH * 0.36}" y="{y + 13}" text-anchor="end">{escape(name)}</text>')
-        parts.append(f'<rect x="{WIDTH * 0.38}" y="{y}" width="{max(1.0, width):.1f}" height="17" rx="2"/>')
-        parts.append(f'<text x="{WIDTH * 0.39 + width:.1f}" y="{y + 13}">{value:.3g}</text>')
+        parts.append(
+            f'<text x="{WIDTH * 0.36}" y="{y + 13}" text-anchor="end">{escape(name)}</text>'
+        )
+        parts.append(
+            f'<rect x="{WIDTH * 0.38}" y="{y}" width="{max(1.0, width):.1f}" height="17" rx="2"/>'
+        )
+        parts.append(
+            f'<text x="{WIDTH * 0.39 + width:.1f}" y="{y + 13}">{value:.3g}</text>'
+        )
     return _svg(
         parts,
         f"{unit}: {', '.join(f'{name} {value:.3g}' for name, value in order)}",
@@ -192,7 +237,9 @@ def strips(rows: Sequence[Strip], unit: str) -> Markup:
         )
     for number, row in enumerate(rows):
         y = 4 + 24 * number
-        parts.append(f'<text class="label" x="8" y="{y + 11}">{escape(row.name)}</text>')
+        parts.append(
+            f'<text class="label" x="8" y="{y + 11}">{escape(row.name)}</text>'
+        )
         for begin, end in row.intervals:
             width = max(1.0, at(end) - at(begin))
             parts.append(
@@ -211,14 +258,23 @@ def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:
             continue
         rest = [other for other in samples.dims if other != dim]
         values = samples.mean(rest, skipna=True) if rest else samples
-        names = [str(name) for name in (samples[dim].values if dim in samples.coords else range(values.size))]
+        names = [
+            str(name)
+            for name in (
+                samples[dim].values if dim in samples.coords else range(values.size)
+            )
+        ]
         means = np.asarray(values.values, dtype=np.float64)
         finite = [i for i in np.argsort(-means, kind="stable") if np.isfinite(means[i])]
         step = max(1, math.ceil(len(finite) / MAX_POINTS))
         ordered = dim != "time_bin"
         indices = finite[::step] if ordered else sorted(finite)
         points = [
-            Point(float(rank * step + 1 if ordered else i), float(means[i]), f"{names[i]}: {means[i]:.3f}")
+            Point(
+                float(rank * step + 1 if ordered else i),
+                float(means[i]),
+                f"{names[i]}: {means[i]:.3f}",
+            )
             for rank, i in enumerate(indices)
         ]
         if points:
@@ -229,7 +285,9 @@ def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:
                 f"{scale.replace('_', ' ')}, before the ceiling",
                 joined=not ordered,
             )
-            figures.append((f"Each {label}: {len(finite)} of {means.size} have a value.", picture))
+            figures.append(
+                (f"Each {label}: {len(finite)} of {means.size} have a value.", picture)
+            )
     return figures
 
 
@@ -263,7 +321,11 @@ def layer_curve(curve: Mapping[str, Any]) -> Markup:
         if stage["untrained"] is not None
     ]
     ceiling, nested = curve["ceiling"], curve["nested"]
-    marks = [*stages, *untrained, *(mark for mark in (ceiling, nested) if mark is not None)]
+    marks = [
+        *stages,
+        *untrained,
+        *(mark for mark in (ceiling, nested) if mark is not None),
+    ]
     axis = axis_over([number for mark in marks for number in _numbers(mark)])
     bottom = CURVE_HEIGHT - NAMES_HEIGHT
     width, height = WIDTH - 12 - LEFT, bottom - TOP
@@ -276,8 +338,12 @@ def layer_curve(curve: Mapping[str, Any]) -> Markup:
     for tick in axis.ticks:
         y = place(0, tick)[1]
         kind = "floor" if tick == 0 else "grid"
-        parts.append(f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - 12}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>')
+        parts.append(
+            f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - 12}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        parts.append(
+            f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>'
+        )
     if ceiling is not None:
         parts += _ceiling_band(ceiling, place)
     parts += _curve_of(untrained, "untrained", place)
@@ -300,7 +366,9 @@ _Place = Callable[[float, float], tuple[float, float]]
 
 def _numbers(mark: Mapping[str, Any]) -> list[float]:
     """Return the value and the known ends of the interval of a mark."""
-    return [float(mark[name]) for name in ("value", "low", "high") if mark[name] is not None]
+    return [
+        float(mark[name]) for name in ("value", "low", "high") if mark[name] is not None
+    ]
 
 
 def _in_words(mark: Mapping[str, Any]) -> str:
@@ -321,21 +389,31 @@ def _ceiling_band(ceiling: Mapping[str, Any], place: _Place) -> list[str]:
             f'<rect class="ceiling-band" x="{left}" y="{top:.1f}" width="{right - left:.1f}" height="{low - top:.1f}">'
             f"<title>ceiling: {escape(_in_words(ceiling))}</title></rect>"
         )
-    parts.append(f'<line class="ceiling" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+    parts.append(
+        f'<line class="ceiling" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    )
     parts.append(f'<text x="{right}" y="{y + 13:.1f}" text-anchor="end">ceiling</text>')
     return parts
 
 
-def _curve_of(stages: Sequence[Mapping[str, Any]], name: str, place: _Place) -> list[str]:
+def _curve_of(
+    stages: Sequence[Mapping[str, Any]], name: str, place: _Place
+) -> list[str]:
     """Draw one network: the band of intervals, the line, a point with a tooltip for each layer, and the name."""
     if not stages:
         return []
-    known = [stage for stage in stages if stage["low"] is not None and stage["high"] is not None]
+    known = [
+        stage
+        for stage in stages
+        if stage["low"] is not None and stage["high"] is not None
+    ]
     upper = [place(stage["depth"], stage["high"]) for stage in known]
     lower = [place(stage["depth"], stage["low"]) for stage in reversed(known)]
     at = [place(stage["depth"], stage["value"]) for stage in stages]
     parts = [
-        f'<polygon class="band {name}" points="{_points([*upper, *lower])}"/>' if known else "",
+        f'<polygon class="band {name}" points="{_points([*upper, *lower])}"/>'
+        if known
+        else "",
         f'<polyline class="{name}" points="{_points(at)}"/>',
     ]
     for stage, (x, y) in zip(stages, at, strict=True):
@@ -348,7 +426,9 @@ def _curve_of(stages: Sequence[Mapping[str, Any]], name: str, place: _Place) -> 
     return parts
 
 
-def _choice(stage: Mapping[str, Any], nested: Mapping[str, Any] | None, place: _Place) -> list[str]:
+def _choice(
+    stage: Mapping[str, Any], nested: Mapping[str, Any] | None, place: _Place
+) -> list[str]:
     """Ring the chosen layer, and draw a diamond where its score on the stimuli that did not choose it is."""
     x, y = place(stage["depth"], stage["value"])
     parts = [f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="6.5"/>']
@@ -361,8 +441,15 @@ def _choice(stage: Mapping[str, Any], nested: Mapping[str, Any] | None, place: _
         parts.append(
             f'<line class="nested" x1="{beside:.1f}" x2="{beside:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}"/>'
         )
-    diamond = [(beside, middle - 5), (beside + 5, middle), (beside, middle + 5), (beside - 5, middle)]
-    tooltip = f"{stage['layer']}, chosen on other stimuli than these: {_in_words(nested)}"
+    diamond = [
+        (beside, middle - 5),
+        (beside + 5, middle),
+        (beside, middle + 5),
+        (beside - 5, middle),
+    ]
+    tooltip = (
+        f"{stage['layer']}, chosen on other stimuli than these: {_in_words(nested)}"
+    )
     parts.append(
         f'<polygon class="nested" points="{_points(diamond)}"><title>{escape(tooltip)}</title></polygon>'
     )
@@ -370,7 +457,10 @@ def _choice(stage: Mapping[str, Any], nested: Mapping[str, Any] | None, place: _
 
 
 def _names(
-    stages: Sequence[Mapping[str, Any]], chosen: str | None, place: _Place, bottom: float
+    stages: Sequence[Mapping[str, Any]],
+    chosen: str | None,
+    place: _Place,
+    bottom: float,
 ) -> list[str]:
     """Write the names of the layers under the axis, the chosen one always, others where there is room."""
     at = {stage["layer"]: place(stage["depth"], 0)[0] for stage in stages}

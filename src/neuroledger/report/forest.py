@@ -76,7 +76,9 @@ def forest(
         Names and values above their lines, for a screen of 360 pixels.
     """
     form = ABOVE if narrow else _beside(lines)
-    values = [v for line in lines for v in (line.value, line.low, line.high) if v is not None]
+    values = [
+        v for line in lines for v in (line.value, line.low, line.high) if v is not None
+    ]
     values += [*(ceiling or ()), *([] if floor is None else [floor])]
     axis = axis_over(values, one=ceiling is not None)
     bottom = form.top + form.row * len(lines)
@@ -93,15 +95,23 @@ def forest(
         )
     for tick in axis.ticks:
         x = at(tick)
-        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{form.top}" y2="{bottom:g}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 15:g}" text-anchor="middle">{tick:,.10g}</text>')
+        parts.append(
+            f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{form.top}" y2="{bottom:g}"/>'
+        )
+        parts.append(
+            f'<text x="{x:.1f}" y="{bottom + 15:g}" text-anchor="middle">{tick:,.10g}</text>'
+        )
     if floor is not None:
         x = at(floor)
-        parts.append(f'<line class="floor" x1="{x:.1f}" x2="{x:.1f}" y1="{form.top}" y2="{bottom:g}"/>')
+        parts.append(
+            f'<line class="floor" x1="{x:.1f}" x2="{x:.1f}" y1="{form.top}" y2="{bottom:g}"/>'
+        )
     parts += _limit_names(form, at, ceiling, floor, names)
     parts += [_line(form, i, line, at) for i, line in enumerate(lines)]
     middle = (form.left + form.right) / 2
-    parts.append(f'<text x="{middle:g}" y="{bottom + 33:g}" text-anchor="middle">{escape(label)}</text>')
+    parts.append(
+        f'<text x="{middle:g}" y="{bottom + 33:g}" text-anchor="middle">{escape(label)}</text>'
+    )
     told = "; ".join(f"{line.label} {line.text}" for line in lines)
     inside = "".join(parts)
     return Markup(
@@ -142,7 +152,11 @@ def _line(form: _Layout, index: int, line: Line, at: Callable[[float], float]) -
     mark, across, end = y + 8, 0.0, form.width
     if form.row == BESIDE.row:
         words, mark, across, end = y + 4, y, form.left - 12, form.width - 10
-    name = line.label if len(line.label) <= MAX_LABEL else f"{line.label[: MAX_LABEL - 1]}…"
+    name = (
+        line.label
+        if len(line.label) <= MAX_LABEL
+        else f"{line.label[: MAX_LABEL - 1]}…"
+    )
     anchor = "end" if form.row == BESIDE.row else "start"
     control = " control" if line.grey else ""
     parts = [

@@ -20,7 +20,15 @@ from neuroledger.spec.kinds import SuiteSpec
 from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score, normalise
 
-__all__ = ["MAX_COMPARED", "Front", "Panel", "front", "front_picture", "packed_pairs", "panels"]
+__all__ = [
+    "MAX_COMPARED",
+    "Front",
+    "Panel",
+    "front",
+    "front_picture",
+    "packed_pairs",
+    "panels",
+]
 
 MAX_LINES: Final = 30  # models in a forest plot
 MAX_PANELS: Final = 12  # forest plots of single benchmarks
@@ -50,31 +58,56 @@ def front(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> Fr
     """Return the sentence and the forest plots of a board."""
     drawn = list(panels(catalog, board, records))
     of_benchmarks = sum(bool(panel.benchmark) for panel in drawn)
-    return Front(opening(catalog, board, records), tuple(drawn), len(_scored_columns(board)) - of_benchmarks)
+    return Front(
+        opening(catalog, board, records),
+        tuple(drawn),
+        len(_scored_columns(board)) - of_benchmarks,
+    )
 
 
-def panels(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> Iterator[Panel]:
+def panels(
+    catalog: Catalog, board: Leaderboard, records: Sequence[Record]
+) -> Iterator[Panel]:
     """Yield the forest plot of the suite mean, if models have one, then that of each scored benchmark."""
     grey = untrained_twins(catalog, [row.model for row in board.rows])
     counted = [column for column in board.columns if column.counts]
-    ranked = [row for row in board.rows if row.role == "model" and row.score.value is not None]
+    ranked = [
+        row for row in board.rows if row.role == "model" and row.score.value is not None
+    ]
     if ranked and len(counted) > 1:
         means = [
-            row.score.value for row in board.rows if row.role == "negative" and row.score.value is not None
+            row.score.value
+            for row in board.rows
+            if row.role == "negative" and row.score.value is not None
         ]
         by_ceiling = all(column.normalise == "ceiling" for column in counted)
-        band = (1.0, 1.0) if all(column.normalise != "none" for column in counted) else None
+        band = (
+            (1.0, 1.0)
+            if all(column.normalise != "none" for column in counted)
+            else None
+        )
         words = f"mean over the {len(counted)} benchmarks of the suite"
         names = ("ceiling" if by_ceiling else "best possible", "floor")
         cells = [(row, row.score) for row in board.rows]
-        yield _panel(words, "", cells, grey, words, band, max(means, default=None), names)
+        yield _panel(
+            words, "", cells, grey, words, band, max(means, default=None), names
+        )
     for i in _scored_columns(board)[:MAX_PANELS]:
         column = board.columns[i]
-        cells = sorted(((row, row.cells[i]) for row in board.rows), key=lambda line: _order(column, line[1]))
+        cells = sorted(
+            ((row, row.cells[i]) for row in board.rows),
+            key=lambda line: _order(column, line[1]),
+        )
         names = ("ceiling" if column.normalise == "ceiling" else "perfect", "floor")
-        floor = column.floor if column.direction == "higher" or column.normalise == "floor" else None
+        floor = (
+            column.floor
+            if column.direction == "higher" or column.normalise == "floor"
+            else None
+        )
         band = _band(column, records)
-        yield _panel(column.title, column.id, cells, grey, describe(column), band, floor, names)
+        yield _panel(
+            column.title, column.id, cells, grey, describe(column), band, floor, names
+        )
 
 
 def _scored_columns(board: Leaderboard) -> list[int]:
@@ -110,16 +143,34 @@ def _panel(
     models = [line for line in known if line[0].role == "model"]
     controls = [line for line in known if line[0].role != "model"]
     lines = [
-        Line(row.model, cell.value or 0.0, cell.low, cell.high, row.role != "model" or row.model in grey)
+        Line(
+            row.model,
+            cell.value or 0.0,
+            cell.low,
+            cell.high,
+            row.role != "model" or row.model in grey,
+        )
         for row, cell in [*models[:MAX_LINES], *controls[:MAX_LINES]]
     ]
     without = sum(row.role == "model" for row, cell in cells if not _is_drawn(cell))
     key = ["Dots: scores; bars: 95 % intervals"]
     key += ["dotted line: the best negative control"] if floor is not None else []
-    key += [f"grey {'line' if band[0] == band[1] else 'band'}: {names[0]}"] if band is not None else []
-    key += ["grey names: controls and untrained networks"] if any(line.grey for line in lines) else []
+    key += (
+        [f"grey {'line' if band[0] == band[1] else 'band'}: {names[0]}"]
+        if band is not None
+        else []
+    )
+    key += (
+        ["grey names: controls and untrained networks"]
+        if any(line.grey for line in lines)
+        else []
+    )
     notes = [f"{'; '.join(key)}."]
-    notes += [f"The first {MAX_LINES} of {len(models)} models."] if len(models) > MAX_LINES else []
+    notes += (
+        [f"The first {MAX_LINES} of {len(models)} models."]
+        if len(models) > MAX_LINES
+        else []
+    )
     if without:
         notes.append(
             f"{without} model{'s' * (without > 1)} without this value {'are' if without > 1 else 'is'} not drawn."
@@ -140,15 +191,26 @@ def _band(column: Column, records: Sequence[Record]) -> tuple[float, float] | No
     if column.normalise == "none":
         return None
     for record in records:
-        plain = record.score if record.benchmark == column.id and record.status == "scored" else None
-        if column.normalise == "ceiling" and plain and plain.get("ceiling") and plain.get("raw"):
+        plain = (
+            record.score
+            if record.benchmark == column.id and record.status == "scored"
+            else None
+        )
+        if (
+            column.normalise == "ceiling"
+            and plain
+            and plain.get("ceiling")
+            and plain.get("raw")
+        ):
             ends = _ends(plain, plain["ceiling"])
             if ends is not None:
                 return ends
     return 1.0, 1.0
 
 
-def _ends(plain: Mapping[str, Any], ceiling: Mapping[str, Any]) -> tuple[float, float] | None:
+def _ends(
+    plain: Mapping[str, Any], ceiling: Mapping[str, Any]
+) -> tuple[float, float] | None:
     """Return the ends of the ceiling, or None if its scales, its interval or another formula do not give them."""
     low, value, high = (ceiling.get(name) for name in ("low", "value", "high"))
     if low is None or value is None or high is None or not 0 < low <= value <= high:
@@ -156,7 +218,8 @@ def _ends(plain: Mapping[str, Any], ceiling: Mapping[str, Any]) -> tuple[float, 
     raw = Score(float(plain["raw"]), scale=plain["scale"])
     try:
         least, middle, most = (
-            normalise(raw, Score(float(end), scale=ceiling["scale"])).value for end in (low, value, high)
+            normalise(raw, Score(float(end), scale=ceiling["scale"])).value
+            for end in (low, value, high)
         )
     except MetricError:
         return None
@@ -178,14 +241,19 @@ def packed_pairs(
     ``texts``. ``left_out`` counts models beyond :data:`MAX_COMPARED`; ``withheld`` is the result of
     :func:`neuroledger.engine.calibrate.refuted`.
     """
-    scored = [row.model for row in board.rows if any(_is_drawn(cell) for cell in row.cells)]
+    scored = [
+        row.model for row in board.rows if any(_is_drawn(cell) for cell in row.cells)
+    ]
     models = scored[:MAX_COMPARED]
     texts: dict[str, int] = {}
 
     def pack(found: Difference) -> list[Any] | None:
         if found.value is None:
             return None
-        numbers = [_short(each) for each in (found.value, found.low, found.high, found.p_corrected)]
+        numbers = [
+            _short(each)
+            for each in (found.value, found.low, found.high, found.p_corrected)
+        ]
         return [*numbers, texts.setdefault(found.reason, len(texts))]
 
     def both(comparison: Comparison) -> dict[str, Any]:
@@ -194,14 +262,21 @@ def packed_pairs(
 
     compared = pairwise(catalog, suite, records, models, withheld)
     pairs = [both(comparison) for comparison in compared]
-    return {"models": models, "pairs": pairs, "texts": list(texts), "left_out": len(scored) - len(models)}
+    return {
+        "models": models,
+        "pairs": pairs,
+        "texts": list(texts),
+        "left_out": len(scored) - len(models),
+    }
 
 
 def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.5g}")
 
 
-def front_picture(catalog: Catalog, suite: str, records: Sequence[Record]) -> tuple[str, str]:
+def front_picture(
+    catalog: Catalog, suite: str, records: Sequence[Record]
+) -> tuple[str, str]:
     """Return the sentence and the first forest plot of a suite as an SVG file, for a README.
 
     The same records and specs give the same bytes.

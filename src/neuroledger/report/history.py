@@ -32,7 +32,15 @@ class Step(NamedTuple):
 
 def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
     """Return the commits that changed the score of each (benchmark, model), oldest first; empty without git."""
-    arguments = ("log", "--reverse", "--no-color", "--format=%H %cs", "--raw", "--no-renames", "--abbrev=40")
+    arguments = (
+        "log",
+        "--reverse",
+        "--no-color",
+        "--format=%H %cs",
+        "--raw",
+        "--no-renames",
+        "--abbrev=40",
+    )
     try:
         log = git(root, *arguments, "--", "results/records", may_fail=True)
     except RequestError:
@@ -43,7 +51,9 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
             versions.append((commit, date, match))
         elif line and not line.startswith(":"):
             commit, date = line.split(" ", 1)
-    values = dict(_values(root, list(dict.fromkeys(match["blob"] for _, _, match in versions))))
+    values = dict(
+        _values(root, list(dict.fromkeys(match["blob"] for _, _, match in versions)))
+    )
     steps: dict[tuple[str, str], list[Step]] = {}
     for commit, date, match in versions:
         pair = match["benchmark"], match["model"]
@@ -51,10 +61,14 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
         value = values.get(match["blob"])
         before = previous[-1].value if previous else None
         both = (math.inf if number is None else number for number in (value, before))
-        if previous and math.isclose(*both, rel_tol=1e-9, abs_tol=1e-9):  # at most rounding
+        if previous and math.isclose(
+            *both, rel_tol=1e-9, abs_tol=1e-9
+        ):  # at most rounding
             continue
         change = "" if value is None or before is None else f"{value - before:+.4g}"
-        previous.append(Step(commit, date, *pair, value, change if previous else "first"))
+        previous.append(
+            Step(commit, date, *pair, value, change if previous else "first")
+        )
     return {pair: tuple(changes) for pair, changes in steps.items()}
 
 

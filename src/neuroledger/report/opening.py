@@ -49,7 +49,11 @@ def opening(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> 
     if i is None:
         return Opening("", "No model has a score on this board yet.", "", "", "")
     column, spec = board.columns[i], catalog.benchmark(board.columns[i].id)
-    models = [row for row in board.rows if row.role == "model" and row.cells[i].value is not None]
+    models = [
+        row
+        for row in board.rows
+        if row.role == "model" and row.cells[i].value is not None
+    ]
     scored = [row for row in models if row.cells[i].status == "scored"]
     sign = 1 if column.direction == "higher" or column.normalise == "floor" else -1
     best = max(scored or models, key=lambda row: sign * (row.cells[i].value or 0.0))
@@ -66,7 +70,9 @@ def opening(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> 
 
 def untrained_twins(catalog: Catalog, models: Sequence[str]) -> frozenset[str]:
     """Return the ids of the networks that a model declares as its untrained twin."""
-    return frozenset(twin for id in models if (twin := catalog.model(id).untrained) is not None)
+    return frozenset(
+        twin for id in models if (twin := catalog.model(id).untrained) is not None
+    )
 
 
 def short(value: float | None) -> str:
@@ -81,7 +87,9 @@ def short(value: float | None) -> str:
 def _first(board: Leaderboard) -> int | None:
     """Return the index of the first benchmark with a score of a model."""
     for i in range(len(board.columns)):
-        if any(row.role == "model" and row.cells[i].value is not None for row in board.rows):
+        if any(
+            row.role == "model" and row.cells[i].value is not None for row in board.rows
+        ):
             return i
     return None
 
@@ -98,7 +106,9 @@ def _value(cell: Cell) -> str:
     return f"{short(cell.value)} [{short(cell.low)}, {short(cell.high)}]"
 
 
-def _achievement(spec: BenchmarkSpec, column: Column, cell: Cell, record: Record | None, models: int) -> str:
+def _achievement(
+    spec: BenchmarkSpec, column: Column, cell: Cell, record: Record | None, models: int
+) -> str:
     """Return verb, value and reference of a score, in the words of its benchmark."""
     value, scale = _value(cell), column.scale.replace("_", " ")
     place = _region(spec)
@@ -109,7 +119,9 @@ def _achievement(spec: BenchmarkSpec, column: Column, cell: Cell, record: Record
         ceiling = ((record.score if record else None) or {}).get("ceiling") or {}
         if ceiling.get("scale") in EXPLAINED and place:
             return f"explains {value} of what can be explained{within}"
-        return f"reaches {value} of the {scale} that the noise of the data allows{within}"
+        return (
+            f"reaches {value} of the {scale} that the noise of the data allows{within}"
+        )
     if column.normalise == "floor" and column.unit is None and spec.parent == DECODING:
         return f"decodes {value} above chance{within}, where 0 is the dummy, which ignores the data, and 1 is perfect"
     if column.normalise == "floor" and column.unit is None:
@@ -148,12 +160,16 @@ def _doubts(best: Row, i: int, scored: Sequence[Row], twin: str | None) -> str:
         return f" This value has no interval{reason}, so no model is clearly better than another."
     others = [row for row in scored if row is not best]
     # A twin that is not clearly worse is named first: it is what the sentence compares with.
-    rivals = sorted((row for row in others if row.cells[i].top), key=lambda row: row.model != twin)
+    rivals = sorted(
+        (row for row in others if row.cells[i].top), key=lambda row: row.model != twin
+    )
     if not others:
         return " No other model has a score."
     if not rivals:
         return ""
-    names = [f"{_named(row)[0]} ({short(row.cells[i].value)})" for row in rivals[:MAX_NAMES]]
+    names = [
+        f"{_named(row)[0]} ({short(row.cells[i].value)})" for row in rivals[:MAX_NAMES]
+    ]
     more = len(rivals) - MAX_NAMES
     names += [f"{more} other{'s' * (more > 1)}"] if more > 0 else []
     return f" It is not clearly better than {' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))}."
@@ -164,4 +180,8 @@ def _partial(best: Row, i: int, models: Sequence[Row]) -> str:
     if best.cells[i].status != "scored":
         return f" The run is {best.cells[i].status}{f': {r}' if (r := best.cells[i].reason) else ''}."
     names = [_named(row)[0] for row in models if row.cells[i].status != "scored"]
-    return f" Not compared, because the run is partial: {', '.join(names)}." if names else ""
+    return (
+        f" Not compared, because the run is partial: {', '.join(names)}."
+        if names
+        else ""
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -92,21 +93,38 @@ def gather(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
         A spec is wrong, or the suite does not exist.
     """
     all_benchmarks = [{"id": id} for id in catalog.ids("benchmarks")]
-    fields = {"id": "everything", "version": 1, "title": "Every benchmark", "benchmarks": all_benchmarks}
-    reports = {id: read_report(report_path(catalog.root, id)) for id in catalog.ids("datasets")}
+    fields = {
+        "id": "everything",
+        "version": 1,
+        "title": "Every benchmark",
+        "benchmarks": all_benchmarks,
+    }
+    reports = {
+        id: read_report(report_path(catalog.root, id)) for id in catalog.ids("datasets")
+    }
     withheld = refuted(catalog)
-    suites = (to_score if suite == read_params(catalog.root).suite else suites_of)(catalog, suite)
+    suites = (to_score if suite == read_params(catalog.root).suite else suites_of)(
+        catalog, suite
+    )
     boards = tuple(board_of(catalog, spec, records, withheld) for spec in suites)
     on_boards = {column.id for board in boards for column in board.columns}
     scored = {record.benchmark for record in records} - on_boards
-    others = [catalog.suite(id) for id in catalog.ids("suites") if id not in {b.suite for b in boards}]
-    further = [other for other in others if scored & {item.id for item in other.benchmarks}]
+    others = [
+        catalog.suite(id)
+        for id in catalog.ids("suites")
+        if id not in {b.suite for b in boards}
+    ]
+    further = [
+        other for other in others if scored & {item.id for item in other.benchmarks}
+    ]
     further_boards = [board_of(catalog, other, records, withheld) for other in further]
     return World(
         catalog=catalog,
         main=boards[0],
         boards=(*boards, *further_boards),
-        everything=board_of(catalog, SuiteSpec.model_validate(fields), records, withheld),
+        everything=board_of(
+            catalog, SuiteSpec.model_validate(fields), records, withheld
+        ),
         records=tuple(records),
         reports={id: report for id, report in reports.items() if report is not None},
         references=joined(catalog.bibliographies).references,
@@ -126,13 +144,25 @@ def pages(world: World) -> Iterator[Page | Picture]:
     yield from _record_pages(world)
     yield from _dataset_pages(world, pictures)
     cited = _cited(world, sorted(world.references))
-    yield Page("references.html", "references.html.j2", {"section": "references", "references": cited})
+    yield Page(
+        "references.html",
+        "references.html.j2",
+        {"section": "references", "references": cited},
+    )
 
 
 def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, Any]:
     """Return the context of the front page, which opens with the main board if it has a score; then recorded data first."""
-    recorded = [board for board in world.boards if not all(column.simulated for column in board.columns)]
-    recorded.sort(key=lambda board: -sum(cell.value is not None for row in board.rows for cell in row.cells))
+    recorded = [
+        board
+        for board in world.boards
+        if not all(column.simulated for column in board.columns)
+    ]
+    recorded.sort(
+        key=lambda board: (
+            -sum(cell.value is not None for row in board.rows for cell in row.cells)
+        )
+    )
     simulated = [board for board in world.boards if board not in recorded]
     boards = [*recorded, *simulated]
     if any(cell.value is not None for row in world.main.rows for cell in row.cells):
@@ -146,13 +176,20 @@ def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, A
         "data": [(board, packed(board, _numbers(world, board))) for board in boards],
         "fronts": [_front(world, board, pictures) for board in boards],
         "pairs": [
-            (board, packed_pairs(world.catalog, suite, board, world.records, world.withheld))
+            (
+                board,
+                packed_pairs(
+                    world.catalog, suite, board, world.records, world.withheld
+                ),
+            )
             for board, suite in zip(world.boards, world.suites, strict=True)
         ],
     }
 
 
-def _front(world: World, board: Leaderboard, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, Any]:
+def _front(
+    world: World, board: Leaderboard, pictures: Mapping[str, Sequence[Shown]]
+) -> dict[str, Any]:
     """Return what a board shows above its table: the sentence, forest plots, layer curves and some stimuli."""
     columns: dict[str, list[Column]] = {}
     for column in board.columns:
@@ -161,11 +198,24 @@ def _front(world: World, board: Leaderboard, pictures: Mapping[str, Sequence[Sho
     strips = []
     for id, of_dataset in columns.items():
         spec, shown = world.catalog.dataset(id), pictures[id]
-        few = [shown[i * len(shown) // STRIP] for i in range(STRIP)] if len(shown) > STRIP else list(shown)
+        few = (
+            [shown[i * len(shown) // STRIP] for i in range(STRIP)]
+            if len(shown) > STRIP
+            else list(shown)
+        )
         lines = [reference["line"] for reference in _cited(world, spec.cite)]
-        strip = {"dataset": spec, "columns": of_dataset, "pictures": few, "cited": lines}
+        strip = {
+            "dataset": spec,
+            "columns": of_dataset,
+            "pictures": few,
+            "cited": lines,
+        }
         strips.append(strip)
-    curves = [figure for column in board.columns for figure in figures(world.curves, column.id)]
+    curves = [
+        figure
+        for column in board.columns
+        for figure in figures(world.curves, column.id)
+    ]
     return {
         "board": board,
         "front": front(world.catalog, board, world.records),
@@ -178,7 +228,10 @@ def _numbers(world: World, board: Leaderboard) -> list[tuple[str, str]]:
     """Return the labels and numbers above a board."""
     ids = {column.id for column in board.columns}
     controls = [
-        control for record in world.records if record.benchmark in ids for control in record.judged.values()
+        control
+        for record in world.records
+        if record.benchmark in ids
+        for control in record.judged.values()
     ]
     states = Counter(cell.status for row in board.rows for cell in row.cells)
     datasets = {column.dataset for column in board.columns if not column.unavailable}
@@ -191,7 +244,10 @@ def _numbers(world: World, board: Leaderboard) -> list[tuple[str, str]]:
         ("scores", str(states["scored"])),
         ("failed or partial", str(states["failed"] + states["partial"])),
         ("data sets validated", f"{valid} of {len(datasets)}"),
-        ("control checks passed", f"{verdicts['passed']} of {len(controls)}{undecided}"),
+        (
+            "control checks passed",
+            f"{verdicts['passed']} of {len(controls)}{undecided}",
+        ),
     ]
 
 
@@ -206,7 +262,12 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
         ]
         lines.sort(key=lambda line: _by_value(line[0], line[1], column))
         records = [record for record in world.records if record.benchmark == column.id]
-        controls = {name: c for record in records for name, c in record.judged.items() if name != "permuted"}
+        controls = {
+            name: c
+            for record in records
+            for name, c in record.judged.items()
+            if name != "permuted"
+        }
         controls |= _worst_permuted(records)
         context = {
             "spec": spec,
@@ -218,28 +279,47 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
             "records": records,
             "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
             "notes": _notes(records),
-            "figures": [*figures(world.curves, column.id), *_costs(column, lines, records)],
+            "figures": [
+                *figures(world.curves, column.id),
+                *_costs(column, lines, records),
+            ],
             "calibration": _calibration(world, column.id),
             "history": _changes(world, benchmark=column.id),
-            "cited": _cited(world, [*spec.cite, *world.catalog.dataset(column.dataset).cite]),
+            "cited": _cited(
+                world, [*spec.cite, *world.catalog.dataset(column.dataset).cite]
+            ),
         }
         context |= _source(world, "benchmarks", column.id)
         yield Page(f"benchmarks/{column.id}.html", "benchmark.html.j2", context)
         scored = sum(cell.status == "scored" for _, cell in lines)
-        state, tone = (f"{scored} score{'s' * (scored > 1)}", "good") if scored else ("no record", "")
+        state, tone = (
+            (f"{scored} score{'s' * (scored > 1)}", "good")
+            if scored
+            else ("no record", "")
+        )
         state, tone = ("unavailable", "warn") if column.unavailable else (state, tone)
         cells = [spec.parent, spec.dataset]
-        items.append(_item(column.id, spec.title, cells, state, tone, simulated=column.simulated))
-    yield _list("benchmarks", "Benchmarks", ["benchmark", "part of", "data set", "state"], items)
+        items.append(
+            _item(column.id, spec.title, cells, state, tone, simulated=column.simulated)
+        )
+    yield _list(
+        "benchmarks", "Benchmarks", ["benchmark", "part of", "data set", "state"], items
+    )
 
 
 def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
     """Return the permuted control that came closest to its bound; each model has its own permutation."""
-    controls = [record.judged["permuted"] for record in records if "permuted" in record.controls]
+    controls = [
+        record.judged["permuted"] for record in records if "permuted" in record.controls
+    ]
     if not controls:
         return {}
     worse = ("passed", "undecided", "failed")
-    return {"permuted": max(controls, key=lambda item: (worse.index(item.verdict), item.value or 0.0))}
+    return {
+        "permuted": max(
+            controls, key=lambda item: (worse.index(item.verdict), item.value or 0.0)
+        )
+    }
 
 
 def _model_pages(world: World) -> Iterator[Page]:
@@ -248,29 +328,53 @@ def _model_pages(world: World) -> Iterator[Page]:
     items, own = [], set(world.catalog.own("models"))
     for id in world.catalog.ids("models"):
         spec = world.catalog.model(id)
-        records = [record for record in world.records if record.model == id and record.benchmark in known]
+        records = [
+            record
+            for record in world.records
+            if record.model == id and record.benchmark in known
+        ]
         row = rows.get(id)
-        context = {"spec": spec, "blocks": _blocks(world, row), "cited": _cited(world, spec.cite)}
-        yield Page(f"models/{id}.html", "model.html.j2", context | _source(world, "models", id))
+        context = {
+            "spec": spec,
+            "blocks": _blocks(world, row),
+            "cited": _cited(world, spec.cite),
+        }
+        yield Page(
+            f"models/{id}.html", "model.html.j2", context | _source(world, "models", id)
+        )
         scored = sum(record.status == "scored" for record in records)
-        state, tone = (f"{scored} score{'s' * (scored > 1)}", "good") if scored else ("no record", "")
+        state, tone = (
+            (f"{scored} score{'s' * (scored > 1)}", "good")
+            if scored
+            else ("no record", "")
+        )
         state, tone = ("unavailable", "warn") if spec.unavailable else (state, tone)
         role = f"{spec.control} control" if spec.control else "model"
         cells = [spec.builder.name if spec.builder else "", role]
         if records or id in own:
-            items.append(_item(id, spec.title, cells, state, tone, simulated=spec.simulated))
+            items.append(
+                _item(id, spec.title, cells, state, tone, simulated=spec.simulated)
+            )
     yield _list("models", "Models", ["model", "builder", "role", "state"], items)
 
 
-def _blocks(world: World, row: Row | None) -> list[tuple[Axis, Column, list[tuple[Column, Cell]]]]:
+def _blocks(
+    world: World, row: Row | None
+) -> list[tuple[Axis, Column, list[tuple[Column, Cell]]]]:
     """Return the cells of a model in groups that share an axis: all commensurable scales, and each other scale."""
     groups: dict[str, list[tuple[Column, Cell]]] = {}
-    for column, cell in zip(world.everything.columns, row.cells, strict=True) if row else ():
+    for column, cell in (
+        zip(world.everything.columns, row.cells, strict=True) if row else ()
+    ):
         if cell.status not in {"missing", "unavailable"}:
             key = "" if column.counts else f"{column.scale} {column.unit}"
             groups.setdefault(key, []).append((column, cell))
     return [
-        (axis([cell for _, cell in group], [column for column, _ in group]), group[0][0], group)
+        (
+            axis([cell for _, cell in group], [column for column, _ in group]),
+            group[0][0],
+            group,
+        )
         for group in groups.values()
     ]
 
@@ -285,11 +389,15 @@ def _pictures(world: World, dataset: str) -> list[Shown]:
     ]
 
 
-def _dataset_pages(world: World, thumbnails: Mapping[str, Sequence[Shown]]) -> Iterator[Page | Picture]:
+def _dataset_pages(
+    world: World, thumbnails: Mapping[str, Sequence[Shown]]
+) -> Iterator[Page | Picture]:
     items = []
     for id in world.catalog.ids("datasets"):
         spec, report = world.catalog.dataset(id), world.reports.get(id)
-        used = [column.id for column in world.everything.columns if column.dataset == id]
+        used = [
+            column.id for column in world.everything.columns if column.dataset == id
+        ]
         pictures = thumbnails[id]
         yield from (picture for picture, _ in pictures)
         context = {
@@ -297,15 +405,23 @@ def _dataset_pages(world: World, thumbnails: Mapping[str, Sequence[Shown]]) -> I
             "report": report,
             "benchmarks": used,
             "thumbnails": [(picture.path, name) for picture, name in pictures],
-            "stimuli": report.contents["stimuli"].shape[0] if report and pictures else 0,
+            "stimuli": report.contents["stimuli"].shape[0]
+            if report and pictures
+            else 0,
             "cited": _cited(world, spec.cite),
             "timeline": timeline(report.clocks) if report else None,
             "clocks": clock_rows(report.clocks) if report else [],
         }
-        yield Page(f"datasets/{id}.html", "dataset.html.j2", context | _source(world, "datasets", id))
+        yield Page(
+            f"datasets/{id}.html",
+            "dataset.html.j2",
+            context | _source(world, "datasets", id),
+        )
         state, tone = _state(spec, report)
         cells = [spec.license, spec.access, str(len(used))]
-        items.append(_item(id, spec.title, cells, state, tone, simulated=spec.simulated))
+        items.append(
+            _item(id, spec.title, cells, state, tone, simulated=spec.simulated)
+        )
     head = ["data set", "licence", "access", "benchmarks", "state"]
     yield _list("datasets", "Data sets", head, items)
 
@@ -318,18 +434,33 @@ def _state(spec: DatasetSpec, report: ValidationReport | None) -> tuple[str, str
     return ("valid", "good") if report.success else ("invalid", "bad")
 
 
-def _item(id: str, title: str, cells: list[str], state: str, tone: str, *, simulated: bool) -> dict[str, Any]:
-    return {"id": id, "title": title, "cells": cells, "state": state, "tone": tone, "simulated": simulated}
+def _item(
+    id: str, title: str, cells: list[str], state: str, tone: str, *, simulated: bool
+) -> dict[str, Any]:
+    return {
+        "id": id,
+        "title": title,
+        "cells": cells,
+        "state": state,
+        "tone": tone,
+        "simulated": simulated,
+    }
 
 
-def _list(section: str, heading: str, head: list[str], items: list[dict[str, Any]]) -> Page:
+def _list(
+    section: str, heading: str, head: list[str], items: list[dict[str, Any]]
+) -> Page:
     context = {"section": section, "heading": heading, "head": head, "items": items}
     return Page(f"{section}.html", "list.html.j2", context)
 
 
 def _source(world: World, kind: str, id: str) -> dict[str, Any]:
     path = world.catalog.entry(kind, id).path
-    return {"section": kind, "path": world.catalog.shown(path), "source": path.read_text(encoding="utf-8")}
+    return {
+        "section": kind,
+        "path": world.catalog.shown(path),
+        "source": path.read_text(encoding="utf-8"),
+    }
 
 
 def _by_value(row: Row, cell: Cell, column: Column) -> tuple[bool, float, str]:
@@ -339,7 +470,9 @@ def _by_value(row: Row, cell: Cell, column: Column) -> tuple[bool, float, str]:
 
 def axis(cells: Sequence[Cell], columns: Sequence[Column]) -> Axis:
     """Return an axis that contains the cells, their intervals, the floors, and 0 to 1 if the scale has these ends."""
-    values = [v for cell in cells for v in (cell.value, cell.low, cell.high) if v is not None]
+    values = [
+        v for cell in cells for v in (cell.value, cell.low, cell.high) if v is not None
+    ]
     values += [column.floor for column in columns if column.floor is not None]
     return axis_over(values, one=all(column.counts for column in columns))
 
@@ -352,7 +485,11 @@ def _record_pages(world: World) -> Iterator[Page]:
         if record.benchmark not in indices or record.model not in rows:
             continue
         row, i = rows[record.model], indices[record.benchmark]
-        column, cell, score = world.everything.columns[i], row.cells[i], record.score or {}
+        column, cell, score = (
+            world.everything.columns[i],
+            row.cells[i],
+            record.score or {},
+        )
         spec = world.catalog.benchmark(column.id)
         dataset = world.catalog.dataset(column.dataset)
         context = {
@@ -366,7 +503,9 @@ def _record_pages(world: World) -> Iterator[Page]:
             "controls": sorted(record.judged.items()),
             "figures": _details(world, record, column),
             "history": world.history.get((column.id, row.model), ()),
-            "cited": _cited(world, [*spec.cite, *dataset.cite, *world.catalog.model(row.model).cite]),
+            "cited": _cited(
+                world, [*spec.cite, *dataset.cite, *world.catalog.model(row.model).cite]
+            ),
         }
         yield Page(f"records/{column.id}/{row.model}.html", "record.html.j2", context)
 
@@ -376,12 +515,16 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
     if record.score is None:
         return []
     drawn = []
-    deviations = (record.score.get("spread") or {}).get("deviation") or {}
+    uncertainty = record.as_score().uncertainty
+    parts = () if uncertainty is None else uncertainty.parts
+    deviations = {" × ".join(part.over): math.sqrt(part.variance) for part in parts}
     if deviations:
         caption = f"Standard error of the score from each source ({column.scale.replace('_', ' ')})."
         drawn.append((caption, bars(deviations, "standard error")))
     if not column.private:
-        samples = samples_of(world.catalog.root, record.id, next(iter(record.scores), ""))
+        samples = samples_of(
+            world.catalog.root, record.id, next(iter(record.scores), "")
+        )
         drawn += details(samples, column.scale) if samples is not None else []
     return drawn
 
@@ -415,7 +558,9 @@ def _costs(
         if len(points) > 1 and len({point.x for point in points}) > 1:
             label = cost.replace("_", " ")
             picture = scatter(points, label, describe(column), logarithmic=True)
-            drawn.append((f"Score against {label}: up and to the left is better.", picture))
+            drawn.append(
+                (f"Score against {label}: up and to the left is better.", picture)
+            )
     return drawn
 
 
@@ -430,7 +575,12 @@ def _notes(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
 
 def _changes(world: World, benchmark: str) -> list[Step]:
     """Return the latest changes of scores of a benchmark, without the first score of each model."""
-    steps = [step for (id, _), changes in world.history.items() if id == benchmark for step in changes[1:]]
+    steps = [
+        step
+        for (id, _), changes in world.history.items()
+        if id == benchmark
+        for step in changes[1:]
+    ]
     return sorted(steps, key=lambda step: (step.date, step.model))[-MAX_CHANGES:]
 
 
@@ -441,8 +591,12 @@ def _calibration(world: World, benchmark: str) -> dict[str, Any] | None:
         result = calibration_in(path.read_bytes())
     except (OSError, ValueError):  # the board reports what is wrong with it
         return None
-    metrics = sorted(result.metrics.items(), key=lambda item: (item[0] != result.headline, item[0]))
-    changed = result.identity.get("benchmark") != spec_sha256(world.catalog.benchmark(benchmark))
+    metrics = sorted(
+        result.metrics.items(), key=lambda item: (item[0] != result.headline, item[0])
+    )
+    changed = result.identity.get("benchmark") != spec_sha256(
+        world.catalog.benchmark(benchmark)
+    )
     return {"result": result, "metrics": metrics, "changed": changed}
 
 
@@ -458,20 +612,32 @@ def _cited(world: World, keys: Sequence[str]) -> list[dict[str, str]]:
             names = f"{families[0]} et al." if several else " and ".join(families)
             line = f"{names} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
             line = re.sub(r"[{}\\]", "", line)
-            references.append({"key": key, "line": line, "text": world.references[key].text})
+            references.append(
+                {"key": key, "line": line, "text": world.references[key].text}
+            )
     return references
 
 
 def _has_files(report: ValidationReport | None) -> bool:
     """Return whether a data set is valid and has stimuli with files."""
-    stimuli = report.contents.get("stimuli") if report is not None and report.success else None
+    stimuli = (
+        report.contents.get("stimuli")
+        if report is not None and report.success
+        else None
+    )
     return stimuli is not None and "filename" in stimuli.columns
 
 
 THUMBNAILS: Final = 24
 THUMBNAIL_PIXELS: Final = 96
-STATES: Final = {"failed": "f", "partial": "p", "stale": "s", "edited": "e", "missing": "m",
-                 "unavailable": "u"}  # fmt: skip
+STATES: Final = {
+    "failed": "f",
+    "partial": "p",
+    "stale": "s",
+    "edited": "e",
+    "missing": "m",
+    "unavailable": "u",
+}
 
 
 def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]:
@@ -487,15 +653,22 @@ def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]
                 int(cell.top),
                 cell.evidence.signer,
             ]
-        return f"{STATES.get(cell.status, 'm')}{texts.setdefault(cell.reason, len(texts))}"
+        return (
+            f"{STATES.get(cell.status, 'm')}{texts.setdefault(cell.reason, len(texts))}"
+        )
 
-    rows = [_row(row) | {"cells": [pack(cell) for cell in row.cells]} for row in board.rows]
+    rows = [
+        _row(row) | {"cells": [pack(cell) for cell in row.cells]} for row in board.rows
+    ]
     return {
         "suite": board.suite,
         "version": board.version,
         "title": board.title,
         "numbers": numbers,
-        "groups": [{"name": g.name, "part": g.part_of, "size": len(g.shares)} for g in board.groups],
+        "groups": [
+            {"name": g.name, "part": g.part_of, "size": len(g.shares)}
+            for g in board.groups
+        ],
         "columns": [
             _column(column) | {"short": name}
             for column, name in zip(board.columns, _names(board), strict=True)
@@ -521,7 +694,11 @@ def _row(row: Row) -> dict[str, Any]:
 def _column(column: Column) -> dict[str, Any]:
     names = ("id", "title", "parent", "dataset", "direction", "normalise", "counts")
     limits = {"floor": _short(column.floor), "ceiling": _short(column.ceiling)}
-    return {name: getattr(column, name) for name in names} | limits | {"describe": describe(column)}
+    return (
+        {name: getattr(column, name) for name in names}
+        | limits
+        | {"describe": describe(column)}
+    )
 
 
 def _names(board: Leaderboard) -> Iterator[str]:
@@ -531,11 +708,19 @@ def _names(board: Leaderboard) -> Iterator[str]:
         ids.setdefault(column.short, []).append(column.id)
     for column in board.columns:
         same = commonprefix(ids[column.short])  # noqa: RUF071 - of names, not of paths
-        yield column.id[same.rfind(".") + 1 :] if len(ids[column.short]) > 1 else column.short
+        yield (
+            column.id[same.rfind(".") + 1 :]
+            if len(ids[column.short]) > 1
+            else column.short
+        )
 
 
 def _mean(cell: Cell) -> list[float | None] | None:
-    return None if cell.value is None else [_short(cell.value), _short(cell.low), _short(cell.high)]
+    return (
+        None
+        if cell.value is None
+        else [_short(cell.value), _short(cell.low), _short(cell.high)]
+    )
 
 
 def _short(value: float | None) -> float | None:
@@ -556,5 +741,7 @@ def thumbnails(catalog: Catalog, dataset: str) -> Iterator[tuple[str, bytes]]:
         ids = [ids[i * len(ids) // count] for i in range(count)]
         for id, content in zip(ids, stimuli.read(ids), strict=True):
             yield id, thumbnail(content, id, THUMBNAIL_PIXELS)
-    except NeuroLedgerError:  # missing, changed, or not images; the validation section reports it
+    except (
+        NeuroLedgerError
+    ):  # missing, changed, or not images; the validation section reports it
         return

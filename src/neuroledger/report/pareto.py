@@ -71,9 +71,13 @@ def pareto(
     """
     catalog = catalog or open_catalog()
     headline = catalog.benchmark(benchmark).all_metrics[0]
-    records = list(read_all(catalog.root / "results" / "records") if records is None else records)
+    records = list(
+        read_all(catalog.root / "results" / "records") if records is None else records
+    )
     measured: dict[str, tuple[float, str, str]] = {}
-    for record in sorted(records, key=lambda record: (record.benchmark != benchmark, record.benchmark)):
+    for record in sorted(
+        records, key=lambda record: (record.benchmark != benchmark, record.benchmark)
+    ):
         value, unit = _number(record.scores.get(cost))
         if value is not None and record.status != "failed":
             measured.setdefault(record.model, (value, unit, record.benchmark))
@@ -87,10 +91,14 @@ def pareto(
             "score": record.score["value"],
             "low": record.score.get("low"),
             "high": record.score.get("high"),
-            **dict(zip(("cost", "unit", "counted_on"), measured[record.model], strict=True)),
+            **dict(
+                zip(("cost", "unit", "counted_on"), measured[record.model], strict=True)
+            ),
         }
         for record in records
-        if record.benchmark == benchmark and record.score is not None and record.model in measured
+        if record.benchmark == benchmark
+        and record.score is not None
+        and record.model in measured
         if record.score.get("value") is not None
     ]
     if not rows:
@@ -102,8 +110,19 @@ def pareto(
             "lists this cost, or pass `costs`"
         )
     table = pd.DataFrame(rows).sort_values(["cost", "model"], ignore_index=True)
-    lower = next(r.score.get("direction") for r in records if r.benchmark == benchmark and r.score) == "lower"
-    table.insert(6, "reads", [readable(*pair) for pair in zip(table["cost"], table["unit"], strict=True)])
+    lower = (
+        next(
+            r.score.get("direction")
+            for r in records
+            if r.benchmark == benchmark and r.score
+        )
+        == "lower"
+    )
+    table.insert(
+        6,
+        "reads",
+        [readable(*pair) for pair in zip(table["cost"], table["unit"], strict=True)],
+    )
     table["front"] = front(table["score"].tolist(), table["cost"].tolist(), lower=lower)
     table.attrs = {"benchmark": benchmark, "cost": cost}
     return table
@@ -113,14 +132,24 @@ def readable(value: float, unit: str = "") -> str:
     """Return a cost as people read it: ``14.7 nJ/sample``, ``12.4 k operations/sample``, ``0 J/sample``."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g} {unit}".strip()
-    factor, prefix = next(((f, p) for f, p in PREFIXES if abs(value) >= f), PREFIXES[-1])
-    if not unit.startswith("J") and (factor < 1 or abs(value) < 1e4):  # small counts are written out
-        return f"{value:,.4g} {unit}".strip() if abs(value) < 1e4 else f"{value:,.0f} {unit}".strip()
+    factor, prefix = next(
+        ((f, p) for f, p in PREFIXES if abs(value) >= f), PREFIXES[-1]
+    )
+    if not unit.startswith("J") and (
+        factor < 1 or abs(value) < 1e4
+    ):  # small counts are written out
+        return (
+            f"{value:,.4g} {unit}".strip()
+            if abs(value) < 1e4
+            else f"{value:,.0f} {unit}".strip()
+        )
     joined = f"{prefix}{unit}" if unit.startswith("J") else f"{prefix} {unit}".strip()
     return f"{value / factor:.3g} {joined}"
 
 
-def front(scores: list[float], costs: list[float], *, lower: bool = False) -> list[bool]:
+def front(
+    scores: list[float], costs: list[float], *, lower: bool = False
+) -> list[bool]:
     """Return for each model whether it is on the Pareto front: no other is as good and as cheap, and better on one.
 
     ``lower``: lower scores are better.
@@ -147,11 +176,15 @@ def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     for row in table.to_dict("records"):
         colour = ACCENT if row["front"] else SOFT
         if pd.notna(row["low"]) and pd.notna(row["high"]):
-            ax.plot([row["cost"]] * 2, [row["low"], row["high"]], color=colour, linewidth=1)
+            ax.plot(
+                [row["cost"]] * 2, [row["low"], row["high"]], color=colour, linewidth=1
+            )
         ax.scatter([row["cost"]], [row["score"]], s=36, color=colour, zorder=3)
     best = table[table["front"]].sort_values("cost")
     # Between two networks of the front, the cheaper one is the best: a staircase.
-    ax.step(best["cost"], best["score"], where="post", color=ACCENT, linewidth=1.2, zorder=2)
+    ax.step(
+        best["cost"], best["score"], where="post", color=ACCENT, linewidth=1.2, zorder=2
+    )
     positive = table["cost"][table["cost"] > 0]
     if len(positive) == len(table):
         ax.set_xscale("log")
@@ -161,7 +194,9 @@ def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     units = sorted(set(table["unit"]) - {""})
     unit = units[0] if len(units) == 1 else ""
     ax.xaxis.set_major_formatter(
-        lambda value, _: readable(value, unit.partition("/")[0] if unit[:1] == "J" else "")
+        lambda value, _: readable(
+            value, unit.partition("/")[0] if unit[:1] == "J" else ""
+        )
     )
     name = str(table.attrs.get("cost", "cost"))
     ax.set_xlabel(f"{name} ({', '.join(units)})" if units else name)

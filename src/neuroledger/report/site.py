@@ -66,10 +66,19 @@ def build_site(
 
 def _contents(world: World) -> Iterator[tuple[str, str | bytes]]:
     for page in pages(world):
-        yield page if isinstance(page, Picture) else (page.path, rendered(page, world.main))
+        yield (
+            page
+            if isinstance(page, Picture)
+            else (page.path, rendered(page, world.main))
+        )
     for name in ASSETS:
         yield name, _template(name)
-    for suffix, kind in (("csv", "csv"), ("json", "json"), ("tex", "latex"), ("md", "markdown")):
+    for suffix, kind in (
+        ("csv", "csv"),
+        ("json", "json"),
+        ("tex", "latex"),
+        ("md", "markdown"),
+    ):
         for board in world.boards:
             yield f"{board.suite}.{suffix}", FORMATS[kind](board)
 
@@ -77,12 +86,20 @@ def _contents(world: World) -> Iterator[tuple[str, str | bytes]]:
 def rendered(page: Page, main: Leaderboard) -> str:
     """Return the HTML of a page of the site with the main leaderboard ``main``."""
     up = "../" * page.path.count("/")
-    return _environment().get_template(page.template).render(main=main, up=up, **page.context)
+    return (
+        _environment()
+        .get_template(page.template)
+        .render(main=main, up=up, **page.context)
+    )
 
 
 def render_alone(template: str, **context: Any) -> str:
     """Return a self-contained page, which includes the style sheet."""
-    return _environment().get_template(template).render(style=Markup(_template("style.css")), **context)
+    return (
+        _environment()
+        .get_template(template)
+        .render(style=Markup(_template("style.css")), **context)
+    )
 
 
 def _previous_files(out: Path) -> set[str]:
@@ -97,9 +114,15 @@ def _previous_files(out: Path) -> set[str]:
     if isinstance(names, list):
         inside = out.resolve()
         paths = {str(name): (out / str(name)).resolve() for name in names}
-        return {name for name, path in paths.items() if inside in path.parents and not path.is_dir()}
+        return {
+            name
+            for name, path in paths.items()
+            if inside in path.parents and not path.is_dir()
+        }
     if out.is_dir() and any(out.iterdir()):
-        raise RequestError(f"{out} contains files that are not part of a site; give an empty or new folder")
+        raise RequestError(
+            f"{out} contains files that are not part of a site; give an empty or new folder"
+        )
     return set()
 
 
@@ -112,7 +135,9 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(_template),
         autoescape=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,  # not markup of the templates
+        finalize=lambda value: (
+            visible(value) if type(value) is str else value
+        ),  # not markup of the templates
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -128,7 +153,9 @@ def _environment() -> Environment:
         "bytes": _bytes,
         "host": lambda url: urlsplit(str(url)).netloc,
         "metrics": lambda record: list(record.scores.items()),
-        "counts": lambda n: ", ".join(_counted(name, count) for name, count in n.items()),
+        "counts": lambda n: ", ".join(
+            _counted(name, count) for name, count in n.items()
+        ),
         "record_text": _record_text,
         "command": _command,
         "prose": _prose,
@@ -156,7 +183,9 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         name = str(value.get("name", ""))
         rest = ", ".join(
-            f"{key}: {_plain(item)}" for key, item in value.items() if key != "name" and item is not None
+            f"{key}: {_plain(item)}"
+            for key, item in value.items()
+            if key != "name" and item is not None
         )
         return f"{name} ({rest})" if name and rest else name or rest
     if isinstance(value, list | tuple):
@@ -175,7 +204,9 @@ def _bytes(size: float) -> str:
 def _json(value: Any) -> Markup:
     """Return plain data as JSON for a script element; no character can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    return Markup(
+        text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    )
 
 
 def _command(record: Record) -> str:

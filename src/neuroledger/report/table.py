@@ -22,8 +22,13 @@ from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import Group, groups_of, suites_of, to_score, weights_of
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
 from neuroledger.stats.score import COMMENSURABLE, Score
-from neuroledger.stats.spread import Spread
-from neuroledger.stats.task_ranks import Agreement, agreement, mean_rank, normalised_ranks, published_table
+from neuroledger.stats.task_ranks import (
+    Agreement,
+    agreement,
+    mean_rank,
+    normalised_ranks,
+    published_table,
+)
 
 __all__ = [
     "Basis",
@@ -54,11 +59,16 @@ def tidy(records: Iterable[Record]) -> pd.DataFrame:
                     "metric": metric,
                     "headline": metric == headline,
                     "status": record.status,
-                    **{name: plain.get(name) for name in ("value", "low", "high", "error", "raw")},
+                    **{
+                        name: plain.get(name)
+                        for name in ("value", "low", "high", "error", "raw")
+                    },
                     "ceiling": ceiling.get("value"),
                     "scale": plain.get("scale", ""),
                     "direction": plain.get("direction", ""),
-                    **{f"n_{name}": count for name, count in plain.get("n", {}).items()},
+                    **{
+                        f"n_{name}": count for name, count in plain.get("n", {}).items()
+                    },
                     "seed": record.request.get("seed"),
                     "limit": record.request.get("limit"),
                     "reason": _reason(record),
@@ -93,8 +103,12 @@ def leaderboard(
     catalog = catalog or open_catalog()
     spec = catalog.suite(suite or read_params(catalog.root).suite)
     if benchmarks:
-        items = tuple(Weighted(id=catalog.benchmark(id).id) for id in dict.fromkeys(benchmarks))
-        spec = SuiteSpec(id="chosen", version=1, title=", ".join(benchmarks), benchmarks=items)
+        items = tuple(
+            Weighted(id=catalog.benchmark(id).id) for id in dict.fromkeys(benchmarks)
+        )
+        spec = SuiteSpec(
+            id="chosen", version=1, title=", ".join(benchmarks), benchmarks=items
+        )
     if records is None:
         records = list(read_all(catalog.root / "results" / "records"))
     return board_of(catalog, spec, records)
@@ -113,7 +127,10 @@ def boards_of(
 
 
 def board_of(
-    catalog: Catalog, suite: SuiteSpec, records: Sequence[Record], withheld: Mapping[str, str] | None = None
+    catalog: Catalog,
+    suite: SuiteSpec,
+    records: Sequence[Record],
+    withheld: Mapping[str, str] | None = None,
 ) -> Leaderboard:
     """Return the board of a suite, which need not be in the catalogue; ``withheld``: result of `refuted`, if known."""
     originals: dict[str, dict[str, Record]] = {}
@@ -127,36 +144,58 @@ def board_of(
     }
     by_benchmark = {
         item.id: {
-            model: _withheld(record, withheld[item.id]) if item.id in withheld else record
+            model: _withheld(record, withheld[item.id])
+            if item.id in withheld
+            else record
             for model, record in originals.get(item.id, {}).items()
         }
         for item in suite.benchmarks
     }
     columns = tuple(
-        _column(catalog, item.id, item.weight, by_benchmark[item.id]) for item in suite.benchmarks
+        _column(catalog, item.id, item.weight, by_benchmark[item.id])
+        for item in suite.benchmarks
     )
-    recorded = sorted({model for by_model in by_benchmark.values() for model in by_model})
+    recorded = sorted(
+        {model for by_model in by_benchmark.values() for model in by_model}
+    )
     known = set(catalog.ids("models"))
-    models = [model for model in dict.fromkeys([*suite.models, *recorded]) if model in known]
+    models = [
+        model for model in dict.fromkeys([*suite.models, *recorded]) if model in known
+    ]
     column_weights = {column.id: column.weight for column in columns if column.counts}
     parents = {column.id: column.parent for column in columns}
     groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
     weights = weights_of(column_weights, parents, suite.hierarchy)
-    entries = [_row(catalog, model, columns, groups, weights, by_benchmark, evidence) for model in models]
+    entries = [
+        _row(catalog, model, columns, groups, weights, by_benchmark, evidence)
+        for model in models
+    ]
     ordered = _ordered(_with_tops(entries, columns))
     return Leaderboard(suite.id, suite.version, suite.title, columns, groups, ordered)
 
 
-def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Record]) -> Column:
+def _column(
+    catalog: Catalog, id: str, weight: float, records: Mapping[str, Record]
+) -> Column:
     spec = catalog.benchmark(id)
     dataset = catalog.about(spec.dataset)
     name = id_of(spec.all_metrics[0])
     unavailable = spec.unavailable or dataset.closed or ""
     # The metric of an unavailable benchmark may be unknown.
-    metric = catalog.metric(name) if not unavailable or name in catalog.ids("metrics") else None
+    metric = (
+        catalog.metric(name)
+        if not unavailable or name in catalog.ids("metrics")
+        else None
+    )
     scored = [record.score for record in records.values() if record.score]
     scale = str(scored[0]["scale"]) if scored else metric.scale if metric else name
-    direction = str(scored[0]["direction"]) if scored else metric.direction if metric else "higher"
+    direction = (
+        str(scored[0]["direction"])
+        if scored
+        else metric.direction
+        if metric
+        else "higher"
+    )
     ceilings = [plain["ceiling"]["value"] for plain in scored if plain.get("ceiling")]
     return Column(
         id=id,
@@ -169,7 +208,10 @@ def _column(catalog: Catalog, id: str, weight: float, records: Mapping[str, Reco
         direction=direction,
         normalise=spec.normalised_by,
         counts=not unavailable
-        and (spec.normalised_by == "floor" or (direction == "higher" and scale in COMMENSURABLE)),
+        and (
+            spec.normalised_by == "floor"
+            or (direction == "higher" and scale in COMMENSURABLE)
+        ),
         simulated=dataset.simulated,
         private=dataset.access == "private",
         unavailable=unavailable,
@@ -216,29 +258,32 @@ def _row(
     means = tuple(_mean(cell_of, scores, group.shares)[0] for group in groups)
     mean, joint = _mean(cell_of, scores, weights)
     joints = {id: joint_mean([(1.0, score)]) for id, score in scores.items()}
-    return _Entry(Row(model, spec.title, role, spec.simulated, cells, means, mean, None), joint, joints)
+    return _Entry(
+        Row(model, spec.title, role, spec.simulated, cells, means, mean, None),
+        joint,
+        joints,
+    )
 
 
 def _withheld(record: Record, reason: str) -> Record:
     """Return the record without its interval, because the interval failed its calibration."""
     if record.score is None or not record.intact:
         return record
-    plain = {name: part for name, part in record.score.items() if name not in ("spread", "covers")}
-    changed = record.model_copy(update={"score": plain | {"low": None, "high": None, "reason": reason}})
+    withheld = ("spread", "uncertainty", "covers")
+    plain = {name: part for name, part in record.score.items() if name not in withheld}
+    changed = record.model_copy(
+        update={"score": plain | {"low": None, "high": None, "reason": reason}}
+    )
     return changed.model_copy(update={"payload_sha256": changed.payload()})
 
 
 def _score(record: Record) -> Score:
-    """Return the recorded score; without recorded draws, its spread is independent and follows from its interval."""
-    score = record.as_score()
-    if score.spread is None and math.isfinite(score.low):
-        error = (score.high - score.low) / (2 * NORMAL_95)
-        return score.replace(spread=Spread.alone(f"{record.model} on {record.benchmark}", error))
-    return score
+    """Return the recorded score."""
+    return record.as_score()
 
 
 class _Entry(NamedTuple):
-    """A row with the joint draws of its score and of its score on each benchmark."""
+    """A row with its score and its score on each benchmark, and how they vary."""
 
     row: Row
     score: Joint | None
@@ -251,11 +296,17 @@ def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -
     if record is None:
         compatible = fits(catalog, model, column.id)
         return Cell(
-            "missing", reason="not run yet" if compatible else "the model does not fit this benchmark"
+            "missing",
+            reason="not run yet"
+            if compatible
+            else "the model does not fit this benchmark",
         )
     if not record.intact:
         return Cell("edited", reason="the record was edited: run it again")
-    if record.inputs.get("benchmark", {}).get("version") != catalog.benchmark(column.id).version:
+    if (
+        record.inputs.get("benchmark", {}).get("version")
+        != catalog.benchmark(column.id).version
+    ):
         return Cell("stale", reason="the benchmark has a new version: run it again")
     if record.status == "failed" or record.score is None:
         return Cell("failed", reason=_reason(record))
@@ -282,16 +333,20 @@ def _mean(
     cells: Mapping[str, Cell], scores: Mapping[str, Score], shares: Mapping[str, float]
 ) -> tuple[Cell, Joint | None]:
     """Return the mean over benchmarks by their shares (which sum to 1), or a cell with the reason why it is missing."""
-    missing = [id for id in shares if cells[id].status != "scored" or cells[id].value is None]
+    missing = [
+        id for id in shares if cells[id].status != "scored" or cells[id].value is None
+    ]
     if not shares:
-        return Cell("missing", reason="the suite's benchmarks have no common scale"), None
+        return Cell(
+            "missing", reason="the suite's benchmarks have no common scale"
+        ), None
     if missing:
         return Cell("partial", reason=f"without {', '.join(missing)}"), None
     joint = joint_mean([(share, scores[id]) for id, share in shares.items()])
-    if joint.spread is None:
+    if joint.uncertainty is None:
         return Cell("scored", joint.value), joint
-    low, high = joint.spread.interval(joint.value)
-    if len(shares) == 1:  # a mean of one score has its skewed interval
+    low, high = joint.uncertainty.interval(joint.value)
+    if len(shares) == 1:  # a mean of one score has its interval, on its natural scale
         (score,) = (scores[id] for id in shares)
         low, high = score.low, score.high
     return Cell("scored", joint.value, low, high), joint
@@ -300,17 +355,29 @@ def _mean(
 def _with_tops(entries: Sequence[_Entry], columns: Sequence[Column]) -> list[Row]:
     """Return rows with ranks, and with cells marked that no model is clearly better than; controls are not compared."""
     models = [entry for entry in entries if entry.row.role == "model"]
-    ranked = {entry.row.model: entry.score for entry in models if entry.score is not None}
-    ranks = dict(zip(ranked, rank_sets(clearly_better(list(ranked.values()))), strict=True))
+    ranked = {
+        entry.row.model: entry.score for entry in models if entry.score is not None
+    }
+    ranks = dict(
+        zip(ranked, rank_sets(clearly_better(list(ranked.values()))), strict=True)
+    )
     tops = [
-        _tops({e.row.model: e.joints[column.id] for e in models if _is_scored(e, i, column)}, column)
+        _tops(
+            {
+                e.row.model: e.joints[column.id]
+                for e in models
+                if _is_scored(e, i, column)
+            },
+            column,
+        )
         for i, column in enumerate(columns)
     ]
     return [
         replace(
             row,
             cells=tuple(
-                replace(cell, top=row.model in top) for cell, top in zip(row.cells, tops, strict=True)
+                replace(cell, top=row.model in top)
+                for cell, top in zip(row.cells, tops, strict=True)
             ),
             rank=ranks.get(row.model),
         )
@@ -325,8 +392,12 @@ def _is_scored(entry: _Entry, index: int, column: Column) -> bool:
 def _tops(joints: Mapping[str, Joint], column: Column) -> set[str]:
     """Return the models that no other is clearly better than; values without intervals are compared exactly."""
     higher = column.direction == "higher"
-    if not column.counts and all(joint.spread is None for joint in joints.values()):
-        best = (max if higher else min)((joint.value for joint in joints.values()), default=0.0)
+    if not column.counts and all(
+        joint.uncertainty is None for joint in joints.values()
+    ):
+        best = (max if higher else min)(
+            (joint.value for joint in joints.values()), default=0.0
+        )
         return {model for model, joint in joints.items() if joint.value == best}
     better = clearly_better(list(joints.values()), higher=higher)
     return {model for i, model in enumerate(joints) if not better[:, i].any()}
@@ -336,7 +407,12 @@ def _ordered(rows: Sequence[Row]) -> tuple[Row, ...]:
     def key(row: Row) -> tuple[int, float, int, str]:
         group = {"model": 0 if row.rank else 1, "positive": 2, "negative": 3}[row.role]
         value = row.score.value if row.score.value is not None else -math.inf
-        return group, -value, -sum(cell.status == "scored" for cell in row.cells), row.model
+        return (
+            group,
+            -value,
+            -sum(cell.status == "scored" for cell in row.cells),
+            row.model,
+        )
 
     return tuple(sorted(rows, key=key))
 
@@ -373,10 +449,14 @@ class Standings:
         width = max(map(len, self.ranks))
         lines = [head, "", f"{'model':<{width}}  mean rank  failed"]
         lines += [
-            f"{model:<{width}}  {rank:9.3f}  {self.failed[model]:6d}" for model, rank in self.ranks.items()
+            f"{model:<{width}}  {rank:9.3f}  {self.failed[model]:6d}"
+            for model, rank in self.ranks.items()
         ]
         if self.unscored:
-            lines += ["", f"{len(self.unscored)} benchmarks have no score of any model and do not count"]
+            lines += [
+                "",
+                f"{len(self.unscored)} benchmarks have no score of any model and do not count",
+            ]
         return "\n".join(lines)
 
 
@@ -433,39 +513,79 @@ def standings(
     lower: list[str] = []
     if published:
         table = {id: dict(row) for id, row in published_table(suite, catalog).items()}
-        dummies = [name for name in ("Dummy", "Chance") if any(name in row for row in table.values())]
+        dummies = [
+            name
+            for name in ("Dummy", "Chance")
+            if any(name in row for row in table.values())
+        ]
     else:
-        records = list(read_all(catalog.root / "results" / "records")) if records is None else records
+        records = (
+            list(read_all(catalog.root / "results" / "records"))
+            if records is None
+            else records
+        )
         board = board_of(catalog, spec, records)
         rows = [
             row
             for row in board.rows
-            if row.role == "model" or (row.role == "negative" and row.model in spec.models)
+            if row.role == "model"
+            or (row.role == "negative" and row.model in spec.models)
         ]
         table = {}
         for i, column in enumerate(board.columns):
-            values = {row.model: row.cells[i].value for row in rows if row.cells[i].status == "scored"}
+            values = {
+                row.model: row.cells[i].value
+                for row in rows
+                if row.cells[i].status == "scored"
+            }
             table[column.id] = {
-                model: math.nan if value is None else value for model, value in values.items()
+                model: math.nan if value is None else value
+                for model, value in values.items()
             }
         # Scores normalised by a floor or ceiling are always better when higher.
-        lower = [c.id for c in board.columns if c.direction == "lower" and c.normalise == "none"]
+        lower = [
+            c.id
+            for c in board.columns
+            if c.direction == "lower" and c.normalise == "none"
+        ]
         dummies = [row.model for row in rows if row.role == "negative"]
-    scored = {id: row for id, row in table.items() if any(map(math.isfinite, row.values()))}
+    scored = {
+        id: row for id, row in table.items() if any(map(math.isfinite, row.values()))
+    }
     models = sorted({model for row in scored.values() for model in row})
     if len(models) < 2:
         raise RequestError(
             f"suite {suite!r} has {'published figures' if published else 'scores'} of {len(models)} models; "
-            + ("ranks need two" if published else f"ranks need two: `neuroledger run --suite {suite}`")
+            + (
+                "ranks need two"
+                if published
+                else f"ranks need two: `neuroledger run --suite {suite}`"
+            )
         )
     parents = {id: catalog.benchmark(id).parent for id in scored}
-    ranks = mean_rank(normalised_ranks(scored, lower_is_better=lower), group=parents, weights=weights)
-    failed = {m: sum(not math.isfinite(row.get(m, math.nan)) for row in scored.values()) for m in models}
+    ranks = mean_rank(
+        normalised_ranks(scored, lower_is_better=lower), group=parents, weights=weights
+    )
+    failed = {
+        m: sum(not math.isfinite(row.get(m, math.nan)) for row in scored.values())
+        for m in models
+    }
     unscored = tuple(id for id in ids if id not in scored)
-    return Standings(suite, spec.version, published, ranks, failed, tuple(scored), unscored, tuple(dummies))
+    return Standings(
+        suite,
+        spec.version,
+        published,
+        ranks,
+        failed,
+        tuple(scored),
+        unscored,
+        tuple(dummies),
+    )
 
 
-def agreement_of(first: Standings, second: Standings) -> tuple[Agreement, Agreement | None]:
+def agreement_of(
+    first: Standings, second: Standings
+) -> tuple[Agreement, Agreement | None]:
     """Return Kendall's tau-b between the mean ranks of two suites: over all shared models, and without dummies.
 
     The second is None if there are no dummies or fewer than three other models.
@@ -475,7 +595,9 @@ def agreement_of(first: Standings, second: Standings) -> tuple[Agreement, Agreem
     RequestError
         The suites share fewer than three models.
     """
-    dummies = [model for model in {*first.dummies, *second.dummies} if model in first.ranks]
+    dummies = [
+        model for model in {*first.dummies, *second.dummies} if model in first.ranks
+    ]
     all_models = agreement(first.ranks, second.ranks)
     others = (set(first.ranks) & set(second.ranks)) - set(dummies)
     if not dummies or len(others) < 3:

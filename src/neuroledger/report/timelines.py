@@ -47,7 +47,10 @@ def clock_rows(recordings: Sequence[RecordingClocks]) -> list[ClockRow]:
             "; ".join(map(_described, item.clocks)),
             _gaps(item),
             item.windows,
-            ", ".join(f"{part.windows} {part.reason} ({part.label or 'window'})" for part in item.left_out)
+            ", ".join(
+                f"{part.windows} {part.reason} ({part.label or 'window'})"
+                for part in item.left_out
+            )
             or "none",
         )
         for item in order[:LISTED]
@@ -64,8 +67,14 @@ def _running(clock: Clock) -> list[tuple[float, float]]:
 
 
 def _described(clock: Clock) -> str:
-    span = "no time" if clock.start is None else f"{clock.start:,.6g} to {clock.stop:,.6g} s"
-    rate = "" if clock.rate is None else f", {clock.rate.value:g} Hz ({clock.rate.origin})"
+    span = (
+        "no time"
+        if clock.start is None
+        else f"{clock.start:,.6g} to {clock.stop:,.6g} s"
+    )
+    rate = (
+        "" if clock.rate is None else f", {clock.rate.value:g} Hz ({clock.rate.origin})"
+    )
     aligned = "" if clock.aligned == "the same clock" else f", {clock.aligned}"
     return f"{clock.count:,} {clock.of}, {span} ({clock.unit.origin}){rate}{aligned}"
 

@@ -13,8 +13,12 @@ from neuroledger.errors import Severity
 
 __all__ = ["KEPT", "said_of", "secret", "texts"]
 
-ADDRESS: Final = re.compile(r"\b(?:[a-z][a-z0-9+.-]*://|file:)[^\s\"'<>`]+", re.IGNORECASE)
-HERE: Final = re.compile(r"(?:.*\.)?(?:localhost|local|internal|intranet|lan|corp|home\.arpa)|[^.:]*")
+ADDRESS: Final = re.compile(
+    r"\b(?:[a-z][a-z0-9+.-]*://|file:)[^\s\"'<>`]+", re.IGNORECASE
+)
+HERE: Final = re.compile(
+    r"(?:.*\.)?(?:localhost|local|internal|intranet|lan|corp|home\.arpa)|[^.:]*"
+)
 SECRET: Final = re.compile(
     r"(?i)(?:x-(?:amz|goog)-(?:signature|credential|security-token)|awsaccesskeyid|(?:access|auth|id)?_?token|api_?key"
     r"|sig|signature|password|passwd|secret|key-pair-id)"
@@ -31,9 +35,7 @@ def secret(address: str) -> Said | None:
     """The error for a secret in an address, as severity, message and advice; None if there is no secret."""
     parts = urlsplit(address)
     if "@" in parts.netloc:
-        words = (
-            f"the address at {parts.hostname} contains a user name or password, which everybody could read"
-        )
+        words = f"the address at {parts.hostname} contains a user name or password, which everybody could read"
         return (
             "error",
             words,
@@ -49,12 +51,23 @@ def doubtful(address: str) -> Said | None:
     """The problem with an address, as severity, message and advice; None for a plain public address."""
     parts = urlsplit(address)
     _ = parts.port  # raises ValueError for an invalid port
-    host, path = (parts.hostname or "").rstrip(".").lower(), unquote(unquote(parts.path))
+    host, path = (
+        (parts.hostname or "").rstrip(".").lower(),
+        unquote(unquote(parts.path)),
+    )
     if problem := secret(address):
         return problem
     if parts.scheme == "file":
-        return "error", f"{address[:200]!r} is a file on the reader's own machine", "give a public address"
-    if "\\" in path or any(ord(character) < 32 for character in path) or ".." in path.split("/"):
+        return (
+            "error",
+            f"{address[:200]!r} is a file on the reader's own machine",
+            "give a public address",
+        )
+    if (
+        "\\" in path
+        or any(ord(character) < 32 for character in path)
+        or ".." in path.split("/")
+    ):
         words = f"the address at {host} leads out of its folder by {parts.path[:200]!r}"
         return "error", words, "remove `..`, backslashes and control characters"
     if not host.isascii():
@@ -75,12 +88,18 @@ def said_of(text: str, rule: Callable[[str], Said | None] = doubtful) -> Iterato
         try:
             problem = rule(address)
         except ValueError as error:
-            problem = "error", f"{address[:200]!r} is not an address ({error})", "correct it"
+            problem = (
+                "error",
+                f"{address[:200]!r} is not an address ({error})",
+                "correct it",
+            )
         if problem is not None:
             yield problem
 
 
-def texts(plain: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def texts(
+    plain: Any, at: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield every text in plain data, including keys, with its location."""
     if isinstance(plain, dict):
         for key, value in plain.items():
@@ -100,11 +119,17 @@ def _is_public(host: str) -> bool:
         address = ip_address(host.partition("%")[0])
     except ValueError:
         try:
-            address = ip_address(socket.inet_aton(host))  # 127.1, 0x7f000001, 2130706433
+            address = ip_address(
+                socket.inet_aton(host)
+            )  # 127.1, 0x7f000001, 2130706433
         except OSError:
             return True
     if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        inner = (
+            address.ipv4_mapped
+            or address.sixtofour
+            or (address.teredo or (None, None))[1]
+        )
         if address.packed[:12] == bytes.fromhex("0064ff9b0000000000000000"):
             inner = IPv4Address(address.packed[12:])
         address = inner or address

@@ -10,13 +10,38 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 __all__ = [
-    "Component", "Frozen", "ID_PATTERN", "Id", "Override", "PATTERNS", "Packaged", "Published", "Scale", "Sha256",
-    "SourceFile", "Spec", "Stated", "canonical", "id_of", "is_file_name", "is_obeyed", "is_pattern", "sha256_of",
-    "spec_sha256", "worded",
-]  # fmt: skip
+    "Component",
+    "Frozen",
+    "ID_PATTERN",
+    "Id",
+    "Override",
+    "PATTERNS",
+    "Packaged",
+    "Published",
+    "Scale",
+    "Sha256",
+    "SourceFile",
+    "Spec",
+    "Stated",
+    "canonical",
+    "id_of",
+    "is_file_name",
+    "is_obeyed",
+    "is_pattern",
+    "sha256_of",
+    "spec_sha256",
+    "worded",
+]
 
 ID_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._+-]{0,119}[A-Za-z0-9_+-])?$"
 URL_PATTERN = r"^(https|s3)://\S+$"
@@ -27,7 +52,9 @@ Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Md5 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Sha1 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._+-]{0,200})*")
+FILE_NAME = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._+-]{0,200})*"
+)
 # Names that a program obeys in any folder, whoever wrote the file: `dvc repro` runs stages, `dvc pull` writes where
 # pointers say, Python imports modules and what is compiled for it, make and other tools read their settings, git takes a
 # folder with HEAD for a repository, and Windows opens devices. Compared without regard to case.
@@ -52,9 +79,7 @@ def is_file_name(name: str) -> bool:
 
 def _refuse_obeyed(name: str) -> str:
     if is_obeyed(name):
-        words = (
-            "is a name that a program or file system obeys (a stage, a pointer, a module, settings), not data"
-        )
+        words = "is a name that a program or file system obeys (a stage, a pointer, a module, settings), not data"
         raise ValueError(f"{name!r} {words}: rename the file")
     return name
 
@@ -66,7 +91,9 @@ DownloadName = Annotated[
     AfterValidator(_refuse_obeyed),
 ]
 FileName = Annotated[
-    str, StringConstraints(pattern=rf"^{FILE_NAME.pattern}$"), AfterValidator(_refuse_obeyed)
+    str,
+    StringConstraints(pattern=rf"^{FILE_NAME.pattern}$"),
+    AfterValidator(_refuse_obeyed),
 ]
 PATTERNS: Mapping[str, str] = MappingProxyType(
     {
@@ -95,10 +122,28 @@ Region = Annotated[
     Field(exclude_if=lambda value: value is None),
 ]
 Scale = Literal[
-    "correlation", "reliability", "half_reliability", "explained_variance", "similarity", "consistency",
-    "accuracy", "f1", "auroc", "fraction", "rate", "rank", "distance", "error", "score", "count", "bytes",
-    "operations", "seconds", "per_second", "joules",
-]  # fmt: skip
+    "correlation",
+    "reliability",
+    "half_reliability",
+    "explained_variance",
+    "similarity",
+    "consistency",
+    "accuracy",
+    "f1",
+    "auroc",
+    "fraction",
+    "rate",
+    "rank",
+    "distance",
+    "error",
+    "score",
+    "count",
+    "bytes",
+    "operations",
+    "seconds",
+    "per_second",
+    "joules",
+]
 Direction = Literal["higher", "lower"]
 
 
@@ -113,7 +158,9 @@ class Frozen(BaseModel):
 class Component(BaseModel):
     """A component by name, with its parameters; the engine binds it to a registered function."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="allow", frozen=True, defer_build=True, allow_inf_nan=False
+    )
 
     name: Id
 
@@ -136,7 +183,9 @@ def _require_version(text: str) -> str:
     try:
         Version(text)
     except InvalidVersion:
-        raise ValueError(f"{text!r} is not a version of a Python package, such as 0.1.0") from None
+        raise ValueError(
+            f"{text!r} is not a version of a Python package, such as 0.1.0"
+        ) from None
     return text
 
 
@@ -161,7 +210,9 @@ class SourceFile(Frozen):
 
     sha256: Sha256
     size: Annotated[int, Field(ge=0)]
-    package: Annotated[Packaged | None, Field(exclude_if=lambda value: value is None)] = None
+    package: Annotated[
+        Packaged | None, Field(exclude_if=lambda value: value is None)
+    ] = None
     url: Annotated[str, StringConstraints(pattern=URL_PATTERN)] | None = None
     dvc: bool = False
     sha1: Sha1 | None = None
@@ -177,7 +228,9 @@ class SourceFile(Frozen):
     @model_validator(mode="after")
     def _one_source(self) -> SourceFile:
         if self.package is not None and (self.dvc or self.url is not None):
-            raise ValueError("a file of a `package` has no other source: remove `dvc` and `url`")
+            raise ValueError(
+                "a file of a `package` has no other source: remove `dvc` and `url`"
+            )
         return self
 
 
@@ -192,7 +245,9 @@ class Stated(Frozen):
     md5: Md5 | None = None
     sha1: Sha1 | None = None
     sha256: Sha256 | None = None
-    sha256_begins: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{6,64}$")] | None = None
+    sha256_begins: (
+        Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{6,64}$")] | None
+    ) = None
     """First digits of the SHA-256, if the publisher states no more, as in the name of a checkpoint."""
     version_id: str | None = None
     endpoint: Endpoint = None
@@ -229,12 +284,25 @@ class Spec(Frozen):
 
 # The expected kind of value, by the beginning of pydantic's error type.
 _EXPECTED = {
-    "string_type": "text", "int": "a whole number", "float": "a number", "finite_number": "a finite number",
-    "bool": "true or false", "dict_type": "a mapping of fields", "model": "a mapping of fields",
-    "tuple_type": "a list", "list_type": "a list", "set_type": "a list", "is_instance": "another kind of value",
-}  # fmt: skip
+    "string_type": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "finite_number": "a finite number",
+    "bool": "true or false",
+    "dict_type": "a mapping of fields",
+    "model": "a mapping of fields",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "set_type": "a list",
+    "is_instance": "another kind of value",
+}
 FEW_TAGS = 12
-_BOUNDS = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+_BOUNDS = {
+    "greater_than": "gt",
+    "greater_than_equal": "ge",
+    "less_than": "lt",
+    "less_than_equal": "le",
+}
 
 
 def worded(item: Mapping[str, Any]) -> str:
@@ -247,7 +315,9 @@ def worded(item: Mapping[str, Any]) -> str:
         return "it is missing"
     if kind in _BOUNDS:
         words = (
-            kind.replace("_equal", " or equal").replace("_", " ").replace("than or equal", "than or equal to")
+            kind.replace("_equal", " or equal")
+            .replace("_", " ")
+            .replace("than or equal", "than or equal to")
         )
         return f"{given_value} is not {words} {context[_BOUNDS[kind]]}"
     if kind == "union_tag_invalid":
@@ -257,27 +327,48 @@ def worded(item: Mapping[str, Any]) -> str:
     if kind == "union_tag_not_found":
         return f"the field {str(context['discriminator']).strip(chr(39))} is missing"
     if kind in ("literal_error", "enum"):
-        return f"{given_value} is not one of {context['expected'].replace(' or ', ', ')}"
+        return (
+            f"{given_value} is not one of {context['expected'].replace(' or ', ', ')}"
+        )
     for prefix, expected in _EXPECTED.items():
         if kind.startswith(prefix):
             return f"expected {expected}"
-    return str(item["msg"]).removeprefix("Value error, ").replace("Input should be", "it is not")
+    return (
+        str(item["msg"])
+        .removeprefix("Value error, ")
+        .replace("Input should be", "it is not")
+    )
 
 
 # Fields that describe without affecting any number. The bytes of files are fixed by their pins, not by `downloads` or by
 # where `lists` are written. The channel of `stimuli` decides which models can be scored, not their scores.
 DESCRIPTIVE = frozenset(
     {
-        "title", "description", "cite", "tags", "notes", "published", "parent", "superseded_by", "downloads", "lists",
+        "title",
+        "description",
+        "cite",
+        "tags",
+        "notes",
+        "published",
+        "parent",
+        "superseded_by",
+        "downloads",
+        "lists",
         "chance_level",
         "stimuli",
     }
-)  # fmt: skip
+)
 
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys, without spaces and NaN, so that equal content gives equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+    )
 
 
 def sha256_of(value: Any) -> str:

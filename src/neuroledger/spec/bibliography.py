@@ -10,7 +10,13 @@ from typing import NamedTuple
 from neuroledger.spec.base import Spec
 from neuroledger.spec.kinds import DatasetSpec, ModelSpec
 
-__all__ = ["Bibliography", "Reference", "attribution_problems", "joined", "read_bibliography"]
+__all__ = [
+    "Bibliography",
+    "Reference",
+    "attribution_problems",
+    "joined",
+    "read_bibliography",
+]
 
 
 class Reference(NamedTuple):
@@ -40,10 +46,16 @@ def read_bibliography(path: Path) -> Bibliography:
         library = parse_string(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         line = 1 + error.object[: error.start].count(b"\n")
-        return Bibliography({}, ((line, f"not UTF-8 text ({error.reason})", "save the file as UTF-8"),))
+        return Bibliography(
+            {}, ((line, f"not UTF-8 text ({error.reason})", "save the file as UTF-8"),)
+        )
     references = {
         entry.key: Reference(
-            {name.lower(): str(field.value) for name, field in entry.fields_dict.items()}, str(entry.raw)
+            {
+                name.lower(): str(field.value)
+                for name, field in entry.fields_dict.items()
+            },
+            str(entry.raw),
         )
         for entry in library.entries
     }
@@ -51,7 +63,9 @@ def read_bibliography(path: Path) -> Bibliography:
     for block in library.failed_blocks:
         line = (block.start_line or 0) + 1
         if isinstance(block, DuplicateBlockKeyBlock):
-            problems.append((line, f"the key {block.key!r} occurs twice", "keep one of the entries"))
+            problems.append(
+                (line, f"the key {block.key!r} occurs twice", "keep one of the entries")
+            )
             continue
         first = str(block.raw or "").strip().split("\n", 1)[0]
         hint = "write @article{key, name = {value}, …} with every brace closed"
@@ -65,7 +79,9 @@ def joined(paths: Iterable[Path]) -> Bibliography:
     references: dict[str, Reference] = {}
     for bibliography in reversed(bibliographies):
         references |= bibliography.references
-    return Bibliography(references, bibliographies[0].problems if bibliographies else ())
+    return Bibliography(
+        references, bibliographies[0].problems if bibliographies else ()
+    )
 
 
 def attribution_problems(
@@ -82,15 +98,20 @@ def attribution_problems(
 
 def _licence_problems(licence: str) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     """A licence must be an SPDX expression; `LicenseRef-NAME` stands for other terms."""
-    from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+    from packaging.licenses import (
+        InvalidLicenseExpression,
+        canonicalize_license_expression,
+    )
 
     try:
         canonical = str(canonicalize_license_expression(licence))
     except InvalidLicenseExpression:
-        hint = (
-            "use an id from https://spdx.org/licenses, or LicenseRef-NAME and a license_note for other terms"
-        )
+        hint = "use an id from https://spdx.org/licenses, or LicenseRef-NAME and a license_note for other terms"
         yield ("license",), f"{licence!r} is not an SPDX licence", hint
         return
     if canonical != licence:
-        yield ("license",), f"SPDX writes {licence!r} as {canonical!r}", f"write `license: {canonical}`"
+        yield (
+            ("license",),
+            f"SPDX writes {licence!r} as {canonical!r}",
+            f"write `license: {canonical}`",
+        )

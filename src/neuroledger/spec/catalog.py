@@ -26,7 +26,14 @@ from neuroledger.spec.kinds import (
 )
 from neuroledger.spec.load import read_spec
 
-__all__ = ["Catalog", "Entry", "find_repository", "open_catalog", "open_definitions", "references"]
+__all__ = [
+    "Catalog",
+    "Entry",
+    "find_repository",
+    "open_catalog",
+    "open_definitions",
+    "references",
+]
 
 T = TypeVar("T", bound=Spec)
 
@@ -75,7 +82,9 @@ class Catalog:
 
     def own(self, kind: str) -> list[str]:
         """Sorted ids of the repository's own specs of one kind."""
-        return sorted(id for id, path in self._files[kind].items() if not self.origin(path))
+        return sorted(
+            id for id, path in self._files[kind].items() if not self.origin(path)
+        )
 
     def has(self, kind: str, id: str) -> bool:
         """Whether there is a spec ``id`` of ``kind``."""
@@ -105,7 +114,9 @@ class Catalog:
         if (kind, id) not in self._read:
             path = self._files[kind].get(id)
             if path is None:
-                raise UnknownError(f"no {kind[:-1]} {id!r}; {self.suggestion(kind, id)}")
+                raise UnknownError(
+                    f"no {kind[:-1]} {id!r}; {self.suggestion(kind, id)}"
+                )
             spec, document = read_spec(path, kind, self.shown(path))
             self._read[kind, id] = Entry(kind, spec, document, path)
         return self._read[kind, id]
@@ -122,7 +133,8 @@ class Catalog:
             if path is None:
                 return self.dataset(id)
             self._about[key] = cast(
-                DatasetSpec, read_spec(path, "datasets", self.shown(path), whole=False)[0]
+                DatasetSpec,
+                read_spec(path, "datasets", self.shown(path), whole=False)[0],
             )
         return self._about[key] if key in self._about else self.dataset(id)
 
@@ -147,7 +159,12 @@ class Catalog:
         return cast(SuiteSpec, self.entry("suites", id).spec)
 
     def with_spec(
-        self, kind: str, id: str, spec: Spec, document: Document, path: Path | None = None
+        self,
+        kind: str,
+        id: str,
+        spec: Spec,
+        document: Document,
+        path: Path | None = None,
     ) -> Catalog:
         """A copy of the catalogue in which a spec is replaced or added; no file is changed."""
         path = path or self.entry(kind, id).path
@@ -167,7 +184,11 @@ class Catalog:
         if not entries:
             known = sorted({other for kind in KINDS for other in self._files[kind]})
             near = difflib.get_close_matches(id, known, 3, 0.5)
-            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `neuroledger list`"
+            hint = (
+                f"did you mean {' or '.join(map(repr, near))}?"
+                if near
+                else "see `neuroledger list`"
+            )
             raise UnknownError(f"nothing is called {id!r}; {hint}")
         return entries
 
@@ -188,7 +209,9 @@ class Catalog:
 
     def suggestion(self, kind: str, id: str) -> str:
         """Advice for the case that there is no spec ``id`` of ``kind``."""
-        other_kinds = [other[:-1] for other in KINDS if other != kind and id in self._files[other]]
+        other_kinds = [
+            other[:-1] for other in KINDS if other != kind and id in self._files[other]
+        ]
         if other_kinds:
             return f"there is a {other_kinds[0]} of that name"
         if kind in ("metrics", "ceilings") and id in registry.names(kind[:-1]):
@@ -197,9 +220,9 @@ class Catalog:
                 f"write specs/{kind}/<id>.yaml with `compare: {{name: {id}}}`"
             )
         known = self.ids(kind)
-        near = difflib.get_close_matches(id, known, 3, 0.5) or difflib.get_close_matches(
-            id.lower(), known, 3, 0.5
-        )
+        near = difflib.get_close_matches(
+            id, known, 3, 0.5
+        ) or difflib.get_close_matches(id.lower(), known, 3, 0.5)
         if near:
             return f"did you mean {' or '.join(map(repr, near))}?"
         return f"see `neuroledger list {kind}`"
@@ -220,7 +243,9 @@ def find_repository(start: Path | None = None) -> Path:
     candidates = [first, *first.parents]
     if start is None:
         root = os.environ.get("NEUROLEDGER_ROOT")
-        candidates.append(Path(root).resolve() if root else Path(__file__).resolve().parents[3])
+        candidates.append(
+            Path(root).resolve() if root else Path(__file__).resolve().parents[3]
+        )
     for folder in candidates:
         if (folder / "specs").is_dir() and (folder / "dvc.yaml").is_file():
             return folder
@@ -276,7 +301,9 @@ def _compose(root: Path) -> Catalog:
     files: dict[str, Mapping[str, Path]] = {}
     copies, problems = [], []
     for kind in KINDS:
-        files[kind], duplicates = _by_id(tuple((layer.folder, _spec_files(layer, kind)) for layer in layers))
+        files[kind], duplicates = _by_id(
+            tuple((layer.folder, _spec_files(layer, kind)) for layer in layers)
+        )
         for first, second, may_be_copy in duplicates:
             if may_be_copy and first.samefile(second):
                 continue
@@ -289,19 +316,27 @@ def _compose(root: Path) -> Catalog:
     return Catalog(root, tuple(layers), files, tuple(copies))
 
 
-def _duplicate_finding(kind: str, first: Path, second: Path, root: Path, layers: Sequence[Layer]) -> Finding:
+def _duplicate_finding(
+    kind: str, first: Path, second: Path, root: Path, layers: Sequence[Layer]
+) -> Finding:
     layer = _layer_of(first, layers)
     message = f"id {second.stem!r} is already taken by {_shown(first, root, layers)}"
     hint = "give one of them another id"
     if layer is not None and layer.distribution:
         message += f" (installed: {first})"
         hint = f"give this {kind[:-1]} another id, or remove this file to use the {kind[:-1]} of {layer.distribution}"
-    return Finding("spec.duplicate-id", "error", _shown(second, root, layers), message, hint, 1, 1)
+    return Finding(
+        "spec.duplicate-id", "error", _shown(second, root, layers), message, hint, 1, 1
+    )
 
 
 def _spec_files(layer: Layer, kind: str) -> tuple[str, ...]:
     names = _yaml_files(layer.folder / kind)
-    return _shipped_files(kind, names) if layer.distribution == shipped.DISTRIBUTION else names
+    return (
+        _shipped_files(kind, names)
+        if layer.distribution == shipped.DISTRIBUTION
+        else names
+    )
 
 
 @lru_cache(maxsize=16)
@@ -313,7 +348,9 @@ Duplicate = tuple[Path, Path, bool]
 
 
 @lru_cache(maxsize=64)
-def _by_id(layers: tuple[tuple[Path, tuple[str, ...]], ...]) -> tuple[dict[str, Path], tuple[Duplicate, ...]]:
+def _by_id(
+    layers: tuple[tuple[Path, tuple[str, ...]], ...],
+) -> tuple[dict[str, Path], tuple[Duplicate, ...]]:
     """The path of each id, and for each repeated id both paths and whether they are in different layers.
 
     Cached by the lists of files.
@@ -347,7 +384,10 @@ def references(entry: Entry) -> list[tuple[str, str, tuple[str | int, ...]]]:
         targets.append(("datasets", spec.dataset, ("dataset",)))
         if spec.metric is not None:
             targets.append(("metrics", id_of(spec.metric), ("metric",)))
-        targets += [("metrics", id_of(item), ("metrics", i)) for i, item in enumerate(spec.metrics)]
+        targets += [
+            ("metrics", id_of(item), ("metrics", i))
+            for i, item in enumerate(spec.metrics)
+        ]
         if spec.ceiling is not None:
             targets.append(("ceilings", id_of(spec.ceiling), ("ceiling",)))
         if spec.floor is not None and isinstance(spec.floor.dummy, str):
@@ -358,9 +398,14 @@ def references(entry: Entry) -> list[tuple[str, str, tuple[str | int, ...]]]:
         if spec.superseded_by is not None:
             targets.append(("benchmarks", spec.superseded_by, ("superseded_by",)))
     elif isinstance(spec, SuiteSpec):
-        targets += [("benchmarks", item.id, ("benchmarks", i)) for i, item in enumerate(spec.benchmarks)]
+        targets += [
+            ("benchmarks", item.id, ("benchmarks", i))
+            for i, item in enumerate(spec.benchmarks)
+        ]
         targets += [("models", id, ("models", i)) for i, id in enumerate(spec.models)]
-        targets += [("suites", id, ("includes", i)) for i, id in enumerate(spec.includes)]
+        targets += [
+            ("suites", id, ("includes", i)) for i, id in enumerate(spec.includes)
+        ]
     elif isinstance(spec, ModelSpec):
         if spec.commit is not None and isinstance(spec.commit.get("on"), str):
             targets.append(("benchmarks", str(spec.commit["on"]), ("commit", "on")))

@@ -10,7 +10,17 @@ from typing import Any, Final, Literal
 
 from neuroledger.errors import RequestError
 
-__all__ = ["INPUTS", "OUTPUTS", "STIMULI", "Channels", "Declared", "Interface", "Sense", "Shown", "channels"]
+__all__ = [
+    "INPUTS",
+    "OUTPUTS",
+    "STIMULI",
+    "Channels",
+    "Declared",
+    "Interface",
+    "Sense",
+    "Shown",
+    "channels",
+]
 
 Channels = frozenset[str]
 Sense = Literal["images", "text", "sound", "film"]
@@ -62,10 +72,16 @@ def channels(names: Iterable[str], known: Mapping[str, str], owner: str) -> Chan
         base, colon, address = name.partition(":")
         if base not in known or (colon and (known is INPUTS or not address)):
             near = difflib.get_close_matches(base, known, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"channels are {', '.join(known)}"
+            hint = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"channels are {', '.join(known)}"
+            )
             raise RequestError(f"{owner}: no channel {name!r}; {hint}")
     if not result:
-        raise RequestError(f"{owner}: no channel is declared; channels are {', '.join(known)}")
+        raise RequestError(
+            f"{owner}: no channel is declared; channels are {', '.join(known)}"
+        )
     return result
 
 

@@ -18,9 +18,7 @@ __all__ = ["Document", "json_object", "old_boolean", "parse"]
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 40
-MAX_DIGITS = (
-    20  # digits of an integer: enough for 64 bits; longer integers can overflow when converted to float
-)
+MAX_DIGITS = 20  # digits of an integer: enough for 64 bits; longer integers can overflow when converted to float
 
 Location = tuple[str | int, ...]
 Position = tuple[int, int]
@@ -32,12 +30,16 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BOOLEANS = {"true": True, "false": False}
 _NULLS = {"", "~", "null"}
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+")
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+)
 
 # Conflict markers of git.
 _CONFLICT = re.compile(r"^(?:<{7}|>{7}|\|{7})(?: |$)|^={7}$", re.MULTILINE)
 
-_OLD_BOOLEANS = re.compile(r"^(?:yes|no|on|off|y|n|True|False|TRUE|FALSE|Yes|No|YES|NO|On|Off|ON|OFF)$")
+_OLD_BOOLEANS = re.compile(
+    r"^(?:yes|no|on|off|y|n|True|False|TRUE|FALSE|Yes|No|YES|NO|On|Off|ON|OFF)$"
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,12 @@ def parse(text: str, path: str) -> Document:
     return Document(path, data, values, keys)
 
 
-def _read(text: str, path: str, values: dict[Location, Position], keys: dict[Location, Position]) -> Any:
+def _read(
+    text: str,
+    path: str,
+    values: dict[Location, Position],
+    keys: dict[Location, Position],
+) -> Any:
     """Build the data from the parser's events in one pass, without recursion, so that no depth can overflow the stack."""
     # Containers that are open, each with its location, and for each mapping the key whose value comes next.
     containers: list[tuple[Any, Location]] = []
@@ -100,7 +107,13 @@ def _read(text: str, path: str, values: dict[Location, Position], keys: dict[Loc
             if kind is yaml.DocumentStartEvent and documents:
                 line, column = event.start_mark.line + 1, event.start_mark.column + 1
                 hint = "one file contains one spec: remove the line `---`, or make two files"
-                raise _error(path, line, column, "not valid YAML: but found another document", hint)
+                raise _error(
+                    path,
+                    line,
+                    column,
+                    "not valid YAML: but found another document",
+                    hint,
+                )
             continue
         if kind in _ENDS:
             containers.pop()
@@ -112,9 +125,17 @@ def _read(text: str, path: str, values: dict[Location, Position], keys: dict[Loc
         if isinstance(container, dict) and pending_keys[-1] is None:
             pending_keys[-1] = _key(event, container, parent, keys, path, position)
             continue
-        if kind is yaml.ScalarEvent and len(event.value) > MAX_DIGITS and event.implicit[0]:
+        if (
+            kind is yaml.ScalarEvent
+            and len(event.value) > MAX_DIGITS
+            and event.implicit[0]
+        ):
             _require_short_integer(event.value, path, *position)
-        value = _scalar(event.value, event.implicit[0]) if kind is yaml.ScalarEvent else _OPENERS[kind]()
+        value = (
+            _scalar(event.value, event.implicit[0])
+            if kind is yaml.ScalarEvent
+            else _OPENERS[kind]()
+        )
         location: Location = parent
         if isinstance(container, dict):
             key = str(pending_keys[-1])
@@ -132,23 +153,55 @@ def _read(text: str, path: str, values: dict[Location, Position], keys: dict[Loc
             if len(containers) > MAX_DEPTH:
                 raise _error(path, *position, f"nested deeper than {MAX_DEPTH} levels")
     if not documents:
-        raise _error(path, 1, 1, "the file is empty", "start from `neuroledger new`, or copy another spec")
+        raise _error(
+            path,
+            1,
+            1,
+            "the file is empty",
+            "start from `neuroledger new`, or copy another spec",
+        )
     return documents[0]
 
 
-_BORDERS = {yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent}
+_BORDERS = {
+    yaml.StreamStartEvent,
+    yaml.StreamEndEvent,
+    yaml.DocumentStartEvent,
+    yaml.DocumentEndEvent,
+}
 _ENDS = {yaml.MappingEndEvent, yaml.SequenceEndEvent}
-_OPENERS: dict[type, type] = {yaml.MappingStartEvent: dict, yaml.SequenceStartEvent: list}
+_OPENERS: dict[type, type] = {
+    yaml.MappingStartEvent: dict,
+    yaml.SequenceStartEvent: list,
+}
 
 
 def _require_plain(event: Any, path: str, line: int, column: int) -> None:
     """Refuse aliases, anchors and tags."""
     if isinstance(event, yaml.AliasEvent):
-        raise _error(path, line, column, f"alias *{event.anchor} is not allowed", "write the value out")
+        raise _error(
+            path,
+            line,
+            column,
+            f"alias *{event.anchor} is not allowed",
+            "write the value out",
+        )
     if event.anchor:
-        raise _error(path, line, column, f"anchor &{event.anchor} is not allowed", "write the value out")
+        raise _error(
+            path,
+            line,
+            column,
+            f"anchor &{event.anchor} is not allowed",
+            "write the value out",
+        )
     if event.tag:
-        raise _error(path, line, column, f"tag {event.tag} is not allowed: specs are data", "remove the tag")
+        raise _error(
+            path,
+            line,
+            column,
+            f"tag {event.tag} is not allowed: specs are data",
+            "remove the tag",
+        )
 
 
 def _key(
@@ -163,10 +216,17 @@ def _key(
         raise _error(path, *position, "a key must be plain text")
     key = str(event.value)
     if key == "<<":
-        raise _error(path, *position, "merge key << is not allowed", "write the fields out")
+        raise _error(
+            path, *position, "merge key << is not allowed", "write the fields out"
+        )
     if key in container:
         first = keys[(*parent, key)]
-        raise _error(path, *position, f"duplicate key {key!r} (first at line {first[0]})", "keep one of them")
+        raise _error(
+            path,
+            *position,
+            f"duplicate key {key!r} (first at line {first[0]})",
+            "keep one of them",
+        )
     keys[(*parent, key)] = position
     return key
 
@@ -175,7 +235,9 @@ def _require_short_integer(text: str, path: str, line: int, column: int) -> None
     """Refuse an integer that could overflow."""
     if _INTEGER.fullmatch(text):
         words = f"an integer of {len(text)} digits; at most {MAX_DIGITS} can be read"
-        raise _error(path, line, column, words, "write it as text, in quotes, or as a float")
+        raise _error(
+            path, line, column, words, "write it as text, in quotes, or as a float"
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -219,7 +281,10 @@ def json_object(content: str | bytes | None) -> dict[str, Any]:
     text = content.decode("utf-8") if isinstance(content, bytes) else content or ""
     try:
         value = json.loads(
-            text, object_pairs_hook=unique_keys, parse_constant=refuse_constant, parse_int=short_integer
+            text,
+            object_pairs_hook=unique_keys,
+            parse_constant=refuse_constant,
+            parse_int=short_integer,
         )
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
@@ -233,7 +298,9 @@ def old_boolean(value: Any) -> bool:
     return isinstance(value, str) and bool(_OLD_BOOLEANS.match(value))
 
 
-def _error(path: str, line: int, column: int, message: str, hint: str = "") -> SpecError:
+def _error(
+    path: str, line: int, column: int, message: str, hint: str = ""
+) -> SpecError:
     return SpecError([Finding("spec.yaml", "error", path, message, hint, line, column)])
 
 
@@ -251,13 +318,25 @@ _YAML = {
 
 
 def _yaml_problem(error: yaml.YAMLError, path: str, text: str) -> SpecError:
-    problem = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).split("\n")[0]
-    what = next((words for prefix, words in _YAML.items() if problem.startswith(prefix)), problem)
+    problem = (
+        getattr(error, "problem", None)
+        or getattr(error, "context", None)
+        or str(error).split("\n")[0]
+    )
+    what = next(
+        (words for prefix, words in _YAML.items() if problem.startswith(prefix)),
+        problem,
+    )
     # A bracket or quote without an end is reported where it begins.
     names = (
-        ("context_mark", "problem_mark") if what.endswith("has no end") else ("problem_mark", "context_mark")
+        ("context_mark", "problem_mark")
+        if what.endswith("has no end")
+        else ("problem_mark", "context_mark")
     )
-    mark = next((mark for name in names if (mark := getattr(error, name, None)) is not None), None)
+    mark = next(
+        (mark for name in names if (mark := getattr(error, name, None)) is not None),
+        None,
+    )
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     hint = ""
     source = next(islice(text.splitlines(), line - 1, None), "")

@@ -9,7 +9,14 @@ from pydantic import Field, field_validator, model_validator
 
 from neuroledger.spec.base import Frozen, Sha256
 
-__all__ = ["AssemblyExpectation", "Check", "Expectation", "Expectations", "RowCheck", "StimuliExpectation"]
+__all__ = [
+    "AssemblyExpectation",
+    "Check",
+    "Expectation",
+    "Expectations",
+    "RowCheck",
+    "StimuliExpectation",
+]
 
 Value = bool | int | float | str
 """A single value in YAML; `true`, `1`, `1.0` and `"1"` are four different values."""
@@ -41,7 +48,9 @@ class RowCheck(Check):
 class ColumnCheck(RowCheck):
     """An expectation about one column of the stimulus table, or one coordinate of the assembly."""
 
-    column: Name = Field(description="Column of the stimulus table, or coordinate of the assembly.")
+    column: Name = Field(
+        description="Column of the stimulus table, or coordinate of the assembly."
+    )
 
 
 class Unique(ColumnCheck):
@@ -93,7 +102,9 @@ class Matches(ColumnCheck):
     """Every value, as a whole, matches the regular expression; none is missing."""
 
     check: Literal["matches"]
-    pattern: str = Field(min_length=1, description="Anchored at both ends: the whole value must match.")
+    pattern: str = Field(
+        min_length=1, description="Anchored at both ends: the whole value must match."
+    )
 
     @field_validator("pattern")
     @classmethod
@@ -144,7 +155,9 @@ class FilesDecode(RowCheck):
 
     check: Literal["files_decode"]
     mode: str | None = Field(None, description="Pillow's mode: L, RGB, RGBA, …")
-    size: tuple[Size, Size] | None = Field(None, description="Width and height in pixels.")
+    size: tuple[Size, Size] | None = Field(
+        None, description="Width and height in pixels."
+    )
 
 
 class FilesMatchSha256(ColumnCheck):
@@ -169,10 +182,14 @@ class Shape(Check):
 
     @field_validator("sizes")
     @classmethod
-    def _ordered(cls, sizes: dict[str, int | tuple[int, int]]) -> dict[str, int | tuple[int, int]]:
+    def _ordered(
+        cls, sizes: dict[str, int | tuple[int, int]]
+    ) -> dict[str, int | tuple[int, int]]:
         for dim, size in sizes.items():
             if isinstance(size, tuple) and size[0] > size[1]:
-                raise ValueError(f"{dim}: the lowest length {size[0]} is above the highest {size[1]}")
+                raise ValueError(
+                    f"{dim}: the lowest length {size[0]} is above the highest {size[1]}"
+                )
         return sizes
 
 
@@ -188,7 +205,17 @@ class Dtype(Check):
 
     check: Literal["dtype"]
     dtype: Literal[
-        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float32", "float64", "str"
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "float32",
+        "float64",
+        "str",
     ]
 
 
@@ -267,18 +294,30 @@ class Repetitions(Check):
         return _has_count(self, self.count, self.low, self.high)
 
 
-RowExpectation = Unique | UniqueTogether | NotNull | InSet | EqualSet | Between | Matches | Distinct
+RowExpectation = (
+    Unique | UniqueTogether | NotNull | InSet | EqualSet | Between | Matches | Distinct
+)
 FileExpectation = FilesExist | FilesDecode | FilesMatchSha256
-ValueExpectation = Dims | Shape | Coords | Dtype | ValuesFinite | ValuesBetween | ValuesVary | Content
+ValueExpectation = (
+    Dims | Shape | Coords | Dtype | ValuesFinite | ValuesBetween | ValuesVary | Content
+)
 RecordingExpectation = SamplingRate | Channels | Units | Aligned | Repetitions
 
 StimuliExpectation = Annotated[
     RowExpectation | RowCount | Columns | FileExpectation, Field(discriminator="check")
 ]
 AssemblyExpectation = Annotated[
-    RowExpectation | RowCount | ValueExpectation | RecordingExpectation, Field(discriminator="check")
+    RowExpectation | RowCount | ValueExpectation | RecordingExpectation,
+    Field(discriminator="check"),
 ]
-Expectation = RowExpectation | RowCount | Columns | FileExpectation | ValueExpectation | RecordingExpectation
+Expectation = (
+    RowExpectation
+    | RowCount
+    | Columns
+    | FileExpectation
+    | ValueExpectation
+    | RecordingExpectation
+)
 
 
 class Expectations(Frozen):
@@ -290,7 +329,9 @@ class Expectations(Frozen):
 
 def _has_bounds(check: C, low: float | None, high: float | None) -> C:
     if low is None and high is None:
-        raise ValueError("give `low`, `high` or both: without a bound nothing is checked")
+        raise ValueError(
+            "give `low`, `high` or both: without a bound nothing is checked"
+        )
     if low is not None and high is not None and low > high:
         raise ValueError(f"low ({low}) is above high ({high})")
     return check

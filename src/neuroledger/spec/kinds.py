@@ -28,14 +28,29 @@ from neuroledger.spec.expectations import Expectations
 from neuroledger.spec.lists import Listed, ListTarget
 
 __all__ = [
-    "KINDS", "Aggregation", "BenchmarkSpec", "CeilingSpec", "Controls", "DatasetSpec", "ErrorRule",
-    "FloorRule", "IntervalRule", "MetricSpec", "ModelSpec", "NormaliseRule", "Pretraining", "SplitsSpec",
-    "SuiteSpec", "Weighted",
-]  # fmt: skip
+    "KINDS",
+    "Aggregation",
+    "BenchmarkSpec",
+    "CeilingSpec",
+    "Controls",
+    "DatasetSpec",
+    "ErrorRule",
+    "FloorRule",
+    "IntervalRule",
+    "MetricSpec",
+    "ModelSpec",
+    "NormaliseRule",
+    "Pretraining",
+    "SplitsSpec",
+    "SuiteSpec",
+    "Weighted",
+]
 
 
 # A fraction, or a number of items.
-PartSize = Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1, strict=True)]
+PartSize = (
+    Annotated[float, Field(gt=0, lt=1)] | Annotated[int, Field(ge=1, strict=True)]
+)
 
 
 class Disjoint(Frozen):
@@ -45,15 +60,17 @@ class Disjoint(Frozen):
     """
 
     by: str
-    except_: Annotated[dict[str, tuple[str | int | float, ...]], Field(alias="except")] = Field(
-        default_factory=dict
-    )
+    except_: Annotated[
+        dict[str, tuple[str | int | float, ...]], Field(alias="except")
+    ] = Field(default_factory=dict)
 
 
 class SplitsSpec(Frozen):
     """Division of presentations into train and test parts."""
 
-    name: Literal["shuffle", "kfold", "group", "leave_one_out", "coordinate", "predefined"] = "shuffle"
+    name: Literal[
+        "shuffle", "kfold", "group", "leave_one_out", "coordinate", "predefined"
+    ] = "shuffle"
     folds: Annotated[int, Field(ge=1, le=10_000)] = 10
     train: PartSize | None = None
     test: PartSize | None = None
@@ -65,7 +82,9 @@ class SplitsSpec(Frozen):
     coordinate: str | None = None
     train_values: tuple[str | int | float, ...] = ()
     test_values: tuple[str | int | float, ...] = ()
-    disjoint: Annotated[Disjoint | None, Field(exclude_if=lambda value: value is None)] = None
+    disjoint: Annotated[
+        Disjoint | None, Field(exclude_if=lambda value: value is None)
+    ] = None
     seed: Annotated[int, Field(ge=0)] = 1
 
 
@@ -73,7 +92,9 @@ class Aggregation(Frozen):
     """Reduction of one dimension of the samples; missing values are skipped."""
 
     over: str
-    with_: Annotated[Literal["mean", "median", "sum", "max", "min", "abs_mean"], Field(alias="with")]
+    with_: Annotated[
+        Literal["mean", "median", "sum", "max", "min", "abs_mean"], Field(alias="with")
+    ]
 
 
 class ErrorRule(Frozen):
@@ -84,7 +105,7 @@ class ErrorRule(Frozen):
 
 
 class IntervalRule(Frozen):
-    """Sources of variation that the 95 % interval covers; without this rule, all that the metric can resample."""
+    """Sources of variation that the 95 % interval covers; without this rule, all over which the metric varies."""
 
     over: tuple[str, ...]
 
@@ -120,7 +141,9 @@ class CeilingSpec(_Comparison):
 def _folder_name(id: str) -> str:
     """Refuse an id whose folder of data a program or file system would obey."""
     if is_obeyed(id):
-        raise ValueError(f"{id!r} is a name that a program or file system obeys: choose another id")
+        raise ValueError(
+            f"{id!r} is a name that a program or file system obeys: choose another id"
+        )
     return id
 
 
@@ -157,16 +180,22 @@ class DatasetSpec(Spec):
     @classmethod
     def _own_folder(cls, id: str) -> str:
         if id.casefold() == "models":
-            raise ValueError("the folder data/models holds the weights of models: choose another id")
+            raise ValueError(
+                "the folder data/models holds the weights of models: choose another id"
+            )
         return _folder_name(id)
 
     @field_validator("files")
     @classmethod
-    def _no_paths_of_packages(cls, files: dict[str, SourceFile]) -> dict[str, SourceFile]:
+    def _no_paths_of_packages(
+        cls, files: dict[str, SourceFile]
+    ) -> dict[str, SourceFile]:
         # A checkpoint of torch has the same ending, so that weights may have it.
         for name in files:
             if name.casefold().endswith(".pth"):
-                raise ValueError(f"{name!r} is a name that Python may obey at its start: rename the file")
+                raise ValueError(
+                    f"{name!r} is a name that Python may obey at its start: rename the file"
+                )
         return files
 
     @field_validator("downloads")
@@ -189,10 +218,14 @@ class DatasetSpec(Spec):
         if self.unread is not None and not has_files:
             raise ValueError("a data set that is `unread` needs `files`")
         if self.closed is None and (not has_files or self.reader is None):
-            raise ValueError("a data set needs `files` and a `reader`, or the reason why it is `unavailable`")
+            raise ValueError(
+                "a data set needs `files` and a `reader`, or the reason why it is `unavailable`"
+            )
         packaged = [name for name, pin in self.files.items() if pin.package is not None]
         if packaged:
-            raise ValueError(f"{packaged[0]}: only the weights of a model may be in a `package`")
+            raise ValueError(
+                f"{packaged[0]}: only the weights of a model may be in a `package`"
+            )
         sourceless = [name for name, pin in self.files.items() if pin.by_hand]
         if sourceless and not self.access_steps:
             raise ValueError(
@@ -247,7 +280,7 @@ class BenchmarkSpec(Spec):
     ceiling: Id | Override | None = None
     floor: FloorRule | None = None
     generalise: tuple[str, ...] | None = None
-    """What the claim generalises over: new stimuli, neuroids, subjects, …; by default all that the metric can resample.
+    """What the claim generalises over: new stimuli, neuroids, subjects, …; by default all over which the metric varies.
 
     ``[stimulus, subject]`` claims new subjects with all their neuroids, where neuroids have a subject.
     """
@@ -270,7 +303,9 @@ class BenchmarkSpec(Spec):
     @model_validator(mode="after")
     def _one_headline(self) -> BenchmarkSpec:
         if (self.metric is None) == (not self.metrics):
-            raise ValueError("give one `metric`, or several `metrics` of which the first is the headline")
+            raise ValueError(
+                "give one `metric`, or several `metrics` of which the first is the headline"
+            )
         if self.ceiling is not None and self.floor is not None:
             raise ValueError("normalise by a `ceiling` or by a `floor`, not by both")
         if self.normalised_by == "ceiling" and self.ceiling is None:
@@ -282,8 +317,14 @@ class BenchmarkSpec(Spec):
     @property
     def normalised_by(self) -> Literal["ceiling", "floor", "none"]:
         """The normalisation of the headline metric."""
-        rule = self.normalise.by if isinstance(self.normalise, NormaliseRule) else self.normalise
-        return rule or ("ceiling" if self.ceiling else "floor" if self.floor else "none")
+        rule = (
+            self.normalise.by
+            if isinstance(self.normalise, NormaliseRule)
+            else self.normalise
+        )
+        return rule or (
+            "ceiling" if self.ceiling else "floor" if self.floor else "none"
+        )
 
     @property
     def all_metrics(self) -> tuple[Id | Override, ...]:
@@ -311,7 +352,9 @@ class ModelSpec(Spec):
     logits: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     visual_degrees: Annotated[float, Field(gt=0)] | None = None
     pretraining: tuple[str | Pretraining, ...] = ()
-    untrained: Annotated[Id | None, Field(exclude_if=lambda value: value is None)] = None
+    untrained: Annotated[Id | None, Field(exclude_if=lambda value: value is None)] = (
+        None
+    )
     """The model with the same builder and random weights: the control that shows what training adds."""
     control: Literal["positive", "negative"] | None = None
     simulated: bool = False
@@ -325,7 +368,9 @@ class ModelSpec(Spec):
     @model_validator(mode="after")
     def _buildable(self) -> ModelSpec:
         if self.builder is None and self.unavailable is None:
-            raise ValueError("a model needs a `builder`, or the reason why it is `unavailable`")
+            raise ValueError(
+                "a model needs a `builder`, or the reason why it is `unavailable`"
+            )
         sourceless = [name for name, pin in self.weights.items() if pin.by_hand]
         if sourceless:
             raise ValueError(
@@ -370,7 +415,9 @@ class SuiteSpec(Spec):
     def _each_once(self) -> SuiteSpec:
         ids = [item.id for item in self.benchmarks]
         if not ids and not self.includes:
-            raise ValueError("a suite needs `benchmarks`, or other suites in `includes`")
+            raise ValueError(
+                "a suite needs `benchmarks`, or other suites in `includes`"
+            )
         repeated = sorted({id for id in ids if ids.count(id) > 1})
         if repeated:
             raise ValueError(f"listed twice: {', '.join(repeated)}")
@@ -383,7 +430,9 @@ class SuiteSpec(Spec):
             chain = [start]
             while chain[-1] in value:
                 if value[chain[-1]] in chain:
-                    raise ValueError(f"runs in a circle: {' → '.join([*chain, value[chain[-1]]])}")
+                    raise ValueError(
+                        f"runs in a circle: {' → '.join([*chain, value[chain[-1]]])}"
+                    )
                 chain.append(value[chain[-1]])
         return value
 

@@ -15,7 +15,16 @@ from neuroledger.errors import Finding, SpecError
 from neuroledger.spec.base import Frozen, Sha256, SourceFile, is_file_name, worded
 from neuroledger.spec.document import Document, json_object
 
-__all__ = ["LONG", "Listed", "ListTarget", "Tables", "address", "file_rows", "table_of", "with_lists"]
+__all__ = [
+    "LONG",
+    "Listed",
+    "ListTarget",
+    "Tables",
+    "address",
+    "file_rows",
+    "table_of",
+    "with_lists",
+]
 
 LONG = 400
 """Largest number of entries of a list in the spec itself."""
@@ -34,7 +43,9 @@ class Listed(Frozen):
     `{sha256}` and `{suffix}` of a file. A line of a table of files names its template as `at`, in place of a `url`.
     """
 
-    table: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,160}\.jsonl$")]
+    table: Annotated[
+        str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,160}\.jsonl$")
+    ]
     sha256: Sha256
     rows: Annotated[int, Field(ge=1)]
     urls: dict[str, str] = Field(default_factory=dict)
@@ -43,7 +54,13 @@ class Listed(Frozen):
     @classmethod
     def _known(cls, urls: dict[str, str]) -> dict[str, str]:
         for template in urls.values():
-            unknown = set(PLACEHOLDER.findall(template)) - {"name", "below", "size", "sha256", "suffix"}
+            unknown = set(PLACEHOLDER.findall(template)) - {
+                "name",
+                "below",
+                "size",
+                "sha256",
+                "suffix",
+            }
             if unknown:
                 raise ValueError(
                     f"{template}: {{{min(unknown)}}} is none of {{name}}, {{below}}, {{size}}, {{sha256}}, {{suffix}}"
@@ -109,8 +126,15 @@ def with_lists(document: Document, tables: Tables) -> Document:
         rows = _rows(document.path, where, listed, tables)
         if target == "files":
             if "files" in data:
-                raise _error(document.path, *where, f"files are both here and in {listed.table}", "keep one")
-            data["files"] = _pins(_sibling(document.path, listed.table), rows, listed.urls)
+                raise _error(
+                    document.path,
+                    *where,
+                    f"files are both here and in {listed.table}",
+                    "keep one",
+                )
+            data["files"] = _pins(
+                _sibling(document.path, listed.table), rows, listed.urls
+            )
             values["files",] = where
         elif target == "reader.recordings" and isinstance(data.get("reader"), dict):
             if data["reader"].get("recordings"):
@@ -121,16 +145,26 @@ def with_lists(document: Document, tables: Tables) -> Document:
     return Document(document.path, data, values, document.keys)
 
 
-def _rows(path: str, where: tuple[int, int], listed: Listed, tables: Tables) -> list[dict[str, Any]]:
+def _rows(
+    path: str, where: tuple[int, int], listed: Listed, tables: Tables
+) -> list[dict[str, Any]]:
     """The objects of a table, after its hash and its number of lines are verified."""
     place = _sibling(path, listed.table)
     try:
         content = tables(listed.table)
     except OSError as error:
         hint = "restore it from git, or run `neuroledger pin` again"
-        raise _error(path, *where, f"{place} cannot be read ({error.strerror})", hint) from None
+        raise _error(
+            path, *where, f"{place} cannot be read ({error.strerror})", hint
+        ) from None
     if len(content) > MAX_BYTES:
-        raise _error(place, 1, 1, f"table is larger than {MAX_BYTES >> 20} MiB", "divide the data set")
+        raise _error(
+            place,
+            1,
+            1,
+            f"table is larger than {MAX_BYTES >> 20} MiB",
+            "divide the data set",
+        )
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != listed.sha256:
         words = f"the table has SHA-256 {sha256[:12]}…, and {path} states {listed.sha256[:12]}…"
@@ -139,7 +173,9 @@ def _rows(path: str, where: tuple[int, int], listed: Listed, tables: Tables) -> 
     try:
         lines = content.decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
-        raise _error(place, 1, 1, f"not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
+        raise _error(
+            place, 1, 1, f"not UTF-8 text (byte {error.start})", "save it as UTF-8"
+        ) from None
     if len(lines) != listed.rows:
         words = f"{place} has {len(lines)} lines, {listed.rows} are stated"
         raise _error(path, *where, words, "correct `rows`")
@@ -150,11 +186,15 @@ def _object(place: str, number: int, line: str) -> dict[str, Any]:
     try:
         return json_object(line)
     except ValueError as error:
-        raise _error(place, number, 1, f"not a JSON object on one line: {error}") from None
+        raise _error(
+            place, number, 1, f"not a JSON object on one line: {error}"
+        ) from None
 
 
 def _pins(
-    place: str, rows: list[dict[str, Any]], urls: Mapping[str, str] = MappingProxyType({})
+    place: str,
+    rows: list[dict[str, Any]],
+    urls: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, SourceFile]:
     """The pins in a table of files, by name."""
     pins: dict[str, SourceFile] = {}
@@ -162,7 +202,9 @@ def _pins(
         name = row.pop("name", None)
         if not isinstance(name, str) or not is_file_name(name):
             hint = "use a relative name without spaces, `..` or hidden folders"
-            raise _error(place, number, 1, f"{name!r} cannot be the name of a pinned file", hint)
+            raise _error(
+                place, number, 1, f"{name!r} cannot be the name of a pinned file", hint
+            )
         if name in pins:
             first = list(pins).index(name) + 1
             words = f"{name} is pinned twice (first at line {first})"
@@ -173,12 +215,19 @@ def _pins(
             raise _error(place, number, 1, words, "give `at`, or a `url`, not both")
         try:
             if template is not None:
-                row["url"] = address(urls[template], name, row.get("size", 0), row.get("sha256", ""))
+                row["url"] = address(
+                    urls[template], name, row.get("size", 0), row.get("sha256", "")
+                )
             pins[name] = SourceFile.model_validate(row)
         except ValidationError as error:
             item = error.errors(include_url=False)[0]
             field = ".".join(map(str, item["loc"]))
-            raise _error(place, number, 1, f"{name}: {f'{field}: ' if field else ''}{worded(item)}") from None
+            raise _error(
+                place,
+                number,
+                1,
+                f"{name}: {f'{field}: ' if field else ''}{worded(item)}",
+            ) from None
     return pins
 
 
@@ -187,5 +236,7 @@ def _sibling(path: str, table: str) -> str:
     return f"{folder}{slash}{table}"
 
 
-def _error(path: str, line: int, column: int, message: str, hint: str = "") -> SpecError:
+def _error(
+    path: str, line: int, column: int, message: str, hint: str = ""
+) -> SpecError:
     return SpecError([Finding("spec.list", "error", path, message, hint, line, column)])

@@ -26,10 +26,14 @@ def load_document(path: Path, shown: str | None = None) -> Document:
     """Read one YAML file strictly; messages use the name ``shown``."""
     name = shown or str(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
+        text = path.read_text(
+            encoding="utf-8-sig"
+        )  # some editors write a byte order mark
     except UnicodeDecodeError as error:
         words, hint = f"not UTF-8 text (byte {error.start})", "save the file as UTF-8"
-        raise SpecError([Finding("spec.unreadable", "error", name, words, hint)]) from None
+        raise SpecError(
+            [Finding("spec.unreadable", "error", name, words, hint)]
+        ) from None
     except OSError as error:
         words = f"cannot be read: {error.strerror}"
         raise SpecError([Finding("spec.unreadable", "error", name, words)]) from None
@@ -51,10 +55,14 @@ def read_spec(
     def tables(name: str) -> bytes:
         return (path.parent / name).read_bytes()
 
-    return spec_of(document, kind, stem=path.stem, tables=tables if whole else None), document
+    return spec_of(
+        document, kind, stem=path.stem, tables=tables if whole else None
+    ), document
 
 
-def spec_of(document: Document, kind: str, stem: str | None = None, tables: Tables | None = None) -> Spec:
+def spec_of(
+    document: Document, kind: str, stem: str | None = None, tables: Tables | None = None
+) -> Spec:
     """Validate a parsed document as a spec of ``kind``; its id must equal ``stem`` if that is given.
 
     ``tables`` reads the tables of the spec's long lists; without it, these lists are omitted.
@@ -64,7 +72,9 @@ def spec_of(document: Document, kind: str, stem: str | None = None, tables: Tabl
         document = with_lists(document, tables)
     if not isinstance(document.data, dict):
         words = f"a {kind[:-1]} spec is a mapping of fields"
-        raise SpecError([Finding("spec.value", "error", document.path, words, "", 1, 1)])
+        raise SpecError(
+            [Finding("spec.value", "error", document.path, words, "", 1, 1)]
+        )
     try:
         spec = model.model_validate(document.data)
     except ValidationError as error:
@@ -73,13 +83,22 @@ def spec_of(document: Document, kind: str, stem: str | None = None, tables: Tabl
         line, column = document.position(("id",))
         message = f"id {spec.id!r} differs from the file name {stem!r}"
         allowed = re.match(ID_PATTERN, stem)
-        hint = f"write `id: {stem}`, or rename the file" if allowed else f"rename the file to {spec.id}.yaml"
-        raise SpecError([Finding("spec.id", "error", document.path, message, hint, line, column)])
+        hint = (
+            f"write `id: {stem}`, or rename the file"
+            if allowed
+            else f"rename the file to {spec.id}.yaml"
+        )
+        raise SpecError(
+            [Finding("spec.id", "error", document.path, message, hint, line, column)]
+        )
     return spec
 
 
 def explain(
-    error: ValidationError, document: Document, model: type[BaseModel], prefix: Sequence[str | int] = ()
+    error: ValidationError,
+    document: Document,
+    model: type[BaseModel],
+    prefix: Sequence[str | int] = (),
 ) -> list[Finding]:
     """Convert pydantic's errors to findings with positions, near misses and plain messages.
 
@@ -95,7 +114,9 @@ def explain(
         if kind == "extra_forbidden":
             key, code = True, "spec.unknown-field"
             message = f"unknown field {name!r}"
-            hint = _near(str(location[-1]), _fields_at(model, location[len(prefix) : -1]))
+            hint = _near(
+                str(location[-1]), _fields_at(model, location[len(prefix) : -1])
+            )
         elif kind == "missing":
             code = "spec.missing-field"
             message = f"required field {missing or item['loc'][-1]!r} is missing" + (
@@ -106,27 +127,37 @@ def explain(
             if kind in {"literal_error", "union_tag_invalid"}:
                 context = item.get("ctx", {})
                 known = context.get("expected_tags") or context.get("expected") or ""
-                hint = _near(_name_in(item["input"]), re.findall(r"'([^']+)'", str(known)))
+                hint = _near(
+                    _name_in(item["input"]), re.findall(r"'([^']+)'", str(known))
+                )
             elif kind == "string_pattern_mismatch":
                 words = PATTERNS.get(item.get("ctx", {}).get("pattern", ""))
                 if words is not None:
                     message = f"{name}: {item['input']!r} is not {words}"
             elif kind == UNTRUSTED:
                 code = "trust.untrusted"
-            elif kind == "bool_parsing" or (kind.startswith("bool") and old_boolean(item["input"])):
+            elif kind == "bool_parsing" or (
+                kind.startswith("bool") and old_boolean(item["input"])
+            ):
                 hint = "write true or false"
             elif kind == "string_type" and isinstance(item["input"], (int, float)):
                 hint = f'quote it: "{item["input"]}"'
             elif kind in {"tuple_type", "list_type"}:
                 single = isinstance(item["input"], (str, int, float))
-                hint = f"write [{item['input']}]" if single else "begin each item with a dash"
+                hint = (
+                    f"write [{item['input']}]"
+                    if single
+                    else "begin each item with a dash"
+                )
         line, column = document.position(tuple(location), key=key)
         problem = Finding(code, "error", document.path, message, hint, line, column)
         problems.setdefault((line, column, message), problem)
     return sorted(problems.values())
 
 
-def _locate(data: Any, path: Sequence[str | int]) -> tuple[tuple[str | int, ...], str | None]:
+def _locate(
+    data: Any, path: Sequence[str | int]
+) -> tuple[tuple[str | int, ...], str | None]:
     """The part of pydantic's location that exists in the document, and the last part that does not.
 
     Union tags and class names are no part of the document.
@@ -135,7 +166,9 @@ def _locate(data: Any, path: Sequence[str | int]) -> tuple[tuple[str | int, ...]
     missing: str | None = None
     for part in path:
         inside = isinstance(data, dict) and part in data
-        if inside or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
+        if inside or (
+            isinstance(data, list) and isinstance(part, int) and part < len(data)
+        ):
             data, location, missing = data[part], (*location, part), None
         else:
             missing = str(part)
@@ -155,7 +188,11 @@ def _fields_at(model: Any, path: Sequence[str | int]) -> list[str]:
                     step.extend(_models_in(field.annotation))
         models = step or models
     return sorted(
-        {field.alias or name for candidate in models for name, field in candidate.model_fields.items()}
+        {
+            field.alias or name
+            for candidate in models
+            for name, field in candidate.model_fields.items()
+        }
     )
 
 
@@ -163,12 +200,18 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if isinstance(annotation, UnionType) or typing.get_origin(annotation) is not None:
-        return [model for part in typing.get_args(annotation) for model in _models_in(part)]
+        return [
+            model for part in typing.get_args(annotation) for model in _models_in(part)
+        ]
     return []
 
 
 def _name_in(value: Any) -> str:
-    return str(value.get("name", value.get("check", ""))) if isinstance(value, dict) else str(value)
+    return (
+        str(value.get("name", value.get("check", "")))
+        if isinstance(value, dict)
+        else str(value)
+    )
 
 
 def _near(word: str, known: Sequence[str]) -> str:

@@ -28,18 +28,39 @@ from neuroledger.spec.channels import INPUTS, OUTPUTS, Declared, Interface, chan
 from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
-    "Call", "Registered", "broken", "builder", "ceiling", "current_call", "get", "metric", "names",
-    "paradigm", "reader", "stimuli",
-]  # fmt: skip
+    "Call",
+    "Registered",
+    "broken",
+    "builder",
+    "ceiling",
+    "current_call",
+    "get",
+    "metric",
+    "names",
+    "paradigm",
+    "reader",
+    "stimuli",
+]
 
 # Arguments that the engine passes to a component; all other keyword-only parameters are YAML fields.
 INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "metric": frozenset({"splits", "rng", "workspace"}),
         "ceiling": frozenset({"splits", "rng", "workspace"}),
-        "paradigm": frozenset({"rng", "workspace", "store", "pretraining", "metrics", "catalog"}),
+        "paradigm": frozenset(
+            {"rng", "workspace", "store", "pretraining", "metrics", "catalog"}
+        ),
         "builder": frozenset(
-            {"id", "weights", "regions", "layers", "readout", "logits", "visual_degrees", "device"}
+            {
+                "id",
+                "weights",
+                "regions",
+                "layers",
+                "readout",
+                "logits",
+                "visual_degrees",
+                "device",
+            }
             | {"store", "rng"}
         ),
         "reader": frozenset(),
@@ -76,8 +97,6 @@ class Registered:
     ----------
     input
         Input of a metric or ceiling: `assemblies`, `behaviour`, `predictions` or `trace`.
-    resampled_by
-        Units that a metric or ceiling resamples for its own replicates: ``stimulus``, ``subject``, …
     timed
         Whether a metric needs the dimension of time bins even for a single bin.
     trials
@@ -110,7 +129,6 @@ class Registered:
     trials: bool = False
     inputs: Declared = ()
     outputs: Declared = ()
-    resampled_by: tuple[str, ...] = ()
     itself: bool = False
     permuted: Side | None = None
     simulates: Simulates | None = None
@@ -131,7 +149,9 @@ class Registered:
 
     def canonical(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The validated parameters as plain data, for identities."""
-        return self.parameters.model_validate(dict(values)).model_dump(mode="json", by_alias=True)
+        return self.parameters.model_validate(dict(values)).model_dump(
+            mode="json", by_alias=True
+        )
 
     def interface(self, values: Mapping[str, Any]) -> Interface:
         """The channels of a builder or paradigm with these parameters.
@@ -143,9 +163,12 @@ class Registered:
         """
         owner = f"{self.kind} {self.name!r}"
         inputs, outputs = (
-            declared(values) if callable(declared) else declared for declared in (self.inputs, self.outputs)
+            declared(values) if callable(declared) else declared
+            for declared in (self.inputs, self.outputs)
         )
-        return Interface(channels(inputs, INPUTS, owner), channels(outputs, OUTPUTS, owner))
+        return Interface(
+            channels(inputs, INPUTS, owner), channels(outputs, OUTPUTS, owner)
+        )
 
 
 _REGISTRY: dict[tuple[str, str], Registered] = {}
@@ -154,20 +177,30 @@ _BROKEN: dict[str, str] = {}
 
 def _register(kind: str, name: str, version: int, **declared: Any) -> Callable[[F], F]:
     if version < 1:
-        raise RequestError(f"{kind} {name!r}: version {version} is invalid: give an integer of at least 1")
+        raise RequestError(
+            f"{kind} {name!r}: version {version} is invalid: give an integer of at least 1"
+        )
 
     def decorate(function: F) -> F:
         known = _REGISTRY.get((kind, name))
-        if known is not None and (first := _path(known.function)) != (second := _path(function)):
-            raise RequestError(f"{kind} {name!r} is registered twice: by {first} and by {second}; rename one")
+        if known is not None and (first := _path(known.function)) != (
+            second := _path(function)
+        ):
+            raise RequestError(
+                f"{kind} {name!r} is registered twice: by {first} and by {second}; rename one"
+            )
         keyword_only = {
             parameter.name
             for parameter in inspect.signature(function).parameters.values()
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
         injected = INJECTED[kind] & keyword_only
-        registered = _with_current_call(name, function) if kind == "reader" else function
-        _REGISTRY[kind, name] = Registered(kind, name, version, registered, injected, **declared)
+        registered = (
+            _with_current_call(name, function) if kind == "reader" else function
+        )
+        _REGISTRY[kind, name] = Registered(
+            kind, name, version, registered, injected, **declared
+        )
         return registered
 
     return decorate
@@ -181,7 +214,9 @@ class Call(NamedTuple):
     parameters: Mapping[str, Any]
 
 
-_CALL: ContextVar[tuple[str, Mapping[str, Path], Mapping[str, Any]] | None] = ContextVar("call", default=None)
+_CALL: ContextVar[tuple[str, Mapping[str, Path], Mapping[str, Any]] | None] = (
+    ContextVar("call", default=None)
+)
 
 
 def current_call() -> Call:
@@ -194,7 +229,9 @@ def current_call() -> Call:
     """
     call = _CALL.get()
     if call is None:
-        raise RequestError("only registered readers can store windows: call one, or use `join`")
+        raise RequestError(
+            "only registered readers can store windows: call one, or use `join`"
+        )
     return Call(get("reader", call[0]), call[1], call[2])
 
 
@@ -224,20 +261,23 @@ def metric(
     timed: bool = False,
     trials: bool = False,
     together: Callable[[Any], None] | None = None,
-    resampled_by: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Register a metric: ``(source, target, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` (the default), ``predictions``, or ``trace`` (the counts of one pass of a network). A
     ``timed`` metric needs time bins, even a single one. A metric of ``trials`` gets the target before repetitions are
-    averaged. ``together`` raises a ValueError on parameters that do not fit together. A metric that returns its own
-    replicates states what they resample in ``resampled_by``; replicates of two models are paired draw by draw. Raise
-    ``version`` whenever the metric's numbers can change.
+    averaged. ``together`` raises a ValueError on parameters that do not fit together. Raise ``version`` whenever the
+    metric's numbers can change.
     """
     return _register(
-        "metric", name, version, input=input, timed=timed, trials=trials, together=together,
-        resampled_by=resampled_by,
-    )  # fmt: skip
+        "metric",
+        name,
+        version,
+        input=input,
+        timed=timed,
+        trials=trials,
+        together=together,
+    )
 
 
 def ceiling(
@@ -245,21 +285,26 @@ def ceiling(
     *,
     version: int,
     input: str = "assemblies",
-    resampled_by: tuple[str, ...] = (),
     together: Callable[[Any], None] | None = None,
 ) -> Callable[[F], F]:
     """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` for ceilings of responses, ``behaviour`` for those of trials, thresholds and properties.
-    For ``resampled_by`` and ``together`` see `metric`.
+    For ``together`` see `metric`.
     """
-    return _register("ceiling", name, version, input=input, resampled_by=resampled_by, together=together)
+    return _register("ceiling", name, version, input=input, together=together)
 
 
 def paradigm(
-    name: str, *, version: int, shows: Declared, asks: Declared, itself: bool, permuted: Side | None,
+    name: str,
+    *,
+    version: int,
+    shows: Declared,
+    asks: Declared,
+    itself: bool,
+    permuted: Side | None,
     simulates: Simulates | None = None,
-) -> Callable[[F], F]:  # fmt: skip
+) -> Callable[[F], F]:
     """Register a paradigm: ``(model, dataset, *, …) -> Measurement``.
 
     Every paradigm declares its channels and its controls. None of these has a default, so that the compatibility of a
@@ -315,7 +360,9 @@ def builder(
         A channel is not in the vocabulary (:mod:`neuroledger.spec.channels`).
     """
     _require_known_channels(f"builder {name!r}", takes, gives)
-    return _register("builder", name, version, inputs=takes, outputs=gives, together=together)
+    return _register(
+        "builder", name, version, inputs=takes, outputs=gives, together=together
+    )
 
 
 def _require_known_channels(owner: str, inputs: Declared, outputs: Declared) -> None:
@@ -325,7 +372,12 @@ def _require_known_channels(owner: str, inputs: Declared, outputs: Declared) -> 
 
 
 def reader(
-    name: str, *, version: int, reads: Reads | None = None, pins: Pins | None = None, prepares: bool = False
+    name: str,
+    *,
+    version: int,
+    reads: Reads | None = None,
+    pins: Pins | None = None,
+    prepares: bool = False,
 ) -> Callable[[F], F]:
     """Register a reader: ``(files, *, …) -> Dataset``.
 
@@ -359,7 +411,11 @@ def get(kind: str, name: str) -> Registered:
     if (kind, name) not in _REGISTRY:
         known = names(kind)
         near = difflib.get_close_matches(name, known, 3, 0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
+        hint = (
+            f"did you mean {' or '.join(map(repr, near))}?"
+            if near
+            else f"known: {', '.join(known)}"
+        )
         reasons = "".join(f"; {reason}" for reason in _BROKEN.values())
         raise UnknownError(f"no {kind} is registered as {name!r}; {hint}{reasons}")
     return _REGISTRY[kind, name]
@@ -371,7 +427,8 @@ def names(kind: str, *, plugins: bool = True) -> list[str]:
     return sorted(
         component.name
         for component in _REGISTRY.values()
-        if component.kind == kind and (plugins or component.function.__module__.split(".")[0] == DISTRIBUTION)
+        if component.kind == kind
+        and (plugins or component.function.__module__.split(".")[0] == DISTRIBUTION)
     )
 
 
@@ -386,10 +443,16 @@ class Family(NamedTuple):
 def families() -> tuple[Family, ...]:
     """All installed families, those of this package first."""
     installed = {
-        Family(entry.dist.name if entry.dist else entry.module.split(".")[0], entry.module)
+        Family(
+            entry.dist.name if entry.dist else entry.module.split(".")[0], entry.module
+        )
         for entry in entry_points(group=GROUP)
     }
-    return tuple(sorted(installed, key=lambda family: (family.distribution != DISTRIBUTION, family)))
+    return tuple(
+        sorted(
+            installed, key=lambda family: (family.distribution != DISTRIBUTION, family)
+        )
+    )
 
 
 @lru_cache
@@ -403,9 +466,13 @@ def plugin_specs() -> tuple[tuple[str, Path], ...]:
             except Exception as error:
                 _note_broken(family, error)
                 continue
-            for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            for folder in (
+                (spec.submodule_search_locations or ()) if spec is not None else ()
+            ):
                 if (Path(folder) / "specs").is_dir():
-                    folders.append((family.distribution, Path(folder).resolve() / "specs"))
+                    folders.append(
+                        (family.distribution, Path(folder).resolve() / "specs")
+                    )
     return tuple(folders)
 
 
@@ -446,7 +513,9 @@ def _import_family(family: Family, kind: str) -> None:
     folder = f"{family.module}.{FOLDERS[kind]}"
     if hasattr(package, "__path__") and importlib.util.find_spec(folder) is not None:
         subpackage = importlib.import_module(folder)
-        for module in pkgutil.walk_packages(getattr(subpackage, "__path__", ()), f"{folder}."):
+        for module in pkgutil.walk_packages(
+            getattr(subpackage, "__path__", ()), f"{folder}."
+        ):
             importlib.import_module(module.name)
 
 
@@ -466,20 +535,37 @@ def _path(function: Callable[..., Any]) -> str:
 
 @lru_cache
 def _parameters(
-    kind: str, function: Callable[..., Any], together: Callable[[Any], None] | None = None
+    kind: str,
+    function: Callable[..., Any],
+    together: Callable[[Any], None] | None = None,
 ) -> type[BaseModel]:
     hints = typing.get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY or parameter.name in INJECTED[kind]:
+        if (
+            parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+            or parameter.name in INJECTED[kind]
+        ):
             continue
-        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        default = (
+            ... if parameter.default is inspect.Parameter.empty else parameter.default
+        )
         fields[parameter.name] = (hints[parameter.name], default)
-    title = "".join(part.title() for part in re.split(r"\W|_", function.__name__)) + "Parameters"
-    config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False, validate_default=False)
+    title = (
+        "".join(part.title() for part in re.split(r"\W|_", function.__name__))
+        + "Parameters"
+    )
+    config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=False,
+        validate_default=False,
+    )
     with warnings.catch_warnings():
         # A parameter may be called `copy` or `validate`: the methods of these names are not used on parameters.
-        warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
+        warnings.filterwarnings(
+            "ignore", "Field name .* shadows an attribute", UserWarning
+        )
         return create_model(
             title,
             __config__=config,

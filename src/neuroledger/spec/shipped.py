@@ -22,7 +22,10 @@ def is_shipped(kind: str, path: Path) -> bool:
     """Whether a spec file of ``kind`` in the checkout's ``specs/`` is part of the package."""
     if kind in WHOLE:
         return True
-    return kind == "models" and _NEEDS_MORE.search(path.read_text(encoding="utf-8")) is None
+    return (
+        kind == "models"
+        and _NEEDS_MORE.search(path.read_text(encoding="utf-8")) is None
+    )
 
 
 def folder() -> Path:

@@ -10,7 +10,15 @@ from neuroledger.errors import CircleError, RequestError, SpecError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import SuiteSpec, Weighted
 
-__all__ = ["Group", "groups_of", "suite_problems", "suites_of", "to_score", "unlisted", "weights_of"]
+__all__ = [
+    "Group",
+    "groups_of",
+    "suite_problems",
+    "suites_of",
+    "to_score",
+    "unlisted",
+    "weights_of",
+]
 
 UNLISTED = "unlisted"
 
@@ -36,7 +44,9 @@ def suites_of(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
 
     def visit(id: str, above: tuple[str, ...]) -> None:
         if id in above:
-            raise CircleError(f"suites include each other in a circle: {' → '.join((*above, id))}")
+            raise CircleError(
+                f"suites include each other in a circle: {' → '.join((*above, id))}"
+            )
         spec = catalog.suite(id)
         suites.setdefault(id, spec)
         for inner in spec.includes:
@@ -48,7 +58,9 @@ def suites_of(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
 
 def unlisted(catalog: Catalog, models: tuple[str, ...]) -> SuiteSpec | None:
     """A suite of the benchmarks that no suite lists and whose data are in the repository, or None if there are none."""
-    listed = {item.id for id in catalog.ids("suites") for item in catalog.suite(id).benchmarks}
+    listed = {
+        item.id for id in catalog.ids("suites") for item in catalog.suite(id).benchmarks
+    }
     new = []
     for id in catalog.own("benchmarks"):
         if id in listed:
@@ -98,7 +110,9 @@ def to_score(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
     return (*suites, *parts)
 
 
-def suite_problems(catalog: Catalog, suite: SuiteSpec) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+def suite_problems(
+    catalog: Catalog, suite: SuiteSpec
+) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
     """Yield location, message and advice for every problem of a suite."""
     try:
         suites_of(catalog, suite.id)
@@ -111,16 +125,24 @@ def suite_problems(catalog: Catalog, suite: SuiteSpec) -> Iterator[tuple[tuple[s
         if item.version is not None and item.id in known:
             current = catalog.benchmark(item.id).version
             if current != item.version:
-                words = (
-                    f"the suite states version {item.version} of {item.id!r}, which is at version {current}"
-                )
+                words = f"the suite states version {item.version} of {item.id!r}, which is at version {current}"
                 yield ("benchmarks", i), words, "make a new version of the suite"
-    parents = sorted({catalog.benchmark(item.id).parent for item in suite.benchmarks if item.id in known})
+    parents = sorted(
+        {
+            catalog.benchmark(item.id).parent
+            for item in suite.benchmarks
+            if item.id in known
+        }
+    )
     for group in suite.hierarchy:
         if group not in parents and group not in suite.hierarchy.values():
             words = f"no benchmark of the suite has the parent {group!r}, and no group is in it"
             near = get_close_matches(group, parents, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the parents are {', '.join(parents)}"
+            hint = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"the parents are {', '.join(parents)}"
+            )
             yield ("hierarchy", group), words, hint
 
 
@@ -178,7 +200,9 @@ def groups_of(
 
     def visit(name: str, depth: int) -> Iterator[Group]:
         if depth or len(tops) > 1:
-            yield Group(name, above.get(name, ""), _shares(name, weights, parents, above))
+            yield Group(
+                name, above.get(name, ""), _shares(name, weights, parents, above)
+            )
         for inner in names:
             if above.get(inner) == name:
                 yield from visit(inner, depth + 1)
@@ -187,7 +211,9 @@ def groups_of(
         yield from visit(name, 0)
 
 
-def _names(weights: Mapping[str, float], parents: Mapping[str, str], above: Mapping[str, str]) -> list[str]:
+def _names(
+    weights: Mapping[str, float], parents: Mapping[str, str], above: Mapping[str, str]
+) -> list[str]:
     """The groups that contain a benchmark with a weight, directly or in a subgroup, in the order of first occurrence."""
     names: dict[str, None] = {}
     for id in weights:
@@ -199,12 +225,21 @@ def _names(weights: Mapping[str, float], parents: Mapping[str, str], above: Mapp
 
 
 def _shares(
-    name: str, weights: Mapping[str, float], parents: Mapping[str, str], above: Mapping[str, str]
+    name: str,
+    weights: Mapping[str, float],
+    parents: Mapping[str, str],
+    above: Mapping[str, str],
 ) -> dict[str, float]:
     parts: list[tuple[float, dict[str, float]]] = [
         (weight, {id: 1.0}) for id, weight in weights.items() if parents[id] == name
     ]
-    inner = [group for group in _names(weights, parents, above) if above.get(group) == name]
+    inner = [
+        group for group in _names(weights, parents, above) if above.get(group) == name
+    ]
     parts += [(1.0, _shares(group, weights, parents, above)) for group in inner]
     total = sum(weight for weight, _ in parts)
-    return {id: weight * share / total for weight, shares in parts for id, share in shares.items()}
+    return {
+        id: weight * share / total
+        for weight, shares in parts
+        for id, share in shares.items()
+    }

@@ -29,51 +29,134 @@ from neuroledger.spec import registry
 from neuroledger.spec.base import worded
 
 __all__ = [
-    "SKLEARN", "TORCH", "UNTRUSTED", "Arguments", "EstimatorPath", "ModulePath", "factory", "owner_trusts",
-    "require_typed", "trusted",
-]  # fmt: skip
+    "SKLEARN",
+    "TORCH",
+    "UNTRUSTED",
+    "Arguments",
+    "EstimatorPath",
+    "ModulePath",
+    "factory",
+    "owner_trusts",
+    "require_typed",
+    "trusted",
+]
 
 # Pydantic's error type for everything that this module refuses.
 UNTRUSTED: Final = "untrusted"
 VARIABLE: Final = "NEUROLEDGER_TRUSTED"
-SETTING: Final = f"the owner of a machine trusts further packages with {VARIABLE} (docs/models.md)"
+SETTING: Final = (
+    f"the owner of a machine trusts further packages with {VARIABLE} (docs/models.md)"
+)
 # Folders of a family whose modules may have functions that specs name; nothing happens when they are imported.
 FOLDERS: Final = ("models", "networks")
 # Arguments that make classes of packages read or write files, unpickle them, or download code and weights.
 REACHING: Final = frozenset(
-    {"memory", "cachedir", "cache_dir", "checkpoint", "checkpoint_path", "pretrained", "hf_hub", "name_or_path", "auto_map",
-     "pretrained_model_name_or_path", "trust_remote_code", "attn_implementation", "experts_implementation", "backbone"}
-)  # fmt: skip
+    {
+        "memory",
+        "cachedir",
+        "cache_dir",
+        "checkpoint",
+        "checkpoint_path",
+        "pretrained",
+        "hf_hub",
+        "name_or_path",
+        "auto_map",
+        "pretrained_model_name_or_path",
+        "trust_remote_code",
+        "attn_implementation",
+        "experts_implementation",
+        "backbone",
+    }
+)
 LAYERS: Final = (
-    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d", "BatchNorm2d",
-    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "Dropout", "ELU", "Flatten", "GELU", "GRU", "GroupNorm", "Identity",
-    "LSTM", "LayerNorm", "LeakyReLU", "Linear", "MaxPool1d", "MaxPool2d", "RNN", "ReLU", "Sigmoid", "Softmax", "Tanh",
-)  # fmt: skip
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose2d",
+    "Dropout",
+    "ELU",
+    "Flatten",
+    "GELU",
+    "GRU",
+    "GroupNorm",
+    "Identity",
+    "LSTM",
+    "LayerNorm",
+    "LeakyReLU",
+    "Linear",
+    "MaxPool1d",
+    "MaxPool2d",
+    "RNN",
+    "ReLU",
+    "Sigmoid",
+    "Softmax",
+    "Tanh",
+)
 # Estimators that learn from the arrays they are given. Those that read files by name, keep a cache or contain other
 # estimators are left out.
 ESTIMATORS: Final[Mapping[str, tuple[str, ...]]] = {
     "cross_decomposition": ("CCA", "PLSCanonical", "PLSRegression"),
-    "discriminant_analysis": ("LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis"),
+    "discriminant_analysis": (
+        "LinearDiscriminantAnalysis",
+        "QuadraticDiscriminantAnalysis",
+    ),
     "dummy": ("DummyClassifier", "DummyRegressor"),
     "ensemble": (
-        "ExtraTreesClassifier", "ExtraTreesRegressor", "GradientBoostingClassifier", "GradientBoostingRegressor",
-        "HistGradientBoostingClassifier", "HistGradientBoostingRegressor", "RandomForestClassifier",
+        "ExtraTreesClassifier",
+        "ExtraTreesRegressor",
+        "GradientBoostingClassifier",
+        "GradientBoostingRegressor",
+        "HistGradientBoostingClassifier",
+        "HistGradientBoostingRegressor",
+        "RandomForestClassifier",
         "RandomForestRegressor",
     ),
     "gaussian_process": ("GaussianProcessClassifier", "GaussianProcessRegressor"),
     "kernel_ridge": ("KernelRidge",),
     "linear_model": (
-        "ARDRegression", "BayesianRidge", "ElasticNet", "ElasticNetCV", "HuberRegressor", "Lars", "Lasso", "LassoCV",
-        "LinearRegression", "LogisticRegression", "LogisticRegressionCV", "MultiTaskElasticNet", "MultiTaskLasso",
-        "OrthogonalMatchingPursuit", "PassiveAggressiveClassifier", "Perceptron", "PoissonRegressor", "Ridge",
-        "RidgeCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier", "SGDRegressor", "TheilSenRegressor",
+        "ARDRegression",
+        "BayesianRidge",
+        "ElasticNet",
+        "ElasticNetCV",
+        "HuberRegressor",
+        "Lars",
+        "Lasso",
+        "LassoCV",
+        "LinearRegression",
+        "LogisticRegression",
+        "LogisticRegressionCV",
+        "MultiTaskElasticNet",
+        "MultiTaskLasso",
+        "OrthogonalMatchingPursuit",
+        "PassiveAggressiveClassifier",
+        "Perceptron",
+        "PoissonRegressor",
+        "Ridge",
+        "RidgeCV",
+        "RidgeClassifier",
+        "RidgeClassifierCV",
+        "SGDClassifier",
+        "SGDRegressor",
+        "TheilSenRegressor",
     ),
     "naive_bayes": ("BernoulliNB", "GaussianNB", "MultinomialNB"),
     "neighbors": ("KNeighborsClassifier", "KNeighborsRegressor", "NearestCentroid"),
     "neural_network": ("MLPClassifier", "MLPRegressor"),
     "svm": ("LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "SVC", "SVR"),
-    "tree": ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"),
-}  # fmt: skip
+    "tree": (
+        "DecisionTreeClassifier",
+        "DecisionTreeRegressor",
+        "ExtraTreeClassifier",
+        "ExtraTreeRegressor",
+    ),
+}
 F = TypeVar("F", bound=Callable[..., Any])
 # The functions that specs may call, by import path, with the model of their parameters.
 _FACTORIES: dict[str, type[BaseModel]] = {}
@@ -90,7 +173,11 @@ def factory(function: F) -> F:
     TypeError
         A parameter has another type, or none.
     """
-    annotations = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    annotations = {
+        name: hint
+        for name, hint in function.__annotations__.items()
+        if name != "return"
+    }
     # What it returns may be known to type checkers only.
     alone = SimpleNamespace(__annotations__=annotations)
     hints = typing.get_type_hints(alone, function.__globals__, include_extras=True)
@@ -100,14 +187,19 @@ def factory(function: F) -> F:
                 f"{function.__qualname__}: the parameter {name!r} must be a number, a choice or a tuple of these"
             )
     fields: dict[str, Any] = {name: (hint, None) for name, hint in hints.items()}
-    model = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+    model = create_model(
+        function.__name__, __config__=ConfigDict(extra="forbid"), **fields
+    )
     _FACTORIES[f"{function.__module__}.{function.__qualname__}"] = model
     return function
 
 
 def _is_plain(hint: Any) -> bool:
     """Whether a type has only values that cannot name a file, an address or code."""
-    if hint in (int, float, bool, NoneType, Ellipsis) or typing.get_origin(hint) is Literal:
+    if (
+        hint in (int, float, bool, NoneType, Ellipsis)
+        or typing.get_origin(hint) is Literal
+    ):
         return True
     parts = typing.get_args(hint)[: 1 if typing.get_origin(hint) is Annotated else None]
     return bool(parts) and all(map(_is_plain, parts))
@@ -134,8 +226,12 @@ class ImportPath:
     classes: frozenset[str]
     factories: bool
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._validated, handler(source))
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            self._validated, handler(source)
+        )
 
     def _validated(self, path: str) -> str:
         reason = self.refusal(path)
@@ -146,7 +242,10 @@ class ImportPath:
     def refusal(self, path: str) -> str | None:
         """Why the path is refused, or None; nothing but modules of installed families is imported."""
         module, name = _divided(path)
-        if not all(part.isidentifier() for part in [*module.split("."), name]) or not module:
+        if (
+            not all(part.isidentifier() for part in [*module.split("."), name])
+            or not module
+        ):
             return f"{path!r} is not an import path: write package.module.Class"
         if f"{module}.{name}" in self.classes or _within(module, owner_trusts()):
             return None
@@ -170,7 +269,9 @@ class ImportPath:
         module, name = _divided(path)
         package, needed = module.partition(".")[0], self.base[0].partition(".")[0]
         if importlib.util.find_spec(package) is None:
-            raise UnavailableError(f"{path!r} needs the package {package!r}, which is not installed")
+            raise UnavailableError(
+                f"{path!r} needs the package {package!r}, which is not installed"
+            )
         if importlib.util.find_spec(needed) is None:
             raise (
                 package_missing(needed)
@@ -189,12 +290,19 @@ class ImportPath:
 
 
 TORCH: Final = ImportPath(
-    "torch module", ("torch.nn", "Module"), frozenset(f"torch.nn.{name}" for name in LAYERS), True
+    "torch module",
+    ("torch.nn", "Module"),
+    frozenset(f"torch.nn.{name}" for name in LAYERS),
+    True,
 )
 SKLEARN: Final = ImportPath(
     "scikit-learn estimator",
     ("sklearn.base", "BaseEstimator"),
-    frozenset(f"sklearn.{module}.{name}" for module, names in ESTIMATORS.items() for name in names),
+    frozenset(
+        f"sklearn.{module}.{name}"
+        for module, names in ESTIMATORS.items()
+        for name in names
+    ),
     False,
 )
 _Path = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
@@ -226,13 +334,19 @@ def require_typed(path: str, arguments: Mapping[str, Any] | None) -> None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{path} does not take these arguments: {name}: {worded(first)}") from None
+        raise ValueError(
+            f"{path} does not take these arguments: {name}: {worded(first)}"
+        ) from None
 
 
 def _factory_of(path: str) -> type[BaseModel] | None:
     """Return the parameters of the decorated function at a path; its module is imported if a family is to have it."""
     module, name = _divided(path)
-    folders = {f"{family.module}.{folder}" for family in registry.families() for folder in FOLDERS}
+    folders = {
+        f"{family.module}.{folder}"
+        for family in registry.families()
+        for folder in FOLDERS
+    }
     if f"{module}.{name}" not in _FACTORIES and module.rpartition(".")[0] in folders:
         try:
             importlib.import_module(module)
@@ -249,10 +363,10 @@ def _refuse_reaching(arguments: Any) -> Any:
         if isinstance(value, dict):
             for name, inner in value.items():
                 # Nested parameters are written `step__memory`; names with a leading underscore are private.
-                if inner and (name.startswith("_") or name.rpartition("__")[2] in REACHING):
-                    words = (
-                        f"the argument {name!r} can read files or downloads that are not pinned: remove it"
-                    )
+                if inner and (
+                    name.startswith("_") or name.rpartition("__")[2] in REACHING
+                ):
+                    words = f"the argument {name!r} can read files or downloads that are not pinned: remove it"
                     raise PydanticCustomError(UNTRUSTED, "{reason}", {"reason": words})
                 pending.append(inner)
         elif isinstance(value, list):
@@ -265,7 +379,9 @@ Arguments = Annotated[dict[str, JsonValue], AfterValidator(_refuse_reaching)]
 
 def owner_trusts() -> tuple[str, ...]:
     """Packages that the owner of this machine trusts, from the environment variable; a spec cannot add to them."""
-    return tuple(name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
+    return tuple(
+        name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()
+    )
 
 
 def _divided(path: str) -> tuple[str, str]:
@@ -274,4 +390,6 @@ def _divided(path: str) -> tuple[str, str]:
 
 
 def _within(module: str, packages: tuple[str, ...]) -> bool:
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
+    return any(
+        module == package or module.startswith(f"{package}.") for package in packages
+    )

@@ -1,1 +1,1 @@
-"""Statistics: splits, resampling, intervals, tests, ranks and normalisation."""
+"""Statistics: splits, deviations by item, intervals, tests, ranks and normalisation."""

@@ -140,23 +140,33 @@ def diagnose(table: Table, *, axes: int = 3, seed: int = 0) -> Diagnosis:
     halves = table.half_widths.set_axis(table.half_widths.columns.astype(str), axis=1)
     names = list(scored.columns)
     pairs = tuple(_pairs(scored))
-    explained, share = _explained(pairs, names, table.attributes, np.random.default_rng(seed))
+    explained, share = _explained(
+        pairs, names, table.attributes, np.random.default_rng(seed)
+    )
     panel, tau = _panel(scored)
     order = [name for name in (table.order or names) if name in names]
     return Diagnosis(
         coverage=pd.DataFrame(
-            {state: (table.states == state).sum() for state in ("scored", "failed", "never run")}
+            {
+                state: (table.states == state).sum()
+                for state in ("scored", "failed", "never run")
+            }
         ).rename_axis("benchmark"),
         adjusted=_adjusted(scored),
         pairs=pairs,
         explained=tuple(explained),
         explained_share=share,
         axes=tuple(_axes(pairs, names, axes)) if pairs else (),
-        redundant=tuple(pair for pair in pairs if pair.rho >= REDUNDANT and pair.low > REDUNDANT - 0.1),
+        redundant=tuple(
+            pair
+            for pair in pairs
+            if pair.rho >= REDUNDANT and pair.low > REDUNDANT - 0.1
+        ),
         contrary=tuple(
             pair
             for pair in pairs
-            if np.arctanh(pair.rho) < -_spread(pair.rho, pair.models, 0.025 / len(pairs))
+            if np.arctanh(pair.rho)
+            < -_spread(pair.rho, pair.models, 0.025 / len(pairs))
         ),
         panel=panel,
         panel_tau=tau,
@@ -179,7 +189,9 @@ def _pairs(scored: pd.DataFrame) -> list[Pair]:
             rho = float(np.clip(rho, -1 + 1e-12, 1 - 1e-12))
             spread = _spread(rho, len(values), 0.025)
             low, high = np.tanh([np.arctanh(rho) - spread, np.arctanh(rho) + spread])
-            pairs.append(Pair(str(first), str(second), rho, float(low), float(high), len(values)))
+            pairs.append(
+                Pair(str(first), str(second), rho, float(low), float(high), len(values))
+            )
     return pairs
 
 
@@ -201,7 +213,9 @@ def _explained(
     rho = np.array([pair.rho for pair in pairs])
     explained, columns = [], []
     for kind in kinds:
-        labels = np.array([attributes.get(name, {}).get(kind, f"?{name}") for name in names])
+        labels = np.array(
+            [attributes.get(name, {}).get(kind, f"?{name}") for name in names]
+        )
         same = labels[first] == labels[second]
         if not len(pairs) or same.all() or not same.any():
             continue  # nothing to compare
@@ -217,14 +231,22 @@ def _explained(
             )
         p = hits / (PERMUTATIONS + 1)
         explained.append(
-            Explained(kind, float(rho[same].mean()), float(rho[~same].mean()), int(same.sum()), p)
+            Explained(
+                kind,
+                float(rho[same].mean()),
+                float(rho[~same].mean()),
+                int(same.sum()),
+                p,
+            )
         )
         columns.append(same.astype(np.float64))
     if not columns or np.ptp(rho) == 0:
         return explained, 0.0
     design = np.column_stack([np.ones(len(rho)), *columns])
     fitted = design @ np.linalg.lstsq(design, rho, rcond=None)[0]
-    return explained, float(1 - ((rho - fitted) ** 2).sum() / ((rho - rho.mean()) ** 2).sum())
+    return explained, float(
+        1 - ((rho - fitted) ** 2).sum() / ((rho - rho.mean()) ** 2).sum()
+    )
 
 
 def _axes(pairs: Sequence[Pair], names: Sequence[str], count: int) -> list[Axis]:
@@ -237,7 +259,9 @@ def _axes(pairs: Sequence[Pair], names: Sequence[str], count: int) -> list[Axis]
     axes = []
     for at in np.argsort(values)[::-1][:count]:
         vector = vectors[:, at] * (np.sign(vectors[:, at].sum()) or 1.0)
-        loadings = dict(sorted(zip(names, vector.tolist(), strict=True), key=lambda item: -item[1]))
+        loadings = dict(
+            sorted(zip(names, vector.tolist(), strict=True), key=lambda item: -item[1])
+        )
         axes.append(Axis(float(max(values[at], 0.0) / len(names)), loadings))
     return axes
 
@@ -256,7 +280,11 @@ def _adjusted(scored: pd.DataFrame) -> dict[str, float]:
     reached = np.isfinite(values[group]).any(axis=0)
     means = np.where(group, effects[:models] + effects[models:][reached].mean(), np.nan)
     adjusted = dict(zip(map(str, scored.index), means.tolist(), strict=True))
-    return dict(sorted(adjusted.items(), key=lambda item: (np.isnan(item[1]), -item[1], item[0])))
+    return dict(
+        sorted(
+            adjusted.items(), key=lambda item: (np.isnan(item[1]), -item[1], item[0])
+        )
+    )
 
 
 def _standard(scored: pd.DataFrame) -> Floats:
@@ -303,12 +331,18 @@ def _ordered_share(means: Floats) -> float:
 
 def _separated(scores: pd.Series[float], half_widths: pd.Series[float]) -> float:
     """Return the share of pairs of models whose difference exceeds √(h₁² + h₂²)."""
-    known = pd.DataFrame({"value": scores, "half": half_widths}).dropna().to_numpy(dtype=np.float64)
+    known = (
+        pd.DataFrame({"value": scores, "half": half_widths})
+        .dropna()
+        .to_numpy(dtype=np.float64)
+    )
     if len(known) < 2:
         return float("nan")
     upper = np.triu_indices(len(known), 1)
     difference = np.abs(known[:, None, 0] - known[None, :, 0])[upper]
-    return float((difference > np.hypot(known[:, None, 1], known[None, :, 1])[upper]).mean())
+    return float(
+        (difference > np.hypot(known[:, None, 1], known[None, :, 1])[upper]).mean()
+    )
 
 
 def _growth(scored: pd.DataFrame, order: Sequence[str]) -> list[Shift]:
@@ -322,5 +356,7 @@ def _growth(scored: pd.DataFrame, order: Sequence[str]) -> list[Shift]:
         distance = np.abs(rankdata(-part[known]) - rankdata(-whole[known]))
         at = int(np.argmax(distance))
         model = str(scored.index[np.flatnonzero(known)[at]])
-        shifts.append(Shift(count, order[count - 1], _tau(part, whole), int(distance[at]), model))
+        shifts.append(
+            Shift(count, order[count - 1], _tau(part, whole), int(distance[at]), model)
+        )
     return shifts

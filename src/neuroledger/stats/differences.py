@@ -5,33 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr, ndtri, stdtrit
 
-from neuroledger.data.arrays import Floats
-from neuroledger.stats.resampling import holm
+from neuroledger.stats.aggregate import holm
 from neuroledger.stats.score import Score
-from neuroledger.stats.spread import (
-    CROSS,
-    DRAWS,
-    LEVEL,
-    MANY,
-    Spread,
-    combined,
-    covers,
-    freedom,
-    quantile,
-    sum_of,
-)
+from neuroledger.stats.uncertainty import Uncertainty, covers, quantile, total
 
 __all__ = [
-    "SIGNIFICANT", "Difference", "Joint", "clearly_better", "corrected", "difference", "joint_mean",
-    "overall", "rank_sets",
-]  # fmt: skip
-
+    "SIGNIFICANT",
+    "Difference",
+    "Joint",
+    "clearly_better",
+    "corrected",
+    "difference",
+    "joint_mean",
+    "overall",
+    "rank_sets",
+]
 
 SIGNIFICANT: Final = 0.05
 POWER: Final = 0.8
@@ -75,63 +69,51 @@ class Difference:
     @property
     def better(self) -> str:
         """``a`` or ``b`` if the corrected p value is below 0.05, otherwise empty."""
-        if self.p_corrected is None or self.value is None or self.p_corrected >= SIGNIFICANT:
+        if (
+            self.p_corrected is None
+            or self.value is None
+            or self.p_corrected >= SIGNIFICANT
+        ):
             return ""
         return "a" if (self.value > 0) == (self.direction == "higher") else "b"
 
 
 def difference(benchmark: str, a: Score, b: Score) -> Difference:
     """Return the difference of two scores, paired over shared items; ``reason`` says why they cannot be paired."""
-    base = Difference(benchmark, a.value, b.value, a.value - b.value, direction=a.direction)
+    base = Difference(
+        benchmark, a.value, b.value, a.value - b.value, direction=a.direction
+    )
     if a.direction != b.direction or a.scale != b.scale:
-        return replace(base, reason=f"the scores have scales {a.scale} and {b.scale}: not comparable")
-    if a.spread is None or b.spread is None:
+        return replace(
+            base,
+            reason=f"the scores have scales {a.scale} and {b.scale}: not comparable",
+        )
+    if a.uncertainty is None or b.uncertainty is None:
         return replace(base, reason="no interval: how the scores vary is not known")
-    if set(a.spread.factors) != set(b.spread.factors):
-        return replace(base, reason="the scores generalise over different things: not paired")
-    found = _tested(base, a.spread - b.spread)
-    if a.spread.squares or b.spread.squares:
-        found = _skewed(found, a, a.spread, b, b.spread)
-    return replace(found, covers=a.varies_over)
+    if set(a.uncertainty.factors) != set(b.uncertainty.factors):
+        return replace(
+            base, reason="the scores generalise over different things: not paired"
+        )
+    return replace(_tested(base, a.uncertainty - b.uncertainty), covers=a.varies_over)
 
 
-def _skewed(base: Difference, a: Score, of_a: Spread, b: Score, of_b: Spread) -> Difference:
-    """Return the difference of two means of squares with an interval that is longer on one side, and its test.
-
-    A mean of squares varies more where it is larger, so that its interval is longer upwards. The interval of the difference
-    follows from the ends of both intervals and their covariance [zou2008].
-    """
-    spread, value = of_a - of_b, a.value - b.value
-    level = quantile((1 + LEVEL) / 2, spread.freedom)
-    half, least = level * spread.error, level * spread.least
-    if half == 0:
-        return base
-    errors = of_a.error * of_b.error
-    shared = (of_a.variance + of_b.variance - spread.variance) / 2
-    correlation = min(max(shared / errors, -1.0), 1.0) if errors > 0 else 0.0
-
-    def reach(first: float, second: float) -> float:
-        own = (first - second) ** 2 + 2 * (1 - correlation) * first * second
-        return max(math.sqrt(max(own, 0.0)), least)
-
-    down, up = reach(a.value - a.low, b.high - b.value), reach(a.high - a.value, b.value - b.low)
-    towards_zero = down if value > 0 else up
-    p = spread.p(value * half / towards_zero) if towards_zero > 0 else base.p
-    return replace(base, low=value - down, high=value + up, p=p)
-
-
-def _tested(base: Difference, spread: Spread) -> Difference:
-    value, degrees, error = base.value or 0.0, spread.freedom, spread.error
-    low, high = spread.interval(value)
-    parts = {name: float((spread.draws[name] ** 2).mean()) for name in spread.factors}
-    widest = max(parts, key=lambda name: parts[name])
-    pairs = spread.items[widest]
+def _tested(base: Difference, uncertainty: Uncertainty) -> Difference:
+    value, degrees, error = base.value or 0.0, uncertainty.freedom, uncertainty.error
+    low, high = uncertainty.interval(value)
+    single = [part for part in uncertainty.parts if len(part.over) == 1]
+    widest = max(single, key=lambda part: part.variance)
+    pairs = uncertainty.items.get(widest.over[0], len(widest.keys))
     reach = quantile(1 - SIGNIFICANT / 2, degrees) + quantile(POWER, degrees)
     return replace(
-        base, low=low, high=high, p=spread.p(value), pairs=pairs,
-        effect=value / (error * math.sqrt(pairs)) if error > 0 else None, detectable=reach * error,
-        covers=covers(spread.factors),
-    )  # fmt: skip
+        base,
+        low=low,
+        high=high,
+        p=uncertainty.p(value),
+        pairs=pairs,
+        effect=value / (error * math.sqrt(pairs)) if error > 0 else None,
+        detectable=reach * error,
+        covers=covers(uncertainty.factors),
+    )
 
 
 def corrected(
@@ -141,34 +123,49 @@ def corrected(
     names = list(families) if families is not None else [""] * len(differences)
     results = list(differences)
     for family in dict.fromkeys(names):
-        tested = [i for i, item in enumerate(differences) if item.p is not None and names[i] == family]
-        adjusted = holm([differences[i].p or 0.0 for i in tested]).tolist() if tested else []
+        tested = [
+            i
+            for i, item in enumerate(differences)
+            if item.p is not None and names[i] == family
+        ]
+        adjusted = (
+            holm([differences[i].p or 0.0 for i in tested]).tolist() if tested else []
+        )
         for i, p in zip(tested, adjusted, strict=True):
             results[i] = replace(differences[i], p_corrected=p)
     return tuple(results)
 
 
 class Joint(NamedTuple):
-    """A number with its joint draws; None if any of its parts has no draws."""
+    """A number with its uncertainty; None if that of one of its parts is not known."""
 
     value: float
-    spread: Spread | None
+    uncertainty: Uncertainty | None
 
 
 def joint_mean(parts: Sequence[tuple[float, Score]]) -> Joint:
-    """Return the weighted sum of scores; draws of the same population are shared, others are independent."""
+    """Return the weighted sum of scores; items of the same population are shared, others are independent."""
     value = sum(weight * score.value for weight, score in parts)
-    spreads = [score.spread * weight for weight, score in parts if score.spread is not None]
-    if not spreads or len(spreads) < len(parts):
+    weighted = [(weight, score.uncertainty) for weight, score in parts]
+    known = [
+        uncertainty * weight
+        for weight, uncertainty in weighted
+        if uncertainty is not None
+    ]
+    if not known or len(known) < len(parts):
         return Joint(value, None)
-    return Joint(value, sum_of(spreads, [score.population for _, score in parts]))
+    # The mean of one score has the interval of that score.
+    alone = len(parts) == 1 and parts[0][0] == 1
+    return Joint(value, parts[0][1].uncertainty if alone else total(known))
 
 
 def overall(base: Difference, a: Joint, b: Joint) -> Difference:
     """Return ``base`` with the interval and test of the difference of two joint means."""
-    if a.spread is None or b.spread is None:
-        return replace(base, reason="no interval: how some of the scores vary is not known")
-    return _tested(base, a.spread - b.spread)
+    if a.uncertainty is None or b.uncertainty is None:
+        return replace(
+            base, reason="no interval: how some of the scores vary is not known"
+        )
+    return _tested(base, a.uncertainty - b.uncertainty)
 
 
 def clearly_better(
@@ -176,65 +173,32 @@ def clearly_better(
 ) -> npt.NDArray[np.bool_]:
     """Return a matrix ``(entry, entry)`` of whether the first entry is better than the second, simultaneously at ``level``.
 
-    The test uses simultaneous intervals of all pairwise differences. Their common critical value is the quantile of the
-    largest studentised difference in the joint draws (Mogstad et al., 2024), widened to Student's distribution for few
-    items. With fewer items, the errors of pairs become more independent, so the level of each pair approaches that of
-    Bonferroni, which it reaches when the degrees of freedom are below twice the square of the critical value. An entry
-    without spread is neither better nor worse than any other.
+    The differences of all pairs are tested at once (Mogstad et al. 2024), each by Student's distribution with its own
+    degrees of freedom, with Holm's correction, which holds however the differences depend on each other. An entry
+    without uncertainty is neither better nor worse than any other.
     """
-    count = len(entries)
-    better = np.zeros((count, count), dtype=bool)
-    known = [i for i, entry in enumerate(entries) if entry.spread is not None and entry.spread.factors]
-    if len(known) < 2:
-        return better
-    spreads = [entries[i].spread or Spread({}, {}) for i in known]
-    values = np.array([entries[i].value for i in known]) * (1 if higher else -1)
-    names = list(dict.fromkeys(name for spread in spreads for name in spread.draws))
-    draws = {
-        name: np.stack([spread.draws.get(name, np.zeros(DRAWS)) for spread in spreads]) for name in names
-    }
-    variances = {name: _between(samples) for name, samples in draws.items()}
-    factors = [name for name in names if CROSS not in name]
-    # Fewer degrees of freedom where few strong items dominate: the largest of many differences depends on far tails.
-    each = {name: np.array([{**s.items, **s.sure}.get(name, MANY) for s in spreads]) for name in factors}
-    items = {name: np.minimum(counts[:, None], counts) for name, counts in each.items()}
-    error = np.sqrt(combined(variances))
-    degrees = freedom({name: variances[name] for name in factors}, items)
-    whole = np.sum([draws[name] for name in factors], axis=0)
-    critical = _largest(whole, level)
-    tail = float(np.exp(log_ndtr(-critical)))
-    # The variance of each difference is computed from draws, so that it is uncertain even with many items.
-    finite = 1 / (1 / degrees + 1 / DRAWS)
-    share = min(1.0, (1 - level) / (len(known) * (len(known) - 1) * tail))
-    reach = np.maximum(critical, -stdtrit(finite, tail * share ** np.minimum(1.0, 2 * critical**2 / finite)))
-    clear = (values[:, None] - values[None]) > reach * error
-    clear &= error > 0
-    better[np.ix_(known, known)] = clear
+    better = np.zeros((len(entries), len(entries)), dtype=bool)
+    known = [
+        (at, entry.uncertainty)
+        for at, entry in enumerate(entries)
+        if entry.uncertainty is not None and entry.uncertainty.parts
+    ]
+    pairs, p = [], []
+    for (i, first), (j, second) in combinations(known, 2):
+        apart = first - second
+        if apart.error > 0:
+            gap = entries[i].value - entries[j].value
+            pairs.append((i, j) if (gap > 0) == higher else (j, i))
+            p.append(apart.p(gap))
+    for pair, corrected_p in zip(pairs, holm(p).tolist(), strict=True):
+        better[pair] = corrected_p < 1 - level
     return better
-
-
-def _between(draws: Floats) -> Floats:
-    """Return the mean square of the difference of each pair of rows."""
-    gram = draws @ draws.T / draws.shape[1]
-    power = gram.diagonal()
-    return np.asarray(np.maximum(power[:, None] + power - 2 * gram, 0.0))
-
-
-def _largest(whole: Floats, level: float) -> float:
-    """Return the quantile over draws of the largest studentised difference of two rows."""
-    scale = np.sqrt(_between(whole))
-    tiny = 1e-9 * float(scale.max())
-    largest = np.zeros(whole.shape[1])
-    for i in range(len(whole) - 1):
-        varying = np.flatnonzero(scale[i, i + 1 :] > tiny) + i + 1
-        if varying.size:
-            distances = np.abs(whole[varying] - whole[i]) / scale[i, varying][:, None]
-            largest = np.maximum(largest, distances.max(axis=0))
-    critical = float(np.quantile(largest, level, method="higher")) if largest.any() else 0.0
-    return max(critical, float(ndtri((1 + level) / 2)))
 
 
 def rank_sets(better: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return the first and last possible rank of each entry, from the matrix of :func:`clearly_better`."""
     count = len(better)
-    return [(1 + int(better[:, i].sum()), count - int(better[i].sum())) for i in range(count)]
+    return [
+        (1 + int(better[:, i].sum()), count - int(better[i].sum()))
+        for i in range(count)
+    ]

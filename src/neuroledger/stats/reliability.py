@@ -35,7 +35,13 @@ def of_all(r: Floats, first: Floats, second: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         plain = 2 * r / (1 + r)
         total = first_noise + second_noise
-        root = np.sqrt(np.maximum(total**2 + 4 * first_noise * second_noise * (1 / r**2 - 1), 0.0))
-        noise = (np.where(r < 0, -root, root) - total) / (2 * first_noise * second_noise)
-        reliability = np.where(equal, plain, np.where(r == 0, 0.0, 1 / (1 + noise * whole_noise)))
+        root = np.sqrt(
+            np.maximum(total**2 + 4 * first_noise * second_noise * (1 / r**2 - 1), 0.0)
+        )
+        noise = (np.where(r < 0, -root, root) - total) / (
+            2 * first_noise * second_noise
+        )
+        reliability = np.where(
+            equal, plain, np.where(r == 0, 0.0, 1 / (1 + noise * whole_noise))
+        )
     return np.where(r == -1, np.nan, reliability)

@@ -15,7 +15,16 @@ from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import SplitsSpec
 
-__all__ = ["Split", "draw", "first_values", "given", "predefined", "rows_of_stimuli", "stimuli_of", "testing"]
+__all__ = [
+    "Split",
+    "draw",
+    "first_values",
+    "given",
+    "predefined",
+    "rows_of_stimuli",
+    "stimuli_of",
+    "testing",
+]
 
 Indices = NDArray[np.intp]
 Labels = NDArray[Any]
@@ -48,10 +57,15 @@ def draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     values = as_text(_coordinate(assembly, spec.disjoint.by))
     bound = np.ones(len(values), dtype=bool)
     for name, exempt in spec.disjoint.except_.items():
-        bound &= ~np.isin(as_text(_coordinate(assembly, name)), [str(as_text(value)) for value in exempt])
+        bound &= ~np.isin(
+            as_text(_coordinate(assembly, name)),
+            [str(as_text(value)) for value in exempt],
+        )
     disjoint = []
     for train, test in splits:
-        train_rows = train[~(bound[train] & np.isin(values[train], values[test[bound[test]]]))]
+        train_rows = train[
+            ~(bound[train] & np.isin(values[train], values[test[bound[test]]]))
+        ]
         if not len(train_rows):
             raise MetricError(
                 f"every train presentation shares a value of {spec.disjoint.by!r} with the test part: use fewer test "
@@ -81,9 +95,19 @@ def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     if spec.name == "coordinate":
         return [_by_values(spec, assembly)]
     values = _coordinate(assembly, spec.by)
-    units = _Units(*[np.arange(len(values))] * 2) if _apart(spec) else _units(values, sort=spec.unique)
-    classes = None if spec.stratify is None else _coordinate(assembly, spec.stratify)[units.first]
-    groups = None if spec.groups is None else _coordinate(assembly, spec.groups)[units.first]
+    units = (
+        _Units(*[np.arange(len(values))] * 2)
+        if _apart(spec)
+        else _units(values, sort=spec.unique)
+    )
+    classes = (
+        None
+        if spec.stratify is None
+        else _coordinate(assembly, spec.stratify)[units.first]
+    )
+    groups = (
+        None if spec.groups is None else _coordinate(assembly, spec.groups)[units.first]
+    )
     divide = _RULES[spec.name]
     try:
         parts = [
@@ -96,7 +120,10 @@ def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
             "use fewer folds, another train share or no stratification"
         ) from error
     if _apart(spec):
-        return [Split(*(np.flatnonzero(np.isin(values, values[part])) for part in split)) for split in parts]
+        return [
+            Split(*(np.flatnonzero(np.isin(values, values[part])) for part in split))
+            for split in parts
+        ]
     if len(units.first) == len(units.of_row) and not spec.unique:
         return parts
     return [Split(_rows(units, train), _rows(units, test)) for train, test in parts]
@@ -113,10 +140,14 @@ def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
     checked = []
     for at, (train, test) in enumerate(splits):
         parts = [np.asarray(part) for part in (train, test)]
-        parts = [np.flatnonzero(part) if part.dtype.kind == "b" else part for part in parts]
+        parts = [
+            np.flatnonzero(part) if part.dtype.kind == "b" else part for part in parts
+        ]
         for name, part in zip(Split._fields, parts, strict=True):
             if part.ndim != 1 or part.size == 0 or part.dtype.kind not in "iu":
-                raise MetricError(f"splits[{at}]: the {name} part is not a list of row numbers")
+                raise MetricError(
+                    f"splits[{at}]: the {name} part is not a list of row numbers"
+                )
             if part.min() < 0 or part.max() >= rows:
                 raise MetricError(
                     f"splits[{at}]: the {name} part asks for row {part.max()}; there are {rows} rows, from 0"
@@ -138,7 +169,9 @@ def rows_of_stimuli(assembly: xr.DataArray, stimuli: Collection[str]) -> Indices
     return np.flatnonzero(np.isin(stimuli_of(assembly), list(stimuli)))
 
 
-def testing(splits: Iterable[Split], assembly: xr.DataArray, tested: Collection[str]) -> list[Split]:
+def testing(
+    splits: Iterable[Split], assembly: xr.DataArray, tested: Collection[str]
+) -> list[Split]:
     """Return the splits with only presentations of ``tested`` stimuli in their test parts; splits without any are dropped.
 
     Raises
@@ -164,7 +197,9 @@ def stimuli_of(assembly: xr.DataArray) -> NDArray[np.str_]:
     MetricError
         The assembly has no stimuli on its presentations.
     """
-    if "stimulus_id" not in assembly.coords or assembly["stimulus_id"].dims != ("presentation",):
+    if "stimulus_id" not in assembly.coords or assembly["stimulus_id"].dims != (
+        "presentation",
+    ):
         raise MetricError(
             "the data have no presentations of single stimuli, and cannot be divided by stimuli"
         )
@@ -187,16 +222,33 @@ def first_values(assembly: xr.DataArray, by: str, count: int) -> xr.DataArray:
     values = _coordinate(assembly, by)
     distinct = np.unique(values)
     if not 1 <= count <= len(distinct):
-        raise MetricError(f"{count} values of {by!r} were asked for; the assembly has {len(distinct)}")
+        raise MetricError(
+            f"{count} values of {by!r} were asked for; the assembly has {len(distinct)}"
+        )
     rows = np.flatnonzero(np.isin(values, distinct[:count]))
-    return assembly if len(rows) == len(values) else assembly.isel({assembly[by].dims[0]: rows})
+    return (
+        assembly
+        if len(rows) == len(values)
+        else assembly.isel({assembly[by].dims[0]: rows})
+    )
 
 
-def _shuffle(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None) -> _Parts:
-    from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
+def _shuffle(
+    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+) -> _Parts:
+    from sklearn.model_selection import (
+        GroupShuffleSplit,
+        ShuffleSplit,
+        StratifiedShuffleSplit,
+    )
 
     train = DEFAULT_TRAIN if spec.train is None and spec.test is None else spec.train
-    sizes = {"n_splits": spec.folds, "train_size": train, "test_size": spec.test, "random_state": spec.seed}
+    sizes = {
+        "n_splits": spec.folds,
+        "train_size": train,
+        "test_size": spec.test,
+        "random_state": spec.seed,
+    }
     rows = np.zeros(count)
     if groups is not None:
         return GroupShuffleSplit(**sizes).split(rows, groups=groups)
@@ -205,16 +257,27 @@ def _shuffle(spec: SplitsSpec, count: int, classes: Labels | None, groups: Label
     return ShuffleSplit(**sizes).split(rows)
 
 
-def _kfold(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None) -> _Parts:
+def _kfold(
+    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+) -> _Parts:
     from sklearn.model_selection import KFold, StratifiedKFold
 
     if groups is not None:
         return _group(spec, count, classes, groups)
-    rows, rule = np.zeros(count), {"n_splits": spec.folds, "shuffle": True, "random_state": spec.seed}
-    return KFold(**rule).split(rows) if classes is None else StratifiedKFold(**rule).split(rows, classes)
+    rows, rule = (
+        np.zeros(count),
+        {"n_splits": spec.folds, "shuffle": True, "random_state": spec.seed},
+    )
+    return (
+        KFold(**rule).split(rows)
+        if classes is None
+        else StratifiedKFold(**rule).split(rows, classes)
+    )
 
 
-def _group(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None) -> _Parts:
+def _group(
+    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+) -> _Parts:
     from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
     if groups is None:
@@ -225,15 +288,22 @@ def _group(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels 
     try:
         return GroupKFold(**rule).split(np.zeros(count), groups=groups)
     except TypeError as error:
-        raise UnavailableError("folds of groups in a drawn order need scikit-learn 1.6 or later") from error
+        raise UnavailableError(
+            "folds of groups in a drawn order need scikit-learn 1.6 or later"
+        ) from error
 
 
-def _leave_one_out(spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None) -> _Parts:
+def _leave_one_out(
+    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+) -> _Parts:
     labels = np.arange(count) if groups is None else groups
     values = np.unique(labels)
     if len(values) < 2:
         raise ValueError("leaving one out needs at least two units")
-    return ((np.flatnonzero(labels != value), np.flatnonzero(labels == value)) for value in values)
+    return (
+        (np.flatnonzero(labels != value), np.flatnonzero(labels == value))
+        for value in values
+    )
 
 
 _Rule = Callable[[SplitsSpec, int, "Labels | None", "Labels | None"], _Parts]
@@ -258,7 +328,11 @@ def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
                     f"splits by {spec.coordinate!r}: no row has {name!r}; {_hint(name, values)}"
                 )
     test = np.isin(values, _typed(spec.test_values, values))
-    train = np.isin(values, _typed(spec.train_values, values)) if spec.train_values else ~test
+    train = (
+        np.isin(values, _typed(spec.train_values, values))
+        if spec.train_values
+        else ~test
+    )
     if (train & test).any():
         raise MetricError(
             f"splits by {spec.coordinate!r}: a value is in both `train_values` and `test_values`"
@@ -271,7 +345,9 @@ def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
 
 
 def _typed(names: tuple[str | int | float, ...], values: Labels) -> Labels:
-    return np.asarray([str(v) for v in names] if values.dtype.kind in "UO" else list(names))
+    return np.asarray(
+        [str(v) for v in names] if values.dtype.kind in "UO" else list(names)
+    )
 
 
 def _coordinate(assembly: xr.DataArray, name: str) -> Labels:
@@ -312,8 +388,14 @@ def _hint(name: str | int | float, values: Labels) -> str:
     known = {str(value): value for value in np.unique(values).tolist()}
     near = get_close_matches(str(name), known, n=1)
     with suppress(ValueError):
-        near = [text for text, value in known.items() if float(name) == float(value)] or near
-    return f"did you mean {known[near[0]]!r}?" if near else f"its values are {_few(values)}"
+        near = [
+            text for text, value in known.items() if float(name) == float(value)
+        ] or near
+    return (
+        f"did you mean {known[near[0]]!r}?"
+        if near
+        else f"its values are {_few(values)}"
+    )
 
 
 def _few(values: Labels) -> str:

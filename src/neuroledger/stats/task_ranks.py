@@ -11,15 +11,22 @@ import numpy as np
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import RequestError
 from neuroledger.spec.base import id_of
-from neuroledger.stats.resampling import holm
+from neuroledger.stats.aggregate import holm
 
 if TYPE_CHECKING:
     from neuroledger.spec.catalog import Catalog
 
 __all__ = [
-    "Agreement", "Difference", "agreement", "mean_normalised_score", "mean_rank", "normalised_ranks",
-    "paired_differences", "published_table", "sign_flip_p",
-]  # fmt: skip
+    "Agreement",
+    "Difference",
+    "agreement",
+    "mean_normalised_score",
+    "mean_rank",
+    "normalised_ranks",
+    "paired_differences",
+    "published_table",
+    "sign_flip_p",
+]
 
 Table = Mapping[str, Mapping[str, float]]
 EXACT_UP_TO = 13
@@ -76,7 +83,10 @@ def normalised_ranks(
     for task, row in table.items():
         sign = -1.0 if task in lower_is_better else 1.0
         scores = {model: sign * row.get(model, math.nan) for model in names}
-        scores = {model: score if math.isfinite(score) else -math.inf for model, score in scores.items()}
+        scores = {
+            model: score if math.isfinite(score) else -math.inf
+            for model, score in scores.items()
+        }
         ranks[task] = {
             model: sum(other > score for other in scores.values()) / (len(names) - 1)
             for model, score in scores.items()
@@ -105,7 +115,10 @@ def mean_rank(
         model: float(
             np.average(
                 [
-                    np.average([ranks[task][model] for task in tasks], weights=[weight[t] for t in tasks])
+                    np.average(
+                        [ranks[task][model] for task in tasks],
+                        weights=[weight[t] for t in tasks],
+                    )
                     for tasks in grouped.values()
                 ],
                 weights=shares,
@@ -135,19 +148,29 @@ def mean_normalised_score(
     models = sorted({model for row in table.values() for model in row})
     scores: dict[str, list[float]] = {model: [] for model in models}
     for task, row in table.items():
-        floor = next((row[m] for m in (dummy, fallback) if math.isfinite(row.get(m, math.nan))), math.nan)
+        floor = next(
+            (row[m] for m in (dummy, fallback) if math.isfinite(row.get(m, math.nan))),
+            math.nan,
+        )
         top = (perfect or {}).get(task, 1.0)
         if not math.isfinite(floor) or abs(top - floor) < 1e-12:
-            raise RequestError(f"task {task!r} has no usable score of {dummy} or {fallback} to normalise by")
+            raise RequestError(
+                f"task {task!r} has no usable score of {dummy} or {fallback} to normalise by"
+            )
         for model in models:
             score = row.get(model, math.nan)
-            scores[model].append((score - floor) / (top - floor) if math.isfinite(score) else 0.0)
+            scores[model].append(
+                (score - floor) / (top - floor) if math.isfinite(score) else 0.0
+            )
     means = {model: float(np.mean(values)) for model, values in scores.items()}
     return dict(sorted(means.items(), key=lambda item: (-item[1], item[0])))
 
 
 def agreement(
-    first: Mapping[str, float], second: Mapping[str, float], *, without: Sequence[str] = ()
+    first: Mapping[str, float],
+    second: Mapping[str, float],
+    *,
+    without: Sequence[str] = (),
 ) -> Agreement:
     """Return Kendall's tau-b between two suites' mean ranks of their shared models.
 
@@ -162,8 +185,12 @@ def agreement(
 
     shared = sorted((set(first) & set(second)) - set(without))
     if len(shared) < 3:
-        raise RequestError(f"{len(shared)} models are in both suites; agreement needs three")
-    result = kendalltau([first[model] for model in shared], [second[model] for model in shared])
+        raise RequestError(
+            f"{len(shared)} models are in both suites; agreement needs three"
+        )
+    result = kendalltau(
+        [first[model] for model in shared], [second[model] for model in shared]
+    )
     return Agreement(float(result.statistic), float(result.pvalue), len(shared))
 
 
@@ -193,7 +220,9 @@ def sign_flip_p(differences: Sequence[float] | Floats, *, seed: int = 0) -> floa
     return hits / (FLIPS + 1)
 
 
-def paired_differences(table: Table, *, seed: int = 0, models: Sequence[str] = ()) -> list[Difference]:
+def paired_differences(
+    table: Table, *, seed: int = 0, models: Sequence[str] = ()
+) -> list[Difference]:
     """Compare every pair of models over shared rows (tasks or subjects), with Holm's correction.
 
     Raises
@@ -205,19 +234,29 @@ def paired_differences(table: Table, *, seed: int = 0, models: Sequence[str] = (
     compared: list[tuple[str, str, Floats]] = []
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
-            pairs = [row[first] - row[second] for row in table.values() if first in row and second in row]
+            pairs = [
+                row[first] - row[second]
+                for row in table.values()
+                if first in row and second in row
+            ]
             values = np.array([pair for pair in pairs if math.isfinite(pair)])
             if values.size == 0:
                 raise RequestError(f"{first} and {second} have no task in common")
             compared.append((first, second, values))
     p = [sign_flip_p(values, seed=seed) for _, _, values in compared]
     return [
-        Difference(first, second, float(values.mean()), values.size, p_value, float(corrected))
-        for (first, second, values), p_value, corrected in zip(compared, p, holm(p), strict=True)
+        Difference(
+            first, second, float(values.mean()), values.size, p_value, float(corrected)
+        )
+        for (first, second, values), p_value, corrected in zip(
+            compared, p, holm(p), strict=True
+        )
     ]
 
 
-def published_table(suite: str, catalog: Catalog | None = None) -> dict[str, dict[str, float]]:
+def published_table(
+    suite: str, catalog: Catalog | None = None
+) -> dict[str, dict[str, float]]:
     """Return published figures of a suite's benchmarks in their headline metrics, as `{benchmark: {model: value}}`.
 
     Published figures are never mixed with computed scores.
@@ -234,7 +273,9 @@ def published_table(suite: str, catalog: Catalog | None = None) -> dict[str, dic
     for item in catalog.suite(suite).benchmarks:
         spec = catalog.benchmark(item.id)
         headline = id_of(spec.all_metrics[0])
-        figures = [figure for figure in spec.published if figure.metric in (None, headline)]
+        figures = [
+            figure for figure in spec.published if figure.metric in (None, headline)
+        ]
         if figures:
             table[item.id] = {figure.model: figure.value for figure in figures}
     return table

@@ -45,7 +45,12 @@ class Memo:
         """Pickle as an empty memo with the same limit."""
         return Memo, (self.limit,)
 
-    def get(self, key: tuple[str, ...], compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
+    def get(
+        self,
+        key: tuple[str, ...],
+        compute: Callable[[], Any],
+        size: Callable[[Any], int],
+    ) -> Any:
         """Return the cached result for ``key``, or that of ``compute``, which runs in one thread at a time."""
         with self._lock:
             if key in self._held:
@@ -53,7 +58,10 @@ class Memo:
                 return self._held[key][0]
             value = compute()
             self._held[key] = (value, size(value))
-            while len(self._held) > 1 and sum(entry[1] for entry in self._held.values()) > self.limit:
+            while (
+                len(self._held) > 1
+                and sum(entry[1] for entry in self._held.values()) > self.limit
+            ):
                 self._held.popitem(last=False)
             return value
 
@@ -65,7 +73,12 @@ class Memo:
         owner = _frozen_owner(values)
         if owner is None:
             return fingerprint(values)
-        place = (values.__array_interface__["data"][0], values.shape, values.strides, values.dtype.str)
+        place = (
+            values.__array_interface__["data"][0],
+            values.shape,
+            values.strides,
+            values.dtype.str,
+        )
         known = self._frozen.get(place)
         if known is None or known[0]() is not owner:
             known = (weakref.ref(owner), _fingerprint_of(values, owner))
@@ -107,7 +120,9 @@ class Workspace:
                 f"device {self.device!r} needs torch; install it or use device 'cpu'"
             ) from error
         if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise UnavailableError(f"device {self.device!r} is not available here; use device 'cpu'")
+            raise UnavailableError(
+                f"device {self.device!r} is not available here; use device 'cpu'"
+            )
         return cast(ModuleType, torch)
 
     def put(self, values: Array) -> Array:
@@ -137,9 +152,19 @@ class Workspace:
             return tensor
         return cast("NDArray[np.float64]", tensor.cpu().numpy())
 
-    def once(self, name: str, key: str, compute: Callable[[], Any], size: Callable[[Any], int]) -> Any:
+    def once(
+        self,
+        name: str,
+        key: str,
+        compute: Callable[[], Any],
+        size: Callable[[Any], int],
+    ) -> Any:
         """Return ``compute()``, cached under ``key`` (see :meth:`key`); an empty key disables the cache."""
-        return self.memo.get((name, self.device, self.dtype, key), compute, size) if key else compute()
+        return (
+            self.memo.get((name, self.device, self.dtype, key), compute, size)
+            if key
+            else compute()
+        )
 
     def key(self, values: Array) -> str:
         """Return the content hash of ``values``, or an empty text if the memo is disabled."""
@@ -192,4 +217,6 @@ def _fingerprint_of(values: Array, owner: Array) -> str:
 
 
 def _labelled(values: Array, sha256: str) -> str:
-    return hashlib.sha256(f"{values.shape}|{values.dtype.str}|{sha256}".encode()).hexdigest()
+    return hashlib.sha256(
+        f"{values.shape}|{values.dtype.str}|{sha256}".encode()
+    ).hexdigest()

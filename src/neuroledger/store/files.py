@@ -22,7 +22,9 @@ TOKEN: Final = uuid4().hex[:8]
 HOST: Final = re.sub(r"\W", "_", socket.gethostname()) or "here"
 ELSEWHERE_SECONDS: Final = 24 * 3600
 """A process of another machine, which cannot be checked, counts as running for this long after its last write."""
-_NAME: Final = re.compile(r"(?P<host>\w+)-(?P<process>\d+)-(?P<token>[0-9a-f]{8})(?:-\d+)?")
+_NAME: Final = re.compile(
+    r"(?P<host>\w+)-(?P<process>\d+)-(?P<token>[0-9a-f]{8})(?:-\d+)?"
+)
 _TEMPORARY: Final = re.compile(rf"\..*\.(?P<owner>{_NAME.pattern}|\d+)\.tmp")
 _numbers = count()
 _swept: set[tuple[int, str]] = set()
@@ -39,7 +41,9 @@ def alive(name: str, path: Path) -> bool:
     A bare number, which older versions wrote, is the id of a process on this machine.
     """
     match = _NAME.fullmatch(name)
-    host, process, token = match.group("host", "process", "token") if match else (HOST, name, "")
+    host, process, token = (
+        match.group("host", "process", "token") if match else (HOST, name, "")
+    )
     if host != HOST:
         with suppress(OSError):
             return time.time() - path.stat().st_mtime < ELSEWHERE_SECONDS
@@ -63,7 +67,11 @@ def sweep(folder: Path) -> None:
     _swept.add(key)
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            match = _TEMPORARY.fullmatch(entry.name) if entry.name.endswith(".tmp") else None
+            match = (
+                _TEMPORARY.fullmatch(entry.name)
+                if entry.name.endswith(".tmp")
+                else None
+            )
             if match is not None and not alive(match["owner"], Path(entry.path)):
                 with suppress(OSError):
                     Path(entry.path).unlink()
@@ -122,5 +130,7 @@ def write_text(path: Path, text: str) -> bool:
 def write_json(path: Path, value: Any) -> bool:
     """Write plain data as JSON with sorted keys, two spaces of indentation and a final newline; as :func:`write_text`."""
     return write_text(
-        path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+        path,
+        json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        + "\n",
     )

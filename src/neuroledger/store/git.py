@@ -16,16 +16,30 @@ __all__ = ["clone", "git"]
 SECONDS: Final = 120
 # Disable everything in a repository's configuration, attributes or refs that runs programs or rewrites history.
 HARDENING: Final[Mapping[str, str]] = {
-    "core.fsmonitor": "false", "core.untrackedCache": "false", "core.hooksPath": os.devnull,
-    "core.attributesFile": os.devnull, "core.useReplaceRefs": "false", "core.commitGraph": "false", "core.pager": "cat",
-    "diff.external": "", "diff.ignoreSubmodules": "all", "protocol.allow": "never", "safe.directory": "*",
+    "core.fsmonitor": "false",
+    "core.untrackedCache": "false",
+    "core.hooksPath": os.devnull,
+    "core.attributesFile": os.devnull,
+    "core.useReplaceRefs": "false",
+    "core.commitGraph": "false",
+    "core.pager": "cat",
+    "diff.external": "",
+    "diff.ignoreSubmodules": "all",
+    "protocol.allow": "never",
+    "safe.directory": "*",
     "log.showSignature": "false",
-}  # fmt: skip
+}
 ENVIRONMENT: Final[Mapping[str, str]] = {
-    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1",
-    "GIT_GRAFT_FILE": os.devnull, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_GRAFT_FILE": os.devnull,
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ATTR_NOSYSTEM": "1",
     "LC_ALL": "C",
-}  # fmt: skip
+}
 
 
 def git(
@@ -60,7 +74,15 @@ def git(
     settings = dict(HARDENING)
     if filters:
         settings |= dict.fromkeys(_programs_of_filters(root, seconds), "")
-    return _called(root, words, settings, ENVIRONMENT, stdin=stdin, may_fail=may_fail, seconds=seconds)
+    return _called(
+        root,
+        words,
+        settings,
+        ENVIRONMENT,
+        stdin=stdin,
+        may_fail=may_fail,
+        seconds=seconds,
+    )
 
 
 def clone(address: str, folder: Path, *, seconds: int) -> None:
@@ -71,16 +93,44 @@ def clone(address: str, folder: Path, *, seconds: int) -> None:
     RequestError
         git is missing or fails.
     """
-    settings = {"protocol.allow": "never", "protocol.https.allow": "always", "core.hooksPath": os.devnull}
-    words = ("clone", "--quiet", "--bare", "--depth", "1", "--template=", "--", address, str(folder))
-    _called(folder.parent, words, settings, {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}, seconds=seconds)
+    settings = {
+        "protocol.allow": "never",
+        "protocol.https.allow": "always",
+        "core.hooksPath": os.devnull,
+    }
+    words = (
+        "clone",
+        "--quiet",
+        "--bare",
+        "--depth",
+        "1",
+        "--template=",
+        "--",
+        address,
+        str(folder),
+    )
+    _called(
+        folder.parent,
+        words,
+        settings,
+        {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+        seconds=seconds,
+    )
 
 
 def _programs_of_filters(root: Path, seconds: int) -> list[str]:
     """Return the settings of all filters in the configuration, with everything that it includes."""
     words = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
-    listed = _called(root, words, HARDENING, ENVIRONMENT, may_fail=True, seconds=seconds)
-    return sorted({name.decode("utf-8", "surrogateescape") for name in listed.split(b"\0") if name})
+    listed = _called(
+        root, words, HARDENING, ENVIRONMENT, may_fail=True, seconds=seconds
+    )
+    return sorted(
+        {
+            name.decode("utf-8", "surrogateescape")
+            for name in listed.split(b"\0")
+            if name
+        }
+    )
 
 
 def _called(
@@ -96,20 +146,32 @@ def _called(
     program = shutil.which("git")
     if program is None or Path(program).resolve().is_relative_to(root.resolve()):
         raise RequestError("git is not installed; install it and put it on the PATH")
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    }
     variables |= environment
     # Variables, unlike `-c`, can set a key whose name contains an equals sign.
     variables["GIT_CONFIG_COUNT"] = str(len(settings))
     for number, (key, value) in enumerate(settings.items()):
-        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        variables |= {
+            f"GIT_CONFIG_KEY_{number}": key,
+            f"GIT_CONFIG_VALUE_{number}": value,
+        }
     command = [program, "--no-replace-objects", "--no-pager", "-C", str(root), *words]
     try:
         done = subprocess.run(
-            command, env=variables, input=stdin, capture_output=True, check=False, timeout=seconds
+            command,
+            env=variables,
+            input=stdin,
+            capture_output=True,
+            check=False,
+            timeout=seconds,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise RequestError(f"git cannot be run here: {error}") from error
     if done.returncode and not may_fail:
         errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise RequestError(f"git {words[0]} failed: {errors[-1] if errors else done.returncode}")
+        raise RequestError(
+            f"git {words[0]} failed: {errors[-1] if errors else done.returncode}"
+        )
     return b"" if done.returncode else done.stdout

@@ -60,7 +60,9 @@ def recalled(path: Path, memory: Path) -> str | None:
     else:
         try:
             with closing(_database(memory)) as connection:
-                row = connection.execute("SELECT sha256 FROM files WHERE state = ?", (state,)).fetchone()
+                row = connection.execute(
+                    "SELECT sha256 FROM files WHERE state = ?", (state,)
+                ).fetchone()
         except (sqlite3.Error, OSError):
             return None  # then the file is hashed again
         sha256 = str(row[0]) if row else None
@@ -109,13 +111,17 @@ def _database(folder: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(folder / "hashes.sqlite", timeout=10)
     # Waiting for the disk takes longer than hashing a file; lost rows are hashed again.
     connection.execute("PRAGMA synchronous=OFF")
-    connection.execute("CREATE TABLE IF NOT EXISTS files (state TEXT PRIMARY KEY, sha256 TEXT NOT NULL)")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS files (state TEXT PRIMARY KEY, sha256 TEXT NOT NULL)"
+    )
     return connection
 
 
 def _write(folder: Path, states: dict[str, str]) -> None:
     try:
         with closing(_database(folder)) as connection, connection:
-            connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?)", states.items())
+            connection.executemany(
+                "INSERT OR REPLACE INTO files VALUES (?, ?)", states.items()
+            )
     except (sqlite3.Error, OSError):
         return  # then the next load hashes the files again

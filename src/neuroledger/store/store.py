@@ -37,9 +37,17 @@ from neuroledger.store.git import git
 from neuroledger.store.hashes import hashed, remember, sha256_of
 
 __all__ = [
-    "Entry", "Store", "Used", "Written", "current_store", "limit_bytes", "open_store", "size_in_words",
-    "store_at", "store_folder",
-]  # fmt: skip
+    "Entry",
+    "Store",
+    "Used",
+    "Written",
+    "current_store",
+    "limit_bytes",
+    "open_store",
+    "size_in_words",
+    "store_at",
+    "store_folder",
+]
 
 FORMAT: Final = 1
 FOLDER: Final = "NEUROLEDGER_ACTIVATIONS"
@@ -141,7 +149,9 @@ class Store:
         self.limit = limit_bytes() if limit is None else limit
         _own(self.folder, os.getpid())
 
-    def get(self, kind: str, made_of: Mapping[str, Any], *, own: bool = False) -> Entry | None:
+    def get(
+        self, kind: str, made_of: Mapping[str, Any], *, own: bool = False
+    ) -> Entry | None:
         """Return the entry of this ``kind`` with the inputs ``made_of``, or None.
 
         A damaged entry is removed with a warning and not returned.
@@ -165,12 +175,19 @@ class Store:
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 reason = str(error)
                 break
-        logger.warning("%s is damaged (%s); it is removed and recomputed", place, reason)
+        logger.warning(
+            "%s is damaged (%s); it is removed and recomputed", place, reason
+        )
         self._remove(place)
         return None
 
     def put(
-        self, kind: str, made_of: Mapping[str, Any], write: Callable[[Path], Written], *, own: bool = False
+        self,
+        kind: str,
+        made_of: Mapping[str, Any],
+        write: Callable[[Path], Written],
+        *,
+        own: bool = False,
     ) -> Entry:
         """Create an entry from the files that ``write`` writes into the folder passed to it; replace an existing entry.
 
@@ -187,7 +204,9 @@ class Store:
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
 
-    def keep(self, kind: str, made_of: Mapping[str, Any], write: Callable[[Path], Written]) -> Entry:
+    def keep(
+        self, kind: str, made_of: Mapping[str, Any], write: Callable[[Path], Written]
+    ) -> Entry:
         """Return the existing entry, or create it with ``write``; only one of several concurrent processes computes it."""
         entry = self.get(kind, made_of)
         if entry is None:
@@ -196,7 +215,13 @@ class Store:
         return entry
 
     def commit(
-        self, kind: str, made_of: Mapping[str, Any], temporary: Path, written: Written, *, own: bool = False
+        self,
+        kind: str,
+        made_of: Mapping[str, Any],
+        temporary: Path,
+        written: Written,
+        *,
+        own: bool = False,
     ) -> Entry:
         """Turn the folder ``temporary``, a path from :meth:`scratch`, into an entry."""
         key = key_of(dict(made_of))
@@ -240,7 +265,9 @@ class Store:
             try:
                 lock.acquire(timeout=LOCK_SECONDS)
             except Timeout:
-                logger.info("waiting for another process that computes the same %s", kind)
+                logger.info(
+                    "waiting for another process that computes the same %s", kind
+                )
                 lock.acquire()
         try:
             yield
@@ -292,12 +319,17 @@ class Store:
 
         Return the number of bytes that can then be written; `SPARE_BYTES` of the disk stay free.
         """
-        existing = next(path for path in (self.folder, *self.folder.parents) if path.is_dir())
+        existing = next(
+            path for path in (self.folder, *self.folder.parents) if path.is_dir()
+        )
         free = shutil.disk_usage(existing).free - SPARE_BYTES
         sizes = _sizes(self.folder)
         if needed > free or sizes.total() + needed > self.limit:
             entries = self.entries()
-            surplus = max(sum(entry.size for entry in entries) + needed - self.limit, needed - free)
+            surplus = max(
+                sum(entry.size for entry in entries) + needed - self.limit,
+                needed - free,
+            )
             removed = self._evict(entries, surplus)
             free += removed
             sizes.add(-removed)
@@ -343,7 +375,11 @@ def _verified(place: Path, kind: str, key: str) -> Entry:
     """Return the entry in a folder; raise ValueError if its index or a file was changed."""
     index = json.loads((place / INDEX).read_text(encoding="utf-8"))
     seal = index.pop("seal")
-    if key_of(index) != seal or index["kind"] != kind or key_of(index["made_of"]) != key:
+    if (
+        key_of(index) != seal
+        or index["kind"] != kind
+        or key_of(index["made_of"]) != key
+    ):
         raise ValueError("its index was changed")
     if index["format"] != FORMAT:
         raise ValueError("it is of another version")
@@ -402,7 +438,10 @@ class _InUse:
         self._lock = threading.RLock()
 
     def add(self, entry: Entry, array: NDArray[Any]) -> None:
-        with self._lock, suppress(OSError):  # a read-only store needs no protection from this process
+        with (
+            self._lock,
+            suppress(OSError),
+        ):  # a read-only store needs no protection from this process
             self._open[entry.key] += 1
             weakref.finalize(array, self._close, entry.key).atexit = False
             os.utime(entry.place / INDEX)
@@ -420,7 +459,9 @@ class _InUse:
         """Return the keys of entries that this and all other running processes have open."""
         with self._lock:
             keys = set(+self._open)
-        return frozenset(keys.union(path.name for path in self._folder.glob(f"{PROCESSES}/*/open/*")))
+        return frozenset(
+            keys.union(path.name for path in self._folder.glob(f"{PROCESSES}/*/open/*"))
+        )
 
 
 @lru_cache

@@ -27,11 +27,18 @@ from neuroledger.errors import DataError
 from neuroledger.spec.expectations import Expectation, Expectations
 from tests.engine.tiny_repository import IDS, image, responses, table
 
-VOCABULARY = {member.model_fields["check"].annotation.__args__[0] for member in typing.get_args(Expectation)}
+VOCABULARY = {
+    member.model_fields["check"].annotation.__args__[0]
+    for member in typing.get_args(Expectation)
+}
 
 
-def stimulus_set(rows: pd.DataFrame | None = None, files: dict[str, bytes] | None = None) -> StimulusSet:
-    held = {f"{id}.png": image(i) for i, id in enumerate(IDS)} if files is None else files
+def stimulus_set(
+    rows: pd.DataFrame | None = None, files: dict[str, bytes] | None = None
+) -> StimulusSet:
+    held = (
+        {f"{id}.png": image(i) for i, id in enumerate(IDS)} if files is None else files
+    )
     return StimulusSet("tiny", table() if rows is None else rows, contents=held)
 
 
@@ -40,28 +47,50 @@ def recording() -> xr.DataArray:
     flat = responses()
     bins = np.arange(5) * 10.0
     values = flat.to_numpy()[:, :, None] + np.arange(5.0)
-    coords = {name: (coordinate.dims, coordinate.to_numpy()) for name, coordinate in flat.coords.items()}
-    coords |= {"time_bin_start": (("time_bin",), bins), "time_bin_end": (("time_bin",), bins + 10)}
-    return xr.DataArray(values, dims=(*flat.dims, "time_bin"), coords=coords, attrs={"units": "uV"})
+    coords = {
+        name: (coordinate.dims, coordinate.to_numpy())
+        for name, coordinate in flat.coords.items()
+    }
+    coords |= {
+        "time_bin_start": (("time_bin",), bins),
+        "time_bin_end": (("time_bin",), bins + 10),
+    }
+    return xr.DataArray(
+        values, dims=(*flat.dims, "time_bin"), coords=coords, attrs={"units": "uV"}
+    )
 
 
-def ask(part: str, expectation: dict[str, Any], subject: Subject | None = None) -> list[str]:
+def ask(
+    part: str, expectation: dict[str, Any], subject: Subject | None = None
+) -> list[str]:
     """What breaks: the words of every failed answer."""
     subject = subject or Subject(stimulus_set(), recording(), decoded=True)
     [compiled] = getattr(Expectations.model_validate({part: [expectation]}), part)
     inquiry = inquire(compiled, part, subject)
     [found] = answers([inquiry])
     pairs = zip(inquiry.questions, found, strict=True)
-    return [answer.error or question.breach(answer) for question, answer in pairs if not answer.success]
+    return [
+        answer.error or question.breach(answer)
+        for question, answer in pairs
+        if not answer.success
+    ]
 
 
-CASES = yaml.safe_load((Path(__file__).parent / "vocabulary.yaml").read_text(encoding="utf-8"))
+CASES = yaml.safe_load(
+    (Path(__file__).parent / "vocabulary.yaml").read_text(encoding="utf-8")
+)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{case['holds']['check']}{i}" for i, case in enumerate(CASES)])
+@pytest.mark.parametrize(
+    "case", CASES, ids=[f"{case['holds']['check']}{i}" for i, case in enumerate(CASES)]
+)
 def test_each_check_holds_and_breaks(case: dict[str, Any]) -> None:
     assert ask(case["part"], case["holds"]) == []
-    broken = {key: value for key, value in {**case["holds"], **case["change"]}.items() if value is not None}
+    broken = {
+        key: value
+        for key, value in {**case["holds"], **case["change"]}.items()
+        if value is not None
+    }
     try:
         found = ask(case["part"], broken)
     except UnaskableError as error:
@@ -85,13 +114,19 @@ def test_alignment_both_ways() -> None:
         "stimuli of the table that were never presented: im7"
     ]
     fewer = Subject(stimulus_set(table().iloc[:3]), recording())
-    words = "3 of 12 presentations of stimuli that the stimulus table does not have: im3"
+    words = (
+        "3 of 12 presentations of stimuli that the stimulus table does not have: im3"
+    )
     assert ask("assembly", {"check": "aligned"}, fewer) == [words]
 
 
 def test_a_presentation_of_several_stimuli_is_aligned_if_the_table_has_each() -> None:
     ids = recording()["stimulus_id"].values.astype(object)
-    for said, broken in (("im0|im2", []), ("im0|im9", ["1 of 12"]), ("im0im2", ["1 of 12"])):
+    for said, broken in (
+        ("im0|im2", []),
+        ("im0|im9", ["1 of 12"]),
+        ("im0im2", ["1 of 12"]),
+    ):
         ids[0] = said
         shown = recording().assign_coords(stimulus_id=("presentation", ids.astype(str)))
         found = ask("assembly", {"check": "aligned"}, Subject(stimulus_set(), shown))
@@ -99,19 +134,47 @@ def test_a_presentation_of_several_stimuli_is_aligned_if_the_table_has_each() ->
 
 
 def test_ids_that_are_numbers_on_one_side_and_text_on_the_other_are_the_same() -> None:
-    numbered = recording().assign_coords(stimulus_id=("presentation", np.tile(np.arange(4), 3)))
+    numbered = recording().assign_coords(
+        stimulus_id=("presentation", np.tile(np.arange(4), 3))
+    )
     rows = table().assign(stimulus_id=["0", "1", "2", "3"])
     assert (
-        ask("assembly", {"check": "aligned", "complete": True}, Subject(stimulus_set(rows), numbered)) == []
+        ask(
+            "assembly",
+            {"check": "aligned", "complete": True},
+            Subject(stimulus_set(rows), numbered),
+        )
+        == []
     )
 
 
 @pytest.mark.parametrize(
-    "ending", ["png", "jpg", "jpeg", "bmp", "gif", "tif", "tiff", "webp", "ppm", "PNG", "Tiff", "txt", "pngx"]
+    "ending",
+    [
+        "png",
+        "jpg",
+        "jpeg",
+        "bmp",
+        "gif",
+        "tif",
+        "tiff",
+        "webp",
+        "ppm",
+        "PNG",
+        "Tiff",
+        "txt",
+        "pngx",
+    ],
 )
-def test_files_that_are_named_as_images_are_decoded_whatever_is_declared(ending: str) -> None:
-    rows = table().assign(filename=[*table()["filename"][:-1].str.replace("png", "wav"), f"last.{ending}"])
-    assert _has_images(Dataset(stimulus_set(rows), None)) is (ending not in {"txt", "pngx"})
+def test_files_that_are_named_as_images_are_decoded_whatever_is_declared(
+    ending: str,
+) -> None:
+    rows = table().assign(
+        filename=[*table()["filename"][:-1].str.replace("png", "wav"), f"last.{ending}"]
+    )
+    assert _has_images(Dataset(stimulus_set(rows), None)) is (
+        ending not in {"txt", "pngx"}
+    )
     assert (
         _has_images(Dataset(None, None))
         is _has_images(Dataset(stimulus_set(rows[["stimulus_id"]]), None))
@@ -140,30 +203,58 @@ def test_units_by_site() -> None:
 
 
 def test_sampling_rate_of_uneven_steps_and_without_time() -> None:
-    uneven = recording().assign_coords(time_bin_start=("time_bin", [0.0, 10, 20, 35, 45]))
-    assert ask("assembly", {"check": "sampling_rate", "hz": 100}, Subject(None, uneven)) == [
-        "1 of 4 time steps not of 100 Hz: 66.6667"
-    ]
-    assert ask("assembly", {"check": "sampling_rate", "hz": 100}, Subject(None, responses())) != []
+    uneven = recording().assign_coords(
+        time_bin_start=("time_bin", [0.0, 10, 20, 35, 45])
+    )
+    assert ask(
+        "assembly", {"check": "sampling_rate", "hz": 100}, Subject(None, uneven)
+    ) == ["1 of 4 time steps not of 100 Hz: 66.6667"]
+    assert (
+        ask(
+            "assembly",
+            {"check": "sampling_rate", "hz": 100},
+            Subject(None, responses()),
+        )
+        != []
+    )
     stated = responses().assign_attrs(sampling_rate=100.0)
-    assert ask("assembly", {"check": "sampling_rate", "hz": 100}, Subject(None, stated)) == []
+    assert (
+        ask("assembly", {"check": "sampling_rate", "hz": 100}, Subject(None, stated))
+        == []
+    )
 
 
 def test_a_coordinate_with_a_missing_value_is_not_complete() -> None:
     holes = recording().assign_coords(region=("neuroid", ["V4", "", "IT"]))
-    [words] = ask("assembly", {"check": "coords", "coords": {"neuroid": ["region"]}}, Subject(None, holes))
-    assert words == f"1 of {len(holes.coords)} coordinates with missing values: region along neuroid"
+    [words] = ask(
+        "assembly",
+        {"check": "coords", "coords": {"neuroid": ["region"]}},
+        Subject(None, holes),
+    )
+    assert (
+        words
+        == f"1 of {len(holes.coords)} coordinates with missing values: region along neuroid"
+    )
 
 
 def test_damaged_missing_and_wrong_files() -> None:
-    files = {"im0.png": image(0), "im1.png": image(1)[:40], "im2.png": b"", "im3.png": b"not an image"}
+    files = {
+        "im0.png": image(0),
+        "im1.png": image(1)[:40],
+        "im2.png": b"",
+        "im3.png": b"not an image",
+    }
     subject = Subject(stimulus_set(files=files), None, decoded=True)
-    assert ask("stimuli", {"check": "files_exist"}, subject) == ["1 of 4 files missing or empty: im2"]
+    assert ask("stimuli", {"check": "files_exist"}, subject) == [
+        "1 of 4 files missing or empty: im2"
+    ]
     [words] = ask("stimuli", {"check": "files_decode"}, subject)
     assert words.startswith("3 of 4 images not decodable: im1, im2, im3 (")
     del files["im0.png"]
     gone = Subject(stimulus_set(files=files), None, decoded=True)
-    assert "2 of 4 files missing or empty: im0, im2" in ask("stimuli", {"check": "files_match_sha256"}, gone)
+    assert "2 of 4 files missing or empty: im0, im2" in ask(
+        "stimuli", {"check": "files_match_sha256"}, gone
+    )
 
 
 COLUMN_CHECKS: list[dict[str, Any]] = [
@@ -176,27 +267,43 @@ COLUMN_CHECKS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("check", COLUMN_CHECKS, ids=[check["check"] for check in COLUMN_CHECKS])
+@pytest.mark.parametrize(
+    "check", COLUMN_CHECKS, ids=[check["check"] for check in COLUMN_CHECKS]
+)
 @pytest.mark.parametrize("nothing", [None, np.nan, ""])
-def test_a_missing_value_breaks_every_check_of_a_column(check: dict[str, Any], nothing: Any) -> None:
+def test_a_missing_value_breaks_every_check_of_a_column(
+    check: dict[str, Any], nothing: Any
+) -> None:
     rows = table().iloc[:3].assign(letter=["p", "q", nothing])
-    found = ask("stimuli", {**check, "column": "letter"}, Subject(stimulus_set(rows), None))
+    found = ask(
+        "stimuli", {**check, "column": "letter"}, Subject(stimulus_set(rows), None)
+    )
     assert "'letter': 1 of 3 values missing: im2" in found
 
 
 @settings(max_examples=15, deadline=None)
-@given(values=st.lists(st.sampled_from([0.0, 1.0, 2.0, 5.0, np.nan]), min_size=1, max_size=6))
+@given(
+    values=st.lists(
+        st.sampled_from([0.0, 1.0, 2.0, 5.0, np.nan]), min_size=1, max_size=6
+    )
+)
 def test_between_agrees_with_its_definition(values: list[float]) -> None:
-    rows = pd.DataFrame({"stimulus_id": [f"s{i}" for i in range(len(values))], "x": values})
+    rows = pd.DataFrame(
+        {"stimulus_id": [f"s{i}" for i in range(len(values))], "x": values}
+    )
     found = ask(
-        "stimuli", {"check": "between", "column": "x", "low": 1, "high": 2}, Subject(stimulus_set(rows))
+        "stimuli",
+        {"check": "between", "column": "x", "low": 1, "high": 2},
+        Subject(stimulus_set(rows)),
     )
     assert (found == []) == all(1 <= value <= 2 for value in values)
 
 
 def test_vacuous_passes_of_great_expectations_are_failures() -> None:
     found = ask("stimuli", {"check": "between", "column": "object_name", "low": 0})
-    assert len(found) == 1 and found[0].startswith("Great Expectations could not decide the expectation (")
+    assert len(found) == 1 and found[0].startswith(
+        "Great Expectations could not decide the expectation ("
+    )
 
 
 def test_no_expectation_at_all_is_refused() -> None:
@@ -214,9 +321,13 @@ def test_an_empty_table_is_not_a_pass() -> None:
 
 
 def test_a_result_that_does_not_come_back_is_a_failure() -> None:
-    [compiled] = Expectations.model_validate({"stimuli": [{"check": "files_exist"}]}).stimuli
+    [compiled] = Expectations.model_validate(
+        {"stimuli": [{"check": "files_exist"}]}
+    ).stimuli
     inquiry = inquire(compiled, "stimuli", Subject(stimulus_set()))
-    lost: Answer = suites._answer(None, inquiry.questions[0], inquiry.facts, private=False)
+    lost: Answer = suites._answer(
+        None, inquiry.questions[0], inquiry.facts, private=False
+    )
     assert not lost.success and lost.error == "Great Expectations returned no result"
 
 
@@ -230,7 +341,9 @@ def test_private_answers_hold_counts_and_no_values() -> None:
 
 
 def test_every_word_of_the_vocabulary_is_tried_here() -> None:
-    tried = {case["holds"]["check"] for case in CASES} | {check["check"] for check in COLUMN_CHECKS}
+    tried = {case["holds"]["check"] for case in CASES} | {
+        check["check"] for check in COLUMN_CHECKS
+    }
     assert tried | {"aligned"} >= VOCABULARY
 
 
@@ -238,17 +351,28 @@ def test_every_word_of_the_vocabulary_is_tried_here() -> None:
     ("wrong", "words"),
     [
         ({"check": "between", "column": "x"}, "without a bound nothing is checked"),
-        ({"check": "between", "column": "x", "low": 2, "high": 1}, "low \\(2.0\\) is above high"),
-        ({"check": "matches", "column": "x", "pattern": "("}, "not a regular expression"),
+        (
+            {"check": "between", "column": "x", "low": 2, "high": 1},
+            "low \\(2.0\\) is above high",
+        ),
+        (
+            {"check": "matches", "column": "x", "pattern": "("},
+            "not a regular expression",
+        ),
         ({"check": "in_set", "column": "x", "values": []}, "at least 1 item"),
         ({"check": "row_count", "count": 1, "low": 2}, "either `count`, or"),
         ({"check": "row_count"}, "without a bound"),
         ({"check": "unik", "column": "x"}, "does not match any of the expected tags"),
         ({"check": "unique", "colum": "x"}, "Extra inputs are not permitted"),
-        ({"check": "dims", "dims": ["presentation"]}, "does not match any of the expected tags"),
+        (
+            {"check": "dims", "dims": ["presentation"]},
+            "does not match any of the expected tags",
+        ),
     ],
 )
-def test_expectations_that_would_check_nothing_are_refused(wrong: dict[str, Any], words: str) -> None:
+def test_expectations_that_would_check_nothing_are_refused(
+    wrong: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ValidationError, match=words):
         TypeAdapter(Expectations).validate_python({"stimuli": [wrong]})
 
@@ -263,7 +387,9 @@ def test_every_word_and_field_is_in_the_manual(repository: Path) -> None:
         [row] = [
             line
             for line in text.splitlines()
-            if line.startswith(f"| `{member.model_fields['check'].annotation.__args__[0]}` |")
+            if line.startswith(
+                f"| `{member.model_fields['check'].annotation.__args__[0]}` |"
+            )
         ]
         for field in set(member.model_fields) - {"check", "severity", "why", "where"}:
             assert f"`{field}`" in row, row

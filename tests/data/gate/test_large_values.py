@@ -41,4 +41,9 @@ def test_floats_are_examined_as_before():
     assembly.values[3, 1, 0] = np.nan
     held = facts.value_range(assembly).rows.iloc[0]
     assert (held["lowest"], held["highest"]) == (0.0, 7.0)
-    assert facts.sites(assembly, "neuroid").rows["varies"].tolist() == [False, True, False, True]
+    assert facts.sites(assembly, "neuroid").rows["varies"].tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]

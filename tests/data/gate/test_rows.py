@@ -55,14 +55,18 @@ def numbered(given: xr.DataArray) -> xr.DataArray:
 
 
 def whats(given: xr.DataArray) -> list[str]:
-    return [f"{finding.code}: {finding.what}" for finding in row_findings(given, "here")]
+    return [
+        f"{finding.code}: {finding.what}" for finding in row_findings(given, "here")
+    ]
 
 
 def test_rows_that_occur_twice_are_counted_and_the_first_is_named() -> None:
     plain = numbered(assembly())
     copied = xr.concat([plain, plain.isel(presentation=[7, 3, 30])], "presentation")
     assert whats(plain) == []
-    assert whats(copied) == ["data.copies: 3 presentations occur twice, first: im1, repetition 3"]
+    assert whats(copied) == [
+        "data.copies: 3 presentations occur twice, first: im1, repetition 3"
+    ]
     often = xr.concat([copied, plain.isel(presentation=[3])], "presentation")
     assert "4 presentations occur up to 3 times" in whats(often)[0]
 
@@ -77,7 +81,12 @@ def test_one_key_with_two_values_is_an_error_of_its_own() -> None:
         == "2 presentations have the key of an earlier one and other values, first: im1, repetition 1"
     )
     assert "tells them apart" in found[0].fix
-    assert "im1" not in row_findings(xr.concat([plain, other], "presentation"), "here", quote=False)[0].what
+    assert (
+        "im1"
+        not in row_findings(
+            xr.concat([plain, other], "presentation"), "here", quote=False
+        )[0].what
+    )
 
 
 def test_rows_of_different_neuroids_with_one_key_are_both_measurements() -> None:
@@ -88,16 +97,25 @@ def test_rows_of_different_neuroids_with_one_key_are_both_measurements() -> None
     assert whats(xr.concat([first, second], "presentation")) == []
 
 
-def test_copies_that_were_given_a_number_of_their_own_are_found_by_their_values() -> None:
+def test_copies_that_were_given_a_number_of_their_own_are_found_by_their_values() -> (
+    None
+):
     for counts in (False, True):
         plain = assembly(neuroids=40, counts=counts)
         assert whats(numbered(plain)) == []
-        copied = numbered(xr.concat([plain, plain.isel(presentation=[7, 3])], "presentation"))
+        copied = numbered(
+            xr.concat([plain, plain.isel(presentation=[7, 3])], "presentation")
+        )
         assert len(whats(copied)) == 1
-        assert "2 presentations have exactly the responses of an earlier one" in whats(copied)[0]
+        assert (
+            "2 presentations have exactly the responses of an earlier one"
+            in whats(copied)[0]
+        )
 
 
-def test_cells_of_a_long_table_that_were_counted_once_more_are_found_by_their_values() -> None:
+def test_cells_of_a_long_table_that_were_counted_once_more_are_found_by_their_values() -> (
+    None
+):
     plain = assembly(stimuli=40, neuroids=10)
     more = xr.full_like(plain.isel(presentation=slice(0, None, 4)), np.nan)
     more[:20] = plain.values[1::4][:20]
@@ -119,7 +137,9 @@ def test_counts_and_rounded_values_that_agree_by_chance_are_no_copies(
 ) -> None:
     rng = np.random.default_rng(seed)
     plain = assembly(neuroids=neuroids, repetitions=repetitions, seed=seed)
-    awake = rng.random((plain.sizes["presentation"], 1)) < 0.7  # all neuroids are silent together
+    awake = (
+        rng.random((plain.sizes["presentation"], 1)) < 0.7
+    )  # all neuroids are silent together
     spikes = rng.poisson(rate * rng.gamma(1.0, size=neuroids) * awake, plain.shape)
     assert whats(numbered(plain.copy(data=spikes.astype(float)))) == []
     assert whats(numbered(plain.copy(data=plain.values.round(digits)))) == []
@@ -127,9 +147,13 @@ def test_counts_and_rounded_values_that_agree_by_chance_are_no_copies(
 
 @settings(max_examples=25, deadline=None)
 @given(
-    seed=st.integers(0, 10_000), copies=st.integers(1, 30), numbering=st.sampled_from(["trial", "repetition"])
+    seed=st.integers(0, 10_000),
+    copies=st.integers(1, 30),
+    numbering=st.sampled_from(["trial", "repetition"]),
 )
-def test_any_number_of_planted_copies_is_counted(seed: int, copies: int, numbering: str) -> None:
+def test_any_number_of_planted_copies_is_counted(
+    seed: int, copies: int, numbering: str
+) -> None:
     rng = np.random.default_rng(seed)
     plain = numbered(assembly(seed=seed)).rename(repetition=numbering)
     chosen = np.sort(rng.choice(plain.sizes["presentation"], copies, replace=False))
@@ -138,7 +162,9 @@ def test_any_number_of_planted_copies_is_counted(seed: int, copies: int, numberi
     assert f"{copies} presentations occur twice" in whats(shuffled)[0]
 
 
-def windows(onsets: list[float], labels: list[str], *, same: bool = True) -> xr.DataArray:
+def windows(
+    onsets: list[float], labels: list[str], *, same: bool = True
+) -> xr.DataArray:
     rng = np.random.default_rng(3)
     at = {onset: rng.normal(size=(2, 10)) for onset in onsets}
     values = [at[onset] if same else rng.normal(size=(2, 10)) for onset in onsets]
@@ -160,7 +186,9 @@ def windows(onsets: list[float], labels: list[str], *, same: bool = True) -> xr.
 def test_a_place_of_a_recording_is_one_window() -> None:
     assert whats(windows([1.0, 2.0, 3.0], ["x", "y", "x"])) == []
     doubled = windows([1.0, 2.0, 3.0, 2.0, 3.0], ["x", "y", "x", "y", "x"])
-    assert whats(doubled) == ["data.copies: 2 windows occur twice, first: S1, session 1, a, onset 2"]
+    assert whats(doubled) == [
+        "data.copies: 2 windows occur twice, first: S1, session 1, a, onset 2"
+    ]
     torn = windows([1.0, 2.0, 3.0, 3.0], ["x", "y", "x", "y"])
     assert whats(torn) == [
         "data.conflict: 1 windows have the key of an earlier one and other labels, first: S1, session 1, a, onset 3"
@@ -179,8 +207,14 @@ def test_presentations_are_counted_by_subject_and_session() -> None:
     assert [(line.subject, line.session, line.presentations, line.stimuli) for line in lines] == [
         ("", "", 79, 20), ("S1", "0", 30, 15), ("S1", "1", 29, 15), ("S2", "0", 10, 5), ("S2", "1", 10, 5)
     ]  # fmt: skip
-    assert [(line.fewest, line.most, line.missing) for line in lines[:3]] == [(3, 4, 1), (2, 2, 1), (1, 2, 0)]
-    assert [line.subject for line in repetitions_of(plain, "assembly", named=False)] == [
+    assert [(line.fewest, line.most, line.missing) for line in lines[:3]] == [
+        (3, 4, 1),
+        (2, 2, 1),
+        (1, 2, 0),
+    ]
+    assert [
+        line.subject for line in repetitions_of(plain, "assembly", named=False)
+    ] == [
         "",
         "1",
         "2",
@@ -195,22 +229,37 @@ def test_presentations_are_counted_by_subject_and_session() -> None:
     ]  # fmt: skip
     labelled = windows([1.0, 2.0, 3.0], ["x", "y", "x"])
     (line,) = repetitions_of(labelled, "assembly")
-    assert (line.of, line.presentations, line.stimuli, line.fewest, line.most) == ("label", 3, 2, 1, 2)
+    assert (line.of, line.presentations, line.stimuli, line.fewest, line.most) == (
+        "label",
+        3,
+        2,
+        1,
+        2,
+    )
 
 
 @pytest.mark.parametrize("access", ["public", "private"])
-def test_the_gate_refuses_copies_and_reports_repetitions(tmp_path: Path, access: str) -> None:
+def test_the_gate_refuses_copies_and_reports_repetitions(
+    tmp_path: Path, access: str
+) -> None:
     tiny = Tiny(tmp_path)
     plain = responses()
-    tiny.write(assembly=xr.concat([plain, plain.isel(presentation=[5])], "presentation"))
-    fields: dict[str, Any] = {"access": access, **({"access_steps": ["ask"]} if access == "private" else {})}
+    tiny.write(
+        assembly=xr.concat([plain, plain.isel(presentation=[5])], "presentation")
+    )
+    fields: dict[str, Any] = {
+        "access": access,
+        **({"access_steps": ["ask"]} if access == "private" else {}),
+    }
     report = validate(tiny.pin({"stimuli": [{"check": "unique", "column": "stimulus_id"}],
                                 "assembly": [{"check": "values_finite"}]}, **fields), "tiny")  # fmt: skip
     assert not report.success
     copies = next(finding for finding in report.errors if finding.code == "data.copies")
     first = ", first: im1, repetition 1" if access == "public" else ""
     assert copies.what == f"1 presentations occur twice{first}"
-    plain_report = json.loads((tmp_path / "results" / "validation" / "tiny.json").read_text())
+    plain_report = json.loads(
+        (tmp_path / "results" / "validation" / "tiny.json").read_text()
+    )
     assert (
         plain_report["repetitions"][0] | {"fewest": 3, "most": 4, "presentations": 13}
         == plain_report["repetitions"][0]

@@ -23,8 +23,21 @@ from neuroledger.data.gate.validation import (
     refusal,
     report_path,
 )
-from neuroledger.errors import IntegrityError, MissingError, RequestError, StorageError, UnavailableError
-from tests.engine.tiny_repository import EXPECTATIONS, IDS, Tiny, image, responses, table
+from neuroledger.errors import (
+    IntegrityError,
+    MissingError,
+    RequestError,
+    StorageError,
+    UnavailableError,
+)
+from tests.engine.tiny_repository import (
+    EXPECTATIONS,
+    IDS,
+    Tiny,
+    image,
+    responses,
+    table,
+)
 
 
 @pytest.fixture
@@ -50,9 +63,15 @@ def test_right_data_pass_and_may_be_scored_on(tiny: Tiny) -> None:
     )
     report = validate(catalog, "tiny")
     assert report.success and report.findings == ()
-    assert report.stages == {"hash": "passed", "structure": "passed", "expectations": "passed"}
+    assert report.stages == {
+        "hash": "passed",
+        "structure": "passed",
+        "expectations": "passed",
+    }
     assert report.contents["assembly"].shape == (12, 3)
-    assert {check.check for check in report.checks if not check.declared} == {"values_finite"}
+    assert {check.check for check in report.checks if not check.declared} == {
+        "values_finite"
+    }
     assert sum(check.declared for check in report.checks) == 8
     assert is_valid(catalog, "tiny") and refusal(catalog, "tiny") is None
 
@@ -63,7 +82,8 @@ def test_without_great_expectations_the_error_says_what_to_install(
     catalog = tiny.pin()
     monkeypatch.setitem(sys.modules, "neuroledger.data.gate.gx_suites", None)
     with pytest.raises(
-        UnavailableError, match=r"'tiny' has to be validated.*pip install 'neuroledger\[pipeline\]'"
+        UnavailableError,
+        match=r"'tiny' has to be validated.*pip install 'neuroledger\[pipeline\]'",
     ):
         validate(catalog, "tiny")
     assert not report_path(catalog.root, "tiny").exists()
@@ -80,7 +100,9 @@ def test_same_inputs_same_report_byte_for_byte(tiny: Tiny) -> None:
     assert str(tiny.root) not in first.decode()
 
 
-def test_unchanged_data_are_not_examined_again(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_data_are_not_examined_again(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
     catalog = tiny.pin()
     first = validate(catalog, "tiny")
     monkeypatch.setattr("neuroledger.data.gate.validate._report", None)
@@ -95,7 +117,9 @@ def test_a_flipped_byte_after_validation_is_found(tiny: Tiny) -> None:
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     before = report_path(catalog.root, "tiny").read_bytes()
-    with pytest.raises(IntegrityError, match="does not have the pinned bytes") as caught:
+    with pytest.raises(
+        IntegrityError, match="does not have the pinned bytes"
+    ) as caught:
         validate(catalog, "tiny")
     assert caught.value.command == "neuroledger fetch tiny --force"
     assert caught.value.message.startswith("data set 'tiny': data/tiny/responses.nc ")
@@ -109,16 +133,26 @@ def test_a_flipped_byte_after_validation_is_found(tiny: Tiny) -> None:
     ("damage", "words"),
     [
         (lambda folder: (folder / "responses.nc").unlink(), "1 of 3 files are missing"),
-        (lambda folder: (folder / "stimuli.zip").write_bytes(b"PK"), "has 2 bytes where the spec pins"),
-        (lambda folder: os.truncate(folder / "stimuli.zip", 60), "has 60 bytes where the spec pins"),
         (
-            lambda folder: (folder / "stimuli.csv").write_bytes((folder / "stimuli.zip").read_bytes()),
+            lambda folder: (folder / "stimuli.zip").write_bytes(b"PK"),
+            "has 2 bytes where the spec pins",
+        ),
+        (
+            lambda folder: os.truncate(folder / "stimuli.zip", 60),
+            "has 60 bytes where the spec pins",
+        ),
+        (
+            lambda folder: (folder / "stimuli.csv").write_bytes(
+                (folder / "stimuli.zip").read_bytes()
+            ),
             "bytes where the spec pins",
         ),
     ],
     ids=["missing", "replaced", "truncated", "swapped"],
 )
-def test_files_that_differ_from_their_pins_are_reported(tiny: Tiny, damage: Any, words: str) -> None:
+def test_files_that_differ_from_their_pins_are_reported(
+    tiny: Tiny, damage: Any, words: str
+) -> None:
     catalog = tiny.pin()
     damage(tiny.data)
     with pytest.raises(StorageError, match=words) as caught:
@@ -150,7 +184,9 @@ def infinite_value() -> xr.DataArray:
 
 
 def foreign_stimulus() -> xr.DataArray:
-    return responses().assign_coords(stimulus_id=("presentation", [*IDS, *IDS, "im0", "im1", "im2", "im9"]))
+    return responses().assign_coords(
+        stimulus_id=("presentation", [*IDS, *IDS, "im0", "im1", "im2", "im9"])
+    )
 
 
 def repeated_id() -> pd.DataFrame:
@@ -182,7 +218,9 @@ def without(name: str) -> dict[str, bytes]:
         ({"images": without("im2") | {"im2.png": image(1)}}, "expectation.", "without the SHA-256 that the table"),
     ],
 )  # fmt: skip
-def test_wrong_content_with_right_pins(tiny: Tiny, wrong: dict[str, Any], stage: str, words: str) -> None:
+def test_wrong_content_with_right_pins(
+    tiny: Tiny, wrong: dict[str, Any], stage: str, words: str
+) -> None:
     tiny.write(**wrong)
     catalog = tiny.pin()
     report = validate(catalog, "tiny")
@@ -195,7 +233,9 @@ def test_wrong_content_with_right_pins(tiny: Tiny, wrong: dict[str, Any], stage:
 
 @pytest.mark.parametrize("name", ["responses.nc", "stimuli.csv", "stimuli.zip"])
 @pytest.mark.parametrize(
-    "content", [b"", b"PK\x03\x04 and no more", bytes(range(256)) * 8], ids=["empty", "cut", "noise"]
+    "content",
+    [b"", b"PK\x03\x04 and no more", bytes(range(256)) * 8],
+    ids=["empty", "cut", "noise"],
 )
 def test_a_file_that_was_pinned_broken_is_a_finding_not_a_crash(
     tiny: Tiny, name: str, content: bytes
@@ -208,7 +248,13 @@ def test_a_file_that_was_pinned_broken_is_a_finding_not_a_crash(
 
 @pytest.mark.parametrize(
     "error",
-    [AttributeError("x"), EOFError("x"), RuntimeError("x"), zlib.error("x"), zipfile.BadZipFile("x")],
+    [
+        AttributeError("x"),
+        EOFError("x"),
+        RuntimeError("x"),
+        zlib.error("x"),
+        zipfile.BadZipFile("x"),
+    ],
     ids=repr,
 )
 def test_every_exception_of_a_reader_becomes_a_finding(
@@ -217,13 +263,19 @@ def test_every_exception_of_a_reader_becomes_a_finding(
     def stumble(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("neuroledger.families.alignment.readers.netcdf.safe_members", stumble)
+    monkeypatch.setattr(
+        "neuroledger.families.alignment.readers.netcdf.safe_members", stumble
+    )
     [finding] = validate(tiny.pin(), "tiny").findings
     assert finding.code == "data.structure" and type(error).__name__ in finding.what
 
 
-def test_an_unknown_column_in_an_expectation_is_named_with_a_near_miss(tiny: Tiny) -> None:
-    catalog = tiny.pin(with_expectation("stimuli", {"check": "not_null", "column": "object_nam"}))
+def test_an_unknown_column_in_an_expectation_is_named_with_a_near_miss(
+    tiny: Tiny,
+) -> None:
+    catalog = tiny.pin(
+        with_expectation("stimuli", {"check": "not_null", "column": "object_nam"})
+    )
     [finding] = validate(catalog, "tiny").findings
     assert finding.what == "the stimulus table has no column 'object_nam'"
     assert finding.fix == "did you mean 'object_name'?"
@@ -246,10 +298,16 @@ def test_an_expectation_that_the_values_cannot_answer_is_a_finding(
     tiny: Tiny, assembly: xr.DataArray, expectation: dict[str, Any], words: str
 ) -> None:
     tiny.write(assembly=assembly)
-    [finding] = validate(tiny.pin(with_expectation("assembly", expectation)), "tiny").findings
-    assert words in finding.what and finding.code == f"expectation.{expectation['check']}"
+    [finding] = validate(
+        tiny.pin(with_expectation("assembly", expectation)), "tiny"
+    ).findings
+    assert (
+        words in finding.what and finding.code == f"expectation.{expectation['check']}"
+    )
     assert finding.where == "data set tiny, assembly (expectations.assembly[4])"
-    assert finding.fix == "drop the expectation, or let the reader return what it is about"
+    assert (
+        finding.fix == "drop the expectation, or let the reader return what it is about"
+    )
 
 
 def test_declaring_nothing_is_not_passing(tiny: Tiny) -> None:
@@ -260,11 +318,23 @@ def test_declaring_nothing_is_not_passing(tiny: Tiny) -> None:
     assert not report.success
 
 
-def test_the_report_says_what_was_checked_of_what_and_by_whose_declaration(tiny: Tiny) -> None:
+def test_the_report_says_what_was_checked_of_what_and_by_whose_declaration(
+    tiny: Tiny,
+) -> None:
     stimuli = [
         *EXPECTATIONS["stimuli"],
-        {"check": "row_count", "low": 2, "where": {"object_name": ["face", "car"]}, "why": "two of each"},
-        {"check": "distinct", "column": "object_name", "count": 2, "severity": "warning"},
+        {
+            "check": "row_count",
+            "low": 2,
+            "where": {"object_name": ["face", "car"]},
+            "why": "two of each",
+        },
+        {
+            "check": "distinct",
+            "column": "object_name",
+            "count": 2,
+            "severity": "warning",
+        },
     ]
     assembly = [
         *EXPECTATIONS["assembly"],
@@ -288,7 +358,12 @@ def test_the_report_says_what_was_checked_of_what_and_by_whose_declaration(tiny:
         ),
         ("stimuli", "distinct", "stimulus table, object_name", "count 2"),
         ("assembly", "dims", "assembly values", "dims presentation, neuroid"),
-        ("assembly", "shape", "assembly dimensions", "sizes presentation: 12, neuroid: 2 to 5"),
+        (
+            "assembly",
+            "shape",
+            "assembly dimensions",
+            "sizes presentation: 12, neuroid: 2 to 5",
+        ),
         ("assembly", "repetitions", "presentations by stimulus", "count 3"),
         ("assembly", "aligned", "assembly along presentation", "complete yes"),
         (
@@ -297,18 +372,37 @@ def test_the_report_says_what_was_checked_of_what_and_by_whose_declaration(tiny:
             "assembly along presentation where repetition = 0 or 2",
             "where repetition: 0, 2; count 8",
         ),
-        ("assembly", "coords", "assembly coordinates", "coords neuroid: neuroid_id, region"),
-        ("assembly", "values_between", "range of assembly values", "low -100; high 100.5"),
+        (
+            "assembly",
+            "coords",
+            "assembly coordinates",
+            "coords neuroid: neuroid_id, region",
+        ),
+        (
+            "assembly",
+            "values_between",
+            "range of assembly values",
+            "low -100; high 100.5",
+        ),
         ("assembly", "values_finite", "assembly values", ""),
     ]
     assert all(one.declared for one in report.checks)
-    assert [one.check for one in report.checks if one.severity == "warning"] == ["distinct"]
+    assert [one.check for one in report.checks if one.severity == "warning"] == [
+        "distinct"
+    ]
 
 
-def test_expectations_that_a_spec_does_not_declare_hold_for_every_data_set(tiny: Tiny) -> None:
-    declared = {"stimuli": EXPECTATIONS["stimuli"][:1], "assembly": EXPECTATIONS["assembly"][:1]}
+def test_expectations_that_a_spec_does_not_declare_hold_for_every_data_set(
+    tiny: Tiny,
+) -> None:
+    declared = {
+        "stimuli": EXPECTATIONS["stimuli"][:1],
+        "assembly": EXPECTATIONS["assembly"][:1],
+    }
     report = validate(tiny.pin(declared), "tiny")
-    assert [(one.part, one.check, one.says) for one in report.checks if not one.declared] == [
+    assert [
+        (one.part, one.check, one.says) for one in report.checks if not one.declared
+    ] == [
         ("stimuli", "files_exist", ""),
         ("assembly", "values_finite", ""),
         ("assembly", "aligned", ""),
@@ -321,8 +415,15 @@ def test_expectations_that_a_spec_does_not_declare_hold_for_every_data_set(tiny:
     ]
 
 
-def test_a_violated_expectation_says_where_it_is_declared_why_and_what_to_do(tiny: Tiny) -> None:
-    wrong = {"check": "distinct", "column": "object_name", "count": 7, "why": "the paper lists seven"}
+def test_a_violated_expectation_says_where_it_is_declared_why_and_what_to_do(
+    tiny: Tiny,
+) -> None:
+    wrong = {
+        "check": "distinct",
+        "column": "object_name",
+        "count": 7,
+        "why": "the paper lists seven",
+    }
     unknown = {"check": "units", "units": "Hz"}
     expectations = {
         "stimuli": [*EXPECTATIONS["stimuli"], wrong],
@@ -358,16 +459,22 @@ def test_a_warning_is_reported_and_blocks_nothing(tiny: Tiny) -> None:
 
 def test_padding_is_declared_by_its_exact_number(tiny: Tiny) -> None:
     tiny.write(assembly=missing_value())
-    declared = tiny.pin(with_expectation("assembly", {"check": "values_finite", "missing": 1}))
+    declared = tiny.pin(
+        with_expectation("assembly", {"check": "values_finite", "missing": 1})
+    )
     assert validate(declared, "tiny").success
-    other = tiny.pin(with_expectation("assembly", {"check": "values_finite", "missing": 2}))
+    other = tiny.pin(
+        with_expectation("assembly", {"check": "values_finite", "missing": 2})
+    )
     assert found(validate(other, "tiny")) == [
         "expectation.values_finite: missing values (NaN): 2 declared, found 1"
     ]
 
 
 def test_private_data_are_not_quoted(tiny: Tiny) -> None:
-    tiny.write(stimuli=table().assign(object_name=["face", "car", "face", "secret-object"]))
+    tiny.write(
+        stimuli=table().assign(object_name=["face", "car", "face", "secret-object"])
+    )
     catalog = tiny.pin(access="private")
     report = validate(catalog, "tiny")
     text = report_path(catalog.root, "tiny").read_text()
@@ -376,7 +483,9 @@ def test_private_data_are_not_quoted(tiny: Tiny) -> None:
     assert "secret-object" not in text and "im3" not in text
 
 
-def test_pages_that_quote_values_are_refused_for_private_data(tiny: Tiny, tmp_path: Path) -> None:
+def test_pages_that_quote_values_are_refused_for_private_data(
+    tiny: Tiny, tmp_path: Path
+) -> None:
     with pytest.raises(RequestError, match="is private"):
         validate(tiny.pin(access="private"), "tiny", data_docs=tmp_path / "docs")
     assert not (tmp_path / "docs").exists()
@@ -390,12 +499,16 @@ def test_private_ids_do_not_leak_through_a_reader_message(tiny: Tiny) -> None:
 
 
 def test_data_that_cannot_be_had_are_unavailable(tiny: Tiny) -> None:
-    catalog = tiny.pin(unavailable="the authors share it on request", files={}, reader=None)
+    catalog = tiny.pin(
+        unavailable="the authors share it on request", files={}, reader=None
+    )
     with pytest.raises(UnavailableError, match="on request"):
         validate(catalog, "tiny")
 
 
-def test_the_page_of_great_expectations_is_written_on_request(tiny: Tiny, tmp_path: Path) -> None:
+def test_the_page_of_great_expectations_is_written_on_request(
+    tiny: Tiny, tmp_path: Path
+) -> None:
     validate(tiny.pin(), "tiny", data_docs=tmp_path / "docs")
     assert (tmp_path / "docs" / "tiny" / "index.html").is_file()
 
@@ -413,4 +526,7 @@ def test_an_image_that_crashes_its_decoder_is_one_finding_also_where_nothing_ask
     monkeypatch.setattr("neuroledger.data.gate.gx_tables.decode", crash)
     report = validate(catalog, "tiny")
     assert report.stages["expectations"] == "failed"
-    assert any("stimuli.zip crashed the process" in words and "SIGSEGV" in words for words in found(report))
+    assert any(
+        "stimuli.zip crashed the process" in words and "SIGSEGV" in words
+        for words in found(report)
+    )

@@ -47,7 +47,11 @@ def test_an_edited_report_is_not_believed(tiny: Tiny) -> None:
     catalog = tiny.pin()
     validate(catalog, "tiny")
     path = report_path(catalog.root, "tiny")
-    path.write_text(path.read_text().replace('"failed"', '"passed"').replace('"not reached"', '"passed"'))
+    path.write_text(
+        path.read_text()
+        .replace('"failed"', '"passed"')
+        .replace('"not reached"', '"passed"')
+    )
     assert read_report(path) is None
     refused = refusal(catalog, "tiny")
     assert refused is not None and refused.code == "data.report-edited"
@@ -65,7 +69,9 @@ def test_a_failed_examination_is_repeated(tiny: Tiny) -> None:
     assert validate(catalog, "tiny").success, "the arrival of the right file is enough"
 
 
-def test_a_full_disk_leaves_the_old_report(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_report(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
     catalog = tiny.pin()
     report = validate(catalog, "tiny")
     path = report_path(catalog.root, "tiny")
@@ -93,22 +99,38 @@ def test_a_report_has_a_summary_line_and_one_line_per_finding(tiny: Tiny) -> Non
     report = validate(tiny.pin(), "tiny")
     assert str(report) == "✓ tiny: 3 files verified, 9 of 9 expectations met"
     (tiny.data / "responses.nc").write_bytes(b"")
-    broken = validate(tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4})), "tiny")
+    broken = validate(
+        tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4})),
+        "tiny",
+    )
     head, *told = str(broken).splitlines()
     assert head == "✗ tiny: invalid, 1 error in stage 'structure'"
-    assert told == [f"  {line}" for line in str(broken.findings[0]).splitlines()] and len(told) == 2
+    assert (
+        told == [f"  {line}" for line in str(broken.findings[0]).splitlines()]
+        and len(told) == 2
+    )
     assert broken.errors == broken.findings and broken.to_dict()["success"] is False
-    refused = refusal(tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4})), "tiny")
+    refused = refusal(
+        tiny.pin(with_expectation("stimuli", {"check": "row_count", "count": 4})),
+        "tiny",
+    )
     assert refused is not None and refused.fix == "see results/validation/tiny.json"
 
 
 def test_contents_are_written_with_a_hash_only_where_there_is_one() -> None:
     bare = Contents(dims=("presentation",), shape=(3,))
-    assert bare.model_dump() == {"dims": ("presentation",), "shape": (3,), "dtype": "", "columns": ()}
+    assert bare.model_dump() == {
+        "dims": ("presentation",),
+        "shape": (3,),
+        "dtype": "",
+        "columns": (),
+    }
     assert bare.model_copy(update={"sha256": "f"}).model_dump()["sha256"] == "f"
 
 
-def test_a_report_of_another_machine_is_made_again_before_data_are_scored(tiny: Tiny) -> None:
+def test_a_report_of_another_machine_is_made_again_before_data_are_scored(
+    tiny: Tiny,
+) -> None:
     catalog = tiny.pin()
     refused = refused_here(catalog, "tiny")
     assert refused is not None and refused.code == "data.not-validated"
@@ -122,7 +144,9 @@ def test_a_report_of_another_machine_is_made_again_before_data_are_scored(tiny: 
     assert mark.is_file(), "it was validated here"
     mark.unlink()
     (tiny.data / "responses.nc").write_bytes(b"other")
-    with pytest.raises(IntegrityError, match=r"responses\.nc has 5 bytes where the spec pins"):
+    with pytest.raises(
+        IntegrityError, match=r"responses\.nc has 5 bytes where the spec pins"
+    ):
         refused_here(catalog, "tiny")
 
 
@@ -131,5 +155,7 @@ def test_a_report_that_this_machine_made_is_not_made_again(
 ) -> None:
     catalog = tiny.pin()
     validate(catalog, "tiny")
-    monkeypatch.setattr(gate, "validate", lambda *_: pytest.fail("it was validated again"))
+    monkeypatch.setattr(
+        gate, "validate", lambda *_: pytest.fail("it was validated again")
+    )
     assert refused_here(catalog, "tiny") is None

@@ -13,26 +13,53 @@ def assembly(
     values: np.ndarray, *, prefix: str = "n", seed: int | None = None, **coords: Any
 ) -> xr.DataArray:
     """An assembly with ids; with ``seed`` its rows are shuffled."""
-    order = np.arange(len(values)) if seed is None else np.random.default_rng(seed).permutation(len(values))
+    order = (
+        np.arange(len(values))
+        if seed is None
+        else np.random.default_rng(seed).permutation(len(values))
+    )
     dims = ("presentation", "neuroid", "time_bin")[: values.ndim]
-    labels = {"stimulus_id": ("presentation", np.array([f"s{i:04d}" for i in range(len(values))])[order])}
-    labels["neuroid_id"] = ("neuroid", [f"{prefix}{i:05d}" for i in range(values.shape[1])])
+    labels = {
+        "stimulus_id": (
+            "presentation",
+            np.array([f"s{i:04d}" for i in range(len(values))])[order],
+        )
+    }
+    labels["neuroid_id"] = (
+        "neuroid",
+        [f"{prefix}{i:05d}" for i in range(values.shape[1])],
+    )
     if values.ndim == 3:
         starts = 10 * np.arange(values.shape[2])
-        labels |= {"time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + 10)}
-    labels |= {name: ("presentation", np.asarray(of)[order]) for name, of in coords.items()}
+        labels |= {
+            "time_bin_start": ("time_bin", starts),
+            "time_bin_end": ("time_bin", starts + 10),
+        }
+    labels |= {
+        name: ("presentation", np.asarray(of)[order]) for name, of in coords.items()
+    }
     return xr.DataArray(values[order], dims=dims, coords=labels)
 
 
 def latent(
-    rows: int, features: int, targets: int, *, seed: int = 0, rank: int = 40, noise: float = 1.0
+    rows: int,
+    features: int,
+    targets: int,
+    *,
+    seed: int = 0,
+    rank: int = 40,
+    noise: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Features and targets that share latent factors of decreasing strength."""
     rng = np.random.default_rng(seed)
     rank = min(rank, rows, features)
     Z = rng.standard_normal((rows, rank)) / np.sqrt(np.arange(1, rank + 1))
-    X = Z @ rng.standard_normal((rank, features)) + 0.1 * rng.standard_normal((rows, features))
-    Y = Z @ rng.standard_normal((rank, targets)) + noise * rng.standard_normal((rows, targets))
+    X = Z @ rng.standard_normal((rank, features)) + 0.1 * rng.standard_normal(
+        (rows, features)
+    )
+    Y = Z @ rng.standard_normal((rank, targets)) + noise * rng.standard_normal(
+        (rows, targets)
+    )
     return X, Y
 
 
@@ -81,6 +108,13 @@ def correlations(
     """Pearson correlation of predicted and measured test responses (split × target), one pair after another."""
     found = []
     for train, test in splits:
-        predicted = make().fit(X[train], Y[train]).predict(X[test]).reshape(len(test), -1)
-        found.append([np.corrcoef(p, y)[0, 1] for p, y in zip(predicted.T, Y[test].T, strict=True)])
+        predicted = (
+            make().fit(X[train], Y[train]).predict(X[test]).reshape(len(test), -1)
+        )
+        found.append(
+            [
+                np.corrcoef(p, y)[0, 1]
+                for p, y in zip(predicted.T, Y[test].T, strict=True)
+            ]
+        )
     return np.array(found)

@@ -33,11 +33,14 @@ def lab(tmp_path: Path, repository: Path) -> Lab:
 
 
 @pytest.mark.parametrize(
-    "name", ["assy_Demo2024.nc", "assy_Demo2024_uncompressed.nc", "assy_Demo2024_withgroup.nc"]
+    "name",
+    ["assy_Demo2024.nc", "assy_Demo2024_uncompressed.nc", "assy_Demo2024_withgroup.nc"],
 )
 def test_merged_and_averaged_as_the_peer_does(fixture: Path, name: str) -> None:
     expected = json.loads((fixture / "expected.json").read_text())
-    data = brainio({path.name: path for path in fixture.iterdir()}, assembly=name, **NAMES)
+    data = brainio(
+        {path.name: path for path in fixture.iterdir()}, assembly=name, **NAMES
+    )
     assembly, stimuli = data.assembly, data.stimuli
     assert assembly is not None and stimuli is not None
     check(assembly)
@@ -46,15 +49,22 @@ def test_merged_and_averaged_as_the_peer_does(fixture: Path, name: str) -> None:
     assert levels == expected["merged"]["presentation_levels"]
     assert assembly["object_name"].values.tolist() == expected["merged"]["object_name"]
     averaged = average_repetitions(assembly)
-    assert averaged["stimulus_id"].values.tolist() == expected["averaged"]["stimulus_id"]
-    np.testing.assert_allclose(averaged.values, expected["averaged"]["values"], rtol=1e-12)
+    assert (
+        averaged["stimulus_id"].values.tolist() == expected["averaged"]["stimulus_id"]
+    )
+    np.testing.assert_allclose(
+        averaged.values, expected["averaged"]["values"], rtol=1e-12
+    )
     assert stimuli.bytes("stim1").startswith(b"\x89PNG")
     assert ("image_metadata" in data.metadata) == ("withgroup" in name)
 
 
 def test_an_assembly_can_be_read_without_its_responses(fixture: Path) -> None:
     path = fixture / "assy_Demo2024_withgroup.nc"
-    (whole, groups), (bare, named) = read_assembly(path), read_assembly(path, values=False)
+    (whole, groups), (bare, named) = (
+        read_assembly(path),
+        read_assembly(path, values=False),
+    )
     assert (
         bare.dims == whole.dims
         and bare.shape == whole.shape
@@ -75,7 +85,9 @@ def test_fitting_stimuli_are_a_separate_set(fixture: Path) -> None:
     files = {path.name: path for path in fixture.iterdir()}
     fit = {"stimuli": NAMES["stimuli"], "archive": NAMES["archive"]}
     reader = get("reader", "brainio")
-    bound = reader.bind({"assembly": "assy_DemoBehavior.nc", "fitting_stimuli": {"fit": fit}})
+    bound = reader.bind(
+        {"assembly": "assy_DemoBehavior.nc", "fitting_stimuli": {"fit": fit}}
+    )
     held = reader.function(files, **bound).extra_stimuli["fit"]
     assert held.bytes("stim1").startswith(b"\x89PNG")
 
@@ -84,8 +96,12 @@ def test_ids_of_several_stimuli_are_joined(fixture: Path) -> None:
     files = {"a.nc": fixture / "assy_DemoBehavior.nc"}
     data = brainio(files, assembly="a.nc", several=("subject", "truth"))
     assert data.assembly is not None
-    both = zip(data.assembly["subject"].values, data.assembly["truth"].values, strict=True)
-    assert data.assembly["stimulus_id"].values.tolist() == ["|".join(map(str, row)) for row in both]
+    both = zip(
+        data.assembly["subject"].values, data.assembly["truth"].values, strict=True
+    )
+    assert data.assembly["stimulus_id"].values.tolist() == [
+        "|".join(map(str, row)) for row in both
+    ]
     with pytest.raises(AssemblyError, match="has no coordinate 'image_1'; it has"):
         brainio(files, assembly="a.nc", several=("image_1",))
 
@@ -100,25 +116,35 @@ def test_import_and_export_round_trip(
     sha1 = json.loads((fixture / "expected.json").read_text())["nc_sha1"]
     assert spec.files["assy_Demo2024.nc"].sha1 == sha1
     assert validate(open_catalog(lab.root), "Demo2024").success
-    assert main(["export", "brainscore", "Demo2024", "--out", str(tmp_path / "out")]) == 0
+    assert (
+        main(["export", "brainscore", "Demo2024", "--out", str(tmp_path / "out")]) == 0
+    )
     names = {p.suffix: p for p in (tmp_path / "out").iterdir()}
     again = brainio(
-        {p.name: p for p in names.values()}, assembly=names[".nc"].name, stimuli=names[".csv"].name
+        {p.name: p for p in names.values()},
+        assembly=names[".nc"].name,
+        stimuli=names[".csv"].name,
     )
     data = load_dataset(open_catalog(lab.root), "Demo2024")
     assert again.assembly is not None and data.assembly is not None
     np.testing.assert_array_equal(again.assembly.values, data.assembly.values)
     assert list(again.assembly.coords) == list(data.assembly.coords)
-    original = hashlib.sha256((fixture / "stimulus_Demo2024.zip").read_bytes()).hexdigest()
+    original = hashlib.sha256(
+        (fixture / "stimulus_Demo2024.zip").read_bytes()
+    ).hexdigest()
     assert hashlib.sha256(names[".zip"].read_bytes()).hexdigest() == original
 
 
-def test_an_own_data_set_round_trips(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_data_set_round_trips(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(lab.root)
     assert main(["export", "brainscore", "lab", "--out", str(tmp_path / "out")]) == 0
     files = [str(path) for path in sorted((tmp_path / "out").iterdir())]
     assert main(["import", "brainscore", "back", *files]) == 0
-    one, two = (load_dataset(open_catalog(lab.root), id).assembly for id in ("lab", "back"))
+    one, two = (
+        load_dataset(open_catalog(lab.root), id).assembly for id in ("lab", "back")
+    )
     assert one is not None and two is not None
     np.testing.assert_array_equal(one.values, two.values)
     assert main(["import", "brainscore", "back", *files]) == 2

@@ -44,39 +44,75 @@ def test_registrations_are_read_without_running_the_plugin(
     registrations = read_data_plugin(plugin(tmp_path / "lab2026"))
     assert not (tmp_path / "planted").exists()
     at = "https://brainscore-storage.s3.amazonaws.com/brainio-brainscore/"
-    own, stimuli = registrations["assembly", "Lab2026"], registrations["stimuli", "Lab2026_stimuli"]
+    own, stimuli = (
+        registrations["assembly", "Lab2026"],
+        registrations["stimuli", "Lab2026_stimuli"],
+    )
     assert own.files == {
-        "assy_lab_Lab2026.nc": {"url": f"{at}assy_lab_Lab2026.nc", "sha1": "0" * 40, "version_id": "abc"}
+        "assy_lab_Lab2026.nc": {
+            "url": f"{at}assy_lab_Lab2026.nc",
+            "sha1": "0" * 40,
+            "version_id": "abc",
+        }
     }
     assert own.stimuli == "Lab2026_stimuli" and own.merge
-    assert [*stimuli.files] == ["stimulus_Lab2026_stimuli.csv", "stimulus_Lab2026_stimuli.zip"]
-    assert "version_id" not in stimuli.files["stimulus_Lab2026_stimuli.csv"]  # "null" is none
+    assert [*stimuli.files] == [
+        "stimulus_Lab2026_stimuli.csv",
+        "stimulus_Lab2026_stimuli.zip",
+    ]
+    assert (
+        "version_id" not in stimuli.files["stimulus_Lab2026_stimuli.csv"]
+    )  # "null" is none
     assert registrations["assembly", "Lab2026.other"].files == {}
 
 
 def test_an_imported_data_plugin_is_fetched_by_its_key(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lab: Lab,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The files are in the local mirror; the plugin states the SHA-1 of their bytes."""
     import hashlib
 
     mirror = tmp_path / "mirror" / "Lab2026"
     packaged = package(mirror, "lab_Lab2026")
-    names = ["assy_lab_Lab2026.nc", "stimulus_Lab2026_stimuli.csv", "stimulus_Lab2026_stimuli.zip"]
-    files = [old.rename(mirror / name) for old, name in zip(packaged, names, strict=True)]
+    names = [
+        "assy_lab_Lab2026.nc",
+        "stimulus_Lab2026_stimuli.csv",
+        "stimulus_Lab2026_stimuli.zip",
+    ]
+    files = [
+        old.rename(mirror / name) for old, name in zip(packaged, names, strict=True)
+    ]
     sha1 = [hashlib.sha1(path.read_bytes()).hexdigest() for path in files]
-    source = plugin(tmp_path / "lab2026", **dict(zip(("nc", "csv", "zip"), sha1, strict=True)))
+    source = plugin(
+        tmp_path / "lab2026", **dict(zip(("nc", "csv", "zip"), sha1, strict=True))
+    )
     command = ["--root", str(lab.root), "import", "brainscore", "Lab2026"]
     assert main([*command, "--from", str(source)]) == 0
     spec = open_catalog(lab.root).dataset("Lab2026")
     assert spec.unavailable is not None and [*spec.downloads] == names
-    assert main(["--root", str(lab.root), "check", str(lab.root / "specs/datasets/Lab2026.yaml")]) == 0
+    assert (
+        main(
+            [
+                "--root",
+                str(lab.root),
+                "check",
+                str(lab.root / "specs/datasets/Lab2026.yaml"),
+            ]
+        )
+        == 0
+    )
     assert main([*command, "--from", str(source)]) != 0
     assert "there is a dataset 'Lab2026' already" in capsys.readouterr().err
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(tmp_path / "mirror"))
     assert main(command) == 0
     data = load_dataset(lab.open(), "Lab2026")
-    assert data.assembly is not None and lab.open().dataset("Lab2026").files[names[0]].sha1 == sha1[0]
+    assert (
+        data.assembly is not None
+        and lab.open().dataset("Lab2026").files[names[0]].sha1 == sha1[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +125,15 @@ def test_an_imported_data_plugin_is_fetched_by_its_key(
 def test_computed_registrations_are_refused_and_nothing_is_written(
     lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, words: str
 ) -> None:
-    command = ["--root", str(lab.root), "import", "brainscore", key, "--from", str(plugin(tmp_path / "x"))]
+    command = [
+        "--root",
+        str(lab.root),
+        "import",
+        "brainscore",
+        key,
+        "--from",
+        str(plugin(tmp_path / "x")),
+    ]
     assert main(command) != 0
     assert words in " ".join(capsys.readouterr().err.split())
     assert not (lab.root / "specs" / "datasets" / f"{key}.yaml").exists()
@@ -107,5 +151,7 @@ def test_the_error_for_an_unknown_key_lists_similar_ids(repository: Path) -> Non
     catalog = open_catalog(repository)
     with pytest.raises(RequestError, match=r"similar ids: .*MajajHong2015"):
         fetch_brainscore(catalog, "majajhong2015.pubic")
-    with pytest.raises(RequestError, match=r"'Nothing of the kind' has a spec here.*--from FOLDER"):
+    with pytest.raises(
+        RequestError, match=r"'Nothing of the kind' has a spec here.*--from FOLDER"
+    ):
         fetch_brainscore(catalog, "Nothing of the kind")

@@ -10,18 +10,25 @@ import neuroledger as nl
 from neuroledger.stats.score import Score, normalise
 
 
-def simulated(run: int, stimuli=40, neuroids=25, repetitions=4, noise=1.4, subjects=1) -> xr.DataArray:
+def simulated(
+    run: int, stimuli=40, neuroids=25, repetitions=4, noise=1.4, subjects=1
+) -> xr.DataArray:
     """A new experiment: new stimuli, new neuroids, the same variances."""
     rng = np.random.default_rng([7, run])
     signal = rng.standard_normal((stimuli, 4)) @ rng.standard_normal((4, neuroids)) / 2
     values = signal + noise * rng.standard_normal((repetitions, *signal.shape))
     coords = {
-        "stimulus_id": ("presentation", [f"{run}s{i:02d}" for i in range(stimuli)] * repetitions),
+        "stimulus_id": (
+            "presentation",
+            [f"{run}s{i:02d}" for i in range(stimuli)] * repetitions,
+        ),
         "repetition": ("presentation", np.repeat(np.arange(repetitions), stimuli)),
         "neuroid_id": ("neuroid", [f"{run}n{i:02d}" for i in range(neuroids)]),
         "subject": ("neuroid", [f"p{i % subjects}" for i in range(neuroids)]),
     }
-    return xr.DataArray(values.reshape(-1, neuroids), dims=("presentation", "neuroid"), coords=coords)
+    return xr.DataArray(
+        values.reshape(-1, neuroids), dims=("presentation", "neuroid"), coords=coords
+    )
 
 
 def explained(run: int) -> Score:
@@ -39,8 +46,12 @@ def explained(run: int) -> Score:
 
 
 CASES = {
-    "internal_consistency": lambda run: nl.ceiling("internal_consistency")(simulated(run)),
-    "predictor_consistency": lambda run: nl.ceiling("predictor_consistency")(simulated(run)),
+    "internal_consistency": lambda run: nl.ceiling("internal_consistency")(
+        simulated(run)
+    ),
+    "predictor_consistency": lambda run: nl.ceiling("predictor_consistency")(
+        simulated(run)
+    ),
     "subject_predictivity": lambda run: nl.ceiling("subject_predictivity")(
         simulated(run, repetitions=1, noise=0.7, subjects=3)
     ),
@@ -50,37 +61,18 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_interval_covers_new_stimuli_and_new_neuroids(name: str) -> None:
-    found = [CASES[name](run) for run in range(60)]
+    found = [CASES[name](run) for run in range(30)]
     values = np.array([score.value for score in found])
     same = " of the same subjects" if name == "subject_predictivity" else ""
-    assert found[0].interval_covers == f"the 95 % interval covers new stimuli and new neuroids{same}"
-    assert np.mean([score.low <= values.mean() <= score.high for score in found]) >= 0.85
-    claimed = np.median([score.spread.error for score in found])
-    assert 0.75 < claimed / values.std(ddof=1) < 1.4
-
-
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize(
-    "name",
-    ["internal_consistency", "internal_consistency_spearman", "internal_consistency_kendall"],
-)
-def test_the_influence_of_stimuli_is_that_of_leaving_each_out(name: str, missing: bool) -> None:
-    """Aggregated by means over neuroids, because a median changes in steps."""
-    assembly = simulated(0, stimuli=60, neuroids=6, noise=1.0)
-    if missing:
-        assembly = assembly.where(np.random.default_rng(3).random(assembly.shape) > 0.05)
-    bound = nl.ceiling(
-        name,
-        aggregate=[{"over": "neuroid", "with": "mean"}, {"over": "split", "with": "mean"}],
+    assert (
+        found[0].interval_covers
+        == f"the 95 % interval covers new stimuli and new neuroids{same}"
     )
-    influence = bound(assembly).influence()
-    ids = assembly["stimulus_id"].values
-    left = np.array([bound(assembly[ids != one]).value for one in influence.factors["stimulus"].ids])
-    n = len(left)
-    jackknife = np.sqrt((n - 1) / n) * (left.mean() - left)
-    own = influence.factors["stimulus"].deviation
-    assert np.corrcoef(own, jackknife)[0, 1] > 0.98
-    assert own @ own == pytest.approx(jackknife @ jackknife, rel=0.15)
+    assert (
+        np.mean([score.low <= values.mean() <= score.high for score in found]) >= 0.85
+    )
+    claimed = np.median([score.uncertainty.error for score in found])
+    assert 0.75 < claimed / values.std(ddof=1) < 1.4
 
 
 def binned() -> xr.DataArray:
@@ -91,15 +83,20 @@ def binned() -> xr.DataArray:
         "time_bin_start": ("time_bin", np.arange(3)),
         "time_bin_end": ("time_bin", np.arange(3) + 1),
     }
-    return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords)
+    return xr.DataArray(
+        values, dims=("presentation", "neuroid", "time_bin"), coords=coords
+    )
 
 
 def test_stimuli_move_each_time_bin() -> None:
     assembly = binned()
     temporal = nl.ceiling("internal_consistency_temporal")(assembly)
-    assert set(temporal.spread.factors) == {"stimulus", "neuroid"}
+    assert set(temporal.uncertainty.factors) == {"stimulus", "neuroid"}
     alone = nl.ceiling("internal_consistency")(assembly.isel(time_bin=[1]))
-    assert set(alone.spread.factors) == {"stimulus", "neuroid"} and alone.low < alone.value < alone.high
+    assert (
+        set(alone.uncertainty.factors) == {"stimulus", "neuroid"}
+        and alone.low < alone.value < alone.high
+    )
 
 
 def rdms_of_people(run: int, stimuli: int = 30, people: str = "abc") -> xr.DataArray:
@@ -114,43 +111,41 @@ def rdms_of_people(run: int, stimuli: int = 30, people: str = "abc") -> xr.DataA
         "subject": list(people),
         "stimulus_id": ("stimulus", [f"{run}s{i:02d}" for i in range(stimuli)]),
     }
-    return xr.DataArray(np.stack(matrices), dims=("subject", "stimulus", "stimulus_b"), coords=coords)
+    return xr.DataArray(
+        np.stack(matrices), dims=("subject", "stimulus", "stimulus_b"), coords=coords
+    )
 
 
 @pytest.mark.parametrize("name", ["rsa_ceiling", "rsa_ceiling_lower"])
 def test_an_rsa_ceiling_covers_new_stimuli_and_new_subjects(name: str) -> None:
-    found = [nl.ceiling(name, pool="matched")(rdms_of_people(run)) for run in range(80)]
+    found = [nl.ceiling(name, pool="matched")(rdms_of_people(run)) for run in range(40)]
     values = np.array([score.value for score in found])
-    assert found[0].interval_covers == "the 95 % interval covers new stimuli and new subjects"
+    assert (
+        found[0].interval_covers
+        == "the 95 % interval covers new stimuli and new subjects"
+    )
     assert np.mean([score.low <= values.mean() <= score.high for score in found]) >= 0.9
-    claimed = np.sqrt(np.mean([score.spread.variance for score in found]))
+    claimed = np.sqrt(np.mean([score.uncertainty.variance for score in found]))
     assert 0.8 < claimed / values.std(ddof=1) < 1.35
 
 
-def test_a_ratio_to_an_rsa_ceiling_of_the_same_stimuli_varies_less_than_with_a_constant_ceiling() -> None:
+def test_a_ratio_to_an_rsa_ceiling_of_the_same_stimuli_varies_less_than_with_a_constant_ceiling() -> (
+    None
+):
     ratios, errors, apart = [], [], []
-    for run in range(80):
+    for run in range(40):
         target = rdms_of_people(run, 60, "mabcde")
-        model, others = target.isel(subject=0, drop=True), target.isel(subject=range(1, 6))
-        raw, top = nl.metric("rdm")(model, others), nl.ceiling("rsa_ceiling", pool="matched")(others)
+        model, others = (
+            target.isel(subject=0, drop=True),
+            target.isel(subject=range(1, 6)),
+        )
+        raw, top = (
+            nl.metric("rdm")(model, others),
+            nl.ceiling("rsa_ceiling", pool="matched")(others),
+        )
         ratio = normalise(raw, top)
         ratios.append(ratio.value)
-        errors.append(ratio.spread.variance)
-        apart.append(raw.spread.variance / top.value**2)
+        errors.append(ratio.uncertainty.variance)
+        apart.append(raw.uncertainty.variance / top.value**2)
     assert np.mean(errors) < 0.95 * np.mean(apart)
     assert 0.8 < np.sqrt(np.mean(errors)) / np.std(ratios, ddof=1) < 1.35
-
-
-@pytest.mark.parametrize("comparison", ["pearson", "cosine", "spearman"])
-def test_the_expected_rsa_ceiling_without_a_stimulus_is_that_of_the_remaining_ones(comparison: str) -> None:
-    bound = nl.ceiling("rsa_ceiling", bound="expected", comparison=comparison)
-    assembly = rdms_of_people(0)
-    own = bound(assembly).influence().factors["stimulus"].deviation
-    n = assembly.sizes["stimulus"]
-    rows = [np.delete(np.arange(n), one) for one in range(n)]
-    left = np.array([bound(assembly.isel(stimulus=row, stimulus_b=row)).value for row in rows])
-    jackknife = np.sqrt((n - 1) / n) * (left.mean() - left)
-    if comparison == "spearman":  # to first order, in the reliability
-        assert np.corrcoef(own, jackknife)[0, 1] > 0.9
-    else:
-        np.testing.assert_allclose(own, jackknife, atol=1e-9)

@@ -21,17 +21,28 @@ def recorded(arrays, values) -> xr.DataArray:
     coords = {name: ("presentation", arrays[f"C1_{name}"]) for name in names}
     coords["neuroid_id"] = ("neuroid", arrays["C1_neuroid_id"])
     if values.ndim == 3:
-        coords |= {"time_bin_start": ("time_bin", [0, 10]), "time_bin_end": ("time_bin", [10, 20])}
-    return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin")[: values.ndim], coords=coords)
+        coords |= {
+            "time_bin_start": ("time_bin", [0, 10]),
+            "time_bin_end": ("time_bin", [10, 20]),
+        }
+    return xr.DataArray(
+        values,
+        dims=("presentation", "neuroid", "time_bin")[: values.ndim],
+        coords=coords,
+    )
 
 
 def test_internal_consistency(case):
     arrays, expected = case
-    score = nl.ceiling("internal_consistency", compat="brainscore")(recorded(arrays, arrays["C1_values"]))
+    score = nl.ceiling("internal_consistency", compat="brainscore")(
+        recorded(arrays, arrays["C1_values"])
+    )
     expected = expected["C1/internal_consistency"]
     assert score.value == pytest.approx(expected["center"], abs=1e-12)
     assert score.error == pytest.approx(expected["error"], abs=1e-12)
-    np.testing.assert_allclose(score.samples.sortby("neuroid_id").values, expected["raw"], atol=1e-12)
+    np.testing.assert_allclose(
+        score.samples.sortby("neuroid_id").values, expected["raw"], atol=1e-12
+    )
 
 
 def test_internal_consistency_in_time(case):
@@ -42,12 +53,16 @@ def test_internal_consistency_in_time(case):
     expected = expected["C1/internal_consistency_temporal"]
     by_bin = np.median(score.samples.values, axis=2)
     np.testing.assert_allclose(by_bin.mean(axis=1), expected["center"], atol=1e-12)
-    np.testing.assert_allclose(by_bin.std(axis=1) / np.sqrt(10), expected["error"], atol=1e-12)
+    np.testing.assert_allclose(
+        by_bin.std(axis=1) / np.sqrt(10), expected["error"], atol=1e-12
+    )
 
 
 def test_predictor_consistency(case):
     arrays, expected = case
-    score = nl.ceiling("predictor_consistency", compat="brainscore")(recorded(arrays, arrays["C1_values"]))
+    score = nl.ceiling("predictor_consistency", compat="brainscore")(
+        recorded(arrays, arrays["C1_values"])
+    )
     expected = expected["C1/predictor_consistency"]
     assert score.value == pytest.approx(expected["center"], abs=1e-12)
     assert score.error == pytest.approx(expected["error"], abs=1e-12)
@@ -70,4 +85,6 @@ def test_rsa_ceiling(case):
         expected["C2/rsa_ceiling"]["center"], abs=1e-12
     )
     lower = nl.ceiling("rsa_ceiling_lower")(assembly).value
-    assert lower == pytest.approx(expected["C2/rsa_ceiling"]["lower_bound_loo"], abs=1e-12)
+    assert lower == pytest.approx(
+        expected["C2/rsa_ceiling"]["lower_bound_loo"], abs=1e-12
+    )

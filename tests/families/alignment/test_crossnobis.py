@@ -19,7 +19,12 @@ def by_definition(patterns: np.ndarray) -> np.ndarray:
     for i in range(stimuli):
         for j in range(stimuli):
             difference = patterns[:, i] - patterns[:, j]
-            products = [difference[m] @ difference[k] for m in range(folds) for k in range(folds) if m != k]
+            products = [
+                difference[m] @ difference[k]
+                for m in range(folds)
+                for k in range(folds)
+                if m != k
+            ]
             result[i, j] = np.mean(products) / neuroids
     return result
 
@@ -27,12 +32,17 @@ def by_definition(patterns: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("folds", [2, 3, 5])
 def test_distances_equal_their_definition(folds):
     patterns = np.random.default_rng(0).standard_normal((folds, 6, 15)) + 10
-    np.testing.assert_allclose(cross_validated_distances(patterns), by_definition(patterns), atol=1e-11)
+    np.testing.assert_allclose(
+        cross_validated_distances(patterns), by_definition(patterns), atol=1e-11
+    )
 
 
 def test_noise_alone_has_no_distance_on_average():
     rng = np.random.default_rng(0)
-    noise = [condensed(cross_validated_distances(rng.standard_normal((4, 8, 200)))).mean() for _ in range(50)]
+    noise = [
+        condensed(cross_validated_distances(rng.standard_normal((4, 8, 200)))).mean()
+        for _ in range(50)
+    ]
     assert abs(np.mean(noise)) < 3 * np.std(noise) / np.sqrt(50)
 
 
@@ -57,15 +67,22 @@ def test_a_model_is_compared_with_the_distances_of_the_trials(noise):
     target = recorded(Y, 6, 0.5)
     score = nl.metric("crossnobis", noise=noise)(assembly(X, seed=5), target)
     trials = np.stack(
-        [target[target["repetition"].values == m].sortby("stimulus_id").values for m in range(6)]
+        [
+            target[target["repetition"].values == m].sortby("stimulus_id").values
+            for m in range(6)
+        ]
     )
     if noise == "univariate":
         residual = trials - trials.mean(axis=0)
         trials = trials / np.sqrt((residual**2).sum(axis=(0, 1)) / (5 * 12))
     expected = compare(
-        condensed(squareform(pdist(X, "sqeuclidean"))), condensed(by_definition(trials)), "cosine"
+        condensed(squareform(pdist(X, "sqeuclidean"))),
+        condensed(by_definition(trials)),
+        "cosine",
     )
-    assert score.value == pytest.approx(expected, abs=1e-10 if noise != "multivariate" else 0.05)
+    assert score.value == pytest.approx(
+        expected, abs=1e-10 if noise != "multivariate" else 0.05
+    )
     assert score.low < score.value < score.high
 
 
@@ -95,17 +112,30 @@ def test_data_that_cannot_be_cross_validated_are_refused(change, reason):
 
 
 def repeated(
-    rng: np.random.Generator, stimuli: int, neuroids: int, folds: int = 3, noise: float = 2.0
+    rng: np.random.Generator,
+    stimuli: int,
+    neuroids: int,
+    folds: int = 3,
+    noise: float = 2.0,
 ) -> tuple[xr.DataArray, xr.DataArray]:
     """Simulated features, and noisy responses with repetitions, of which neuroids have unequal strength."""
     latent = rng.standard_normal((stimuli, 6))
-    signal = latent @ rng.standard_normal((6, neuroids)) * np.exp(0.4 * rng.standard_normal(neuroids))
-    values = np.concatenate([signal + noise * rng.standard_normal(signal.shape) for _ in range(folds)])
+    signal = (
+        latent
+        @ rng.standard_normal((6, neuroids))
+        * np.exp(0.4 * rng.standard_normal(neuroids))
+    )
+    values = np.concatenate(
+        [signal + noise * rng.standard_normal(signal.shape) for _ in range(folds)]
+    )
     ids = np.array([f"s{i:02d}" for i in range(stimuli)])
     source = xr.DataArray(
         latent + 0.5 * rng.standard_normal(latent.shape),
         dims=("presentation", "neuroid"),
-        coords={"stimulus_id": ("presentation", ids), "neuroid_id": ("neuroid", np.arange(6))},
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "neuroid_id": ("neuroid", np.arange(6)),
+        },
     )
     target = xr.DataArray(
         values,
@@ -119,57 +149,15 @@ def repeated(
     return source, target
 
 
-@pytest.mark.parametrize("comparison", ["cosine", "pearson", "spearman"])
-def test_the_influence_of_a_neuroid_is_the_change_without_it(comparison: str) -> None:
-    source, target = repeated(np.random.default_rng(5), 20, 8)
-    metric = nl.metric("crossnobis", comparison=comparison)
-    score = metric(source, target)
-    assert score.interval_covers.endswith("covers new stimuli and new neuroids")
-    influence = score.influence()
-    left = np.array([metric(source, target.isel(neuroid=np.arange(8) != i)).value for i in range(8)])
-    items = influence.factors["neuroid"]
-    np.testing.assert_allclose(items.deviation, np.sqrt(7 / 8) * (left.mean() - left), atol=1e-10)
-    halves = np.repeat([0, 1], 4)
-    parts = [metric(source, target.isel(neuroid=halves != half)).value for half in (0, 1)]
-    np.testing.assert_allclose(items.without(halves), parts, atol=1e-10)
-
-
-@pytest.mark.parametrize("comparison", ["cosine", "pearson"])
-def test_many_neuroids_have_the_derivative_by_their_weight(
-    comparison: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import neuroledger.families.alignment.metrics.crossnobis as code
-
-    monkeypatch.setattr(code, "AFRESH", 0)
-    source, target = repeated(np.random.default_rng(6), 20, 8)
-    metric = nl.metric("crossnobis", comparison=comparison, noise="none")
-    step, slopes = 1e-5, []
-    for i in range(8):
-        ends = []
-        for sign in (1, -1):
-            weights = np.ones(8)
-            weights[i] += sign * step
-            ends.append(metric(source, target * np.sqrt(weights)).value)
-        slopes.append((ends[0] - ends[1]) / (2 * step))
-    influence = metric(source, target).influence()
-    slopes = np.asarray(slopes)
-    np.testing.assert_allclose(
-        influence.factors["neuroid"].deviation, np.sqrt(8 / 7) * (slopes - slopes.mean()), atol=1e-7
-    )
-
-
 def test_intervals_contain_the_similarity_for_new_stimuli_and_neuroids() -> None:
     """Intervals for new stimuli alone do not: neuroids of unequal strength differ between experiments."""
-    scores = []
-    for run in range(100):
-        source, target = repeated(np.random.default_rng([7, run]), 150, 6, noise=0.5)
-        scores.append(
-            nl.metric("crossnobis", comparison="pearson")(source, target).replace(population=str(run))
+    scores = [
+        nl.metric("crossnobis", comparison="pearson")(
+            *repeated(np.random.default_rng([7, run]), 150, 6, noise=0.5)
         )
+        for run in range(60)
+    ]
     truth = np.mean([score.value for score in scores])
-
-    def coverage(chosen: list[nl.Score]) -> float:
-        return float(np.mean([score.low <= truth <= score.high for score in chosen]))
-
-    assert coverage(scores) > 0.9
-    assert coverage([score.replace(generalise=("stimulus",)) for score in scores]) < 0.85
+    stimuli = [score.replace(generalise=("stimulus",)) for score in scores]
+    assert np.mean([score.low <= truth <= score.high for score in scores]) > 0.9
+    assert np.mean([score.low <= truth <= score.high for score in stimuli]) < 0.85

@@ -39,7 +39,11 @@ SIDES = {"lite0": 224, "lite1": 240, "lite2": 260}
 # Kernel side and stride of each stage's first block.
 KERNELS = (3, 3, 5, 3, 5, 5, 3)
 STRIDES = (1, 2, 2, 2, 1, 2, 1)
-BLOCKS = {"lite0": (1, 2, 2, 3, 3, 4, 1), "lite1": (1, 3, 3, 4, 4, 5, 1), "lite2": (1, 3, 3, 4, 4, 5, 1)}
+BLOCKS = {
+    "lite0": (1, 2, 2, 3, 3, 4, 1),
+    "lite1": (1, 3, 3, 4, 4, 5, 1),
+    "lite2": (1, 3, 3, 4, 4, 5, 1),
+}
 
 State = Mapping[str, torch.Tensor]
 
@@ -47,7 +51,9 @@ State = Mapping[str, torch.Tensor]
 @lru_cache
 def published(variant: str) -> State:
     repository = Path(__file__).parents[3]
-    [path] = verified_files(open_catalog(repository), "models", f"efficientnet_{variant}").values()
+    [path] = verified_files(
+        open_catalog(repository), "models", f"efficientnet_{variant}"
+    ).values()
     return checkpoint_tensors(path)
 
 
@@ -71,18 +77,30 @@ def photographs() -> StimulusSet:
     return of_images({name: Image.fromarray(load_sample_image(name)) for name in names})
 
 
-def forward(images: torch.Tensor, state: State, variant: str) -> dict[str, torch.Tensor]:
+def forward(
+    images: torch.Tensor, state: State, variant: str
+) -> dict[str, torch.Tensor]:
     """The network written from its definition, with the published names: no module, no class of the package."""
 
-    def convolved(x: torch.Tensor, name: str, stride: int = 1, *, one_by_one: bool = False) -> torch.Tensor:
+    def convolved(
+        x: torch.Tensor, name: str, stride: int = 1, *, one_by_one: bool = False
+    ) -> torch.Tensor:
         kernel = state[f"{name}.weight"]
         total = [
-            max((math.ceil(side / stride) - 1) * stride + kernel.shape[-1] - side, 0) for side in x.shape[2:]
+            max((math.ceil(side / stride) - 1) * stride + kernel.shape[-1] - side, 0)
+            for side in x.shape[2:]
         ]
         (down, right) = total
         padded = torch.zeros(*x.shape[:2], x.shape[2] + down, x.shape[3] + right)
-        padded[:, :, down // 2 : down // 2 + x.shape[2], right // 2 : right // 2 + x.shape[3]] = x
-        return functional.conv2d(padded, kernel, stride=stride, groups=x.shape[1] if one_by_one else 1)
+        padded[
+            :,
+            :,
+            down // 2 : down // 2 + x.shape[2],
+            right // 2 : right // 2 + x.shape[3],
+        ] = x
+        return functional.conv2d(
+            padded, kernel, stride=stride, groups=x.shape[1] if one_by_one else 1
+        )
 
     def normalised(x: torch.Tensor, name: str) -> torch.Tensor:
         mean, variance, weight, bias = (
@@ -99,7 +117,9 @@ def forward(images: torch.Tensor, state: State, variant: str) -> dict[str, torch
             name, before = f"_blocks.{number}", x
             stride = STRIDES[stage] if block == 0 else 1
             if stage > 0:
-                x = normalised(convolved(x, f"{name}._expand_conv"), f"{name}._bn0").clamp(0, 6)
+                x = normalised(
+                    convolved(x, f"{name}._expand_conv"), f"{name}._bn0"
+                ).clamp(0, 6)
             filtered = convolved(x, f"{name}._depthwise_conv", stride, one_by_one=True)
             assert state[f"{name}._depthwise_conv.weight"].shape[-1] == KERNELS[stage]
             x = normalised(filtered, f"{name}._bn1").clamp(0, 6)
@@ -113,15 +133,21 @@ def forward(images: torch.Tensor, state: State, variant: str) -> dict[str, torch
     return layers
 
 
-@pytest.mark.parametrize(("variant", "side"), [("lite0", 224), ("lite0", 75), ("lite1", 240), ("lite2", 260)])
+@pytest.mark.parametrize(
+    ("variant", "side"), [("lite0", 224), ("lite0", 75), ("lite1", 240), ("lite2", 260)]
+)
 def test_every_layer_equals_a_forward_pass_from_the_definition(
     variant: efficientnet_lite.Variant, side: int
 ) -> None:
-    images = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 3, side, side)).astype(np.float32))
+    images = torch.from_numpy(
+        np.random.default_rng(0).normal(size=(1, 3, side, side)).astype(np.float32)
+    )
     module, seen = trained(variant), dict[str, torch.Tensor]()
     names = dict(module.named_modules())
     hooks = [
-        names[layer].register_forward_hook(lambda _m, _i, output, layer=layer: seen.update({layer: output}))
+        names[layer].register_forward_hook(
+            lambda _m, _i, output, layer=layer: seen.update({layer: output})
+        )
         for layer in layers_of(variant)
     ]
     with torch.no_grad():
@@ -132,7 +158,9 @@ def test_every_layer_equals_a_forward_pass_from_the_definition(
     assert list(expected) == list(layers_of(variant)) == list(seen)
     for layer, values in expected.items():
         largest = float(values.abs().max())
-        assert float((values - seen[layer]).abs().max()) <= 1e-5 * max(1.0, largest), layer
+        assert float((values - seen[layer]).abs().max()) <= 1e-5 * max(1.0, largest), (
+            layer
+        )
 
 
 # Class and logit of each photograph, and standard deviation of three layers' responses to the first.
@@ -144,11 +172,15 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_answers_to_photographs(repository: Path, photographs: StimulusSet, variant: str) -> None:
+def test_answers_to_photographs(
+    repository: Path, photographs: StimulusSet, variant: str
+) -> None:
     """A temple in China, and a flower."""
     classes, logits, deviations = GOLDEN[variant]
     names = ["logits", "stage3.block2", "stage4.block2", "stage6.block2"]
-    answers = built(repository, f"efficientnet_{variant}").activations(photographs, names)
+    answers = built(repository, f"efficientnet_{variant}").activations(
+        photographs, names
+    )
     assert np.argmax(answers["logits"], axis=1).tolist() == list(classes)
     np.testing.assert_allclose(np.max(answers["logits"], axis=1), logits, atol=2e-3)
     spread = [float(np.std(answers[name][0])) for name in names[1:]]
@@ -160,7 +192,9 @@ def test_padding_of_one_side_is_what_the_weights_were_trained_with(
 ) -> None:
     """Symmetric padding, the usual one of torch, takes the flower for something else."""
     monkeypatch.setattr(
-        efficientnet_lite, "same_padding", lambda side, kernel, stride: (kernel // 2, kernel // 2)
+        efficientnet_lite,
+        "same_padding",
+        lambda side, kernel, stride: (kernel // 2, kernel // 2),
     )
     model = model_of(Session(open_catalog(repository), Request()), "efficientnet_lite0")
     assert isinstance(model, LayeredModel)
@@ -169,29 +203,42 @@ def test_padding_of_one_side_is_what_the_weights_were_trained_with(
 
 
 def test_answers_do_not_depend_on_the_batch(photographs: StimulusSet) -> None:
-    images = torch.from_numpy(np.random.default_rng(1).normal(size=(5, 3, 96, 96)).astype(np.float32))
+    images = torch.from_numpy(
+        np.random.default_rng(1).normal(size=(5, 3, 96, 96)).astype(np.float32)
+    )
     module = trained("lite0")
     with torch.no_grad():
-        together, alone = module(images), torch.cat([module(image[None]) for image in images])
+        together, alone = (
+            module(images),
+            torch.cat([module(image[None]) for image in images]),
+        )
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
 
 
 def test_the_untrained_twin_is_drawn_from_its_seed(repository: Path) -> None:
     first, again, other = network("lite0", 0), network("lite0", 0), network("lite0", 1)
     state = first.state_dict()
-    assert all(torch.equal(state[name], value) for name, value in again.state_dict().items())
-    assert not torch.equal(state["stem.convolution.weight"], other.state_dict()["stem.convolution.weight"])
+    assert all(
+        torch.equal(state[name], value) for name, value in again.state_dict().items()
+    )
+    assert not torch.equal(
+        state["stem.convolution.weight"], other.state_dict()["stem.convolution.weight"]
+    )
     drawn = state["stage3.block2.project.convolution.weight"]
     assert float(drawn.std()) == pytest.approx(math.sqrt(2 / 40), rel=0.02)
     depthwise = state["stage6.block2.filter.convolution.weight"]
-    assert float(depthwise.std()) == pytest.approx(math.sqrt(2 / 25), rel=0.02), "fan-out of one map"
+    assert float(depthwise.std()) == pytest.approx(math.sqrt(2 / 25), rel=0.02), (
+        "fan-out of one map"
+    )
     assert float(state["logits.weight"].abs().max()) <= 1 / math.sqrt(1000)
     model = built(repository, "efficientnet_lite0.untrained")
     assert model.identity["weights"] == {"seed": 0}  # type: ignore[index]
 
 
 def test_untrained_activations_neither_vanish_nor_explode() -> None:
-    images = torch.from_numpy(np.random.default_rng(2).normal(size=(2, 3, 64, 64)).astype(np.float32))
+    images = torch.from_numpy(
+        np.random.default_rng(2).normal(size=(2, 3, 64, 64)).astype(np.float32)
+    )
     for variant in VARIANTS:
         with torch.no_grad():
             x = images
@@ -201,12 +248,18 @@ def test_untrained_activations_neither_vanish_nor_explode() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_specs_record_the_same_layers_as_their_untrained_twins(repository: Path, variant: str) -> None:
+def test_specs_record_the_same_layers_as_their_untrained_twins(
+    repository: Path, variant: str
+) -> None:
     catalog = open_catalog(repository)
     spec = catalog.model(f"efficientnet_{variant}")
     assert spec.untrained == f"efficientnet_{variant}.untrained"
     twin = catalog.model(spec.untrained)
-    assert (twin.layers, twin.regions, twin.readout) == (spec.layers, spec.regions, spec.readout)
+    assert (twin.layers, twin.regions, twin.readout) == (
+        spec.layers,
+        spec.regions,
+        spec.readout,
+    )
     assert not twin.weights and twin.builder is not None and spec.builder is not None
     assert twin.builder.parameters == {**spec.builder.parameters, "seed": 0}
     assert set(block_names(variant)[1:]) <= set(spec.layers) < set(layers_of(variant))  # type: ignore[arg-type]
@@ -214,7 +267,10 @@ def test_specs_record_the_same_layers_as_their_untrained_twins(repository: Path,
 
 
 def test_a_file_of_another_network_is_refused(tmp_path: Path) -> None:
-    torch.save({"_blocks.99._bn0.weight": torch.ones(3), **published("lite0")}, tmp_path / "other.pth")
+    torch.save(
+        {"_blocks.99._bn0.weight": torch.ones(3), **published("lite0")},
+        tmp_path / "other.pth",
+    )
     with pytest.raises(ModelError, match=r"has no tensor '_blocks\.99\._bn0\.weight'"):
         load_weights(
             network("lite0", None),
@@ -225,7 +281,10 @@ def test_a_file_of_another_network_is_refused(tmp_path: Path) -> None:
     torch.save(dict(published("lite0")), tmp_path / "lite0.pth")
     with pytest.raises(ModelError, match="weights do not fit"):
         load_weights(
-            network("lite2", None), {"w": tmp_path / "lite0.pth"}, "m", adapt=lambda s: renamed(s, "lite2")
+            network("lite2", None),
+            {"w": tmp_path / "lite0.pth"},
+            "m",
+            adapt=lambda s: renamed(s, "lite2"),
         )
 
 

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import DataError
-from neuroledger.families.alignment.readers.envelope_spikes import Recording, envelope_spikes
+from neuroledger.families.alignment.readers.envelope_spikes import (
+    Recording,
+    envelope_spikes,
+)
 
 SOUND = "0 0.1\n500 0.3\n1000 0.5\n1500 0.7\n"
 SPIKES = "# intensity (dB): 70.5\n# repetition number: 0\n0\n999\n1000\n\n# repetition number: 1\n1999\n"
@@ -41,14 +44,26 @@ def test_spikes_are_counted_and_envelopes_averaged_in_the_same_bins(tmp_path):
     for part in (assembly, envelope):
         assert part["time_bin_start"].values.tolist() == [0, 1]
         assert part["time_bin_end"].values.tolist() == [1, 2]
-    assert data.stimuli.table.to_dict("list") == {"stimulus_id": ["sound_0"], "intensity_db": [70.5]}
+    assert data.stimuli.table.to_dict("list") == {
+        "stimulus_id": ["sound_0"],
+        "intensity_db": [70.5],
+    }
 
 
 def test_two_sounds_are_two_stimuli(tmp_path):
-    data = _read(tmp_path, sounds=(SOUND, SOUND), spikes=(SPIKES, "# repetition number: 0\n"))
-    assert data.assembly["stimulus_id"].values.tolist() == ["sound_0", "sound_0", "sound_1"]
+    data = _read(
+        tmp_path, sounds=(SOUND, SOUND), spikes=(SPIKES, "# repetition number: 0\n")
+    )
+    assert data.assembly["stimulus_id"].values.tolist() == [
+        "sound_0",
+        "sound_0",
+        "sound_1",
+    ]
     assert data.assembly.values[2, 0].tolist() == [0, 0]
-    assert data.extras["envelope"]["stimulus_id"].values.tolist() == ["sound_0", "sound_1"]
+    assert data.extras["envelope"]["stimulus_id"].values.tolist() == [
+        "sound_0",
+        "sound_1",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -56,19 +71,35 @@ def test_two_sounds_are_two_stimuli(tmp_path):
     [
         ({"spikes": ("1\n",)}, "spike before the line '# repetition number"),
         ({"spikes": ("# intensity (dB): 70\n",)}, "no line '# repetition number"),
-        ({"spikes": ("# repetition number: 0\n2000\n",)}, "spike at 2000 µs, but the sound lasts 2000 µs"),
+        (
+            {"spikes": ("# repetition number: 0\n2000\n",)},
+            "spike at 2000 µs, but the sound lasts 2000 µs",
+        ),
         ({"spikes": ("# repetition number: 0\n-1\n",)}, "spike at -1 µs"),
         ({"spikes": ("# repetition number: 0\nnan\n",)}, "spike at nan µs"),
-        ({"spikes": ("# repetition number: 0\nx\n",)}, r"spikes0\.txt cannot be read as spike times"),
+        (
+            {"spikes": ("# repetition number: 0\nx\n",)},
+            r"spikes0\.txt cannot be read as spike times",
+        ),
         ({"sounds": ("0 0.1\n500 0.3\n1100 0.5\n1500 0.1\n",)}, "not in equal steps"),
         ({"sounds": ("500 0.1\n1000 0.3\n",)}, "begin at 0 µs"),
         ({"sounds": ("0 0.1\n500 nan\n",)}, "all amplitudes are finite"),
-        ({"sounds": ("0 0.1 3\n500 1 3\n",)}, r"sound0\.txt cannot be read as two columns"),
-        ({"bin_width": 1.5}, r"bins of 1\.5 ms do not divide sound0\.txt: 4 samples, one in 500 µs"),
+        (
+            {"sounds": ("0 0.1 3\n500 1 3\n",)},
+            r"sound0\.txt cannot be read as two columns",
+        ),
+        (
+            {"bin_width": 1.5},
+            r"bins of 1\.5 ms do not divide sound0\.txt: 4 samples, one in 500 µs",
+        ),
         ({"bin_width": 0.7}, r"bins of 0\.7 ms do not divide"),
         ({"properties": {"hz": "cutoff"}}, "no header 'cutoff'; it has intensity"),
         (
-            {"sounds": (SOUND, SOUND[:12]), "spikes": (SPIKES, "# repetition number: 0\n"), "bin_width": 0.5},
+            {
+                "sounds": (SOUND, SOUND[:12]),
+                "spikes": (SPIKES, "# repetition number: 0\n"),
+                "bin_width": 0.5,
+            },
             "the sounds last from",
         ),
         ({"recordings": {}}, "names no recording"),

@@ -31,17 +31,25 @@ def centred(X: np.ndarray) -> np.ndarray:
     st.sampled_from(DEVICES),
 )
 def test_equals_the_product_of_centred_features(rows, count, offset, device):
-    X = np.random.default_rng(rows * 100 + count).standard_normal((rows, count)) + offset
+    X = (
+        np.random.default_rng(rows * 100 + count).standard_normal((rows, count))
+        + offset
+    )
     workspace = Workspace(device=device)
     found = gram(X, workspace).on_host(workspace)
     expected = centred(X) @ centred(X).T
     np.testing.assert_allclose(found.K, expected, atol=1e-12 * count + 2e-14 * offset)
     level = X - found.offset
     np.testing.assert_allclose(
-        found.row_sum, level.sum(axis=1), rtol=1e-12, atol=1e-10 + 1e-14 * offset * count
+        found.row_sum,
+        level.sum(axis=1),
+        rtol=1e-12,
+        atol=1e-10 + 1e-14 * offset * count,
     )
     raw = found.K + found.mean_product[:, None] + found.mean_product + found.mean_square
-    np.testing.assert_allclose(raw, level @ level.T, rtol=1e-11, atol=1e-9 + 1e-14 * offset * count)
+    np.testing.assert_allclose(
+        raw, level @ level.T, rtol=1e-11, atol=1e-9 + 1e-14 * offset * count
+    )
 
 
 def test_blocks_and_memory_maps_change_nothing(tmp_path, monkeypatch):
@@ -63,7 +71,9 @@ def test_single_precision_blocks_stay_within_their_stated_error():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("kind", [">f4", ">f8", ">i2", "<u2", "<u4", "<u8", "?", "longdouble"])
+@pytest.mark.parametrize(
+    "kind", [">f4", ">f8", ">i2", "<u2", "<u4", "<u8", "?", "longdouble"]
+)
 def test_any_kind_of_number_in_any_byte_order(kind, device):
     """As netCDF's classic files and old recordings hold them."""
     X = np.random.default_rng(0).integers(0, 200, (20, 300)).astype(kind)
@@ -74,9 +84,13 @@ def test_any_kind_of_number_in_any_byte_order(kind, device):
 
 def test_integers_and_half_precision_are_widened():
     X = np.random.default_rng(0).integers(0, 255, (20, 300)).astype(np.uint8)
-    np.testing.assert_allclose(gram(X, Workspace()).K, centred(X) @ centred(X).T, rtol=1e-12)
+    np.testing.assert_allclose(
+        gram(X, Workspace()).K, centred(X) @ centred(X).T, rtol=1e-12
+    )
     H = X.astype(np.float16)
-    np.testing.assert_allclose(gram(H, Workspace()).K, centred(X) @ centred(X).T, rtol=1e-12)
+    np.testing.assert_allclose(
+        gram(H, Workspace()).K, centred(X) @ centred(X).T, rtol=1e-12
+    )
 
 
 def test_the_same_bits_every_time():
@@ -96,7 +110,9 @@ def test_is_cached_by_content():
 def test_read_only_memory_is_hashed_once(monkeypatch):
     hashed = []
     once = workspaces.fingerprint
-    monkeypatch.setattr(workspaces, "fingerprint", lambda values: hashed.append(1) or once(values))
+    monkeypatch.setattr(
+        workspaces, "fingerprint", lambda values: hashed.append(1) or once(values)
+    )
     workspace = Workspace()
     X = np.random.default_rng(0).standard_normal((10, 20))
     view = X[:]
@@ -131,8 +147,12 @@ def test_the_operator_is_the_same_tall_or_wide(shape):
     K = centred(X) @ centred(X).T
     rows, columns = np.array([3, 1]), np.array([0, 7, 19])
     np.testing.assert_allclose(operator.times(B), K @ B, atol=1e-9)
-    np.testing.assert_allclose(operator.block(rows, columns), K[np.ix_(rows, columns)], atol=1e-9)
-    np.testing.assert_allclose(operator.times_of(columns, B[:3]), K[:, columns] @ B[:3], atol=1e-9)
+    np.testing.assert_allclose(
+        operator.block(rows, columns), K[np.ix_(rows, columns)], atol=1e-9
+    )
+    np.testing.assert_allclose(
+        operator.times_of(columns, B[:3]), K[:, columns] @ B[:3], atol=1e-9
+    )
     assert operator.trace == pytest.approx(np.trace(K))
 
 
@@ -181,7 +201,10 @@ def test_a_stored_gram_matrix_has_the_bits_of_a_computed_one(
     for found in (first, again):
         for name in ("K", "mean_product", "row_sum"):
             one, two = getattr(plain, name), getattr(found, name)
-            assert one.tobytes() == two.tobytes() and one.flags.c_contiguous == two.flags.c_contiguous
+            assert (
+                one.tobytes() == two.tobytes()
+                and one.flags.c_contiguous == two.flags.c_contiguous
+            )
         assert (found.mean_square, found.offset, found.count) == (
             plain.mean_square,
             plain.offset,
@@ -195,22 +218,32 @@ def test_a_stored_gram_matrix_has_the_bits_of_a_computed_one(
     assert gram(X, Workspace(dtype=dtype, store=store)).K.tobytes() == plain.K.tobytes()
     changed = X.copy()
     changed[3, 5] += 1
-    assert gram(changed, Workspace(dtype=dtype, store=store)).K.tobytes() != plain.K.tobytes()
+    assert (
+        gram(changed, Workspace(dtype=dtype, store=store)).K.tobytes()
+        != plain.K.tobytes()
+    )
 
 
-def test_fast_matrices_and_full_disks_are_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_matrices_and_full_disks_are_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X = np.random.default_rng(1).normal(size=(40, 3000))
     store = Store(tmp_path / "store")
     expected = gram(X, Workspace(store=store)).K
     assert store.entries() == []
     monkeypatch.setattr(module, "WORTH_KEEPING", 1000)
     (tmp_path / "file").write_text("no folder")
-    for full in (Store(tmp_path / "store", limit=100), Store(tmp_path / "file" / "store")):
+    for full in (
+        Store(tmp_path / "store", limit=100),
+        Store(tmp_path / "file" / "store"),
+    ):
         assert gram(X, Workspace(store=full)).K.tobytes() == expected.tobytes()
         assert full.entries() == []
 
 
-def test_stored_activations_are_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_activations_are_not_hashed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from neuroledger.stats import workspace
 
     values = np.random.default_rng(1).normal(size=(6, 4, 5))
@@ -222,4 +255,6 @@ def test_stored_activations_are_not_hashed_again(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(workspace, "fingerprint", lambda _: pytest.fail("read again"))
     assert Memo().fingerprint(mapped.reshape(6, 20)) == known
     monkeypatch.undo()
-    assert Memo().fingerprint(mapped.reshape(6, 20)[:3]) == fingerprint(values.reshape(6, 20)[:3])
+    assert Memo().fingerprint(mapped.reshape(6, 20)[:3]) == fingerprint(
+        values.reshape(6, 20)[:3]
+    )

@@ -50,7 +50,9 @@ class AlexLike(nn.Module):
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
         self.features = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True))
-        self.classifier = nn.Sequential(nn.Linear(4 * 36, 20), nn.ReLU(inplace=True), nn.Linear(20, classes))
+        self.classifier = nn.Sequential(
+            nn.Linear(4 * 36, 20), nn.ReLU(inplace=True), nn.Linear(20, classes)
+        )
         with torch.no_grad():
             self.classifier[2].weight *= 40
 
@@ -75,9 +77,13 @@ def lab(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> La
 def ready(path: Path, builder: dict[str, Any]) -> None:
     """The imported spec, completed by an architecture."""
     kept = [
-        line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("unavailable")
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("unavailable")
     ]
-    path.write_text("\n".join([*kept, f"builder: {json.dumps(builder)}"]) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n".join([*kept, f"builder: {json.dumps(builder)}"]) + "\n", encoding="utf-8"
+    )
 
 
 def people(lab: Lab, truth: list[str]) -> None:
@@ -105,12 +111,18 @@ def people(lab: Lab, truth: list[str]) -> None:
         simulated=True,
         files=lab.pins("names"),
         reader={"name": "netcdf"},
-        expectations=checks | {"stimuli": [{"check": "unique", "column": "stimulus_id"}]},
+        expectations=checks
+        | {"stimuli": [{"check": "unique", "column": "stimulus_id"}]},
     )
     lab.benchmark(
         "names.naming-accuracy",
         dataset="names",
-        paradigm={"name": "task", "decide": "label", "label_column": "truth", "screen": "as_is"},
+        paradigm={
+            "name": "task",
+            "decide": "label",
+            "label_column": "truth",
+            "screen": "as_is",
+        },
         metric="accuracy",
         ceiling=None,
         normalise="none",
@@ -127,14 +139,18 @@ def named(catalog: Catalog) -> tuple[list[str], list[str]]:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = AlexLike()
-    return list(here.values), categories(network, model.extract.inputs(stimuli, stimuli.ids))
+    return list(here.values), categories(
+        network, model.extract.inputs(stimuli, stimuli.ids)
+    )
 
 
 def categories(network: nn.Module, inputs: torch.Tensor) -> list[str]:
     """The category of the largest mean probability of its classes, by torch."""
     with torch.no_grad():
         chances = torch.softmax(network.eval()(inputs).double(), dim=1)
-    means = torch.stack([chances[:, classes].mean(dim=1) for classes in CATEGORIES.values()], dim=1)
+    means = torch.stack(
+        [chances[:, classes].mean(dim=1) for classes in CATEGORIES.values()], dim=1
+    )
     return [list(CATEGORIES)[best] for best in means.argmax(dim=1)]
 
 
@@ -151,20 +167,43 @@ def test_labels_are_those_of_the_true_logits(lab: Lab) -> None:
     here, by_torch = named(lab.open())
     assert here == by_torch and len(set(here)) == len(CATEGORIES)
     # The subjects agree with the network on all images except every third, so the expected score is known.
-    others = {category: list(CATEGORIES)[at - 1] for at, category in enumerate(CATEGORIES)}
-    people(lab, [others[category] if at % 3 == 0 else category for at, category in enumerate(by_torch)])
+    others = {
+        category: list(CATEGORIES)[at - 1] for at, category in enumerate(CATEGORIES)
+    }
+    people(
+        lab,
+        [
+            others[category] if at % 3 == 0 else category
+            for at, category in enumerate(by_torch)
+        ],
+    )
     assert main(["--root", str(lab.root), "validate", "names"]) == 0
-    assert main(["--root", str(lab.root), "run", "mine", "--benchmark", "names.naming-accuracy"]) == 0
+    assert (
+        main(
+            [
+                "--root",
+                str(lab.root),
+                "run",
+                "mine",
+                "--benchmark",
+                "names.naming-accuracy",
+            ]
+        )
+        == 0
+    )
     (record,) = [
         record
         for path in (lab.root / "results").rglob("*.json")
-        if (record := json.loads(path.read_text(encoding="utf-8"))).get("model") == "mine"
+        if (record := json.loads(path.read_text(encoding="utf-8"))).get("model")
+        == "mine"
     ]
     assert record["status"] == "scored"
     assert record["scores"]["accuracy"]["raw"] == pytest.approx(2 / 3, abs=1e-12)
 
 
-def test_readouts_are_fitted_to_the_readout_layer_and_not_to_the_logits(lab: Lab) -> None:
+def test_readouts_are_fitted_to_the_readout_layer_and_not_to_the_logits(
+    lab: Lab,
+) -> None:
     catalog = lab.open()
     stimuli = session_stimuli(catalog)
     table = stimuli.table.assign(image_label=["x", "y"] * (len(stimuli.table) // 2))
@@ -192,26 +231,45 @@ def test_readouts_are_fitted_to_the_readout_layer_and_not_to_the_logits(lab: Lab
             {"arguments": {"classes": 12}},
             "labels need the 1000 ImageNet logits.* 12 features; name the layer of `logits`",
         ),
-        ({"labels": ["airplane"]}, "its readout layer has 1000 features, but there are 1 labels"),
+        (
+            {"labels": ["airplane"]},
+            "its readout layer has 1000 features, but there are 1 labels",
+        ),
     ],
 )
-def test_a_wrong_number_of_logits_is_one_clear_error(lab: Lab, change: dict[str, Any], words: str) -> None:
+def test_a_wrong_number_of_logits_is_one_clear_error(
+    lab: Lab, change: dict[str, Any], words: str
+) -> None:
     path = lab.root / "specs" / "models" / "mine.yaml"
-    kept = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("builder")]
+    kept = [
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("builder")
+    ]
     path.write_text("\n".join(kept) + "\n", encoding="utf-8")
     ready(path, BUILDER | change)
     catalog = open_catalog(lab.root)
     model: Any = model_of(Session(catalog, Request()), "mine")
     with pytest.raises(ModelError, match=words):
-        model.perform(Task("label", choices=tuple(CATEGORIES)), session_stimuli(catalog))
+        model.perform(
+            Task("label", choices=tuple(CATEGORIES)), session_stimuli(catalog)
+        )
 
 
-def test_an_unrecorded_layer_of_logits_is_refused(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unrecorded_layer_of_logits_is_refused(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = lab.root / "specs" / "models" / "mine.yaml"
     path.write_text(
-        path.read_text(encoding="utf-8").replace("logits: output", "logits: classifier.3"), encoding="utf-8"
+        path.read_text(encoding="utf-8").replace(
+            "logits: output", "logits: classifier.3"
+        ),
+        encoding="utf-8",
     )
     assert main(["--root", str(lab.root), "check", str(path)]) != 0
-    assert "logits: 'classifier.3' is not among `layers` [spec.layer]" in capsys.readouterr().out
+    assert (
+        "logits: 'classifier.3' is not among `layers` [spec.layer]"
+        in capsys.readouterr().out
+    )
     with pytest.raises(ModelError, match=r"logits: it records no layer 'classifier.3'"):
         model_of(Session(lab.open(), Request()), "mine")

@@ -14,15 +14,22 @@ from neuroledger.errors import CeilingError, MetricError
 from neuroledger.stats.reliability import of_all
 
 
-def recorded(stimuli=12, repetitions=6, neuroids=4, *, seed=0, noise=1.0, bins=None) -> xr.DataArray:
+def recorded(
+    stimuli=12, repetitions=6, neuroids=4, *, seed=0, noise=1.0, bins=None
+) -> xr.DataArray:
     """Responses of ``stimuli`` shown ``repetitions`` times, rows in random order."""
     rng = np.random.default_rng(seed)
     shape = (stimuli, 1, neuroids) if bins is None else (stimuli, 1, neuroids, bins)
-    values = rng.standard_normal(shape) + noise * rng.standard_normal((stimuli, repetitions, *shape[2:]))
+    values = rng.standard_normal(shape) + noise * rng.standard_normal(
+        (stimuli, repetitions, *shape[2:])
+    )
     values = values.reshape(stimuli * repetitions, *shape[2:])
     order = rng.permutation(len(values))
     coords = {
-        "stimulus_id": ("presentation", np.repeat([f"s{i:03d}" for i in range(stimuli)], repetitions)[order]),
+        "stimulus_id": (
+            "presentation",
+            np.repeat([f"s{i:03d}" for i in range(stimuli)], repetitions)[order],
+        ),
         "repetition": ("presentation", np.tile(np.arange(repetitions), stimuli)[order]),
         "neuroid_id": ("neuroid", [f"n{i}" for i in range(neuroids)]),
     }
@@ -40,19 +47,26 @@ def loop(assembly: xr.DataArray, *, seed=1, folds=10) -> np.ndarray:
     values, ids = assembly.values, assembly["stimulus_id"].values
     repetitions = np.unique(assembly["repetition"].values)
     found = []
-    for train, test in ShuffleSplit(folds, train_size=0.5, random_state=seed).split(repetitions):
+    for train, test in ShuffleSplit(folds, train_size=0.5, random_state=seed).split(
+        repetitions
+    ):
         sides = []
         for half in (train, test):
             rows = np.isin(assembly["repetition"].values, repetitions[half])
             means = []
             for stimulus in np.unique(ids):
                 here = values[rows & (ids == stimulus)]
-                there = np.isfinite(here).any(axis=0) if len(here) else np.zeros(values.shape[1], bool)
+                there = (
+                    np.isfinite(here).any(axis=0)
+                    if len(here)
+                    else np.zeros(values.shape[1], bool)
+                )
                 with np.errstate(invalid="ignore"):
                     means.append(
                         np.where(
                             there,
-                            np.nansum(here, axis=0) / np.maximum(1, np.isfinite(here).sum(axis=0)),
+                            np.nansum(here, axis=0)
+                            / np.maximum(1, np.isfinite(here).sum(axis=0)),
                             np.nan,
                         )
                     )
@@ -67,7 +81,9 @@ def loop(assembly: xr.DataArray, *, seed=1, folds=10) -> np.ndarray:
 
 
 def halves_taken_as_equal(assembly: xr.DataArray, **overrides) -> nl.Score:
-    return nl.ceiling("internal_consistency", correction="spearman_brown", **overrides)(assembly)
+    return nl.ceiling("internal_consistency", correction="spearman_brown", **overrides)(
+        assembly
+    )
 
 
 @pytest.mark.parametrize("repetitions", [2, 5, 6])
@@ -110,7 +126,9 @@ def test_stimuli_missing_from_a_half_are_left_out_and_noted():
     assembly = recorded(repetitions=4)
     gone = (assembly["stimulus_id"] == "s003") & (assembly["repetition"] > 0)
     score = halves_taken_as_equal(assembly[~gone.values])
-    np.testing.assert_allclose(score.samples.values, loop(assembly[~gone.values]), atol=1e-12)
+    np.testing.assert_allclose(
+        score.samples.values, loop(assembly[~gone.values]), atol=1e-12
+    )
     assert any("left out" in note for note in score.notes)
 
 
@@ -118,7 +136,9 @@ def test_only_the_first_repetitions_may_be_used():
     assembly = recorded(repetitions=8)
     score = halves_taken_as_equal(assembly, repetitions=5)
     np.testing.assert_allclose(
-        score.samples.values, loop(assembly[assembly["repetition"].values < 5]), atol=1e-12
+        score.samples.values,
+        loop(assembly[assembly["repetition"].values < 5]),
+        atol=1e-12,
     )
     with pytest.raises(MetricError, match="the assembly has 8"):
         nl.ceiling("internal_consistency", repetitions=9)(assembly)
@@ -126,10 +146,14 @@ def test_only_the_first_repetitions_may_be_used():
 
 def test_each_time_bin_has_its_own_reliability():
     assembly = recorded(bins=3)
-    score = nl.ceiling("internal_consistency_temporal", correction="spearman_brown")(assembly)
+    score = nl.ceiling("internal_consistency_temporal", correction="spearman_brown")(
+        assembly
+    )
     assert score.samples.dims == ("time_bin", "split", "neuroid")
     for t in range(3):
-        np.testing.assert_allclose(score.samples.values[t], loop(assembly[..., t]), atol=1e-12)
+        np.testing.assert_allclose(
+            score.samples.values[t], loop(assembly[..., t]), atol=1e-12
+        )
 
 
 def test_the_correction_is_optional():
@@ -159,7 +183,9 @@ def test_presentations_without_repetitions_are_refused():
         halves_taken_as_equal(assembly)
     with pytest.raises(MetricError, match="repetition"):
         halves_taken_as_equal(assembly.drop_vars("repetition"))
-    with pytest.raises(MetricError, match="no repetitions: 'repetition' has only the value"):
+    with pytest.raises(
+        MetricError, match="no repetitions: 'repetition' has only the value"
+    ):
         halves_taken_as_equal(recorded(repetitions=1))
 
 
@@ -172,7 +198,10 @@ def test_macaque_v4_with_six_to_ten_repetitions(mirror):
         raw.transpose(2, 1, 0).reshape(-1, neuroids),
         dims=("presentation", "neuroid"),
         coords={
-            "stimulus_id": ("presentation", np.tile([f"i{i:04d}" for i in range(stimuli)], repetitions)),
+            "stimulus_id": (
+                "presentation",
+                np.tile([f"i{i:04d}" for i in range(stimuli)], repetitions),
+            ),
             "repetition": ("presentation", np.repeat(np.arange(repetitions), stimuli)),
             "neuroid_id": ("neuroid", [f"n{i}" for i in range(neuroids)]),
         },
@@ -193,7 +222,11 @@ def test_the_reliability_of_all_repetitions_is_the_true_one(name, repetitions):
     exact = nl.ceiling(name)(assembly).value
     assert exact == pytest.approx(truth, abs=0.006)
     equal = nl.ceiling(name, compat="brainscore")(assembly).value
-    assert (truth - equal > 0.007) if repetitions == 3 else equal == pytest.approx(truth, abs=0.012)
+    assert (
+        (truth - equal > 0.007)
+        if repetitions == 3
+        else equal == pytest.approx(truth, abs=0.012)
+    )
 
 
 def test_parts_of_unequal_length_are_corrected_by_horsts_formula():
@@ -217,6 +250,10 @@ def test_an_array_stored_by_neuroid_gives_the_same_values():
         "repetition": ("presentation", np.repeat(np.arange(40), 400)),
     }
     by_neuroid = xr.DataArray(values, dims=("neuroid", "presentation"), coords=coords)
-    by_row = xr.DataArray(np.ascontiguousarray(values.T), dims=("presentation", "neuroid"), coords=coords)
+    by_row = xr.DataArray(
+        np.ascontiguousarray(values.T), dims=("presentation", "neuroid"), coords=coords
+    )
     ceiling = nl.ceiling("internal_consistency")
-    np.testing.assert_array_equal(ceiling(by_row).samples.values, ceiling(by_neuroid).samples.values)
+    np.testing.assert_array_equal(
+        ceiling(by_row).samples.values, ceiling(by_neuroid).samples.values
+    )

@@ -22,7 +22,9 @@ def _rdm(seed: int, n: int = N) -> np.ndarray:
     return squareform(np.random.default_rng(seed).random(n * (n - 1) // 2))
 
 
-def _files(folder: Path, *, stimuli: int = N, monkey: str = "mIT_3neurons") -> dict[str, Path]:
+def _files(
+    folder: Path, *, stimuli: int = N, monkey: str = "mIT_3neurons"
+) -> dict[str, Path]:
     brains = np.empty((1, 2, 2), dtype=[("RDM", "O"), ("name", "O")])
     for person, initials in enumerate(("BE", "KO")):
         for session in range(2):
@@ -37,7 +39,9 @@ def _files(folder: Path, *, stimuli: int = N, monkey: str = "mIT_3neurons") -> d
     other = np.empty((1, 2), dtype=[("name", "O"), ("RDM", "O")])
     other[0, 0] = (monkey, squareform(_rdm(99))[None])
     other[0, 1] = ("hIT", squareform(_rdm(98))[None])
-    savemat(folder / "more.mat", {"stimuli_92objs": pictures, "RDMs_mIT_hIT_fig1": other})
+    savemat(
+        folder / "more.mat", {"stimuli_92objs": pictures, "RDMs_mIT_hIT_fig1": other}
+    )
     return {"brains.mat": folder / "brains.mat", "more.mat": folder / "more.mat"}
 
 
@@ -50,7 +54,9 @@ def test_subjects_sessions_and_species(tmp_path):
     assert assembly.sizes == {"subject": 3, "stimulus": N, "stimulus_b": N}
     assert assembly["subject"].values.tolist() == ["BE", "KO", "mIT_3neurons"]
     assert assembly["species"].values.tolist() == ["human", "human", "monkey"]
-    np.testing.assert_allclose(assembly.values[1], (_rdm(10) + _rdm(11)) / 2, atol=1e-15)
+    np.testing.assert_allclose(
+        assembly.values[1], (_rdm(10) + _rdm(11)) / 2, atol=1e-15
+    )
     np.testing.assert_allclose(assembly.values[2], _rdm(99), atol=1e-15)
 
 

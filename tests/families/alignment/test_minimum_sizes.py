@@ -13,11 +13,18 @@ from neuroledger.errors import CeilingError, MetricError
 
 
 def responses(
-    stimuli: int, neuroids: int = 12, seed: int = 0, *, repetitions: int = 1, **coords: Any
+    stimuli: int,
+    neuroids: int = 12,
+    seed: int = 0,
+    *,
+    repetitions: int = 1,
+    **coords: Any,
 ) -> xr.DataArray:
     rng = np.random.default_rng([seed, stimuli])
     signal = rng.standard_normal((stimuli, neuroids))
-    values = np.concatenate([signal + 0.5 * rng.standard_normal(signal.shape) for _ in range(repetitions)])
+    values = np.concatenate(
+        [signal + 0.5 * rng.standard_normal(signal.shape) for _ in range(repetitions)]
+    )
     ids = [f"s{i}" for i in range(stimuli)] * repetitions
     known = {
         "stimulus_id": ("presentation", ids),

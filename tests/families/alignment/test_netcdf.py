@@ -20,13 +20,18 @@ def _files(folder: Path, *, lost: bool = False) -> dict[str, Path]:
     with zipfile.ZipFile(folder / "stimuli.zip", "w") as opened:
         for id in ids[: 2 if lost else 3]:
             opened.writestr(f"{id}.txt", id)
-    table = pd.DataFrame({"stimulus_id": ids, "filename": [f"{id}.txt" for id in ids], "size": [1, 2, 3]})
+    table = pd.DataFrame(
+        {"stimulus_id": ids, "filename": [f"{id}.txt" for id in ids], "size": [1, 2, 3]}
+    )
     table.to_csv(folder / "stimuli.csv", index=False)
     table.iloc[:2].to_csv(folder / "fitting.csv", index=False)
     array = xr.DataArray(
         np.arange(6.0).reshape(3, 2),
         dims=("presentation", "neuroid"),
-        coords={"stimulus_id": ("presentation", ids), "neuroid_id": ("neuroid", ["n1", "n2"])},
+        coords={
+            "stimulus_id": ("presentation", ids),
+            "neuroid_id": ("neuroid", ["n1", "n2"]),
+        },
     )
     assemblies.write(array, folder / "responses.nc")
     assemblies.write(array.isel(presentation=[0]), folder / "training.nc")
@@ -35,7 +40,9 @@ def _files(folder: Path, *, lost: bool = False) -> dict[str, Path]:
 
 def test_reads_stimuli_assembly_and_extras(tmp_path):
     data = netcdf(
-        _files(tmp_path), extras={"training": "training.nc"}, fitting_stimuli={"fit": "fitting.csv"}
+        _files(tmp_path),
+        extras={"training": "training.nc"},
+        fitting_stimuli={"fit": "fitting.csv"},
     )
     assert data.stimuli.ids == ["a", "b", "007"]
     assert data.stimuli.bytes("007") == b"007"
@@ -59,7 +66,10 @@ def test_parts_may_be_absent(tmp_path):
 
 
 def test_archive_without_a_file_of_the_table_is_refused(tmp_path):
-    with pytest.raises(AssemblyError, match=r"stimuli\.zip lacks 1 files of stimuli\.csv, first '007\.txt'"):
+    with pytest.raises(
+        AssemblyError,
+        match=r"stimuli\.zip lacks 1 files of stimuli\.csv, first '007\.txt'",
+    ):
         netcdf(_files(tmp_path, lost=True))
 
 

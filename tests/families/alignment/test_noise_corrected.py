@@ -17,7 +17,9 @@ from tests.families.alignment.test_internal_consistency import recorded
 @pytest.mark.parametrize("repetitions", [2, 3, 8])
 @pytest.mark.parametrize("noise", [0.5, 2.0, 4.0])
 def test_signal_reliability_is_the_true_one(noise, repetitions):
-    found = nl.ceiling("signal_reliability")(recorded(3000, repetitions, 20, noise=noise, seed=repetitions))
+    found = nl.ceiling("signal_reliability")(
+        recorded(3000, repetitions, 20, noise=noise, seed=repetitions)
+    )
     assert found.value == pytest.approx(1 / (1 + noise**2 / repetitions), abs=0.03)
 
 
@@ -30,7 +32,9 @@ def test_signal_reliability_of_noise_is_zero_on_average_and_ragged_data_unbiased
     kept = data[rng.random(len(data)) < 0.6]
     count = np.unique(kept["stimulus_id"].values, return_counts=True)[1]
     truth = 1 / (1 + 1.5**2 * (1 / count).mean())
-    assert nl.ceiling("signal_reliability")(kept).value == pytest.approx(truth, abs=0.02)
+    assert nl.ceiling("signal_reliability")(kept).value == pytest.approx(
+        truth, abs=0.02
+    )
 
 
 def test_signal_reliability_by_hand_with_missing_values():
@@ -41,7 +45,8 @@ def test_signal_reliability_by_hand_with_missing_values():
         groups = [
             own[np.isfinite(own)]
             for own in (
-                data.values[data["stimulus_id"].values == id, k] for id in np.unique(data["stimulus_id"])
+                data.values[data["stimulus_id"].values == id, k]
+                for id in np.unique(data["stimulus_id"])
             )
         ]
         noise = np.mean([own.var(ddof=1) / len(own) for own in groups])
@@ -51,7 +56,9 @@ def test_signal_reliability_by_hand_with_missing_values():
         nl.ceiling("signal_reliability")(recorded(12, 1, 2))
 
 
-@pytest.mark.parametrize(("name", "agree"), [("spearman", spearmanr), ("kendall", kendalltau)])
+@pytest.mark.parametrize(
+    ("name", "agree"), [("spearman", spearmanr), ("kendall", kendalltau)]
+)
 @pytest.mark.parametrize("repetitions", [2, 5])
 def test_rank_reliabilities_are_those_of_another_experiment(name, agree, repetitions):
     """The reliability is the rank correlation between the means of two simulated experiments of the same size."""
@@ -61,17 +68,23 @@ def test_rank_reliabilities_are_those_of_another_experiment(name, agree, repetit
         part.groupby("stimulus_id").mean().values
         for part in (first, both[both["repetition"].values >= repetitions])
     ]
-    truth = np.mean([agree(a, b).statistic for a, b in zip(means[0].T, means[1].T, strict=True)])
+    truth = np.mean(
+        [agree(a, b).statistic for a, b in zip(means[0].T, means[1].T, strict=True)]
+    )
     found = nl.ceiling(f"internal_consistency_{name}")(first)
     assert float(found.samples.mean()) == pytest.approx(truth, abs=0.025)
 
 
-def trials(values: np.ndarray, noise: float, repetitions: int, seed: int) -> xr.DataArray:
+def trials(
+    values: np.ndarray, noise: float, repetitions: int, seed: int
+) -> xr.DataArray:
     rng = np.random.default_rng(seed)
     rows = np.repeat(np.arange(len(values)), repetitions)
     noisy = values[rows] + noise * rng.standard_normal((len(rows), values.shape[1]))
     found = assembly(noisy, repetition=np.tile(np.arange(repetitions), len(values)))
-    return found.assign_coords(stimulus_id=("presentation", [f"s{row:04d}" for row in rows]))
+    return found.assign_coords(
+        stimulus_id=("presentation", [f"s{row:04d}" for row in rows])
+    )
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0, 3.0])
@@ -84,8 +97,15 @@ def test_the_corrected_fraction_is_that_of_noiseless_responses(truth, noise):
     other -= other.mean(axis=0)
     other -= signal * (other * signal).mean(axis=0)
     predicted = np.sqrt(truth) * signal + np.sqrt(1 - truth) * other / other.std(axis=0)
-    measured = signal + noise / 2 * rng.standard_normal(signal.shape)  # four repetitions
-    plain = np.mean([np.corrcoef(a, b)[0, 1] ** 2 for a, b in zip(predicted.T, measured.T, strict=True)])
+    measured = signal + noise / 2 * rng.standard_normal(
+        signal.shape
+    )  # four repetitions
+    plain = np.mean(
+        [
+            np.corrcoef(a, b)[0, 1] ** 2
+            for a, b in zip(predicted.T, measured.T, strict=True)
+        ]
+    )
     found = unbiased_fraction(predicted, measured, np.full(600, noise**2 / 4))
     assert np.nanmedian(found) == pytest.approx(truth, abs=0.05)
     assert truth == 0.0 or plain < truth
@@ -101,7 +121,9 @@ def test_a_perfect_readout_of_noisy_responses_reaches_one():
     assert found.value == pytest.approx(1.0, abs=0.08)
     uncorrected = nl.metric("linear_predictivity")(source, average_repetitions(target))
     assert uncorrected.value**2 < 0.6
-    scaled = nl.metric("r2_er", estimator="linear", workspace=Workspace())(source, target * 1e150)
+    scaled = nl.metric("r2_er", estimator="linear", workspace=Workspace())(
+        source, target * 1e150
+    )
     assert scaled.value == pytest.approx(found.value, abs=1e-9)
 
 

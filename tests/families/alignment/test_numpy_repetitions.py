@@ -20,12 +20,20 @@ def _files(folder: Path, values: np.ndarray) -> dict[str, Path]:
         for name in ("set/image3.jpg", "set/image1.jpg", "set/image2.jpg"):
             opened.writestr(name, name)
     np.save(folder / "responses.npy", values)
-    return {"images.zip": folder / "images.zip", "responses.npy": folder / "responses.npy"}
+    return {
+        "images.zip": folder / "images.zip",
+        "responses.npy": folder / "responses.npy",
+    }
 
 
 def _read(files):
     return numpy_repetitions(
-        files, responses="responses.npy", archive="images.zip", region="V4", subject="PE", session="one"
+        files,
+        responses="responses.npy",
+        archive="images.zip",
+        region="V4",
+        subject="PE",
+        session="one",
     )
 
 
@@ -39,7 +47,10 @@ def test_only_recorded_presentations_are_returned(tmp_path):
     values = _padded()
     data = _read(_files(tmp_path, values))
     assembly = check(data.assembly)
-    assert assembly["stimulus_id"].values.tolist() == ["image1"] * 3 + ["image2"] + ["image3"] * 2
+    assert (
+        assembly["stimulus_id"].values.tolist()
+        == ["image1"] * 3 + ["image2"] + ["image3"] * 2
+    )
     assert assembly["repetition"].values.tolist() == [0, 1, 2, 0, 0, 1]
     assert not np.isnan(assembly.values).any()
     np.testing.assert_array_equal(assembly.values[4], values[:, 2, 0])
@@ -51,7 +62,9 @@ def test_only_recorded_presentations_are_returned(tmp_path):
 def test_mean_over_repetitions_is_that_of_the_array(tmp_path):
     values = _padded()
     mean = average_repetitions(_read(_files(tmp_path, values)).assembly)
-    np.testing.assert_allclose(mean.values, np.nanmean(values, axis=2).T, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        mean.values, np.nanmean(values, axis=2).T, rtol=0, atol=1e-15
+    )
 
 
 def test_neuron_silent_in_one_repetition_stays_missing_there(tmp_path):
@@ -85,7 +98,9 @@ def test_other_arrays_are_refused(tmp_path, values, words):
 
 def test_pickled_objects_are_never_loaded(tmp_path):
     files = _files(tmp_path, _padded())
-    np.save(files["responses.npy"], np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    np.save(
+        files["responses.npy"], np.array([{"a": 1}], dtype=object), allow_pickle=True
+    )
     with pytest.raises(DataError, match="cannot be read as a NumPy array"):
         _read(files)
 

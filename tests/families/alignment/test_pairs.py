@@ -41,7 +41,9 @@ class Coding:
             parts.append(codes[[labels.index(label) for label in own]])
         parts.append(rng.normal(size=(len(question.stimuli), 10)))
         coords = {"stimulus_id": ("presentation", question.stimuli.ids)}
-        return xr.DataArray(np.hstack(parts), dims=("presentation", "neuroid"), coords=coords)
+        return xr.DataArray(
+            np.hstack(parts), dims=("presentation", "neuroid"), coords=coords
+        )
 
 
 @pytest.fixture
@@ -57,16 +59,24 @@ FACTORS = {
 
 
 def measured(table: pd.DataFrame, **changes: object):
-    values = get("paradigm", "stimulus_pairs").bind({"region": "IT", "factors": FACTORS} | changes)
-    return stimulus_pairs(Coding(table), Dataset(StimulusSet("set", table), None), **values)
+    values = get("paradigm", "stimulus_pairs").bind(
+        {"region": "IT", "factors": FACTORS} | changes
+    )
+    return stimulus_pairs(
+        Coding(table), Dataset(StimulusSet("set", table), None), **values
+    )
 
 
 def test_partners_share_one_factor_and_differ_in_the_other(drawn: pd.DataFrame) -> None:
     measurement = measured(drawn)
-    shape, texture = (drawn.set_index("stimulus_id")[name] for name in ("shape", "texture"))
+    shape, texture = (
+        drawn.set_index("stimulus_id")[name] for name in ("shape", "texture")
+    )
     assert set(measurement.source["factor"].values.tolist()) == {"shape", "texture"}
     for pair, factor in zip(
-        measurement.source["stimulus_id"].values, measurement.source["factor"].values, strict=True
+        measurement.source["stimulus_id"].values,
+        measurement.source["factor"].values,
+        strict=True,
     ):
         a, b = pair.split("|")
         assert (shape[a] == shape[b]) == (factor == "shape")
@@ -75,7 +85,9 @@ def test_partners_share_one_factor_and_differ_in_the_other(drawn: pd.DataFrame) 
     assert again.source["stimulus_id"].equals(measurement.source["stimulus_id"])
     assert not other.source["stimulus_id"].equals(measurement.source["stimulus_id"])
     shares = {
-        name: nl.metric("factor_dimensionality", factor=name)(measurement.source, measurement.target).value
+        name: nl.metric("factor_dimensionality", factor=name)(
+            measurement.source, measurement.target
+        ).value
         for name in FACTORS
     }
     assert shares["shape"] > shares["texture"]
@@ -100,9 +112,12 @@ def test_the_difference_of_a_partner_is_drawn_before_the_partner() -> None:
     assert len(partners) > 20 and 0.2 < partners.count("y") / len(partners) < 0.8
 
 
-def test_a_stimulus_without_a_partner_is_left_out_and_counted(drawn: pd.DataFrame) -> None:
+def test_a_stimulus_without_a_partner_is_left_out_and_counted(
+    drawn: pd.DataFrame,
+) -> None:
     lonely = pd.concat(
-        [drawn, pd.DataFrame([("alone", "t9", "o99")], columns=drawn.columns)], ignore_index=True
+        [drawn, pd.DataFrame([("alone", "t9", "o99")], columns=drawn.columns)],
+        ignore_index=True,
     )
     measurement = measured(lonely)
     assert measurement.source.sizes["presentation"] == 100 and measurement.notes == (
@@ -126,7 +141,12 @@ def test_stimuli_of_the_test_part_are_not_trained_on() -> None:
             "style": ("presentation", style),
         },
     )
-    rule = {"name": "shuffle", "folds": 5, "test": 0.1, "disjoint": {"by": "background"}}
+    rule = {
+        "name": "shuffle",
+        "folds": 5,
+        "test": 0.1,
+        "disjoint": {"by": "background"},
+    }
     for train, test in draw(SplitsSpec.model_validate(rule), assembly):
         assert not set(train % 20) & set(test % 20)
     rule["disjoint"] = {"by": "background", "except": {"style": ["silhouette"]}}
@@ -137,19 +157,35 @@ def test_stimuli_of_the_test_part_are_not_trained_on() -> None:
         assert exempt <= set(train), "silhouettes have no background to share"
     plain = SplitsSpec(name="shuffle", folds=5)
     numbers = assembly.assign_coords(
-        background=("presentation", np.asarray(assembly["background"].values).astype(float))
+        background=(
+            "presentation",
+            np.asarray(assembly["background"].values).astype(float),
+        )
     )
     _, shown = draw(SplitsSpec.model_validate(rule | {"disjoint": None}), numbers)[0]
     free = int(numbers["background"].values[shown[0]])
-    for exempt in (free, float(free), str(free)):  # formats in which a stimulus table may contain it
-        other = rule | {"disjoint": {"by": "background", "except": {"background": [exempt]}}}
+    for exempt in (
+        free,
+        float(free),
+        str(free),
+    ):  # formats in which a stimulus table may contain it
+        other = rule | {
+            "disjoint": {"by": "background", "except": {"background": [exempt]}}
+        }
         train, test = draw(SplitsSpec.model_validate(other), numbers)[0]
         both = set(train % 20) & set(test % 20)
         assert both == {free}, "only the exempt background is in both parts"
-    assert "disjoint" not in plain.model_dump(), "absent fields do not change the identity of a spec"
+    assert "disjoint" not in plain.model_dump(), (
+        "absent fields do not change the identity of a spec"
+    )
     assembly["background"] = ("presentation", np.zeros(60))
-    with pytest.raises(MetricError, match="every train presentation shares a value of 'background'"):
-        draw(SplitsSpec.model_validate(rule | {"disjoint": {"by": "background"}}), assembly)
+    with pytest.raises(
+        MetricError, match="every train presentation shares a value of 'background'"
+    ):
+        draw(
+            SplitsSpec.model_validate(rule | {"disjoint": {"by": "background"}}),
+            assembly,
+        )
 
 
 def test_a_reverse_regression_is_stratified_by_coordinates_of_the_data() -> None:
@@ -169,19 +205,24 @@ def test_a_reverse_regression_is_stratified_by_coordinates_of_the_data() -> None
             "object_name": ("presentation", ["a", "b", "c", "d"] * 10),
         },
     )
-    score = nl.metric("reverse_pls", splits={"stratify": "object_name"}, estimator={"components": 5})(
-        source, target
-    )
+    score = nl.metric(
+        "reverse_pls", splits={"stratify": "object_name"}, estimator={"components": 5}
+    )(source, target)
     assert score.value > 0.8
 
 
-def test_a_ceiling_between_subjects_and_a_score_on_their_mean(drawn: pd.DataFrame) -> None:
+def test_a_ceiling_between_subjects_and_a_score_on_their_mean(
+    drawn: pd.DataFrame,
+) -> None:
     rng = np.random.default_rng(2)
     voxels = xr.DataArray(
         rng.normal(size=(20, 8)),
         dims=("presentation", "neuroid"),
         coords={
-            "stimulus_id": ("presentation", drawn["stimulus_id"].to_numpy()[:20].astype(str)),
+            "stimulus_id": (
+                "presentation",
+                drawn["stimulus_id"].to_numpy()[:20].astype(str),
+            ),
             "neuroid_id": ("neuroid", [f"v{i}" for i in range(8)]),
             "subject": ("neuroid", ["a"] * 4 + ["b"] * 4),
             "voxel": ("neuroid", [0, 1, 2, 3] * 2),
@@ -193,5 +234,9 @@ def test_a_ceiling_between_subjects_and_a_score_on_their_mean(drawn: pd.DataFram
         region="IT",
         prepare_target=(Mean(step="mean", over="neuroid", by="voxel"),),
     )
-    np.testing.assert_allclose(measurement.target.values, (voxels.values[:, :4] + voxels.values[:, 4:]) / 2)
-    assert measurement.repeated is not None and measurement.repeated["subject"].size == 8
+    np.testing.assert_allclose(
+        measurement.target.values, (voxels.values[:, :4] + voxels.values[:, 4:]) / 2
+    )
+    assert (
+        measurement.repeated is not None and measurement.repeated["subject"].size == 8
+    )

@@ -25,7 +25,9 @@ def _file(folder, rdm=RDM):
 
 
 def _model(weights, rdm="HMAX", variable="Models"):
-    return precomputed_rdm(id="m", variable=variable, rdm=rdm, stimuli="s{:02d}", weights=weights)
+    return precomputed_rdm(
+        id="m", variable=variable, rdm=rdm, stimuli="s{:02d}", weights=weights
+    )
 
 
 def _stimuli(*ids):
@@ -46,7 +48,9 @@ def test_refuses_other_stimuli_time_and_tasks(tmp_path):
         record(model, _stimuli("s01", "s06"), "IT")
     with pytest.raises(RequestError, match="has no responses over time"):
         record(model, _stimuli("s01"), "IT", [(0.0, 100.0)])
-    with pytest.raises(ModelError, match="does not give decisions:label; it gives responses"):
+    with pytest.raises(
+        ModelError, match="does not give decisions:label; it gives responses"
+    ):
         perform(model, Task("label"), _stimuli("s01"))
 
 
@@ -55,7 +59,9 @@ def test_wrong_files_are_named(tmp_path):
         _model({})
     with pytest.raises(ModelError, match=r"RDM 'HMAXX' \(did you mean HMAX"):
         _model(_file(tmp_path), rdm="HMAXX")
-    with pytest.raises(ModelError, match=r"models\.mat has no variable 'Nothing'; it has Models"):
+    with pytest.raises(
+        ModelError, match=r"models\.mat has no variable 'Nothing'; it has Models"
+    ):
         _model(_file(tmp_path), variable="Nothing")
     with pytest.raises(ModelError, match="not a symmetric matrix"):
         _model(_file(tmp_path, np.arange(25.0).reshape(5, 5)))

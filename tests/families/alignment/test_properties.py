@@ -39,7 +39,9 @@ class Tuned:
             ].to_numpy()[:, None] ** 2
             values = self.gain * np.exp(-distance / 0.02)
         elif "orientation" in table:
-            angle, phase = (table[name].to_numpy()[:, None] for name in ("orientation", "phase"))
+            angle, phase = (
+                table[name].to_numpy()[:, None] for name in ("orientation", "phase")
+            )
             values = (
                 self.gain
                 * np.exp(kappa * (np.cos(2 * np.deg2rad(angle)) - 1))
@@ -62,13 +64,17 @@ def laboratory():
     table = pd.DataFrame(rows, columns=["orientation", "spatial_frequency", "phase"])
     table["stimulus_id"] = [f"g{i}" for i in range(len(rows))]
     grid = pd.DataFrame(
-        list(product(np.linspace(-0.5, 0.5, 11), repeat=2)), columns=["position_y", "position_x"]
+        list(product(np.linspace(-0.5, 0.5, 11), repeat=2)),
+        columns=["position_y", "position_x"],
     )
     grid["stimulus_id"] = [f"p{i}" for i in range(len(grid))]
     neurons = xr.DataArray(
         np.random.default_rng(0).random((30, 1)),
         dims=("neuroid", "property"),
-        coords={"neuroid_id": ("neuroid", [f"v{i}" for i in range(30)]), "property": ["circular_variance"]},
+        coords={
+            "neuroid_id": ("neuroid", [f"v{i}" for i in range(30)]),
+            "property": ["circular_variance"],
+        },
     )
     return Dataset(
         StimulusSet("gratings", table),
@@ -113,7 +119,11 @@ def test_medians_are_those_of_v1():
 
 def test_neuroids_with_distant_receptive_fields_are_left_out():
     result = measured(receptive_fields="places", within=0.15)
-    expected = [f"n{i:02d}" for i, at in enumerate(np.linspace(-0.5, 0.5, 20)) if abs(at) <= 0.15]
+    expected = [
+        f"n{i:02d}"
+        for i, at in enumerate(np.linspace(-0.5, 0.5, 20))
+        if abs(at) <= 0.15
+    ]
     assert set(result.source["neuroid_id"].values) == set(expected)
     assert "of 20 neuroids" in result.notes[0]
     with pytest.raises(DataError, match="is centred within"):
@@ -129,7 +139,9 @@ def test_missing_sets_are_named():
 
 def test_a_study_has_one_position():
     data = laboratory()
-    spread = data.stimuli.table.assign(position_y=0.0, position_x=np.arange(len(data.stimuli)))
+    spread = data.stimuli.table.assign(
+        position_y=0.0, position_x=np.arange(len(data.stimuli))
+    )
     moved = replace(data, stimuli=StimulusSet("gratings", spread))
     with pytest.raises(DataError, match="one position"):
         properties(Tuned(), moved, study="orientation", receptive_fields="places")

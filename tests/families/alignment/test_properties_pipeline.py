@@ -15,9 +15,9 @@ from neuroledger.data.stimuli import StimulusSet
 from neuroledger.families.alignment.paradigms.properties import properties
 from tests.golden.tuned_population import NEUROIDS, responses, stimulus_tables
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "properties_pipeline.json").read_text())[
-    "studies"
-]
+GOLDEN = json.loads(
+    (Path(__file__).parents[2] / "golden" / "properties_pipeline.json").read_text()
+)["studies"]
 
 
 @dataclass
@@ -45,12 +45,23 @@ class Population:
 def test_the_whole_pipeline_is_the_peers(study):
     sets = {
         # the peer needs its own row order
-        name: StimulusSet(name, table.sample(frac=1, random_state=1).reset_index(drop=True))
+        name: StimulusSet(
+            name, table.sample(frac=1, random_state=1).reset_index(drop=True)
+        )
         for name, table in stimulus_tables().items()
     }
-    data = Dataset(sets[GOLDEN[study]["stimuli"]], xr.DataArray([0.0]), extra_stimuli=sets, id="lab")
+    data = Dataset(
+        sets[GOLDEN[study]["stimuli"]],
+        xr.DataArray([0.0]),
+        extra_stimuli=sets,
+        id="lab",
+    )
     table = properties(
-        Population(), data, study=study, receptive_fields="receptive_field", rates="orientation"
+        Population(),
+        data,
+        study=study,
+        receptive_fields="receptive_field",
+        rates="orientation",
     ).source
     for name, expected in GOLDEN[study]["properties"].items():
         wanted = np.array([np.nan if value is None else value for value in expected])

@@ -36,17 +36,26 @@ DISTANCES = {
     st.sampled_from([0.0, 3.0, 100.0]),
 )
 def test_dissimilarities_equal_scipys(rows, count, distance, offset):
-    X = np.random.default_rng(rows * 100 + count).standard_normal((rows, count)) + offset
-    expected = pdist(X, DISTANCES[distance]) / (count if distance == "squared_euclidean" else 1)
+    X = (
+        np.random.default_rng(rows * 100 + count).standard_normal((rows, count))
+        + offset
+    )
+    expected = pdist(X, DISTANCES[distance]) / (
+        count if distance == "squared_euclidean" else 1
+    )
     found = dissimilarities(gram(X, Workspace()), distance)
-    np.testing.assert_allclose(found, expected, atol=1e-9, rtol=1e-6 if count == 2 else 1e-9)
+    np.testing.assert_allclose(
+        found, expected, atol=1e-9, rtol=1e-6 if count == 2 else 1e-9
+    )
 
 
 def test_a_large_common_level_costs_no_digits():
     X = np.random.default_rng(0).standard_normal((20, 30))
     found = dissimilarities(gram(X + 1e6, Workspace()), "correlation")
     np.testing.assert_allclose(found, pdist(X, "correlation"), atol=1e-8)
-    np.testing.assert_allclose(dissimilarities(gram(X + 1e6, Workspace()), "euclidean"), pdist(X), atol=1e-8)
+    np.testing.assert_allclose(
+        dissimilarities(gram(X + 1e6, Workspace()), "euclidean"), pdist(X), atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("distance", sorted(DISTANCES))
@@ -62,9 +71,13 @@ def test_a_subset_has_the_dissimilarities_of_its_rows():
     X = np.random.default_rng(0).standard_normal((20, 30))
     rows = np.array([3, 1, 17, 9])
     for distance, scipys in DISTANCES.items():
-        expected = pdist(X[rows], scipys) / (30 if distance == "squared_euclidean" else 1)
+        expected = pdist(X[rows], scipys) / (
+            30 if distance == "squared_euclidean" else 1
+        )
         np.testing.assert_allclose(
-            dissimilarities(gram(X, Workspace()).subset(rows), distance), expected, atol=1e-12
+            dissimilarities(gram(X, Workspace()).subset(rows), distance),
+            expected,
+            atol=1e-12,
         )
 
 
@@ -96,7 +109,11 @@ def test_ranks_of_nearly_equal_values(spread):
 @pytest.mark.parametrize("kind", ["even", "bell", "heavy tails"])
 def test_ranks_of_many_values(kind, repeats):
     rng = np.random.default_rng(repeats)
-    draw = {"even": rng.random, "bell": rng.standard_normal, "heavy tails": rng.standard_cauchy}[kind]
+    draw = {
+        "even": rng.random,
+        "bell": rng.standard_normal,
+        "heavy tails": rng.standard_cauchy,
+    }[kind]
     values = draw(20_000)
     values[: 50 * repeats] = np.repeat(values[:50], repeats)
     values = rng.permutation(values)
@@ -108,12 +125,17 @@ def test_many_values_that_differ_by_rounding_are_tied():
     exact = rng.random(20_000)
     exact[:300] = np.repeat(exact[:100], 3)
     rounded = exact * (1 + 4e-16 * rng.integers(-3, 4, exact.size))
-    assert (np.unique(rounded).size > np.unique(exact).size) and not np.array_equal(rounded, exact)
+    assert (np.unique(rounded).size > np.unique(exact).size) and not np.array_equal(
+        rounded, exact
+    )
     np.testing.assert_array_equal(mean_ranks(rounded, ALIKE), stats.rankdata(exact))
 
 
 def tau_a(a, b):
-    signs = [np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i, j in itertools.combinations(range(len(a)), 2)]
+    signs = [
+        np.sign(a[i] - a[j]) * np.sign(b[i] - b[j])
+        for i, j in itertools.combinations(range(len(a)), 2)
+    ]
     return np.mean(signs)
 
 
@@ -135,9 +157,15 @@ def test_comparisons(ties):
     b = a + rng.standard_normal(40)
     if ties:
         a, b = np.round(a), np.round(b)
-    assert compare(a, b, "spearman") == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
-    assert compare(a, b, "pearson") == pytest.approx(stats.pearsonr(a, b).statistic, abs=1e-12)
-    assert compare(a, b, "cosine") == pytest.approx(a @ b / np.sqrt(a @ a * (b @ b)), abs=1e-12)
+    assert compare(a, b, "spearman") == pytest.approx(
+        stats.spearmanr(a, b).statistic, abs=1e-12
+    )
+    assert compare(a, b, "pearson") == pytest.approx(
+        stats.pearsonr(a, b).statistic, abs=1e-12
+    )
+    assert compare(a, b, "cosine") == pytest.approx(
+        a @ b / np.sqrt(a @ a * (b @ b)), abs=1e-12
+    )
     assert compare(a, b, "kendall_tau_a") == pytest.approx(tau_a(a, b), abs=1e-12)
     assert compare(a, b, "rho_a") == pytest.approx(rho_a(a, b), abs=0.01)
 

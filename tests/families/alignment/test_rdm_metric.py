@@ -22,7 +22,9 @@ def spearman(X, Y):
 @pytest.mark.parametrize("device", DEVICES)
 def test_equals_scipy(device):
     X, Y = latent(40, 100, 20)
-    score = nl.metric("rdm", workspace=Workspace(device=device))(assembly(X, seed=1), assembly(Y, seed=2))
+    score = nl.metric("rdm", workspace=Workspace(device=device))(
+        assembly(X, seed=1), assembly(Y, seed=2)
+    )
     assert score.value == pytest.approx(spearman(X, Y), abs=1e-12)
     assert score.low < score.value < score.high
 
@@ -37,7 +39,9 @@ def test_other_distances_and_comparisons(distance, comparison):
         "kendall_tau_a": lambda: stats.kendalltau(a, b).statistic,
         "cosine": lambda: a @ b / np.sqrt(a @ a * (b @ b)),
     }[comparison]()
-    score = nl.metric("rdm", distance=distance, comparison=comparison)(assembly(X), assembly(Y))
+    score = nl.metric("rdm", distance=distance, comparison=comparison)(
+        assembly(X), assembly(Y)
+    )
     assert score.value == pytest.approx(expected, abs=1e-10)
 
 
@@ -46,7 +50,9 @@ def test_subsets_are_the_test_rows():
     score = nl.metric("rdm_cv")(assembly(X), assembly(Y))
     splits = draw(SplitsSpec(test=0.9), assembly(Y))
     np.testing.assert_allclose(
-        score.samples.values, [spearman(X[s.test], Y[s.test]) for s in splits], atol=1e-12
+        score.samples.values,
+        [spearman(X[s.test], Y[s.test]) for s in splits],
+        atol=1e-12,
     )
     assert score.error == pytest.approx(score.samples.values.std() / np.sqrt(10))
 
@@ -57,11 +63,15 @@ def given(X, subjects=None):
     coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
     if subjects is None:
         return xr.DataArray(
-            squareform(pdist(X, "correlation")), dims=("stimulus", "stimulus_b"), coords=coords
+            squareform(pdist(X, "correlation")),
+            dims=("stimulus", "stimulus_b"),
+            coords=coords,
         )
     stacked = np.stack([squareform(pdist(one, "correlation")) for one in X])
     return xr.DataArray(
-        stacked, dims=("subject", "stimulus", "stimulus_b"), coords={**coords, "subject": subjects}
+        stacked,
+        dims=("subject", "stimulus", "stimulus_b"),
+        coords={**coords, "subject": subjects},
     )
 
 
@@ -70,7 +80,9 @@ def test_given_rdms_of_several_subjects():
     _, Z = latent(30, 100, 20, seed=5)
     target = given([Y, Z], ["a", "b"])
     score = nl.metric("rdm")(assembly(X, seed=3), target)
-    np.testing.assert_allclose(score.samples.values, [spearman(X, Y), spearman(X, Z)], atol=1e-12)
+    np.testing.assert_allclose(
+        score.samples.values, [spearman(X, Y), spearman(X, Z)], atol=1e-12
+    )
     assert score.value == pytest.approx(score.samples.values.mean())
     same = nl.metric("rdm")(given(X), target)
     np.testing.assert_allclose(same.samples.values, score.samples.values, atol=1e-12)
@@ -108,15 +120,19 @@ def test_the_interval_for_few_neuroids_has_the_true_variance(stimuli, neuroids):
     for run in range(120):
         rng = np.random.default_rng([run, 6])
         Z = rng.standard_normal((stimuli, 6))
-        Y = Z @ rng.standard_normal((6, neuroids)) / np.sqrt(6) + rng.standard_normal((stimuli, neuroids))
+        Y = Z @ rng.standard_normal((6, neuroids)) / np.sqrt(6) + rng.standard_normal(
+            (stimuli, neuroids)
+        )
         X = Z @ readout + 1.5 * rng.standard_normal((stimuli, 12))
         score = metric(assembly(X, prefix="f"), assembly(Y))
         values.append(score.value)
-        claimed.append(score.spread.error**2)
+        claimed.append(score.uncertainty.error**2)
         covered.append((score.low, score.high))
     assert 0.95 < np.mean(claimed) / np.var(values) < 1.4
     low, high = np.transpose(covered)
-    assert 0.935 <= np.mean((low <= np.mean(values)) & (np.mean(values) <= high)) <= 0.98
+    assert (
+        0.935 <= np.mean((low <= np.mean(values)) & (np.mean(values) <= high)) <= 0.98
+    )
 
 
 def test_essential_or_too_few_neuroids_are_not_left_out_one_by_one():
@@ -136,7 +152,9 @@ def test_the_interval_covers_scores_over_other_stimuli():
 
     def sample():
         Z = rng.standard_normal((50, 10))
-        return Z @ A + rng.standard_normal((50, 60)), Z @ B + rng.standard_normal((50, 30))
+        return Z @ A + rng.standard_normal((50, 60)), Z @ B + rng.standard_normal(
+            (50, 30)
+        )
 
     first = nl.metric("rdm")(*map(assembly, sample()))
     others = [spearman(*sample()) for _ in range(60)]

@@ -25,7 +25,7 @@ def _assembly(values, subjects=None):
 
 
 def _compare(source, target):
-    return rdm_subjects(source, target, workspace=Workspace())
+    return rdm_subjects(source, target, workspace=Workspace()).values
 
 
 def test_each_subject_against_scipy():
@@ -43,13 +43,19 @@ def test_each_subject_against_scipy():
 def test_the_interval_covers_stimuli_and_subjects_and_contains_the_value():
     rng = np.random.default_rng(2)
     source = rng.standard_normal((30, 6))
-    target = np.hstack([source + rng.standard_normal((30, 6)), source + rng.standard_normal((30, 6))])
-    score = nl.metric("rdm_subjects")(_assembly(source), _assembly(target, ["A"] * 6 + ["B"] * 6))
-    assert score.spread.factors == ("stimulus", "subject")
-    assert score.interval_covers == "the 95 % interval covers new stimuli and new subjects"
+    target = np.hstack(
+        [source + rng.standard_normal((30, 6)), source + rng.standard_normal((30, 6))]
+    )
+    score = nl.metric("rdm_subjects")(
+        _assembly(source), _assembly(target, ["A"] * 6 + ["B"] * 6)
+    )
+    assert score.uncertainty.factors == ("stimulus", "subject")
+    assert (
+        score.interval_covers == "the 95 % interval covers new stimuli and new subjects"
+    )
     assert score.low < score.value < score.high
     # Two subjects leave one degree of freedom for the variance between them.
-    assert score.spread.freedom < 20
+    assert score.uncertainty.freedom < 20
 
 
 def test_subjects_are_needed():
@@ -62,13 +68,25 @@ def test_subjects_may_be_given_as_rdms():
     rng = np.random.default_rng(4)
     source, target = rng.standard_normal((12, 7)), rng.standard_normal((12, 8))
     subjects = np.array(["A", "B"] * 4)
-    rdms = np.stack([1 - np.corrcoef(target[:, subjects == name]) for name in ("A", "B")], axis=-1)
-    coords = {"stimulus_id": ("stimulus", [f"s{row}" for row in range(12)]), "subject": ["A", "B"]}
-    given = xr.DataArray(rdms, dims=("stimulus", "stimulus_b", "subject"), coords=coords)
+    rdms = np.stack(
+        [1 - np.corrcoef(target[:, subjects == name]) for name in ("A", "B")], axis=-1
+    )
+    coords = {
+        "stimulus_id": ("stimulus", [f"s{row}" for row in range(12)]),
+        "subject": ["A", "B"],
+    }
+    given = xr.DataArray(
+        rdms, dims=("stimulus", "stimulus_b", "subject"), coords=coords
+    )
     rows = _assembly(source).rename(presentation="stimulus")
     own = xr.DataArray(
-        1 - np.corrcoef(source), dims=("stimulus", "stimulus_b"), coords=rows["stimulus_id"].coords
+        1 - np.corrcoef(source),
+        dims=("stimulus", "stimulus_b"),
+        coords=rows["stimulus_id"].coords,
     )
-    found, expected = _compare(own, given), _compare(_assembly(source), _assembly(target, subjects))
+    found, expected = (
+        _compare(own, given),
+        _compare(_assembly(source), _assembly(target, subjects)),
+    )
     np.testing.assert_allclose(found.values, expected.values, atol=1e-12)
     assert found["subject"].values.tolist() == ["A", "B"]

@@ -11,7 +11,12 @@ from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import draw
 from neuroledger.stats.workspace import Workspace
 from tests.devices import DEVICES
-from tests.families.alignment.neural_cases import assembly, correlations, estimator, latent
+from tests.families.alignment.neural_cases import (
+    assembly,
+    correlations,
+    estimator,
+    latent,
+)
 
 NAMES = ["pls", "ridge", "linear_predictivity", "neuron_to_neuron", "ridgecv"]
 TOLERANCE = {"pls": 1e-8}
@@ -24,17 +29,24 @@ def compared(name, X, Y, *, folds=3, components=25, device="cpu"):
     expected = correlations(estimator(name, components, **options), X, Y, splits)
     given = {"estimator": {"components": components}} if name == "pls" else {}
     metric = nl.metric(
-        name, splits={"folds": folds, "train": 0.8}, workspace=Workspace(device=device), **given
+        name,
+        splits={"folds": folds, "train": 0.8},
+        workspace=Workspace(device=device),
+        **given,
     )
     return metric(assembly(X, prefix="m"), assembly(Y)), expected
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("shape", [(80, 150, 12), (120, 30, 12), (60, 50, 1), (40, 60, 200)])
+@pytest.mark.parametrize(
+    "shape", [(80, 150, 12), (120, 30, 12), (60, 50, 1), (40, 60, 200)]
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_equals_the_loop(name, shape, device):
     score, expected = compared(name, *latent(*shape), device=device)
-    np.testing.assert_allclose(score.samples.values, expected, atol=TOLERANCE.get(name, 1e-9))
+    np.testing.assert_allclose(
+        score.samples.values, expected, atol=TOLERANCE.get(name, 1e-9)
+    )
     by_split = np.median(expected, axis=1)
     assert score.value == pytest.approx(by_split.mean(), abs=1e-8)
     assert score.error == pytest.approx(by_split.std() / np.sqrt(3), abs=1e-8)
@@ -73,7 +85,9 @@ def test_offsets_units_and_single_precision(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_bits_on_every_run(name):
     X, Y = latent(60, 90, 8)
-    assert (compared(name, X, Y)[0].samples.values == compared(name, X, Y)[0].samples.values).all()
+    assert (
+        compared(name, X, Y)[0].samples.values == compared(name, X, Y)[0].samples.values
+    ).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,13 +96,22 @@ def test_rows_may_come_in_any_order(name):
     metric = nl.metric(name, splits={"folds": 2})
     there = metric(assembly(X, seed=3), assembly(Y, seed=4))
     aligned = metric(
-        assembly(X).sel(presentation=np.random.default_rng(4).permutation(60)), assembly(Y, seed=4)
+        assembly(X).sel(presentation=np.random.default_rng(4).permutation(60)),
+        assembly(Y, seed=4),
     )
     np.testing.assert_allclose(there.samples.values, aligned.samples.values, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    "name", ["pls", "ridge", "linear_predictivity", "neuron_to_neuron", "ridgecv", "reverse_pls"]
+    "name",
+    [
+        "pls",
+        "ridge",
+        "linear_predictivity",
+        "neuron_to_neuron",
+        "ridgecv",
+        "reverse_pls",
+    ],
 )
 def test_given_train_and_test_assemblies(name):
     X, Y = latent(70, 40, 9)
@@ -102,7 +125,9 @@ def test_given_train_and_test_assemblies(name):
     score = nl.metric(f"{name}_split")(**halves)
     plain = name.removeprefix("reverse_")
     options = {"alphas": DEFAULT_ALPHAS} if name == "ridgecv" else {}
-    expected = correlations(estimator(plain, **options), X, Y, [(np.arange(50), np.arange(50, 70))])
+    expected = correlations(
+        estimator(plain, **options), X, Y, [(np.arange(50), np.arange(50, 70))]
+    )
     np.testing.assert_allclose(score.samples.values, expected, atol=1e-8)
     assert np.isnan(score.error)
 
@@ -110,9 +135,20 @@ def test_given_train_and_test_assemblies(name):
 def test_dual_names_give_the_primal_numbers():
     X, Y = latent(50, 80, 6)
     a, b = assembly(X, prefix="m"), assembly(Y)
-    halves = {"source_train": a[:40], "source_test": a[40:], "target_train": b[:40], "target_test": b[40:]}
-    assert nl.metric("dual_ridge_split")(**halves).value == nl.metric("ridge_split")(**halves).value
-    assert nl.metric("dual_ridgecv_split")(**halves).value == nl.metric("ridgecv_split")(**halves).value
+    halves = {
+        "source_train": a[:40],
+        "source_test": a[40:],
+        "target_train": b[:40],
+        "target_test": b[40:],
+    }
+    assert (
+        nl.metric("dual_ridge_split")(**halves).value
+        == nl.metric("ridge_split")(**halves).value
+    )
+    assert (
+        nl.metric("dual_ridgecv_split")(**halves).value
+        == nl.metric("ridgecv_split")(**halves).value
+    )
 
 
 @pytest.mark.parametrize("shape", [(50, 90, 7), (90, 20, 7), (40, 60, 50)])
@@ -122,19 +158,25 @@ def test_each_target_may_have_its_own_penalty(shape):
     X, Y = latent(*shape)
     splits = draw(SplitsSpec(folds=2), assembly(Y))
     alphas = (0.1, 1.0, 10.0, 100.0)
-    metric = nl.metric("ridgecv_per_target", splits={"folds": 2}, estimator={"alphas": alphas})
+    metric = nl.metric(
+        "ridgecv_per_target", splits={"folds": 2}, estimator={"alphas": alphas}
+    )
     score = metric(assembly(X), assembly(Y))
     for at, (train, test) in enumerate(splits):
         fitted = RidgeCV(alphas, alpha_per_target=True).fit(X[train], Y[train])
         np.testing.assert_array_equal(score.samples.attrs["alpha"][at], fitted.alpha_)
         predicted = fitted.predict(X[test])
-        expected = [np.corrcoef(p, y)[0, 1] for p, y in zip(predicted.T, Y[test].T, strict=True)]
+        expected = [
+            np.corrcoef(p, y)[0, 1] for p, y in zip(predicted.T, Y[test].T, strict=True)
+        ]
         np.testing.assert_allclose(score.samples.values[at], expected, atol=1e-9)
 
 
 def test_the_reverse_direction_predicts_the_model():
     X, Y = latent(60, 12, 20)
-    score = nl.metric("reverse_pls", splits={"folds": 2})(assembly(X, prefix="m"), assembly(Y))
+    score = nl.metric("reverse_pls", splits={"folds": 2})(
+        assembly(X, prefix="m"), assembly(Y)
+    )
     forth = nl.metric("pls", splits={"folds": 2})(assembly(Y), assembly(X, prefix="m"))
     np.testing.assert_allclose(score.samples.values, forth.samples.values, atol=1e-12)
     assert score.samples["neuroid_id"].values[0] == "m00000"
@@ -145,28 +187,40 @@ def test_one_set_of_weights_for_all_time_bins(name):
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((50, 30, 3)), rng.standard_normal((50, 6, 3))
     Y += 2 * X[:, :6]
-    score = nl.metric(f"spantime_{name}", splits={"folds": 2})(assembly(X, prefix="m"), assembly(Y))
+    score = nl.metric(f"spantime_{name}", splits={"folds": 2})(
+        assembly(X, prefix="m"), assembly(Y)
+    )
     for at, (train, test) in enumerate(draw(SplitsSpec(folds=2), assembly(Y))):
-        fit = estimator(name)().fit(*(np.concatenate([A[train, :, t] for t in range(3)]) for A in (X, Y)))
+        fit = estimator(name)().fit(
+            *(np.concatenate([A[train, :, t] for t in range(3)]) for A in (X, Y))
+        )
         for t in range(3):
             predicted = fit.predict(X[test, :, t])
-            expected = [np.corrcoef(p, y)[0, 1] for p, y in zip(predicted.T, Y[test, :, t].T, strict=True)]
+            expected = [
+                np.corrcoef(p, y)[0, 1]
+                for p, y in zip(predicted.T, Y[test, :, t].T, strict=True)
+            ]
             np.testing.assert_allclose(score.samples.values[at, t], expected, atol=1e-8)
 
 
 def test_each_time_bin_may_have_its_own_weights():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((50, 30, 2)), rng.standard_normal((50, 6, 2))
-    score = nl.metric("ridge", time="separate", aggregate=[*AGGREGATE], splits={"folds": 2})(
-        assembly(X), assembly(Y)
-    )
+    score = nl.metric(
+        "ridge", time="separate", aggregate=[*AGGREGATE], splits={"folds": 2}
+    )(assembly(X), assembly(Y))
     for t in range(2):
-        alone = nl.metric("ridge", splits={"folds": 2})(assembly(X[..., t]), assembly(Y[..., t]))
-        np.testing.assert_allclose(score.samples.values[:, t], alone.samples.values, atol=1e-12)
+        alone = nl.metric("ridge", splits={"folds": 2})(
+            assembly(X[..., t]), assembly(Y[..., t])
+        )
+        np.testing.assert_allclose(
+            score.samples.values[:, t], alone.samples.values, atol=1e-12
+        )
 
 
 AGGREGATE = [
-    {"over": o, "with": w} for o, w in (("neuroid", "median"), ("time_bin", "mean"), ("split", "mean"))
+    {"over": o, "with": w}
+    for o, w in (("neuroid", "median"), ("time_bin", "mean"), ("split", "mean"))
 ]
 
 
@@ -174,10 +228,14 @@ def test_ranks_may_be_correlated_instead():
     from scipy.stats import spearmanr
 
     X, Y = latent(60, 20, 4)
-    score = nl.metric("ridge", correlation="spearman", splits={"folds": 1})(assembly(X), assembly(Y))
+    score = nl.metric("ridge", correlation="spearman", splits={"folds": 1})(
+        assembly(X), assembly(Y)
+    )
     ((train, test),) = draw(SplitsSpec(folds=1), assembly(Y))
     predicted = estimator("ridge")().fit(X[train], Y[train]).predict(X[test])
-    expected = [spearmanr(p, y).statistic for p, y in zip(predicted.T, Y[test].T, strict=True)]
+    expected = [
+        spearmanr(p, y).statistic for p, y in zip(predicted.T, Y[test].T, strict=True)
+    ]
     np.testing.assert_allclose(score.samples.values[0], expected, atol=1e-12)
 
 
@@ -187,7 +245,9 @@ def test_gram_matrices_are_shared_between_metrics(monkeypatch):
     passes = []
     once = module._gram_numpy
     monkeypatch.setattr(
-        module, "_gram_numpy", lambda X, workspace: passes.append(X.shape) or once(X, workspace)
+        module,
+        "_gram_numpy",
+        lambda X, workspace: passes.append(X.shape) or once(X, workspace),
     )
     workspace = Workspace()
     X, Y = latent(60, 90, 8)
@@ -198,7 +258,9 @@ def test_gram_matrices_are_shared_between_metrics(monkeypatch):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("alpha", [1e-9, 1.0, 1e9])
-def test_ridge_of_few_features_is_exact_under_any_penalty_and_train_share(alpha, device):
+def test_ridge_of_few_features_is_exact_under_any_penalty_and_train_share(
+    alpha, device
+):
     from sklearn.linear_model import Ridge
 
     X, Y = latent(90, 20, 6)

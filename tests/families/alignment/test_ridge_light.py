@@ -23,7 +23,9 @@ class Singular:
         self.x, self.y = X.mean(axis=0), Y.mean(axis=0)
         U, s, V = np.linalg.svd(X - self.x, full_matrices=False)
         kept = s > max(X.shape) * np.finfo(float).eps * s[0]
-        self.weights = V.T @ (np.where(kept, s / (s * s + self.alpha), 0)[:, None] * (U.T @ (Y - self.y)))
+        self.weights = V.T @ (
+            np.where(kept, s / (s * s + self.alpha), 0)[:, None] * (U.T @ (Y - self.y))
+        )
         return self
 
     def predict(self, X):
@@ -33,7 +35,9 @@ class Singular:
 def compared(X, Y, alpha, device, train, level=0.0):
     """Our samples of ``X + level``, and those of singular values without the level."""
     splits = draw(SplitsSpec(folds=3, train=train), assembly(Y))
-    metric = nl.metric("ridge", estimator={"alpha": alpha}, workspace=Workspace(device=device))
+    metric = nl.metric(
+        "ridge", estimator={"alpha": alpha}, workspace=Workspace(device=device)
+    )
     found = metric(assembly(X + level, prefix="m"), assembly(Y), splits=splits)
     return found.samples.values, correlations(lambda: Singular(alpha), X, Y, splits)
 
@@ -44,7 +48,9 @@ def compared(X, Y, alpha, device, train, level=0.0):
 @pytest.mark.parametrize("alpha", [1e-10, 1e-5])
 def test_fewer_features_than_stimuli(features, alpha, train, device):
     X, Y = latent(60, features, 5)
-    found, expected = compared(X * np.logspace(-1, 2, features), Y, alpha, device, train)
+    found, expected = compared(
+        X * np.logspace(-1, 2, features), Y, alpha, device, train
+    )
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
@@ -73,7 +79,10 @@ def test_one_memo_serves_other_targets_splits_and_penalties(device):
     rows = np.random.default_rng(0).permutation(50)
     first = [Split(np.sort(rows[10:]), np.sort(rows[:10]))]
     unused = [Split(np.sort(rows[20:]), np.sort(rows[:10]))]
-    folds = [Split(np.setdiff1d(rows, part), np.sort(part)) for part in np.array_split(rows, 5)]
+    folds = [
+        Split(np.setdiff1d(rows, part), np.sort(part))
+        for part in np.array_split(rows, 5)
+    ]
     workspace = Workspace(device=device)
     for target, splits, alpha, features in [
         (Y, first, 1.0, X),
@@ -88,6 +97,10 @@ def test_one_memo_serves_other_targets_splits_and_penalties(device):
         (Y, first, 1.0, X),
     ]:
         metric = nl.metric("ridge", estimator={"alpha": alpha}, workspace=workspace)
-        found = metric(assembly(features, prefix="m"), assembly(target), splits=splits).samples.values
-        expected = correlations(lambda alpha=alpha: Singular(alpha), features, target, splits)
+        found = metric(
+            assembly(features, prefix="m"), assembly(target), splits=splits
+        ).samples.values
+        expected = correlations(
+            lambda alpha=alpha: Singular(alpha), features, target, splits
+        )
         np.testing.assert_allclose(found, expected, atol=1e-9)

@@ -20,7 +20,12 @@ def solving(related: bool = True) -> Measurement:
     latency = 140 + 20 * rng.standard_normal(COUNT)
     own = np.arange(COUNT) % OBJECTS
     starts = np.arange(70.0, 230, 10)
-    rise = 1 / (1 + np.exp(-(starts - (latency if related else rng.permutation(latency))[:, None]) / 8))
+    rise = 1 / (
+        1
+        + np.exp(
+            -(starts - (latency if related else rng.permutation(latency))[:, None]) / 8
+        )
+    )
     values = 0.1 * rng.standard_normal((COUNT, OBJECTS, len(starts)))
     values[np.arange(COUNT), own] += rise
     coords = {
@@ -28,14 +33,24 @@ def solving(related: bool = True) -> Measurement:
         "image_label": ("presentation", np.array(list("abcd"))[own]),
         "i1": ("presentation", np.ones(COUNT)),
     }
-    time = {"time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + 10)}
-    source = xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords | time)
+    time = {
+        "time_bin_start": ("time_bin", starts),
+        "time_bin_end": ("time_bin", starts + 10),
+    }
+    source = xr.DataArray(
+        values, dims=("presentation", "neuroid", "time_bin"), coords=coords | time
+    )
     times = latency[:, None] + NOISE * rng.standard_normal((COUNT, SESSIONS))
     times[:10] = np.nan
     target = xr.DataArray(times.mean(axis=1), dims="presentation", coords=coords)
-    again = {name: (dim, np.repeat(np.asarray(c), SESSIONS)) for name, (dim, c) in coords.items()}
+    again = {
+        name: (dim, np.repeat(np.asarray(c), SESSIONS))
+        for name, (dim, c) in coords.items()
+    }
     again["repetition"] = ("presentation", np.tile(np.arange(SESSIONS), COUNT))
-    return Measurement(source, target, xr.DataArray(times.ravel(), dims="presentation", coords=again))
+    return Measurement(
+        source, target, xr.DataArray(times.ravel(), dims="presentation", coords=again)
+    )
 
 
 def test_times_are_new_and_distributed_as_those_measured() -> None:
@@ -51,9 +66,9 @@ def test_times_are_new_and_distributed_as_those_measured() -> None:
     whole = drawn[0].models[0].repeated
     assert whole is not None and whole.sizes["presentation"] == COUNT * SESSIONS
     table = whole.values.reshape(COUNT, SESSIONS)
-    assert np.sqrt(table[np.isfinite(table).all(axis=1)].var(axis=1, ddof=1).mean()) == pytest.approx(
-        NOISE, rel=0.15
-    )
+    assert np.sqrt(
+        table[np.isfinite(table).all(axis=1)].var(axis=1, ddof=1).mean()
+    ) == pytest.approx(NOISE, rel=0.15)
     np.testing.assert_allclose(table.mean(axis=1), targets[0].values)
     assert set(targets[0]["image_label"].values) == set("abcd")
 
@@ -79,7 +94,9 @@ def test_responses_unrelated_to_the_times_are_refused() -> None:
     bare = Measurement(measured.source, measured.target.drop_vars("image_label"))
     with pytest.raises(MetricError, match="no object"):
         simulated_recordings(bare, ("stimulus",))
-    turned = Measurement(measured.source.isel(time_bin=slice(None, None, -1)), measured.target)
+    turned = Measurement(
+        measured.source.isel(time_bin=slice(None, None, -1)), measured.target
+    )
     with pytest.raises(MetricError, match="time bins do not follow one another"):
         simulated_recordings(turned, ("stimulus",))
 

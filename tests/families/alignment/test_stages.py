@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from neuroledger.families.alignment.layer_curves.stages import FEWEST, MOST, depths, stages
+from neuroledger.families.alignment.layer_curves.stages import (
+    FEWEST,
+    MOST,
+    depths,
+    stages,
+)
 from neuroledger.models.activations import Trial
 from neuroledger.models.api import torch as of_torch
 from neuroledger.models.torch_layers import Run, TorchExtract
@@ -37,8 +42,14 @@ def resnet() -> Any:
         "conv1": nn.Conv2d(3, 4, 3, 2, 1), "bn1": nn.BatchNorm2d(4), "relu": nn.ReLU(), "maxpool": nn.MaxPool2d(2),
     }  # fmt: skip
     for i, (before, after) in enumerate([(4, 4), (4, 8), (8, 8), (8, 8)], 1):
-        parts[f"layer{i}"] = nn.Sequential(Residual(before, after, 1), Residual(after, after, 1))
-    parts |= {"avgpool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "fc": nn.Linear(8, 10)}
+        parts[f"layer{i}"] = nn.Sequential(
+            Residual(before, after, 1), Residual(after, after, 1)
+        )
+    parts |= {
+        "avgpool": nn.AdaptiveAvgPool2d(1),
+        "flatten": nn.Flatten(),
+        "fc": nn.Linear(8, 10),
+    }
     network = nn.Sequential()
     for name, part in parts.items():
         network.add_module(name, part)
@@ -48,8 +59,15 @@ def resnet() -> Any:
 def vgg() -> Any:
     features: list[Any] = []
     for before, after in [(3, 4), (4, 4), (4, 8), (8, 8)]:
-        features += [nn.Conv2d(before, after, 3, 1, 1), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
-    classifier = nn.Sequential(nn.Linear(32, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, 10))
+        features += [
+            nn.Conv2d(before, after, 3, 1, 1),
+            nn.BatchNorm2d(after),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
+    classifier = nn.Sequential(
+        nn.Linear(32, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, 10)
+    )
     network = nn.Sequential()
     for name, part in (
         ("features", nn.Sequential(*features)),
@@ -66,7 +84,10 @@ class Transformer(nn.Module):  # type: ignore[misc, name-defined]
         self.patch_embed = nn.Sequential(nn.Conv2d(3, 8, 8, 8))
         self.token = nn.Parameter(torch.zeros(1, 1, 8))
         self.blocks = nn.Sequential(
-            *[nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(count)]
+            *[
+                nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+                for _ in range(count)
+            ]
         )
         self.norm = nn.LayerNorm(8)
         self.head = nn.Linear(8, 10)
@@ -112,7 +133,9 @@ def runs_of(network: Any) -> list[Run]:
     assert isinstance(model.extract, TorchExtract)
     runs = model.extract.trace(stimuli, stimuli.ids)
     values = model.extract(stimuli, stimuli.ids, stages(runs), Trial())
-    assert all(len(value) == 2 for value in values.values())  # every stage can be recorded
+    assert all(
+        len(value) == 2 for value in values.values()
+    )  # every stage can be recorded
     return runs
 
 
@@ -145,7 +168,9 @@ def test_a_long_network_is_thinned_at_equal_distances_with_its_ends() -> None:
     assert gaps <= {2, 3}
 
 
-def test_depth_counts_weighted_layers_and_a_module_that_runs_twice_stands_at_its_last_run() -> None:
+def test_depth_counts_weighted_layers_and_a_module_that_runs_twice_stands_at_its_last_run() -> (
+    None
+):
     class Shared(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
@@ -158,9 +183,17 @@ def test_depth_counts_weighted_layers_and_a_module_that_runs_twice_stands_at_its
     runs = runs_of(Shared())
     assert [run.name for run in runs] == ["one", "two", "relu", ""]
     assert stages(runs) == ["one", "relu"]
-    assert depths(runs, ["one", "relu", "never"]) == {"one": 0.5, "relu": 1.0, "never": 1.0}
+    assert depths(runs, ["one", "relu", "never"]) == {
+        "one": 0.5,
+        "relu": 1.0,
+        "never": 1.0,
+    }
 
 
 def test_outputs_without_a_row_for_each_stimulus_are_no_stages() -> None:
-    runs = [Run("weight", (9, 9), True, False), Run("conv", (2, 4), True, True), Run("", (2, 4), True, True)]
+    runs = [
+        Run("weight", (9, 9), True, False),
+        Run("conv", (2, 4), True, True),
+        Run("", (2, 4), True, True),
+    ]
     assert stages(runs) == ["conv"]

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.families.alignment.layer_curves.assumed_preprocessing import assumed_preprocessing
+from neuroledger.families.alignment.layer_curves.assumed_preprocessing import (
+    assumed_preprocessing,
+)
 from neuroledger.families.alignment.layer_curves.untrained import in_place, untrained
 from neuroledger.models.torch_layers import state_sha256
 
@@ -21,7 +23,11 @@ class Tokens(nn.Module):  # type: ignore[misc, name-defined]
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm, self.head = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2)
+        self.conv, self.norm, self.head = (
+            nn.Conv2d(3, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.Linear(4, 2),
+        )
         self.token = nn.Parameter(torch.arange(50.0))
         self.register_buffer("mask", torch.tensor([1.0, 0.0]))
 
@@ -35,19 +41,25 @@ def trained() -> Any:
     return network
 
 
-def test_a_twin_is_drawn_again_and_repeats_by_seed_and_leaves_the_original_alone() -> None:
+def test_a_twin_is_drawn_again_and_repeats_by_seed_and_leaves_the_original_alone() -> (
+    None
+):
     network = trained()
     before = state_sha256(network)
     generator = torch.get_rng_state()
     twin, shuffled = untrained(network, 0)
-    assert state_sha256(network) == before and torch.equal(torch.get_rng_state(), generator)
+    assert state_sha256(network) == before and torch.equal(
+        torch.get_rng_state(), generator
+    )
     assert state_sha256(untrained(network, 0)[0]) == state_sha256(twin)
     assert state_sha256(untrained(network, 1)[0]) != state_sha256(twin)
     assert shuffled == ("token",)
     assert not torch.equal(twin.token, network.token)
     assert torch.equal(twin.token.sort().values, network.token.sort().values)
     assert twin.conv.weight.abs().max() < 1 < network.conv.weight.min()
-    assert torch.equal(twin.norm.running_mean, torch.zeros(4)) and torch.equal(twin.mask, network.mask)
+    assert torch.equal(twin.norm.running_mean, torch.zeros(4)) and torch.equal(
+        twin.mask, network.mask
+    )
     assert not any(parameter.isnan().any() for parameter in twin.parameters())
 
 
@@ -87,7 +99,9 @@ class Placed:
 
 def test_parameters_and_buffers_are_returned_to_their_own_devices() -> None:
     tensors = [Placed("cuda:1"), Placed("cpu"), Placed("cuda:0")]
-    module: Any = SimpleNamespace(parameters=lambda: tensors[:2], buffers=lambda: tensors[2:])
+    module: Any = SimpleNamespace(
+        parameters=lambda: tensors[:2], buffers=lambda: tensors[2:]
+    )
 
     def moved_and_failing() -> None:
         with in_place(module):
@@ -100,12 +114,16 @@ def test_parameters_and_buffers_are_returned_to_their_own_devices() -> None:
     assert [tensor.device for tensor in tensors] == ["cuda:1", "cpu", "cuda:0"]
 
 
-def test_the_preprocessing_is_that_of_the_module_or_assumed_for_three_channels() -> None:
+def test_the_preprocessing_is_that_of_the_module_or_assumed_for_three_channels() -> (
+    None
+):
     network = nn.Conv2d(3, 4, 3)
     steps, words = assumed_preprocessing(network)
-    assert (steps.resize, steps.mean[0], steps.crop) == (224, 0.485, None) and words.startswith(
-        "preprocessing assumed"
-    )
+    assert (steps.resize, steps.mean[0], steps.crop) == (
+        224,
+        0.485,
+        None,
+    ) and words.startswith("preprocessing assumed")
     timm = {
         "input_size": (3, 192, 192),
         "crop_pct": 0.8,
@@ -116,8 +134,16 @@ def test_the_preprocessing_is_that_of_the_module_or_assumed_for_three_channels()
     for config in (timm, SimpleNamespace(**timm)):
         network.pretrained_cfg = config
         steps, words = assumed_preprocessing(network)
-        assert (steps.resize, steps.crop, steps.fit, steps.interpolation) == (240, 192, "shorter", "bicubic")
-        assert steps.std == (0.25,) * 3 and words == "preprocessing of the module's pretrained_cfg"
+        assert (steps.resize, steps.crop, steps.fit, steps.interpolation) == (
+            240,
+            192,
+            "shorter",
+            "bicubic",
+        )
+        assert (
+            steps.std == (0.25,) * 3
+            and words == "preprocessing of the module's pretrained_cfg"
+        )
     network.pretrained_cfg = {**timm, "crop_mode": "squash"}
     assert assumed_preprocessing(network)[0].fit == "stretch"
     other = nn.Conv2d(3, 4, 3)
@@ -130,8 +156,15 @@ def test_the_preprocessing_is_that_of_the_module_or_assumed_for_three_channels()
     )
     other.weights = SimpleNamespace(transforms=lambda: preset)
     steps, words = assumed_preprocessing(other)
-    assert (steps.resize, steps.crop, steps.mean) == (256, 224, (0.4,) * 3) and "weights" in words
-    with pytest.raises(RequestError, match="first convolution takes 1 channels, so that none can be assumed"):
+    assert (steps.resize, steps.crop, steps.mean) == (
+        256,
+        224,
+        (0.4,) * 3,
+    ) and "weights" in words
+    with pytest.raises(
+        RequestError,
+        match="first convolution takes 1 channels, so that none can be assumed",
+    ):
         assumed_preprocessing(nn.Conv2d(1, 4, 3))
     with pytest.raises(RequestError, match="it has no convolution"):
         assumed_preprocessing(nn.Linear(3, 4))

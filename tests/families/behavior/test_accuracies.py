@@ -20,12 +20,16 @@ CASE = GOLDEN["agreement"]
 def test_golden_accuracy():
     source, _ = golden_answers()
     expected = CASE["accuracy"]
-    truth = presentations(source["truth"].values[::-1], stimulus_id=source["stimulus_id"].values[::-1])
+    truth = presentations(
+        source["truth"].values[::-1], stimulus_id=source["stimulus_id"].values[::-1]
+    )
     score = bind.metric("accuracy", compat="brainscore")(source, truth)
     assert math.isclose(score.value, expected["score"], abs_tol=1e-12)
     assert math.isclose(score.error, expected["error"], abs_tol=1e-12)
     assert math.isclose(
-        bind.metric("accuracy")(source, truth).error, expected["error"] / np.sqrt(80), rel_tol=1e-12
+        bind.metric("accuracy")(source, truth).error,
+        expected["error"] / np.sqrt(80),
+        rel_tol=1e-12,
     )
 
 
@@ -34,23 +38,41 @@ def test_each_stimulus_counts_once_for_trials_of_people():
     assert bind.metric("accuracy")(source, target).samples.size == 80
 
 
-def test_new_stimuli_are_as_many_in_each_condition():
-    """The difference between an easy and a hard condition is no part of the variance."""
+def test_the_stimuli_of_an_accuracy_vary_and_the_people_who_saw_them_do_not():
+    ids, right = np.arange(50), np.random.default_rng(0).random(50) < 0.7
+    source = presentations(np.where(right, "a", "b"), stimulus_id=ids)
+    people = presentations(
+        ["a"] * 50, stimulus_id=ids, truth=["a"] * 50, subject=np.repeat(["p", "q"], 25)
+    )
+    score = bind.metric("accuracy")(source, people)
+    assert score.uncertainty.factors == ("stimulus",)
+    assert score.uncertainty.error == pytest.approx(np.std(right, ddof=1) / np.sqrt(50))
+    assert 0 < score.low < score.value < score.high < 1
+
+
+def test_an_accuracy_over_time_varies_with_stimuli():
     rng = np.random.default_rng(0)
-    count, chance = 40, {"easy": 0.95, "hard": 0.15}
-    conditions = np.repeat(list(chance), count)
-    ids = [f"s{i}" for i in range(2 * count)]
-    coords = {"stimulus_id": ids, "condition": conditions, "truth": ["a"] * len(ids)}
-    people = presentations(["a"] * len(ids), **coords, subject=["p"] * len(ids))
-    scores = []
-    for _ in range(200):
-        right = rng.random(len(ids)) < np.vectorize(chance.get)(conditions)
-        answers = presentations(np.where(right, "a", "b"), stimulus_id=ids)
-        scores.append(bind.metric("accuracy")(answers, people))
-    true = np.std([score.value for score in scores], ddof=1)
-    assert np.sqrt(np.mean([score.spread.variance for score in scores])) / true == pytest.approx(1, abs=0.12)
-    mixed = bind.metric("accuracy", compare={"by": None})(answers, people)
-    assert mixed.spread.error > 1.2 * scores[-1].spread.error
+    answers = np.where(rng.random((30, 3)) < 0.7, "a", "b")
+    over_time = xr.DataArray(answers, dims=("presentation", "time_bin"))
+    score = bind.metric(
+        "accuracy",
+        aggregate=[
+            {"over": "time_bin", "with": "mean"},
+            {"over": "presentation", "with": "mean"},
+        ],
+    )(over_time, presentations(["a"] * 30))
+    means = (answers == "a").mean(axis=1)
+    assert score.uncertainty.factors == ("stimulus",)
+    assert score.uncertainty.error == pytest.approx(np.std(means, ddof=1) / np.sqrt(30))
+
+
+def test_an_accuracy_without_exceptions_is_not_certain():
+    """One of the outcomes could have been another; Agresti and Coull add two of each."""
+    score = bind.metric("accuracy")(
+        presentations(["a"] * 20), presentations(["a"] * 20)
+    )
+    assert score.value == 1 and score.uncertainty.error == pytest.approx(1 / 20)
+    assert 0.4 < score.low < 0.95 and score.high == 1
 
 
 def test_right_answers_are_the_values_unless_people_gave_them():
@@ -59,15 +81,23 @@ def test_right_answers_are_the_values_unless_people_gave_them():
     answers = one.drop_vars("subject")
     shared = (
         one.values
-        == source.set_index(presentation="stimulus_id").sel(presentation=one["stimulus_id"].values).values
+        == source.set_index(presentation="stimulus_id")
+        .sel(presentation=one["stimulus_id"].values)
+        .values
     )
-    assert bind.metric("accuracy")(source, answers).value == pytest.approx(shared.mean())
-    assert bind.metric("accuracy")(source, one).value == pytest.approx(CASE["accuracy"]["score"])
+    assert bind.metric("accuracy")(source, answers).value == pytest.approx(
+        shared.mean()
+    )
+    assert bind.metric("accuracy")(source, one).value == pytest.approx(
+        CASE["accuracy"]["score"]
+    )
 
 
 def test_accuracy_without_ids_needs_equal_lengths():
     with pytest.raises(MetricError, match="no stimulus_id"):
-        bind.metric("accuracy")(presentations(["a", "b"]), presentations(["a", "b", "c"]))
+        bind.metric("accuracy")(
+            presentations(["a", "b"]), presentations(["a", "b", "c"])
+        )
 
 
 def test_golden_accuracy_distance():
@@ -87,9 +117,15 @@ def test_golden_accuracy_distance():
 def test_distance_uses_chance_as_the_lowest_accuracy():
     truth, ids = ["a"] * 10, np.arange(10)
     model = presentations(["a"] * 6 + ["b"] * 4, stimulus_id=ids)
-    person = presentations(["a"] * 8 + ["b"] * 2, stimulus_id=ids, truth=truth, subject=["p"] * 10)
-    assert bind.metric("accuracy_distance")(model, person).value == pytest.approx(1 - 0.2 / 0.8)
-    assert bind.metric("accuracy_distance", chance=0.5)(model, person).value == pytest.approx(1 - 0.2 / 0.3)
+    person = presentations(
+        ["a"] * 8 + ["b"] * 2, stimulus_id=ids, truth=truth, subject=["p"] * 10
+    )
+    assert bind.metric("accuracy_distance")(model, person).value == pytest.approx(
+        1 - 0.2 / 0.8
+    )
+    assert bind.metric("accuracy_distance", chance=0.5)(
+        model, person
+    ).value == pytest.approx(1 - 0.2 / 0.3)
 
 
 def test_one_person_has_no_distance_to_others():
@@ -99,13 +135,22 @@ def test_one_person_has_no_distance_to_others():
         bind.ceiling("accuracy_distance")(one)
 
 
+def jackknifed(left):
+    """Deviations of a score from its values without each item."""
+    count = len(left)
+    return np.sqrt((count - 1) / count) * (left.mean() - left)
+
+
 def baker():
     case = GOLDEN["accuracy_delta"]
     subject, kind, animal, correct = zip(
-        *[(s, t, a, int(c)) for s, t, a, line in case["cells"] for c in line], strict=True
+        *[(s, t, a, int(c)) for s, t, a, line in case["cells"] for c in line],
+        strict=True,
     )
     people = presentations(correct, subject=subject, image_type=kind, animal=animal)
-    kind, animal, answer = zip(*[(t, a, v) for t, a, line in case["model"] for v in line], strict=True)
+    kind, animal, answer = zip(
+        *[(t, a, v) for t, a, line in case["model"] for v in line], strict=True
+    )
     return presentations(answer, image_type=kind, animal=animal), people, case
 
 
@@ -121,7 +166,10 @@ def test_halves_of_all_subjects_include_the_last_one():
     source, target, _ = baker()
     lost = (target["subject"].values == 8) & (target["image_type"].values == "f")
     changed = target.copy(data=np.where(lost, 0, target.values))
-    here = [bind.metric("baker_accuracy_delta")(source, side).samples.values for side in (target, changed)]
+    here = [
+        bind.metric("baker_accuracy_delta")(source, side).samples.values
+        for side in (target, changed)
+    ]
     peer = [
         bind.metric("baker_accuracy_delta", compat="brainscore")(source, side).value
         for side in (target, changed)
@@ -133,17 +181,23 @@ def test_halves_of_all_subjects_include_the_last_one():
 def test_losses_of_accuracy_vary_with_new_stimuli_if_they_are_named():
     source, target, _ = baker()
     named = [
-        side.assign_coords(stimulus_id=("presentation", np.arange(side.sizes["presentation"]) % 40))
+        side.assign_coords(
+            stimulus_id=("presentation", np.arange(side.sizes["presentation"]) % 40)
+        )
         for side in (source, target)
     ]
-    unnamed = [side.drop_vars("stimulus_id", errors="ignore") for side in (source, target)]
+    unnamed = [
+        side.drop_vars("stimulus_id", errors="ignore") for side in (source, target)
+    ]
     both = bind.metric("baker_accuracy_delta")(*named)
     people = bind.metric("baker_accuracy_delta")(*unnamed)
     assert both.value == people.value
     assert both.interval_covers.endswith("covers new stimuli and new subjects")
     assert people.interval_covers.endswith("covers new subjects")
-    assert both.spread.error > people.spread.error
-    assert people.spread.error == pytest.approx(both.replace(generalise=("subject",)).spread.error)
+    assert both.uncertainty.error > people.uncertainty.error
+    assert people.uncertainty.error == pytest.approx(
+        both.replace(generalise=("subject",)).uncertainty.error
+    )
     ceiling = bind.ceiling("baker_accuracy_delta")(named[1])
     assert ceiling.interval_covers.endswith("covers new stimuli and new subjects")
 
@@ -156,7 +210,9 @@ def test_a_missing_condition_is_refused():
 
 @pytest.mark.parametrize(("a", "b", "scale", "expected"), GOLDEN["value_delta"])
 def test_golden_value_delta(a, b, scale, expected):
-    assert bind.metric("value_delta", scale=scale)(a, b).value == pytest.approx(expected, abs=1e-15)
+    assert bind.metric("value_delta", scale=scale)(a, b).value == pytest.approx(
+        expected, abs=1e-15
+    )
 
 
 def test_value_delta_needs_numbers():
@@ -168,23 +224,30 @@ def confused():
     case = GOLDEN["confusion_similarity"]
     source = presentations(list(case["model_answer"]), truth=list(case["model_truth"]))
     truth = list(case["human_truth"])
-    target = presentations(list(case["human_answer"]), truth=truth, subject=np.arange(len(truth)) % 6)
+    target = presentations(
+        list(case["human_answer"]), truth=truth, subject=np.arange(len(truth)) % 6
+    )
     return source, target, case["score"]
 
 
 def test_golden_confusions():
     source, target, expected = confused()
-    assert bind.metric("confusion_similarity")(source, target).value == pytest.approx(expected, abs=1e-12)
+    assert bind.metric("confusion_similarity")(source, target).value == pytest.approx(
+        expected, abs=1e-12
+    )
 
 
 def test_confusions_equal_those_of_scikit_learn():
     source, target, _ = confused()
     sides = [
-        confusion_matrix(side["truth"].values, side.values, labels=list("abcd")) for side in (source, target)
+        confusion_matrix(side["truth"].values, side.values, labels=list("abcd"))
+        for side in (source, target)
     ]
     beside = ~np.eye(4, dtype=bool)
     expected = pearsonr(sides[0][beside], sides[1][beside])[0]
-    assert bind.metric("confusion_similarity")(source, target).value == pytest.approx(expected, abs=1e-12)
+    assert bind.metric("confusion_similarity")(source, target).value == pytest.approx(
+        expected, abs=1e-12
+    )
 
 
 def test_different_objects_cannot_be_confused():
@@ -197,7 +260,9 @@ def test_different_objects_cannot_be_confused():
 def test_confusions_of_one_person_have_no_ceiling():
     _, target, _ = confused()
     with pytest.raises(CeilingError, match="one subject"):
-        bind.ceiling("confusion_similarity")(target.isel(presentation=target["subject"].values == 0))
+        bind.ceiling("confusion_similarity")(
+            target.isel(presentation=target["subject"].values == 0)
+        )
 
 
 def conditions(rng, subjects=5, each=60):
@@ -211,7 +276,10 @@ def conditions(rng, subjects=5, each=60):
         subject=np.repeat(np.arange(subjects), each),
         condition=cells,
     )
-    source = presentations(np.where(rng.random(cells.size) < 0.3 + 0.1 * cells, "yes", "no"), stimulus_id=ids)
+    source = presentations(
+        np.where(rng.random(cells.size) < 0.3 + 0.1 * cells, "yes", "no"),
+        stimulus_id=ids,
+    )
     return source, target
 
 
@@ -234,7 +302,10 @@ def test_condition_ceiling_leaves_each_person_out():
         [
             [
                 np.mean(
-                    target.values[(target["subject"].values == s) & (target["condition"].values == c)]
+                    target.values[
+                        (target["subject"].values == s)
+                        & (target["condition"].values == c)
+                    ]
                     == "yes"
                 )
                 for c in range(6)
@@ -242,7 +313,10 @@ def test_condition_ceiling_leaves_each_person_out():
             for s in range(5)
         ]
     )
-    expected = [pearsonr(table[s], np.delete(table, s, axis=0).mean(axis=0))[0] for s in range(5)]
+    expected = [
+        pearsonr(table[s], np.delete(table, s, axis=0).mean(axis=0))[0]
+        for s in range(5)
+    ]
     np.testing.assert_allclose(
         bind.ceiling("condition_accuracy")(target).samples.values, expected, atol=1e-12
     )
@@ -252,7 +326,8 @@ def test_one_condition_has_no_profile():
     source, target = conditions(np.random.default_rng(8))
     with pytest.raises(MetricError, match="1 condition;"):
         bind.metric("condition_accuracy")(
-            source, target.assign_coords(condition=("presentation", np.zeros(target.size)))
+            source,
+            target.assign_coords(condition=("presentation", np.zeros(target.size))),
         )
 
 
@@ -261,27 +336,61 @@ def test_tasks_consistency_pools_people():
     score = bind.metric("tasks_consistency", variables=["condition"])(source, target)
     cells = target["condition"].values
     expected = pearsonr(
-        *[[np.mean(side.values[cells == c] == "yes") for c in range(6)] for side in (source, target)]
+        *[
+            [np.mean(side.values[cells == c] == "yes") for c in range(6)]
+            for side in (source, target)
+        ]
     )[0]
     assert score.value == pytest.approx(expected, abs=1e-12)
     assert score.low < score.value < score.high
     assert bind.ceiling("tasks_consistency", variables=["condition"])(target).value > 0
 
 
-def test_a_similarity_of_losses_near_zero_is_not_certain():
-    """The model loses about twice as much accuracy as simulated people, so that its similarity is nearly always 0."""
-    rng = np.random.default_rng(8)
-    kind, animal = np.tile(np.repeat(["w", "f"], 10), 9), np.repeat([f"a{i}" for i in range(9)], 20)
-    ids, hard = np.array([f"im{i:03d}" for i in range(180)]), rng.standard_normal(180)
+@pytest.mark.parametrize("of_model", [True, False])
+def test_halves_of_people_stay_when_a_person_is_left_out(of_model):
+    source, target, _ = baker()
+    people = target.drop_vars("stimulus_id", errors="ignore")
+    names = np.unique(people["subject"].values)
+    kind = people["image_type"].values
 
-    def trials(people, loss):
-        level = np.tile(1.2 + hard - loss * (kind == "f"), (people, 1)) + rng.logistic(size=(people, 180))
-        coords = {"animal": animal, "image_type": kind, "truth": animal, "stimulus_id": ids}
-        named = {name: ("presentation", np.tile(values, people)) for name, values in coords.items()}
-        named["subject"] = ("presentation", np.repeat([f"p{i}" for i in range(people)], 180))
-        right = np.where(level.ravel() > 0, np.tile(animal, people), "none")
-        return xr.DataArray(right, dims="presentation", coords=named)
+    def drop(person):
+        of_person = people["subject"].values == person
+        return (
+            people.values[of_person & (kind == "w")].mean()
+            - people.values[of_person & (kind == "f")].mean()
+        )
 
-    people = trials(12, 0.9)
-    score = bind.metric("baker_accuracy_delta")(trials(1, 2.6).drop_vars("subject"), people)
-    assert score.value < 0.05 and 0.25 < score.high < 0.9
+    drops, rng = np.array([drop(name) for name in names]), np.random.default_rng(0)
+    halves = [rng.permutation(len(names))[: len(names) // 2] for _ in range(100)]
+    bound = (
+        bind.metric("baker_accuracy_delta")
+        if of_model
+        else bind.ceiling("baker_accuracy_delta")
+    )
+    score = bound(source, people) if of_model else bound(people)
+    own = [
+        np.mean([(source.values == a)[(source["animal"].values == a) & (source["image_type"].values == t)].mean()
+                 for a in np.unique(source["animal"].values)])
+        for t in "wf"
+    ]  # fmt: skip
+
+    def by_hand(stay):
+        values = []
+        for half in halves:
+            first = drops[[at for at in half if at in stay]].mean()
+            rest = drops[
+                [at for at in range(len(names)) if at in stay and at not in half]
+            ].mean()
+            compared, reference = (
+                (own[0] - own[1], first) if of_model else (first, rest)
+            )
+            similarity = max(1 - abs(reference - compared) / abs(reference), 0)
+            values.append(similarity if of_model else 2 * similarity / (1 + similarity))
+        return values
+
+    everyone = set(range(len(names)))
+    np.testing.assert_allclose(score.samples.values, by_hand(everyone), atol=1e-12)
+    left = np.array([np.mean(by_hand(everyone - {at})) for at in range(len(names))])
+    part = score.uncertainty.part(("", ("subject",)))
+    order = np.argsort(names.astype(str))
+    np.testing.assert_allclose(part.values, jackknifed(left)[order], atol=1e-12)

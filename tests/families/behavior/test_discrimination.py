@@ -21,7 +21,10 @@ NAMES = ["i1", "i1n", "i2", "i2n"]
 @pytest.fixture(scope="module")
 def oracle(reference):
     folder = reference / "brainscore_oracle"
-    arrays, cases = np.load(folder / "behavior.npz"), json.loads((folder / "behavior.json").read_text())
+    arrays, cases = (
+        np.load(folder / "behavior.npz"),
+        json.loads((folder / "behavior.json").read_text()),
+    )
     source = xr.DataArray(
         arrays["B1_probs"],
         dims=("presentation", "choice"),
@@ -46,8 +49,12 @@ def test_reference_scores_and_ceilings(oracle, name):
     expected = cases[f"B1/{name}"]
     score = bind.metric(name, compat="brainscore")(source, target)
     ceiling = bind.ceiling(name, compat="brainscore")(target)
-    np.testing.assert_allclose(score.samples.values, expected["score_splits"], atol=1e-12)
-    np.testing.assert_allclose(ceiling.samples.values, expected["ceiling_splits"], atol=1e-12)
+    np.testing.assert_allclose(
+        score.samples.values, expected["score_splits"], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        ceiling.samples.values, expected["ceiling_splits"], atol=1e-12
+    )
     assert math.isclose(score.error, expected["score_error"], abs_tol=1e-12)
     assert math.isclose(ceiling.error, expected["ceiling_error"], abs_tol=1e-12)
 
@@ -55,7 +62,11 @@ def test_reference_scores_and_ceilings(oracle, name):
 @pytest.mark.parametrize("name", ["o1", "o2"])
 def test_reference_object_scores(oracle, name):
     source, target, cases = oracle
-    assert math.isclose(bind.metric(name)(source, target).value, cases[f"B1/{name}"]["score"], abs_tol=1e-12)
+    assert math.isclose(
+        bind.metric(name)(source, target).value,
+        cases[f"B1/{name}"]["score"],
+        abs_tol=1e-12,
+    )
 
 
 def by_loop(source, target, *, normalise, collapse, half):
@@ -66,13 +77,19 @@ def by_loop(source, target, *, normalise, collapse, half):
 
     def pattern(rate):
         false_alarm = {
-            (shown, answered): np.nanmean([rate[i, answered] for i in ids if truth[i] == shown])
+            (shown, answered): np.nanmean(
+                [rate[i, answered] for i in ids if truth[i] == shown]
+            )
             for shown in objects
             for answered in objects
             if shown != answered
         }
         cells = {
-            (i, c): float(np.clip(norm.ppf(1 - rate[i, c]) - norm.ppf(false_alarm[c, truth[i]]), -5, 5))
+            (i, c): float(
+                np.clip(
+                    norm.ppf(1 - rate[i, c]) - norm.ppf(false_alarm[c, truth[i]]), -5, 5
+                )
+            )
             for i in ids
             for c in objects
             if c != truth[i]
@@ -84,13 +101,20 @@ def by_loop(source, target, *, normalise, collapse, half):
                 for c in objects
                 if t != c
             }
-            cells = {(i, c): value - means[truth[i], c] for (i, c), value in cells.items()}
+            cells = {
+                (i, c): value - means[truth[i], c] for (i, c), value in cells.items()
+            }
         if collapse:
-            return [np.nanmean([cells[i, c] for c in objects if c != truth[i]]) for i in ids]
+            return [
+                np.nanmean([cells[i, c] for c in objects if c != truth[i]]) for i in ids
+            ]
         return [cells[i, c] for i in ids for c in objects if c != truth[i]]
 
     def of_model(i, c):
-        p, t = model.sel(presentation=i, choice=c).item(), model.sel(presentation=i, choice=truth[i]).item()
+        p, t = (
+            model.sel(presentation=i, choice=c).item(),
+            model.sel(presentation=i, choice=truth[i]).item(),
+        )
         return p / (p + t)
 
     part = target.isel(presentation=half)
@@ -101,7 +125,8 @@ def by_loop(source, target, *, normalise, collapse, half):
         return (rows.values == c).sum() / offered.sum()
 
     rates = [
-        {(i, c): of(i, c) for i in ids for c in objects if c != truth[i]} for of in (of_model, of_people)
+        {(i, c): of(i, c) for i in ids for c in objects if c != truth[i]}
+        for of in (of_model, of_people)
     ]
     return pearsonr(pattern(rates[0]), pattern(rates[1]))[0]
 
@@ -125,20 +150,30 @@ def test_agrees_with_a_plain_loop(name):
 def test_choices_and_rows_in_any_order_give_the_same_bits():
     source, target = object_trials(np.random.default_rng(1))
     moved = source.isel(presentation=[3, 1, 0, 2, *range(4, 12)], choice=[2, 0, 3, 1])
-    assert bind.metric("i2n")(source, target).value == bind.metric("i2n")(moved, target).value
+    assert (
+        bind.metric("i2n")(source, target).value
+        == bind.metric("i2n")(moved, target).value
+    )
 
 
-@pytest.mark.parametrize("change", ["objects", "wider", "narrower truth", "not on offer", "swapped"])
+@pytest.mark.parametrize(
+    "change", ["objects", "wider", "narrower truth", "not on offer", "swapped"]
+)
 def test_trials_are_read_from_every_layout_of_their_labels(change):
     """Shortcuts for text of one width, for truths that repeat the sample, for choices on offer change nothing."""
     _, target = object_trials(np.random.default_rng(3))
     plain = target.copy(deep=True)
     if change == "objects":
         changed = plain.astype(object).assign_coords(
-            {n: ("presentation", c.values.astype(object)) for n, c in plain.coords.items()}
+            {
+                n: ("presentation", c.values.astype(object))
+                for n, c in plain.coords.items()
+            }
         )
     elif change == "wider":
-        changed = plain.astype("U21").assign_coords(stimulus_id=plain["stimulus_id"].astype("U18"))
+        changed = plain.astype("U21").assign_coords(
+            stimulus_id=plain["stimulus_id"].astype("U18")
+        )
     elif change == "narrower truth":
         changed = plain.assign_coords(truth=plain["truth"].astype("U40"))
     elif change == "not on offer":
@@ -151,8 +186,13 @@ def test_trials_are_read_from_every_layout_of_their_labels(change):
     else:  # some images are the distractor of their trial
         swap = np.random.default_rng(0).random(plain.size) < 0.5
         sample, other = plain["sample_obj"].values, plain["dist_obj"].values
-        sides = {"sample_obj": np.where(swap, other, sample), "dist_obj": np.where(swap, sample, other)}
-        changed = plain.assign_coords({n: ("presentation", c) for n, c in sides.items()})
+        sides = {
+            "sample_obj": np.where(swap, other, sample),
+            "dist_obj": np.where(swap, sample, other),
+        }
+        changed = plain.assign_coords(
+            {n: ("presentation", c) for n, c in sides.items()}
+        )
     one, two = read_trials(plain), read_trials(changed)
     assert one.objects.tolist() == two.objects.tolist()
     for name in ("image", "choice", "truth", "images"):
@@ -195,7 +235,9 @@ def test_an_object_without_a_probability_is_refused():
 
 def test_contradictory_truths_are_refused():
     source, target = object_trials(np.random.default_rng(0))
-    target["truth"].values[0] = next(o for o in source["choice"].values if o != target["truth"].values[0])
+    target["truth"].values[0] = next(
+        o for o in source["choice"].values if o != target["truth"].values[0]
+    )
     with pytest.raises(MetricError, match="different truths"):
         bind.metric("i1")(source, target)
 
@@ -209,4 +251,7 @@ def test_no_trials_have_no_ceiling():
 def test_extra_stimuli_of_the_model_are_noted():
     source, target = object_trials(np.random.default_rng(0))
     fewer = target.isel(presentation=target["stimulus_id"].values != "image00")
-    assert any("without human trials" in note for note in bind.metric("i1")(source, fewer).notes)
+    assert any(
+        "without human trials" in note
+        for note in bind.metric("i1")(source, fewer).notes
+    )

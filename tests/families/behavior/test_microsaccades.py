@@ -41,14 +41,20 @@ def test_trials_follow_the_spiral_of_brain_score() -> None:
         at = [rows - radius * np.sin(angle), columns - radius * np.cos(angle)]
         before = pixels(next(stimuli.read(stimuli.ids[1:])))
         wanted = np.stack(
-            [map_coordinates(before[..., c], at, order=1, mode="nearest") for c in range(3)], -1
+            [
+                map_coordinates(before[..., c], at, order=1, mode="nearest")
+                for c in range(3)
+            ],
+            -1,
         )
         found = pixels(next(seen.read([seen.ids[2 * trial + 1]])))
         assert np.abs(found - wanted).max() <= 0.5 + 1e-9
         assert np.abs(found - before).max() > 5
 
 
-def test_displaced_stimuli_have_a_content_of_their_own_and_a_place_on_the_screen() -> None:
+def test_displaced_stimuli_have_a_content_of_their_own_and_a_place_on_the_screen() -> (
+    None
+):
     stimuli = drawn(3, degrees=4.0)
     sets = [stimuli, in_trials(stimuli, 2), in_trials(stimuli, 3)]
     assert len({one.content_sha256 for one in sets}) == 3
@@ -71,16 +77,26 @@ class Brightness:
         self.asked.append(question)
 
         def features(stimuli: StimulusSet) -> np.ndarray:
-            seen = np.stack([pixels(content).mean(axis=-1) for content in stimuli.read()])
+            seen = np.stack(
+                [pixels(content).mean(axis=-1) for content in stimuli.read()]
+            )
             half = seen.shape[-1] // 2
-            return np.stack([seen[..., :half].mean(axis=(1, 2)), seen[..., half:].mean(axis=(1, 2))], axis=1)
+            return np.stack(
+                [
+                    seen[..., :half].mean(axis=(1, 2)),
+                    seen[..., half:].mean(axis=(1, 2)),
+                ],
+                axis=1,
+            )
 
         fitted = question.fitting_stimuli
         assert fitted is not None
         labels = [str(one) for one in fitted.table["image_label"]]
         order = np.random.default_rng(1).permutation(len(question.stimuli))
         ids = [question.stimuli.ids[row] for row in order]
-        return readout.probabilities(features(fitted), labels, features(question.stimuli)[order], ids)
+        return readout.probabilities(
+            features(fitted), labels, features(question.stimuli)[order], ids
+        )
 
 
 def halves(name: str, count: int) -> StimulusSet:
@@ -101,7 +117,9 @@ def halves(name: str, count: int) -> StimulusSet:
 
 
 def asked(model: Brightness, **changes: object):
-    data = Dataset(halves("shown", 16), None, extra_stimuli={"fit": halves("fitted", 12)}, id="lab")
+    data = Dataset(
+        halves("shown", 16), None, extra_stimuli={"fit": halves("fitted", 12)}, id="lab"
+    )
     values = {
         "decide": "probabilities",
         "fitting": "fit",
@@ -117,18 +135,28 @@ def test_every_trial_is_decided_and_keeps_the_label_of_its_stimulus() -> None:
     question = model.asked[0]
     assert len(question.stimuli) == 64 and question.fitting_stimuli is not None
     assert len(question.fitting_stimuli) == 24
-    assert found.source.sizes["presentation"] == found.target.sizes["presentation"] == 64
-    assert found.source["stimulus_id"].values[:16].tolist() == [f"shown{n}" for n in range(16)]
+    assert (
+        found.source.sizes["presentation"] == found.target.sizes["presentation"] == 64
+    )
+    assert found.source["stimulus_id"].values[:16].tolist() == [
+        f"shown{n}" for n in range(16)
+    ]
     assert np.bincount(found.source["repetition"].values).tolist() == [16] * 4
-    even = np.array([int(id.removeprefix("shown")) % 2 for id in found.source["stimulus_id"].values])
-    assert (found.source["image_label"].values == np.array(["left", "right"])[even]).all()
+    even = np.array(
+        [int(id.removeprefix("shown")) % 2 for id in found.source["stimulus_id"].values]
+    )
+    assert (
+        found.source["image_label"].values == np.array(["left", "right"])[even]
+    ).all()
     assert (found.target["truth"].values == found.source["image_label"].values).all()
     assert nl.metric("accuracy")(found.source, found.target).value == 1.0
 
 
 def test_thresholds_are_fitted_to_all_trials() -> None:
     found = asked(Brightness([]), conditions={"alone": {"stimuli": None}})
-    assert found.source.sizes["presentation"] == 64 and set(found.source["condition"].values) == {"alone"}
+    assert found.source.sizes["presentation"] == 64 and set(
+        found.source["condition"].values
+    ) == {"alone"}
     with pytest.raises(DataError, match="no files to displace"):
         in_trials(StimulusSet("bare", halves("shown", 2).table, degrees=3.0), 2)
 
@@ -137,7 +165,9 @@ def test_a_model_that_knows_stimuli_by_their_ids_decides_once() -> None:
     stored = Brightness([], takes=STIMULI)
     assert not looks(stored) and looks(Brightness([]))
     found = asked(stored)
-    assert found.source.sizes["presentation"] == 16 and len(stored.asked[0].stimuli) == 16
+    assert (
+        found.source.sizes["presentation"] == 16 and len(stored.asked[0].stimuli) == 16
+    )
     assert set(found.source["repetition"].values) == {0}
 
 
@@ -147,6 +177,8 @@ def test_stimuli_that_cannot_be_displaced_are_refused() -> None:
     with pytest.raises(RequestError, match="how many degrees"):
         asked(Brightness([]), visual_degrees=None)
     odd = halves("shown", 2)
-    odd = replace(odd, table=odd.table.assign(stimulus_id=["a", "a @ trial 1"]), degrees=3.0)
+    odd = replace(
+        odd, table=odd.table.assign(stimulus_id=["a", "a @ trial 1"]), degrees=3.0
+    )
     with pytest.raises(DataError, match="which separates stimulus and trial"):
         in_trials(odd, 2)

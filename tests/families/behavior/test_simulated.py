@@ -23,7 +23,9 @@ def trials(hard: float, seed: int = 0) -> Measurement:
         "subject": ("presentation", np.repeat([f"p{i}" for i in range(6)], 150)),
         "truth": ("presentation", truth),
     }
-    target = xr.DataArray(np.where(right.ravel(), truth, wrong), dims="presentation", coords=coords)
+    target = xr.DataArray(
+        np.where(right.ravel(), truth, wrong), dims="presentation", coords=coords
+    )
     source = target.isel(presentation=slice(0, 150)).drop_vars("subject")
     return Measurement(source, target, target)
 
@@ -35,24 +37,37 @@ def test_people_are_right_and_agree_as_often_as_in_the_data(hard: float) -> None
     people = answers_of_people(measured.target)
     drawn = [draw(np.random.default_rng(seed), 2) for seed in range(15)]
     each = [answers_of_people(one.models[0].target) for one in drawn]
-    assert np.mean([one.correct.mean() for one in each]) == pytest.approx(people.correct.mean(), abs=0.04)
-    assert np.mean([_kappa(one) for one in each]) == pytest.approx(_kappa(people), abs=0.04)
+    assert np.mean([one.correct.mean() for one in each]) == pytest.approx(
+        people.correct.mean(), abs=0.04
+    )
+    assert np.mean([_kappa(one) for one in each]) == pytest.approx(
+        _kappa(people), abs=0.04
+    )
     one, two = drawn[0].models
-    assert not np.array_equal(one.source.values, two.source.values) and one.target.identical(two.target)
+    assert not np.array_equal(
+        one.source.values, two.source.values
+    ) and one.target.identical(two.target)
 
 
 def test_models_answer_what_people_find_easy() -> None:
-    experiment = simulated_trials(trials(2.0), ("stimulus", "subject"))(np.random.default_rng(0), 1)
+    experiment = simulated_trials(trials(2.0), ("stimulus", "subject"))(
+        np.random.default_rng(0), 1
+    )
     one = experiment.models[0]
     right = one.source.values == one.source["truth"].values
     found = answers_of_people(one.target)
-    share = dict(zip(found.stimuli[found.stimulus], found.correct.mean(axis=0), strict=True))
+    share = dict(
+        zip(found.stimuli[found.stimulus], found.correct.mean(axis=0), strict=True)
+    )
     people = np.array([share[name] for name in one.source["stimulus_id"].values])
     assert people[right].mean() > people[~right].mean() + 0.1
 
 
 def test_other_behaviour_has_no_generative_model() -> None:
     measured = trials(1.0)
-    for target in (measured.target.drop_vars("subject"), measured.target.drop_vars("truth")):
+    for target in (
+        measured.target.drop_vars("subject"),
+        measured.target.drop_vars("truth"),
+    ):
         with pytest.raises(MetricError, match="no generative model"):
             simulated_trials(Measurement(measured.source, target), ("stimulus",))

@@ -7,7 +7,15 @@ from neuroledger.families.signals.signals import signals
 
 
 def windows(
-    subjects=4, trials=10, channels=3, samples=16, rate=16.0, gap=2.0, seed=0, strength=0.0, sessions=1
+    subjects=4,
+    trials=10,
+    channels=3,
+    samples=16,
+    rate=16.0,
+    gap=2.0,
+    seed=0,
+    strength=0.0,
+    sessions=1,
 ) -> xr.DataArray:
     """Noise of several subjects; on channel 0, class `b` is higher than `a` by `strength`."""
     rng = np.random.default_rng(seed)

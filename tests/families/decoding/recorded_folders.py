@@ -27,7 +27,9 @@ KINDS = ("left", "right")
 
 
 def as_raw(microvolts: np.ndarray, events: list[tuple[int, int]]) -> Any:
-    raw = mne.io.RawArray(microvolts * 1e-6, mne.create_info(CHANNELS, RATE, "eeg"), verbose="ERROR")
+    raw = mne.io.RawArray(
+        microvolts * 1e-6, mne.create_info(CHANNELS, RATE, "eeg"), verbose="ERROR"
+    )
     onsets, kinds = [at / RATE for at, _ in events], [KINDS[kind] for _, kind in events]
     raw.set_annotations(mne.Annotations(onsets, 0.0, kinds))
     return raw
@@ -65,7 +67,9 @@ def write_ctf(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
 def write_epochs(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
     raw = as_raw(x, events)
     epochs, ids = mne.events_from_annotations(raw, verbose="ERROR")
-    cut = mne.Epochs(raw, epochs, ids, -0.25, 1.0, baseline=None, preload=True, verbose="ERROR")
+    cut = mne.Epochs(
+        raw, epochs, ids, -0.25, 1.0, baseline=None, preload=True, verbose="ERROR"
+    )
     if path.suffix == ".set":
         pytest.importorskip("eeglabio")
         # EEGLAB counts samples over epochs that follow each other, and the annotations are those of the recording.
@@ -77,7 +81,9 @@ def write_epochs(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> No
 
 
 def write_plus(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
-    plus(path, CHANNELS, x, RATE, [(at / RATE, 0.0, KINDS[kind]) for at, kind in events])
+    plus(
+        path, CHANNELS, x, RATE, [(at / RATE, 0.0, KINDS[kind]) for at, kind in events]
+    )
 
 
 def write_bdf(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
@@ -90,14 +96,23 @@ def write_dat(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
     brainvision(path.parent, path.stem, CHANNELS, x, RATE, marks)
     path.with_suffix(".eeg").rename(path.with_suffix(".dat"))
     for one in (path, path.with_suffix(".vmrk")):
-        one.write_text(one.read_text("utf-8").replace(f"{path.stem}.eeg", f"{path.stem}.dat"), "utf-8")
+        one.write_text(
+            one.read_text("utf-8").replace(f"{path.stem}.eeg", f"{path.stem}.dat"),
+            "utf-8",
+        )
 
 
 def write_xdf(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
     pytest.importorskip("pyxdf")
     stamps = 100.0 + np.arange(x.shape[1]) / RATE
-    amplifier = Samples(x.T, RATE, stamps, labels=CHANNELS, units=["microvolts"] * len(CHANNELS))
-    xdf(path, amplifier, Marker([(100.0 + at / RATE, KINDS[kind]) for at, kind in events]))
+    amplifier = Samples(
+        x.T, RATE, stamps, labels=CHANNELS, units=["microvolts"] * len(CHANNELS)
+    )
+    xdf(
+        path,
+        amplifier,
+        Marker([(100.0 + at / RATE, KINDS[kind]) for at, kind in events]),
+    )
 
 
 def write_table(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
@@ -116,11 +131,15 @@ def write_nwb(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
     """Whole numbers of 0.1 µV, as amplifiers write them, with a gain for each channel and an offset."""
     pynwb = pytest.importorskip("pynwb")
     person, session = path.stem.split("_")
-    nwb_file = pynwb.NWBFile("simulated", path.stem, datetime(2026, 1, 1, tzinfo=UTC), session_id=session)
+    nwb_file = pynwb.NWBFile(
+        "simulated", path.stem, datetime(2026, 1, 1, tzinfo=UTC), session_id=session
+    )
     nwb_file.subject = pynwb.file.Subject(subject_id=person)
     nwb_file.add_trial_column("side", "which")
     for at, kind in events:
-        nwb_file.add_trial(start_time=at / RATE, stop_time=at / RATE + 1.0, side=KINDS[kind])
+        nwb_file.add_trial(
+            start_time=at / RATE, stop_time=at / RATE + 1.0, side=KINDS[kind]
+        )
     device = nwb_file.create_device("amplifier")
     group = nwb_file.create_electrode_group("all", "all", "scalp", device)
     for _ in CHANNELS:
@@ -145,16 +164,22 @@ def write_nwb(path: Path, x: np.ndarray, events: list[tuple[int, int]]) -> None:
 # --- how the peer opens it -----------------------------------------------------------------------------------------------
 
 
-def by_annotations(read: Callable[..., Any], names: tuple[str, str] = KINDS) -> Callable[[Path], Any]:
+def by_annotations(
+    read: Callable[..., Any], names: tuple[str, str] = KINDS
+) -> Callable[[Path], Any]:
     def opened(path: Path) -> Any:
         raw = read(path, preload=True, verbose="ERROR")
         ids = {name: number for number, name in enumerate(names)}
-        return _cut(raw, mne.events_from_annotations(raw, ids, verbose="ERROR")[0], "eeg")
+        return _cut(
+            raw, mne.events_from_annotations(raw, ids, verbose="ERROR")[0], "eeg"
+        )
 
     return opened
 
 
-def by_codes(read: Callable[..., Any], kind: str, mask: int | None = None) -> Callable[[Path], Any]:
+def by_codes(
+    read: Callable[..., Any], kind: str, mask: int | None = None
+) -> Callable[[Path], Any]:
     def opened(path: Path) -> Any:
         raw = read(path, preload=True, verbose="ERROR")
         masked = {} if mask is None else {"mask": mask, "mask_type": "and"}
@@ -165,10 +190,14 @@ def by_codes(read: Callable[..., Any], kind: str, mask: int | None = None) -> Ca
     return opened
 
 
-def by_hand(read: Callable[[Path], tuple[np.ndarray, list[tuple[int, int]]]]) -> Callable[[Path], Any]:
+def by_hand(
+    read: Callable[[Path], tuple[np.ndarray, list[tuple[int, int]]]],
+) -> Callable[[Path], Any]:
     def opened(path: Path) -> Any:
         x, events = read(path)
-        raw = mne.io.RawArray(x * 1e-6, mne.create_info(len(x), RATE, "eeg"), verbose="ERROR")
+        raw = mne.io.RawArray(
+            x * 1e-6, mne.create_info(len(x), RATE, "eeg"), verbose="ERROR"
+        )
         return _cut(raw, np.array([(at, 0, kind) for at, kind in events]), "eeg")
 
     return opened
@@ -176,7 +205,15 @@ def by_hand(read: Callable[[Path], tuple[np.ndarray, list[tuple[int, int]]]]) ->
 
 def _cut(raw: Any, events: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
     raw.pick(kind).filter(4.0, 40.0, picks="all", verbose="ERROR")
-    cut = mne.Epochs(raw, events, tmin=0, tmax=1 - 1 / RATE, baseline=None, preload=True, verbose="ERROR")
+    cut = mne.Epochs(
+        raw,
+        events,
+        tmin=0,
+        tmax=1 - 1 / RATE,
+        baseline=None,
+        preload=True,
+        verbose="ERROR",
+    )
     return cut.get_data(copy=True) * (1e6 if kind == "eeg" else 1e15), cut.events[:, 2]
 
 
@@ -196,13 +233,23 @@ def peer_xdf(path: Path) -> tuple[np.ndarray, list[tuple[int, int]]]:
 
     streams = {one["info"]["type"][0]: one for one in pyxdf.load_xdf(path)[0]}
     begin = streams["EEG"]["time_stamps"][0]
-    marks = zip(streams["Markers"]["time_stamps"], streams["Markers"]["time_series"], strict=True)
-    events = [(round((time - begin) * RATE), KINDS.index(said[0])) for time, said in marks]
+    marks = zip(
+        streams["Markers"]["time_stamps"],
+        streams["Markers"]["time_series"],
+        strict=True,
+    )
+    events = [
+        (round((time - begin) * RATE), KINDS.index(said[0])) for time, said in marks
+    ]
     return streams["EEG"]["time_series"].T.astype(float), events
 
 
 def peer_table(path: Path) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, keep_default_na=False)
+    table = (
+        pd.read_parquet(path)
+        if path.suffix == ".parquet"
+        else pd.read_csv(path, keep_default_na=False)
+    )
     said = table["event"].tolist()
     starts = [at for at in range(1, len(said)) if said[at] and said[at] != said[at - 1]]
     return table[CHANNELS].to_numpy().T, [(at, KINDS.index(said[at])) for at in starts]
@@ -216,7 +263,9 @@ def peer_nwb(path: Path) -> tuple[np.ndarray, np.ndarray]:
         x = nwb_file.acquisition["eeg"].get_data_in_units().T * 1e6
         trials = nwb_file.trials.to_dataframe()
     at = (trials["start_time"] * RATE).round().astype(int)
-    return np.stack([x[:, one : one + RATE] for one in at]), np.array([*map(KINDS.index, trials["side"])])
+    return np.stack([x[:, one : one + RATE] for one in at]), np.array(
+        [*map(KINDS.index, trials["side"])]
+    )
 
 
 # --- formats -------------------------------------------------------------------------------------------------------------
@@ -231,7 +280,9 @@ class Format:
     peer: Callable[[Path], tuple[np.ndarray, np.ndarray]]
     labels: tuple[str, str] = KINDS
     reader: dict[str, Any] = field(default_factory=dict)
-    steps: dict[str, Any] = field(default_factory=lambda: {"high_pass": 4.0, "low_pass": 40.0})
+    steps: dict[str, Any] = field(
+        default_factory=lambda: {"high_pass": 4.0, "low_pass": 40.0}
+    )
     modality: str = "eeg"
 
 
@@ -239,19 +290,46 @@ MEG = {"pick": ["meg"], "units": "fT", "high_pass": 4.0, "low_pass": 40.0}
 IN_MICROVOLTS = {"stated": "uV", "high_pass": 4.0, "low_pass": 40.0}
 TABLE = {"table": {"sampling_rate": RATE, "event": "event"}}
 FORMATS = {
-    "gdf": Format("{}.gdf", write_gdf, by_annotations(mne.io.read_raw_gdf, ("769", "770")), ("769", "770")),
-    "cnt": Format("{}.cnt", write_cnt, by_annotations(mne.io.read_raw_cnt, ("1", "2")), ("1", "2")),
+    "gdf": Format(
+        "{}.gdf",
+        write_gdf,
+        by_annotations(mne.io.read_raw_gdf, ("769", "770")),
+        ("769", "770"),
+    ),
+    "cnt": Format(
+        "{}.cnt", write_cnt, by_annotations(mne.io.read_raw_cnt, ("1", "2")), ("1", "2")
+    ),
     "kit": Format(
-        "{}.con", write_kit, by_codes(mne.io.read_raw_kit, "meg"), ("1", "2"), steps=MEG, modality="meg"
+        "{}.con",
+        write_kit,
+        by_codes(mne.io.read_raw_kit, "meg"),
+        ("1", "2"),
+        steps=MEG,
+        modality="meg",
     ),
     "ctf": Format(
-        "{}.ds", write_ctf, by_codes(mne.io.read_raw_ctf, "meg"), ("1", "2"), steps=MEG, modality="meg"
+        "{}.ds",
+        write_ctf,
+        by_codes(mne.io.read_raw_ctf, "meg"),
+        ("1", "2"),
+        steps=MEG,
+        modality="meg",
     ),
-    "epochs-set": Format("{}.set", write_epochs, peer_epochs, reader={"epoched": True}, steps={}),
-    "epochs-fif": Format("{}-epo.fif", write_epochs, peer_epochs, reader={"epoched": True}, steps={}),
-    "edf-annotations": Format("{}.edf", write_plus, by_annotations(mne.io.read_raw_edf)),
-    "bdf-annotations": Format("{}.bdf", write_plus, by_annotations(mne.io.read_raw_bdf)),
-    "bdf-status": Format("{}.bdf", write_bdf, by_codes(mne.io.read_raw_bdf, "eeg", 0xFFFF), ("1", "2")),
+    "epochs-set": Format(
+        "{}.set", write_epochs, peer_epochs, reader={"epoched": True}, steps={}
+    ),
+    "epochs-fif": Format(
+        "{}-epo.fif", write_epochs, peer_epochs, reader={"epoched": True}, steps={}
+    ),
+    "edf-annotations": Format(
+        "{}.edf", write_plus, by_annotations(mne.io.read_raw_edf)
+    ),
+    "bdf-annotations": Format(
+        "{}.bdf", write_plus, by_annotations(mne.io.read_raw_bdf)
+    ),
+    "bdf-status": Format(
+        "{}.bdf", write_bdf, by_codes(mne.io.read_raw_bdf, "eeg", 0xFFFF), ("1", "2")
+    ),
     "brainvision-dat": Format(
         "{}.vhdr",
         write_dat,
@@ -259,17 +337,33 @@ FORMATS = {
         ("Stimulus/S  1", "Stimulus/S  2"),
     ),
     "xdf": Format("{}.xdf", write_xdf, by_hand(peer_xdf)),
-    "csv": Format("{}.csv", write_table, by_hand(peer_table), reader=TABLE, steps=IN_MICROVOLTS),
-    "parquet": Format("{}.parquet", write_table, by_hand(peer_table), reader=TABLE, steps=IN_MICROVOLTS),
+    "csv": Format(
+        "{}.csv", write_table, by_hand(peer_table), reader=TABLE, steps=IN_MICROVOLTS
+    ),
+    "parquet": Format(
+        "{}.parquet",
+        write_table,
+        by_hand(peer_table),
+        reader=TABLE,
+        steps=IN_MICROVOLTS,
+    ),
     "nwb": Format("{}.nwb", write_nwb, peer_nwb, modality="ieeg"),
 }
 
 
 def reader_of(one: Format) -> dict[str, Any]:
     if one.ending == "{}.nwb":
-        told = {"window": {"duration": 1.0}, "series": "eeg", "facts": {"label": "side"}}
+        told = {
+            "window": {"duration": 1.0},
+            "series": "eeg",
+            "facts": {"label": "side"},
+        }
         return {"name": "nwb_trials", **told}
-    window = {"start": 0.0, "duration": 1.0, "labels": dict(zip(one.labels, KINDS, strict=True))}
+    window = {
+        "start": 0.0,
+        "duration": 1.0,
+        "labels": dict(zip(one.labels, KINDS, strict=True)),
+    }
     return {
         "name": "mne_epochs",
         "recordings": [],
@@ -281,14 +375,23 @@ def reader_of(one: Format) -> dict[str, Any]:
 
 
 def place_of(
-    root: Path, one: Format, *, people: int, files: Sequence[Path] = (), benchmarks: Sequence[str] = ()
+    root: Path,
+    one: Format,
+    *,
+    people: int,
+    files: Sequence[Path] = (),
+    benchmarks: Sequence[str] = (),
 ) -> Path:
     """A repository with the spec of a data set of this format that is not pinned, and with these files below `specs`.
 
     Each benchmark is the name of its rule and its paradigm, `within: {name: decoding, …}`.
     """
     for path in files:
-        inside = path.name if path.parent.name == "specs" else f"{path.parent.name}/{path.name}"
+        inside = (
+            path.name
+            if path.parent.name == "specs"
+            else f"{path.parent.name}/{path.name}"
+        )
         target = root / "specs" / inside
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
@@ -303,7 +406,9 @@ def place_of(
         "modality": one.modality,
         "access_steps": ["Written by a test."],
         "reader": reader_of(one),
-        "expectations": {"assembly": [{"check": "distinct", "column": "subject", "count": people}]},
+        "expectations": {
+            "assembly": [{"check": "distinct", "column": "subject", "count": people}]
+        },
         "unavailable": "not pinned yet",
     }
     text = "# yaml-language-server: $schema=../schema/{}.json\n"

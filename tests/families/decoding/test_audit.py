@@ -28,9 +28,13 @@ SUBJECTS, TRIALS, CHANNELS, SAMPLES = 4, 24, 5, 64
 def clean(units: str = "uV") -> tuple[np.ndarray, dict[str, Any]]:
     """Simulated noise of four subjects, two labels in random order."""
     rng = np.random.default_rng(3)
-    values = rng.normal(0, 12, (SUBJECTS * TRIALS, CHANNELS, SAMPLES)).cumsum(axis=2) / 3
+    values = (
+        rng.normal(0, 12, (SUBJECTS * TRIALS, CHANNELS, SAMPLES)).cumsum(axis=2) / 3
+    )
     subject_ids = np.repeat([f"s{n}" for n in range(SUBJECTS)], TRIALS)
-    label = np.concatenate([rng.permutation(["a", "b"] * (TRIALS // 2)) for _ in range(SUBJECTS)])
+    label = np.concatenate(
+        [rng.permutation(["a", "b"] * (TRIALS // 2)) for _ in range(SUBJECTS)]
+    )
     events = {
         "stimulus_id": label.copy(),
         "subject": subject_ids,
@@ -41,15 +45,27 @@ def clean(units: str = "uV") -> tuple[np.ndarray, dict[str, Any]]:
     return values, events
 
 
-def assembled(values: np.ndarray, events: dict[str, Any], units: str = "uV") -> xr.DataArray:
+def assembled(
+    values: np.ndarray, events: dict[str, Any], units: str = "uV"
+) -> xr.DataArray:
     names = [f"C{n}" for n in range(CHANNELS)]
     return signals(
-        values, channels=names, channel_types="eeg", sampling_rate=64.0, start=0.0, units=units, events=events
+        values,
+        channels=names,
+        channel_types="eeg",
+        sampling_rate=64.0,
+        start=0.0,
+        units=units,
+        events=events,
     )
 
 
-def codes(assembly: xr.DataArray, expected: Expectations | None = None) -> dict[str, str]:
-    return {finding.code: finding.what for finding in audit(assembly, expected=expected)}
+def codes(
+    assembly: xr.DataArray, expected: Expectations | None = None
+) -> dict[str, str]:
+    return {
+        finding.code: finding.what for finding in audit(assembly, expected=expected)
+    }
 
 
 def test_clean_signals_have_no_findings() -> None:
@@ -66,7 +82,9 @@ def test_a_window_copied_to_another_subject_is_found_at_any_gain() -> None:
 
 
 @pytest.mark.parametrize("step", [0.01, 0.05])
-def test_rounded_copies_are_found_and_offsets_and_drifts_are_ignored(step: float) -> None:
+def test_rounded_copies_are_found_and_offsets_and_drifts_are_ignored(
+    step: float,
+) -> None:
     """Signals rounded to steps of an amplifier, on electrodes whose offsets are a thousand times the signal."""
     rng = np.random.default_rng(1)
     values, events = clean()
@@ -75,10 +93,15 @@ def test_rounded_copies_are_found_and_offsets_and_drifts_are_ignored(step: float
     values = np.round(values / step) * step
     offsets = rng.normal(0, 10_000, (1, values.shape[1], 1))
     values = (
-        values + offsets + rng.normal(0, 500, (1, values.shape[1], 1)) * np.linspace(-1, 1, values.shape[2])
+        values
+        + offsets
+        + rng.normal(0, 500, (1, values.shape[1], 1))
+        * np.linspace(-1, 1, values.shape[2])
     )
     problems = [
-        finding.what for finding in audit(assembled(values, events)) if finding.code == "audit.duplicate"
+        finding.what
+        for finding in audit(assembled(values, events))
+        if finding.code == "audit.duplicate"
     ]
     assert len(problems) == 1 and problems[0].startswith(
         "10 pairs of windows are the same samples up to gain"
@@ -89,13 +112,17 @@ def test_one_recording_of_two_subjects_is_found() -> None:
     values, events = clean()
     values[TRIALS : 2 * TRIALS] = values[:TRIALS]
     problems = [
-        finding.what for finding in audit(assembled(values, events)) if finding.code == "audit.duplicate"
+        finding.what
+        for finding in audit(assembled(values, events))
+        if finding.code == "audit.duplicate"
     ]
     assert any(
-        "recordings s0.edf, s1.edf of subjects s0, s1 have the same bytes" in problem for problem in problems
+        "recordings s0.edf, s1.edf of subjects s0, s1 have the same bytes" in problem
+        for problem in problems
     )
     assert any(
-        "24 pairs of windows" in problem and "24 of them of two subjects" in problem for problem in problems
+        "24 pairs of windows" in problem and "24 of them of two subjects" in problem
+        for problem in problems
     )
 
 
@@ -110,7 +137,9 @@ def evoked(seed: int = 0, trials: int = 40) -> tuple[np.ndarray, dict[str, Any]]
         for session in range(sessions):
             noise = mixing @ rng.normal(0, 5, (trials, CHANNELS, samples))
             gain = rng.uniform(0.7, 1.4)
-            parts.append(gain * (noise + 6.0 * bump * np.linspace(0.5, 1.5, CHANNELS)[:, None]))
+            parts.append(
+                gain * (noise + 6.0 * bump * np.linspace(0.5, 1.5, CHANNELS)[:, None])
+            )
             subject_ids += [f"s{subject}"] * trials
             session_ids += [f"day{session + 1}"] * trials
     count = len(subject_ids)
@@ -121,7 +150,10 @@ def evoked(seed: int = 0, trials: int = 40) -> tuple[np.ndarray, dict[str, Any]]
         "recording": np.char.add(np.char.add(subject_ids, "_"), session_ids),
         "onset": np.tile(np.arange(trials) * 2.0, subject_count * sessions),
         "label": np.concatenate(
-            [rng.permutation(["a", "b"] * (trials // 2)) for _ in range(subject_count * sessions)]
+            [
+                rng.permutation(["a", "b"] * (trials // 2))
+                for _ in range(subject_count * sessions)
+            ]
         ),
     }
     return np.concatenate(parts), events
@@ -138,7 +170,10 @@ def test_exchanged_sessions_are_found(seed: int) -> None:
     problems = codes(assembled(exchanged, events))
     assert set(problems) == {"audit.people"}
     assert "of s1 looks like the others of s4" in problems["audit.people"]
-    assert "(12 of 12 then look like their own subject's, now 8)" in problems["audit.people"]
+    assert (
+        "(12 of 12 then look like their own subject's, now 8)"
+        in problems["audit.people"]
+    )
 
 
 @pytest.mark.parametrize("late", [-12, 8])
@@ -148,7 +183,10 @@ def test_events_that_are_shifted_in_one_recording_are_found(late: int) -> None:
     values[here] = np.roll(values[here], late, axis=2)
     problems = codes(assembled(values, events))
     assert set(problems) == {"audit.shifted"}
-    assert "1 recordings respond at another time than the others: s2_day1" in problems["audit.shifted"]
+    assert (
+        "1 recordings respond at another time than the others: s2_day1"
+        in problems["audit.shifted"]
+    )
     assert f"({1000 * late / 64:+.0f} ms)" in problems["audit.shifted"]
 
 
@@ -166,12 +204,19 @@ def test_events_that_are_shifted_in_a_third_of_the_recordings_are_found() -> Non
 def with_mains(rates: list[float], mains: float = 50.0) -> xr.DataArray:
     """Simulated recordings with mains hum: files state 250 Hz, the true rates are `rates`."""
     rng = np.random.default_rng(6)
-    values, events = [], {"stimulus_id": [], "subject": [], "recording": [], "onset": [], "label": []}
+    values, events = (
+        [],
+        {"stimulus_id": [], "subject": [], "recording": [], "onset": [], "label": []},
+    )
     for number, rate in enumerate(rates):
         for trial in range(20):
             time = trial * 3.0 + np.arange(250) / rate
             noise = rng.normal(0, 10, (CHANNELS, 250)).cumsum(axis=1) / 5
-            values.append(noise + np.linspace(1, 6, CHANNELS)[:, None] * np.sin(2 * np.pi * mains * time))
+            values.append(
+                noise
+                + np.linspace(1, 6, CHANNELS)[:, None]
+                * np.sin(2 * np.pi * mains * time)
+            )
             row = {
                 "stimulus_id": "a",
                 "subject": f"s{number}",
@@ -194,15 +239,27 @@ def with_mains(rates: list[float], mains: float = 50.0) -> xr.DataArray:
 
 
 @pytest.mark.parametrize(("rate", "hum"), [(500.0, 25.0), (256.0, 48.8), (200.0, 62.5)])
-def test_a_recording_of_another_rate_than_its_file_states_is_found(rate: float, hum: float) -> None:
+def test_a_recording_of_another_rate_than_its_file_states_is_found(
+    rate: float, hum: float
+) -> None:
     problem = codes(with_mains([250.0, 250.0, rate, 250.0, 250.0]))["audit.rate"]
-    assert "1 recordings have their mains hum at another frequency than the others, 50.0 Hz" in problem
-    assert float(problem.split("s2.edf (")[1].split(" Hz")[0]) == pytest.approx(hum, abs=0.2)
+    assert (
+        "1 recordings have their mains hum at another frequency than the others, 50.0 Hz"
+        in problem
+    )
+    assert float(problem.split("s2.edf (")[1].split(" Hz")[0]) == pytest.approx(
+        hum, abs=0.2
+    )
 
 
-def test_laboratories_with_other_mains_and_recordings_without_hum_have_no_findings() -> None:
+def test_laboratories_with_other_mains_and_recordings_without_hum_have_no_findings() -> (
+    None
+):
     assert "audit.rate" not in codes(with_mains([250.0] * 5))
-    both = xr.concat([with_mains([250.0] * 3), with_mains([250.0] * 2, mains=60.0)], dim="presentation")
+    both = xr.concat(
+        [with_mains([250.0] * 3), with_mains([250.0] * 2, mains=60.0)],
+        dim="presentation",
+    )
     assert "audit.rate" not in codes(both)
     assert "audit.rate" not in codes(assembled(*clean()))
 
@@ -224,21 +281,31 @@ def test_unexpected_counts_and_missing_labels_are_found() -> None:
             ]
         }
     )
-    assert codes(assembled(values, events), expected) == {"audit.counts": "subject: 4 different, 5 stated"}
+    assert codes(assembled(values, events), expected) == {
+        "audit.counts": "subject: 4 different, 5 stated"
+    }
     events["label"] = np.where(events["subject"] == "s3", "b", events["label"])
     problems = [
         finding.what
         for finding in audit(assembled(values, events), expected=expected)
         if finding.code == "audit.counts"
     ]
-    assert any("label a: 36 windows, 47 to 48 stated" in problem for problem in problems)
-    assert any("1 subjects lack a label that others have: s3 (a)" in problem for problem in problems)
+    assert any(
+        "label a: 36 windows, 47 to 48 stated" in problem for problem in problems
+    )
+    assert any(
+        "1 subjects lack a label that others have: s3 (a)" in problem
+        for problem in problems
+    )
 
 
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
 def test_implausible_units_are_found(factor: float) -> None:
     values, events = clean()
-    assert "µV (median standard deviation" in codes(assembled(values * factor, events))["audit.units"]
+    assert (
+        "µV (median standard deviation"
+        in codes(assembled(values * factor, events))["audit.units"]
+    )
     assert codes(assembled(values * 1e-6, events, units="V")) == {}
 
 
@@ -246,7 +313,8 @@ def test_one_subject_in_another_unit_is_found() -> None:
     values, events = clean()
     values[TRIALS : 2 * TRIALS] *= 1000
     assert (
-        "1 recordings vary at least 100 times more or less" in codes(assembled(values, events))["audit.units"]
+        "1 recordings vary at least 100 times more or less"
+        in codes(assembled(values, events))["audit.units"]
     )
 
 
@@ -263,7 +331,9 @@ def test_one_channel_in_another_unit_is_found(factor: float) -> None:
 def test_an_electrode_detached_in_one_recording_is_not_reported_as_a_unit() -> None:
     values, events = clean()
     values[events["recording"] == "s1.edf", 2] *= 1000.0
-    assert "orders of magnitude" not in codes(assembled(values, events)).get("audit.units", "")
+    assert "orders of magnitude" not in codes(assembled(values, events)).get(
+        "audit.units", ""
+    )
 
 
 def test_flat_and_clipped_channels_are_found() -> None:
@@ -281,7 +351,10 @@ def test_a_channel_that_encodes_the_label_is_found() -> None:
     values, events = clean()
     values[:, 1] = np.where(events["label"] == "a", 3.0, 9.0)[:, None]
     values[:, 1, 0] = 0.0
-    assert "channels C1 encodes the label" in codes(assembled(values, events))["audit.leak"]
+    assert (
+        "channels C1 encodes the label"
+        in codes(assembled(values, events))["audit.leak"]
+    )
 
 
 def test_labels_in_blocks_are_found() -> None:
@@ -305,18 +378,34 @@ def test_the_command_audits_the_recorded_not_the_scaled_values(
             channels["Pz"] = np.full(64 * 14, 5.0)
         edf(folder / f"S{subject}_{'ab'[subject % 2]}.edf", channels, 64)
     path = place / "specs" / "datasets" / "Rest.yaml"
-    path.write_text(path.read_text().replace("units: uV}", "units: uV, high_pass: 1.0, scale: robust}"))
-    pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}_{label}.edf",), check=False))
-    assert main(["--root", str(place), "audit", "Rest", "--out", str(tmp_path / "audit.md")]) == 0
+    path.write_text(
+        path.read_text().replace(
+            "units: uV}", "units: uV, high_pass: 1.0, scale: robust}"
+        )
+    )
+    pin(
+        open_catalog(place),
+        "Rest",
+        Downloads(folder=folder, named=("S{subject}_{label}.edf",), check=False),
+    )
+    assert (
+        main(
+            ["--root", str(place), "audit", "Rest", "--out", str(tmp_path / "audit.md")]
+        )
+        == 0
+    )
     page = (tmp_path / "audit.md").read_text()
     assert page in capsys.readouterr().out
     assert "# Audit of Rest" in page
-    assert "`audit.flat` 1 channels are flat: Pz in 1 recordings, first S4_a.edf" in page
+    assert (
+        "`audit.flat` 1 channels are flat: Pz in 1 recordings, first S4_a.edf" in page
+    )
 
 
 def test_implausible_amplitudes_are_refused_with_the_measured_value() -> None:
     with pytest.raises(
-        DataError, match=r"x\.edf: eeg channels vary by 0\.005 µV .*0\.05 to 5000 µV.*stated: uV"
+        DataError,
+        match=r"x\.edf: eeg channels vary by 0\.005 µV .*0\.05 to 5000 µV.*stated: uV",
     ):
         require_plausible({"eeg": 0.005}, "uV", "x.edf")
     require_plausible({"eeg": 0.005}, "arbitrary", "x.edf")

@@ -16,7 +16,17 @@ from neuroledger.families.signals.signals import signals
 SUBJECTS, TRIALS, RATE = 5, 40, 128
 NAMES = ["Fp1", "Fz", "C3", "Cz", "C4", "Pz", "O2", "T7"]
 PLACES = np.array(
-    [[-0.3, 0.9], [0, 0.5], [-0.5, 0], [0, 0], [0.5, 0], [0, -0.5], [0.35, -0.9], [-0.95, 0]], dtype=float
+    [
+        [-0.3, 0.9],
+        [0, 0.5],
+        [-0.5, 0],
+        [0, 0],
+        [0.5, 0],
+        [0, -0.5],
+        [0.35, -0.9],
+        [-0.95, 0],
+    ],
+    dtype=float,
 )
 Events = dict[str, Any]
 Fault = Callable[[np.ndarray, Events], tuple[np.ndarray, Events]]
@@ -29,16 +39,22 @@ def clean(*, amplitude: float = 6.0, hum: float = 1.0) -> tuple[np.ndarray, Even
     time = np.arange(RATE) / RATE
     values, rows = [], []
     for subject in range(SUBJECTS):
-        near = np.exp(-((distance / rng.uniform(0.5, 0.6)) ** 2)) + 0.05 * np.eye(len(NAMES))
+        near = np.exp(-((distance / rng.uniform(0.5, 0.6)) ** 2)) + 0.05 * np.eye(
+            len(NAMES)
+        )
         mixing = np.linalg.cholesky(near) * rng.uniform(0.9, 1.1, (len(NAMES), 1))
         for session in "12":
             labels = rng.permutation(["left", "right"] * (TRIALS // 2))
             for trial, label in enumerate(labels):
                 window = mixing @ rng.normal(0, 8, (len(NAMES), RATE))
                 wave = amplitude * np.sin(2 * np.pi * 11 * time + rng.uniform(0, 6))
-                window += np.outer(np.exp(-((distance[4 if label == "left" else 2] / 0.4) ** 2)), wave)
+                window += np.outer(
+                    np.exp(-((distance[4 if label == "left" else 2] / 0.4) ** 2)), wave
+                )
                 window += 4 * np.exp(-((time - 0.3) ** 2) / 0.005)
-                values.append(window + hum * np.sin(2 * np.pi * 50 * time + rng.uniform(0, 6)))
+                values.append(
+                    window + hum * np.sin(2 * np.pi * 50 * time + rng.uniform(0, 6))
+                )
                 rows.append(
                     (
                         f"s{subject}",
@@ -49,7 +65,11 @@ def clean(*, amplitude: float = 6.0, hum: float = 1.0) -> tuple[np.ndarray, Even
                     )
                 )
     columns = dict(
-        zip(("subject", "session", "recording", "onset", "label"), zip(*rows, strict=True), strict=True)
+        zip(
+            ("subject", "session", "recording", "onset", "label"),
+            zip(*rows, strict=True),
+            strict=True,
+        )
     )
     events = {name: np.array(column) for name, column in columns.items()}
     return np.array(values), events | {"stimulus_id": events["label"].copy()}
@@ -98,7 +118,9 @@ def late_duplicates(values: np.ndarray, events: Events) -> tuple[np.ndarray, Eve
     return values, events
 
 
-def milliseconds_for_samples(values: np.ndarray, events: Events) -> tuple[np.ndarray, Events]:
+def milliseconds_for_samples(
+    values: np.ndarray, events: Events
+) -> tuple[np.ndarray, Events]:
     rows = rows_of(events, "s1")
     events["onset"][rows] *= RATE / 1000
     return values, events
@@ -131,13 +153,17 @@ def volts(values: np.ndarray, events: Events) -> tuple[np.ndarray, Events]:
 def uneven_labels(values: np.ndarray, events: Events) -> tuple[np.ndarray, Events]:
     odd = np.isin(events["subject"], ["s1", "s3"])
     usual = np.where(odd, "left", "right")
-    rows = (events["label"] == usual) | (np.random.default_rng(2).random(len(odd)) < 0.15)
+    rows = (events["label"] == usual) | (
+        np.random.default_rng(2).random(len(odd)) < 0.15
+    )
     return values[rows], {name: column[rows] for name, column in events.items()}
 
 
 def copied(sign: int, step: int) -> Fault:
     def fault(values: np.ndarray, events: Events) -> tuple[np.ndarray, Events]:
-        values[rows_of(events, "s4-2")] = sign * values[rows_of(events, "s1-1")][:, :, ::step]
+        values[rows_of(events, "s4-2")] = (
+            sign * values[rows_of(events, "s1-1")][:, :, ::step]
+        )
         return values, events
 
     return fault
@@ -149,17 +175,41 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
         "audit.labels",
         r"1 recordings show the label .* s2-1 \(the next one's\)",
     ),
-    "exchanged labels": (exchanged_labels, "audit.labels", r"'left' and 'right' were exchanged.* s2-1 \("),
-    "duplicated": (duplicated_events, "audit.duplicate", r"1 recordings have duplicated.* s3-2 \(40 of 80\)"),
-    "duplicated, later": (late_duplicates, "audit.duplicate", r"duplicated events.* s3-2 \(40 of 80\)"),
+    "exchanged labels": (
+        exchanged_labels,
+        "audit.labels",
+        r"'left' and 'right' were exchanged.* s2-1 \(",
+    ),
+    "duplicated": (
+        duplicated_events,
+        "audit.duplicate",
+        r"1 recordings have duplicated.* s3-2 \(40 of 80\)",
+    ),
+    "duplicated, later": (
+        late_duplicates,
+        "audit.duplicate",
+        r"duplicated events.* s3-2 \(40 of 80\)",
+    ),
     "milliseconds": (
         milliseconds_for_samples,
         "audit.shifted",
         r"events of 2 recordings .* s1-1 \(every 0.2",
     ),
-    "channels": (exchanged_channels, "audit.channels", r"channels of 1 subjects .* s3 \(8 of 8: "),
-    "stored twice": (stored_twice, "audit.channels", "1 pairs of channels have the same signal: Fz and Pz"),
-    "mains only": (mains_only, "audit.channels", "except mains hum: C4 in 1 recordings, first s0-1"),
+    "channels": (
+        exchanged_channels,
+        "audit.channels",
+        r"channels of 1 subjects .* s3 \(8 of 8: ",
+    ),
+    "stored twice": (
+        stored_twice,
+        "audit.channels",
+        "1 pairs of channels have the same signal: Fz and Pz",
+    ),
+    "mains only": (
+        mains_only,
+        "audit.channels",
+        "except mains hum: C4 in 1 recordings, first s0-1",
+    ),
     "volts": (
         volts,
         "audit.units",
@@ -198,15 +248,24 @@ def test_each_fault_is_reported(name: str) -> None:
     fault, code, pattern = FAULTS[name]
     findings = audit(assembled(*fault(*clean())))
     problems = [finding.what for finding in findings if finding.code == code]
-    assert any(re.search(pattern, problem) for problem in problems), [f.what for f in findings]
+    assert any(re.search(pattern, problem) for problem in problems), [
+        f.what for f in findings
+    ]
 
 
-def test_blocks_of_one_label_and_sliding_windows_are_not_reported_as_shifted_or_duplicated() -> None:
+def test_blocks_of_one_label_and_sliding_windows_are_not_reported_as_shifted_or_duplicated() -> (
+    None
+):
     """Labels in blocks hardly change when shifted by one window, and sliding windows overlap by design."""
     values, events = clean(amplitude=9.0)
     events = events | {"onset": np.tile(np.arange(TRIALS) * 0.05, 2 * SUBJECTS)}
     for recording in np.unique(events["recording"]).tolist():
         rows = rows_of(events, recording)
         order = np.argsort(events["label"][rows], kind="stable")
-        values[rows], events["label"][rows] = values[rows][order], events["label"][rows][order]
-    assert {finding.code for finding in audit(assembled(values, events))} == {"audit.order"}
+        values[rows], events["label"][rows] = (
+            values[rows][order],
+            events["label"][rows][order],
+        )
+    assert {finding.code for finding in audit(assembled(values, events))} == {
+        "audit.order"
+    }

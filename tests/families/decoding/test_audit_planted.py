@@ -13,6 +13,7 @@ import xarray as xr
 import neuroledger as nl
 from neuroledger.data.pin.pin import Downloads, pin
 from neuroledger.families.decoding.audit import audit, audit_dataset
+from neuroledger.families.decoding.audit_altered_windows import altered_windows
 from neuroledger.families.decoding.protocols.leakage_checks import telling_channels
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.catalog import open_catalog
@@ -49,7 +50,9 @@ def clean(seed: int = 0) -> Signals:
                 if label == "target":
                     window[6:10, 30:60] += 20 * gain * bump
                 values.append(window)
-                rows.append((f"p{person}", str(run), f"p{person}-{run}", float(trial), label))
+                rows.append(
+                    (f"p{person}", str(run), f"p{person}-{run}", float(trial), label)
+                )
     columns = dict(
         zip(
             ("subject", "session", "recording", "onset", "label"),
@@ -57,7 +60,9 @@ def clean(seed: int = 0) -> Signals:
             strict=True,
         )
     )
-    return np.array(values), columns | {"stimulus_id": np.array([f"w{n}" for n in range(len(rows))])}
+    return np.array(values), columns | {
+        "stimulus_id": np.array([f"w{n}" for n in range(len(rows))])
+    }
 
 
 def assembled(values: np.ndarray[Any, Any], events: dict[str, Any]) -> xr.DataArray:
@@ -69,7 +74,10 @@ def assembled(values: np.ndarray[Any, Any], events: dict[str, Any]) -> xr.DataAr
 
 
 def found(values: np.ndarray[Any, Any], events: dict[str, Any]) -> list[str]:
-    return [f"{finding.code}: {finding.what}" for finding in audit(assembled(values, events))]
+    return [
+        f"{finding.code}: {finding.what}"
+        for finding in audit(assembled(values, events))
+    ]
 
 
 def of(events: dict[str, Any], person: str) -> np.ndarray[Any, Any]:
@@ -107,7 +115,16 @@ def late_by_a_trial(values: np.ndarray[Any, Any], events: dict[str, Any]) -> Sig
 def noisy_copy(values: np.ndarray[Any, Any], events: dict[str, Any]) -> Signals:
     one, other = of(events, "p1"), of(events, "p2")
     copy = 1.4 * values[one]
-    values[other] = copy + 0.5 * copy.std() * np.random.default_rng(9).normal(size=copy.shape)
+    values[other] = copy + 0.5 * copy.std() * np.random.default_rng(9).normal(
+        size=copy.shape
+    )
+    return values, events
+
+
+def few_noisy_windows(values: np.ndarray[Any, Any], events: dict[str, Any]) -> Signals:
+    for number, (one, other) in enumerate([(40, 700), (310, 130)]):
+        noise = np.random.default_rng(number).normal(size=values[one].shape)
+        values[other] = 1.7 * values[one] + 0.15 * values[one].std() * noise
     return values, events
 
 
@@ -122,7 +139,9 @@ def filtered_copy(values: np.ndarray[Any, Any], events: dict[str, Any]) -> Signa
 
 def written_answer(values: np.ndarray[Any, Any], events: dict[str, Any]) -> Signals:
     answer = 5.0 * (events["label"] == "target")
-    values[:, 7] = answer[:, None] + 1e-3 * np.random.default_rng(2).normal(size=values[:, 7].shape)
+    values[:, 7] = answer[:, None] + 1e-3 * np.random.default_rng(2).normal(
+        size=values[:, 7].shape
+    )
     return values, events
 
 
@@ -136,6 +155,9 @@ FAULTS: dict[str, tuple[Callable[..., Signals], str]] = {
         late_by_a_trial, "audit.labels: windows of 2 recordings show the label of another window"
     ),
     "a copy with gain and noise": (noisy_copy, "audit.duplicate: 2 pairs of recordings have the same windows up to gain"),
+    "two windows copied with gain and noise": (
+        few_noisy_windows, "audit.duplicate: 2 pairs of windows are the same signal up to gain and noise, 2 of them of two"
+    ),
     "a copy with gain and filter": (filtered_copy, "audit.duplicate: 2 pairs of recordings have the same windows up to"),
     "the answer with a little noise": (written_answer, "audit.leak: one threshold on one value of channels E7 tells"),
 }  # fmt: skip
@@ -144,7 +166,51 @@ FAULTS: dict[str, tuple[Callable[..., Signals], str]] = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_planted_fault_is_reported(name: str) -> None:
     plant, words = FAULTS[name]
-    assert any(what.startswith(words) for what in found(*plant(*clean()))), found(*plant(*clean()))
+    assert any(what.startswith(words) for what in found(*plant(*clean()))), found(
+        *plant(*clean())
+    )
+
+
+def beats(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """One form of a heartbeat in every window, of another size."""
+    time = np.arange(RATE)
+    form = np.exp(-0.5 * ((time - 30) / 3) ** 2) - 0.3 * np.exp(
+        -0.5 * ((time - 50) / 9) ** 2
+    )
+    sizes = 1000 * (1 + 0.15 * rng.normal(size=(200, 1, 1)))
+    return np.asarray(
+        sizes * form * np.linspace(1, 0.4, CHANNELS)[:, None]
+        + 10 * rng.normal(size=(200, CHANNELS, RATE))
+    )
+
+
+def steps(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """The same step at the same moment of three windows, and noise."""
+    values = 10 * rng.normal(size=(200, CHANNELS, RATE))
+    values[[5, 70, 133], :, 50:] += 500 * np.linspace(1, 0.4, CHANNELS)[:, None]
+    return np.asarray(values)
+
+
+def flicker(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """A response at 12 Hz with the phase of the light, of another size in every window, and noise."""
+    wave = np.sin(2 * np.pi * 12 * np.arange(RATE) / RATE)
+    sizes = 30 * (1 + 0.2 * rng.normal(size=(200, 1, 1)))
+    return np.asarray(sizes * wave + 5 * rng.normal(size=(200, CHANNELS, RATE)))
+
+
+@pytest.mark.parametrize("made", [beats, steps, flicker])
+def test_windows_that_are_alike_for_other_reasons_are_no_copies(
+    made: Callable[[np.random.Generator], np.ndarray[Any, Any]],
+) -> None:
+    values = made(np.random.default_rng(4))
+    person = np.repeat(["p0", "p1"], 100)
+    events = {
+        "subject": person,
+        "recording": person,
+        "onset": np.tile(np.arange(100.0), 2),
+    }
+    events |= {"stimulus_id": np.array([f"w{n}" for n in range(200)])}
+    assert list(altered_windows(assembled(values, events))) == []
 
 
 def test_a_threshold_tells_classes_only_where_one_channel_stands_out() -> None:
@@ -153,7 +219,10 @@ def test_a_threshold_tells_classes_only_where_one_channel_stands_out() -> None:
     assert telling_channels(plain, events["label"]) == []
     told = assembled(*written_answer(values.copy(), events))
     assert telling_channels(told, events["label"]) == ["E7"]
-    assert telling_channels(told.isel(presentation=slice(0, 10)), events["label"][:10]) == []
+    assert (
+        telling_channels(told.isel(presentation=slice(0, 10)), events["label"][:10])
+        == []
+    )
     offset = values + 50.0 * (events["label"] == "target")[:, None, None]
     assert telling_channels(assembled(offset, events), events["label"]) == [], (
         "a plain difference is no written answer"
@@ -163,7 +232,9 @@ def test_a_threshold_tells_classes_only_where_one_channel_stands_out() -> None:
     assert telling_channels(assembled(values, events), three) == ["E2"]
 
 
-def recordings(folder: Path, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> None:
+def recordings(
+    folder: Path, change: Callable[[int, dict[str, Any]], dict[str, Any]]
+) -> None:
     rng = np.random.default_rng(0)
     folder.mkdir()
     for person in range(6):
@@ -172,8 +243,15 @@ def recordings(folder: Path, change: Callable[[int, dict[str, Any]], dict[str, A
 
 
 def audited(place: Path, folder: Path) -> list[str]:
-    pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}_{label}.edf",), check=False))
-    return [f"{finding.code}: {finding.what}" for finding in audit_dataset(open_catalog(place), "Rest")]
+    pin(
+        open_catalog(place),
+        "Rest",
+        Downloads(folder=folder, named=("S{subject}_{label}.edf",), check=False),
+    )
+    return [
+        f"{finding.code}: {finding.what}"
+        for finding in audit_dataset(open_catalog(place), "Rest")
+    ]
 
 
 def test_a_person_with_implausible_amplitudes_is_a_finding_and_the_audit_goes_on(
@@ -181,13 +259,21 @@ def test_a_person_with_implausible_amplitudes_is_a_finding_and_the_audit_goes_on
 ) -> None:
     def change(person: int, channels: dict[str, Any]) -> dict[str, Any]:
         if person == 2:
-            return {name: values / 300 for name, values in channels.items()}  # as in another unit
+            return {
+                name: values / 300 for name, values in channels.items()
+            }  # as in another unit
         return channels | {"Pz": np.full(64 * 14, 5.0)} if person == 4 else channels
 
     recordings(tmp_path / "download", change)
     whats = audited(place, tmp_path / "download")
-    assert any(what.startswith("audit.units: S2_a.edf: eeg channels vary by 0.03") for what in whats)
-    assert any("1 recordings vary at least 100 times more or less than the others" in what for what in whats)
+    assert any(
+        what.startswith("audit.units: S2_a.edf: eeg channels vary by 0.03")
+        for what in whats
+    )
+    assert any(
+        "1 recordings vary at least 100 times more or less than the others" in what
+        for what in whats
+    )
     assert any(what.startswith("audit.flat: 1 channels are flat: Pz") for what in whats)
 
 
@@ -201,7 +287,10 @@ def test_another_order_and_other_channels_are_findings_and_the_audit_goes_on(
 
     recordings(tmp_path / "download", change)
     whats = audited(place, tmp_path / "download")
-    assert any("S3_b.edf and S0_a.edf have the same channels in another order" in what for what in whats)
+    assert any(
+        "S3_b.edf and S0_a.edf have the same channels in another order" in what
+        for what in whats
+    )
     assert any(what.startswith("audit.flat: 1 channels are flat: Pz") for what in whats)
 
 
@@ -213,5 +302,11 @@ def test_an_answer_that_is_nearly_written_is_a_note_of_the_score(written: bool) 
     if written:
         x[:, 7, :] = 5.0 * (labels == "1")[:, None] + 1e-3 * rng.normal(size=(120, 50))
     score = nl.decode("shrinkage_lda", x, labels, groups=np.repeat(list("abcdef"), 20))
-    notes = [note for note in score.notes if "the answer is written in the data" in note]
-    assert notes == (["the answer is written in the data: channel7 tells it alone"] if written else [])
+    notes = [
+        note for note in score.notes if "the answer is written in the data" in note
+    ]
+    assert notes == (
+        ["the answer is written in the data: channel7 tells it alone"]
+        if written
+        else []
+    )

@@ -25,14 +25,16 @@ def test_the_number_is_scikit_learns(arrays):
     x, y, people = arrays
     score = nl.decode(LogisticRegression(), x, y, groups=people)
     values = [
-        balanced_accuracy_score(y[test], LogisticRegression().fit(x[train], y[train]).predict(x[test]))
+        balanced_accuracy_score(
+            y[test], LogisticRegression().fit(x[train], y[train]).predict(x[test])
+        )
         for train, test in LeaveOneGroupOut().split(x, y, people)
     ]
     assert score.value == pytest.approx(np.mean(values))
     np.testing.assert_allclose(score.samples.values[0], values)
     assert score.low < score.value < score.high
     assert score.n["subject"] == 6
-    predictions = score.samples.attrs["predictions"]
+    predictions = score.predictions
     assert predictions.sizes["presentation"] == 90
     assert set(predictions["truth"].values) == {"rest", "move"}
     assert score.scale == "accuracy"
@@ -57,7 +59,9 @@ def test_changed_data_seed_or_splits_give_a_new_score(arrays):
     assert nl.decode(LogisticRegression(), moved, y, groups=people).value != one.value
     assert nl.decode(LogisticRegression(), x, y, splits=5).value != one.value
     first = nl.decode(LogisticRegression(), x, y, groups=people, shuffle_labels=True)
-    second = nl.decode(LogisticRegression(), x, y, groups=people, shuffle_labels=True, seed=1)
+    second = nl.decode(
+        LogisticRegression(), x, y, groups=people, shuffle_labels=True, seed=1
+    )
     assert first.value != second.value
 
 
@@ -86,7 +90,11 @@ def test_a_subject_on_both_sides_is_a_leak_for_any_kind_of_split(arrays, tmp_pat
     with pytest.raises(DataError, match="subject on both sides"):
         nl.decode(LogisticRegression(), x, y, groups=people, splits=StratifiedKFold(4))
     empty = np.empty(0, int)
-    write_partition(tmp_path / "s.json", [Fold(wrong[0][0], empty, wrong[0][1])], [str(i) for i in range(90)])
+    write_partition(
+        tmp_path / "s.json",
+        [Fold(wrong[0][0], empty, wrong[0][1])],
+        [str(i) for i in range(90)],
+    )
     with pytest.raises(DataError, match="subject on both sides"):
         nl.decode(LogisticRegression(), x, y, groups=people, splits=tmp_path / "s.json")
     facts = {"subject": people, "mood": np.tile(["gay", "sad", "odd"], 30)}
@@ -97,16 +105,28 @@ def test_a_subject_on_both_sides_is_a_leak_for_any_kind_of_split(arrays, tmp_pat
 def test_splitters_of_scikit_learn_are_accepted(arrays):
     x, y, people = arrays
     ours = nl.decode(LogisticRegression(), x, y, groups=people)
-    theirs = nl.decode(LogisticRegression(), x, y, groups=people, splits=LeaveOneGroupOut())
+    theirs = nl.decode(
+        LogisticRegression(), x, y, groups=people, splits=LeaveOneGroupOut()
+    )
     assert ours.value == theirs.value
-    assert nl.decode(LogisticRegression(), x, y, groups=people, splits=3).samples.sizes["split"] == 3
+    assert (
+        nl.decode(LogisticRegression(), x, y, groups=people, splits=3).samples.sizes[
+            "split"
+        ]
+        == 3
+    )
 
 
 def test_masks_are_row_numbers(arrays):
     x, y, _ = arrays
     mask = np.arange(90) < 60
     masked = nl.decode(LogisticRegression(), x, y, splits=[(mask, ~mask)])
-    assert masked.value == nl.decode(LogisticRegression(), x, y, splits=[(range(60), range(60, 90))]).value
+    assert (
+        masked.value
+        == nl.decode(
+            LogisticRegression(), x, y, splits=[(range(60), range(60, 90))]
+        ).value
+    )
 
 
 def test_windows_that_overlap_in_time_are_a_leak():
@@ -118,8 +138,17 @@ def test_windows_that_overlap_in_time_are_a_leak():
     flat = Flat(ridge)
     groups = {"onset": onset}
     with pytest.raises(DataError, match="overlap in time"):
-        nl.decode(flat, x, y, groups=groups, splits=[(range(20), range(20, 40))], sampling_rate=50)
-    nl.decode(flat, x, y, groups=groups, splits=[(range(16), range(20, 40))], sampling_rate=50)
+        nl.decode(
+            flat,
+            x,
+            y,
+            groups=groups,
+            splits=[(range(20), range(20, 40))],
+            sampling_rate=50,
+        )
+    nl.decode(
+        flat, x, y, groups=groups, splits=[(range(16), range(20, 40))], sampling_rate=50
+    )
     purged = {"name": "blocked", "folds": 4, "purge": 1.0}
     score = nl.decode(flat, x, y, groups=groups, splits=purged, sampling_rate=50)
     assert 0 <= score.value <= 1
@@ -146,15 +175,29 @@ def test_partition_files_are_used_and_checked(arrays, tmp_path):
     write_partition(tmp_path / "splits.json", folds, [str(i) for i in range(90)])
     score = nl.decode(LogisticRegression(), x, y, splits=tmp_path / "splits.json")
     assert score.n["windows"] == 30
-    assert score.value == nl.decode(LogisticRegression(), x, y, splits=[(range(60), range(60, 90))]).value
+    assert (
+        score.value
+        == nl.decode(
+            LogisticRegression(), x, y, splits=[(range(60), range(60, 90))]
+        ).value
+    )
 
 
 def test_numbers_are_decoded_as_numbers(arrays):
     x, _, people = arrays
-    score = nl.decode(Ridge(), x, 3 * x[:, 0] + 1, groups=people, metric="decoding_pearson_r")
+    score = nl.decode(
+        Ridge(), x, 3 * x[:, 0] + 1, groups=people, metric="decoding_pearson_r"
+    )
     assert score.value > 0.99
     assert score.scale == "correlation"
-    error = nl.decode(Ridge(), x, 3 * x[:, 0] + 1, groups=people, metric="decoding_rmse", normalise=True)
+    error = nl.decode(
+        Ridge(),
+        x,
+        3 * x[:, 0] + 1,
+        groups=people,
+        metric="decoding_rmse",
+        normalise=True,
+    )
     assert error.value > 0.9
 
 

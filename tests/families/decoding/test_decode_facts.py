@@ -26,16 +26,27 @@ LR = LogisticRegression()
 
 
 def test_facts_may_be_a_table_and_sessions_are_separate_recordings():
-    table = pd.DataFrame({"subject": SUBJECT, "session": SESSION, "run": 0}, index=range(7, 7 + COUNT))
+    table = pd.DataFrame(
+        {"subject": SUBJECT, "session": SESSION, "run": 0}, index=range(7, 7 + COUNT)
+    )
     score = nl.decode("shrinkage_lda", X3, Y, groups=table, splits="cross_session")
     assert score.n["subject"] == 4
     onset = np.tile(np.arange(COUNT // 8) * 1.0, 8)
     facts = {"subject": SUBJECT, "session": SESSION, "onset": onset}
-    timed = nl.decode("shrinkage_lda", X3, Y, groups=facts, splits="cross_session", sampling_rate=20)
+    timed = nl.decode(
+        "shrinkage_lda", X3, Y, groups=facts, splits="cross_session", sampling_rate=20
+    )
     assert timed.value == score.value
     with pytest.raises(DataError, match="overlap in time"):
         facts |= {"recording": SUBJECT}
-        nl.decode("shrinkage_lda", X3, Y, groups=facts, splits="cross_session", sampling_rate=20)
+        nl.decode(
+            "shrinkage_lda",
+            X3,
+            Y,
+            groups=facts,
+            splits="cross_session",
+            sampling_rate=20,
+        )
 
 
 def test_the_order_of_dimensions_does_not_matter_to_groups():
@@ -46,7 +57,13 @@ def test_the_order_of_dimensions_does_not_matter_to_groups():
         "onset": np.arange(COUNT),
     }
     x = signals(
-        X3, channels=list("abc"), channel_types="eeg", sampling_rate=20, start=0, units="uV", events=facts
+        X3,
+        channels=list("abc"),
+        channel_types="eeg",
+        sampling_rate=20,
+        start=0,
+        units="uV",
+        events=facts,
     )
     turned = x.transpose("channel", "sample", "presentation")
     assert (
@@ -89,27 +106,49 @@ def test_windows_of_single_precision_are_not_made_double():
 
     for kind in ("f4", "f8", "f2", "i2"):
         nl.decode(Sees(), (10 * X).astype(kind), Y, groups=SUBJECT, splits=2)
-    assert [dtype.name for dtype in seen[::2]] == ["float32", "float64", "float64", "float64"]
+    assert [dtype.name for dtype in seen[::2]] == [
+        "float32",
+        "float64",
+        "float64",
+        "float64",
+    ]
 
 
 def test_a_column_of_labels_is_labels():
-    assert nl.decode(LR, X, Y[:, None], groups=SUBJECT).value == nl.decode(LR, X, Y, groups=SUBJECT).value
+    assert (
+        nl.decode(LR, X, Y[:, None], groups=SUBJECT).value
+        == nl.decode(LR, X, Y, groups=SUBJECT).value
+    )
 
 
 def test_a_trial_is_on_both_sides_only_if_waived():
-    facts = {"subject": SUBJECT, "trial": np.tile(np.repeat(np.arange(COUNT // 8), 2), 4)}
+    facts = {
+        "subject": SUBJECT,
+        "trial": np.tile(np.repeat(np.arange(COUNT // 8), 2), 4),
+    }
     mixed = KFold(4, shuffle=True, random_state=0)
     with pytest.raises(DataError, match="trial on both sides: 1 trial "):
         nl.decode(LR, X, Y, groups=facts, splits=mixed)
     waived = nl.decode(LR, X, Y, groups=facts, splits=mixed, waive=["overlap"])
     assert "gate waived: overlap" in waived.notes
     assert nl.decode(LR, X, Y, groups=facts, splits="cross_subject").n["subject"] == 4
-    again = {"subject": SUBJECT, "recording": SUBJECT, "session": SESSION, "trial": np.tile(np.arange(12), 8)}
+    again = {
+        "subject": SUBJECT,
+        "recording": SUBJECT,
+        "session": SESSION,
+        "trial": np.tile(np.arange(12), 8),
+    }
     assert nl.decode(LR, X, Y, groups=again, splits="cross_session").n["subject"] == 4
 
 
 def test_tested_subjects_that_were_trained_on_are_noted():
-    known = nl.decode(LR, X, Y, groups={"subject": SUBJECT}, splits=KFold(3, shuffle=True, random_state=0))
+    known = nl.decode(
+        LR,
+        X,
+        Y,
+        groups={"subject": SUBJECT},
+        splits=KFold(3, shuffle=True, random_state=0),
+    )
     assert "4 of 4 tested people were trained on too" in known.notes
     for splits in (GroupKFold(2), "cross_subject"):
         new = nl.decode(LR, X, Y, groups={"subject": SUBJECT}, splits=splits)
@@ -121,12 +160,23 @@ def test_tested_subjects_that_were_trained_on_are_noted():
 def test_equal_embeddings_are_one_stimulus_in_retrieval():
     embeddings = RNG.standard_normal((24, 5))
     stimulus = np.arange(COUNT) % 24
-    x = embeddings[stimulus] @ RNG.standard_normal((5, 9)) + 0.1 * RNG.standard_normal((COUNT, 9))
-    options = {"metric": "top5_retrieval", "splits": {"name": "leave_concept_out", "folds": 2}}
+    x = embeddings[stimulus] @ RNG.standard_normal((5, 9)) + 0.1 * RNG.standard_normal(
+        (COUNT, 9)
+    )
+    options = {
+        "metric": "top5_retrieval",
+        "splits": {"name": "leave_concept_out", "folds": 2},
+    }
     score = nl.decode(LinearRegression(), x, embeddings[stimulus], **options)
     assert score.n["stimuli"] == 24
     with pytest.raises(DataError, match="stimulus_id on both sides: window"):
-        nl.decode(LinearRegression(), x, embeddings[stimulus], groups=SUBJECT, metric="top5_retrieval")
+        nl.decode(
+            LinearRegression(),
+            x,
+            embeddings[stimulus],
+            groups=SUBJECT,
+            metric="top5_retrieval",
+        )
 
 
 def test_a_number_of_numpy_and_the_name_of_a_file_are_splits(tmp_path):
@@ -137,10 +187,14 @@ def test_a_number_of_numpy_and_the_name_of_a_file_are_splits(tmp_path):
     assert nl.decode(LR, X, Y, groups=SUBJECT, splits=np.int64(2)).value == folds.value
     tested = np.isin(SUBJECT, [1, 3])
     parts = [
-        Fold(np.flatnonzero(~part), np.empty(0, int), np.flatnonzero(part)) for part in (tested, ~tested)
+        Fold(np.flatnonzero(~part), np.empty(0, int), np.flatnonzero(part))
+        for part in (tested, ~tested)
     ]
     write_partition(tmp_path / "folds.json", parts, [str(row) for row in range(COUNT)])
-    assert nl.decode(LR, X, Y, groups=SUBJECT, splits=str(tmp_path / "folds.json")).value == folds.value
+    assert (
+        nl.decode(LR, X, Y, groups=SUBJECT, splits=str(tmp_path / "folds.json")).value
+        == folds.value
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,8 +204,16 @@ def test_a_number_of_numpy_and_the_name_of_a_file_are_splits(tmp_path):
         (X3, {"sampling_rate": "128"}, "sampling_rate is '128'"),
         (X3, {"sampling_rate": float("inf")}, "sampling_rate is inf"),
         (X3, {"start": float("nan")}, "start is nan"),
-        (X, {"splits": [(np.arange(40) + 0.5, np.arange(50, 60))]}, "are not row numbers"),
-        (X, {"splits": [(np.ones((4, 2), int), np.arange(50, 60))]}, "are not row numbers"),
+        (
+            X,
+            {"splits": [(np.arange(40) + 0.5, np.arange(50, 60))]},
+            "are not row numbers",
+        ),
+        (
+            X,
+            {"splits": [(np.ones((4, 2), int), np.arange(50, 60))]},
+            "are not row numbers",
+        ),
     ],
 )
 def test_invalid_arguments_are_refused(x, options, words):
@@ -175,7 +237,7 @@ def test_a_class_of_unused_rows_is_not_a_choice():
     for decoder in ("shrinkage_lda", network()):
         score = nl.decode(decoder, x, y, splits=folds, seeds=(1,))
         assert score.value > 0.7
-        assert score.samples.attrs["predictions"]["choice"].values.tolist() == ["a", "b"]
+        assert score.predictions["choice"].values.tolist() == ["a", "b"]
 
 
 def network():
@@ -189,7 +251,8 @@ def network():
 
 def test_row_numbers_of_a_partition_file_may_be_numbers(tmp_path):
     (tmp_path / "folds.json").write_text(
-        json.dumps([{"train": list(range(60)), "test": list(range(60, 96))}]), encoding="utf-8"
+        json.dumps([{"train": list(range(60)), "test": list(range(60, 96))}]),
+        encoding="utf-8",
     )
     score = nl.decode(LR, X, Y, splits=tmp_path / "folds.json")
     assert score.value == nl.decode(LR, X, Y, splits=[(range(60), range(60, 96))]).value

@@ -17,7 +17,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import neuroledger as nl
-from neuroledger.errors import AssemblyError, DataError, MetricError, ModelError, RequestError
+from neuroledger.errors import (
+    AssemblyError,
+    DataError,
+    MetricError,
+    ModelError,
+    RequestError,
+)
 
 COUNT = 60
 RNG = np.random.default_rng(0)
@@ -39,7 +45,9 @@ class Nearest:
         return self
 
     def predict(self, x):
-        return np.array([self.y[np.argmin(((self.x - row.ravel()) ** 2).sum(axis=1))] for row in x])
+        return np.array(
+            [self.y[np.argmin(((self.x - row.ravel()) ** 2).sum(axis=1))] for row in x]
+        )
 
 
 class Answers:
@@ -67,7 +75,8 @@ def torch_module():
 
 
 @pytest.mark.parametrize(
-    "y", [Y, list(Y), (Y == "move").astype(int), Y == "move", (Y == "move").astype(float)]
+    "y",
+    [Y, list(Y), (Y == "move").astype(int), Y == "move", (Y == "move").astype(float)],
 )
 def test_labels_of_any_kind_give_one_score(y):
     assert nl.decode(LogisticRegression(), X, y).value == pytest.approx(
@@ -75,14 +84,17 @@ def test_labels_of_any_kind_give_one_score(y):
     )
 
 
-@pytest.mark.parametrize("x", [X.tolist(), pd.DataFrame(X), X.astype("f4").astype(float)])
+@pytest.mark.parametrize(
+    "x", [X.tolist(), pd.DataFrame(X), X.astype("f4").astype(float)]
+)
 def test_windows_of_any_kind_give_one_score(x):
     expected = nl.decode(LogisticRegression(), X, Y).value
     assert nl.decode(LogisticRegression(), x, Y).value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    "estimator", [make_pipeline(StandardScaler(), LogisticRegression()), SVC(), Nearest()]
+    "estimator",
+    [make_pipeline(StandardScaler(), LogisticRegression()), SVC(), Nearest()],
 )
 def test_estimators_with_fit_and_predict_work(estimator):
     assert nl.decode(estimator, X, Y).value > 0.6
@@ -94,11 +106,19 @@ def test_a_torch_module_is_trained_on_each_fold_from_its_own_weights():
     first = nl.decode(module, X3, Y, seeds=(1, 2))
     assert first.value > 0.7
     assert first.samples.sizes == {"seed": 2, "split": 5}
-    assert all((a == b).all() for a, b in zip(before, module.state_dict().values(), strict=True))
-    np.testing.assert_array_equal(nl.decode(module, X3, Y, seeds=(1, 2)).samples.values, first.samples.values)
+    assert all(
+        (a == b).all()
+        for a, b in zip(before, module.state_dict().values(), strict=True)
+    )
+    np.testing.assert_array_equal(
+        nl.decode(module, X3, Y, seeds=(1, 2)).samples.values, first.samples.values
+    )
     from torch import nn
 
-    assert nl.decode(nn.Linear(4, 2), X, Y, seeds=(1,)).samples.sizes == {"seed": 1, "split": 5}
+    assert nl.decode(nn.Linear(4, 2), X, Y, seeds=(1,)).samples.sizes == {
+        "seed": 1,
+        "split": 5,
+    }
 
 
 def changed(array, at, value):
@@ -182,7 +202,9 @@ def test_splitters_that_do_not_know_groups_are_stopped():
 def test_a_subject_in_two_spellings_is_one_subject():
     spelt = np.where(np.arange(COUNT) % 2, "S1", " s1")
     spelt[:20] = "S2"
-    with pytest.raises(DataError, match=r"one subject in two spellings on both sides: .*'S1'"):
+    with pytest.raises(
+        DataError, match=r"one subject in two spellings on both sides: .*'S1'"
+    ):
         nl.decode(LR, X, Y, groups=spelt)
 
 
@@ -207,22 +229,39 @@ def stored(values, facts):
 
     channels = [f"c{number}" for number in range(values.shape[1])]
     return signals(
-        values, channels=channels, channel_types="eeg", sampling_rate=1, start=0, units="uV", events=facts
+        values,
+        channels=channels,
+        channel_types="eeg",
+        sampling_rate=1,
+        start=0,
+        units="uV",
+        events=facts,
     )
 
 
 def test_windows_that_share_samples_are_found_without_any_onset():
     x = overlapping()
-    with pytest.raises(DataError, match="tested windows overlap with trained ones, whose samples they hold"):
+    with pytest.raises(
+        DataError,
+        match="tested windows overlap with trained ones, whose samples they hold",
+    ):
         nl.decode("shrinkage_lda", x, Y, splits=KFold(5, shuffle=True, random_state=0))
     with pytest.raises(DataError, match="whose samples they hold"):
-        nl.decode("shrinkage_lda", x, Y, groups={"recording": np.arange(COUNT)}, splits=KFold(5))
+        nl.decode(
+            "shrinkage_lda",
+            x,
+            Y,
+            groups={"recording": np.arange(COUNT)},
+            splits=KFold(5),
+        )
     waived = nl.decode("shrinkage_lda", x, Y, splits=KFold(5), waive=["overlap"])
     assert "gate waived: overlap" in waived.notes
 
 
 @pytest.mark.parametrize("at_once", [1 << 22, 40])
-def test_shared_samples_are_found_at_every_offset_and_not_where_there_are_none(at_once, monkeypatch):
+def test_shared_samples_are_found_at_every_offset_and_not_where_there_are_none(
+    at_once, monkeypatch
+):
     from neuroledger.families.decoding.protocols import leakage_checks as shared_samples
     from neuroledger.families.decoding.protocols.splits import Fold
 
@@ -231,33 +270,56 @@ def test_shared_samples_are_found_at_every_offset_and_not_where_there_are_none(a
     noise = np.random.default_rng(2).standard_normal((7, 500)).astype("f4")
     for step in (1, 3, 17, 60, 61, 62):
         pair = np.stack([noise[:, :63], noise[:, step : step + 63]])
-        facts = {"stimulus_id": ["x", "y"], "subject": "1", "recording": "1", "onset": [0.0, 9.0]}
+        facts = {
+            "stimulus_id": ["x", "y"],
+            "subject": "1",
+            "recording": "1",
+            "onset": [0.0, 9.0],
+        }
         facts = {name: np.broadcast_to(value, 2) for name, value in facts.items()}
-        for fold in (Fold(np.array([0]), none, np.array([1])), Fold(none, np.array([1]), np.array([0]))):
+        for fold in (
+            Fold(np.array([0]), none, np.array([1])),
+            Fold(none, np.array([1]), np.array([0])),
+        ):
             hits = shared_samples.Sharing(stored(pair, facts), [fold]).hits(0)
             assert hits.tolist() == (fold.test.tolist() if 63 - step >= 3 else [])
     counts = np.random.default_rng(3).poisson(0.3, (8, 5, 40)).astype(float)
-    facts = {name: np.repeat(["1"], 8) for name in ("stimulus_id", "subject", "recording")}
+    facts = {
+        name: np.repeat(["1"], 8) for name in ("stimulus_id", "subject", "recording")
+    }
     assembly = stored(counts, {**facts, "onset": np.arange(8.0)})
     fold = Fold(np.arange(4), none, np.arange(4, 8))
     assert shared_samples.Sharing(assembly, [fold]).hits(0).tolist() == []
-    monkeypatch.setattr(shared_samples, "COARSE", 1.0)  # without the rule, chance would be taken for overlap
+    monkeypatch.setattr(
+        shared_samples, "COARSE", 1.0
+    )  # without the rule, chance would be taken for overlap
     assert len(shared_samples.Sharing(assembly, [fold]).hits(0)) > 0
 
 
 def test_the_same_windows_under_other_names_are_found():
     x, y = np.concatenate([X3, X3]), np.concatenate([Y, Y])
     people = np.repeat(["first", "second"], COUNT)
-    with pytest.raises(DataError, match="60 tested windows have the samples of a trained one"):
+    with pytest.raises(
+        DataError, match="60 tested windows have the samples of a trained one"
+    ):
         nl.decode("shrinkage_lda", x, y, groups=people)
 
 
 def test_one_file_under_two_names_is_found():
     rng = np.random.default_rng(4)
-    facts = {"subject": SUBJECT, "recording_sha256": np.where(SUBJECT == "c", "0" * 64, "1" * 64)}
-    with pytest.raises(DataError, match="one recording under the names of several subjects: a and b"):
+    facts = {
+        "subject": SUBJECT,
+        "recording_sha256": np.where(SUBJECT == "c", "0" * 64, "1" * 64),
+    }
+    with pytest.raises(
+        DataError, match="one recording under the names of several subjects: a and b"
+    ):
         nl.decode(
-            "shrinkage_lda", rng.standard_normal((COUNT, 4, 32)), Y, groups=facts, splits="cross_subject"
+            "shrinkage_lda",
+            rng.standard_normal((COUNT, 4, 32)),
+            Y,
+            groups=facts,
+            splits="cross_subject",
         )
 
 
@@ -266,8 +328,17 @@ def test_validation_is_kept_from_the_test_as_training_is():
     with pytest.raises(DataError, match="rows in two parts"):
         nl.decode(LR, X, Y, splits=[(rows[:30], rows[30:45], rows[40:])])
     with pytest.raises(DataError, match="subject on both sides: c"):
-        test, watched = np.flatnonzero(SUBJECT == "c")[:10], np.flatnonzero(SUBJECT == "c")[10:]
-        nl.decode(LR, X, Y, groups=SUBJECT, splits=[(np.flatnonzero(SUBJECT != "c"), watched, test)])
+        test, watched = (
+            np.flatnonzero(SUBJECT == "c")[:10],
+            np.flatnonzero(SUBJECT == "c")[10:],
+        )
+        nl.decode(
+            LR,
+            X,
+            Y,
+            groups=SUBJECT,
+            splits=[(np.flatnonzero(SUBJECT != "c"), watched, test)],
+        )
 
 
 STIMULI = np.repeat(np.arange(20), 3)
@@ -280,7 +351,13 @@ def retrieve(splits, **options):
     facts = {"stimulus_id": STIMULI, "subject": SUBJECT}
     metric = options.pop("metric", "top5_retrieval")
     return nl.decode(
-        Ridge(), SHOWN, EMBEDDINGS[STIMULI], metric=metric, groups=facts, splits=splits, **options
+        Ridge(),
+        SHOWN,
+        EMBEDDINGS[STIMULI],
+        metric=metric,
+        groups=facts,
+        splits=splits,
+        **options,
     )
 
 
@@ -298,16 +375,25 @@ def test_retrieval_keeps_concepts_apart_unless_waived():
         splits={"name": "leave_concept_out", "folds": 2},
     )
     assert noise.value < 0.4
-    assert "gate waived: concepts" in retrieve({"name": "random", "folds": 3}, waive=["concepts"]).notes
+    assert (
+        "gate waived: concepts"
+        in retrieve({"name": "random", "folds": 3}, waive=["concepts"]).notes
+    )
 
 
 def test_k_must_be_smaller_than_the_number_of_candidates():
-    with pytest.raises(MetricError, match="any answer is among the best 5 of 5 candidates"):
+    with pytest.raises(
+        MetricError, match="any answer is among the best 5 of 5 candidates"
+    ):
         retrieve({"name": "leave_concept_out", "folds": 4})
 
 
 @pytest.mark.parametrize(
-    "estimator", [MultiOutputClassifier(LogisticRegression()), RandomForestClassifier(30, random_state=0)]
+    "estimator",
+    [
+        MultiOutputClassifier(LogisticRegression()),
+        RandomForestClassifier(30, random_state=0),
+    ],
 )
 def test_several_labels_at_once_from_estimators_that_answer_in_lists(estimator):
     score = nl.decode(estimator, XL, LABELS, metric="macro_f1")
@@ -327,7 +413,9 @@ def test_texts_are_decoded_and_scored_by_edits():
     assert better.value == 1
 
 
-@pytest.mark.parametrize("metric", ["decoding_rmse", "decoding_r2", "decoding_pearson_r", "decoding_mae"])
+@pytest.mark.parametrize(
+    "metric", ["decoding_rmse", "decoding_r2", "decoding_pearson_r", "decoding_mae"]
+)
 def test_several_numbers_at_once(metric):
     true = X[:, :2] @ np.array([[1.0, 0.5], [0.2, 2.0]])
     score = nl.decode(Ridge(alpha=1e-6), X, true, metric=metric)

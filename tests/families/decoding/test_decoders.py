@@ -13,7 +13,11 @@ from neuroledger.families.decoding.models.classical_decoders import (
     shrinkage_lda,
     sklearn_decoder,
 )
-from neuroledger.families.decoding.models.convolutional_decoders import eegnet, limit_norms, shallow_fbcsp_net
+from neuroledger.families.decoding.models.convolutional_decoders import (
+    eegnet,
+    limit_norms,
+    shallow_fbcsp_net,
+)
 from neuroledger.families.decoding.models.network_decoders import (
     braindecode_decoder,
     network_decoder,
@@ -31,7 +35,8 @@ def count(module):
 
 
 @pytest.mark.parametrize(
-    ("network", "backbone", "total"), [(eegnet, 1456, 1972), (shallow_fbcsp_net, 36320, 38084)]
+    ("network", "backbone", "total"),
+    [(eegnet, 1456, 1972), (shallow_fbcsp_net, 36320, 38084)],
 )
 def test_parameters_are_as_many_as_published(network, backbone, total):
     module = network(22, 256, 4)
@@ -40,21 +45,36 @@ def test_parameters_are_as_many_as_published(network, backbone, total):
 
 
 def test_parameters_agree_with_the_reference_implementation(reference):
-    known = json.loads((reference / "neuralbench_oracle" / "param_counts.json").read_text())
+    known = json.loads(
+        (reference / "neuralbench_oracle" / "param_counts.json").read_text()
+    )
     assert count(eegnet(22, 256, 4)) == known["EEGNet"]["total"]
     assert count(shallow_fbcsp_net(22, 256, 4)) == known["ShallowFBCSPNet"]["total"]
-    oracle = json.loads((reference / "neuralbench_oracle" / "oracle_eeglab.json").read_text())
-    sizes = {row["model"]: row["n_params"] for row in oracle["rows"] if "n_params" in row}
+    oracle = json.loads(
+        (reference / "neuralbench_oracle" / "oracle_eeglab.json").read_text()
+    )
+    sizes = {
+        row["model"]: row["n_params"] for row in oracle["rows"] if "n_params" in row
+    }
     assert count(eegnet(30, 128, 2)) == sizes["EEGNet"] == 1714
     assert count(shallow_fbcsp_net(30, 128, 2)) == sizes["ShallowFBCSPNet"] == 49282
 
 
 def test_the_perceptron_for_fmri_has_the_published_layers():
     hidden, channels, samples, outputs = 128, 20_484, 4, 1_536
-    layers = [(channels, hidden), (hidden, hidden), (hidden, hidden), (samples, 1), (hidden, outputs)]
+    layers = [
+        (channels, hidden),
+        (hidden, hidden),
+        (hidden, hidden),
+        (samples, 1),
+        (hidden, outputs),
+    ]
     layers += [(outputs, outputs)]
     norms = 3 * 2 * hidden
-    assert count(residual_mlp(channels, samples, outputs)) == sum(a * b + b for a, b in layers) + norms
+    assert (
+        count(residual_mlp(channels, samples, outputs))
+        == sum(a * b + b for a, b in layers) + norms
+    )
     assert count(residual_mlp(channels, samples, outputs)) == 5_214_853
 
 
@@ -63,7 +83,9 @@ def test_the_perceptron_learns_from_four_samples():
     y = np.tile(["a", "b"], 400)
     x = rng.standard_normal((800, 100, 4)).astype(np.float32)
     x[:, :20, 1:3] += (y == "b")[:, None, None]
-    network = network_decoder(id="m", architecture="residual_mlp", recipe=Laptop(epochs=12))
+    network = network_decoder(
+        id="m", architecture="residual_mlp", recipe=Laptop(epochs=12)
+    )
     fitted = network.make(signature(channels=100, samples=4)).fit(x[:600], y[:600])
     assert (fitted.predict(x[600:]) == y[600:]).mean() > 0.9
 
@@ -86,7 +108,9 @@ def test_spatial_filters_keep_their_norm():
 
 
 def signature(objective="classification", channels=3, samples=64, outputs=2, seed=33):
-    return Signature(objective, channels, samples, outputs, 64.0, ("C0", "C1", "C2"), seed)
+    return Signature(
+        objective, channels, samples, outputs, 64.0, ("C0", "C1", "C2"), seed
+    )
 
 
 def data(n=120, seed=0, strength=2.0):
@@ -105,11 +129,16 @@ def test_a_network_learns_and_the_same_seed_gives_the_same_bits(device):
     import torch
 
     x, y = data()
-    decoder = network_decoder(id="eegnet", architecture="eegnet", recipe=SMALL, device=device)
+    decoder = network_decoder(
+        id="eegnet", architecture="eegnet", recipe=SMALL, device=device
+    )
     torch.manual_seed(5)
     state = torch.get_rng_state()
     first = decoder.make(signature()).fit(x[:80], y[:80])
-    assert torch.equal(torch.get_rng_state(), state) and not torch.are_deterministic_algorithms_enabled()
+    assert (
+        torch.equal(torch.get_rng_state(), state)
+        and not torch.are_deterministic_algorithms_enabled()
+    )
     again = decoder.make(signature()).fit(x[:80], y[:80])
     other = decoder.make(signature(seed=34)).fit(x[:80], y[:80])
     scores = first.predict_proba(x[80:])
@@ -122,26 +151,35 @@ def test_a_network_learns_and_the_same_seed_gives_the_same_bits(device):
 
 def test_a_device_that_is_missing_is_refused_before_training():
     x, y = data()
-    decoder = network_decoder(id="eegnet", architecture="eegnet", recipe=SMALL, device="abacus")
+    decoder = network_decoder(
+        id="eegnet", architecture="eegnet", recipe=SMALL, device="abacus"
+    )
     with pytest.raises(
-        UnavailableError, match="device 'abacus' is not available here; use one of: auto, cpu"
+        UnavailableError,
+        match="device 'abacus' is not available here; use one of: auto, cpu",
     ):
         decoder.make(signature()).fit(x, y)
 
 
-def test_a_recipe_that_watches_its_scores_trains_where_opt_einsum_is_installed(monkeypatch):
+def test_a_recipe_that_watches_its_scores_trains_where_opt_einsum_is_installed(
+    monkeypatch,
+):
     """Predictions during training set what training has set."""
     x, y = data()
     setting = from_right_to_left(monkeypatch)
     decoder = network_decoder(id="eegnet", architecture="eegnet", recipe=SMALL)
-    assert (decoder.make(signature()).fit(x[:80], y[:80]).predict(x[80:]) == y[80:]).mean() > 0.85
+    assert (
+        decoder.make(signature()).fit(x[:80], y[:80]).predict(x[80:]) == y[80:]
+    ).mean() > 0.85
     assert setting.enabled
 
 
 def test_training_stops_when_the_validation_part_does_not_improve():
     x, y = data(strength=8.0)
     recipe = Laptop(epochs=40, patience=3)
-    network = network_decoder(id="e", architecture="eegnet", recipe=recipe).make(signature())
+    network = network_decoder(id="e", architecture="eegnet", recipe=recipe).make(
+        signature()
+    )
     network.fit_validated(x[:80], y[:80], x[80:], y[80:])
     assert network.epochs_ < 40
 
@@ -151,19 +189,25 @@ def test_numbers_come_back_in_their_own_units():
     x = rng.standard_normal((160, 3, 64)).astype(np.float32)
     y = 500 + 20 * rng.standard_normal(160)
     x[:, 1] += ((y - 500) / 10)[:, None]
-    network = network_decoder(id="e", architecture="eegnet", recipe=Laptop(epochs=15)).make(
-        signature("regression", outputs=1)
-    )
+    network = network_decoder(
+        id="e", architecture="eegnet", recipe=Laptop(epochs=15)
+    ).make(signature("regression", outputs=1))
     predicted = network.fit(x[:120], y[:120]).predict(x[120:])
     assert np.corrcoef(predicted, y[120:])[0, 1] > 0.6
     assert abs(predicted.mean() - 500) < 20
 
 
-@pytest.mark.parametrize(("objective", "outputs"), [("multilabel", 3), ("retrieval", 5)])
+@pytest.mark.parametrize(
+    ("objective", "outputs"), [("multilabel", 3), ("retrieval", 5)]
+)
 def test_other_objectives_train(objective, outputs):
     rng = np.random.default_rng(0)
     x, _ = data(60)
-    y = rng.integers(0, 2, (60, outputs)) if objective == "multilabel" else rng.standard_normal((60, outputs))
+    y = (
+        rng.integers(0, 2, (60, outputs))
+        if objective == "multilabel"
+        else rng.standard_normal((60, outputs))
+    )
     network = network_decoder(id="e", architecture="eegnet", recipe=SMALL)
     fitted = network.make(signature(objective, outputs=outputs)).fit(x, y)
     assert answer(fitted, x, objective, np.empty(0), id="e").shape == (60, outputs)
@@ -183,7 +227,12 @@ def test_untrained_is_chance_and_close_to_where_it_started():
 def test_recipes_are_named_versioned_and_frozen():
     published = NeuralBench()
     assert (published.name, published.version) == ("neuralbench", 2)
-    assert (published.learning_rate, published.epochs, published.patience, published.batch) == (
+    assert (
+        published.learning_rate,
+        published.epochs,
+        published.patience,
+        published.batch,
+    ) == (
         1e-4,
         40,
         5,
@@ -196,11 +245,17 @@ def test_recipes_are_named_versioned_and_frozen():
 def test_any_module_by_import_path():
     x, y = data()
     decoder = torch_decoder(
-        id="own", path="neuroledger.families.decoding.models.convolutional_decoders.eegnet", recipe=SMALL
+        id="own",
+        path="neuroledger.families.decoding.models.convolutional_decoders.eegnet",
+        recipe=SMALL,
     )
-    assert (decoder.make(signature()).fit(x[:80], y[:80]).predict(x[80:]) == y[80:]).mean() > 0.8
+    assert (
+        decoder.make(signature()).fit(x[:80], y[:80]).predict(x[80:]) == y[80:]
+    ).mean() > 0.8
     with pytest.raises(ModelError, match="is not on the list of torch modules"):
-        torch_decoder(id="own", path="nowhere.Net", recipe=SMALL).make(signature()).fit(x, y)
+        torch_decoder(id="own", path="nowhere.Net", recipe=SMALL).make(signature()).fit(
+            x, y
+        )
 
 
 def test_a_missing_braindecode_has_an_error_with_the_command_to_install_it(monkeypatch):
@@ -223,11 +278,19 @@ def test_braindecode_classes_are_built_by_name_from_the_signature(monkeypatch):
             super().__init__(nn.Flatten(), nn.Linear(n_chans * n_times, n_outputs))
             self.sfreq = sfreq
 
-    monkeypatch.setitem(sys.modules, "braindecode.models", types.SimpleNamespace(Deep=Deep))
-    fitted = braindecode_decoder(id="b", architecture="Deep", recipe=SMALL).make(signature()).fit(*data())
+    monkeypatch.setitem(
+        sys.modules, "braindecode.models", types.SimpleNamespace(Deep=Deep)
+    )
+    fitted = (
+        braindecode_decoder(id="b", architecture="Deep", recipe=SMALL)
+        .make(signature())
+        .fit(*data())
+    )
     assert fitted.network_.network.sfreq == 64.0
     with pytest.raises(ModelError, match="no network 'Shallow'"):
-        braindecode_decoder(id="b", architecture="Shallow", recipe=SMALL).make(signature()).fit(*data())
+        braindecode_decoder(id="b", architecture="Shallow", recipe=SMALL).make(
+            signature()
+        ).fit(*data())
 
 
 def test_braindecode_classes_that_answer_over_time_write_texts(monkeypatch):
@@ -244,7 +307,9 @@ def test_braindecode_classes_that_answer_over_time_write_texts(monkeypatch):
         def forward(self, windows):
             return self.over_time(windows).transpose(1, 2)
 
-    monkeypatch.setitem(sys.modules, "braindecode.models", types.SimpleNamespace(Typist=Typist))
+    monkeypatch.setitem(
+        sys.modules, "braindecode.models", types.SimpleNamespace(Typist=Typist)
+    )
     decoder = braindecode_decoder(id="b", architecture="Typist", recipe=SMALL)
     asked = signature("sequence", outputs=3)._replace(symbols=("a", "b"))
     x, y = data()
@@ -272,7 +337,9 @@ def test_power_is_read_from_covariances(head):
     from neuroledger.families.decoding.pipelines.declare import Head
 
     x, y = oscillations()
-    decoder = covariance_decoder(id="c", shrinkage=0.1, head=TypeAdapter(Head).validate_python(head))
+    decoder = covariance_decoder(
+        id="c", shrinkage=0.1, head=TypeAdapter(Head).validate_python(head)
+    )
     fitted = decoder.make(signature(samples=128))
     fitted.fit(x[:60], y[:60])
     scores = answer(fitted, x[60:], "classification", np.array(["a", "b"]), id="c")
@@ -292,7 +359,9 @@ def test_evoked_responses_are_read_by_xdawn(which):
     y = np.tile(["target", "other", "other"], 30)
     x = rng.standard_normal((90, 3, 64))
     x[y == "target", 1] += 2 * np.hanning(64)
-    fitted = covariance_decoder(id="x", xdawn=2, xdawn_classes=which, estimator="lwf").make(signature())
+    fitted = covariance_decoder(
+        id="x", xdawn=2, xdawn_classes=which, estimator="lwf"
+    ).make(signature())
     fitted.fit(x[:60].astype(np.float32), y[:60])
     assert (fitted.predict(x[60:].astype(np.float32)) == y[60:]).mean() > 0.9
 
@@ -310,16 +379,22 @@ def test_any_estimator_by_import_path():
     fitted.fit(x[:80], y[:80])
     assert (fitted.predict(x[80:]) == y[80:]).mean() > 0.9
     with pytest.raises(ModelError, match="does not take these parameters"):
-        sklearn_decoder(id="svc", path="sklearn.svm.SVC", parameters={"trees": 3}).make(signature())
+        sklearn_decoder(id="svc", path="sklearn.svm.SVC", parameters={"trees": 3}).make(
+            signature()
+        )
 
 
 def test_scores_of_a_margin_become_columns_in_the_order_of_the_choices():
     x, y = data()
     fitted = sklearn_decoder(id="svc", path="sklearn.svm.LinearSVC").make(signature())
     fitted.fit(x[:80], y[:80])
-    scores = answer(fitted, x[80:], "classification", np.array(["a", "b", "c"]), id="svc")
+    scores = answer(
+        fitted, x[80:], "classification", np.array(["a", "b", "c"]), id="svc"
+    )
     assert scores.shape == (40, 3)
-    np.testing.assert_array_equal(np.array(["a", "b", "c"])[scores.argmax(axis=1)], fitted.predict(x[80:]))
+    np.testing.assert_array_equal(
+        np.array(["a", "b", "c"])[scores.argmax(axis=1)], fitted.predict(x[80:])
+    )
 
 
 def test_shrinkage_lda_is_scikit_learns_on_thinned_amplitudes():
@@ -333,17 +408,30 @@ def test_shrinkage_lda_is_scikit_learns_on_thinned_amplitudes():
     plain = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(
         (flat[:80] - centre) / spread, y[:80]
     )
-    np.testing.assert_array_equal(fitted.predict(x[80:]), plain.predict((flat[80:] - centre) / spread))
+    np.testing.assert_array_equal(
+        fitted.predict(x[80:]), plain.predict((flat[80:] - centre) / spread)
+    )
 
 
 def test_the_dummy_predicts_the_most_frequent_value():
     x = np.zeros((4, 1, 1))
     make = dummy_decoder(id="d").make
-    assert make(signature()).fit(x, np.array(["b", "a", "b", "b"])).predict(x).tolist() == ["b"] * 4
     assert (
-        make(signature("regression")).fit(x, np.array([1.0, 2.0, 3.0, 6.0])).predict(x).tolist() == [3.0] * 4
+        make(signature()).fit(x, np.array(["b", "a", "b", "b"])).predict(x).tolist()
+        == ["b"] * 4
     )
-    text = make(signature("sequence")).fit(x, np.array(["aab", "a", "ab", "aaaa"])).predict(x)
+    assert (
+        make(signature("regression"))
+        .fit(x, np.array([1.0, 2.0, 3.0, 6.0]))
+        .predict(x)
+        .tolist()
+        == [3.0] * 4
+    )
+    text = (
+        make(signature("sequence"))
+        .fit(x, np.array(["aab", "a", "ab", "aaaa"]))
+        .predict(x)
+    )
     assert text.tolist() == ["aa"] * 4
 
 
@@ -353,7 +441,13 @@ def test_invalid_predictions_are_refused():
             return np.full(len(x), "z")
 
     with pytest.raises(ModelError, match="which is not a class of the training part"):
-        answer(Strange(), np.zeros((3, 1, 1)), "classification", np.array(["a", "b"]), id="s")
+        answer(
+            Strange(),
+            np.zeros((3, 1, 1)),
+            "classification",
+            np.array(["a", "b"]),
+            id="s",
+        )
 
 
 def test_training_leaves_the_number_of_threads_as_it_was():
@@ -363,7 +457,9 @@ def test_training_leaves_the_number_of_threads_as_it_was():
     torch.set_num_threads(2)
     try:
         x, y = data(40)
-        network_decoder(id="e", architecture="eegnet", recipe=Laptop(epochs=1)).make(signature()).fit(x, y)
+        network_decoder(id="e", architecture="eegnet", recipe=Laptop(epochs=1)).make(
+            signature()
+        ).fit(x, y)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -372,7 +468,9 @@ def test_training_leaves_the_number_of_threads_as_it_was():
 def test_an_alias_is_used_once():
     from neuroledger.families.decoding.models.network_decoders import build_network
 
-    def constructor(n_chans=None, in_chans=None, n_outputs=None, n_classes=None, n_times=None):
+    def constructor(
+        n_chans=None, in_chans=None, n_outputs=None, n_classes=None, n_times=None
+    ):
         return (n_chans, in_chans, n_outputs, n_classes, n_times)
 
     assert build_network(constructor, signature(), {}, "m") == (3, None, 2, None, 64)

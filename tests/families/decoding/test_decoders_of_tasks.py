@@ -13,15 +13,24 @@ from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.spec.catalog import open_catalog
 
 # The shape of a window by where it comes from: channels, samples, Hz. Channels of EEG and MEG are fewer than there are.
-SHAPES = {"eeg": (8, 120, 120.0), "meg": (12, 120, 120.0), "fmri": (300, 4, 0.5), "emg": (16, 11_790, 2000.0)}
+SHAPES = {
+    "eeg": (8, 120, 120.0),
+    "meg": (12, 120, 120.0),
+    "fmri": (300, 4, 0.5),
+    "emg": (16, 11_790, 2000.0),
+}
 NETWORKS = ("network_decoder", "torch_decoder", "braindecode_decoder", "ctc_decoder")
 CONTROLS = ("dummy_decoder",)
 
 
 def published():
     catalog = open_catalog()
-    names = [name for name in catalog.ids("benchmarks") if name.startswith("neuralbench.")]
-    return [name for name in names if catalog.benchmark(name).paradigm.name == "decoding"]
+    names = [
+        name for name in catalog.ids("benchmarks") if name.startswith("neuralbench.")
+    ]
+    return [
+        name for name in names if catalog.benchmark(name).paradigm.name == "decoding"
+    ]
 
 
 def meant_for(catalog, benchmark):
@@ -34,13 +43,19 @@ def meant_for(catalog, benchmark):
         builder = model.builder.name
         if model.control is not None and builder not in CONTROLS:
             continue
-        kind = "network" if builder in NETWORKS else ("dummy" if builder in CONTROLS else "classical")
+        kind = (
+            "network"
+            if builder in NETWORKS
+            else ("dummy" if builder in CONTROLS else "classical")
+        )
         kinds[kind].append(name)
     return kinds
 
 
 def objective_of(catalog, benchmark):
-    return catalog.benchmark(benchmark).paradigm.parameters.get("objective", "classification")
+    return catalog.benchmark(benchmark).paradigm.parameters.get(
+        "objective", "classification"
+    )
 
 
 @pytest.mark.parametrize("benchmark", published())
@@ -96,22 +111,33 @@ def test_decoders_of_tasks_answer_windows_of_their_shape(device, objective, mode
     tasks = [
         name
         for name in published()
-        if name.startswith(f"neuralbench.{device}.") and objective_of(catalog, name) == objective
+        if name.startswith(f"neuralbench.{device}.")
+        and objective_of(catalog, name) == objective
     ]
     assert any(
-        model in (*meant_for(catalog, task)["network"], *meant_for(catalog, task)["classical"])
+        model
+        in (
+            *meant_for(catalog, task)["network"],
+            *meant_for(catalog, task)["classical"],
+        )
         for task in tasks
     )
     channels, samples, rate = SHAPES[device]
     rng = np.random.default_rng(0)
     count = 12 if device == "emg" else 40
     x = rng.standard_normal((count, channels, samples)).astype(np.float32)
-    y = rng.standard_normal((count, 40)) if device == "emg" else truth_of(objective, count, rng)
+    y = (
+        rng.standard_normal((count, 40))
+        if device == "emg"
+        else truth_of(objective, count, rng)
+    )
     choices = np.unique(y) if objective == "classification" else np.empty(0, dtype=str)
     outputs = len(choices) or (y.shape[1] if y.ndim == 2 else 1)
     ids = tuple(f"C{channel}" for channel in range(channels))
     recipe = TaskRecipe(epochs=1, scale="none")
-    signature = Signature(objective, channels, samples, outputs, rate, ids, 33, recipe=recipe)
+    signature = Signature(
+        objective, channels, samples, outputs, rate, ids, 33, recipe=recipe
+    )
     estimator = model_of(Session(catalog), model).make(signature)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -27,8 +27,14 @@ MODELS = {
             "objective": "regression",
         }
     },
-    "seen": {"builder": {"name": "shrinkage_lda", "every": 4}, "pretraining": ["Signals"]},
-    "planted": {"builder": {"name": "shrinkage_lda", "every": 4, "plants": 3.0}, "control": "positive"},
+    "seen": {
+        "builder": {"name": "shrinkage_lda", "every": 4},
+        "pretraining": ["Signals"],
+    },
+    "planted": {
+        "builder": {"name": "shrinkage_lda", "every": 4, "plants": 3.0},
+        "control": "positive",
+    },
 }
 
 
@@ -38,11 +44,21 @@ class Repository:
     def __init__(self, root, source):
         self.root = root
         (root / "dvc.yaml").write_text("stages: {}\n", encoding="utf-8")
-        for kind in ("datasets", "metrics", "ceilings", "benchmarks", "models", "suites", "schema"):
+        for kind in (
+            "datasets",
+            "metrics",
+            "ceilings",
+            "benchmarks",
+            "models",
+            "suites",
+            "schema",
+        ):
             (root / "specs" / kind).mkdir(parents=True)
         shutil.copy(source / "specs" / "references.bib", root / "specs")
         for id, fields in MODELS.items():
-            self.write("models", {"id": id, "version": 1, "title": f"Model {id}", **fields})
+            self.write(
+                "models", {"id": id, "version": 1, "title": f"Model {id}", **fields}
+            )
 
     def write(self, kind, fields):
         (self.root / "specs" / kind / f"{fields['id']}.yaml").write_text(
@@ -54,7 +70,11 @@ class Repository:
         folder.mkdir(parents=True, exist_ok=True)
         assemblies.write(signals, folder / "signals.nc")
         content = (folder / "signals.nc").read_bytes()
-        pin = {"dvc": True, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        pin = {
+            "dvc": True,
+            "size": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
         self.write(
             "datasets",
             {
@@ -65,7 +85,9 @@ class Repository:
                 "files": {"signals.nc": pin},
                 "reader": {"name": "prepared_signals"},
                 "expectations": {
-                    "assembly": [{"check": "dims", "dims": ["presentation", "channel", "sample"]}]
+                    "assembly": [
+                        {"check": "dims", "dims": ["presentation", "channel", "sample"]}
+                    ]
                 },
             },
         )
@@ -81,7 +103,11 @@ class Repository:
             "paradigm": {"name": "decoding", "splits": {"name": "cross_subject"}},
             "metric": "balanced_accuracy",
             "floor": {"dummy": "dummy"},
-            "controls": {"positive": ["planted"], "negative": ["chance"], "floor_at_most": 0.4},
+            "controls": {
+                "positive": ["planted"],
+                "negative": ["chance"],
+                "floor_at_most": 0.4,
+            },
         }
         self.write("benchmarks", fields | changes)
 
@@ -91,7 +117,11 @@ class Repository:
 
     def identity(self, model="lda", seed=0):
         catalog = open_catalog(self.root)
-        return plan(catalog, models=[model], benchmarks=["B"], request=Request(seed=seed)).jobs[0].id
+        return (
+            plan(catalog, models=[model], benchmarks=["B"], request=Request(seed=seed))
+            .jobs[0]
+            .id
+        )
 
 
 @pytest.fixture
@@ -123,9 +153,13 @@ def test_changed_data_never_give_an_old_score(repo):
 
 def test_another_seed_split_or_recipe_is_another_job(repo):
     identities = {repo.identity(), repo.identity(seed=1)}
-    repo.benchmark(paradigm={"name": "decoding", "splits": {"name": "cross_subject", "folds": 2}})
+    repo.benchmark(
+        paradigm={"name": "decoding", "splits": {"name": "cross_subject", "folds": 2}}
+    )
     identities.add(repo.identity())
-    repo.benchmark(paradigm={"name": "decoding", "splits": {"name": "cross_subject"}, "seeds": [1]})
+    repo.benchmark(
+        paradigm={"name": "decoding", "splits": {"name": "cross_subject"}, "seeds": [1]}
+    )
     identities.add(repo.identity())
     assert len(identities) == 4
 
@@ -135,7 +169,12 @@ def test_another_seed_split_or_recipe_is_another_job(repo):
     [
         ({"name": "random", "folds": 4}, "overlap in time"),
         (
-            {"name": "declared", "column": "session", "test": ["1"], "apart": ["subject"]},
+            {
+                "name": "declared",
+                "column": "session",
+                "test": ["1"],
+                "apart": ["subject"],
+            },
             "subject on both sides: S0",
         ),
         ({"name": "cross_subject", "sha256": "0" * 64}, "pinned is 0000"),
@@ -150,13 +189,25 @@ def test_a_wrong_split_leaves_no_score(repo, splits, words):
 
 def test_pretraining_on_the_same_data_is_noted_with_the_score(repo):
     assert not any("pretraining" in note for note in repo.score("lda").notes)
-    assert "pretraining overlap: the model was pretrained on Signals" in repo.score("seen").notes
+    assert (
+        "pretraining overlap: the model was pretrained on Signals"
+        in repo.score("seen").notes
+    )
     own = recording_digests(windows(subjects=5, trials=20, strength=2.0))
     stolen = [{"dataset": "Elsewhere", "recordings": [next(iter(own.values()))]}]
     repo.write(
-        "models", {"id": "seen", "version": 1, "title": "Model seen", **MODELS["lda"], "pretraining": stolen}
+        "models",
+        {
+            "id": "seen",
+            "version": 1,
+            "title": "Model seen",
+            **MODELS["lda"],
+            "pretraining": stolen,
+        },
     )
-    assert any("1 of 5 recordings by content" in note for note in repo.score("seen").notes)
+    assert any(
+        "1 of 5 recordings by content" in note for note in repo.score("seen").notes
+    )
 
 
 def test_a_dummy_without_a_score_is_replaced_by_its_fallback(repo):
@@ -167,10 +218,16 @@ def test_a_dummy_without_a_score_is_replaced_by_its_fallback(repo):
         "objective": "regression",
     }
     other = {"builder": {**MODELS["ridge"]["builder"], "shuffles_labels": True}}
-    repo.write("models", {"id": "shuffled", "version": 1, "title": "Shuffled ridge", **other})
+    repo.write(
+        "models", {"id": "shuffled", "version": 1, "title": "Shuffled ridge", **other}
+    )
     floor = {"dummy": "dummy", "fallback": "shuffled"}
-    repo.benchmark(paradigm=paradigm, metric="decoding_pearson_r", floor=floor, controls={})
+    repo.benchmark(
+        paradigm=paradigm, metric="decoding_pearson_r", floor=floor, controls={}
+    )
     score = repo.score("ridge")
     assert np.isfinite(score.value)
     assert score.n["dummy"] != 0
-    assert score.value == pytest.approx((score.raw - score.n["dummy"]) / (1 - score.n["dummy"]))
+    assert score.value == pytest.approx(
+        (score.raw - score.n["dummy"]) / (1 - score.n["dummy"])
+    )

@@ -34,7 +34,9 @@ def test_one_subject_at_a_time_matches_scikit_learn():
 def test_random_folds_are_scikit_learns():
     assembly = windows()
     folds = drawn(assembly, name="random", folds=5, stratify="label", seed=33)
-    expected = StratifiedKFold(5, shuffle=True, random_state=33).split(np.zeros(40), assembly["label"].values)
+    expected = StratifiedKFold(5, shuffle=True, random_state=33).split(
+        np.zeros(40), assembly["label"].values
+    )
     for fold, (_, test) in zip(folds, expected, strict=True):
         np.testing.assert_array_equal(fold.test, test)
 
@@ -42,7 +44,10 @@ def test_random_folds_are_scikit_learns():
 def test_a_share_of_subjects_and_a_validation_part_of_subjects():
     assembly = windows(subjects=10)
     (fold,) = drawn(
-        assembly, name="cross_subject", test=0.2, validation={"fraction": 0.25, "by": "subject", "seed": 33}
+        assembly,
+        name="cross_subject",
+        test=0.2,
+        validation={"fraction": 0.25, "by": "subject", "seed": 33},
     )
     parts = [set(assembly["subject"].values[rows]) for rows in fold[:3]]
     assert [len(part) for part in parts] == [6, 2, 2]
@@ -52,14 +57,35 @@ def test_a_share_of_subjects_and_a_validation_part_of_subjects():
 @pytest.mark.parametrize("seed", range(5))
 def test_a_validation_part_drawn_like_the_tested_one_keeps_the_shares_of_classes(seed):
     assembly = windows(subjects=20)
-    group = np.where(np.unique(assembly["subject"].values, return_inverse=True)[1] % 5 == 0, "ill", "well")
+    group = np.where(
+        np.unique(assembly["subject"].values, return_inverse=True)[1] % 5 == 0,
+        "ill",
+        "well",
+    )
     assembly = assembly.assign_coords(group=("presentation", group))
     apart = {"fraction": 0.25, "by": "subject", "seed": seed}
-    (fold,) = drawn(assembly, name="cross_subject", test=0.2, seed=seed, stratify="group", validation=apart)
-    ill = [len(set(assembly["subject"].values[rows[group[rows] == "ill"]])) for rows in fold[:3]]
+    (fold,) = drawn(
+        assembly,
+        name="cross_subject",
+        test=0.2,
+        seed=seed,
+        stratify="group",
+        validation=apart,
+    )
+    ill = [
+        len(set(assembly["subject"].values[rows[group[rows] == "ill"]]))
+        for rows in fold[:3]
+    ]
     assert ill == [2, 1, 1]
     single = {"fraction": 0.25, "seed": seed}
-    (fold,) = drawn(assembly, name="random", test=0.2, seed=seed, stratify="group", validation=single)
+    (fold,) = drawn(
+        assembly,
+        name="random",
+        test=0.2,
+        seed=seed,
+        stratify="group",
+        validation=single,
+    )
     share = [np.mean(group[rows] == "ill") for rows in fold[:3]]
     assert share == pytest.approx([0.2, 0.2, 0.2])
 
@@ -67,12 +93,17 @@ def test_a_validation_part_drawn_like_the_tested_one_keeps_the_shares_of_classes
 def test_sessions_are_held_out_in_every_subject():
     assembly = windows(sessions=2)
     folds = drawn(assembly, name="cross_session")
-    assert [set(assembly["session"].values[fold.test]) for fold in folds] == [{"0"}, {"1"}]
+    assert [set(assembly["session"].values[fold.test]) for fold in folds] == [
+        {"0"},
+        {"1"},
+    ]
     assert all(len(set(assembly["subject"].values[fold.test])) == 4 for fold in folds)
 
 
 def test_concepts_are_held_out_from_everybody():
-    assembly = windows().assign_coords(concept=("presentation", np.tile(list("vwxyz"), 8)))
+    assembly = windows().assign_coords(
+        concept=("presentation", np.tile(list("vwxyz"), 8))
+    )
     folds = drawn(assembly, name="leave_concept_out", by="concept", folds=5)
     for fold in folds:
         gate(folds, assembly, disjoint=["concept"])
@@ -100,7 +131,9 @@ def test_named_sessions_must_occur():
     assembly = windows(sessions=2)
     (fold,) = drawn(assembly, name="within_subject", column="session", values=[1])
     assert set(assembly["session"].values[fold.test]) == {"1"}
-    with pytest.raises(DataError, match="splits: session: no row has '2'; the values are 0, 1"):
+    with pytest.raises(
+        DataError, match="splits: session: no row has '2'; the values are 0, 1"
+    ):
         drawn(assembly, name="within_subject", column="session", values=["1", "2"])
 
 
@@ -125,7 +158,10 @@ def test_contradictions_are_requests_that_are_refused():
 def test_the_gate_passes_what_is_apart():
     assembly = windows()
     gate(
-        drawn(assembly, name="cross_subject"), assembly, disjoint=["subject"], labels=assembly["label"].values
+        drawn(assembly, name="cross_subject"),
+        assembly,
+        disjoint=["subject"],
+        labels=assembly["label"].values,
     )
 
 
@@ -139,9 +175,17 @@ def rows(*parts):
         (rows(range(5), [], range(4, 10)), {}, "two parts or twice: 4"),
         (rows([], [], [1]), {}, "no train rows"),
         (rows([0], [], [99]), {}, "outside"),
-        (rows(range(15), [], range(20, 40)), {"disjoint": ["session"]}, "session on both sides: 0"),
+        (
+            rows(range(15), [], range(20, 40)),
+            {"disjoint": ["session"]},
+            "session on both sides: 0",
+        ),
         (rows(range(25), [], range(30, 40)), {"disjoint": ["subject"]}, None),
-        (rows(range(0, 40, 2), [], range(1, 40, 2)), {"labels": True}, "tested but never trained: b"),
+        (
+            rows(range(0, 40, 2), [], range(1, 40, 2)),
+            {"labels": True},
+            "tested but never trained: b",
+        ),
     ],
 )
 def test_a_wrong_partition_is_stopped_with_what_is_wrong(fold, options, words):
@@ -159,7 +203,8 @@ def test_overlap_in_time_is_found_within_a_recording_only():
     overlapping = windows(subjects=2, trials=10, samples=16, rate=16.0, gap=0.5)
     within = rows(range(5), [], range(5, 10))
     with pytest.raises(
-        DataError, match=r"1 tested windows overlap in time with trained ones: S00 at 2\.50–3\.50 s"
+        DataError,
+        match=r"1 tested windows overlap in time with trained ones: S00 at 2\.50–3\.50 s",
     ):
         gate([within], overlapping)
     gate([rows(range(10), [], range(10, 20))], overlapping)
@@ -176,13 +221,17 @@ def test_validation_rows_count_as_seen():
 def test_equal_content_under_other_names_is_found():
     assembly = windows()
     assembly.values[35] = assembly.values[2]
-    with pytest.raises(DataError, match="1 tested windows have the samples of a trained one"):
+    with pytest.raises(
+        DataError, match="1 tested windows have the samples of a trained one"
+    ):
         gate([rows(range(30), [], range(30, 40))], assembly)
     gate([rows(range(30), [], range(30, 40))], assembly, waive=["duplicates"])
 
 
 @settings(max_examples=60, deadline=None)
-@given(onsets=st.lists(st.floats(0, 30), min_size=4, max_size=14), cut=st.integers(1, 3))
+@given(
+    onsets=st.lists(st.floats(0, 30), min_size=4, max_size=14), cut=st.integers(1, 3)
+)
 def test_overlap_agrees_with_comparing_every_pair(onsets, cut):
     assembly = windows(subjects=1, trials=len(onsets) // 2 * 2)
     onset = np.array(onsets[: assembly.sizes["presentation"]])
@@ -193,7 +242,9 @@ def test_overlap_agrees_with_comparing_every_pair(onsets, cut):
         onset[None, cut:] < onset[:cut, None] + 1 - half
     )
     if overlaps.any():
-        with pytest.raises(DataError, match=f"{overlaps.any(axis=0).sum()} tested windows overlap"):
+        with pytest.raises(
+            DataError, match=f"{overlaps.any(axis=0).sum()} tested windows overlap"
+        ):
             gate([fold], assembly)
     else:
         gate([fold], assembly)
@@ -207,7 +258,8 @@ def test_a_partition_file_comes_back_and_is_pinned(tmp_path):
     assert digest == partition_sha256(folds, keys)
     again = read_partition(tmp_path / "splits.json", keys, sha256=digest)
     assert all(
-        (a.test == b.test).all() and (a.train == b.train).all() for a, b in zip(folds, again, strict=True)
+        (a.test == b.test).all() and (a.train == b.train).all()
+        for a, b in zip(folds, again, strict=True)
     )
     with pytest.raises(DataError, match="pinned is"):
         read_partition(tmp_path / "splits.json", keys, sha256="0" * 64)
@@ -221,16 +273,29 @@ def test_a_partition_file_comes_back_and_is_pinned(tmp_path):
 def test_a_digest_changes_with_the_partition_and_not_with_row_order():
     fold = rows([0, 1], [], [2])
     keys = ["a", "b", "c"]
-    assert partition_sha256([fold], keys) == partition_sha256([rows([1, 0], [], [2])], keys)
-    assert partition_sha256([fold], keys) != partition_sha256([rows([0, 2], [], [1])], keys)
+    assert partition_sha256([fold], keys) == partition_sha256(
+        [rows([1, 0], [], [2])], keys
+    )
+    assert partition_sha256([fold], keys) != partition_sha256(
+        [rows([0, 2], [], [1])], keys
+    )
 
 
-@pytest.mark.parametrize(("gap", "purge"), [(0.4, 0.0), (1.0, 0.0), (1.0, 1.5), (0.25, 0.5)])
-def test_trained_windows_near_a_tested_one_are_left_out_and_no_others(gap: float, purge: float) -> None:
+@pytest.mark.parametrize(
+    ("gap", "purge"), [(0.4, 0.0), (1.0, 0.0), (1.0, 1.5), (0.25, 0.5)]
+)
+def test_trained_windows_near_a_tested_one_are_left_out_and_no_others(
+    gap: float, purge: float
+) -> None:
     assembly = windows(subjects=2, trials=20, gap=gap)
     sentence = np.tile(np.repeat(np.arange(5), 4), 2).astype(str)
     assembly = assembly.assign_coords(sentence=("presentation", sentence))
-    fields = {"name": "leave_concept_out", "by": "sentence", "folds": 5, "waive": ["overlap"]}
+    fields = {
+        "name": "leave_concept_out",
+        "by": "sentence",
+        "folds": 5,
+        "waive": ["overlap"],
+    }
     onset, recording = assembly["onset"].values, assembly["recording"].values
     plain = drawn(assembly, **fields)
     for fold, before in zip(drawn(assembly, **fields, purge=purge), plain, strict=True):
@@ -251,10 +316,27 @@ def test_trained_windows_near_a_tested_one_are_left_out_and_no_others(gap: float
             gate(plain, assembly)
 
 
-def test_declared_parts_may_be_purged_too_and_validation_is_drawn_from_what_is_left() -> None:
+def test_declared_parts_may_be_purged_too_and_validation_is_drawn_from_what_is_left() -> (
+    None
+):
     assembly = windows(subjects=2, trials=10, gap=0.5)
     part = np.tile(["train"] * 7 + ["test"] * 3, 2)
     assembly = assembly.assign_coords(part=("presentation", part))
-    (fold,) = drawn(assembly, name="declared", column="part", purge=0, validation={"fraction": 0.5})
-    assert sorted([*fold.train, *fold.validation]) == [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15]
+    (fold,) = drawn(
+        assembly, name="declared", column="part", purge=0, validation={"fraction": 0.5}
+    )
+    assert sorted([*fold.train, *fold.validation]) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        10,
+        11,
+        12,
+        13,
+        14,
+        15,
+    ]
     gate([fold], assembly)

@@ -25,13 +25,24 @@ from sklearn.pipeline import make_pipeline
 
 import neuroledger as nl
 from neuroledger.cli import main
-from tests.families.decoding.recorded_folders import CHANNELS, FORMATS, KINDS, RATE, Format, place_of
+from tests.families.decoding.recorded_folders import (
+    CHANNELS,
+    FORMATS,
+    KINDS,
+    RATE,
+    Format,
+    place_of,
+)
 
 TRIALS, EVERY = 20, 1.5
 PEOPLE, SESSIONS = ("anna", "bela", "carl"), ("1", "2")
 PIPELINES = {
-    "moabb.CSP_LDA": make_pipeline(Covariances("oas"), CSP(6), LinearDiscriminantAnalysis()),
-    "moabb.TangentSpace_LR": make_pipeline(Covariances("oas"), TangentSpace(), LogisticRegression()),
+    "moabb.CSP_LDA": make_pipeline(
+        Covariances("oas"), CSP(6), LinearDiscriminantAnalysis()
+    ),
+    "moabb.TangentSpace_LR": make_pipeline(
+        Covariances("oas"), TangentSpace(), LogisticRegression()
+    ),
 }
 PROTOCOLS = {
     "within": "{name: decoding, splits: {name: within_session}, train: each}",
@@ -44,13 +55,16 @@ def simulated(person: str, session: str) -> tuple[np.ndarray, list[tuple[int, in
     """(channel, sample) in µV and events by sample and kind, 0 or 1: after the second, one source is stronger."""
     rng = np.random.default_rng([PEOPLE.index(person), SESSIONS.index(session)])
     kinds = rng.permutation(np.arange(TRIALS) % 2)
-    events = [(round((1 + EVERY * number) * RATE), int(kind)) for number, kind in enumerate(kinds)]
+    events = [
+        (round((1 + EVERY * number) * RATE), int(kind))
+        for number, kind in enumerate(kinds)
+    ]
     sources = rng.normal(0, 10, (len(CHANNELS), round((TRIALS * EVERY + 2) * RATE)))
     for at, kind in events:
         sources[0, at : at + RATE] *= 1.7 if kind else 1.0
-    mixing = np.eye(len(CHANNELS)) + 0.3 * np.random.default_rng(PEOPLE.index(person)).normal(
-        size=(len(CHANNELS),) * 2
-    )
+    mixing = np.eye(len(CHANNELS)) + 0.3 * np.random.default_rng(
+        PEOPLE.index(person)
+    ).normal(size=(len(CHANNELS),) * 2)
     return mixing @ sources, events
 
 
@@ -73,13 +87,24 @@ def peer_scores(folder: Path, one: Format) -> dict[tuple[str, str, str, str], fl
                 here = (who == P) & (when == S)
                 rows = np.flatnonzero(here)
                 folds = [
-                    scorer(clone(pipeline).fit(X[rows[a]], Y[rows[a]]), X[rows[b]], Y[rows[b]])
-                    for a, b in StratifiedKFold(5, shuffle=True, random_state=42).split(rows, Y[rows])
+                    scorer(
+                        clone(pipeline).fit(X[rows[a]], Y[rows[a]]),
+                        X[rows[b]],
+                        Y[rows[b]],
+                    )
+                    for a, b in StratifiedKFold(5, shuffle=True, random_state=42).split(
+                        rows, Y[rows]
+                    )
                 ]
                 found["within", name, who, when] = float(np.mean(folds))
-                for protocol, train in (("sessions", (who == P) & (when != S)), ("people", who != P)):
+                for protocol, train in (
+                    ("sessions", (who == P) & (when != S)),
+                    ("people", who != P),
+                ):
                     fitted = clone(pipeline).fit(X[train], Y[train])
-                    found[protocol, name, who, when] = float(scorer(fitted, X[here], Y[here]))
+                    found[protocol, name, who, when] = float(
+                        scorer(fitted, X[here], Y[here])
+                    )
     return found
 
 
@@ -95,13 +120,17 @@ def test_a_folder_becomes_the_scores_of_mne_pyriemann_and_scikit_learn(
         warnings.simplefilter("ignore")
         for who in PEOPLE:
             for when in SESSIONS:
-                one.write(folder / one.ending.format(f"{who}_{when}"), *simulated(who, when))
+                one.write(
+                    folder / one.ending.format(f"{who}_{when}"), *simulated(who, when)
+                )
         expected = peer_scores(folder, one)
     specs = repository / "specs"
     copied = [specs / "models" / f"{id}.yaml" for id in ("dummy", *PIPELINES)]
     copied += [specs / "metrics/auroc.yaml", specs / "references.bib"]
     benchmarks = [f"{protocol}: {paradigm}" for protocol, paradigm in PROTOCOLS.items()]
-    place = place_of(tmp_path / "place", one, people=len(PEOPLE), files=copied, benchmarks=benchmarks)
+    place = place_of(
+        tmp_path / "place", one, people=len(PEOPLE), files=copied, benchmarks=benchmarks
+    )
     shutil.copy(repository / "params.yaml", place)
     command = ["--root", str(place)]
     assert main([*command, "pin", "Mine", "--from", str(folder)]) == 0
@@ -109,10 +138,14 @@ def test_a_folder_becomes_the_scores_of_mne_pyriemann_and_scikit_learn(
     monkeypatch.chdir(place)
     found = {}
     for protocol in PROTOCOLS:
-        assert main([*command, "run", "--benchmark", f"Mine-{protocol}", *PIPELINES]) == 0
+        assert (
+            main([*command, "run", "--benchmark", f"Mine-{protocol}", *PIPELINES]) == 0
+        )
         table = nl.decoding.recorded(f"Mine-{protocol}")
         for row in table[table["pipeline"].isin(list(PIPELINES))].itertuples():
-            found.setdefault((protocol, row.pipeline, row.subject, row.session), []).append(row.score)
+            found.setdefault(
+                (protocol, row.pipeline, row.subject, row.session), []
+            ).append(row.score)
     assert set(found) == set(expected)
     for where, scores in found.items():
         assert np.mean(scores) == pytest.approx(expected[where], abs=1e-9), where

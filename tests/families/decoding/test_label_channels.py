@@ -31,7 +31,9 @@ def test_triggers_and_targets_are_named():
     assert label_channels(with_channel(clean, 1, pulse), labels) == ["C1"]
     numbers = RNG.standard_normal(60)
     assert label_channels(clean, numbers) == []
-    assert label_channels(with_channel(clean, 0, 3 - 2 * numbers[:, None]), numbers) == ["C0"]
+    assert label_channels(
+        with_channel(clean, 0, 3 - 2 * numbers[:, None]), numbers
+    ) == ["C0"]
     assert label_channels(with_channel(clean, 0, code[:, None])[:15], labels[:15]) == []
     assert label_channels(with_channel(clean, 0, 1.0), labels) == []
 
@@ -43,7 +45,8 @@ def test_the_score_says_that_the_answer_is_in_the_data():
     score = nl.decode(LogisticRegression(C=100), x, y)
     assert "the answer is written in the data: channel1 tells it alone" in score.notes
     assert not any(
-        "written in the data" in note for note in nl.decode(LogisticRegression(), x[:, 2:], y).notes
+        "written in the data" in note
+        for note in nl.decode(LogisticRegression(), x[:, 2:], y).notes
     )
     numbers = nl.decode(Ridge(), x, 2.0 * x[:, 3], metric="decoding_pearson_r")
     assert "the answer is written in the data: channel3 tells it alone" in numbers.notes
@@ -54,4 +57,9 @@ def test_imaginary_numbers_and_numbers_for_texts_are_refused():
     with pytest.raises(AssemblyError, match="complex128, not real numbers"):
         nl.decode(LogisticRegression(), RNG.standard_normal((60, 4)) + 1j, y)
     with pytest.raises(RequestError, match="needs one text for each window"):
-        nl.decode("dummy", RNG.standard_normal((60, 4)), np.arange(60), metric="word_error_rate")
+        nl.decode(
+            "dummy",
+            RNG.standard_normal((60, 4)),
+            np.arange(60),
+            metric="word_error_rate",
+        )

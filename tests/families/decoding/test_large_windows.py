@@ -23,7 +23,10 @@ from neuroledger.families.decoding.paradigms.decoding import measure_folds
 from neuroledger.families.decoding.pipelines.declare import declared_step
 from neuroledger.families.decoding.protocols import fold_windows, leakage_checks
 from neuroledger.families.decoding.protocols.decoder import Decoder
-from neuroledger.families.decoding.protocols.fold_windows import mean_and_spread, quartiles
+from neuroledger.families.decoding.protocols.fold_windows import (
+    mean_and_spread,
+    quartiles,
+)
 from neuroledger.families.decoding.protocols.leakage_checks import gate
 from neuroledger.families.decoding.protocols.splits import Fold
 from neuroledger.families.decoding.training import linear_heads
@@ -58,11 +61,23 @@ def folds(count: int) -> list[Fold]:
     return [Fold(*parts), Fold(parts[1], np.empty(0, dtype=np.intp), parts[0])]
 
 
-def predicted(decoder: Decoder, assembly: xr.DataArray, objective="classification") -> xr.DataArray:
-    truth = assembly["label"].values if objective == "classification" else assembly["number"].values
+def predicted(
+    decoder: Decoder, assembly: xr.DataArray, objective="classification"
+) -> xr.DataArray:
+    truth = (
+        assembly["label"].values
+        if objective == "classification"
+        else assembly["number"].values
+    )
     rng = np.random.default_rng(0)
     return measure_folds(
-        decoder, assembly, truth, folds(len(truth)), objective=objective, seeds=(33,), rng=rng
+        decoder,
+        assembly,
+        truth,
+        folds(len(truth)),
+        objective=objective,
+        seeds=(33,),
+        rng=rng,
     ).source
 
 
@@ -71,10 +86,16 @@ DECODERS = [
     (dummy_decoder(id="dummy"), "classification"),
     (covariance_decoder(id="covariance"), "classification"),
     (covariance_decoder(id="fewer", most=40, plants=0.5), "classification"),
-    (covariance_decoder(id="ridge", head=declared_step("ridge_search"), plants=0.5), "regression"),
+    (
+        covariance_decoder(id="ridge", head=declared_step("ridge_search"), plants=0.5),
+        "regression",
+    ),
     (cospectra_decoder(id="cospectra", window=16, low=1.0, high=8.0), "classification"),
     (shrinkage_lda(id="lda", every=4, shuffles_labels=True), "classification"),
-    (sklearn_decoder(id="sklearn", path="sklearn.linear_model.LogisticRegression"), "classification"),
+    (
+        sklearn_decoder(id="sklearn", path="sklearn.linear_model.LogisticRegression"),
+        "classification",
+    ),
     (network_decoder(id="net", architecture="eegnet", recipe=SHORT), "classification"),
     (network_decoder(id="number", architecture="eegnet", recipe=SHORT), "regression"),
     (
@@ -89,10 +110,19 @@ DECODERS = [
 ]
 
 
-@pytest.mark.parametrize(("decoder", "objective"), DECODERS, ids=[f"{d.id}-{o}" for d, o in DECODERS])
-def test_predictions_from_a_view_are_those_from_an_array(decoder, objective, views, tmp_path):
-    assembly = windows(subjects=4, trials=30, samples=64, rate=32.0, strength=0.4).astype(np.float32)
-    if decoder.id in ("fewer", "ridge"):  # the planted signal's size is added up in another order
+@pytest.mark.parametrize(
+    ("decoder", "objective"), DECODERS, ids=[f"{d.id}-{o}" for d, o in DECODERS]
+)
+def test_predictions_from_a_view_are_those_from_an_array(
+    decoder, objective, views, tmp_path
+):
+    assembly = windows(
+        subjects=4, trials=30, samples=64, rate=32.0, strength=0.4
+    ).astype(np.float32)
+    if decoder.id in (
+        "fewer",
+        "ridge",
+    ):  # the planted signal's size is added up in another order
         assembly = assembly.astype(np.float64)
     from_array = predicted(decoder, assembly, objective)
     views()
@@ -100,7 +130,9 @@ def test_predictions_from_a_view_are_those_from_an_array(decoder, objective, vie
     if decoder.id in ("dummy", "net", "number", "standard"):
         assert from_view.identical(from_array)
     else:  # products of matrices of fewer rows are rounded otherwise
-        np.testing.assert_allclose(from_view.values, from_array.values, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            from_view.values, from_array.values, rtol=1e-9, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("classes", ["all", "rarest"])
@@ -114,7 +146,9 @@ def test_xdawn_of_a_view_differs_by_rounding_only(classes, views, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(7, 3, 5), (50, 4, 30), (1, 2, 1), (2, 2, 1), (33, 80, 3), (101, 5, 1)])
+@pytest.mark.parametrize(
+    "shape", [(7, 3, 5), (50, 4, 30), (1, 2, 1), (2, 2, 1), (33, 80, 3), (101, 5, 1)]
+)
 def test_quartiles_of_a_view_are_those_of_numpy_to_the_last_bit(shape, dtype, views):
     views()
     rng = np.random.default_rng(1)
@@ -122,10 +156,16 @@ def test_quartiles_of_a_view_are_those_of_numpy_to_the_last_bit(shape, dtype, vi
         values = (rng.standard_normal(shape) * scale).astype(dtype)
         values[::3] = np.round(values[::3])  # ties, and zeros of both signs
         view = LazyRows(values, np.arange(len(values)))
-        assert np.array_equal(quartiles(view), np.percentile(values, [25, 50, 75], axis=(0, 2)))
+        assert np.array_equal(
+            quartiles(view), np.percentile(values, [25, 50, 75], axis=(0, 2))
+        )
         mean, spread = mean_and_spread(view)
-        np.testing.assert_allclose(mean, values.mean(axis=(0, 2), dtype=float), rtol=1e-6, atol=1e-7 * scale)
-        np.testing.assert_allclose(spread, values.std(axis=(0, 2), dtype=float), rtol=1e-6)
+        np.testing.assert_allclose(
+            mean, values.mean(axis=(0, 2), dtype=float), rtol=1e-6, atol=1e-7 * scale
+        )
+        np.testing.assert_allclose(
+            spread, values.std(axis=(0, 2), dtype=float), rtol=1e-6
+        )
 
 
 def test_an_estimator_that_needs_all_windows_in_memory_is_refused_with_their_size(
@@ -146,23 +186,31 @@ def test_an_estimator_that_needs_all_windows_in_memory_is_refused_with_their_siz
     assert set(predicted(decoder, assembly).values.sum(axis=1)) == {1.0}
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 10_000)
     with pytest.raises(
-        LimitError, match=r"decoder 'own', which takes 80 windows as one array, needs about 0\.0 GiB"
+        LimitError,
+        match=r"decoder 'own', which takes 80 windows as one array, needs about 0\.0 GiB",
     ):
         predicted(decoder, assembly)
 
 
 @pytest.mark.slow
-def test_windows_on_the_disk_are_never_in_memory_all_at_once(views, tmp_path, monkeypatch):
+def test_windows_on_the_disk_are_never_in_memory_all_at_once(
+    views, tmp_path, monkeypatch
+):
     """Peak of memory that Python and NumPy take (the map itself is not counted), against the size of the windows."""
     rng = np.random.default_rng(0)
     count, channels, samples = 200, 16, 1024  # 13.1 MB
     values = np.lib.format.open_memmap(
-        tmp_path / "values.npy", mode="w+", dtype=np.float32, shape=(count, channels, samples)
+        tmp_path / "values.npy",
+        mode="w+",
+        dtype=np.float32,
+        shape=(count, channels, samples),
     )
     for row in range(count):
         values[row] = rng.standard_normal((channels, samples))
     values.flush()
-    small = windows(subjects=4, trials=50, channels=channels, samples=samples, rate=1024.0)
+    small = windows(
+        subjects=4, trials=50, channels=channels, samples=samples, rate=1024.0
+    )
     assembly = small.copy(data=np.load(tmp_path / "values.npy", mmap_mode="r"))
     del small, values
     monkeypatch.setattr(memory, "BLOCK", 1 << 18)
@@ -172,7 +220,9 @@ def test_windows_on_the_disk_are_never_in_memory_all_at_once(views, tmp_path, mo
         monkeypatch.setattr(module, "WHOLE", 1 << 18)
     (fold, _) = folds(count)
     truth = assembly["label"].values
-    network = network_decoder(id="net", architecture="eegnet", recipe=Laptop(epochs=1, batch=4))
+    network = network_decoder(
+        id="net", architecture="eegnet", recipe=Laptop(epochs=1, batch=4)
+    )
     steps = {
         "conventions": lambda: check(assembly),
         "content": lambda: content_sha256(assembly),
@@ -184,7 +234,9 @@ def test_windows_on_the_disk_are_never_in_memory_all_at_once(views, tmp_path, mo
         "dummy": lambda: predicted(dummy_decoder(id="dummy"), assembly),
         "covariance": lambda: predicted(covariance_decoder(id="covariance"), assembly),
         "network": lambda: predicted(network, assembly),
-        "planted": lambda: predicted(covariance_decoder(id="planted", plants=1.0), assembly),
+        "planted": lambda: predicted(
+            covariance_decoder(id="planted", plants=1.0), assembly
+        ),
     }
     assert len(truth) == count
     peaks = {}

@@ -45,7 +45,11 @@ def published_one_vs_rest(x, y, tested):
     from sklearn.preprocessing import StandardScaler
 
     last = LogisticRegressionCV(
-        Cs=[10.0**k for k in range(-3, 4)], cv=5, max_iter=1000, class_weight="balanced", scoring="accuracy"
+        Cs=[10.0**k for k in range(-3, 4)],
+        cv=5,
+        max_iter=1000,
+        class_weight="balanced",
+        scoring="accuracy",
     )
     chain = make_pipeline(
         Covariances("oas"),
@@ -61,11 +65,15 @@ def published_one_vs_rest(x, y, tested):
 
 def test_several_labels_are_one_against_the_rest_as_published():
     x, y = rhythms()
-    decoder = covariance_decoder(id="c", shrinkage=0.1, head=declared_step("logistic_search"))
+    decoder = covariance_decoder(
+        id="c", shrinkage=0.1, head=declared_step("logistic_search")
+    )
     fitted = decoder.make(signature("multilabel", 3)).fit(x[:80], y[:80])
     predicted = answer(fitted, x[80:], "multilabel", np.empty(0), id="c")
     # Both means stop where the norm of the gradient is 1e-8, after steps of other kinds.
-    np.testing.assert_allclose(predicted, published_one_vs_rest(x[:80], y[:80], x[80:]), atol=1e-10, rtol=0)
+    np.testing.assert_allclose(
+        predicted, published_one_vs_rest(x[:80], y[:80], x[80:]), atol=1e-10, rtol=0
+    )
     assert fitted.notes_ == []
     np.testing.assert_array_equal(fitted.predict(x[80:]), (predicted > 0.5).astype(int))
 
@@ -77,8 +85,13 @@ def test_several_labels_through_decode_beat_the_dummy_and_their_shuffle():
     score = nl.decode("covariance_logistic_search", x, y, **by)
     assert score.value > 0.8
     assert score.value > nl.decode("dummy", x, y, **by).value + 0.3
-    assert nl.decode("covariance_logistic_search", x, y, shuffle_labels=True, **by).value < 0.6
-    assert nl.decode("covariance_logistic_search", x, y, normalise=True, **by).value > 0.6
+    assert (
+        nl.decode("covariance_logistic_search", x, y, shuffle_labels=True, **by).value
+        < 0.6
+    )
+    assert (
+        nl.decode("covariance_logistic_search", x, y, normalise=True, **by).value > 0.6
+    )
 
 
 def test_a_label_without_two_examples_of_each_answer_is_constant_and_noted():
@@ -99,12 +112,20 @@ def test_a_label_without_two_examples_of_each_answer_is_constant_and_noted():
         "label 3 of 3 is in 60 of 60 training windows: always answered yes",
     ]
     again = (
-        covariance_decoder(id="c", head=declared_step("logistic")).make(signature("multilabel", 3)).fit(x, y)
+        covariance_decoder(id="c", head=declared_step("logistic"))
+        .make(signature("multilabel", 3))
+        .fit(x, y)
     )
-    assert again.notes_ == ["label 3 of 3 is in 60 of 60 training windows: always answered yes"]
+    assert again.notes_ == [
+        "label 3 of 3 is in 60 of 60 training windows: always answered yes"
+    ]
     y[:, 2] = 1
-    score = nl.decode("covariance_logistic", x, y, metric="macro_f1", splits=3, sampling_rate=64)
-    assert any("label 3 of 3 is in 40 of 40 training windows" in note for note in score.notes)
+    score = nl.decode(
+        "covariance_logistic", x, y, metric="macro_f1", splits=3, sampling_rate=64
+    )
+    assert any(
+        "label 3 of 3 is in 40 of 40 training windows" in note for note in score.notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +136,11 @@ def test_a_label_without_two_examples_of_each_answer_is_constant_and_noted():
 def test_other_classical_decoders_answer_several_labels(decoder):
     x, y = rhythms(80)
     predicted = answer(
-        decoder.make(signature("multilabel", 3)).fit(x, y), x, "multilabel", np.empty(0), id="d"
+        decoder.make(signature("multilabel", 3)).fit(x, y),
+        x,
+        "multilabel",
+        np.empty(0),
+        id="d",
     )
     assert predicted.shape == (80, 3)
     assert (predicted >= 0).all()
@@ -124,7 +149,9 @@ def test_other_classical_decoders_answer_several_labels(decoder):
 
 def test_a_decoder_offers_only_the_objectives_of_its_head():
     assert covariance_decoder(id="c").objectives == ("classification", "multilabel")
-    assert covariance_decoder(id="c", head=declared_step("ridge_search")).objectives == (
+    assert covariance_decoder(
+        id="c", head=declared_step("ridge_search")
+    ).objectives == (
         "regression",
         "retrieval",
     )
@@ -138,7 +165,10 @@ def test_a_decoder_offers_only_the_objectives_of_its_head():
     [
         ("sklearn.linear_model.LogisticRegression", {}),  # knows one label
         ("sklearn.svm.LinearSVC", {}),  # has no probabilities
-        ("sklearn.ensemble.RandomForestClassifier", {"n_estimators": 20}),  # knows several
+        (
+            "sklearn.ensemble.RandomForestClassifier",
+            {"n_estimators": 20},
+        ),  # knows several
         ("sklearn.neighbors.KNeighborsClassifier", {}),
     ],
 )
@@ -147,7 +177,9 @@ def test_any_classifier_can_be_declared_for_several_labels(path, parameters):
     y = (rng.random((120, 2)) < 0.4).astype(int)
     x = rng.standard_normal((120, 3, 8))
     x[:, :2] += 2 * y[:, :, None]
-    decoder = sklearn_decoder(id="s", path=path, parameters=parameters, objective="multilabel")
+    decoder = sklearn_decoder(
+        id="s", path=path, parameters=parameters, objective="multilabel"
+    )
     fitted = decoder.make(signature("multilabel", 2, 8)).fit(x[:80], y[:80])
     said = answer(fitted, x[80:], "multilabel", np.empty(0), id="s")
     assert ((said > 0.5) == y[80:]).mean() > 0.9
@@ -155,7 +187,9 @@ def test_any_classifier_can_be_declared_for_several_labels(path, parameters):
 
 @pytest.mark.parametrize("path", ["sklearn.linear_model.Ridge", "sklearn.svm.SVR"])
 @pytest.mark.parametrize("objective", ["regression", "retrieval"])
-def test_any_regressor_can_be_declared_for_several_numbers_or_embeddings(path, objective):
+def test_any_regressor_can_be_declared_for_several_numbers_or_embeddings(
+    path, objective
+):
     rng = np.random.default_rng(0)
     y = rng.standard_normal((150, 2))
     x = rng.standard_normal((150, 3, 8))
@@ -169,25 +203,42 @@ def test_any_regressor_can_be_declared_for_several_numbers_or_embeddings(path, o
 def test_whole_texts_can_be_predicted_by_nearest_neighbours():
     rng = np.random.default_rng(0)
     texts = np.array(["yes", "no", "maybe"])[rng.integers(0, 3, 90)]
-    x = 0.3 * rng.standard_normal((90, 2, 4)) + np.array([len(text) for text in texts])[:, None, None]
-    decoder = sklearn_decoder(id="k", path="sklearn.neighbors.KNeighborsClassifier", objective="sequence")
+    x = (
+        0.3 * rng.standard_normal((90, 2, 4))
+        + np.array([len(text) for text in texts])[:, None, None]
+    )
+    decoder = sklearn_decoder(
+        id="k", path="sklearn.neighbors.KNeighborsClassifier", objective="sequence"
+    )
     score = nl.decode(decoder, x, texts, metric="character_error_rate", splits=3)
     assert score.value < 0.05
 
 
 def test_wrong_declarations_are_one_clear_error(tmp_path):
-    regressor = sklearn_decoder(id="r", path="sklearn.linear_model.Ridge", objective="multilabel")
+    regressor = sklearn_decoder(
+        id="r", path="sklearn.linear_model.Ridge", objective="multilabel"
+    )
     with pytest.raises(
-        ModelError, match=r"model 'r': sklearn.linear_model.Ridge predicts numbers, but multilabel"
+        ModelError,
+        match=r"model 'r': sklearn.linear_model.Ridge predicts numbers, but multilabel",
     ):
         regressor.make(signature("multilabel", 2))
     classifier = sklearn_decoder(id="c", path="sklearn.svm.SVC", objective="retrieval")
-    with pytest.raises(ModelError, match=r"predicts classes, but retrieval needs a regressor"):
+    with pytest.raises(
+        ModelError, match=r"predicts classes, but retrieval needs a regressor"
+    ):
         classifier.make(signature("retrieval", 2))
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((40, 2, 4)), rng.standard_normal(40)
-    with pytest.raises(ModelError, match=r"does not support regression; it supports classification"):
-        nl.decode(sklearn_decoder(id="c", path="sklearn.svm.SVC"), x, y, metric="decoding_pearson_r")
+    with pytest.raises(
+        ModelError, match=r"does not support regression; it supports classification"
+    ):
+        nl.decode(
+            sklearn_decoder(id="c", path="sklearn.svm.SVC"),
+            x,
+            y,
+            metric="decoding_pearson_r",
+        )
 
 
 def test_subsampled_windows_keep_the_class_proportions():
@@ -197,16 +248,26 @@ def test_subsampled_windows_keep_the_class_proportions():
     assert (np.diff(rows) > 0).all()
     np.testing.assert_array_equal(rows, sample_rows(y, 100))
     np.testing.assert_array_equal(sample_rows(y, None), np.arange(1000))
-    assert len(sample_rows(np.zeros((50, 3)), 20)) == len(sample_rows(np.arange(50.0), 20)) == 20
+    assert (
+        len(sample_rows(np.zeros((50, 3)), 20))
+        == len(sample_rows(np.arange(50.0), 20))
+        == 20
+    )
     assert len(sample_rows(np.arange(50).astype(str), 20)) == 20
     assert np.unique(y[sample_rows(y, 7)]).tolist() == ["a", "b", "c"]
 
 
 def test_a_decoder_learns_from_no_more_windows_than_it_says():
     x, y = rhythms(90)
-    some = covariance_decoder(id="c", most=40).make(signature("multilabel", 3)).fit(x, y)
+    some = (
+        covariance_decoder(id="c", most=40).make(signature("multilabel", 3)).fit(x, y)
+    )
     rows = sample_rows(y, 40)
-    whole = covariance_decoder(id="c").make(signature("multilabel", 3)).fit(x[rows], y[rows])
+    whole = (
+        covariance_decoder(id="c")
+        .make(signature("multilabel", 3))
+        .fit(x[rows], y[rows])
+    )
     np.testing.assert_array_equal(some.predict_proba(x), whole.predict_proba(x))
     assert some.notes_ == ["fitted on 40 windows, drawn from all of the training part"]
 
@@ -228,7 +289,9 @@ def test_a_mean_that_does_not_exist_is_replaced_and_noted(monkeypatch):
         refused.append(metric)
         array_cache.clear_cache()
         fitted = covariance_decoder(id="c").make(signature("multilabel", 3)).fit(x, y)
-        assert fitted.notes_ == [f"tangent space at the {name} mean: no better one was found"]
+        assert fitted.notes_ == [
+            f"tangent space at the {name} mean: no better one was found"
+        ]
         assert np.isfinite(fitted.predict_proba(x)).all()
     refused.append("euclid")
     array_cache.clear_cache()

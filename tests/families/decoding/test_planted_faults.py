@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from neuroledger.cli import main
-from tests.families.decoding.recorded_folders import CHANNELS, FORMATS, RATE, Format, place_of
+from tests.families.decoding.recorded_folders import (
+    CHANNELS,
+    FORMATS,
+    RATE,
+    Format,
+    place_of,
+)
 
 PEOPLE = ("anna", "bela", "carl", "dora", "emil", "fred")
 SESSIONS = ("1", "2")
@@ -38,12 +44,19 @@ def simulated() -> Recordings:
     after = (np.arange(RATE) / RATE - 0.3) / 0.05
     bump = 48 * np.exp(-0.5 * after**2) * np.linspace(0.5, 1.5, len(CHANNELS))[:, None]
     for number, who in enumerate(PEOPLE):
-        mixing = np.eye(len(CHANNELS)) + 0.6 * np.random.default_rng(number).normal(size=(len(CHANNELS),) * 2)
+        mixing = np.eye(len(CHANNELS)) + 0.6 * np.random.default_rng(number).normal(
+            size=(len(CHANNELS),) * 2
+        )
         for when in SESSIONS:
             rng = np.random.default_rng([number, int(when)])
             kinds = rng.permutation(np.arange(TRIALS) % 2)
-            events = [(round((1 + EVERY * trial) * RATE), int(kind)) for trial, kind in enumerate(kinds)]
-            x = mixing @ rng.normal(0, 20, (len(CHANNELS), round((TRIALS * EVERY + 2) * RATE)))
+            events = [
+                (round((1 + EVERY * trial) * RATE), int(kind))
+                for trial, kind in enumerate(kinds)
+            ]
+            x = mixing @ rng.normal(
+                0, 20, (len(CHANNELS), round((TRIALS * EVERY + 2) * RATE))
+            )
             for at, kind in events:
                 x[:, at : at + RATE] += bump * (1.3 if kind else 1.0)
             made[who, when] = rng.uniform(0.8, 1.25) * x, events
@@ -80,7 +93,10 @@ def in_another_unit(made: Recordings) -> None:
 
 def in_blocks(made: Recordings) -> None:
     for who, (x, events) in list(made.items()):
-        made[who] = x, [(at, int(number >= TRIALS // 2)) for number, (at, _) in enumerate(events)]
+        made[who] = (
+            x,
+            [(at, int(number >= TRIALS // 2)) for number, (at, _) in enumerate(events)],
+        )
 
 
 FAULTS: dict[str, tuple[Callable[[Recordings], None], str, int]] = {
@@ -91,8 +107,16 @@ FAULTS: dict[str, tuple[Callable[[Recordings], None], str, int]] = {
         "10 pairs of windows are the same samples up to gain, 10 of them of two subjects",
         1,
     ),
-    "shifted events": (shifted, "1 recordings respond at another time than the others: {dora_1} (-", 1),
-    "another unit": (in_another_unit, "1 recordings vary at least 100 times more or less than the others", 1),
+    "shifted events": (
+        shifted,
+        "1 recordings respond at another time than the others: {dora_1} (-",
+        1,
+    ),
+    "another unit": (
+        in_another_unit,
+        "1 recordings vary at least 100 times more or less than the others",
+        1,
+    ),
     "labels in blocks": (in_blocks, "labels come in blocks: 12 changes", 0),
 }
 
@@ -133,12 +157,18 @@ def test_one_recording_under_two_names_is_refused_where_it_is_pinned(
     """Files of NWB state whose they are inside, and differ in that: an audit finds their windows."""
     one = FORMATS[name]
     x, events = simulated()["anna", "1"]
-    folder = written(tmp_path / "downloads", one, {("anna", "1"): (x, events), ("bela", "1"): (x, events)})
+    folder = written(
+        tmp_path / "downloads",
+        one,
+        {("anna", "1"): (x, events), ("bela", "1"): (x, events)},
+    )
     place = place_of(tmp_path / "place", one, people=2)
     assert main(["--root", str(place), "pin", "Mine", "--from", str(folder)]) != 0
     message = capsys.readouterr().err
     files = [one.ending.format(f"{who}_1") for who in ("anna", "bela")]
-    assert f"{files[0]} of anna and {files[1]} of bela contain the same bytes" in message, message
+    assert (
+        f"{files[0]} of anna and {files[1]} of bela contain the same bytes" in message
+    ), message
 
 
 @pytest.mark.parametrize("name", ["gdf", "cnt", "xdf", "parquet"])

@@ -11,8 +11,13 @@ import xarray as xr
 from neuroledger.data.dataset import Dataset
 from neuroledger.engine import bound_metric as bind
 from neuroledger.errors import DataError, ModelError
-from neuroledger.families.decoding.models.max_correlation import MaxCorrelation, max_correlation
-from neuroledger.families.decoding.paradigms.population_decoding import population_decoding
+from neuroledger.families.decoding.models.max_correlation import (
+    MaxCorrelation,
+    max_correlation,
+)
+from neuroledger.families.decoding.paradigms.population_decoding import (
+    population_decoding,
+)
 from neuroledger.families.decoding.readers.raster_trials import raster_trials
 
 
@@ -43,13 +48,18 @@ def neurons(signal=1.0, trials=12, units=30, seed=0):
 def run(data, model=None, **settings):
     decoder = model or max_correlation(id="m")
     return population_decoding(
-        decoder, data, rng=np.random.default_rng(1), **{"folds": 10, "resamples": 3, **settings}
+        decoder,
+        data,
+        rng=np.random.default_rng(1),
+        **{"folds": 10, "resamples": 3, **settings},
     )
 
 
 def test_information_is_found_when_it_is_there():
     measured = run(neurons())
-    samples = bind.metric("peak_decoding_accuracy")(measured.source, measured.target).samples
+    samples = bind.metric("peak_decoding_accuracy")(
+        measured.source, measured.target
+    ).samples
     before, after = samples.values.mean(axis=0)
     assert after > 0.9
     assert before < 0.5
@@ -57,20 +67,31 @@ def test_information_is_found_when_it_is_there():
 
 
 def test_shuffled_labels_stay_at_chance():
-    measured = run(neurons(), max_correlation(id="s", shuffles_labels=True), resamples=6)
-    assert bind.metric("peak_decoding_accuracy")(measured.source, measured.target).value < 0.5
+    measured = run(
+        neurons(), max_correlation(id="s", shuffles_labels=True), resamples=6
+    )
+    assert (
+        bind.metric("peak_decoding_accuracy")(measured.source, measured.target).value
+        < 0.5
+    )
     assert measured.notes
 
 
 def test_a_planted_signal_is_found_without_any_other():
     measured = run(neurons(signal=0.0), max_correlation(id="p", plants=1.0))
-    assert bind.metric("peak_decoding_accuracy")(measured.source, measured.target).value > 0.95
+    assert (
+        bind.metric("peak_decoding_accuracy")(measured.source, measured.target).value
+        > 0.95
+    )
 
 
 def test_every_label_is_tested_once_in_each_fold():
     measured = run(neurons())
     counts = np.unique(
-        np.char.add(measured.source["split"].values.astype(str), measured.target.values), return_counts=True
+        np.char.add(
+            measured.source["split"].values.astype(str), measured.target.values
+        ),
+        return_counts=True,
     )[1]
     assert set(counts.tolist()) == {3}
 
@@ -88,7 +109,10 @@ def test_max_correlation_ignores_scale_and_constant_features():
     rng = np.random.default_rng(2)
     x, y = rng.normal(size=(20, 6, 1)), np.repeat(["a", "b"], 10)
     x[10:, :3] += 2
-    wide = np.concatenate([x * np.array([1, 50, 1, 3, 1, 1])[None, :, None] + 7, np.ones((20, 1, 1))], axis=1)
+    wide = np.concatenate(
+        [x * np.array([1, 50, 1, 3, 1, 1])[None, :, None] + 7, np.ones((20, 1, 1))],
+        axis=1,
+    )
     scores = [MaxCorrelation().fit(part, y).predict(part) for part in (x, wide)]
     assert (scores[0] == y).mean() > 0.8
     assert (scores[1] == y).mean() > 0.8
@@ -96,13 +120,17 @@ def test_max_correlation_ignores_scale_and_constant_features():
 
 def test_real_neurons_give_the_stored_time_course(mirror):
     folder = mirror / "zhang_desimone_it7"
-    data = raster_trials({path.name: path for path in sorted((folder / "raster_mat").glob("*.mat"))})
+    data = raster_trials(
+        {path.name: path for path in sorted((folder / "raster_mat").glob("*.mat"))}
+    )
     assert data.assembly.sizes == {"presentation": 420, "neuroid": 132, "time_bin": 18}
     measured = run(data, folds=18, resamples=2)
-    course = bind.metric("peak_decoding_accuracy")(measured.source, measured.target).samples.values.mean(
-        axis=0
-    )
-    stored = json.loads((folder / "expected.json").read_text())["DECODING_RESULTS_2"]["zero_one_loss_by_bin"]
+    course = bind.metric("peak_decoding_accuracy")(
+        measured.source, measured.target
+    ).samples.values.mean(axis=0)
+    stored = json.loads((folder / "expected.json").read_text())["DECODING_RESULTS_2"][
+        "zero_one_loss_by_bin"
+    ]
     starts = data.assembly["time_bin_start"].values.astype(int)
     for start, ours in zip(starts, course, strict=True):
         assert ours == pytest.approx(stored[f"time.{start}_{start + 150}"][0], abs=0.09)

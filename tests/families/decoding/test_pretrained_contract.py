@@ -29,7 +29,9 @@ UNSCALED = Laptop(epochs=1, scale="none", clamp=0.0)
 class Tiny(torch.nn.Module):
     """A network for windows of up to eight time steps of 50 samples, with an embedding of time steps."""
 
-    def __init__(self, n_chans: int, n_times: int, n_outputs: int, sfreq: float) -> None:
+    def __init__(
+        self, n_chans: int, n_times: int, n_outputs: int, sfreq: float
+    ) -> None:
         super().__init__()
         self.mixed = torch.nn.Linear(n_chans, 4)
         self.moments = torch.nn.Parameter(torch.zeros(1, n_times // 50 + 1, 4))
@@ -63,9 +65,14 @@ def checkpoint(
     from safetensors.torch import save_file
 
     torch.manual_seed(5)
-    state = Tiny(channels, 400, 7, RATE).state_dict() | {"pretext.weight": torch.ones(3)}
+    state = Tiny(channels, 400, 7, RATE).state_dict() | {
+        "pretext.weight": torch.ones(3)
+    }
     state["moments"] = torch.arange(36.0).reshape(1, 9, 4)
-    state = {(rename or {}).get(name, name): value.contiguous() for name, value in state.items()}
+    state = {
+        (rename or {}).get(name, name): value.contiguous()
+        for name, value in state.items()
+    }
     save_file(state, folder / "model.safetensors")
     return {"model.safetensors": folder / "model.safetensors"}
 
@@ -83,12 +90,16 @@ def contract(**changed: Any) -> Contract:
     return Contract.model_validate(said | changed)
 
 
-def signature(names: tuple[str, ...] = ("Fp1", "C3", "Cz", "C4", "Oz"), **changed: Any) -> Signature:
+def signature(
+    names: tuple[str, ...] = ("Fp1", "C3", "Cz", "C4", "Oz"), **changed: Any
+) -> Signature:
     told = Signature("classification", len(names), 100, 2, RATE, names, 33, units="uV")
     return told._replace(**changed)
 
 
-def network(weights: dict[str, Path], about: Signature | None = None, **how: Any) -> Any:
+def network(
+    weights: dict[str, Path], about: Signature | None = None, **how: Any
+) -> Any:
     given = {
         "contract": contract(),
         "fresh": ("final_layer",),
@@ -99,7 +110,9 @@ def network(weights: dict[str, Path], about: Signature | None = None, **how: Any
     return decoder.make(about or signature()).make(about or signature())
 
 
-def test_weights_are_loaded_and_windows_have_the_unit_and_order_of_the_contract(tmp_path: Path) -> None:
+def test_weights_are_loaded_and_windows_have_the_unit_and_order_of_the_contract(
+    tmp_path: Path,
+) -> None:
     weights = checkpoint(tmp_path)
     mixed = ("Oz", "C4", "Fp1", "Cz", "C3")
     made = network(weights, signature(mixed))
@@ -113,13 +126,20 @@ def test_weights_are_loaded_and_windows_have_the_unit_and_order_of_the_contract(
     torch.testing.assert_close(volts.network.seen, made.network.seen)
 
 
-def test_a_network_that_knows_names_receives_those_that_are_there(tmp_path: Path, caplog: Any) -> None:
+def test_a_network_that_knows_names_receives_those_that_are_there(
+    tmp_path: Path, caplog: Any
+) -> None:
     weights = checkpoint(tmp_path, channels=3)
     about = signature(("C4", "X7", "C3", "Oz"))
     with pytest.raises(ModelError, match=r"do not have channels X7 \(`others: drop`"):
         network(weights, about, architecture="Named", contract=contract(needs="some"))
     with caplog.at_level(logging.WARNING, "neuroledger"):
-        made = network(weights, about, architecture="Named", contract=contract(needs="some", others="drop"))
+        made = network(
+            weights,
+            about,
+            architecture="Named",
+            contract=contract(needs="some", others="drop"),
+        )
     assert "channels X7 are dropped" in caplog.text
     made(torch.zeros(1, 4, 100))
     assert made.network.names == ["C4", "C3", "Oz"]
@@ -129,43 +149,70 @@ def test_a_network_that_knows_names_receives_those_that_are_there(tmp_path: Path
     ("about", "said"),
     [
         (signature(("Fp1", "C3", "Cz", "Oz")), "channels C4 are missing"),
-        (signature(("a", "b")), "none of the channels a, b is a channel of the weights"),
+        (
+            signature(("a", "b")),
+            "none of the channels a, b is a channel of the weights",
+        ),
         (signature(sampling_rate=128.0), "128 Hz instead of 100: resample"),
         (signature(samples=120), "windows of 1.2 s are not a multiple of 0.5 s"),
         (signature(samples=450), "windows of 4.5 s, at most 4 s"),
         (signature(units="robust"), "amplitudes are in 'robust'"),
     ],
 )
-def test_windows_that_violate_the_contract_are_refused(tmp_path: Path, about: Signature, said: str) -> None:
-    with pytest.raises(ModelError, match=r"model 'tiny': the windows do not fit its weights") as refused:
+def test_windows_that_violate_the_contract_are_refused(
+    tmp_path: Path, about: Signature, said: str
+) -> None:
+    with pytest.raises(
+        ModelError, match=r"model 'tiny': the windows do not fit its weights"
+    ) as refused:
         network(checkpoint(tmp_path), about)
     assert said in str(refused.value)
 
 
-def test_all_violations_are_one_error_and_a_recipe_that_scales_is_refused(tmp_path: Path) -> None:
+def test_all_violations_are_one_error_and_a_recipe_that_scales_is_refused(
+    tmp_path: Path,
+) -> None:
     about = signature(("Fp1", "C3"), sampling_rate=128.0, units="robust")
     with pytest.raises(ModelError) as refused:
         network(checkpoint(tmp_path), about, recipe=Laptop())
-    for part in ("channels CZ, C4, OZ are missing", "128 Hz", "'robust'", "the recipe scales channels"):
+    for part in (
+        "channels CZ, C4, OZ are missing",
+        "128 Hz",
+        "'robust'",
+        "the recipe scales channels",
+    ):
         assert part in str(refused.value)
 
 
 def test_tensors_without_a_counterpart_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"the module has no tensor 'pretext\.weight'"):
         network(checkpoint(tmp_path), contract=contract(unused=()))
-    with pytest.raises(ModelError, match=r"'moments' is \(1, 9, 4\), but \(1, 3, 4\) in the module"):
+    with pytest.raises(
+        ModelError, match=r"'moments' is \(1, 9, 4\), but \(1, 3, 4\) in the module"
+    ):
         network(checkpoint(tmp_path), contract=contract(cut={}))
     wrong = checkpoint(tmp_path, rename={"mixed.weight": "encoder.weight"})
     with pytest.raises(
-        ModelError, match=r"the module has no tensor 'encoder\.weight'.*no value for 'mixed\.weight'"
+        ModelError,
+        match=r"the module has no tensor 'encoder\.weight'.*no value for 'mixed\.weight'",
     ):
         network(wrong)
-    with pytest.raises(ModelError, match=r"'mixed\.weight' is \(4, 3\), but \(4, 5\) in the module"):
+    with pytest.raises(
+        ModelError, match=r"'mixed\.weight' is \(4, 3\), but \(4, 5\) in the module"
+    ):
         network(checkpoint(tmp_path, channels=3))
-    with pytest.raises(ModelError, match=r"the tensors decoder\. of its contract do not exist"):
-        network(checkpoint(tmp_path), contract=contract(unused=("pretext.", "decoder.")))
+    with pytest.raises(
+        ModelError, match=r"the tensors decoder\. of its contract do not exist"
+    ):
+        network(
+            checkpoint(tmp_path), contract=contract(unused=("pretext.", "decoder."))
+        )
     with pytest.raises(ModelError, match="windows are longer than the weights allow"):
-        network(checkpoint(tmp_path), signature(samples=600), contract=contract(longest=None))
+        network(
+            checkpoint(tmp_path),
+            signature(samples=600),
+            contract=contract(longest=None),
+        )
     with pytest.raises(ModelError, match="`contract` apply to pretrained weights, but"):
         network({}, fresh=())
 

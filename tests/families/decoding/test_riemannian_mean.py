@@ -13,14 +13,25 @@ from pyriemann.tangentspace import TangentSpace
 from sklearn.svm import SVC
 
 from neuroledger.families.decoding.pipelines import riemannian_mean
-from neuroledger.families.decoding.pipelines.riemannian_mean import by_descent as stopping_there
-from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton, mean_by_descent, mean_riemann
+from neuroledger.families.decoding.pipelines.riemannian_mean import (
+    by_descent as stopping_there,
+)
+from neuroledger.families.decoding.pipelines.riemannian_mean import (
+    by_newton,
+    mean_by_descent,
+    mean_riemann,
+)
 from neuroledger.families.decoding.pipelines.transforms import tangent
 from neuroledger.families.decoding.protocols.array_cache import clear_cache
 
 
 def covariances(
-    count: int, channels: int, *, spread: float = 1.0, condition: float = 1.0, seed: int = 0
+    count: int,
+    channels: int,
+    *,
+    spread: float = 1.0,
+    condition: float = 1.0,
+    seed: int = 0,
 ) -> np.ndarray:
     """Simulated covariances: `spread` of their logarithms, and `condition` in decades of the channels' amplitudes."""
     rng = np.random.default_rng(seed)
@@ -69,7 +80,9 @@ def test_the_mean_of_two_matrices_is_their_geometric_mean() -> None:
     a, b = covariances(2, 5, spread=2.0)
     root, inverse = sqrtm(a), invsqrtm(a)
     np.testing.assert_allclose(
-        mean_riemann(np.stack([a, b])), root @ sqrtm(inverse @ b @ inverse) @ root, rtol=1e-9
+        mean_riemann(np.stack([a, b])),
+        root @ sqrtm(inverse @ b @ inverse) @ root,
+        rtol=1e-9,
     )
 
 
@@ -78,7 +91,9 @@ def test_it_moves_with_the_channels() -> None:
     x = covariances(50, 6)
     mixing = np.random.default_rng(1).normal(size=(6, 6)) + 3 * np.eye(6)
     np.testing.assert_allclose(
-        mean_riemann(mixing @ x @ mixing.T), mixing @ mean_riemann(x) @ mixing.T, rtol=1e-7
+        mean_riemann(mixing @ x @ mixing.T),
+        mixing @ mean_riemann(x) @ mixing.T,
+        rtol=1e-7,
     )
 
 
@@ -86,7 +101,9 @@ def test_weights_count_as_repetitions() -> None:
     x = covariances(9, 4)
     weights = np.array([1, 2, 3, 1, 1, 2, 3, 1, 5])
     np.testing.assert_allclose(
-        mean_riemann(x, sample_weight=weights), mean_riemann(np.repeat(x, weights, axis=0)), rtol=1e-9
+        mean_riemann(x, sample_weight=weights),
+        mean_riemann(np.repeat(x, weights, axis=0)),
+        rtol=1e-9,
     )
 
 
@@ -97,7 +114,10 @@ def test_matrices_without_a_mean_are_refused_as_in_pyriemann() -> None:
     missing = x.copy()
     missing[1, 0, 0] = np.nan
     for wrong in (broken, missing):
-        with warnings.catch_warnings(), pytest.raises(ValueError, match="positive definite"):
+        with (
+            warnings.catch_warnings(),
+            pytest.raises(ValueError, match="positive definite"),
+        ):
             warnings.simplefilter("ignore")
             mean_riemann(wrong)
 
@@ -121,18 +141,26 @@ def test_half_as_many_passes_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_step_that_fails_is_left_to_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     x = covariances(40, 5, spread=2.0)
-    monkeypatch.setattr(riemannian_mean, "_newton", lambda gradient, *rest: -3 * gradient)
+    monkeypatch.setattr(
+        riemannian_mean, "_newton", lambda gradient, *rest: -3 * gradient
+    )
     np.testing.assert_allclose(mean_riemann(x), by_descent(x), rtol=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 300])
 @pytest.mark.parametrize("channels", [1, 2, 8, 24])
 @pytest.mark.parametrize("spread", [0.1, 1.0, 2.0])
-def test_by_descent_it_is_where_pyriemann_stops(count: int, channels: int, spread: float) -> None:
+def test_by_descent_it_is_where_pyriemann_stops(
+    count: int, channels: int, spread: float
+) -> None:
     x = covariances(count, channels, spread=spread)
-    np.testing.assert_allclose(mean_by_descent(x), by_descent(x), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        mean_by_descent(x), by_descent(x), rtol=1e-11, atol=1e-13
+    )
     weights = np.random.default_rng(1).uniform(0.5, 2.0, count)
-    mean, theirs = (one(x, sample_weight=weights) for one in (mean_by_descent, by_descent))
+    mean, theirs = (
+        one(x, sample_weight=weights) for one in (mean_by_descent, by_descent)
+    )
     np.testing.assert_allclose(mean, theirs, rtol=1e-11, atol=1e-13)
 
 
@@ -152,24 +180,33 @@ def test_by_descent_fewer_passes_are_made(monkeypatch: pytest.MonkeyPatch) -> No
     assert 0 < mine <= 0.75 * sum(made)
 
 
-def test_pyriemann_computes_the_mean_if_descent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pyriemann_computes_the_mean_if_descent_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     x = covariances(40, 5, spread=2.0)
     monkeypatch.setattr(riemannian_mean, "MOST_PASSES", 2)
     np.testing.assert_array_equal(mean_by_descent(x), by_descent(x))
     x[2] = -np.eye(5)
-    with warnings.catch_warnings(), pytest.raises(ValueError, match="positive definite"):
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(ValueError, match="positive definite"),
+    ):
         warnings.simplefilter("ignore")
         mean_by_descent(x)
 
 
 def test_support_vectors_are_those_at_pyriemanns_own_mean() -> None:
-    x = np.concatenate([covariances(200, 6, seed=1), 1.15 * covariances(200, 6, seed=2)])
+    x = np.concatenate(
+        [covariances(200, 6, seed=1), 1.15 * covariances(200, 6, seed=2)]
+    )
     y, test = np.repeat([0, 1], 200), covariances(80, 6, seed=3)
     answers = []
     for metric in (stopping_there("riemann"), "riemann"):
         space = TangentSpace(metric).fit(x)
         fitted = SVC(kernel="linear").fit(space.transform(x), y)
-        answers.append((fitted.support_, fitted.decision_function(space.transform(test))))
+        answers.append(
+            (fitted.support_, fitted.decision_function(space.transform(test)))
+        )
     np.testing.assert_array_equal(answers[0][0], answers[1][0])
     np.testing.assert_allclose(answers[0][1], answers[1][1], atol=1e-9)
     assert stopping_there("logeuclid") == "logeuclid"
@@ -179,7 +216,9 @@ def test_means_that_are_found_otherwise_are_kept_apart() -> None:
     x = covariances(40, 5)
     clear_cache()
     for newton, mean in ((True, mean_riemann), (False, mean_by_descent)):
-        np.testing.assert_array_equal(tangent("riemann", newton=newton).fit(x).reference_, mean(x))
+        np.testing.assert_array_equal(
+            tangent("riemann", newton=newton).fit(x).reference_, mean(x)
+        )
 
 
 @pytest.mark.parametrize("estimator", [MDM, FgMDM])
@@ -188,7 +227,8 @@ def test_classifiers_answer_as_with_pyriemanns_own_mean(estimator: type) -> None
     y = np.repeat([0, 1], 60)
     test = covariances(80, 6, seed=3)
     ours, theirs = (
-        estimator(metric).fit(x, y).predict_proba(test) for metric in (by_newton("riemann"), "riemann")
+        estimator(metric).fit(x, y).predict_proba(test)
+        for metric in (by_newton("riemann"), "riemann")
     )
     np.testing.assert_allclose(ours, theirs, atol=1e-7)
     assert by_newton("euclid") == "euclid"

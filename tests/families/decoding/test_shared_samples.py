@@ -7,7 +7,11 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.errors import DataError
-from neuroledger.families.decoding.protocols.leakage_checks import Sharing, gate, run_length
+from neuroledger.families.decoding.protocols.leakage_checks import (
+    Sharing,
+    gate,
+    run_length,
+)
 from neuroledger.families.decoding.protocols.splits import Fold
 from neuroledger.families.signals.signals import signals
 
@@ -16,7 +20,11 @@ NONE = np.empty(0, dtype=np.intp)
 
 def stored(values):
     count = len(values)
-    facts = {"stimulus_id": np.arange(count), "subject": np.repeat("1", count), "recording": np.arange(count)}
+    facts = {
+        "stimulus_id": np.arange(count),
+        "subject": np.repeat("1", count),
+        "recording": np.arange(count),
+    }
     return signals(
         values,
         channels=[f"c{number}" for number in range(values.shape[1])],
@@ -40,7 +48,9 @@ def halves(assembly):
 
 def smooth(channels, seed=0, count=6000):
     noise = np.random.default_rng(seed).standard_normal((channels, count + 20))
-    return np.stack([np.convolve(row, np.ones(20) / 4.0, mode="valid") for row in noise])
+    return np.stack(
+        [np.convolve(row, np.ones(20) / 4.0, mode="valid") for row in noise]
+    )
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 7])
@@ -58,7 +68,8 @@ def test_a_window_that_lies_within_its_two_neighbours_is_found():
     assembly = stored(cut(smooth(4), 60))
     inner = Fold(np.array([0, 2]), NONE, np.array([1]))
     with pytest.raises(
-        DataError, match="1 tested windows overlap with trained ones, whose samples they hold: 1"
+        DataError,
+        match="1 tested windows overlap with trained ones, whose samples they hold: 1",
     ):
         gate([inner], assembly)
     gate([inner], assembly, waive=["overlap"])
@@ -116,4 +127,7 @@ def test_the_refusal_suggests_a_remedy_and_names_few_folds():
         )
     message = str(refused.value)
     assert message.count("fold ") == 3 and "and 7 more" in message
-    assert "`splits: {name: blocked, purge: SECONDS}`" in message and "`waive: [overlap]`" in message
+    assert (
+        "`splits: {name: blocked, purge: SECONDS}`" in message
+        and "`waive: [overlap]`" in message
+    )

@@ -7,11 +7,22 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.errors import ModelError
-from neuroledger.families.decoding.models.network_decoders import ctc_decoder, torch_decoder
-from neuroledger.families.decoding.models.time_depth_networks import pose_network, typing_network
+from neuroledger.families.decoding.models.network_decoders import (
+    ctc_decoder,
+    torch_decoder,
+)
+from neuroledger.families.decoding.models.time_depth_networks import (
+    pose_network,
+    typing_network,
+)
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
-from neuroledger.families.decoding.training.text_reading import Texts, beam, greedy, steps_needed
+from neuroledger.families.decoding.training.text_reading import (
+    Texts,
+    beam,
+    greedy,
+    steps_needed,
+)
 
 SMALL = {
     "bands": 2,
@@ -23,7 +34,14 @@ SMALL = {
     "time_masks": 0,
     "frequency_masks": 0,
 }
-QUICK = Laptop(epochs=30, patience=30, learning_rate=3e-3, scale="none", batch=16, gradient_norm=1.0)
+QUICK = Laptop(
+    epochs=30,
+    patience=30,
+    learning_rate=3e-3,
+    scale="none",
+    batch=16,
+    gradient_norm=1.0,
+)
 RATE = 400
 
 
@@ -65,7 +83,9 @@ def test_the_published_network_has_as_many_parameters_as_published():
         2 * (16 * 33 * 384 + 384),
         (24 * 24 * 32 + 24) + 2 * (768 * 768 + 768) + 4 * 768,
     )
-    assert count(network) - count(network[-1]) == spectra + first + 4 * block == 5_217_184
+    assert (
+        count(network) - count(network[-1]) == spectra + first + 4 * block == 5_217_184
+    )
     assert count(network) == 5_293_315
 
 
@@ -78,7 +98,9 @@ def test_five_seconds_give_the_published_steps_whatever_the_turn():
         said = network(x)
         all_turns = typing_network(32, 10_000, 99, turns=tuple(range(16))).eval()
         all_turns.load_state_dict(network.state_dict())
-        turned = torch.cat([x[:, :16].roll(3, dims=1), x[:, 16:].roll(3, dims=1)], dim=1)
+        turned = torch.cat(
+            [x[:, :16].roll(3, dims=1), x[:, 16:].roll(3, dims=1)], dim=1
+        )
         np.testing.assert_allclose(all_turns(x), all_turns(turned), atol=1e-5)
     assert said.shape == (1, 498, 99)
 
@@ -92,7 +114,9 @@ def test_the_spectrogram_is_that_of_the_fourier_transform():
     frames = np.lib.stride_tricks.sliding_window_view(x[0], 64, axis=-1)[:, ::16]
     power = np.abs(np.fft.rfft(frames * taper / np.sqrt((taper**2).sum()))) ** 2
     expected = np.log10(power + 1e-6).transpose(0, 2, 1)
-    np.testing.assert_allclose(network[0][0](torch.from_numpy(x))[0].numpy(), expected, atol=2e-4)
+    np.testing.assert_allclose(
+        network[0][0](torch.from_numpy(x))[0].numpy(), expected, atol=2e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,11 +158,16 @@ def test_simulated_typing_is_decoded_and_its_shuffle_is_not():
 
 def test_results_are_reproducible_given_the_seed():
     x, texts = typing(60)
-    signature = Signature("sequence", 8, RATE, 4, RATE, tuple("12345678"), 33, symbols=("a", "b", "c"))
+    signature = Signature(
+        "sequence", 8, RATE, 4, RATE, tuple("12345678"), 33, symbols=("a", "b", "c")
+    )
     decoder = small(recipe=QUICK.model_copy(update={"epochs": 3}))
     first, again = (decoder.make(signature).fit(x[:40], texts[:40]) for _ in range(2))
     other = decoder.make(signature._replace(seed=34)).fit(x[:40], texts[:40])
-    weights = [fitted.network_.state_dict()["1.weight"].numpy() for fitted in (first, again, other)]
+    weights = [
+        fitted.network_.state_dict()["1.weight"].numpy()
+        for fitted in (first, again, other)
+    ]
     np.testing.assert_array_equal(weights[0], weights[1])
     assert (weights[0] != weights[2]).any()
     assert first.predict(x[40:]).tolist() == again.predict(x[40:]).tolist()
@@ -155,14 +184,18 @@ def test_any_module_that_answers_over_time_can_be_given():
         def __init__(self):
             super().__init__()
             self.norm = nn.BatchNorm1d(8)
-            self.last = nn.Sequential(nn.Conv1d(8, 48, 5), nn.ReLU(), nn.Conv1d(48, 4, 1))
+            self.last = nn.Sequential(
+                nn.Conv1d(8, 48, 5), nn.ReLU(), nn.Conv1d(48, 4, 1)
+            )
 
         def forward(self, windows):
             power = nn.functional.avg_pool1d(windows**2, 10, 5).add(1e-3).log()
             return self.last(self.norm(power)).transpose(1, 2)
 
     assert (
-        score(Over(), x, texts, splits=parts).value < 0.4 < score("dummy", x, texts, splits=parts).value - 0.1
+        score(Over(), x, texts, splits=parts).value
+        < 0.4
+        < score("dummy", x, texts, splits=parts).value - 0.1
     )
     with pytest.raises(
         ModelError,
@@ -181,7 +214,9 @@ def test_symbols_that_were_never_trained_are_only_errors():
     assert others - 0.1 < unseen.value < others + 0.25
     fixed = score(small(symbols="abcdefg"), x, texts)
     assert fixed.value < 0.6
-    with pytest.raises(ModelError, match=r"'c' is in a text but not among the 2 symbols of the decoder"):
+    with pytest.raises(
+        ModelError, match=r"'c' is in a text but not among the 2 symbols of the decoder"
+    ):
         score(small(symbols="ab"), x, texts)
     with pytest.raises(ModelError, match=r"`symbols` contains 'a' twice"):
         small(symbols="aba")
@@ -192,13 +227,19 @@ def test_texts_longer_than_the_networks_time_are_one_error():
     texts = texts.astype("U60")
     texts[3] = "ab" * 30
     with pytest.raises(
-        ModelError, match=r"needs 60 steps in time, but the network has 41: use longer windows"
+        ModelError,
+        match=r"needs 60 steps in time, but the network has 41: use longer windows",
     ):
         score(small(), x, texts, splits=[(np.arange(30), np.arange(30, 40))])
 
 
 def test_steps_include_a_blank_between_equal_symbols():
-    assert [steps_needed(text) for text in ([], [1], [1, 1], [1, 2, 2, 2])] == [0, 1, 3, 6]
+    assert [steps_needed(text) for text in ([], [1], [1, 1], [1, 2, 2, 2])] == [
+        0,
+        1,
+        3,
+        6,
+    ]
 
 
 def brute_force(scores, blank):
@@ -245,7 +286,8 @@ def test_the_loss_is_minus_the_logarithm_of_all_ways_to_write_a_text():
         total = sum(
             np.exp(sum(window[step, symbol] for step, symbol in enumerate(path)))
             for path in itertools.product(range(3), repeat=4)
-            if tuple(symbol for symbol, _ in itertools.groupby(path) if symbol != 2) == text
+            if tuple(symbol for symbol, _ in itertools.groupby(path) if symbol != 2)
+            == text
         )
         expected.append(-np.log(total) / len(text))
     loss = texts.loss(targets)(torch.from_numpy(scores), targets)
@@ -261,7 +303,9 @@ def test_poses_are_predicted_after_the_context():
     np.testing.assert_allclose(place[1:], (40 * np.arange(1, 250) - 1) / 16, atol=1e-4)
     assert float(place[0]) == 0
     assert network(torch.zeros(2, 16, 11_790)).shape == (2, 5_000)
-    with pytest.raises(ModelError, match="5000 outputs are not a multiple of 21 joints"):
+    with pytest.raises(
+        ModelError, match="5000 outputs are not a multiple of 21 joints"
+    ):
         pose_network(16, 11_790, 5_000, joints=21)
     with pytest.raises(ModelError, match="must be shorter than the window of 11790"):
         pose_network(16, 11_790, 5_000, context=11_790)
@@ -300,10 +344,17 @@ def test_planted_trajectories_are_followed():
             "depths": [4, 4],
             "kernel": 5,
         },
-        recipe=QUICK.model_copy(update={"loss": "absolute", "monitor": "mae", "target_scale": "none"}),
+        recipe=QUICK.model_copy(
+            update={"loss": "absolute", "monitor": "mae", "target_scale": "none"}
+        ),
     )
     parts = [(np.arange(240), np.arange(240, 300))]
-    options = {"metric": "decoding_mae", "splits": parts, "seeds": (33,), "sampling_rate": 400}
+    options = {
+        "metric": "decoding_mae",
+        "splits": parts,
+        "seeds": (33,),
+        "sampling_rate": 400,
+    }
     followed = nl.decode(decoder, x.astype(np.float32), y, **options)
     constant = nl.decode("dummy", x.astype(np.float32), y, **options)
     assert followed.value < 0.5 * constant.value

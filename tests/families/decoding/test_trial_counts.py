@@ -16,7 +16,11 @@ def published(repository: Path) -> dict[str, dict[str, Any]]:
         yaml.safe_load(path.read_text())
         for path in sorted((repository / "specs" / "datasets").glob("*.yaml"))
     )
-    return {spec["id"]: spec for spec in specs if "neuralbench2026" in (spec.get("cite") or [])}
+    return {
+        spec["id"]: spec
+        for spec in specs
+        if "neuralbench2026" in (spec.get("cite") or [])
+    }
 
 
 def labels_of(spec: dict[str, Any]) -> set[str]:
@@ -25,7 +29,9 @@ def labels_of(spec: dict[str, Any]) -> set[str]:
     window = reader.get("window") or {}
     told = set((window.get("labels") or {}).values())
     told |= {window["otherwise"]} if window.get("otherwise") else set()
-    if (reader.get("people") or {}).get("facts", {}).get("label") or (reader.get("facts") or {}).get("label"):
+    if (reader.get("people") or {}).get("facts", {}).get("label") or (
+        reader.get("facts") or {}
+    ).get("label"):
         told.add("a fact of people")
     return told
 
@@ -40,7 +46,9 @@ def counted(spec: dict[str, Any]) -> set[str]:
     }
 
 
-def test_trial_counts_of_every_label_are_stated_or_declared_unknown(repository: Path) -> None:
+def test_trial_counts_of_every_label_are_stated_or_declared_unknown(
+    repository: Path,
+) -> None:
     specs = published(repository)
     labelled = {id: labels for id, spec in specs.items() if (labels := labels_of(spec))}
     assert len(specs) > 100 and len(labelled) > 60
@@ -48,7 +56,9 @@ def test_trial_counts_of_every_label_are_stated_or_declared_unknown(repository: 
         id: sorted(labels - counted(specs[id]))
         for id, labels in labelled.items()
         if not labels <= counted(specs[id])
-        and not any(defect.startswith(UNKNOWN) for defect in specs[id].get("defects") or ())
+        and not any(
+            defect.startswith(UNKNOWN) for defect in specs[id].get("defects") or ()
+        )
     }
     assert not silent
 

@@ -22,10 +22,17 @@ def write_reaches(
 ) -> Path:
     """One session: (sample,), (sample, 2) twice, spike times by channel and unit, names of the channels."""
     with h5py.File(path, "w", userblock_size=512) as file:
-        for name, values in (("t", times[:, None]), ("cursor_pos", cursor), ("target_pos", target)):
+        for name, values in (
+            ("t", times[:, None]),
+            ("cursor_pos", cursor),
+            ("target_pos", target),
+        ):
             _numbers(file, name, values)
         _numbers(file, "finger_pos", np.c_[cursor, cursor[:, :1]])
-        cells = [[_numbers(file, None, item.reshape(-1, 1)) for item in row] for row in spikes]
+        cells = [
+            [_numbers(file, None, item.reshape(-1, 1)) for item in row]
+            for row in spikes
+        ]
         _cells(file, "spikes", cells)
         _cells(file, "chan_names", [[_text(file, name)] for name in names])
     with path.open("r+b") as raw:
@@ -38,7 +45,9 @@ def _numbers(file: Any, name: str | None, values: np.ndarray) -> Any:
     place = name or f"#refs#/{len(file.get('#refs#', ()))}"
     values = np.asarray(values, dtype=np.float64)
     empty = values.size == 0
-    dataset = file.create_dataset(place, data=np.array(values.shape, dtype=np.uint64) if empty else values.T)
+    dataset = file.create_dataset(
+        place, data=np.array(values.shape, dtype=np.uint64) if empty else values.T
+    )
     dataset.attrs["MATLAB_class"] = np.bytes_("double")
     if empty:
         dataset.attrs["MATLAB_empty"] = np.uint8(1)
@@ -47,7 +56,8 @@ def _numbers(file: Any, name: str | None, values: np.ndarray) -> Any:
 
 def _text(file: Any, text: str) -> Any:
     dataset = file.create_dataset(
-        f"#refs#/{len(file['#refs#'])}", data=np.array([list(map(ord, text))], np.uint16).T
+        f"#refs#/{len(file['#refs#'])}",
+        data=np.array([list(map(ord, text))], np.uint16).T,
     )
     dataset.attrs["MATLAB_class"] = np.bytes_("char")
     dataset.attrs["MATLAB_int_decode"] = np.int32(2)
@@ -72,8 +82,13 @@ def write_trains(
 ) -> Path:
     """Labelled spike trains as in the Spiking Heidelberg Digits: times in s of 16 bits, units, labels, speakers, names."""
     with h5py.File(path, "w") as file:
-        for name, kind, rows in (("times", np.float16, times), ("units", np.uint16, units)):
-            dataset = file.create_dataset(f"spikes/{name}", (len(rows),), dtype=h5py.vlen_dtype(kind))
+        for name, kind, rows in (
+            ("times", np.float16, times),
+            ("units", np.uint16, units),
+        ):
+            dataset = file.create_dataset(
+                f"spikes/{name}", (len(rows),), dtype=h5py.vlen_dtype(kind)
+            )
             for number, row in enumerate(rows):
                 dataset[number] = np.asarray(row, dtype=kind)
         file["labels"] = np.asarray(labels, dtype=np.uint16)

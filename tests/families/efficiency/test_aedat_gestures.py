@@ -44,7 +44,9 @@ def written(folder):
             aedat(events(number), together=37 * (number + 1), spare=number)
         )
         (folder / f"{name}_labels.csv").write_text(labels(ROWS))
-    (folder / "trials_to_train.txt").write_text("user01_lab.aedat\r\nuser02_fluorescent_led.aedat\r\n")
+    (folder / "trials_to_train.txt").write_text(
+        "user01_lab.aedat\r\nuser02_fluorescent_led.aedat\r\n"
+    )
     (folder / "trials_to_test.txt").write_text("user24_natural.aedat\n\n")
     (folder / "gesture_mapping.csv").write_text("action,label\nhand_clapping,1\n")
     return {path.name: path for path in sorted(folder.iterdir())}
@@ -75,20 +77,33 @@ def test_every_gesture_has_its_events(files):
         for row, (_, start, end) in enumerate(ROWS):
             expected = counted(events(number), start, end, 5, 32)
             np.testing.assert_array_equal(assembly.values[3 * number + row], expected)
-    assert assembly["label"].values[:3].tolist() == ["hand_clapping", "arm_roll", "arm_roll"]
+    assert assembly["label"].values[:3].tolist() == [
+        "hand_clapping",
+        "arm_roll",
+        "arm_roll",
+    ]
     assert assembly["split"].values.tolist() == ["train"] * 6 + ["test"] * 3
-    assert assembly["subject"].values.tolist() == ["user01"] * 3 + ["user02"] * 3 + ["user24"] * 3
+    assert (
+        assembly["subject"].values.tolist()
+        == ["user01"] * 3 + ["user02"] * 3 + ["user24"] * 3
+    )
     assert assembly["lighting"].values[3] == "fluorescent_led"
     assert assembly["duration"].values[0] == 299.0
-    assert (assembly["polarity"].values[0], assembly["polarity"].values[16]) == ("off", "on")
+    assert (assembly["polarity"].values[0], assembly["polarity"].values[16]) == (
+        "off",
+        "on",
+    )
     assert (assembly["x"].values[17], assembly["y"].values[17]) == (1, 0)
 
 
 def test_the_archive_is_read_without_unpacking(files, tmp_path):
     tar_gz(
-        tmp_path / "DvsGesture.tar.gz", {name: path.read_bytes() for name, path in reversed(files.items())}
+        tmp_path / "DvsGesture.tar.gz",
+        {name: path.read_bytes() for name, path in reversed(files.items())},
     )
-    from_archive = aedat_gestures({"DvsGesture.tar.gz": tmp_path / "DvsGesture.tar.gz"}, grid=GRID).assembly
+    from_archive = aedat_gestures(
+        {"DvsGesture.tar.gz": tmp_path / "DvsGesture.tar.gz"}, grid=GRID
+    ).assembly
     assert from_archive.identical(aedat_gestures(files, grid=GRID).assembly)
 
 
@@ -97,9 +112,13 @@ def test_bins_of_one_width_one_channel_and_presence(files):
     expected = counted(events(0), ROWS[0][1], ROWS[0][2], 5, 32, width=40_000)
     np.testing.assert_array_equal(assembly.values[0], expected)
     assert assembly["time_bin_start"].values.tolist() == [0, 40, 80, 120, 160]
-    merged = aedat_gestures(files, grid=GRID.model_copy(update={"polarity": "merged"}), width=40.0).assembly
+    merged = aedat_gestures(
+        files, grid=GRID.model_copy(update={"polarity": "merged"}), width=40.0
+    ).assembly
     np.testing.assert_array_equal(merged.values[0], expected[:16] + expected[16:])
-    binary = aedat_gestures(files, grid=GRID.model_copy(update={"values": "binary"}), width=40.0).assembly
+    binary = aedat_gestures(
+        files, grid=GRID.model_copy(update={"values": "binary"}), width=40.0
+    ).assembly
     np.testing.assert_array_equal(binary.values[0], expected > 0)
     assert binary.dtype == np.uint8
 
@@ -133,20 +152,41 @@ def test_events_without_a_neighbour_are_removed_as_noise():
 
 
 def test_counts_equal_those_of_neurobenchs_library(repository, tmp_path):
-    golden = json.loads((repository / "tests" / "golden" / "gesture_counts.json").read_text(encoding="utf-8"))
+    golden = json.loads(
+        (repository / "tests" / "golden" / "gesture_counts.json").read_text(
+            encoding="utf-8"
+        )
+    )
     k = np.arange(6000)
     times = np.sort(80_000_000 + k * 7919 % 1_000_003)
-    columns = (times, 50 + (k * k * 31 + k * 17) % 23, 60 + (k * k * 13 + k * 5) % 19, k * 5 // 3 % 2)
+    columns = (
+        times,
+        50 + (k * k * 31 + k * 17) % 23,
+        60 + (k * k * 13 + k * 5) % 19,
+        k * 5 // 3 % 2,
+    )
     some = [tuple(map(int, event)) for event in zip(*columns, strict=True)]
     (tmp_path / "user01_lab.aedat").write_bytes(aedat(some))
-    (tmp_path / "user01_lab_labels.csv").write_text(labels([(4, some[0][0], some[-1][0] + 1)]))
+    (tmp_path / "user01_lab_labels.csv").write_text(
+        labels([(4, some[0][0], some[-1][0] + 1)])
+    )
     (tmp_path / "trials_to_train.txt").write_text("user01_lab.aedat\n")
     (tmp_path / "trials_to_test.txt").write_text("")
     files_by_name = {path.name: path for path in tmp_path.iterdir() if path.is_file()}
     counts = aedat_gestures(files_by_name, denoise=2.0).assembly.values[0]
-    assert len(denoised(polarity_events(aedat(some), "a", 128, 128), 2000, 128).t) == golden["kept"] < 6000
-    assert (counts.sum(), counts.sum(axis=0).tolist()) == (golden["counted"], golden["by_bin"])
-    assert hashlib.sha256(np.ascontiguousarray(counts).tobytes()).hexdigest() == golden["sha256"]
+    assert (
+        len(denoised(polarity_events(aedat(some), "a", 128, 128), 2000, 128).t)
+        == golden["kept"]
+        < 6000
+    )
+    assert (counts.sum(), counts.sum(axis=0).tolist()) == (
+        golden["counted"],
+        golden["by_bin"],
+    )
+    assert (
+        hashlib.sha256(np.ascontiguousarray(counts).tobytes()).hexdigest()
+        == golden["sha256"]
+    )
 
 
 def test_a_gesture_of_only_noise_is_empty(files):
@@ -156,7 +196,8 @@ def test_a_gesture_of_only_noise_is_empty(files):
 
 def test_denoised_gestures_have_fewer_events(files):
     plain, cleaned = (
-        aedat_gestures(files, grid=GRID, width=40.0, denoise=ms).assembly.values for ms in (None, 100.0)
+        aedat_gestures(files, grid=GRID, width=40.0, denoise=ms).assembly.values
+        for ms in (None, 100.0)
     )
     assert 0 < cleaned.sum() < plain.sum()
     assert (cleaned <= plain).all()
@@ -164,7 +205,9 @@ def test_denoised_gestures_have_fewer_events(files):
 
 def test_events_marked_invalid_by_the_camera_are_left_out():
     all_events = [(t - START, x, y, p) for t, x, y, p in events(0)]
-    kept_events = polarity_events(aedat(all_events, together=100, valid=False), "a", 128, 128)
+    kept_events = polarity_events(
+        aedat(all_events, together=100, valid=False), "a", 128, 128
+    )
     assert len(kept_events.t) == 891
     valid = [event for number, event in enumerate(all_events) if number % 100]
     assert kept_events.t.tolist() == [t for t, _, _, _ in valid]
@@ -173,7 +216,9 @@ def test_events_marked_invalid_by_the_camera_are_left_out():
 
 def test_events_out_of_order_are_sorted():
     ordered = events(0)
-    kept_events = polarity_events(aedat(ordered[450:] + ordered[:450], together=450), "a", 128, 128)
+    kept_events = polarity_events(
+        aedat(ordered[450:] + ordered[:450], together=450), "a", 128, 128
+    )
     assert kept_events.t.tolist() == [t for t, _, _, _ in ordered]
 
 
@@ -191,7 +236,11 @@ GOOD = aedat(events(0))
         ),
         ("user01_lab.aedat", b"#!AER-DAT1.0\r\n" + GOOD[20:], r"is not an AEDAT file"),
         ("user01_lab.aedat", b"", r"is not an AEDAT file"),
-        ("user01_lab.aedat", GOOD[: GOOD.index(b"#!END") + 14], "contains no polarity events"),
+        (
+            "user01_lab.aedat",
+            GOOD[: GOOD.index(b"#!END") + 14],
+            "contains no polarity events",
+        ),
         (
             "user01_lab.aedat",
             GOOD[: GOOD.index(b"#!END") + 14] + b"\x01\x00\x01\x00" + b"\xff" * 24,
@@ -202,7 +251,11 @@ GOOD = aedat(events(0))
             aedat([*events(0), (START + 10**6, 128, 5, 1)]),
             "1 events outside of 128 x 128 pixels, the first at column 128, row 5",
         ),
-        ("user01_lab.aedat", aedat(events(0)[:100]), "arm_roll is labelled from .* but events are from"),
+        (
+            "user01_lab.aedat",
+            aedat(events(0)[:100]),
+            "arm_roll is labelled from .* but events are from",
+        ),
         (
             "user01_lab_labels.csv",
             labels([*ROWS, (2, START, START + 10**8)]).encode(),
@@ -213,10 +266,26 @@ GOOD = aedat(events(0))
             labels([(12, 1, 2)]).encode(),
             "line 2: invalid class 12 .* classes are 1 to 11",
         ),
-        ("user01_lab_labels.csv", labels([(1, 5, 5)]).encode(), "the end must be after the start"),
-        ("user01_lab_labels.csv", b"class,start,end\n1;2;3\n", "line 2: '1;2;3' is not class"),
-        ("trials_to_test.txt", b"user01_lab.aedat\n", "user01 is both in part 'train' and in part 'test'"),
-        ("trials_to_test.txt", b"someone.aedat\n", "'someone.aedat' is not the name of a recording"),
+        (
+            "user01_lab_labels.csv",
+            labels([(1, 5, 5)]).encode(),
+            "the end must be after the start",
+        ),
+        (
+            "user01_lab_labels.csv",
+            b"class,start,end\n1;2;3\n",
+            "line 2: '1;2;3' is not class",
+        ),
+        (
+            "trials_to_test.txt",
+            b"user01_lab.aedat\n",
+            "user01 is both in part 'train' and in part 'test'",
+        ),
+        (
+            "trials_to_test.txt",
+            b"someone.aedat\n",
+            "'someone.aedat' is not the name of a recording",
+        ),
         (
             "trials_to_test.txt",
             b"user28_lab.aedat\n",
@@ -232,15 +301,22 @@ def test_damaged_files_are_refused_by_name(files, name, content, words):
 
 def test_missing_files_are_refused_by_name(files, tmp_path):
     for lost, words in (
-        ("trials_to_test.txt", "trials_to_test.txt, which lists the recordings of part 'test'"),
+        (
+            "trials_to_test.txt",
+            "trials_to_test.txt, which lists the recordings of part 'test'",
+        ),
         (
             "user02_fluorescent_led.aedat",
             "1 listed recordings are not among the files, first user02_fluo",
         ),
     ):
         with pytest.raises(DataError, match=words):
-            aedat_gestures({name: path for name, path in files.items() if name != lost}, grid=GRID)
-    tar_gz(tmp_path / "a.tar.gz", {name: path.read_bytes() for name, path in files.items()})
+            aedat_gestures(
+                {name: path for name, path in files.items() if name != lost}, grid=GRID
+            )
+    tar_gz(
+        tmp_path / "a.tar.gz", {name: path.read_bytes() for name, path in files.items()}
+    )
     whole = (tmp_path / "a.tar.gz").read_bytes()
     (tmp_path / "a.tar.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"a.tar.gz"):

@@ -7,11 +7,12 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
-from neuroledger.families.efficiency.metrics import average_precision
 from neuroledger.stats.score import Score
 
 
-def ranked(run: int, count: int = 60, ties: bool = False) -> tuple[xr.DataArray, xr.DataArray]:
+def ranked(
+    run: int, count: int = 60, ties: bool = False
+) -> tuple[xr.DataArray, xr.DataArray]:
     rng = np.random.default_rng([3, run])
     truth = rng.integers(0, 3, count)
     scores = 1.5 * (truth[:, None] == np.arange(3)) + rng.standard_normal((count, 3))
@@ -21,7 +22,9 @@ def ranked(run: int, count: int = 60, ties: bool = False) -> tuple[xr.DataArray,
         dims=("presentation", "choice"),
         coords={"choice": list("abc"), "stimulus_id": ids},
     )
-    target = xr.DataArray(np.array(list("abc"))[truth], dims="presentation", coords={"stimulus_id": ids})
+    target = xr.DataArray(
+        np.array(list("abc"))[truth], dims="presentation", coords={"stimulus_id": ids}
+    )
     return source, target
 
 
@@ -35,16 +38,30 @@ def scenes(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
             true.append(([*low, *(low + 20)], f"{run}s{scene:03d}", label))
             if rng.random() < 0.8:
                 moved = low + rng.normal(0, 2.5, 2)
-                result.append(([*moved, *(moved + 20)], f"{run}s{scene:03d}", label, rng.normal(1, 1)))
+                result.append(
+                    (
+                        [*moved, *(moved + 20)],
+                        f"{run}s{scene:03d}",
+                        label,
+                        rng.normal(1, 1),
+                    )
+                )
         if rng.random() < 0.5:
             low = rng.uniform(0, 80, 2)
-            result.append(([*low, *(low + 20)], f"{run}s{scene:03d}", "disc", rng.normal(0, 1)))
+            result.append(
+                ([*low, *(low + 20)], f"{run}s{scene:03d}", "disc", rng.normal(0, 1))
+            )
 
     def boxes(rows: list[tuple]) -> xr.DataArray:
         names = ("scene", "label", "score")[: len(rows[0]) - 1]
-        coords = {name: ("presentation", [row[1 + at] for row in rows]) for at, name in enumerate(names)}
+        coords = {
+            name: ("presentation", [row[1 + at] for row in rows])
+            for at, name in enumerate(names)
+        }
         return xr.DataArray(
-            np.array([row[0] for row in rows]), dims=("presentation", "corner"), coords=coords
+            np.array([row[0] for row in rows]),
+            dims=("presentation", "corner"),
+            coords=coords,
         )
 
     return boxes(result), boxes(true)
@@ -64,29 +81,39 @@ def test_ranked_scores_without_each_image(ties: bool) -> None:
     bound = nl.metric("mean_average_precision")
     rows = np.arange(len(target))
     left = [
-        bound(source.isel(presentation=rows != i), target.isel(presentation=rows != i)).value for i in rows
+        bound(
+            source.isel(presentation=rows != i), target.isel(presentation=rows != i)
+        ).value
+        for i in rows
     ]
-    own = bound(source, target).influence().factors["stimulus"].deviation
+    own = bound(source, target).uncertainty.parts[0].values
     n = len(rows)
-    np.testing.assert_allclose(own, np.sqrt((n - 1) / n) * (np.mean(left) - left), atol=1e-12)
+    np.testing.assert_allclose(
+        own, np.sqrt((n - 1) / n) * (np.mean(left) - left), atol=1e-12
+    )
 
 
 def test_boxes_without_each_scene() -> None:
     source, target = scenes(0)
     bound, names = nl.metric("coco_map"), np.unique(target["scene"].values)
-    left = [bound(source[source["scene"] != name], target[target["scene"] != name]).value for name in names]
-    own = bound(source, target).influence().factors["stimulus"].deviation
+    left = [
+        bound(source[source["scene"] != name], target[target["scene"] != name]).value
+        for name in names
+    ]
+    own = bound(source, target).uncertainty.parts[0].values
     n = len(names)
-    np.testing.assert_allclose(own, np.sqrt((n - 1) / n) * (np.mean(left) - left), atol=1e-12)
+    np.testing.assert_allclose(
+        own, np.sqrt((n - 1) / n) * (np.mean(left) - left), atol=1e-12
+    )
 
 
-@pytest.mark.parametrize("score", [map_of, coco_of])
-def test_intervals_cover_new_images(score) -> None:
+@pytest.mark.parametrize(("score", "items"), [(map_of, "stimuli"), (coco_of, "scenes")])
+def test_intervals_cover_new_images(score, items) -> None:
     scores = [score(run) for run in range(80)]
     values = np.array([each.value for each in scores])
-    assert scores[0].interval_covers == "the 95 % interval covers new stimuli"
+    assert scores[0].interval_covers == f"the 95 % interval covers new {items}"
     assert np.mean([each.low <= values.mean() <= each.high for each in scores]) >= 0.87
-    claimed = np.sqrt(np.mean([each.spread.variance for each in scores]))
+    claimed = np.sqrt(np.mean([each.uncertainty.variance for each in scores]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
 
 
@@ -101,9 +128,14 @@ def test_intervals_are_asymmetric_near_the_limits(score) -> None:
 def few_missed(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
     """Scenes of two boxes, of which one in fifty is missed: in one of five experiments no box is missed."""
     rng = np.random.default_rng([6, run])
-    corners = np.concatenate([low := rng.uniform(0, 80, (2 * count, 2)), low + 20], axis=1)
+    corners = np.concatenate(
+        [low := rng.uniform(0, 80, (2 * count, 2)), low + 20], axis=1
+    )
     coords = {
-        "scene": ("presentation", np.repeat([f"{run}s{i:03d}" for i in range(count)], 2)),
+        "scene": (
+            "presentation",
+            np.repeat([f"{run}s{i:03d}" for i in range(count)], 2),
+        ),
         "label": ("presentation", np.tile(["disc", "square"], count)),
     }
     true = xr.DataArray(corners, dims=("presentation", "corner"), coords=coords)
@@ -118,37 +150,33 @@ def test_intervals_stay_wide_enough_if_no_box_is_missed() -> None:
     values = np.array([each.value for each in result])
     assert 10 < (values == 1).sum() < 40
     assert np.mean([each.low <= values.mean() <= each.high for each in result]) >= 0.92
-    claimed = np.sqrt(np.mean([each.spread.variance for each in result]))
+    claimed = np.sqrt(np.mean([each.uncertainty.variance for each in result]))
     assert claimed / values.std(ddof=1) == pytest.approx(1.1, abs=0.2)
 
 
-def test_the_added_deviation_is_that_of_two_more_misses_and_shared_by_models() -> None:
+def test_without_a_miss_the_error_is_that_of_one_more_outcome_and_shared_by_models() -> (
+    None
+):
     _, true = few_missed(0)
     first, second = (
-        true.assign_coords(score=("presentation", np.random.default_rng(i).random(80))) for i in (1, 2)
+        true.assign_coords(score=("presentation", np.random.default_rng(i).random(80)))
+        for i in (1, 2)
     )
-    a, b = (nl.metric("coco_map", overlaps=[0.5])(each, true) for each in (first, second))
-    share = 82 / 84  # of 80 boxes, two more hits and two more misses
-    assert a.spread.error == pytest.approx(np.sqrt(share * (1 - share) / 84), rel=0.1)
-    assert (a.spread - b.spread).error == pytest.approx(0, abs=1e-12)
-
-
-def test_fewer_misses_are_added_to_a_mean_with_overlaps_where_boxes_are_missed(monkeypatch) -> None:
-    _, true = few_missed(0)
-    source = true.assign_coords(score=("presentation", np.random.default_rng(1).random(80)))
-    near = source + np.random.default_rng(2).normal(0, 0.5, (80, 1))  # all are found at .5, not at .9
-    bound = nl.metric("coco_map")
-    error = bound(near, true).spread.error
-    monkeypatch.setattr(average_precision, "shared", lambda _: 2.0)
-    full = bound(near, true).spread.error
-    monkeypatch.setattr(average_precision, "shared", lambda _: 0.0)
-    assert bound(near, true).spread.error < error < 0.98 * full
+    a, b = (
+        nl.metric("coco_map", overlaps=[0.5])(each, true) for each in (first, second)
+    )
+    assert a.uncertainty.error == pytest.approx(1 / 80)
+    assert (a.uncertainty - b.uncertainty).variance == pytest.approx(0, abs=1e-12)
 
 
 def test_perfect_rankings_are_as_uncertain_as_answers_without_an_error() -> None:
     source, target = ranked(0)
-    perfect = source.copy(data=np.stack([target == label for label in "abc"], axis=1) * 1.0)
+    perfect = source.copy(
+        data=np.stack([target == label for label in "abc"], axis=1) * 1.0
+    )
     score = nl.metric("mean_average_precision")(perfect, target)
     assert score.value == score.high == 1
-    assert score.low == pytest.approx(nl.metric("accuracy")(perfect, target).low, abs=1e-3)
+    assert score.low == pytest.approx(
+        nl.metric("accuracy")(perfect, target).low, abs=1e-3
+    )
     assert 0.9 < score.low < 0.99

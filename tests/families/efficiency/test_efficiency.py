@@ -37,17 +37,30 @@ def test_the_flat_layout_has_neurobenchs_keys_and_no_false_numbers():
         "ActivationSparsity": 0.25,
         "R2": None,
         "ActivationSparsityByLayer": {"1": 0.25},
-        "SynapticOperations": {"Effective_MACs": 1299.72, "Effective_ACs": 0.0, "Dense": 2368.0},
+        "SynapticOperations": {
+            "Effective_MACs": 1299.72,
+            "Effective_ACs": 0.0,
+            "Dense": 2368.0,
+        },
     }
     assert isinstance(exported["ParameterCount"], int)
     assert "NaN" not in json.dumps(exported)
-    assert set(flat(SCORES, version="v1")) >= {"footprint", "synaptic_operations", "classification_accuracy"}
+    assert set(flat(SCORES, version="v1")) >= {
+        "footprint",
+        "synaptic_operations",
+        "classification_accuracy",
+    }
     partial = {"effective_macs": Score(5.0, status="partial", reason="half")}
     assert flat(partial) == {"SynapticOperations": {"Effective_MACs": None}}
 
 
 def test_extra_values_cannot_overwrite_a_group():
-    extra = {"correctness": {"accuracy": 1.0}, "metrics": 3, "array": np.float32(0.5), "nan": float("nan")}
+    extra = {
+        "correctness": {"accuracy": 1.0},
+        "metrics": 3,
+        "array": np.float32(0.5),
+        "nan": float("nan"),
+    }
     exported = nested("digits", "m", SCORES, extra=extra)
     assert exported["metrics"]["correctness"] == {"accuracy": 0.75, "r2": None}
     assert exported["metrics"]["complexity"] == {
@@ -58,7 +71,10 @@ def test_extra_values_cannot_overwrite_a_group():
         "timesteps": 10,
     }
     assert exported["metrics"]["system"] == {"latency_ms": None, "energy_nj": None}
-    assert exported["extra"]["correctness"] == {"accuracy": 1.0} and exported["extra"]["nan"] is None
+    assert (
+        exported["extra"]["correctness"] == {"accuracy": 1.0}
+        and exported["extra"]["nan"] is None
+    )
     assert json.loads(json.dumps(exported, allow_nan=False)) == exported
     counted = nested("digits", "m", {"spikes": Score(2.5, n={"samples": 4})})
     assert counted["metrics"]["complexity"]["total_spikes"] == 10
@@ -68,20 +84,34 @@ def test_an_export_states_the_counting_mode():
     def score(mode):
         return Score(5.0, notes=(f"mode {mode}",))
 
-    assert "CountingMode" not in flat({"footprint": score("neurobench-2.3"), "accuracy": Score(0.5)})
-    assert flat({"footprint": score("strict")}) == {"Footprint": 5, "CountingMode": "strict"}
+    assert "CountingMode" not in flat(
+        {"footprint": score("neurobench-2.3"), "accuracy": Score(0.5)}
+    )
+    assert flat({"footprint": score("strict")}) == {
+        "Footprint": 5,
+        "CountingMode": "strict",
+    }
     assert (
-        flat({"footprint": {"raw": 5.0, "notes": ["mode strict"]}}, version="v1")["counting_mode"] == "strict"
+        flat({"footprint": {"raw": 5.0, "notes": ["mode strict"]}}, version="v1")[
+            "counting_mode"
+        ]
+        == "strict"
     )
     both = flat(
-        {"footprint": score("strict"), "mse": score("neurobench-2.3"), "execution_rate": Score(250.0)}
+        {
+            "footprint": score("strict"),
+            "mse": score("neurobench-2.3"),
+            "execution_rate": Score(250.0),
+        }
     )
     assert both["CountingMode"] == "mixed" and both["ModelExecutionRate"] == 250
 
 
 def test_partial_and_failed_scores_are_null_in_the_nested_layout():
     counted = {"samples": 4, "time_steps": 3}
-    half = Score(5.0, status="partial", reason="half", n=counted, notes=("mode strict",))
+    half = Score(
+        5.0, status="partial", reason="half", n=counted, notes=("mode strict",)
+    )
     scores = {
         "effective_macs": half,
         "effective_acs": Score(1.0, n=counted),
@@ -100,7 +130,10 @@ def test_partial_and_failed_scores_are_null_in_the_nested_layout():
     still = nested("digits", "m", {"dense_operations": Score(9.0, n={"samples": 4})})
     assert still["metrics"]["complexity"]["timesteps"] == 1
     bare = nested("digits", "m", {"accuracy": Score(0.5)})
-    assert bare["metrics"]["complexity"]["timesteps"] is None and "counting_mode" not in bare
+    assert (
+        bare["metrics"]["complexity"]["timesteps"] is None
+        and "counting_mode" not in bare
+    )
 
 
 def test_modelled_energy_is_never_in_the_field_of_measured_energy():
@@ -113,19 +146,28 @@ def test_modelled_energy_is_never_in_the_field_of_measured_energy():
         "energy_nj": pytest.approx(2000),
     }
     exported = nested(
-        "digits", "m", {"energy_45nm": modelled, "energy_measured": measured, "latency": Score(0.5)}
+        "digits",
+        "m",
+        {"energy_45nm": modelled, "energy_measured": measured, "latency": Score(0.5)},
     )
-    assert exported["metrics"]["system"] == {"latency_ms": 500, "energy_nj": pytest.approx(3000)}
+    assert exported["metrics"]["system"] == {
+        "latency_ms": 500,
+        "energy_nj": pytest.approx(3000),
+    }
     assert exported["extra"] == {"modelled": {"energy_45nm_nj": pytest.approx(2000)}}
     assert exported["units"]["energy_nj"] == "one sample, measured"
 
 
 def test_neuron_operations_have_neurobenchs_names():
     scores = {"neuron_operations": Score(8.0), "dense_neuron_operations": Score(9.0)}
-    assert flat(scores) == {"NeuronOperations": {"Effective Neuron Ops": 8.0, "Neuron Dense Ops": 9.0}}
+    assert flat(scores) == {
+        "NeuronOperations": {"Effective Neuron Ops": 8.0, "Neuron Dense Ops": 9.0}
+    }
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12)
+)
 def test_exactly_the_models_on_the_front_are_not_dominated(points):
     scores, costs = [float(s) for s, _ in points], [float(c) for _, c in points]
     on = front(scores, costs)
@@ -133,7 +175,9 @@ def test_exactly_the_models_on_the_front_are_not_dominated(points):
 
     def beats(a, b):
         return (
-            scores[a] >= scores[b] and costs[a] <= costs[b] and (scores[a], costs[a]) != (scores[b], costs[b])
+            scores[a] >= scores[b]
+            and costs[a] <= costs[b]
+            and (scores[a], costs[a]) != (scores[b], costs[b])
         )
 
     for i, best in enumerate(on):
@@ -151,7 +195,10 @@ def test_a_table_of_the_same_model_across_families(repository, monkeypatch):
         "gabor": Score(5.0, status="partial"),
     }
     table = pareto("Digits.simulated.IT-pls", "synaptic_operations", costs=costs)
-    assert set(table["model"]) == {"pixels16", "noise"} and table["cost"].is_monotonic_increasing
+    assert (
+        set(table["model"]) == {"pixels16", "noise"}
+        and table["cost"].is_monotonic_increasing
+    )
     axes = pareto_figure(table)
     assert "synaptic_operations" in axes.get_xlabel()
     with pytest.raises(Exception, match="no model has both"):

@@ -11,7 +11,9 @@ import xarray as xr
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.metrics.average_precision import detection_average_precision
+from neuroledger.families.efficiency.metrics.average_precision import (
+    detection_average_precision,
+)
 from neuroledger.families.efficiency.models.event_detector import event_detector
 from neuroledger.families.efficiency.models.fitted_network import fitted_network
 from neuroledger.families.efficiency.networks.trainable_model import Examples
@@ -34,11 +36,19 @@ def examples(neuroids: int = 36, bins: int = 12, count: int = 90) -> Examples:
 
 @pytest.mark.parametrize(
     ("architecture", "neuroids", "bins"),
-    [("perceptron", 36, 12), ("convolution", 36, 12), ("line", 3, 64), ("lstm", 36, 12), ("spiking", 36, 12)],
+    [
+        ("perceptron", 36, 12),
+        ("convolution", 36, 12),
+        ("line", 3, 64),
+        ("lstm", 36, 12),
+        ("spiking", 36, 12),
+    ],
 )
 def test_every_architecture_learns(architecture, neuroids, bins):
     shown = examples(neuroids, bins)
-    model = fitted_network(id="x", architecture=architecture, units=12, epochs=30, batch=15, rate=0.01)
+    model = fitted_network(
+        id="x", architecture=architecture, units=12, epochs=30, batch=15, rate=0.01
+    )
     values = model.ready(shown)(torch.from_numpy(shown.inputs)).argmax(1).numpy()
     assert (values == shown.truth).mean() > 0.9
 
@@ -50,12 +60,23 @@ def test_one_seed_gives_one_network_and_torchs_state_is_restored(device):
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     one, same, other = (
         fitted_network(
-            id="x", architecture="perceptron", units=4, epochs=2, seed=seed, threads=2, device=device
+            id="x",
+            architecture="perceptron",
+            units=4,
+            epochs=2,
+            seed=seed,
+            threads=2,
+            device=device,
         ).ready(shown)
         for seed in (1, 1, 2)
     )
-    assert torch.equal(torch.get_rng_state(), state) and torch.get_num_threads() == threads
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters(), strict=True))
+    assert (
+        torch.equal(torch.get_rng_state(), state) and torch.get_num_threads() == threads
+    )
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(one.parameters(), same.parameters(), strict=True)
+    )
     assert not torch.equal(one[1].weight, other[1].weight)
 
 
@@ -65,7 +86,12 @@ def test_balanced_training_weights_classes_equally():
     answers = {}
     for balanced in (False, True):
         model = fitted_network(
-            id="x", architecture="perceptron", units=8, epochs=60, rate=0.01, balanced=balanced
+            id="x",
+            architecture="perceptron",
+            units=8,
+            epochs=60,
+            rate=0.01,
+            balanced=balanced,
         )
         module = model.ready(Examples(inputs, truth, ("often", "seldom")))
         answers[balanced] = module(torch.from_numpy(inputs)).argmax(1).numpy()
@@ -102,9 +128,20 @@ def test_boxes_are_detected_in_frames_of_two_channels():
         },
     )
     model = event_detector(id="d", columns=columns, rows=rows)
-    measurement = inference(model, Dataset(None, assembly), task="detection", target="boxes")
-    assert float(detection_average_precision(measurement.source, measurement.target).mean()) > 0.95
-    with pytest.raises(ModelError, match=r"takes frames of 2 x 60 x 60 values, but the data have 4800"):
+    measurement = inference(
+        model, Dataset(None, assembly), task="detection", target="boxes"
+    )
+    assert (
+        float(
+            detection_average_precision(
+                measurement.source, measurement.target
+            ).values.mean()
+        )
+        > 0.95
+    )
+    with pytest.raises(
+        ModelError, match=r"takes frames of 2 x 60 x 60 values, but the data have 4800"
+    ):
         inference(
             event_detector(id="d", columns=60, rows=60),
             Dataset(None, assembly),

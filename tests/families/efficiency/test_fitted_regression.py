@@ -24,7 +24,9 @@ def planted(number: int = 3000, bins: int = 5) -> Examples:
 @pytest.mark.parametrize("architecture", ["perceptron", "spiking"])
 def test_a_planted_code_is_found_in_its_units(architecture):
     every = planted()
-    model = fitted_regression(id="m", architecture=architecture, units=(32, 16), steps=150, rate=5e-3)
+    model = fitted_regression(
+        id="m", architecture=architecture, units=(32, 16), steps=150, rate=5e-3
+    )
     network = model.ready(Examples(every.inputs[:2500], every.truth[:2500]))
     with torch.no_grad():
         values = network(torch.from_numpy(every.inputs[2500:])).numpy()
@@ -32,18 +34,24 @@ def test_a_planted_code_is_found_in_its_units(architecture):
     spread = ((true - true.mean(axis=0)) ** 2).sum(axis=0)
     assert (1 - ((values - true) ** 2).sum(axis=0) / spread > 0.8).all()
     again = model.ready(Examples(every.inputs[:2500], every.truth[:2500]))
-    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(network.parameters(), again.parameters(), strict=True)
+    )
     assert model.tasks == ("regression",)
 
 
 def test_networks_are_sized_by_the_data_and_global_state_is_unchanged():
     before, threads = torch.get_rng_state(), torch.get_num_threads()
-    model = fitted_regression(id="m", architecture="perceptron", units=(32, 48), steps=1).ready(
-        planted(64, 7)
-    )
+    model = fitted_regression(
+        id="m", architecture="perceptron", units=(32, 48), steps=1
+    ).ready(planted(64, 7))
     shapes = [tuple(p.shape) for p in model.parameters()]
     assert shapes == [(32, 84), (32,), (48, 32), (48,), (2, 48), (2,)]
-    assert torch.equal(before, torch.get_rng_state()) and threads == torch.get_num_threads()
+    assert (
+        torch.equal(before, torch.get_rng_state())
+        and threads == torch.get_num_threads()
+    )
 
 
 def test_training_that_is_impossible_is_refused():
@@ -57,9 +65,11 @@ def test_training_that_is_impossible_is_refused():
 
 def test_few_examples_are_repeated_for_the_minimum_number_of_steps(monkeypatch):
     requested = []
-    monkeypatch.setattr(layers, "fit", lambda *_, epochs, **__: requested.append(epochs))
+    monkeypatch.setattr(
+        layers, "fit", lambda *_, epochs, **__: requested.append(epochs)
+    )
     for number, steps in ((512, 10), (513, 10), (100, 3), (5000, 1)):
-        fitted_regression(id="m", architecture="perceptron", units=(3,), steps=steps).ready(
-            planted(number, 1)
-        )
+        fitted_regression(
+            id="m", architecture="perceptron", units=(3,), steps=steps
+        ).ready(planted(number, 1))
     assert requested == [5, 4, 3, 1]  # rounds of 2, 3, 1 and 20 batches of at most 256

@@ -19,7 +19,9 @@ def forecasts(assembly, threads):
         torch.set_num_threads(threads)
         try:
             arguments = (echo_state(id="echo"), assembly, ("operations",), "strict")
-            result, counted = forecast(*arguments, train=750, test=300, windows=2, stride=75.0, per_time=75.0)
+            result, counted = forecast(
+                *arguments, train=750, test=300, windows=2, stride=75.0, per_time=75.0
+            )
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(before)

@@ -40,7 +40,9 @@ def edited(path: Path, edit: Callable[[h5py.File], object]) -> Path:
 
 def vast(file: h5py.File) -> None:
     del file["node/nodes/linear/weight"]
-    file.create_dataset("node/nodes/linear/weight", (2, TERABYTES // 16), "f8", chunks=(2, 1024))
+    file.create_dataset(
+        "node/nodes/linear/weight", (2, TERABYTES // 16), "f8", chunks=(2, 1024)
+    )
 
 
 def cyclic(file: h5py.File) -> None:
@@ -66,13 +68,18 @@ NIR: dict[str, Callable[[Path], Path]] = {
     "a kind that is none": lambda path: edited(
         path, lambda file: file["node/type"].write_direct(np.array(b"os"))
     ),
-    "half of a graph": lambda path: (path.write_bytes(graph(path).read_bytes()[:900]), path)[1],
+    "half of a graph": lambda path: (
+        path.write_bytes(graph(path).read_bytes()[:900]),
+        path,
+    )[1],
     "nothing": lambda path: (path.write_bytes(b""), path)[1],
 }
 
 
 @pytest.mark.parametrize("name", NIR)
-def test_a_crafted_nir_file_is_one_error_that_names_it(name: str, tmp_path: Path) -> None:
+def test_a_crafted_nir_file_is_one_error_that_names_it(
+    name: str, tmp_path: Path
+) -> None:
     with pytest.raises(ModelError, match=r"evil\.nir"):
         module_from(NIR[name](tmp_path / "evil.nir"))
 
@@ -85,7 +92,9 @@ def model(weight: TensorProto, kind: str = "Gemm") -> onnx.ModelProto:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])],
         [weight],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10
+    )
 
 
 def weight(**fields: object) -> TensorProto:
@@ -112,7 +121,9 @@ def kept_in(path: Path, place: str) -> Path:
 
 ONNX: dict[str, Callable[[Path], Path]] = {
     "terabytes": lambda path: written(path, model(weight(dims=[TERABYTES // 4]))),
-    "terabytes that overflow": lambda path: written(path, model(weight(dims=[2**62, 2**62]))),
+    "terabytes that overflow": lambda path: written(
+        path, model(weight(dims=[2**62, 2**62]))
+    ),
     "a negative size": lambda path: written(path, model(weight(dims=[-2, 4]))),
     "an unknown type": lambda path: written(path, model(weight(data_type=99))),
     "values of an absolute path": lambda path: kept_in(path, "/etc/hostname"),
@@ -121,20 +132,27 @@ ONNX: dict[str, Callable[[Path], Path]] = {
         path.with_name("w.bin").symlink_to("/etc/hostname"),
         kept_in(path, "w.bin"),
     )[1],
-    "a nested bomb": lambda path: (path.write_bytes(b"\x3a" + b"\xff\xff\xff\x7f" * 100_000), path)[1],
+    "a nested bomb": lambda path: (
+        path.write_bytes(b"\x3a" + b"\xff\xff\xff\x7f" * 100_000),
+        path,
+    )[1],
     "nothing": lambda path: (path.write_bytes(b""), path)[1],
 }
 
 
 @pytest.mark.parametrize("name", ONNX)
-def test_a_crafted_onnx_file_is_one_error_that_names_it(name: str, tmp_path: Path) -> None:
+def test_a_crafted_onnx_file_is_one_error_that_names_it(
+    name: str, tmp_path: Path
+) -> None:
     (tmp_path / "secret.bin").write_bytes(bytes(64))
     (tmp_path / "in").mkdir()
     with pytest.raises(ModelError, match=r"evil\.onnx"):
         module_from(ONNX[name](tmp_path / "in" / "evil.onnx"))
 
 
-def test_a_pinned_graph_must_not_store_values_in_an_unpinned_file(tmp_path: Path) -> None:
+def test_a_pinned_graph_must_not_store_values_in_an_unpinned_file(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "w.bin").write_bytes(np.ones((2, 4), np.float32).tobytes())
     path = kept_in(tmp_path / "evil.onnx", "w.bin")
     assert module_from(path) is not None  # of somebody's own folder
@@ -146,13 +164,18 @@ def test_a_pinned_graph_must_not_store_values_in_an_unpinned_file(tmp_path: Path
 def test_a_crash_of_the_graph_parser_is_an_error_and_does_not_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {"a.onnx": written(tmp_path / "a.onnx", model(weight())), "a.nir": graph(tmp_path / "a.nir")}
+    files = {
+        "a.onnx": written(tmp_path / "a.onnx", model(weight())),
+        "a.nir": graph(tmp_path / "a.nir"),
+    }
     for package, name, path in (
         (onnx.checker, "check_model", files["a.onnx"]),
         (nir, "dict2NIRNode", files["a.nir"]),
     ):
         with monkeypatch.context() as patched:
-            patched.setattr(package, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGSEGV))
+            patched.setattr(
+                package, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGSEGV)
+            )
             with pytest.raises(ModelError, match=rf"{path.name}.*SIGSEGV"):
                 module_from(path)
         assert module_from(path) is not None

@@ -51,7 +51,11 @@ def lif(units, *, tau=1e-3, time_step=1e-4):
         return np.full(units, x, np.float32)
 
     return nir.LIF(
-        tau=full(tau), r=full(tau / time_step), v_leak=full(0), v_threshold=full(1.0), v_reset=full(0)
+        tau=full(tau),
+        r=full(tau / time_step),
+        v_leak=full(0),
+        v_threshold=full(1.0),
+        v_reset=full(0),
     )
 
 
@@ -78,7 +82,9 @@ class Stepped(nn.Module):
         nodes = [graph.nodes[name] for name in ("affine", "linear")]
         self.layers = nn.ModuleList()
         for node in nodes:
-            layer = nn.Linear(node.weight.shape[1], node.weight.shape[0], bias=hasattr(node, "bias"))
+            layer = nn.Linear(
+                node.weight.shape[1], node.weight.shape[0], bias=hasattr(node, "bias")
+            )
             layer.weight.data = torch.as_tensor(node.weight)
             if layer.bias is not None:
                 layer.bias.data = torch.as_tensor(node.bias)
@@ -110,14 +116,20 @@ def test_a_nir_file_costs_what_the_same_network_costs_by_hand(tmp_path):
     for source in (tmp_path / "net.nir", str(tmp_path / "net.nir"), graph):
         costs = nl.cost(source, [inputs], METRICS)
         assert all(score.status == "scored" for score in costs.values())
-        assert values(costs) == pytest.approx(values(nl.cost(Stepped(graph), [inputs], METRICS)))
+        assert values(costs) == pytest.approx(
+            values(nl.cost(Stepped(graph), [inputs], METRICS))
+        )
         assert costs["dense_operations"].value == 10 * (12 * 20 + 20 * 5)
         assert costs["membrane_updates"].n["samples"] == 6
         assert costs["effective_acs"].n["time_steps"] == 10
-        assert any("time step: 0.0001 (assumed)" in note for note in costs["spikes"].notes)
+        assert any(
+            "time step: 0.0001 (assumed)" in note for note in costs["spikes"].notes
+        )
     torch.testing.assert_close(from_nir(graph)(inputs), Stepped(graph)(inputs))
     one = values(nl.cost(graph, [x[None] for x in inputs], METRICS))
-    assert one == pytest.approx(values(nl.cost(graph, [inputs], METRICS)))  # batches of 1 and of 6
+    assert one == pytest.approx(
+        values(nl.cost(graph, [inputs], METRICS))
+    )  # batches of 1 and of 6
 
 
 def test_a_graph_costs_the_same_as_the_snntorch_network():
@@ -127,8 +139,15 @@ def test_a_graph_costs_the_same_as_the_snntorch_network():
     for layer, name in ((first, "affine"), (second, "linear")):
         layer.weight.data = torch.as_tensor(graph.nodes[name].weight)
     first.bias.data = torch.as_tensor(graph.nodes["affine"].bias)
-    leaky = {"beta": 0.9, "reset_mechanism": "zero", "reset_delay": False, "init_hidden": True}
-    network = nn.Sequential(first, snntorch.Leaky(**leaky), second, snntorch.Leaky(**leaky, output=True))
+    leaky = {
+        "beta": 0.9,
+        "reset_mechanism": "zero",
+        "reset_delay": False,
+        "init_hidden": True,
+    }
+    network = nn.Sequential(
+        first, snntorch.Leaky(**leaky), second, snntorch.Leaky(**leaky, output=True)
+    )
     assert values(nl.cost(network, [given], METRICS)) == pytest.approx(
         values(nl.cost(graph, [given], METRICS))
     )
@@ -177,7 +196,11 @@ def test_recurrent_graphs_delays_and_synaptic_currents_follow_their_equations():
         v = np.where(fired > 0, -0.5, v)
         history.append(fired)
         late = np.stack(
-            [history[step - d][:, n] if step >= d else np.zeros(3) for n, d in enumerate((0, 1, 2, 0))], 1
+            [
+                history[step - d][:, n] if step >= d else np.zeros(3)
+                for n, d in enumerate((0, 1, 2, 0))
+            ],
+            1,
         )
         np.testing.assert_allclose(result[:, step], late * np.arange(1.0, 5.0))
     assert 0 < np.mean(history) < 1
@@ -198,14 +221,19 @@ def test_a_convolutional_nir_graph_without_neurons_is_not_stepped():
     x = torch.rand(5, 2, 8, 8)
     node = graph.nodes
     by_hand = nn.functional.conv2d(
-        x, *(torch.as_tensor(y) for y in (node["conv2d"].weight, node["conv2d"].bias)), padding=1
+        x,
+        *(torch.as_tensor(y) for y in (node["conv2d"].weight, node["conv2d"].bias)),
+        padding=1,
     )
     by_hand = 4 * nn.functional.avg_pool2d(by_hand, 2)
-    by_hand = by_hand.flatten(1) @ torch.as_tensor(node["affine"].weight).T + torch.as_tensor(
-        node["affine"].bias
-    )
+    by_hand = by_hand.flatten(1) @ torch.as_tensor(
+        node["affine"].weight
+    ).T + torch.as_tensor(node["affine"].bias)
     torch.testing.assert_close(from_nir(graph)(x), by_hand)
-    assert nl.cost(graph, [x], ["dense_operations"])["dense_operations"].value == 64 * 4 * 18 + 64 * 3
+    assert (
+        nl.cost(graph, [x], ["dense_operations"])["dense_operations"].value
+        == 64 * 4 * 18 + 64 * 3
+    )
 
 
 def test_sources_that_are_not_graphs_are_refused(tmp_path):
@@ -270,9 +298,21 @@ BAD_NIR = {
     "tau of 0": (affine(), leaky(tau=0.0), r"'n' \(LIF\): tau is 0 s"),
     "tau below the time step": (affine(), leaky(tau=1e-6), "pass a shorter step"),
     "tau that is no number": (affine(), leaky(tau=np.nan), "tau contains NaN"),
-    "weights that are no numbers": (affine(weight=np.nan), leaky(), "'a' .*weight contains NaN"),
-    "a matrix that does not fit": (affine(5), leaky(), r"\(4,\) from 'i' to 'a', which takes \(5,\)"),
-    "neurons that do not fit": (affine(), leaky(7), r"\(3,\) from 'a' to 'n', which takes \(7,\)"),
+    "weights that are no numbers": (
+        affine(weight=np.nan),
+        leaky(),
+        "'a' .*weight contains NaN",
+    ),
+    "a matrix that does not fit": (
+        affine(5),
+        leaky(),
+        r"\(4,\) from 'i' to 'a', which takes \(5,\)",
+    ),
+    "neurons that do not fit": (
+        affine(),
+        leaky(7),
+        r"\(3,\) from 'a' to 'n', which takes \(7,\)",
+    ),
 }
 
 
@@ -298,7 +338,13 @@ def test_a_damaged_file_is_refused_or_read_but_never_another_error(kind, tmp_pat
     else:
         path.write_bytes(image_model()[0].SerializeToString())
     whole = path.read_bytes()
-    damaged = [b"", whole[: len(whole) // 2], whole[:-1], bytes(len(whole)), b"hello " * 99]
+    damaged = [
+        b"",
+        whole[: len(whole) // 2],
+        whole[:-1],
+        bytes(len(whole)),
+        b"hello " * 99,
+    ]
     for _ in range(25):
         changed = bytearray(whole)
         for place in rng.integers(0, len(whole), 5):
@@ -319,14 +365,25 @@ def test_a_bad_onnx_graph_is_one_clear_error():
     relu = node("Relu", "x", "y")
     late = [node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")]
     beyond = model([node("Relu", "x", "z")], {"x": [1, 4]}, 2, {})
-    short = model([node("Add", "x w", "y")], {"x": [1, 4]}, 2, {"w": np.ones(4, np.float32)})
+    short = model(
+        [node("Add", "x w", "y")], {"x": [1, 4]}, 2, {"w": np.ones(4, np.float32)}
+    )
     short.graph.initializer[0].dims[0] = 10**12
     for graph, words in (
-        (model([node("Add", "x q", "y")], {"x": [1, 4]}, 2, {}), "takes 'q', which no earlier node computes"),
-        (model(late, {"x": [1, 4]}, 2, {}), "takes 'b', which no earlier node computes"),
+        (
+            model([node("Add", "x q", "y")], {"x": [1, 4]}, 2, {}),
+            "takes 'q', which no earlier node computes",
+        ),
+        (
+            model(late, {"x": [1, 4]}, 2, {}),
+            "takes 'b', which no earlier node computes",
+        ),
         (beyond, "returns 'y', which no node computes"),
         (short, "initialiser 'w' cannot be read"),
-        (model([relu], {"x": [1, 4]}, 2, {}, opset=1), "opset 1 is not supported; supported are 7 to"),
+        (
+            model([relu], {"x": [1, 4]}, 2, {}, opset=1),
+            "opset 1 is not supported; supported are 7 to",
+        ),
         (model([relu], {"x": [1, 4]}, 2, {}, opset=999), "opset 999 is not supported"),
     ):
         with pytest.raises(ModelError, match=words):
@@ -335,35 +392,57 @@ def test_a_bad_onnx_graph_is_one_clear_error():
 
 def test_external_weights_of_an_onnx_file_must_be_in_its_folder(tmp_path):
     onnx_model = model(
-        [node("Gemm", "x w", "y", transB=1)], {"x": ["n", 4]}, 2, {"w": np.ones((300, 4), np.float32)}
+        [node("Gemm", "x w", "y", transB=1)],
+        {"x": ["n", 4]},
+        2,
+        {"w": np.ones((300, 4), np.float32)},
     )
     path = tmp_path / "net.onnx"
-    onnx.save_model(onnx_model, path, save_as_external_data=True, location="net.bin", size_threshold=0)
+    onnx.save_model(
+        onnx_model,
+        path,
+        save_as_external_data=True,
+        location="net.bin",
+        size_threshold=0,
+    )
     assert nl.cost(path, [torch.ones(2, 4)], METRICS)["dense_operations"].value == 1200
     loaded = onnx.load(path, load_external_data=False)
     (tmp_path / "inner").mkdir()
     for place in ("/etc/passwd", "../net.bin"):
-        next(x for x in loaded.graph.initializer[0].external_data if x.key == "location").value = place
+        next(
+            x for x in loaded.graph.initializer[0].external_data if x.key == "location"
+        ).value = place
         (tmp_path / "inner" / "net.onnx").write_bytes(loaded.SerializeToString())
         with pytest.raises(ModelError, match="not a valid ONNX model"):
             nl.cost(tmp_path / "inner" / "net.onnx", [])
 
 
 def model(nodes, inputs, rank, initialisers, output="y", opset=17):
-    initialisers = [numpy_helper.from_array(value, name) for name, value in initialisers.items()]
+    initialisers = [
+        numpy_helper.from_array(value, name) for name, value in initialisers.items()
+    ]
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in inputs.items()
+        ],
         [helper.make_tensor_value_info(output, TensorProto.FLOAT, [*"abcd"][:rank])],
         initialisers,
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10
+    )
 
 
 def node(kind, inputs, outputs, **options):
     return helper.make_node(
-        kind, inputs.split(), outputs.split(), name=f"{kind}.{outputs.split()[0]}", **options
+        kind,
+        inputs.split(),
+        outputs.split(),
+        name=f"{kind}.{outputs.split()[0]}",
+        **options,
     )
 
 
@@ -422,14 +501,21 @@ def test_an_onnx_file_costs_what_the_same_modules_cost(tmp_path):
         "connection_sparsity",
         "parameter_count",
     )
-    costs, expected = (nl.cost(source, [x], metrics) for source in (tmp_path / "net.onnx", same))
+    costs, expected = (
+        nl.cost(source, [x], metrics) for source in (tmp_path / "net.onnx", same)
+    )
     assert all(score.status == "scored" for score in costs.values())
     assert costs["dense_operations"].n["coverage"] == 1.0
-    own = {"parameter_count": 8.0}  # running means and variances are initialisers as all others are
+    own = {
+        "parameter_count": 8.0
+    }  # running means and variances are initialisers as all others are
     for name, score in costs.items():
         assert score.value == pytest.approx(expected[name].value + own.get(name, 0.0))
     static = nl.cost(tmp_path / "net.onnx")
-    assert static["parameter_count"].status == "scored" and static["effective_macs"].status == "failed"
+    assert (
+        static["parameter_count"].status == "scored"
+        and static["effective_macs"].status == "failed"
+    )
 
 
 def int64(*numbers):
@@ -479,7 +565,9 @@ def test_operators_equal_onnxs_reference_implementation(name):
     nodes, inputs, initialisers = CASES[name]
     onnx_model = model(nodes, inputs, RANKS.get(name, 2), initialisers)
     onnx.checker.check_model(onnx_model)
-    given = {key: RNG.normal(0, 1, shape).astype(np.float32) for key, shape in inputs.items()}
+    given = {
+        key: RNG.normal(0, 1, shape).astype(np.float32) for key, shape in inputs.items()
+    }
     if name == "lstm":  # the reference evaluator has one direction only
         expected = _lstm(given["x"], initialisers)
     else:
@@ -496,7 +584,12 @@ def _lstm(x, initialisers):
         for t in steps:
             b = initialisers["b"][way]
             i, o, f, g = np.split(
-                x[t] @ initialisers["w"][way].T + h @ initialisers["r"][way].T + b[:16] + b[16:], 4, axis=1
+                x[t] @ initialisers["w"][way].T
+                + h @ initialisers["r"][way].T
+                + b[:16]
+                + b[16:],
+                4,
+                axis=1,
             )
             i, o, f = (1 / (1 + np.exp(-gate)) for gate in (i, o, f))
             c = f * c + i * np.tanh(g)
@@ -507,7 +600,9 @@ def _lstm(x, initialisers):
 
 def test_an_onnx_gru_that_torch_does_not_compute_is_refused():
     _, inputs, initialisers = CASES["gru"]
-    other = helper.make_node("GRU", ["x", "w", "r", "b"], ["seq", "last"], hidden_size=4)
+    other = helper.make_node(
+        "GRU", ["x", "w", "r", "b"], ["seq", "last"], hidden_size=4
+    )
     with pytest.raises(ModelError, match="linear_before_reset = 0"):
         from_onnx(model([other], inputs, 3, initialisers, "last"))
 
@@ -516,14 +611,17 @@ def test_builders_answer_presentations(tmp_path):
     graph, inputs = spiking_graph(), spikes(6, 12, 10)
     nir.write(tmp_path / "net.nir", graph)
     learner = build_nir(id="stranger", weights={"net.nir": tmp_path / "net.nir"})
-    torch.testing.assert_close(learner.ready(None)(inputs), Stepped(graph)(inputs.transpose(1, 2)).sum(1))
-    onnx.save(image_model()[0], tmp_path / "net.onnx")
-    network = build_onnx(id="stranger", shape=(2, 8, 8), weights={"net.onnx": tmp_path / "net.onnx"}).ready(
-        None
+    torch.testing.assert_close(
+        learner.ready(None)(inputs), Stepped(graph)(inputs.transpose(1, 2)).sum(1)
     )
+    onnx.save(image_model()[0], tmp_path / "net.onnx")
+    network = build_onnx(
+        id="stranger", shape=(2, 8, 8), weights={"net.onnx": tmp_path / "net.onnx"}
+    ).ready(None)
     shown = torch.rand(3, 128, 4)
     torch.testing.assert_close(
-        network(shown), from_onnx(tmp_path / "net.onnx")(shown.mean(2).reshape(3, 2, 8, 8))
+        network(shown),
+        from_onnx(tmp_path / "net.onnx")(shown.mean(2).reshape(3, 2, 8, 8)),
     )
     with pytest.raises(ModelError, match="12 neuroids in 10 time bins"):
         network(inputs)

@@ -27,7 +27,10 @@ def hearing(**fields):
 
 
 def sine(pitch, rate=RATE, count=1, seconds=1.0):
-    return np.tile(np.sin(2 * np.pi * pitch * np.arange(round(rate * seconds)) / rate), (count, 1, 1))
+    return np.tile(
+        np.sin(2 * np.pi * pitch * np.arange(round(rate * seconds)) / rate),
+        (count, 1, 1),
+    )
 
 
 def test_filters_are_triangles_evenly_spaced_on_the_mel_scale():
@@ -39,13 +42,17 @@ def test_filters_are_triangles_evenly_spaced_on_the_mel_scale():
     for band in range(20):
         inside = (frequencies > corners[band]) & (frequencies < corners[band + 2])
         assert np.array_equal(filters[band] > 0, inside)
-        expected = np.interp(frequencies, corners[band : band + 3], [0, 1, 0], left=0, right=0)
+        expected = np.interp(
+            frequencies, corners[band : band + 3], [0, 1, 0], left=0, right=0
+        )
         assert np.allclose(filters[band], expected, atol=1e-12)
 
 
 def test_energies_are_those_of_scipys_transform():
     sound = np.random.default_rng(0).normal(size=(3, RATE))
-    representation = band_energies(sound, RATE, points=512, hop=64, bands=20, low=20, high=4000)
+    representation = band_energies(
+        sound, RATE, points=512, hop=64, bands=20, low=20, high=4000
+    )
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(512) / 512)
     transform = ShortTimeFFT(window, hop=64, fs=RATE, phase_shift=None)
     padded = np.pad(sound, ((0, 0), (256, 256)), mode="reflect")
@@ -54,8 +61,13 @@ def test_energies_are_those_of_scipys_transform():
         np.searchsorted(transform.t(padded.shape[1]) * RATE, 256 - 1e-6)
     )  # centred on the first sample
     power = power[:, :, first : first + 251]
-    expected = np.log(np.einsum("bf,cft->cbt", band_filters(RATE, 512, 20, 20.0, 4000.0), power) + 1e-6)
-    assert representation.shape == (3, 20, 251) and np.allclose(representation, expected, atol=1e-9)
+    expected = np.log(
+        np.einsum("bf,cft->cbt", band_filters(RATE, 512, 20, 20.0, 4000.0), power)
+        + 1e-6
+    )
+    assert representation.shape == (3, 20, 251) and np.allclose(
+        representation, expected, atol=1e-9
+    )
 
 
 def test_a_tone_is_loudest_in_the_band_around_its_pitch():
@@ -63,7 +75,9 @@ def test_a_tone_is_loudest_in_the_band_around_its_pitch():
     centres = 700 * (10 ** (np.linspace(*mels, 22)[1:-1] / 2595) - 1)
     for band in (5, 10, 18):
         representation = represent(hearing(name="bands"), sine(centres[band]), RATE)
-        assert representation.shape == (1, 20, 201) and representation.dtype == np.float32
+        assert (
+            representation.shape == (1, 20, 201) and representation.dtype == np.float32
+        )
         assert representation.mean(axis=2).argmax() == band
 
 
@@ -89,28 +103,42 @@ def test_the_level_of_spikes_never_overshoots(values, step):
     level = np.rint(signal[0]) + step * np.cumsum(spikes)
     before = np.concatenate([[np.rint(signal[0])], level[:-1]])
     assert set(spikes.tolist()) <= {-1.0, 0.0, 1.0}
-    assert np.all(np.abs(signal[1:] - level) <= np.maximum(np.abs(signal[1:] - before), step) + 1e-9)
+    assert np.all(
+        np.abs(signal[1:] - level)
+        <= np.maximum(np.abs(signal[1:] - before), step) + 1e-9
+    )
 
 
 def test_spikes_have_one_frame_fewer_than_energies_and_three_values():
     sound = np.random.default_rng(0).normal(size=(2, 1, RATE))
     representation = represent(hearing(name="spikes", hop=5), sound, RATE)
-    assert representation.shape == (2, 20, 200) and set(np.unique(representation)) == {-1.0, 0.0, 1.0}
+    assert representation.shape == (2, 20, 200) and set(np.unique(representation)) == {
+        -1.0,
+        0.0,
+        1.0,
+    }
     energies = represent(hearing(name="bands", hop=5), sound, RATE)
     assert np.array_equal(representation, changes(energies.astype(np.float64), 1.0))
 
 
 def test_a_waveform_keeps_a_tone_at_another_rate():
-    representation = represent(hearing(name="waveform", rate=8000), sine(440, 48000), 48000)
+    representation = represent(
+        hearing(name="waveform", rate=8000), sine(440, 48000), 48000
+    )
     assert representation.shape == (1, 1, 8000)
-    assert np.allclose(representation[0, 0, 500:-500], sine(440, 8000)[0, 0, 500:-500], atol=5e-3)
+    assert np.allclose(
+        representation[0, 0, 500:-500], sine(440, 8000)[0, 0, 500:-500], atol=5e-3
+    )
     assert np.array_equal(
-        represent(hearing(name="waveform", rate=RATE), sine(5), RATE), sine(5).astype(np.float32)
+        represent(hearing(name="waveform", rate=RATE), sine(5), RATE),
+        sine(5).astype(np.float32),
     )
 
 
 def test_invalid_sounds_and_bands_are_refused():
-    with pytest.raises(RequestError, match=r"bands from 20 to 4000 Hz are not within 0 and 3000 Hz"):
+    with pytest.raises(
+        RequestError, match=r"bands from 20 to 4000 Hz are not within 0 and 3000 Hz"
+    ):
         represent(hearing(name="bands"), sine(5, 6000), 6000)
     with pytest.raises(RequestError, match=r"band 2 of 200 contains no frequency"):
         represent(hearing(name="bands", bands=200), sine(5), RATE)
@@ -127,5 +155,10 @@ def test_invalid_sounds_and_bands_are_refused():
 def test_every_window_and_length_gives_a_frame_for_every_hop():
     for window, time in ((511, 16000), (400, 15999), (512, 300), (16, 160)):
         sound = np.random.default_rng(0).normal(size=(2, time))
-        representation = band_energies(sound, RATE, points=window, hop=160, bands=2, low=0, high=8000)
-        assert representation.shape == (2, 2, 1 + time // 160) and np.isfinite(representation).all()
+        representation = band_energies(
+            sound, RATE, points=window, hop=160, bands=2, low=0, high=8000
+        )
+        assert (
+            representation.shape == (2, 2, 1 + time // 160)
+            and np.isfinite(representation).all()
+        )

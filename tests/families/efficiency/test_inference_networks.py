@@ -35,10 +35,17 @@ def test_weights_are_loaded_by_name(tmp_path):
     module = spiking.network((6, 4, 3))
     path = tmp_path / "model.safetensors"
     save_file(dict(module.state_dict()), path)
-    built = spiking.spiking(id="m", sizes=(6, 4, 3), weights={"model.safetensors": path}).ready(NOTHING)
-    assert all(torch.equal(a, b) for a, b in zip(module.parameters(), built.parameters(), strict=True))
+    built = spiking.spiking(
+        id="m", sizes=(6, 4, 3), weights={"model.safetensors": path}
+    ).ready(NOTHING)
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(module.parameters(), built.parameters(), strict=True)
+    )
     assert sum(isinstance(part, Lif) for part in built.modules()) == 2
-    other = spiking.spiking(id="m", sizes=(6, 5, 3), weights={"model.safetensors": path})
+    other = spiking.spiking(
+        id="m", sizes=(6, 5, 3), weights={"model.safetensors": path}
+    )
     with pytest.raises(ModelError, match="do not fit"):
         other.ready(NOTHING)
 

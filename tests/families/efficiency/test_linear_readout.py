@@ -28,7 +28,10 @@ def windowed(samples: int = 600) -> xr.DataArray:
         coords={
             "stimulus_id": ("presentation", [str(row) for row in range(samples)]),
             "speed": ("presentation", truth),
-            "split": ("presentation", np.where(np.arange(samples) < 400, "train", "test")),
+            "split": (
+                "presentation",
+                np.where(np.arange(samples) < 400, "train", "test"),
+            ),
         },
     )
 
@@ -52,12 +55,21 @@ def test_learning_by_batches_gives_the_weights_of_least_squares(monkeypatch):
     monkeypatch.setattr(trainable_model, "WHOLE", 0)
     monkeypatch.setattr(readouts, "AT_ONCE", 40 * 7)
     by_batches = inference(model, data, **requested)
-    np.testing.assert_allclose(by_batches.source.values, at_once.source.values, atol=1e-4)
-    np.testing.assert_allclose(by_batches.source.values, by_batches.target.values, atol=1e-3)
+    np.testing.assert_allclose(
+        by_batches.source.values, at_once.source.values, atol=1e-4
+    )
+    np.testing.assert_allclose(
+        by_batches.source.values, by_batches.target.values, atol=1e-3
+    )
     assert by_batches.trace.layers.keys() == at_once.trace.layers.keys()
     x = assembly.values[:400].reshape(400, -1).astype(float)
     design, truth = np.c_[x, np.ones(400)], assembly["speed"].values[:400]
     expected = np.linalg.lstsq(design, truth, rcond=None)[0]
-    module = model.ready(Examples(select_presentations(assembly, np.arange(400)), truth[:, None]))
-    result = [*module[1].weight.detach().numpy().ravel(), float(module[1].bias.detach())]
+    module = model.ready(
+        Examples(select_presentations(assembly, np.arange(400)), truth[:, None])
+    )
+    result = [
+        *module[1].weight.detach().numpy().ravel(),
+        float(module[1].bias.detach()),
+    ]
     np.testing.assert_allclose(result, expected, rtol=1e-4)

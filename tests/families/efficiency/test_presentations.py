@@ -43,15 +43,21 @@ def sound(tmp_path):
     )
 
 
-def test_small_data_are_one_array_and_large_ones_a_view_of_the_same_numbers(sound, monkeypatch):
+def test_small_data_are_one_array_and_large_ones_a_view_of_the_same_numbers(
+    sound, monkeypatch
+):
     rows = np.array([3, 5, 40])
     whole = select_presentations(sound, rows)
     assert isinstance(whole, np.ndarray) and whole.dtype == np.float32
     assert np.array_equal(whole, sound.values[rows].astype(np.float32) / 32768)
     monkeypatch.setattr(trainable_model, "WHOLE", 10)
     view = select_presentations(sound, rows)
-    assert isinstance(view, Presentations) and view.shape == whole.shape and len(view) == 3
-    assert np.array_equal(np.asarray(view), whole) and np.array_equal(view[1:], whole[1:])
+    assert (
+        isinstance(view, Presentations) and view.shape == whole.shape and len(view) == 3
+    )
+    assert np.array_equal(np.asarray(view), whole) and np.array_equal(
+        view[1:], whole[1:]
+    )
     assert np.array_equal(view[np.array([2, 0])], whole[[2, 0]])
     assert np.array_equal(np.asarray(view, dtype=np.float64), whole.astype(np.float64))
     assert [len(batch) for batch in in_batches(view, 2)] == [2, 1]
@@ -61,10 +67,14 @@ def test_small_data_are_one_array_and_large_ones_a_view_of_the_same_numbers(soun
 def test_integers_without_a_full_scale_are_unchanged(sound):
     bare = sound.copy(data=sound.values.copy())
     bare.attrs = {}
-    assert np.array_equal(select_presentations(bare, np.arange(4)), bare.values[:4].astype(np.float32))
+    assert np.array_equal(
+        select_presentations(bare, np.arange(4)), bare.values[:4].astype(np.float32)
+    )
     real = sound.astype(np.float64)
     real.attrs = {"full_scale": 32768}
-    assert np.array_equal(select_presentations(real, np.arange(4)), real.values[:4].astype(np.float32))
+    assert np.array_equal(
+        select_presentations(real, np.arange(4)), real.values[:4].astype(np.float32)
+    )
 
 
 def test_prepare_receives_the_rate_and_scaled_values(sound, monkeypatch):
@@ -77,8 +87,14 @@ def test_prepare_receives_the_rate_and_scaled_values(sound, monkeypatch):
     whole = select_presentations(sound, np.arange(7), prepare)
     monkeypatch.setattr(trainable_model, "WHOLE", 10)
     view = select_presentations(sound, np.arange(7), prepare)
-    assert isinstance(view, Presentations) and view.shape == (7, 5, 10) and np.array_equal(view, whole)
-    assert np.allclose(np.asarray(view).reshape(7, 50), sound.values[:7, 0] / 32768 * 2, atol=1e-7)
+    assert (
+        isinstance(view, Presentations)
+        and view.shape == (7, 5, 10)
+        and np.array_equal(view, whole)
+    )
+    assert np.allclose(
+        np.asarray(view).reshape(7, 50), sound.values[:7, 0] / 32768 * 2, atol=1e-7
+    )
     assert {rate for _, rate in requested} == {1000.0}
 
 
@@ -96,7 +112,9 @@ def test_an_array_that_does_not_fit_into_memory_is_refused(sound, monkeypatch):
     assert view[:2].shape == (2, 1, 50)
 
 
-def test_scores_from_disk_equal_those_from_memory_and_only_the_network_is_counted(sound, monkeypatch):
+def test_scores_from_disk_equal_those_from_memory_and_only_the_network_is_counted(
+    sound, monkeypatch
+):
     in_memory = sound.copy(data=(sound.values / 32768).astype(np.float32))
     model = prototypes(id="prototypes")
     usual = inference(model, Dataset(None, in_memory))
@@ -108,7 +126,10 @@ def test_scores_from_disk_equal_those_from_memory_and_only_the_network_is_counte
     prepared = inference(ears, Dataset(None, sound))
     assert any("not counted" in note for note in prepared.trace.notes)
     assert not any("not counted" in note for note in mapped.trace.notes)
-    operations = [sum(layer.macs for layer in result.trace.layers.values()) for result in (mapped, prepared)]
+    operations = [
+        sum(layer.macs for layer in result.trace.layers.values())
+        for result in (mapped, prepared)
+    ]
     assert operations[1] == 4 * operations[0] > 0
 
 
@@ -117,8 +138,12 @@ def test_classes_are_those_of_the_two_parts(sound):
     labels[7] = "silence"
     split = sound["split"].values.astype(object)
     split[7] = "left_out"
-    data = sound.assign_coords(label=("presentation", labels), split=("presentation", split))
-    assert inference(prototypes(id="p"), Dataset(None, data)).source["choice"].values.tolist() == [
+    data = sound.assign_coords(
+        label=("presentation", labels), split=("presentation", split)
+    )
+    assert inference(prototypes(id="p"), Dataset(None, data)).source[
+        "choice"
+    ].values.tolist() == [
         "loud",
         "low",
     ]

@@ -16,7 +16,9 @@ from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, NeuroLedgerError, RequestError
 from neuroledger.families.efficiency.counting.meters import Meter
 from neuroledger.families.efficiency.readers.independent_sets import COLUMNS
-from neuroledger.families.efficiency.readers.independent_sets import independent_sets as read_independent_sets
+from neuroledger.families.efficiency.readers.independent_sets import (
+    independent_sets as read_independent_sets,
+)
 from neuroledger.families.efficiency.system.qubo import (
     DENSITIES,
     NODES,
@@ -35,7 +37,8 @@ from tools.generate import independent_sets
 
 
 @pytest.mark.parametrize(
-    ("nodes", "density", "seed"), [(10, 0.25, 1), (50, 0.1, 3), (100, 0.05, 4), (250, 0.25, 0), (9, 1, 0)]
+    ("nodes", "density", "seed"),
+    [(10, 0.25, 1), (50, 0.1, 3), (100, 0.05, 4), (250, 0.25, 0), (9, 1, 0)],
 )
 def test_graphs_are_those_of_the_published_generator(nodes, density, seed):
     networkx = pytest.importorskip("networkx")
@@ -54,8 +57,13 @@ def test_published_costs_of_small_graphs_are_the_optimum_of_all_solutions():
 
 
 def test_branch_and_bound_proves_published_costs():
-    works = [workload(25, density, seed) for density, seed in itertools.product(DENSITIES, SEEDS)]
-    works += [workload(100, 0.05, seed) for seed in (0, 2)] + [workload(250, 0.01, seed) for seed in SEEDS]
+    works = [
+        workload(25, density, seed)
+        for density, seed in itertools.product(DENSITIES, SEEDS)
+    ]
+    works += [workload(100, 0.05, seed) for seed in (0, 2)] + [
+        workload(250, 0.01, seed) for seed in SEEDS
+    ]
     rows = evaluate(exact, works, meter=None)
     assert (rows["cost"] == rows["target"]).all() and (rows["conflicts"] == 0).all()
 
@@ -64,14 +72,22 @@ def test_branch_and_bound_proves_published_costs():
 def test_tabu_reaches_every_published_cost():
     works = [workload(*item) for item in itertools.product(NODES, DENSITIES, SEEDS)]
     rows = evaluate(tabu, works, meter=None)
-    assert len(rows) == 120 and (rows["cost"] == rows["target"]).all() and (rows["conflicts"] == 0).all()
+    assert (
+        len(rows) == 120
+        and (rows["cost"] == rows["target"]).all()
+        and (rows["conflicts"] == 0).all()
+    )
     assert rows["seconds_0.01"].notna().all() and official(rows).shape[0] == 24
     some = works[::13]
-    assert (evaluate(tabu, some, meter=None)["cost"] == rows["cost"][::13].to_numpy()).all()
+    assert (
+        evaluate(tabu, some, meter=None)["cost"] == rows["cost"][::13].to_numpy()
+    ).all()
 
 
 def test_annealing_approaches_published_costs():
-    annealed = evaluate(anneal, [workload(50, density, 1) for density in DENSITIES], meter=None)
+    annealed = evaluate(
+        anneal, [workload(50, density, 1) for density in DENSITIES], meter=None
+    )
     assert (annealed["gap"] <= 0.1).all()
 
 
@@ -85,7 +101,11 @@ def test_thresholds_conflicts_and_joules():
         raise AssertionError("a solver ends at the target")
 
     joules = itertools.count(5)
-    rows = evaluate(worse_and_better, [work], meter=Meter("by hand", lambda: lambda: float(next(joules))))
+    rows = evaluate(
+        worse_and_better,
+        [work],
+        meter=Meter("by hand", lambda: lambda: float(next(joules))),
+    )
     row = rows.iloc[0]
     assert (row["cost"], row["gap"], row["conflicts"], row["chosen"]) == (-3, 0, 0, 3)
     assert row["joules_0.1"] == row["joules_0.01"] == 6 and row["seconds_0.1"] > 0
@@ -94,13 +114,19 @@ def test_thresholds_conflicts_and_joules():
         yield np.array([0, 1, 1, 0])
 
     short = evaluate(early, [work, Workload(4, 0.5, 1, work.edges, -2)], meter=None)
-    assert short["gap"].tolist() == [pytest.approx(1 / 3), 0] and np.isnan(short["seconds_0.1"][0])
+    assert short["gap"].tolist() == [pytest.approx(1 / 3), 0] and np.isnan(
+        short["seconds_0.1"][0]
+    )
     table = official(short)
-    assert table["seconds_0.1"].isna().all()  # one of the seeds did not come near enough
+    assert (
+        table["seconds_0.1"].isna().all()
+    )  # one of the seeds did not come near enough
     for wrong in (np.ones(3), np.full(4, 0.5)):
         with pytest.raises(RequestError, match="0 or 1 for each of 4"):
             evaluate(lambda *_, x=wrong: iter([x]), [work], meter=None)
-    assert workload(10, 0.25, 7).target is None and np.isnan(workload(10, 0.25, 7).gap(-4))
+    assert workload(10, 0.25, 7).target is None and np.isnan(
+        workload(10, 0.25, 7).gap(-4)
+    )
     with pytest.raises(RequestError, match="density"):
         workload(10, 1.5, 0)
 
@@ -115,7 +141,8 @@ def test_the_pinned_table_is_what_the_generator_writes(tmp_path):
     assert hashlib.sha256(path.read_bytes()).hexdigest() == pinned.sha256
     costs = load_dataset(CATALOG, "NeuroBench.qubo").assembly
     assert (
-        costs.sizes == {"presentation": 120} and costs.sel(presentation=costs["nodes"] == 500).min() == -196
+        costs.sizes == {"presentation": 120}
+        and costs.sel(presentation=costs["nodes"] == 500).min() == -196
     )
 
 
@@ -123,7 +150,11 @@ def test_the_pinned_table_is_what_the_generator_writes(tmp_path):
     ("old", "new", "words"),
     [
         ("10,0.25,0,12", "10,0.25,0,13", "line 17: the graph drawn here has 12 edges"),
-        ("10,0.25,0", "10,0.25,7", "line 17: the graph drawn here has .* its generator differs"),
+        (
+            "10,0.25,0",
+            "10,0.25,7",
+            "line 17: the graph drawn here has .* its generator differs",
+        ),
         ("-6", "six", "line 17: could not convert"),
         ("cost", "best", "has no column cost"),
     ],
@@ -145,7 +176,10 @@ def test_solvers_run_as_models_of_a_benchmark():
         scored(session, CATALOG.benchmark(SMALL), f"{name}.qubo", controls=False).scores
         for name in ("exact", "first_fit")
     )
-    assert (best["optimality_gap"].value, floor["optimality_gap"].value) == (1, pytest.approx(0))
+    assert (best["optimality_gap"].value, floor["optimality_gap"].value) == (
+        1,
+        pytest.approx(0),
+    )
     assert best["optimality_gap"].n["reached"] == 60
     gaps = []
     for nodes, density, seed in itertools.product((10, 25, 50), DENSITIES, SEEDS):
@@ -156,9 +190,14 @@ def test_solvers_run_as_models_of_a_benchmark():
                 taken.add(vertex)
         gaps.append(1 - len(taken) / -work.target)
     assert floor["optimality_gap"].raw == pytest.approx(np.mean(gaps))
-    assert best["solution_time_1"].status == "scored" and best["solution_time_1"].value > 0
+    assert (
+        best["solution_time_1"].status == "scored" and best["solution_time_1"].value > 0
+    )
     assert floor["solution_time_10"].status == "failed"
-    assert f"{sum(gap > 0.1 for gap in gaps)} of 60 problems" in floor["solution_time_10"].reason
+    assert (
+        f"{sum(gap > 0.1 for gap in gaps)} of 60 problems"
+        in floor["solution_time_10"].reason
+    )
 
 
 def test_a_solver_supports_only_optimisation():
@@ -171,4 +210,6 @@ def test_a_solver_supports_only_optimisation():
     ].reason == ("not applicable: no solver was run")
     for method in ("exact", "first_fit"):
         with pytest.raises(ValueError, match="does not take `steps`"):
-            get("builder", "independent_set_solver").bind({"method": method, "steps": 3})
+            get("builder", "independent_set_solver").bind(
+                {"method": method, "steps": 3}
+            )

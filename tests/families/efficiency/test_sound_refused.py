@@ -50,16 +50,22 @@ def cut(path):
 
 def test_a_truncated_archive_is_refused(tmp_path, words):
     with pytest.raises(
-        DataError, match=r"words\.tar\.gz is not a complete tar archive .*it is damaged or incomplete"
+        DataError,
+        match=r"words\.tar\.gz is not a complete tar archive .*it is damaged or incomplete",
     ):
         read_words(cut(tar(tmp_path / "words.tar.gz", words)))
-    with pytest.raises(DataError, match=r"words\.tar is (not a complete tar archive|truncated)|has no list"):
+    with pytest.raises(
+        DataError,
+        match=r"words\.tar is (not a complete tar archive|truncated)|has no list",
+    ):
         read_words(cut(tar(tmp_path / "words.tar", words)))
     (tmp_path / "text.tar.gz").write_text("<html>not found</html>" * 100)
     with pytest.raises(DataError, match=r"text\.tar\.gz is not a complete tar archive"):
         read_words(tmp_path / "text.tar.gz")
     (tmp_path / "empty.tar").write_bytes(b"\0" * 10240)
-    with pytest.raises(DataError, match=r"empty\.tar (contains no files|is not a complete tar archive)"):
+    with pytest.raises(
+        DataError, match=r"empty\.tar (contains no files|is not a complete tar archive)"
+    ):
         read_words(tmp_path / "empty.tar")
 
 
@@ -92,7 +98,9 @@ def test_a_changed_byte_in_a_compressed_archive_is_detected(tmp_path, words):
         ("./bed/00000000_nohash_0.wav", b"RIFF????", "cannot be read as a WAV file"),
     ],
 )  # fmt: skip
-def test_an_invalid_archive_of_words_raises_one_error(tmp_path, words, name, content, message):
+def test_an_invalid_archive_of_words_raises_one_error(
+    tmp_path, words, name, content, message
+):
     changed = dict(words)
     if content is None:
         del changed[name]
@@ -116,7 +124,11 @@ def test_an_invalid_archive_of_words_raises_one_error(tmp_path, words, name, con
             b"A,B\n1,2\n",
             "base_val.csv is not a table with the columns LINK, WORD, LANGUAGE",
         ),
-        ("MSWC/base_val.csv", HEAD + b"x.opus,x\n", "base_val.csv, line 2 does not have three fields"),
+        (
+            "MSWC/base_val.csv",
+            HEAD + b"x.opus,x\n",
+            "base_val.csv, line 2 does not have three fields",
+        ),
         (
             "MSWC/base_val.csv",
             HEAD + b"x.opus,word1,en\n",
@@ -128,16 +140,28 @@ def test_an_invalid_archive_of_words_raises_one_error(tmp_path, words, name, con
             HEAD + PT,
             "'pt-one' of pt/evaluation.csv has only 1 clips: the first 7 are for",
         ),
-        ("MSWC/pt/evaluation.csv", "others", "the word 'eo-one' is in several sessions"),
-        ("MSWC/pt/clips/pt-one/common_voice_pt_0.opus", b"OggS and no more", "cannot be decoded as sound"),
+        (
+            "MSWC/pt/evaluation.csv",
+            "others",
+            "the word 'eo-one' is in several sessions",
+        ),
+        (
+            "MSWC/pt/clips/pt-one/common_voice_pt_0.opus",
+            b"OggS and no more",
+            "cannot be decoded as sound",
+        ),
     ],
 )
-def test_an_invalid_archive_of_sessions_raises_one_error(tmp_path, sessions, name, content, message):
+def test_an_invalid_archive_of_sessions_raises_one_error(
+    tmp_path, sessions, name, content, message
+):
     changed = dict(sessions)
     if content is None:
         del changed[name]
     else:
-        changed[name] = sessions["MSWC/eo/evaluation.csv"] if content == "others" else content
+        changed[name] = (
+            sessions["MSWC/eo/evaluation.csv"] if content == "others" else content
+        )
     with pytest.raises(DataError) as caught:
         read_sessions(tar(tmp_path / "mswc.tar", changed))
     assert message in str(caught.value) and "\n" not in str(caught.value)
@@ -150,11 +174,20 @@ def test_opus_of_another_format_is_refused(tmp_path, sessions):
     buffer = io.BytesIO()
     soundfile.write(buffer, np.zeros((4800, 2)), 48000, format="OGG", subtype="OPUS")
     with pytest.raises(DataError, match="has 2 channels, not one"):
-        read_sessions(tar(tmp_path / "stereo.tar", {**sessions, name: buffer.getvalue()}))
-    with pytest.raises(DataError, match="has 16000 samples per second, but the spec's reader declares 48000"):
-        read_sessions(tar(tmp_path / "slow.tar", {**sessions, name: opus(np.zeros(1600), 16000)}))
+        read_sessions(
+            tar(tmp_path / "stereo.tar", {**sessions, name: buffer.getvalue()})
+        )
+    with pytest.raises(
+        DataError,
+        match="has 16000 samples per second, but the spec's reader declares 48000",
+    ):
+        read_sessions(
+            tar(tmp_path / "slow.tar", {**sessions, name: opus(np.zeros(1600), 16000)})
+        )
     with pytest.raises(DataError, match=r"lasts 1\.\d+ s, longer than 1 s"):
-        read_sessions(tar(tmp_path / "long.tar", {**sessions, name: opus(np.zeros(60000))}))
+        read_sessions(
+            tar(tmp_path / "long.tar", {**sessions, name: opus(np.zeros(60000))})
+        )
 
 
 def test_without_soundfile_wav_is_read_and_opus_is_refused_with_the_install_command(
@@ -175,7 +208,8 @@ def test_without_soundfile_wav_is_read_and_opus_is_refused_with_the_install_comm
 
 
 @pytest.mark.parametrize(
-    "name", ["../outside.wav", "/etc/outside.wav", "yes/../../outside.wav", "yes\\outside.wav"]
+    "name",
+    ["../outside.wav", "/etc/outside.wav", "yes/../../outside.wav", "yes\\outside.wav"],
 )
 def test_names_outside_of_the_archive_are_refused(tmp_path, words, name):
     path = tar(tmp_path / "words.tar", {**words, name: b"x"})
@@ -185,9 +219,13 @@ def test_names_outside_of_the_archive_are_refused(tmp_path, words, name):
     assert not [p for p in tmp_path.rglob("*") if "outside" in p.name]
 
 
-def test_links_devices_duplicates_and_oversized_members_are_refused(tmp_path, words, monkeypatch):
+def test_links_devices_duplicates_and_oversized_members_are_refused(
+    tmp_path, words, monkeypatch
+):
     with pytest.raises(DataError, match="is a link or a device, not a file"):
-        read_words(tar(tmp_path / "links.tar", words, links={"yes/secret.wav": "/etc/passwd"}))
+        read_words(
+            tar(tmp_path / "links.tar", words, links={"yes/secret.wav": "/etc/passwd"})
+        )
     path = tmp_path / "twice.tar"
     with tarfile.open(path, "w") as archive:
         for content in (b"a", b"b"):
@@ -196,7 +234,9 @@ def test_links_devices_duplicates_and_oversized_members_are_refused(tmp_path, wo
             archive.addfile(info, io.BytesIO(content))
     with pytest.raises(DataError, match=r"the archive contains 'yes/a\.wav' twice"):
         list(tar_members(path))
-    monkeypatch.setattr("neuroledger.families.efficiency.tar_members.MAX_MEMBER_BYTES", 1000)
+    monkeypatch.setattr(
+        "neuroledger.families.efficiency.tar_members.MAX_MEMBER_BYTES", 1000
+    )
     with pytest.raises(DataError, match="is larger than"):
         read_words(tar(tmp_path / "large.tar", words))
 
@@ -207,16 +247,29 @@ def test_missing_keywords_and_too_short_noises_are_refused(tmp_path, words):
         read_words(path, keywords=Keywords(words=("yes", "maybe")))
     quiet = {name: content for name, content in words.items() if "_noise_" not in name}
     with pytest.raises(DataError, match="has no background noises to cut silence from"):
-        read_words(tar(tmp_path / "quiet.tar", quiet), keywords=Keywords(words=("yes",)))
+        read_words(
+            tar(tmp_path / "quiet.tar", quiet), keywords=Keywords(words=("yes",))
+        )
     short = {**words, "./_background_noise_/short.wav": wav(np.zeros(40000))}
     with pytest.raises(DataError, match=r"short\.wav is too short to cut silence"):
-        read_words(tar(tmp_path / "short.tar", short), keywords=Keywords(words=("yes",)))
+        read_words(
+            tar(tmp_path / "short.tar", short), keywords=Keywords(words=("yes",))
+        )
 
 
 def test_an_undeclared_file_is_refused(tmp_path):
-    with pytest.raises(DataError, match="the reader needs the file 'archive'; the spec's `files` are other"):
-        word_folders({"other": tmp_path}, archive="archive", clip=Clip(rate=16000), lists=LISTS)
+    with pytest.raises(
+        DataError,
+        match="the reader needs the file 'archive'; the spec's `files` are other",
+    ):
+        word_folders(
+            {"other": tmp_path}, archive="archive", clip=Clip(rate=16000), lists=LISTS
+        )
     with pytest.raises(DataError, match="the reader needs the file 'archive'"):
         keyword_sessions(
-            {"other": tmp_path}, archive="archive", clip=Clip(rate=16000), base=BASE, sessions=LANGUAGES
+            {"other": tmp_path},
+            archive="archive",
+            clip=Clip(rate=16000),
+            base=BASE,
+            sessions=LANGUAGES,
         )

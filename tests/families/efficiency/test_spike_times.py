@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.networks.trainable_model import select_presentations
+from neuroledger.families.efficiency.networks.trainable_model import (
+    select_presentations,
+)
 from neuroledger.families.efficiency.readers import spike_times as reader
 from neuroledger.families.efficiency.readers.spike_times import spike_times
 from tests.families.efficiency.matlab73 import write_trains
@@ -20,7 +22,9 @@ KEYS = ["null", "eins", "zero"]
 PARTS = {"train": "shd_train.h5", "test": "shd_test.h5"}
 
 
-def trains(number: int, seed: int, units: int = 700) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def trains(
+    number: int, seed: int, units: int = 700
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     rng = np.random.default_rng(seed)
     sizes = rng.integers(0, 60, number)
     times = [np.sort(rng.uniform(0, 1.3, n)).astype(np.float16) for n in sizes]
@@ -29,12 +33,26 @@ def trains(number: int, seed: int, units: int = 700) -> tuple[list[np.ndarray], 
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
-    write_trains(tmp_path / "shd_train.h5", *trains(300, 1), np.arange(300) % 3, np.arange(300) % 4, KEYS)
-    write_trains(tmp_path / "shd_test.h5", *trains(20, 2), np.arange(20) % 3, np.arange(20) % 5, KEYS)
+    write_trains(
+        tmp_path / "shd_train.h5",
+        *trains(300, 1),
+        np.arange(300) % 3,
+        np.arange(300) % 4,
+        KEYS,
+    )
+    write_trains(
+        tmp_path / "shd_test.h5",
+        *trains(20, 2),
+        np.arange(20) % 3,
+        np.arange(20) % 5,
+        KEYS,
+    )
     return {name: tmp_path / name for name in PARTS.values()}
 
 
-def plainly(times: np.ndarray, units: np.ndarray, pool: int, width: float, bins: int) -> np.ndarray:
+def plainly(
+    times: np.ndarray, units: np.ndarray, pool: int, width: float, bins: int
+) -> np.ndarray:
     counts = np.zeros((700 // pool, bins), dtype=int)
     for time, unit in zip(times, units, strict=True):
         counts[int(unit) // pool, int(float(time) * 1000 / width)] += 1
@@ -51,8 +69,12 @@ def test_every_spike_is_counted_in_its_unit_and_bin(files, pool, width):
         for row in (0, 7, number - 1):
             expected = plainly(times[row], units[row], pool, width, bins)
             assert np.array_equal(assembly.values[offset + row], expected)
-    assert assembly.values.sum() == sum(map(len, trains(300, 1)[0])) + sum(map(len, trains(20, 2)[0]))
-    here = spike_times(files, parts=PARTS, pool=pool, bin_width=width, count="presence").assembly
+    assert assembly.values.sum() == sum(map(len, trains(300, 1)[0])) + sum(
+        map(len, trains(20, 2)[0])
+    )
+    here = spike_times(
+        files, parts=PARTS, pool=pool, bin_width=width, count="presence"
+    ).assembly
     assert np.array_equal(here.values, np.minimum(assembly.values, 1))
 
 
@@ -66,7 +88,11 @@ def test_labels_speakers_and_parts(files):
         "train_00299",
         "test_00000",
     ]
-    assert assembly["neuroid_id"].values[:3].tolist() == ["unit_000", "unit_010", "unit_020"]
+    assert assembly["neuroid_id"].values[:3].tolist() == [
+        "unit_000",
+        "unit_010",
+        "unit_020",
+    ]
     assert assembly["time_bin_end"].values[-1] == 1400
 
 
@@ -76,7 +102,10 @@ def test_compressed_files_give_the_same_counts(files):
         packed[f"{name}.gz"] = path.with_name(f"{name}.gz")
         packed[f"{name}.gz"].write_bytes(gzip.compress(path.read_bytes()))
     parts = {part: f"{name}.gz" for part, name in PARTS.items()}
-    plain, result = spike_times(files, parts=PARTS).assembly, spike_times(packed, parts=parts).assembly
+    plain, result = (
+        spike_times(files, parts=PARTS).assembly,
+        spike_times(packed, parts=parts).assembly,
+    )
     assert result.identical(plain)
     first = next(iter(packed.values()))
     first.write_bytes(first.read_bytes()[:900])
@@ -91,7 +120,9 @@ def test_large_counts_are_stored_on_disk(files, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
     assembly = spike_times(files, parts=PARTS).assembly
     assert isinstance(assembly.variable._data, np.memmap) and assembly.identical(plain)
-    assert {path.name for path in tmp_path.iterdir()} == set(files)  # the file of counts has no name
+    assert {path.name for path in tmp_path.iterdir()} == set(
+        files
+    )  # the file of counts has no name
     view = select_presentations(assembly, np.arange(10))
     assert np.array_equal(np.asarray(view), plain.values[:10])
 
@@ -99,15 +130,25 @@ def test_large_counts_are_stored_on_disk(files, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(DataError, match=r"counts do not fit into .*No space left.*TMPDIR"):
+    with pytest.raises(
+        DataError, match=r"counts do not fit into .*No space left.*TMPDIR"
+    ):
         spike_times(files, parts=PARTS)
 
 
 @pytest.mark.parametrize(
     ("times", "units", "message"),
     [
-        ([[0.1, 0.2]], [[3, 700]], "shd_test.h5: presentation 0 has a spike of unit 700; units are 0 to 699"),
-        ([[0.1, 1.5]], [[3, 4]], r"presentation 0 has spikes from .* to 1500 ms; `duration` is 1400 ms"),
+        (
+            [[0.1, 0.2]],
+            [[3, 700]],
+            "shd_test.h5: presentation 0 has a spike of unit 700; units are 0 to 699",
+        ),
+        (
+            [[0.1, 1.5]],
+            [[3, 4]],
+            r"presentation 0 has spikes from .* to 1500 ms; `duration` is 1400 ms",
+        ),
         ([[0.1, np.nan]], [[3, 4]], "presentation 0 has spikes from nan"),
         ([[-0.1, 0.2]], [[3, 4]], "presentation 0 has spikes from -"),
         ([[0.1]], [[3, 4]], "presentation 0 has 1 times for 2 units"),

@@ -33,7 +33,9 @@ class Said(NamedTuple):
     sentence: int
 
 
-def story(sentences: Sequence[tuple[int, int, Sequence[str]]], every: float = 0.4) -> list[Said]:
+def story(
+    sentences: Sequence[tuple[int, int, Sequence[str]]], every: float = 0.4
+) -> list[Said]:
     """Words of sentences (number, segment, words), so many seconds apart; as in the story, some numbers are passed over."""
     said: list[Said] = []
     order, at, before = 0, 0.046, None
@@ -56,7 +58,9 @@ def table(said: Sequence[Said]) -> str:
     return "\n".join([HEADER, *rows]) + "\n"
 
 
-def trials(said: Sequence[Said], starts: dict[int, int], *, older: bool = False) -> dict[str, Any]:
+def trials(
+    said: Sequence[Said], starts: dict[int, int], *, older: bool = False
+) -> dict[str, Any]:
     """The structure `proc`: trials from 0.3 s before a word; `starts` are the samples, from 1, at which segments begin."""
     rows = []
     for index, s in enumerate(said, 1):
@@ -64,11 +68,26 @@ def trials(said: Sequence[Said], starts: dict[int, int], *, older: bool = False)
         bounds = [at + EPOCH[0] * RATE, at + EPOCH[1] * RATE, EPOCH[0] * RATE]
         told = [s.segment, s.onset, s.order]
         rows.append(
-            [*bounds, *(told if older else [1, s.segment, s.onset, s.onset + 0.3, s.order, 8.65, index])]
+            [
+                *bounds,
+                *(
+                    told
+                    if older
+                    else [1, s.segment, s.onset, s.onset + 0.3, s.order, 8.65, index]
+                ),
+            ]
         )
     names = ["segment", "tmin", "Order"]
     if not older:
-        names = ["trigger", "passage", "onset", "offset", "Order", "LogFreq", "trial_index"]
+        names = [
+            "trigger",
+            "passage",
+            "onset",
+            "offset",
+            "Order",
+            "LogFreq",
+            "trial_index",
+        ]
     return {
         "trl": np.array(rows, dtype=float),
         "varnames": np.array(names, dtype=object),
@@ -86,10 +105,14 @@ def archive(path: Path, of: dict[str, dict[str, Any]]) -> None:
             content: Any = io.BytesIO()
             savemat(content, {"proc": proc})
             held.writestr(f"timelock-preprocessing/{subject}.mat", content.getvalue())
-            held.writestr(f"__MACOSX/timelock-preprocessing/._{subject}.mat", b"\x00\x05\x16\x07")
+            held.writestr(
+                f"__MACOSX/timelock-preprocessing/._{subject}.mat", b"\x00\x05\x16\x07"
+            )
 
 
-def recording(folder: Path, subject: str, microvolts: NDArray[np.floating], starts: dict[int, int]) -> None:
+def recording(
+    folder: Path, subject: str, microvolts: NDArray[np.floating], starts: dict[int, int]
+) -> None:
     """60 electrodes, the eye channel, and the channel with the sound, whose name differs between people."""
     rng = np.random.default_rng(int(subject[1:]))
     rest = rng.standard_normal((2, microvolts.shape[1])) * 40.0

@@ -32,7 +32,17 @@ def bids_recording(
     brainvision(folder, f"{stem}_eeg", tuple(channels), microvolts, rate, steps=None)
     about = {"TaskName": task, "SamplingFrequency": rate, "PowerLineFrequency": 50}
     (folder / f"{stem}_eeg.json").write_text(json.dumps(about))
-    table = ["name\ttype\tunits", *(f"{name}\t{kind}\tµV" for name, kind in channels.items())]
-    (folder / f"{stem}_channels.tsv").write_text("\n".join(table) + "\n", encoding="utf-8")
-    table = ["onset\tduration\ttrial_type", *(f"{onset:g}\t0\t{what}" for onset, what in events)]
-    (folder / f"{stem}_events.tsv").write_text("\n".join(table) + "\n", encoding="utf-8")
+    table = [
+        "name\ttype\tunits",
+        *(f"{name}\t{kind}\tµV" for name, kind in channels.items()),
+    ]
+    (folder / f"{stem}_channels.tsv").write_text(
+        "\n".join(table) + "\n", encoding="utf-8"
+    )
+    table = [
+        "onset\tduration\ttrial_type",
+        *(f"{onset:g}\t0\t{what}" for onset, what in events),
+    ]
+    (folder / f"{stem}_events.tsv").write_text(
+        "\n".join(table) + "\n", encoding="utf-8"
+    )

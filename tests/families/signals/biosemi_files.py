@@ -24,7 +24,9 @@ def bdf(
     status = np.full(samples, 1 << 20, np.int64)
     for at, code in triggers:
         status[at : at + 2] |= code
-    stored = np.concatenate([np.round(microvolts[:, :samples] / STEP).astype(np.int64), status[None]])
+    stored = np.concatenate(
+        [np.round(microvolts[:, :samples] / STEP).astype(np.int64), status[None]]
+    )
     names = [*channels, "Status"]
     count = len(names)
     fields = [
@@ -39,9 +41,14 @@ def bdf(
         (8, [str(rate)] * count),
         (32, [""] * count),
     ]
-    head = b"\xffBIOSEMI" + f"{'':80}{'':80}{'01.03.1512.00.00'}{256 * (count + 1):<8}{'24BIT':44}".encode()
+    head = (
+        b"\xffBIOSEMI"
+        + f"{'':80}{'':80}{'01.03.1512.00.00'}{256 * (count + 1):<8}{'24BIT':44}".encode()
+    )
     head += f"{samples // rate:<8}{1:<8}{count:<4}".encode()
-    body = b"".join(f"{value:<{width}}".encode() for width, values in fields for value in values)
+    body = b"".join(
+        f"{value:<{width}}".encode() for width, values in fields for value in values
+    )
     records = stored.reshape(count, samples // rate, rate).swapaxes(0, 1).astype("<i4")
     data = np.ascontiguousarray(records).view(np.uint8).reshape(-1, 4)[:, :3]
     path.parent.mkdir(parents=True, exist_ok=True)

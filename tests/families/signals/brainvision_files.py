@@ -26,7 +26,9 @@ def brainvision(
     """
     folder.mkdir(parents=True, exist_ok=True)
     binary = "INT_16" if steps else "IEEE_FLOAT_32"
-    listed = "\n".join(f"Ch{n}={channel},,{steps or 1},µV" for n, channel in enumerate(channels, 1))
+    listed = "\n".join(
+        f"Ch{n}={channel},,{steps or 1},µV" for n, channel in enumerate(channels, 1)
+    )
     (folder / f"{name}.vhdr").write_text(
         "Brain Vision Data Exchange Header File Version 1.0\n; Data created by the Vision Recorder\n\n"
         f"[Common Infos]\nCodepage=UTF-8\nDataFile={name}.eeg\nMarkerFile={name}.vmrk\nDataFormat=BINARY\n"
@@ -35,10 +37,14 @@ def brainvision(
         encoding="utf-8",
     )
     said = ["Mk1=New Segment,,1,1,0,20150301120000000000"]
-    said += [f"Mk{n}={kind},{code},{at + 1},1,0" for n, (at, code) in enumerate(markers, 2)]
+    said += [
+        f"Mk{n}={kind},{code},{at + 1},1,0" for n, (at, code) in enumerate(markers, 2)
+    ]
     (folder / f"{name}.vmrk").write_text(
         "Brain Vision Data Exchange Marker File, Version 1.0\n\n"
-        f"[Common Infos]\nCodepage=UTF-8\nDataFile={name}.eeg\n\n[Marker Infos]\n" + "\n".join(said) + "\n",
+        f"[Common Infos]\nCodepage=UTF-8\nDataFile={name}.eeg\n\n[Marker Infos]\n"
+        + "\n".join(said)
+        + "\n",
         encoding="utf-8",
     )
     values = microvolts.T.astype("<f4")

@@ -40,13 +40,28 @@ def stamped(
         (32, [""] * count),
     ]
     first = b"\xffBIOSEMI" if wide else f"{'0':8}".encode()
-    head = first + f"{'X X X X':80}{'Startdate 01-MAR-2015 X X X':80}{'01.03.1512.00.00'}".encode()
+    head = (
+        first
+        + f"{'X X X X':80}{'Startdate 01-MAR-2015 X X X':80}{'01.03.1512.00.00'}".encode()
+    )
     head += f"{256 * (count + 1):<8}{f'{name}+{kind}':44}{records:<8}{1:<8}{count:<4}".encode()
-    out = [head, b"".join(f"{value:<{size}}".encode() for size, values in fields for value in values)]
+    out = [
+        head,
+        b"".join(
+            f"{value:<{size}}".encode() for size, values in fields for value in values
+        ),
+    ]
     for record, stamp in enumerate(stamps):
         for rate, values in channels.values():
-            stored = np.round(values[record * rate : (record + 1) * rate] / step).astype("<i4")
-            out.append(np.ascontiguousarray(stored).view(np.uint8).reshape(-1, 4)[:, :width].tobytes())
+            stored = np.round(
+                values[record * rate : (record + 1) * rate] / step
+            ).astype("<i4")
+            out.append(
+                np.ascontiguousarray(stored)
+                .view(np.uint8)
+                .reshape(-1, 4)[:, :width]
+                .tobytes()
+            )
         said = f"+{stamp:g}\x14\x14\x00".encode()
         for onset, text in spans:
             if record == max(n for n, begin in enumerate(stamps) if begin <= onset):

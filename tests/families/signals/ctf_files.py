@@ -53,14 +53,22 @@ def ctf(
     head = _header(channels, rate, length, trials, order)
     (path / f"{path.stem}.res4").write_bytes(head)
     blocks = [
-        counts[:, number * length : (number + 1) * length].astype(">i4").tobytes() for number in range(trials)
+        counts[:, number * length : (number + 1) * length].astype(">i4").tobytes()
+        for number in range(trials)
     ]
     (path / f"{path.stem}.meg4").write_bytes(b"MEG41CP\0" + b"".join(blocks))
     lines = []
     for frame, down in (("dewar", 20.0), ("head", 0.0)):
-        for coil, place in (("nasion", (9.0, 0.0)), ("left ear", (0.0, 7.0)), ("right ear", (0.0, -7.0))):
+        for coil, place in (
+            ("nasion", (9.0, 0.0)),
+            ("left ear", (0.0, 7.0)),
+            ("right ear", (0.0, -7.0)),
+        ):
             lines += [f"measured {coil} coil position relative to {frame} (cm):"]
-            lines += [f"\t{axis} = {value:.4f}" for axis, value in zip("xyz", (*place, -down), strict=True)]
+            lines += [
+                f"\t{axis} = {value:.4f}"
+                for axis, value in zip("xyz", (*place, -down), strict=True)
+            ]
     (path / f"{path.stem}.hc").write_text("\n".join(lines) + "\n", encoding="ascii")
     (path / "BadChannels").write_text("", encoding="ascii")
     (path / "ClassFile.cls").write_text("PATH OF DATASET:\n", encoding="ascii")
@@ -71,7 +79,13 @@ def ctf(
     )
 
 
-def _header(channels: Sequence[tuple[str, int]], rate: float, length: int, trials: int, order: int) -> bytes:
+def _header(
+    channels: Sequence[tuple[str, int]],
+    rate: float,
+    length: int,
+    trials: int,
+    order: int,
+) -> bytes:
     packed = _Packed()
     packed.text("MEG41RS", 8)
     for said in ("Acq", "CTF", "things"):
@@ -94,7 +108,15 @@ def _header(channels: Sequence[tuple[str, int]], rate: float, length: int, trial
     packed.put("i", 0)
     packed.aligned(4)
     packed.put("ii", 0, 0)
-    for said, size in (("run", 32), ("things", 256), ("", 32), ("", 32), ("01", 32), ("", 32), ("", 60)):
+    for said, size in (
+        ("run", 32),
+        ("things", 256),
+        ("", 32),
+        ("", 32),
+        ("01", 32),
+        ("", 32),
+        ("", 60),
+    ):
         packed.text(said, size)
     packed.aligned(4)
     packed.put("i", 4)
@@ -115,12 +137,16 @@ def _header(channels: Sequence[tuple[str, int]], rate: float, length: int, trial
         )
         for _ in ("dewar", "head"):
             for coil in range(KEPT_COILS):
-                seen = kind in (GRADIOMETER, REFERENCE, REFERENCE_GRADIOMETER) and coil < 2
+                seen = (
+                    kind in (GRADIOMETER, REFERENCE, REFERENCE_GRADIOMETER) and coil < 2
+                )
                 at = (3.0 + number, 2.0, 12.0 + 5.0 * coil) if seen else (0.0, 0.0, 0.0)
                 packed.put("dddd", *at, 0.0)
                 packed.put("dddd", 0.0, 0.0, 1.0 if seen else 0.0, 0.0)
                 packed.put("hihd", 1, 0, 0, 2.5 if seen else 0.0)
-    references = [name for name, kind in channels if kind in (REFERENCE, REFERENCE_GRADIOMETER)]
+    references = [
+        name for name, kind in channels if kind in (REFERENCE, REFERENCE_GRADIOMETER)
+    ]
     own = [name for name, kind in channels if kind == GRADIOMETER]
     packed.put("h", len(own))
     for name in own:
@@ -128,5 +154,9 @@ def _header(channels: Sequence[tuple[str, int]], rate: float, length: int, trial
         packed.put("iih", THIRD_ORDER, 0, len(references))
         for sensor in [*references, *[""] * (KEPT_SENSORS - len(references))]:
             packed.text(sensor, NAME_BYTES)
-        packed.put(f"{KEPT_SENSORS}d", *[0.01] * len(references), *[0.0] * (KEPT_SENSORS - len(references)))
+        packed.put(
+            f"{KEPT_SENSORS}d",
+            *[0.01] * len(references),
+            *[0.0] * (KEPT_SENSORS - len(references)),
+        )
     return bytes(packed)

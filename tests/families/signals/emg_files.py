@@ -16,7 +16,9 @@ START = 1_597_354_281.25
 """Unix time of the first sample, as the published files have it."""
 
 
-def write_table(folder: Path, rows: Sequence[Mapping[str, Any]], name: str = "metadata.csv") -> Path:
+def write_table(
+    folder: Path, rows: Sequence[Mapping[str, Any]], name: str = "metadata.csv"
+) -> Path:
     """A CSV table of the rows."""
     with (folder / name).open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, list(rows[0]))
@@ -26,23 +28,33 @@ def write_table(folder: Path, rows: Sequence[Mapping[str, Any]], name: str = "me
 
 
 def write_series(
-    path: Path, group: str, series: Mapping[str, np.ndarray], attributes: Mapping[str, Any]
+    path: Path,
+    group: str,
+    series: Mapping[str, np.ndarray],
+    attributes: Mapping[str, Any],
 ) -> Path:
     """One recording: the compound data set `timeseries` of the group, in chunks and packed, with attributes."""
-    fields = [(name, "<f8" if name == "time" else "<f4", values.shape[1:]) for name, values in series.items()]
+    fields = [
+        (name, "<f8" if name == "time" else "<f4", values.shape[1:])
+        for name, values in series.items()
+    ]
     records = np.empty(len(next(iter(series.values()))), dtype=np.dtype(fields))
     for name, values in series.items():
         records[name] = values
     with h5py.File(path, "w") as file:
         held = file.create_group(group)
-        held.create_dataset("timeseries", data=records, chunks=(1000,), compression="gzip")
+        held.create_dataset(
+            "timeseries", data=records, chunks=(1000,), compression="gzip"
+        )
         held.attrs.update(attributes)
     return path
 
 
 def noise(samples: int, width: int, seed: int) -> np.ndarray:
     """Normal numbers, (sample, width)."""
-    return np.random.default_rng(seed).standard_normal((samples, width)).astype(np.float32)
+    return (
+        np.random.default_rng(seed).standard_normal((samples, width)).astype(np.float32)
+    )
 
 
 def clock(samples: int) -> np.ndarray:
@@ -58,13 +70,18 @@ def typing(seconds: float, seed: int, **changes: Any) -> dict[str, np.ndarray]:
         "time": clock(samples),
         "emg_left": noise(samples, 16, seed + 1000),
     }
-    return {name: value for name, value in (series | changes).items() if value is not None}
+    return {
+        name: value for name, value in (series | changes).items() if value is not None
+    }
 
 
 def keystrokes(keys: Sequence[tuple[float, str]]) -> str:
     """Keys pressed so many seconds into a session, as JSON."""
     return json.dumps(
-        [{"key": key, "start": START + at, "end": START + at + 0.05, "ascii": 0} for at, key in keys]
+        [
+            {"key": key, "start": START + at, "end": START + at + 0.05, "ascii": 0}
+            for at, key in keys
+        ]
     )
 
 
@@ -94,7 +111,10 @@ def write_typing(
 
 
 def pose(
-    seconds: float, seed: int, failed: Sequence[tuple[float, float]] = (), **changes: Any
+    seconds: float,
+    seed: int,
+    failed: Sequence[tuple[float, float]] = (),
+    **changes: Any,
 ) -> dict[str, np.ndarray]:
     """The series of a recording of a moving hand, whose muscles are the stronger the larger the angles.
 
@@ -102,21 +122,33 @@ def pose(
     """
     samples = round(seconds * RATE)
     held = np.linspace(0.5, 3.0, 7)[seed % 7] * np.linspace(0.5, 1.5, 20)
-    angles = np.cumsum(noise(samples, 20, seed + 500), axis=0) * 1e-3 + held.astype(np.float32)
+    angles = np.cumsum(noise(samples, 20, seed + 500), axis=0) * 1e-3 + held.astype(
+        np.float32
+    )
     for begin, end in failed:
         angles[round(begin * RATE) : round(end * RATE)] = 0.0
     emg = noise(samples, 16, seed) * (1 + abs(angles[:, :16]))
     series = {"time": clock(samples), "joint_angles": angles, "emg": emg}
-    return {name: value for name, value in (series | changes).items() if value is not None}
+    return {
+        name: value for name, value in (series | changes).items() if value is not None
+    }
 
 
-def write_pose(folder: Path, row: Mapping[str, str], series: Mapping[str, np.ndarray]) -> Path:
+def write_pose(
+    folder: Path, row: Mapping[str, str], series: Mapping[str, np.ndarray]
+) -> Path:
     """One recording of a moving hand, called as its line says."""
-    attributes = {name: row[name] for name in ("user", "session", "stage", "side")} | {"sample_rate": 2000.0}
-    return write_series(folder / f"{row['filename']}.hdf5", "emg2pose", series, attributes)
+    attributes = {name: row[name] for name in ("user", "session", "stage", "side")} | {
+        "sample_rate": 2000.0
+    }
+    return write_series(
+        folder / f"{row['filename']}.hdf5", "emg2pose", series, attributes
+    )
 
 
-def pose_row(filename: str, user: str, split: str, kind: str, stage: str = "Fists") -> dict[str, str]:
+def pose_row(
+    filename: str, user: str, split: str, kind: str, stage: str = "Fists"
+) -> dict[str, str]:
     """A line of emg2pose's table."""
     return {
         "session": f"session-{user}",

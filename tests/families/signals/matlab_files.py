@@ -59,13 +59,19 @@ def _put(file: Any, group: Any, name: str, value: Any) -> Any:
         node.attrs["MATLAB_class"] = np.bytes_("struct")
         for field in value[0]:
             references = [_aside(file, item[field]) for item in value]
-            node.create_dataset(field, data=np.array(references, dtype=h5py.ref_dtype)[:, None])
+            node.create_dataset(
+                field, data=np.array(references, dtype=h5py.ref_dtype)[:, None]
+            )
     elif isinstance(value, list):
         references = [_aside(file, item) for item in value]
-        node = group.create_dataset(name, data=np.array(references, dtype=h5py.ref_dtype)[:, None])
+        node = group.create_dataset(
+            name, data=np.array(references, dtype=h5py.ref_dtype)[:, None]
+        )
         node.attrs["MATLAB_class"] = np.bytes_("cell")
     elif isinstance(value, str):
-        node = group.create_dataset(name, data=np.array([ord(one) for one in value], dtype="<u2")[:, None])
+        node = group.create_dataset(
+            name, data=np.array([ord(one) for one in value], dtype="<u2")[:, None]
+        )
         node.attrs["MATLAB_class"] = np.bytes_("char")
     else:
         stored = np.atleast_2d(np.asarray(value, dtype=float))

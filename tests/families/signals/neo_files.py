@@ -33,7 +33,9 @@ def neuroexplorer(
         for name, times in (variables or {}).items():
             ticks = np.round(np.asarray(times) * TICKS).astype("<i4")
             parts.append((kind, name, len(ticks), 0, 0.0, 0.0, ticks.tobytes()))
-    head = struct.pack("<4si256sdiii", b"NEX1", 104, b"", TICKS, 0, round(seconds * TICKS), len(parts))
+    head = struct.pack(
+        "<4si256sdiii", b"NEX1", 104, b"", TICKS, 0, round(seconds * TICKS), len(parts)
+    )
     head = head.ljust(544, b"\0")
     offset, entries = 544 + 208 * len(parts), b""
     for kind, name, count, points, hertz, millivolts, held in parts:
@@ -62,7 +64,11 @@ def neuroscope(path: Path, values: np.ndarray, rate: float) -> Path:
 
 
 def neuralynx(
-    folder: Path, values: np.ndarray, rate: int, channels: Sequence[str], events: Sequence[tuple[float, str]]
+    folder: Path,
+    values: np.ndarray,
+    rate: int,
+    channels: Sequence[str],
+    events: Sequence[tuple[float, str]],
 ) -> Path:
     """A folder with one `.ncs` file for each channel, (channel, sample) in µV, and the marks in `Events.nev`."""
     folder.mkdir(parents=True)
@@ -85,26 +91,41 @@ def neuralynx(
         for at in range(0, len(counts), 512):
             block = counts[at : at + 512]
             stamp = begin + round(at / rate * 1e6)
-            records += struct.pack("<QIII", stamp, number, rate, len(block)) + block.tobytes().ljust(
-                1024, b"\0"
-            )
+            records += struct.pack(
+                "<QIII", stamp, number, rate, len(block)
+            ) + block.tobytes().ljust(1024, b"\0")
         (folder / f"{name}.ncs").write_bytes(_header(said) + records)
     marks = b"".join(
         struct.pack(
-            "<hhhQhhhhh8i128s", 0, 0, 2, begin + round(at * 1e6), 0, 7, 0, 0, 0, *[0] * 8, text.encode()
+            "<hhhQhhhhh8i128s",
+            0,
+            0,
+            2,
+            begin + round(at * 1e6),
+            0,
+            7,
+            0,
+            0,
+            0,
+            *[0] * 8,
+            text.encode(),
         )
         for at, text in events
     )
     (folder / "Events.nev").write_bytes(
-        _header({"FileType": "Event", "RecordSize": 184, "AcqEntName": "Events"}) + marks
+        _header({"FileType": "Event", "RecordSize": 184, "AcqEntName": "Events"})
+        + marks
     )
     return folder / f"{channels[0]}.ncs"
 
 
 def _header(said: Mapping[str, object]) -> bytes:
-    opened = "## File Name C:\\one\n## Time Opened (m/d/y): 1/2/2020  (h:m:s.ms) 10:0:0.0\n"
+    opened = (
+        "## File Name C:\\one\n## Time Opened (m/d/y): 1/2/2020  (h:m:s.ms) 10:0:0.0\n"
+    )
     lines = "".join(
-        f"-{key} {value}\n" for key, value in {"HardwareSubSystemType": "DigitalLynx", **said}.items()
+        f"-{key} {value}\n"
+        for key, value in {"HardwareSubSystemType": "DigitalLynx", **said}.items()
     )
     return f"######## Neuralynx Data File Header\n{opened}-CheetahRev 5.6.3\n{lines}".encode().ljust(
         1 << 14, b"\0"

@@ -41,10 +41,17 @@ def plus(
         (32, [""] * count),
     ]
     first = b"\xffBIOSEMI" if wide else f"{'0':8}".encode()
-    head = first + f"{'X X X X':80}{'Startdate 01-MAR-2015 X X X':80}{'01.03.1512.00.00'}".encode()
+    head = (
+        first
+        + f"{'X X X X':80}{'Startdate 01-MAR-2015 X X X':80}{'01.03.1512.00.00'}".encode()
+    )
     head += f"{256 * (count + 1):<8}{'BDF+C' if wide else 'EDF+C':44}{seconds:<8}{1:<8}{count:<4}".encode()
-    body = b"".join(f"{value:<{size}}".encode() for size, values in fields for value in values)
-    stored = np.clip(np.round(microvolts[:, : seconds * rate] / step), low, high).astype("<i4")
+    body = b"".join(
+        f"{value:<{size}}".encode() for size, values in fields for value in values
+    )
+    stored = np.clip(
+        np.round(microvolts[:, : seconds * rate] / step), low, high
+    ).astype("<i4")
     out = [head, body]
     for second in range(seconds):
         part = np.ascontiguousarray(stored[:, second * rate : (second + 1) * rate])

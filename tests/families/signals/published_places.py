@@ -37,9 +37,13 @@ def place_of(root: Path, repository: Path, specs: Mapping[str, Sequence[str]]) -
         (root / "specs" / kind).mkdir(parents=True)
         for id in ids:
             if kind == "datasets":
-                (root / "specs" / kind / f"{id}.yaml").write_text(unpinned(repository, id), "utf-8")
+                (root / "specs" / kind / f"{id}.yaml").write_text(
+                    unpinned(repository, id), "utf-8"
+                )
             else:
-                shutil.copy(repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind)
+                shutil.copy(
+                    repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind
+                )
     shutil.copy(repository / "specs" / "references.bib", root / "specs")
     shutil.copy(repository / "params.yaml", root)
     (root / "dvc.yaml").write_text("stages: {}\n")
@@ -48,7 +52,9 @@ def place_of(root: Path, repository: Path, specs: Mapping[str, Sequence[str]]) -
 
 def spec_of(place: Path, dataset: str) -> dict[str, Any]:
     """The data set's spec as it lies there now."""
-    found: dict[str, Any] = yaml.safe_load((place / "specs/datasets" / f"{dataset}.yaml").read_text("utf-8"))
+    found: dict[str, Any] = yaml.safe_load(
+        (place / "specs/datasets" / f"{dataset}.yaml").read_text("utf-8")
+    )
     return found
 
 
@@ -60,13 +66,22 @@ def pinned(place: Path, dataset: str, folder: Path) -> set[str]:
     return set(spec["files"])
 
 
-def scored(place: Path, benchmark: str, dataset: str, models: Sequence[str]) -> dict[str, dict[str, Any]]:
+def scored(
+    place: Path, benchmark: str, dataset: str, models: Sequence[str]
+) -> dict[str, dict[str, Any]]:
     """Records by model after validate and run, by command."""
     root = ["--root", str(place)]
     assert main([*root, "validate", dataset]) == 0
     assert main([*root, "run", "--benchmark", benchmark, *models]) == 0
-    records = [json.loads(path.read_text()) for path in sorted((place / "results").rglob("*.json"))]
-    found = {record["model"]: record for record in records if record.get("benchmark") == benchmark}
+    records = [
+        json.loads(path.read_text())
+        for path in sorted((place / "results").rglob("*.json"))
+    ]
+    found = {
+        record["model"]: record
+        for record in records
+        if record.get("benchmark") == benchmark
+    }
     assert {record["status"] for record in found.values()} == {"scored"}, found
     return found
 

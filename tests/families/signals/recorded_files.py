@@ -31,7 +31,9 @@ CODES = {
 
 def idx(array: np.ndarray, *, code: int = 8, zipped: bool = True) -> bytes:
     """An IDX file of bytes."""
-    content = bytes([0, 0, code, array.ndim]) + b"".join(struct.pack(">I", size) for size in array.shape)
+    content = bytes([0, 0, code, array.ndim]) + b"".join(
+        struct.pack(">I", size) for size in array.shape
+    )
     content += bytes(array.astype(np.uint8).ravel().tolist())
     return gzip.compress(content, 1, mtime=0) if zipped else content
 
@@ -52,7 +54,11 @@ def annotations(marks: Sequence[tuple[int, str]], resolution: str = "") -> bytes
     out, now = bytearray(), 0
     if resolution:
         text = f"## time resolution: {resolution}".encode()
-        out += struct.pack("<HH", 22 << 10, (63 << 10) | len(text)) + text + b"\x00" * (len(text) % 2)
+        out += (
+            struct.pack("<HH", 22 << 10, (63 << 10) | len(text))
+            + text
+            + b"\x00" * (len(text) % 2)
+        )
     for at, symbol in marks:
         gap = at - now
         if gap > 1023:
@@ -82,20 +88,28 @@ def record(
         checksum = (sum(values) + 32768) % 65536 - 32768
         lines.append(f"{name}.dat 212 {gain} 11 {zero} {values[0]} {checksum} 0 {lead}")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.hea").write_text("\n".join([*lines, "# 69 M"]) + "\n", encoding="ascii")
+    (folder / f"{name}.hea").write_text(
+        "\n".join([*lines, "# 69 M"]) + "\n", encoding="ascii"
+    )
     (folder / f"{name}.dat").write_bytes(packed212(list(leads.values())))
     (folder / f"{name}.atr").write_bytes(annotations(marks))
 
 
 def aedat(
-    events: Sequence[tuple[int, int, int, int]], *, together: int = 100, spare: int = 0, valid: bool = True
+    events: Sequence[tuple[int, int, int, int]],
+    *,
+    together: int = 100,
+    spare: int = 0,
+    valid: bool = True,
 ) -> bytes:
     """An AEDAT 3.1 recording of (µs, column, row, polarity), so many to a packet, behind a packet of another kind."""
     out = bytearray(
         b"#!AER-DAT3.1\r\n#Format: RAW\r\n#Source 1: DVS128\r\n#Start-Time: 2016-05-20\r\n#!END-HEADER\r\n"
     )
     out += struct.pack("<hhiiiiii", 0, 1, 8, 4, 0, 1, 1, 1) + struct.pack("<Ii", 3, 0)
-    packets = [events[first : first + together] for first in range(0, len(events), together)]
+    packets = [
+        events[first : first + together] for first in range(0, len(events), together)
+    ]
     # The clock overflows between two packets, never within one.
     packets = [
         [e for e in some if e[0] >> 31 == turn]
@@ -105,17 +119,23 @@ def aedat(
     for some in packets:
         overflow = some[0][0] >> 31
         good = len(some) if valid else len(some) - 1
-        out += struct.pack("<hhiiiiii", 1, 1, 8, 4, overflow, len(some) + spare, len(some), good)
+        out += struct.pack(
+            "<hhiiiiii", 1, 1, 8, 4, overflow, len(some) + spare, len(some), good
+        )
         for number, (t, x, y, p) in enumerate(some):
             mark = 0 if not valid and number == 0 else 1
-            out += struct.pack("<Ii", (x << 17) | (y << 2) | (p << 1) | mark, t - (overflow << 31))
+            out += struct.pack(
+                "<Ii", (x << 17) | (y << 2) | (p << 1) | mark, t - (overflow << 31)
+            )
         out += b"\x00" * (8 * spare)
     return bytes(out)
 
 
 def labels(rows: Sequence[tuple[int, int, int]]) -> str:
     """The table beside a recording."""
-    return "class,startTime_usec,endTime_usec\n" + "".join(f"{k},{a},{b}\n" for k, a, b in rows)
+    return "class,startTime_usec,endTime_usec\n" + "".join(
+        f"{k},{a},{b}\n" for k, a, b in rows
+    )
 
 
 def tar_gz(path: Path, members: Mapping[str, bytes]) -> None:
@@ -127,7 +147,11 @@ def tar_gz(path: Path, members: Mapping[str, bytes]) -> None:
             archive.addfile(info, io.BytesIO(content))
 
 
-def boxes(rows: Sequence[tuple[int, float, float, float, float, int, int]], *, old: bool = False) -> bytes:
+def boxes(
+    rows: Sequence[tuple[int, float, float, float, float, int, int]],
+    *,
+    old: bool = False,
+) -> bytes:
     """Boxes (µs, x, y, width, height, class, track) as the array of 40 bytes each that comes with the automotive set."""
     names = [
         "ts" if old else "t",
@@ -142,7 +166,8 @@ def boxes(rows: Sequence[tuple[int, float, float, float, float, int, int]], *, o
     formats = ["<i8", "<f4", "<f4", "<f4", "<f4", "<u4", "<u4", "<f4"]
     offsets = [0, 8, 12, 16, 20, 24, 28, 32]
     array = np.zeros(
-        len(rows), dtype={"names": names, "formats": formats, "offsets": offsets, "itemsize": 40}
+        len(rows),
+        dtype={"names": names, "formats": formats, "offsets": offsets, "itemsize": 40},
     )
     for number, row in enumerate(rows):
         array[number] = (*row, 1.0)
@@ -165,10 +190,18 @@ def tensor(
     one = next(iter(frames.values()))
     with h5py.File(path, "w") as file:
         data = file.create_dataset(
-            "data", (count, *one.shape), one.dtype, chunks=(1, *one.shape), compression="gzip"
+            "data",
+            (count, *one.shape),
+            one.dtype,
+            chunks=(1, *one.shape),
+            compression="gzip",
         )
-        data.attrs.update({"delta_t": delta, "events_to_tensor": b"histo", "max_incr_per_pixel": 5.0})
-        data.attrs.update({"event_input_width": camera[0], "event_input_height": camera[1]})
+        data.attrs.update(
+            {"delta_t": delta, "events_to_tensor": b"histo", "max_incr_per_pixel": 5.0}
+        )
+        data.attrs.update(
+            {"event_input_width": camera[0], "event_input_height": camera[1]}
+        )
         for number, frame in frames.items():
             data[number] = frame
 

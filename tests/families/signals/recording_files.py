@@ -13,7 +13,11 @@ STARTED = ("01.01.20", "22.00.00")
 
 
 def edf(
-    path: Path, signals: Mapping[str, NDArray[np.float64]], rate: int, *, started: tuple[str, str] = STARTED
+    path: Path,
+    signals: Mapping[str, NDArray[np.float64]],
+    rate: int,
+    *,
+    started: tuple[str, str] = STARTED,
 ) -> None:
     """An EDF file of signals in µV, records of one second."""
     count = len(next(iter(signals.values()))) // rate
@@ -31,14 +35,19 @@ def edf(
         (32, [""] * len(signals)),
     ]
     stored = np.stack(list(signals.values()))[:, : count * rate]
-    numbers = np.round((np.clip(stored, low, high) - low) / (high - low) * 65535 - 32768).astype("<i2")
+    numbers = np.round(
+        (np.clip(stored, low, high) - low) / (high - low) * 65535 - 32768
+    ).astype("<i2")
     records = numbers.reshape(len(signals), count, rate).swapaxes(0, 1)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(_header(started, "", count, 1, fields) + records.tobytes())
 
 
 def edf_annotations(
-    path: Path, spans: Sequence[tuple[float, float, str]], *, started: tuple[str, str] = STARTED
+    path: Path,
+    spans: Sequence[tuple[float, float, str]],
+    *,
+    started: tuple[str, str] = STARTED,
 ) -> None:
     """An EDF+ file of annotations alone, in one record: onset, duration, text."""
     tals = b"+0\x14\x14\x00"
@@ -62,7 +71,11 @@ def edf_annotations(
 
 
 def _header(
-    started: tuple[str, str], kind: str, records: int, seconds: int, fields: list[tuple[int, list[str]]]
+    started: tuple[str, str],
+    kind: str,
+    records: int,
+    seconds: int,
+    fields: list[tuple[int, list[str]]],
 ) -> bytes:
     count = len(fields[0][1])
     said = [
@@ -78,9 +91,10 @@ def _header(
         (str(count), 4),
     ]
     text = "".join(value.ljust(width) for value, width in said)
-    return (text + "".join(value.ljust(width) for width, values in fields for value in values)).encode(
-        "ascii"
-    )
+    return (
+        text
+        + "".join(value.ljust(width) for width, values in fields for value in values)
+    ).encode("ascii")
 
 
 def night(path: Path, signals: Mapping[str, NDArray[np.float64]], rate: int) -> None:
@@ -101,8 +115,14 @@ def texts(path: Path, marks: Sequence[tuple[int, int, str]]) -> None:
     """Annotations of PhysioNet that are texts: sample, channel, text, in order of samples."""
     words, last = b"", 0
     for sample, channel, text in marks:
-        words += struct.pack("<HHH", 59 << 10, (sample - last) >> 16, (sample - last) & 0xFFFF)
+        words += struct.pack(
+            "<HHH", 59 << 10, (sample - last) >> 16, (sample - last) & 0xFFFF
+        )
         words += struct.pack("<H", 22 << 10) + struct.pack("<H", (62 << 10) | channel)
-        words += struct.pack("<H", (63 << 10) | len(text)) + text.encode() + b"\0" * (len(text) % 2)
+        words += (
+            struct.pack("<H", (63 << 10) | len(text))
+            + text.encode()
+            + b"\0" * (len(text) % 2)
+        )
         last = sample
     path.write_bytes(words + b"\0\0")

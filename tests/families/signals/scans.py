@@ -16,7 +16,9 @@ from scipy.stats import gamma
 from neuroledger.data import assembly
 
 SHAPE = (20, 24, 20)
-AFFINE = np.array([[10.0, 0, 0, -95], [0, 10.0, 0, -130], [0, 0, 10.0, -80], [0, 0, 0, 1]])
+AFFINE = np.array(
+    [[10.0, 0, 0, -95], [0, 10.0, 0, -130], [0, 0, 10.0, -80], [0, 0, 0, 1]]
+)
 """10 mm over the whole of a head in the space of MNI."""
 FEATURES = 6
 COUNT = 300  # vertices of the coarse native surfaces of the stand-in of NSD
@@ -34,7 +36,9 @@ def embeddings(stimuli: Sequence[str]) -> xr.DataArray:
     """A table of six features for each stimulus."""
     values = np.random.default_rng(5).standard_normal((len(stimuli), FEATURES))
     return xr.DataArray(
-        values, dims=("stimulus", "feature"), coords={"stimulus_id": ("stimulus", list(stimuli))}
+        values,
+        dims=("stimulus", "feature"),
+        coords={"stimulus_id": ("stimulus", list(stimuli))},
     )
 
 
@@ -64,8 +68,12 @@ def series(
     for onset, name in shown:
         events[min(volumes - 1, round(onset / seconds))] += table.values[rows[name]]
     answer = response(seconds, volumes)
-    courses = np.stack([np.convolve(events[:, f], answer)[:volumes] for f in range(FEATURES)])
-    values = 1000 + rng.standard_normal((*shape, volumes)) * 2 + np.linspace(0, 8, volumes)
+    courses = np.stack(
+        [np.convolve(events[:, f], answer)[:volumes] for f in range(FEATURES)]
+    )
+    values = (
+        1000 + rng.standard_normal((*shape, volumes)) * 2 + np.linspace(0, 8, volumes)
+    )
     return values + strength * patterns(shape) @ courses
 
 
@@ -76,10 +84,17 @@ def brain(shape: Sequence[int] = SHAPE) -> np.ndarray:
     return inside
 
 
-def write(path: Path, values: np.ndarray, seconds: float | None = None, affine: np.ndarray = AFFINE) -> None:
+def write(
+    path: Path,
+    values: np.ndarray,
+    seconds: float | None = None,
+    affine: np.ndarray = AFFINE,
+) -> None:
     """A NIfTI image, gzipped; series as signed integers of two bytes, like most published ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = np.round(values).astype(np.int16 if values.ndim == 4 or values.min() < 0 else np.uint8)
+    kept = np.round(values).astype(
+        np.int16 if values.ndim == 4 or values.min() < 0 else np.uint8
+    )
     loaded = nibabel.Nifti1Image(kept, affine)
     loaded.header.set_xyzt_units("mm", "sec")
     if seconds is not None:
@@ -87,7 +102,9 @@ def write(path: Path, values: np.ndarray, seconds: float | None = None, affine: 
     nibabel.save(loaded, path)
 
 
-def derivative(root: Path, stem: str, values: np.ndarray, seconds: float, *, volume_space: str) -> None:
+def derivative(
+    root: Path, stem: str, values: np.ndarray, seconds: float, *, volume_space: str
+) -> None:
     """What fMRIPrep writes of a run: series, sidecar, mask, and a table of confounds, which nobody reads here."""
     path = root.joinpath("derivatives", *stem.split("_")[:2], "func", stem)
     named = f"{path}_space-{volume_space}_desc-"
@@ -113,11 +130,18 @@ def raw(root: Path, stem: str, lines: Sequence[str]) -> None:
 def described(root: Path, name: str) -> None:
     """The files at the top of a BIDS folder."""
     root.mkdir(parents=True, exist_ok=True)
-    (root / "dataset_description.json").write_text(json.dumps({"Name": name, "BIDSVersion": "1.6.0"}))
+    (root / "dataset_description.json").write_text(
+        json.dumps({"Name": name, "BIDSVersion": "1.6.0"})
+    )
 
 
 def bold5000(
-    root: Path, *, people: int = 4, repeated: int = 20, runs: int = 3, strength: float = 3.0
+    root: Path,
+    *,
+    people: int = 4,
+    repeated: int = 20,
+    runs: int = 3,
+    strength: float = 3.0,
 ) -> dict[str, Any]:
     """BOLD5000 (ds001499) with derivatives: sessions with one run more or less, images that are repeated across sessions."""
     described(root, "BOLD5000")
@@ -137,14 +161,20 @@ def bold5000(
             for run in range(1, runs + (session == 1 and person < people) + 1):
                 # Three repeated images a run, in turn; all others are new.
                 turn = 3 * (run + 4 * session)
-                shown = [again[(turn + k) % repeated] for k in range(3)] + [next(fresh) for _ in range(5)]
+                shown = [again[(turn + k) % repeated] for k in range(3)] + [
+                    next(fresh) for _ in range(5)
+                ]
                 np.random.default_rng(person * 100 + session * 10 + run).shuffle(shown)
                 onsets = [6.0 + 10 * n for n in range(len(shown))]
-                stem = f"sub-CSI{person}_ses-{session:02d}_task-5000scenes_run-{run:02d}"
+                stem = (
+                    f"sub-CSI{person}_ses-{session:02d}_task-5000scenes_run-{run:02d}"
+                )
                 kinds = ["rep_coco" if name in again else "scenes" for name in shown]
                 lines = [
                     f"{onset}\t2\t{person}\t{session}\t{run}\t{n + 1}\t{name}\t{kind}\t{onset}\t{onset + 1}\t1\t0.8\t{name}"
-                    for n, (onset, name, kind) in enumerate(zip(onsets, shown, kinds, strict=True))
+                    for n, (onset, name, kind) in enumerate(
+                        zip(onsets, shown, kinds, strict=True)
+                    )
                 ]
                 raw(root, stem, [head, *lines])
                 values = series(
@@ -161,7 +191,9 @@ def bold5000(
     return truth
 
 
-def things(root: Path, *, people: int = 3, runs: int = 4, strength: float = 3.0) -> dict[str, Any]:
+def things(
+    root: Path, *, people: int = 3, runs: int = 4, strength: float = 3.0
+) -> dict[str, Any]:
     """THINGS-fMRI (ds004192) with derivatives: catch trials, and person 2 without run 2 of session 3 (published: run 7)."""
     described(root, "THINGS-fMRI")
     tested = [f"air_conditioner{n}_26s.jpg" for n in range(1, 21)]
@@ -184,7 +216,13 @@ def things(root: Path, *, people: int = 3, runs: int = 4, strength: float = 3.0)
                 lines, seen = ["onset\tduration\ttrial_type\tfile_path"], []
                 for n, name in enumerate(shown):
                     onset = 3.0 + 4.5 * n
-                    kind = "catch" if name == "catch" else "test" if name in tested else "exp"
+                    kind = (
+                        "catch"
+                        if name == "catch"
+                        else "test"
+                        if name in tested
+                        else "exp"
+                    )
                     file = (
                         "stimuli/catch.jpg"
                         if kind == "catch"
@@ -196,11 +234,21 @@ def things(root: Path, *, people: int = 3, runs: int = 4, strength: float = 3.0)
                 stem = f"sub-{person:02d}_ses-things{session:02d}_task-things_run-{run:02d}"
                 raw(root, stem, lines)
                 values = series(
-                    SHAPE, 52, 1.5, seen, table, strength=strength, seed=person * 999 + session * 20 + run
+                    SHAPE,
+                    52,
+                    1.5,
+                    seen,
+                    table,
+                    strength=strength,
+                    seed=person * 999 + session * 20 + run,
                 )
                 # fMRIPrep keeps the label of the run; some published derivatives write it without the zero.
                 derivative(
-                    root, stem.replace("run-0", "run-"), values, 1.5, volume_space="MNI152NLin2009aSym"
+                    root,
+                    stem.replace("run-0", "run-"),
+                    values,
+                    1.5,
+                    volume_space="MNI152NLin2009aSym",
                 )
                 truth[stem] = [name for _, name in seen]
     return truth
@@ -220,27 +268,41 @@ def nsd(root: Path, *, people: int = 2, strength: float = 3.0) -> dict[str, Any]
     shared = np.sort(rng.choice(np.arange(1, 73001), 20, replace=False))
     rest = rng.permutation(np.setdiff1d(np.arange(1, 73001), shared))
     # Images 1 to 20 of each person's own 4,000 are shared, all others are of one person only.
-    pictures = np.array([[*shared, *rest[3980 * n : 3980 * (n + 1)]] for n in range(people)])
+    pictures = np.array(
+        [[*shared, *rest[3980 * n : 3980 * (n + 1)]] for n in range(people)]
+    )
     order = np.arange(4800) % 3980 + 21
     for session in (1, 21):
         for run in range(1, 13):
             at = ((session - 1) * 12 + run - 1) * 10
-            order[at : at + 2] = [(2 * run + k) % (16 if session == 1 else 20) + 1 for k in range(2)]
+            order[at : at + 2] = [
+                (2 * run + k) % (16 if session == 1 else 20) + 1 for k in range(2)
+            ]
             np.random.default_rng(session * 20 + run).shuffle(order[at : at + 10])
     pattern = np.zeros((40, 12, 75))
     pattern[:, :, 3:13] = 1
-    design = {"sharedix": shared[None].astype(float), "subjectim": pictures.astype(float)}
+    design = {
+        "sharedix": shared[None].astype(float),
+        "subjectim": pictures.astype(float),
+    }
     savemat(
         root / "nsd_expdesign.mat",
         {**design, "masterordering": order[None].astype(float), "stimpattern": pattern},
     )
     shown_at_all = {
-        (person, session, run): pictures[person - 1, order[((session - 1) * 12 + run - 1) * 10 :][:10] - 1]
+        (person, session, run): pictures[
+            person - 1, order[((session - 1) * 12 + run - 1) * 10 :][:10] - 1
+        ]
         for person in range(1, people + 1)
         for session in ((1, 21) if person == 1 else (1,))
         for run in range(1, 13)
     }
-    table = embeddings([f"{n}.png" for n in np.unique(np.concatenate([shared, *shown_at_all.values()]))])
+    table = embeddings(
+        [
+            f"{n}.png"
+            for n in np.unique(np.concatenate([shared, *shown_at_all.values()]))
+        ]
+    )
     assembly.write(table, root / "embedding.nc")
     truth: dict[str, Any] = {"shared": shared.tolist()}
     for (person, session, run), images in shown_at_all.items():
@@ -256,12 +318,25 @@ def nsd(root: Path, *, people: int = 2, strength: float = 3.0) -> dict[str, Any]
     for person in range(1, people + 1):
         shape = NSD_SHAPES[person]
         for run in (1, 14) if person == 1 else ():
-            _nsd_run(root, person, f"session21_run{run:02d}", np.zeros(10, int), table, strength, truth)
+            _nsd_run(
+                root,
+                person,
+                f"session21_run{run:02d}",
+                np.zeros(10, int),
+                table,
+                strength,
+                truth,
+            )
         general = np.zeros(shape)
         general[3:8, 3:6, 3:7] = 1
         general[0, 0, 0] = -1
         folder = root / f"nsddata/ppdata/subj{person:02d}"
-        write(folder / "func1pt8mm/roi/nsdgeneral.nii.gz", general, None, np.diag([1.8, 1.8, 1.8, 1]))
+        write(
+            folder / "func1pt8mm/roi/nsdgeneral.nii.gz",
+            general,
+            None,
+            np.diag([1.8, 1.8, 1.8, 1]),
+        )
         transforms(folder / "transforms", person, shape)
     return truth
 
@@ -293,7 +368,12 @@ def _nsd_run(
         seed=person * 7777 + int(name[-2:]) + 50 * len(truth),
     )
     grid = np.diag([1.8, 1.8, 1.8, 1])
-    write(home / "timeseries" / f"timeseries_{name}.nii.gz", values * brain(shape)[..., None], 4 / 3, grid)
+    write(
+        home / "timeseries" / f"timeseries_{name}.nii.gz",
+        values * brain(shape)[..., None],
+        4 / 3,
+        grid,
+    )
     truth[f"{person}/{name}"] = [name for _, name in shown]
 
 
@@ -306,16 +386,25 @@ def transforms(folder: Path, person: int, shape: Sequence[int]) -> None:
         for depth in range(1, 4):
             here = (places + 0.2 * depth).astype(np.float32)
             here[:3] = 9999
-            mgz(folder / f"{hemi}.func1pt8-to-layerB{depth}.mgz", here.reshape(COUNT, 1, 1, 3))
+            mgz(
+                folder / f"{hemi}.func1pt8-to-layerB{depth}.mgz",
+                here.reshape(COUNT, 1, 1, 3),
+            )
         taken = rng.integers(1, COUNT + 1, (163842, 1, 1)).astype(np.float32)
         mgz(folder / f"{hemi}.white-to-fsaverage.mgz", taken)
 
 
 def mgz(path: Path, values: np.ndarray) -> None:
     """An image of FreeSurfer."""
-    nibabel.save(nibabel.freesurfer.MGHImage(values.astype(np.float32), np.eye(4)), path)
+    nibabel.save(
+        nibabel.freesurfer.MGHImage(values.astype(np.float32), np.eye(4)), path
+    )
 
 
 def files_of(root: Path) -> Mapping[str, Path]:
     """Every file below a folder, by its name in it."""
-    return {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(root).as_posix(): path
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }

@@ -13,7 +13,10 @@ from neuroledger.spec.registry import get
 EVENTS: dict[str, Any] = {
     "where": {"trial_type": ["image"]},
     "stimulus": {"column": "{task}/{number}"},
-    "numbered": {"train/": "stimuli/*training_images/*.jpg", "test/": "stimuli/*test_images/*.jpg"},
+    "numbered": {
+        "train/": "stimuli/*training_images/*.jpg",
+        "test/": "stimuli/*test_images/*.jpg",
+    },
 }
 TOLD: dict[str, Any] = {"task": ["train", "test"], "events": EVENTS}
 
@@ -38,7 +41,11 @@ def files(tmp_path: Path) -> dict[str, Path]:
         put(f"stimuli/training_images/{name}")
     put("stimuli/test_images/a/w.jpg")
     put("stimuli/test_images/a/w.txt")
-    return {path.relative_to(tmp_path).as_posix(): path for path in tmp_path.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(tmp_path).as_posix(): path
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
 
 
 def listed(files: dict[str, Path], **changed: Any) -> list[tuple[str, str]]:
@@ -55,15 +62,27 @@ def test_every_stimulus_is_listed_once_with_its_file(files: dict[str, Path]) -> 
         ("train/3", "stimuli/training_images/b/x.jpg"),
     ]
     assert [name for name, _ in listed(files, subjects=["02"])] == ["train/1"]
-    assert [name for name, _ in listed(files, sessions=["1"])] == ["test/1", "train/2", "train/3"]
+    assert [name for name, _ in listed(files, sessions=["1"])] == [
+        "test/1",
+        "train/2",
+        "train/3",
+    ]
     bare = {**EVENTS, "numbered": {}, "stimulus": "number"}
     assert listed(files, events=bare, datatype="meg") == [("9", "9")]
 
 
 def test_tables_map_numbers_to_files(files: dict[str, Path], tmp_path: Path) -> None:
-    pictures = {"table": "sourcedata/attributes_P*.csv", "stimulus": "image_nr", "filename": "image_path"}
+    pictures = {
+        "table": "sourcedata/attributes_P*.csv",
+        "stimulus": "image_nr",
+        "filename": "image_path",
+    }
     told = {
-        "events": {"stimulus": "number", "where": {"trial_type": ["image"]}, "pictures": pictures},
+        "events": {
+            "stimulus": "number",
+            "where": {"trial_type": ["image"]},
+            "pictures": pictures,
+        },
         "task": "train",
     }
     with pytest.raises(DataError, match=r"no table sourcedata/attributes_P\*\.csv"):
@@ -76,9 +95,15 @@ def test_tables_map_numbers_to_files(files: dict[str, Path], tmp_path: Path) -> 
         name = f"sourcedata/attributes_P{person}.csv"
         files[name] = tmp_path / f"P{person}.csv"
         files[name].write_text(head + rows)
-    assert listed(files, **told) == [("1", "cat_1.jpg"), ("2", "dog_1.jpg"), ("3", "cat_2.jpg")]
+    assert listed(files, **told) == [
+        ("1", "cat_1.jpg"),
+        ("2", "dog_1.jpg"),
+        ("3", "cat_2.jpg"),
+    ]
     files[name].write_text(head + "1,2,all/cat/cat_1.jpg\n")
-    with pytest.raises(DataError, match=r"stimulus 2 is dog_1\.jpg in one row, cat_1\.jpg in another"):
+    with pytest.raises(
+        DataError, match=r"stimulus 2 is dog_1\.jpg in one row, cat_1\.jpg in another"
+    ):
         listed(files, **told)
     files[name].write_text(head)
     with pytest.raises(DataError, match="do not list the file of 1 stimuli, first 3"):

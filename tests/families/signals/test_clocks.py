@@ -20,7 +20,10 @@ from neuroledger.families.signals.clocks.clock_facts import clocks_of
 from neuroledger.families.signals.readers.bids_epochs import bids_epochs
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
 from neuroledger.families.signals.recordings.mne_objects import windows
-from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    Preprocessing,
+    Recording,
+)
 from neuroledger.families.signals.recordings.signal_windows import Window
 from tests.families.signals.brainvision_files import brainvision
 from tests.families.signals.clock_files import seconds_of, stamped
@@ -54,11 +57,15 @@ def seconds(data: Dataset, channel: str = "Pz") -> list[float]:
     """The second of the recording from which each window was cut, by the values of a channel."""
     signals = assembly(data)
     row = signals["channel_id"].values.tolist().index(channel)
-    found: list[float] = np.round(signals.values[:, row, 0].astype(float) / 10, 2).tolist()
+    found: list[float] = np.round(
+        signals.values[:, row, 0].astype(float) / 10, 2
+    ).tolist()
     return found
 
 
-def two_channels(count: int = 30, rate: int = 100) -> dict[str, tuple[int, np.ndarray[Any, Any]]]:
+def two_channels(
+    count: int = 30, rate: int = 100
+) -> dict[str, tuple[int, np.ndarray[Any, Any]]]:
     wave = 50 * np.sin(np.arange(count * rate) / 7)
     return {"Cz": (rate, wave), "Pz": (rate, seconds_of(count, rate))}
 
@@ -71,14 +78,25 @@ def test_windows_after_a_gap_are_cut_by_the_clock(tmp_path: Path, name: str) -> 
     assert assembly(data)["onset"].values.tolist() == [onset for onset, _ in EVENTS]
     (samples, events) = data.clocks[0].clocks
     assert [(gap.begin, gap.seconds) for gap in samples.gaps] == [(12.0, 5.0)]
-    assert (samples.stop, str(samples.rate), events.count) == (35.0, "100.0 (stated)", 7)
+    assert (samples.stop, str(samples.rate), events.count) == (
+        35.0,
+        "100.0 (stated)",
+        7,
+    )
 
 
 def test_a_window_across_or_in_a_gap_is_left_out_and_counted(tmp_path: Path) -> None:
-    stamped(tmp_path / "gap.edf", two_channels(), PAUSED, [*EVENTS, (11.5, "go"), (14.0, "go")])
+    stamped(
+        tmp_path / "gap.edf",
+        two_channels(),
+        PAUSED,
+        [*EVENTS, (11.5, "go"), (14.0, "go")],
+    )
     data = read(tmp_path / "gap.edf", Window(start=0.0, duration=1.0, labels=LABELS))
     assert assembly(data).sizes["presentation"] == 7
-    assert data.clocks[0].left_out == (LeftOut(reason="across a gap", label="g", windows=2),)
+    assert data.clocks[0].left_out == (
+        LeftOut(reason="across a gap", label="g", windows=2),
+    )
     assert data.notes == (
         "2 windows cross a gap or a joint of their recording and are left out: gap.edf (g 2)",
     )
@@ -90,7 +108,9 @@ def test_windows_over_the_whole_recording_leave_the_gap_out(tmp_path: Path) -> N
     assert seconds(data) == [0, 2, 4, 6, 8, 10, *range(13, 29, 2)]
 
 
-def test_a_discontinuous_file_without_gaps_is_read_as_a_continuous_one(tmp_path: Path) -> None:
+def test_a_discontinuous_file_without_gaps_is_read_as_a_continuous_one(
+    tmp_path: Path,
+) -> None:
     even = [float(second) for second in range(30)]
     events = [(at, text) for at, text in EVENTS if at < 30]
     for kind in "CD":
@@ -102,13 +122,21 @@ def test_a_discontinuous_file_without_gaps_is_read_as_a_continuous_one(tmp_path:
 
 def test_a_clock_that_was_set_back_is_refused_with_its_place(tmp_path: Path) -> None:
     stamped(
-        tmp_path / "back.edf", two_channels(), [*map(float, range(12)), *map(float, range(3, 21))], EVENTS[:3]
+        tmp_path / "back.edf",
+        two_channels(),
+        [*map(float, range(12)), *map(float, range(3, 21))],
+        EVENTS[:3],
     )
-    with pytest.raises(DataError, match=r"record 13 begins at 3 s, before the previous one ends at 12 s"):
+    with pytest.raises(
+        DataError,
+        match=r"record 13 begins at 3 s, before the previous one ends at 12 s",
+    ):
         read(tmp_path / "back.edf", TWO_TENTHS)
 
 
-@given(st.lists(st.tuples(st.integers(4, 8), st.integers(1, 40)), min_size=2, max_size=5))
+@given(
+    st.lists(st.tuples(st.integers(4, 8), st.integers(1, 40)), min_size=2, max_size=5)
+)
 @settings(max_examples=8, deadline=None)
 def test_every_window_comes_from_its_time_whatever_the_gaps(
     tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[int, int]]
@@ -131,7 +159,11 @@ def joined(
     """Parts of EEG at 100 Hz joined by MNE, the second 500 µV higher, with an event `go` at 2, 5, 9.5, 12 and 16 s."""
     info = mne.create_info(["Cz", "Pz"], 100.0, "eeg")
     raws = [
-        mne.io.RawArray(rng.normal(500e-6 * number, 1e-5, (2, round(100 * length))), info, verbose="ERROR")
+        mne.io.RawArray(
+            rng.normal(500e-6 * number, 1e-5, (2, round(100 * length))),
+            info,
+            verbose="ERROR",
+        )
         for number, length in enumerate(lengths)
     ]
     parts = [raw.get_data() for raw in raws]
@@ -144,27 +176,48 @@ def joined(
 SECOND = Window(start=0.0, duration=1.0, labels={"go": "g"})
 
 
-def test_no_window_crosses_a_joint_of_mne_and_each_part_is_filtered_by_itself(tmp_path: Path) -> None:
+def test_no_window_crosses_a_joint_of_mne_and_each_part_is_filtered_by_itself(
+    tmp_path: Path,
+) -> None:
     raw, parts = joined(np.random.default_rng(0))
     raw.save(tmp_path / "joined_raw.fif", verbose="ERROR")
     steps = Preprocessing(high_pass=2.0)
     data = read(tmp_path / "joined_raw.fif", SECOND, preprocessing=steps)
     assert assembly(data)["onset"].values.tolist() == [2.0, 5.0, 12.0, 16.0]
-    assert data.clocks[0].left_out == (LeftOut(reason="across a gap", label="g", windows=1),)
-    filtered = [mne.filter.filter_data(part, 100.0, 2.0, None, verbose="ERROR") for part in parts]
-    cut = [filtered[0][:, 200:300], filtered[0][:, 500:600], filtered[1][:, 200:300], filtered[1][:, 600:700]]
+    assert data.clocks[0].left_out == (
+        LeftOut(reason="across a gap", label="g", windows=1),
+    )
+    filtered = [
+        mne.filter.filter_data(part, 100.0, 2.0, None, verbose="ERROR")
+        for part in parts
+    ]
+    cut = [
+        filtered[0][:, 200:300],
+        filtered[0][:, 500:600],
+        filtered[1][:, 200:300],
+        filtered[1][:, 600:700],
+    ]
     np.testing.assert_allclose(assembly(data).values, 1e6 * np.stack(cut), atol=1e-3)
 
 
 def test_objects_of_mne_with_a_joint_are_cut_like_files() -> None:
     raw, _ = joined(np.random.default_rng(1))
-    assert windows({"a": raw}, window=SECOND)["onset"].values.tolist() == [2.0, 5.0, 12.0, 16.0]
+    assert windows({"a": raw}, window=SECOND)["onset"].values.tolist() == [
+        2.0,
+        5.0,
+        12.0,
+        16.0,
+    ]
 
 
 def test_no_window_crosses_a_boundary_of_eeglab(tmp_path: Path) -> None:
     raw, _ = joined(np.random.default_rng(2))
     raw.set_annotations(
-        mne.Annotations([2, 5, 9.5, 9.995, 12, 16], [0, 0, 0, 3, 0, 0], ["go"] * 3 + ["boundary", "go", "go"])
+        mne.Annotations(
+            [2, 5, 9.5, 9.995, 12, 16],
+            [0, 0, 0, 3, 0, 0],
+            ["go"] * 3 + ["boundary", "go", "go"],
+        )
     )
     mne.export.export_raw(tmp_path / "cut.set", raw, fmt="eeglab", verbose="ERROR")
     data = read(tmp_path / "cut.set", SECOND)
@@ -184,13 +237,20 @@ def test_no_window_crosses_what_a_recorder_skipped(tmp_path: Path) -> None:
 def test_no_window_crosses_a_pause_of_brainvision(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     markers = [(200, "S  1"), (1500, "S  1"), (1600, "S  1")]
-    brainvision(tmp_path, "pause", ["C3", "C4"], rng.normal(0, 10, (2, 2000)), 100, markers)
+    brainvision(
+        tmp_path, "pause", ["C3", "C4"], rng.normal(0, 10, (2, 2000)), 100, markers
+    )
     header = tmp_path / "pause.vmrk"
     text = header.read_text() + "Mk9=New Segment,,1551,1,0,20200101120000000000\n"
     header.write_text(text)
-    data = read(tmp_path / "pause.vhdr", Window(start=0.0, duration=1.0, labels={"Stimulus/S  1": "l"}))
+    data = read(
+        tmp_path / "pause.vhdr",
+        Window(start=0.0, duration=1.0, labels={"Stimulus/S  1": "l"}),
+    )
     assert len(assembly(data)) == 2
-    assert data.clocks[0].left_out == (LeftOut(reason="across a gap", label="l", windows=1),)
+    assert data.clocks[0].left_out == (
+        LeftOut(reason="across a gap", label="l", windows=1),
+    )
 
 
 def night(path: Path) -> None:
@@ -211,20 +271,30 @@ GO = Window(start=0.0, duration=1.0, labels={"go": "g"})
 
 def test_channels_of_several_rates_are_refused_with_the_rates(tmp_path: Path) -> None:
     night(tmp_path / "night.edf")
-    with pytest.raises(DataError, match=r"CzSlow has 5 Hz, C3, C4 have 200 Hz.*resample: RATE"):
+    with pytest.raises(
+        DataError, match=r"CzSlow has 5 Hz, C3, C4 have 200 Hz.*resample: RATE"
+    ):
         read(tmp_path / "night.edf", GO)
 
 
 def test_channels_that_are_not_picked_do_not_matter(tmp_path: Path) -> None:
     night(tmp_path / "night.edf")
-    data = read(tmp_path / "night.edf", GO, preprocessing=Preprocessing(drop=("CzSlow",)))
+    data = read(
+        tmp_path / "night.edf", GO, preprocessing=Preprocessing(drop=("CzSlow",))
+    )
     assert assembly(data).attrs["sampling_rate"] == 200.0
     assert data.notes == ()
 
 
-def test_a_slow_channel_alone_keeps_the_values_that_were_recorded(tmp_path: Path) -> None:
+def test_a_slow_channel_alone_keeps_the_values_that_were_recorded(
+    tmp_path: Path,
+) -> None:
     night(tmp_path / "night.edf")
-    data = read(tmp_path / "night.edf", GO, preprocessing=Preprocessing(channels=("Cz",), strip=("Slow",)))
+    data = read(
+        tmp_path / "night.edf",
+        GO,
+        preprocessing=Preprocessing(channels=("Cz",), strip=("Slow",)),
+    )
     signals = assembly(data)
     assert signals.attrs["sampling_rate"] == 5.0
     assert signals["channel_id"].values.tolist() == ["Cz"]
@@ -232,7 +302,9 @@ def test_a_slow_channel_alone_keeps_the_values_that_were_recorded(tmp_path: Path
     assert data.clocks[0].clocks[0].rate == Fact(5.0, "stated")
 
 
-def test_channels_of_several_rates_are_resampled_as_declared_with_a_note(tmp_path: Path) -> None:
+def test_channels_of_several_rates_are_resampled_as_declared_with_a_note(
+    tmp_path: Path,
+) -> None:
     night(tmp_path / "night.edf")
     data = read(tmp_path / "night.edf", GO, preprocessing=Preprocessing(resample=50.0))
     assert assembly(data).attrs["sampling_rate"] == 50.0
@@ -249,33 +321,60 @@ def test_windows_with_missing_samples_are_left_out_while_they_are_few(
     rng = np.random.default_rng(6)
     values = rng.normal(0, 1e-5, (2, 3000))
     values[1, 410:420] = np.nan
-    raw = mne.io.RawArray(values, mne.create_info(["Cz", "Pz"], 100.0, "eeg"), verbose="ERROR")
+    raw = mne.io.RawArray(
+        values, mne.create_info(["Cz", "Pz"], 100.0, "eeg"), verbose="ERROR"
+    )
     raw.set_annotations(mne.Annotations(np.arange(30.0), 0.0, "go"))
     cut = windows({"a": raw}, window=GO)
-    assert cut["onset"].values.tolist() == [float(second) for second in range(30) if second != 4]
-    assert clocks_of(cut)[0].left_out == (LeftOut(reason="with missing samples", label="g", windows=1),)
+    assert cut["onset"].values.tolist() == [
+        float(second) for second in range(30) if second != 4
+    ]
+    assert clocks_of(cut)[0].left_out == (
+        LeftOut(reason="with missing samples", label="g", windows=1),
+    )
     strict = GO.model_copy(update={"beyond": 0.0})
-    with pytest.raises(DataError, match="1 of 30 windows have missing or infinite values, in channels Pz"):
+    with pytest.raises(
+        DataError,
+        match="1 of 30 windows have missing or infinite values, in channels Pz",
+    ):
         windows({"a": raw}, window=strict)
 
 
-def in_bids(root: Path, stamps: list[float], spans: list[tuple[float, str]]) -> dict[str, Path]:
+def in_bids(
+    root: Path, stamps: list[float], spans: list[tuple[float, str]]
+) -> dict[str, Path]:
     """A BIDS folder of one EDF+ recording with its events in a table."""
     place = root / "sub-01" / "eeg"
     place.mkdir(parents=True)
-    (root / "dataset_description.json").write_text('{"Name": "x", "BIDSVersion": "1.8.0"}')
+    (root / "dataset_description.json").write_text(
+        '{"Name": "x", "BIDSVersion": "1.8.0"}'
+    )
     stamped(place / "sub-01_task-x_eeg.edf", two_channels(len(stamps)), stamps, spans)
-    (place / "sub-01_task-x_channels.tsv").write_text("name\ttype\tunits\nCz\tEEG\tuV\nPz\tEEG\tuV\n")
-    (place / "sub-01_task-x_eeg.json").write_text('{"TaskName": "x", "PowerLineFrequency": 50}')
+    (place / "sub-01_task-x_channels.tsv").write_text(
+        "name\ttype\tunits\nCz\tEEG\tuV\nPz\tEEG\tuV\n"
+    )
+    (place / "sub-01_task-x_eeg.json").write_text(
+        '{"TaskName": "x", "PowerLineFrequency": 50}'
+    )
     lines = [f"{onset}\t0\t{text}\n" for onset, text in spans]
-    (place / "sub-01_task-x_events.tsv").write_text("onset\tduration\ttrial_type\n" + "".join(lines))
-    return {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+    (place / "sub-01_task-x_events.tsv").write_text(
+        "onset\tduration\ttrial_type\n" + "".join(lines)
+    )
+    return {
+        path.relative_to(root).as_posix(): path
+        for path in root.rglob("*")
+        if path.is_file()
+    }
 
 
-def test_a_bids_recording_with_gaps_is_refused_with_the_first_gap(tmp_path: Path) -> None:
+def test_a_bids_recording_with_gaps_is_refused_with_the_first_gap(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("mne_bids")
     files = in_bids(tmp_path, PAUSED, EVENTS)
-    with pytest.raises(DataError, match=r"sub-01_task-x_eeg\.edf has 1 gaps, the first of 5 s at 12 s"):
+    with pytest.raises(
+        DataError, match=r"sub-01_task-x_eeg\.edf has 1 gaps, the first of 5 s at 12 s"
+    ):
         bids_epochs(files, task="x", window=TWO_TENTHS)
 
 

@@ -17,7 +17,10 @@ from neuroledger.data.sandbox import Limits, confined
 from neuroledger.errors import DataError
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
 from neuroledger.families.signals.recordings.open_recordings import _stated_samples
-from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    Preprocessing,
+    Recording,
+)
 from neuroledger.families.signals.recordings.signal_windows import Window
 from tests.families.signals.brainvision_files import brainvision
 from tests.families.signals.matlab_files import hdf5
@@ -64,7 +67,11 @@ def of_edf(folder: Path, at: int, text: object, width: int = 8) -> Path:
 
 def test_files_with_correct_headers_are_read(tmp_path: Path) -> None:
     edf(tmp_path / "true.edf", dict(zip("abc", noise(), strict=True)), RATE)
-    assert read(tmp_path / "true.edf") == {"presentation": 10, "channel": 3, "sample": RATE}
+    assert read(tmp_path / "true.edf") == {
+        "presentation": 10,
+        "channel": 3,
+        "sample": RATE,
+    }
     # -1 records are what the format states of a recording that was not closed.
     assert read(of_edf(tmp_path, 236, -1))["presentation"] == 10
 
@@ -97,9 +104,13 @@ def test_a_channel_without_a_range_can_be_dropped(tmp_path: Path) -> None:
     assert read(path, preprocessing=Preprocessing(drop=("a",)))["channel"] == 2
 
 
-def of_fif(folder: Path, change: Callable[[bytearray, dict[int, list[int]]], None]) -> Path:
+def of_fif(
+    folder: Path, change: Callable[[bytearray, dict[int, list[int]]], None]
+) -> Path:
     """A recording of MNE with changed tags; `change` is given the places of each kind of tag."""
-    raw = mne.io.RawArray(noise() * 1e-6, mne.create_info(3, RATE, "eeg"), verbose="ERROR")
+    raw = mne.io.RawArray(
+        noise() * 1e-6, mne.create_info(3, RATE, "eeg"), verbose="ERROR"
+    )
     raw.save(folder / "lie_raw.fif", overwrite=True, verbose="ERROR")
     content = bytearray((folder / "lie_raw.fif").read_bytes())
     places: dict[int, list[int]] = {}
@@ -122,7 +133,9 @@ def backwards(content: bytearray, places: dict[int, list[int]]) -> None:
 
 def itself(content: bytearray, places: dict[int, list[int]]) -> None:
     """A directory that is its own pointer."""
-    content[places[101][0] + 16 : places[101][0] + 20] = struct.pack(">i", places[101][0])
+    content[places[101][0] + 16 : places[101][0] + 20] = struct.pack(
+        ">i", places[101][0]
+    )
 
 
 def giant(content: bytearray, places: dict[int, list[int]]) -> None:
@@ -147,7 +160,9 @@ def test_fif_files_with_invalid_tags_are_refused(
         ("Ch1=a,,0.1", "Ch1=a,,nan"),
     ],
 )
-def test_an_incorrect_brainvision_header_is_refused(tmp_path: Path, true: str, lie: str) -> None:
+def test_an_incorrect_brainvision_header_is_refused(
+    tmp_path: Path, true: str, lie: str
+) -> None:
     brainvision(tmp_path, "lie", ["a", "b", "c"], noise(), RATE)
     path = tmp_path / "lie.vhdr"
     assert true in path.read_text()
@@ -158,7 +173,11 @@ def test_an_incorrect_brainvision_header_is_refused(tmp_path: Path, true: str, l
 
 def test_an_xdf_chunk_longer_than_its_file_is_refused(tmp_path: Path) -> None:
     samples = Samples(
-        noise().T, RATE, 50.0 + np.arange(1000) / RATE, labels=["a", "b", "c"], units=["uV"] * 3
+        noise().T,
+        RATE,
+        50.0 + np.arange(1000) / RATE,
+        labels=["a", "b", "c"],
+        units=["uV"] * 3,
     )
     path = xdf(tmp_path / "lie.xdf", samples, Marker([(51.0, "go")]))
     content = path.read_bytes()
@@ -168,18 +187,30 @@ def test_an_xdf_chunk_longer_than_its_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", ["inside", "beside"])
-def test_an_eeglab_file_with_fewer_samples_than_stated_is_refused(tmp_path: Path, data: str) -> None:
-    fields = {"nbchan": 3, "pnts": 10**9, "trials": 1, "srate": 100.0, "xmin": 0.0, "xmax": 1e7}
+def test_an_eeglab_file_with_fewer_samples_than_stated_is_refused(
+    tmp_path: Path, data: str
+) -> None:
+    fields = {
+        "nbchan": 3,
+        "pnts": 10**9,
+        "trials": 1,
+        "srate": 100.0,
+        "xmin": 0.0,
+        "xmax": 1e7,
+    }
     empty = {name: np.array([]) for name in ("chanlocs", "event", "epoch")}
     savemat(
-        tmp_path / "lie.set", {"EEG": fields | empty | {"data": noise() if data == "inside" else "lie.fdt"}}
+        tmp_path / "lie.set",
+        {"EEG": fields | empty | {"data": noise() if data == "inside" else "lie.fdt"}},
     )
     (tmp_path / "lie.fdt").write_bytes(b"\0" * 12000)
     with pytest.raises(DataError, match=r"lie\.set"):
         read(tmp_path / "lie.set")
 
 
-def test_stated_samples_are_found_in_all_variants_of_eeglab_files(tmp_path: Path) -> None:
+def test_stated_samples_are_found_in_all_variants_of_eeglab_files(
+    tmp_path: Path,
+) -> None:
     """Fields are variables of their own, or those of one structure, in files before and of MATLAB 7.3."""
     savemat(tmp_path / "flat.set", {"pnts": 1000, "nbchan": 3})
     savemat(tmp_path / "struct.set", {"EEG": {"pnts": 1000}})
@@ -187,13 +218,19 @@ def test_stated_samples_are_found_in_all_variants_of_eeglab_files(tmp_path: Path
     hdf5(tmp_path / "newest.set", pnts=1000.0)
     savemat(tmp_path / "silent.set", {"EEG": {"nbchan": 3}})
     names = ("flat", "struct", "new", "newest", "silent")
-    assert [_stated_samples(tmp_path / f"{name}.set") for name in names] == [1000] * 4 + [None]
+    assert [_stated_samples(tmp_path / f"{name}.set") for name in names] == [
+        1000
+    ] * 4 + [None]
 
 
 def test_an_nwb_file_with_externally_stored_samples_is_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as other:
         other["secret"] = np.arange(10)
     with h5py.File(tmp_path / "lie.nwb", "w") as file:
-        file["acquisition/series"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "secret")
-    with pytest.raises(DataError, match="is a link to another file, which no pin covers"):
+        file["acquisition/series"] = h5py.ExternalLink(
+            str(tmp_path / "other.h5"), "secret"
+        )
+    with pytest.raises(
+        DataError, match="is a link to another file, which no pin covers"
+    ):
         refuse_outside_storage(tmp_path / "lie.nwb")

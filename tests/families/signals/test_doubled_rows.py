@@ -21,14 +21,20 @@ LABELS = Window(start=0.0, duration=0.5, labels={"go": "left", "stop": "right"})
 
 
 def whats(assembly: xr.DataArray) -> list[str]:
-    return [f"{finding.code}: {finding.what}" for finding in row_findings(assembly, "here")]
+    return [
+        f"{finding.code}: {finding.what}" for finding in row_findings(assembly, "here")
+    ]
 
 
 def of_bids(root: Path, events: list[tuple[float, str]]) -> xr.DataArray:
     described(root, "test")
     values = np.random.default_rng(0).normal(size=(2, 64 * 70))
     bids_recording(root, "01", "go", {"Cz": "EEG", "Pz": "EEG"}, values, 64, events)
-    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(root).as_posix(): path
+        for path in root.rglob("*")
+        if path.is_file()
+    }
     windows = bids_epochs(files, task="go", window=LABELS).assembly
     assert windows is not None
     return windows
@@ -58,14 +64,20 @@ def test_doubled_trials_of_an_nwb_file(tmp_path: Path, doubled: list[int]) -> No
         content.add_unit(spike_times=np.sort(rng.uniform(0, 40, 400)))
     content.add_trial_column("label", "where to")
     for trial in [*range(20), *doubled]:
-        content.add_trial(start_time=2.0 * trial, stop_time=2.0 * trial + 1.5, label="lr"[trial % 2])
+        content.add_trial(
+            start_time=2.0 * trial, stop_time=2.0 * trial + 1.5, label="lr"[trial % 2]
+        )
     with pynwb.NWBHDF5IO(str(tmp_path / "a.nwb"), "w") as opened:
         opened.write(content)
     facts = {"label": "label"}
     for given in (facts, {}):
-        dataset = nwb_trials({"a.nwb": tmp_path / "a.nwb"}, window=NwbWindow(duration=1.0), facts=given)
+        dataset = nwb_trials(
+            {"a.nwb": tmp_path / "a.nwb"}, window=NwbWindow(duration=1.0), facts=given
+        )
         assert dataset.assembly is not None
         found = whats(dataset.assembly)
         assert found == (
-            ["data.copies: 2 windows occur twice, first: monkey, id, a.nwb, onset 10"] if doubled else []
+            ["data.copies: 2 windows occur twice, first: monkey, id, a.nwb, onset 10"]
+            if doubled
+            else []
         )

@@ -61,7 +61,10 @@ def test_unmatched_events_are_refused_by_default() -> None:
         match=r"a.fif: 1 of 300 events of its log a.mat have no trigger within 0.02 s, and 0 of 299",
     ):
         align(codes, times, codes[1:], found[1:], STRICT, **SAID)
-    with pytest.raises(DataError, match=r"a.fif: 0 of 299 events .* and 1 of 300 triggers have no event"):
+    with pytest.raises(
+        DataError,
+        match=r"a.fif: 0 of 299 events .* and 1 of 300 triggers have no event",
+    ):
         align(codes[1:], times[1:], codes, found, STRICT, **SAID)
 
 
@@ -80,13 +83,22 @@ def test_the_log_of_another_recording_is_refused(seed: int) -> None:
     codes, times = events(seed, 2900)
     others, theirs = events(seed + 100, 2900)
     with pytest.raises(DataError, match=r"a.fif.*a.mat"):
-        align(codes, times, others, heard(theirs, 3.0, 0.0), Alignment(tolerance=0.05, unmatched=650), **SAID)
+        align(
+            codes,
+            times,
+            others,
+            heard(theirs, 3.0, 0.0),
+            Alignment(tolerance=0.05, unmatched=650),
+            **SAID,
+        )
 
 
 def test_missing_triggers_and_disjoint_codes_raise_one_error() -> None:
     codes, times = events(0)
     nothing = np.array([], dtype=np.int64)
-    with pytest.raises(DataError, match=r"a.fif has no triggers to match with the events of a.mat"):
+    with pytest.raises(
+        DataError, match=r"a.fif has no triggers to match with the events of a.mat"
+    ):
         align(codes, times, nothing, nothing.astype(float), STRICT, **SAID)
     with pytest.raises(DataError, match="no code in common"):
         align(codes, times, codes + 100, times, STRICT, **SAID)

@@ -44,7 +44,9 @@ def read(files: Mapping[str, Path], reader: str, **fields: Any) -> dict[str, int
     component = registry.get("reader", reader)
     limits = Limits(tuple(files.values()), (), SECONDS, MEMORY)
     return confined(
-        lambda: sizes(component.function(files, **component.bind(fields))), limits, next(iter(files))
+        lambda: sizes(component.function(files, **component.bind(fields))),
+        limits,
+        next(iter(files)),
     )
 
 
@@ -53,7 +55,11 @@ def recorded(path: Path, *more: Path) -> dict[str, int]:
     recordings = (Recording(file=path.name, subject="1"),)
     limits = Limits((path, *more), (), SECONDS, MEMORY)
     return confined(
-        lambda: sizes(mne_epochs({path.name: path}, recordings=recordings, window=WHOLE)), limits, path.name
+        lambda: sizes(
+            mne_epochs({path.name: path}, recordings=recordings, window=WHOLE)
+        ),
+        limits,
+        path.name,
     )
 
 
@@ -70,7 +76,8 @@ def alone(path: Path, work: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("key", ["DataFile", "MarkerFile"])
 @pytest.mark.parametrize(
-    "place", ["../outside/lie{ending}", "{outside}/lie{ending}", "..\\outside\\lie{ending}"]
+    "place",
+    ["../outside/lie{ending}", "{outside}/lie{ending}", "..\\outside\\lie{ending}"],
 )
 def test_brainvision_headers_cannot_read_files_of_another_folder(
     tmp_path: Path, key: str, place: str
@@ -83,23 +90,33 @@ def test_brainvision_headers_cannot_read_files_of_another_folder(
     text = path.read_text()
     assert f"{key}=lie{ending}" in text
     path.write_text(
-        text.replace(f"{key}=lie", f"{key}=" + place.format(ending="", outside=tmp_path / "outside"))
+        text.replace(
+            f"{key}=lie",
+            f"{key}=" + place.format(ending="", outside=tmp_path / "outside"),
+        )
     )
     held = [one for one in path.parent.iterdir() if one != path]
     alone(path, lambda: recorded(path, *held))
 
 
-@pytest.mark.skipif(not confines(), reason="files are out of reach in a process of its own")
+@pytest.mark.skipif(
+    not confines(), reason="files are out of reach in a process of its own"
+)
 def test_samples_that_are_not_pinned_are_not_read(tmp_path: Path) -> None:
     """The samples lie beside the header, whole and valid, and are none of the files of the data set."""
     brainvision(tmp_path, "lie", ["a", "b", "c"], noise(), RATE)
     path = tmp_path / "lie.vhdr"
-    assert recorded(path, tmp_path / "lie.eeg", tmp_path / "lie.vmrk")["presentation"] == 10
+    assert (
+        recorded(path, tmp_path / "lie.eeg", tmp_path / "lie.vmrk")["presentation"]
+        == 10
+    )
     alone(path, lambda: recorded(path, tmp_path / "lie.vmrk"))
 
 
 @pytest.mark.parametrize("place", ["../outside/lie.fdt", "/etc/passwd", "other.fdt"])
-def test_eeglab_files_cannot_read_samples_of_an_unpinned_file(tmp_path: Path, place: str) -> None:
+def test_eeglab_files_cannot_read_samples_of_an_unpinned_file(
+    tmp_path: Path, place: str
+) -> None:
     fields = {
         "nbchan": 3,
         "pnts": 1000,
@@ -112,20 +129,26 @@ def test_eeglab_files_cannot_read_samples_of_an_unpinned_file(tmp_path: Path, pl
     empty = {name: np.array([]) for name in ("chanlocs", "event", "epoch")}
     for folder in ("outside", "inside"):
         (tmp_path / folder).mkdir()
-        noise().astype("<f4").tofile(tmp_path / folder / ("lie.fdt" if folder == "outside" else "other.fdt"))
+        noise().astype("<f4").tofile(
+            tmp_path / folder / ("lie.fdt" if folder == "outside" else "other.fdt")
+        )
     path = tmp_path / "inside" / "lie.set"
     savemat(path, {"EEG": fields | empty})
     alone(path, lambda: recorded(path))
 
 
-def test_a_split_fif_recording_without_its_second_part_is_refused(tmp_path: Path) -> None:
+def test_a_split_fif_recording_without_its_second_part_is_refused(
+    tmp_path: Path,
+) -> None:
     raw = mne.io.RawArray(
         np.random.default_rng(0).normal(0, 1e-5, (40, 20_000)),
         mne.create_info(40, RATE, "eeg"),
         verbose="ERROR",
     )
     path = tmp_path / "lie_raw.fif"
-    raw.save(path, split_size="2MB", buffer_size_sec=5.0, overwrite=True, verbose="ERROR")
+    raw.save(
+        path, split_size="2MB", buffer_size_sec=5.0, overwrite=True, verbose="ERROR"
+    )
     parts = sorted(set(tmp_path.iterdir()) - {path})
     assert parts
 
@@ -138,7 +161,9 @@ def test_a_split_fif_recording_without_its_second_part_is_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("place", ["../outside/lie.dat", "/etc/passwd"])
-def test_physionet_records_cannot_read_signals_of_another_folder(tmp_path: Path, place: str) -> None:
+def test_physionet_records_cannot_read_signals_of_another_folder(
+    tmp_path: Path, place: str
+) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "inside").mkdir()
     np.zeros(3000, "<i2").tofile(tmp_path / "outside" / "lie.dat")
@@ -163,7 +188,9 @@ def hidden(path: Path, secret: Path) -> None:
         cells[0, 0] = file["held"].ref
     content = bytearray(path.read_bytes())
     assert struct.unpack("<I", content[at + 4 : at + 8]) == (1,)
-    content[at + 4 : at + 8] = struct.pack("<I", 2)  # so that it stays when its name goes
+    content[at + 4 : at + 8] = struct.pack(
+        "<I", 2
+    )  # so that it stays when its name goes
     path.write_bytes(content)
     with h5py.File(path, "r+") as file:
         del file["held"]
@@ -181,7 +208,10 @@ def test_matlab_cells_cannot_read_values_of_another_file(tmp_path: Path) -> None
         with opened(path) as file:
             return cell(file, variable(file, "cells", path)[0, 0], path)
 
-    with pytest.raises(DataError, match=r"lie\.mat.* stores its values in another file, which no pin covers"):
+    with pytest.raises(
+        DataError,
+        match=r"lie\.mat.* stores its values in another file, which no pin covers",
+    ):
         values()
 
 
@@ -208,17 +238,23 @@ def laughs(levels: int = 12) -> str:
 
 
 @pytest.mark.parametrize("bomb", [True, False])
-def test_xml_entities_in_xdf_headers_are_not_expanded(tmp_path: Path, bomb: bool) -> None:
+def test_xml_entities_in_xdf_headers_are_not_expanded(
+    tmp_path: Path, bomb: bool
+) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text(str(SECRET))
     samples = Samples(
-        noise().T, RATE, 50.0 + np.arange(1000) / RATE, labels=["a", "b", "c"], units=["uV"] * 3
+        noise().T,
+        RATE,
+        50.0 + np.arange(1000) / RATE,
+        labels=["a", "b", "c"],
+        units=["uV"] * 3,
     )
     entities = laughs() if bomb else f'<!ENTITY x SYSTEM "file://{secret}">'
     begin = "<?xml version='1.0'?>"
-    samples.header = samples.header.replace(begin, f"{begin}<!DOCTYPE info [{entities}]>").replace(
-        ">amp<", ">&x;<"
-    )
+    samples.header = samples.header.replace(
+        begin, f"{begin}<!DOCTYPE info [{entities}]>"
+    ).replace(">amp<", ">&x;<")
     path = xdf(tmp_path / "lie.xdf", samples)
     alone(path, lambda: recorded(path, secret))
 
@@ -232,7 +268,9 @@ def test_a_decompression_bomb_raises_one_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_small_image_file_that_states_terabytes_raises_one_error(tmp_path: Path, packed: bool) -> None:
+def test_a_small_image_file_that_states_terabytes_raises_one_error(
+    tmp_path: Path, packed: bool
+) -> None:
     header = nib.Nifti1Header()
     header.set_data_dtype(np.float64)
     header["dim"] = [4, 32767, 32767, 32767, 32767, 1, 1, 1]
@@ -244,7 +282,14 @@ def test_a_small_image_file_that_states_terabytes_raises_one_error(tmp_path: Pat
     labels.write_text("labels chunks\nrest 0\nface 0\n")
     files = {path.name: path, labels.name: labels}
     with pytest.raises(NeuroLedgerError, match=r"lie\.nii"):
-        read(files, "nifti_blocks", bold=path.name, mask=path.name, labels=labels.name, seconds=2.5)
+        read(
+            files,
+            "nifti_blocks",
+            bold=path.name,
+            mask=path.name,
+            labels=labels.name,
+            seconds=2.5,
+        )
 
 
 class Executed:
@@ -270,23 +315,33 @@ def npz(path: Path, **members: bytes) -> None:
 
 
 def terabytes() -> bytes:
-    said = str({"descr": "<f8", "fortran_order": False, "shape": (1 << 20, 1 << 10, 1 << 10)}).encode()
+    said = str(
+        {"descr": "<f8", "fortran_order": False, "shape": (1 << 20, 1 << 10, 1 << 10)}
+    ).encode()
     said += b" " * (-(len(said) + 11) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(said)) + said + bytes(64)
 
 
 CASES: dict[str, Callable[[Path], bytes]] = {
-    "a pickle": lambda folder: npy(np.array([[[Executed(folder / "trace")]]], dtype=object)),
+    "a pickle": lambda folder: npy(
+        np.array([[[Executed(folder / "trace")]]], dtype=object)
+    ),
     "terabytes": lambda folder: terabytes(),
     "nothing": lambda folder: b"",
-    "a negative shape": lambda folder: npy(np.zeros((2, 3, 1))).replace(b"(2, 3, 1)", b"(-2,3, 1)"),
-    "a shape that is code": lambda folder: npy(np.zeros((2, 3, 1))).replace(b"(2, 3, 1)", b"exit(2)  "),
+    "a negative shape": lambda folder: npy(np.zeros((2, 3, 1))).replace(
+        b"(2, 3, 1)", b"(-2,3, 1)"
+    ),
+    "a shape that is code": lambda folder: npy(np.zeros((2, 3, 1))).replace(
+        b"(2, 3, 1)", b"exit(2)  "
+    ),
     "nothing but zeros": lambda folder: npy(np.zeros((1, 1 << 15, 1 << 14), np.uint8)),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_array_archives_can_contain_only_plain_arrays(tmp_path: Path, case: str) -> None:
+def test_array_archives_can_contain_only_plain_arrays(
+    tmp_path: Path, case: str
+) -> None:
     path = tmp_path / "lie.npz"
     npz(path, x=CASES[case](tmp_path), y=npy(np.zeros(2, np.int64)))
     parts = {"train": {"examples": "lie.npz:x", "classes": "lie.npz:y"}}
@@ -296,7 +351,9 @@ def test_array_archives_can_contain_only_plain_arrays(tmp_path: Path, case: str)
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "x\x00y"])
-def test_member_names_of_an_array_archive_write_no_file(tmp_path: Path, name: str) -> None:
+def test_member_names_of_an_array_archive_write_no_file(
+    tmp_path: Path, name: str
+) -> None:
     path = tmp_path / "lie.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(zipfile.ZipInfo(f"{name}.npy"), npy(np.zeros((2, 3, 1))))
@@ -331,7 +388,12 @@ def test_an_assembly_that_states_terabytes_raises_one_error(tmp_path: Path) -> N
 def test_a_table_with_more_fields_than_memory_raises_one_error(tmp_path: Path) -> None:
     path = tmp_path / "lie.csv"
     path.write_text(
-        "stimulus_id," + ",".join(f"c{n}" for n in range(200_000)) + "\n" + "1" + "," * 200_001 + "\n"
+        "stimulus_id,"
+        + ",".join(f"c{n}" for n in range(200_000))
+        + "\n"
+        + "1"
+        + "," * 200_001
+        + "\n"
     )
     held = tmp_path / "responses.nc"
     with netCDF4.Dataset(held, "w") as file:
@@ -340,12 +402,18 @@ def test_a_table_with_more_fields_than_memory_raises_one_error(tmp_path: Path) -
         read({"stimuli.csv": path, "responses.nc": held}, "netcdf")
 
 
-def test_file_names_in_errors_contain_no_terminal_control_characters(tmp_path: Path) -> None:
+def test_file_names_in_errors_contain_no_terminal_control_characters(
+    tmp_path: Path,
+) -> None:
     """A header whose texts obey the terminal is quoted, not shown."""
     brainvision(tmp_path, "lie", ["a", "b", "c"], noise(), RATE)
     path = tmp_path / "lie.vhdr"
-    path.write_text(path.read_text().replace("DataFile=lie.eeg", "DataFile=../\x1b[2J\u202elie.eeg"))
+    path.write_text(
+        path.read_text().replace("DataFile=lie.eeg", "DataFile=../\x1b[2J\u202elie.eeg")
+    )
     with pytest.raises(NeuroLedgerError) as told:
         recorded(path)
-    assert json.dumps("\x1b[2J")[1:-1] not in str(told.value) or "\x1b" not in str(told.value)
+    assert json.dumps("\x1b[2J")[1:-1] not in str(told.value) or "\x1b" not in str(
+        told.value
+    )
     assert "\x1b" not in str(told.value)

@@ -47,21 +47,43 @@ def archive() -> Iterator[tuple[str, dict[str, Any]]]:
     thread.join()
 
 
-def test_assets_are_pinned_page_by_page(place: Path, archive: tuple[str, dict[str, Any]]) -> None:
+def test_assets_are_pinned_page_by_page(
+    place: Path, archive: tuple[str, dict[str, Any]]
+) -> None:
     api, answers = archive
     base = "/dandisets/000001/versions/draft"
-    answers[f"{base}/"] = {"name": "Reaching", "license": ["spdx:CC-BY-4.0"], "citation": "A. Person (2026)"}
+    answers[f"{base}/"] = {
+        "name": "Reaching",
+        "license": ["spdx:CC-BY-4.0"],
+        "citation": "A. Person (2026)",
+    }
     answers[f"{base}/assets/?metadata=true&page_size=1000"] = {
-        "results": [asset("sub-A/sub-A_ses-1.nwb", "a" * 64), asset("sub-A/notes.txt", None)],
+        "results": [
+            asset("sub-A/sub-A_ses-1.nwb", "a" * 64),
+            asset("sub-A/notes.txt", None),
+        ],
         "next": f"{api}/next",
     }
-    answers["/next"] = {"results": [asset("sub-B/sub-B_ses-1.nwb", "b" * 64)], "next": None}
-    done = import_dandi(open_catalog(place), "000001", "Reach", version="draft", window=(0.0, 0.5), api=api)
+    answers["/next"] = {
+        "results": [asset("sub-B/sub-B_ses-1.nwb", "b" * 64)],
+        "next": None,
+    }
+    done = import_dandi(
+        open_catalog(place),
+        "000001",
+        "Reach",
+        version="draft",
+        window=(0.0, 0.5),
+        api=api,
+    )
     assert (done.files, done.people) == (2, 2)
     spec = open_catalog(place).dataset("Reach")
     assert spec.license == "CC-BY-4.0"
     assert spec.files["sub-B/sub-B_ses-1.nwb"].sha256 == "b" * 64
-    assert spec.files["sub-B/sub-B_ses-1.nwb"].url == "https://api.dandiarchive.org/api/assets/id-B/download/"
+    assert (
+        spec.files["sub-B/sub-B_ses-1.nwb"].url
+        == "https://api.dandiarchive.org/api/assets/id-B/download/"
+    )
     assert spec.reader is not None
     assert spec.reader.name == "nwb_trials"
 
@@ -71,7 +93,14 @@ def test_an_asset_without_a_hash_and_a_missing_dandiset_are_refused(
 ) -> None:
     api, answers = archive
     with pytest.raises(RequestError, match="answers 404"):
-        import_dandi(open_catalog(place), "000002", "No", version="draft", window=(0.0, 0.5), api=api)
+        import_dandi(
+            open_catalog(place),
+            "000002",
+            "No",
+            version="draft",
+            window=(0.0, 0.5),
+            api=api,
+        )
     base = "/dandisets/000001/versions/draft"
     answers[f"{base}/"] = {}
     answers[f"{base}/assets/?metadata=true&page_size=1000"] = {
@@ -79,5 +108,12 @@ def test_an_asset_without_a_hash_and_a_missing_dandiset_are_refused(
         "next": None,
     }
     with pytest.raises(RequestError, match=r"no SHA-256 for sub-A/x\.nwb"):
-        import_dandi(open_catalog(place), "000001", "No", version="draft", window=(0.0, 0.5), api=api)
+        import_dandi(
+            open_catalog(place),
+            "000001",
+            "No",
+            version="draft",
+            window=(0.0, 0.5),
+            api=api,
+        )
     assert not (place / "specs" / "datasets" / "No.yaml").exists()

@@ -35,11 +35,22 @@ def digest(content: bytes) -> str:
 
 
 def git(folder: Path, *words: str) -> None:
-    settings = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", "-C", str(folder), *settings, *words], check=True, capture_output=True)
+    settings = (
+        "-c",
+        "user.name=A",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "commit.gpgsign=false",
+    )
+    subprocess.run(
+        ["git", "-C", str(folder), *settings, *words], check=True, capture_output=True
+    )
 
 
-def tree(folder: Path, *, same: bool = False, kind: str = "SHA256E") -> dict[str, bytes]:
+def tree(
+    folder: Path, *, same: bool = False, kind: str = "SHA256E"
+) -> dict[str, bytes]:
     """A repository of two people, one recording a link into the annex, the other an unlocked pointer to it."""
     folder.mkdir()
     recordings: dict[str, bytes] = {}
@@ -47,7 +58,9 @@ def tree(folder: Path, *, same: bool = False, kind: str = "SHA256E") -> dict[str
         name = f"sub-{person}/eeg/sub-{person}_task-imagery_eeg.edf"
         content = b"samples" if same else f"samples of {person}".encode()
         recordings[name] = content
-        hashed = digest(content) if kind == "SHA256E" else hashlib.md5(content).hexdigest()
+        hashed = (
+            digest(content) if kind == "SHA256E" else hashlib.md5(content).hexdigest()
+        )
         key = f"{kind}-s{len(content)}--{hashed}.edf"
         path = folder / name
         path.parent.mkdir(parents=True)
@@ -57,7 +70,12 @@ def tree(folder: Path, *, same: bool = False, kind: str = "SHA256E") -> dict[str
             path.symlink_to(f"../../.git/annex/objects/aa/bb/{key}/{key}")
         path.with_name(f"sub-{person}_task-imagery_events.tsv").write_text(EVENTS)
         path.with_name(f"sub-{person}_task-imagery_events.json").write_text("{}")
-    said = {"Name": "Hands", "License": "CC0", "Authors": ["A. Person"], "DatasetDOI": "doi:10.1234/hands"}
+    said = {
+        "Name": "Hands",
+        "License": "CC0",
+        "Authors": ["A. Person"],
+        "DatasetDOI": "doi:10.1234/hands",
+    }
     (folder / "dataset_description.json").write_text(json.dumps(said))
     (folder / "participants.tsv").write_text("participant_id\nsub-01\nsub-02\n")
     git(folder, "init", "-q")
@@ -68,7 +86,15 @@ def tree(folder: Path, *, same: bool = False, kind: str = "SHA256E") -> dict[str
 
 def test_a_repository_becomes_a_pinned_spec(place: Path, tmp_path: Path) -> None:
     recordings = tree(tmp_path / "clone")
-    words = ["--root", str(place), "import", "openneuro", "ds000001", "--from", str(tmp_path / "clone")]
+    words = [
+        "--root",
+        str(place),
+        "import",
+        "openneuro",
+        "ds000001",
+        "--from",
+        str(tmp_path / "clone"),
+    ]
     assert main([*words, "--window", "0.5", "2"]) == 0
     spec = open_catalog(place).dataset("ds000001")
     assert spec.unavailable is None
@@ -93,12 +119,23 @@ def test_a_repository_becomes_a_pinned_spec(place: Path, tmp_path: Path) -> None
     assert "sub-01/eeg/sub-01_task-imagery_events.json" not in spec.files
     assert spec.reader is not None
     assert spec.reader.parameters["task"] == "imagery"
-    assert spec.reader.parameters["window"]["labels"] == {"left": "left", "right": "right"}
-    said = [item.model_dump(exclude_defaults=True) for item in spec.expectations.assembly]
+    assert spec.reader.parameters["window"]["labels"] == {
+        "left": "left",
+        "right": "right",
+    }
+    said = [
+        item.model_dump(exclude_defaults=True) for item in spec.expectations.assembly
+    ]
     assert {"check": "distinct", "column": "subject", "count": 2} in said
-    counts = {item["where"]["label"]: item["high"] for item in said if item["check"] == "row_count"}
+    counts = {
+        item["where"]["label"]: item["high"]
+        for item in said
+        if item["check"] == "row_count"
+    }
     assert counts == {"left": 4, "right": 2}
-    assert not [item for item in check(open_catalog(place))[0] if "ds000001" in item.where]
+    assert not [
+        item for item in check(open_catalog(place))[0] if "ds000001" in item.where
+    ]
 
 
 def test_pinned_addresses_are_fetched_and_their_hashes_verified(
@@ -112,20 +149,32 @@ def test_pinned_addresses_are_fetched_and_their_hashes_verified(
         (mirror / name).parent.mkdir(parents=True)
         (mirror / name).write_bytes(content)
     monkeypatch.setenv("NEUROLEDGER_MIRROR", str(mirror))
-    files = {name: open_catalog(place).dataset("Hands").files[name] for name in recordings}
+    files = {
+        name: open_catalog(place).dataset("Hands").files[name] for name in recordings
+    }
     assert len(fetch_files(place, place / "data" / "Hands", files)) == 2
 
 
 def listing(
-    path: Path, rows: list[tuple[str, str, bytes]], head: str = f"# nemarDatasets_nm000001 @ {COMMIT}"
+    path: Path,
+    rows: list[tuple[str, str, bytes]],
+    head: str = f"# nemarDatasets_nm000001 @ {COMMIT}",
 ) -> Path:
-    lines = [f"{name}\t{kind}\t{len(content)}\t{digest(content)}" for name, kind, content in rows]
-    path.write_text("\n".join([f"{head}: path, key type, bytes, sha256", *lines]) + "\n")
+    lines = [
+        f"{name}\t{kind}\t{len(content)}\t{digest(content)}"
+        for name, kind, content in rows
+    ]
+    path.write_text(
+        "\n".join([f"{head}: path, key type, bytes, sha256", *lines]) + "\n"
+    )
     return path
 
 
 def rows(*people: str, content: str = "") -> list[tuple[str, str, bytes]]:
-    found = [("dataset_description.json", "git", b"{}"), ("participants.tsv", "git", b"x")]
+    found = [
+        ("dataset_description.json", "git", b"{}"),
+        ("participants.tsv", "git", b"x"),
+    ]
     for person in people:
         stem = f"sub-{person}/eeg/sub-{person}_task-p300"
         found.append((f"{stem}_eeg.bdf", "SHA256E", (content or person).encode()))
@@ -133,25 +182,36 @@ def rows(*people: str, content: str = "") -> list[tuple[str, str, bytes]]:
     return found
 
 
-def test_a_listing_updates_a_spec_and_records_the_differences(place: Path, tmp_path: Path) -> None:
+def test_a_listing_updates_a_spec_and_records_the_differences(
+    place: Path, tmp_path: Path
+) -> None:
     path = place / "specs" / "datasets" / "Rest.yaml"
     path.write_text(
         path.read_text().replace(
-            "window: {start: 0.0, duration: 1.0, stride: 1.0}", "window: {start: 0.0, duration: 1.0}"
+            "window: {start: 0.0, duration: 1.0, stride: 1.0}",
+            "window: {start: 0.0, duration: 1.0}",
         )
     )
     source = listing(tmp_path / "nm.tsv", rows("1", "2", "3"))
-    stated = Stated(license="CC-BY 4.0", trials={"p300": {"Target": 30, "NonTarget": 150}})
+    stated = Stated(
+        license="CC-BY 4.0", trials={"p300": {"Target": 30, "NonTarget": 150}}
+    )
     with open_tree("nemar", "nm000001", str(source)) as found:
         done = import_tree(
-            open_catalog(place), found, "Rest", Wanted(events={"Target": "yes", "NonTarget": "no"}), stated
+            open_catalog(place),
+            found,
+            "Rest",
+            Wanted(events={"Target": "yes", "NonTarget": "no"}),
+            stated,
         )
     assert (done.people, done.trials) == (3, {"yes": 30, "no": 150})
     text = path.read_text()
     assert "# how it is cut" in text
     spec = open_catalog(place).dataset("Rest")
     assert spec.unavailable is None
-    assert any("states CC-BY 4.0, this spec CC0-1.0" in defect for defect in spec.defects)
+    assert any(
+        "states CC-BY 4.0, this spec CC0-1.0" in defect for defect in spec.defects
+    )
     assert any("holds 3; 6 were expected" in defect for defect in spec.defects)
     pin = spec.files["sub-1/eeg/sub-1_task-p300_eeg.bdf"]
     assert pin.url == (
@@ -160,21 +220,30 @@ def test_a_listing_updates_a_spec_and_records_the_differences(place: Path, tmp_p
     before = path.read_text()
     with open_tree("nemar", "nm000001", str(source)) as found:
         import_tree(
-            open_catalog(place), found, "Rest", Wanted(events={"Target": "yes", "NonTarget": "no"}), stated
+            open_catalog(place),
+            found,
+            "Rest",
+            Wanted(events={"Target": "yes", "NonTarget": "no"}),
+            stated,
         )
     assert path.read_text() == before
 
 
-def test_identical_files_of_two_subjects_are_listed_as_a_defect(place: Path, tmp_path: Path) -> None:
+def test_identical_files_of_two_subjects_are_listed_as_a_defect(
+    place: Path, tmp_path: Path
+) -> None:
     source = listing(tmp_path / "nm.tsv", rows("1", "2", content="same"))
     with open_tree("nemar", "nm000001", str(source)) as found:
         done = import_tree(open_catalog(place), found, "Twins", Wanted())
     assert any(
-        "sub-1_" in defect and "sub-2_" in defect and "same bytes" in defect for defect in done.defects
+        "sub-1_" in defect and "sub-2_" in defect and "same bytes" in defect
+        for defect in done.defects
     )
 
 
-def test_weak_hashes_ambiguous_tasks_and_invalid_listings_are_refused(place: Path, tmp_path: Path) -> None:
+def test_weak_hashes_ambiguous_tasks_and_invalid_listings_are_refused(
+    place: Path, tmp_path: Path
+) -> None:
     tree(tmp_path / "clone", kind="MD5E")
     with (
         pytest.raises(RequestError, match=r"no SHA-256 for 2 files.*can be forged"),
@@ -184,7 +253,9 @@ def test_weak_hashes_ambiguous_tasks_and_invalid_listings_are_refused(place: Pat
     two = [*rows("1"), ("sub-1/eeg/sub-1_task-rest_eeg.bdf", "SHA256E", b"r")]
     with (
         pytest.raises(RequestError, match=r"2 tasks: p300 .*; rest .*--task"),
-        open_tree("nemar", "nm000001", str(listing(tmp_path / "two.tsv", two))) as found,
+        open_tree(
+            "nemar", "nm000001", str(listing(tmp_path / "two.tsv", two))
+        ) as found,
     ):
         import_tree(open_catalog(place), found, "Two", Wanted())
     with (
@@ -206,9 +277,20 @@ def test_files_without_a_reader_can_be_fetched_and_are_marked_as_unread(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = listing(
-        tmp_path / "nm.tsv", [("sourcedata/s1.mat", "stated", b"1"), ("sourcedata/s2.mat", "stated", b"2")]
+        tmp_path / "nm.tsv",
+        [("sourcedata/s1.mat", "stated", b"1"), ("sourcedata/s2.mat", "stated", b"2")],
     )
-    words = ["--root", str(place), "import", "nemar", "nm000001", "--from", str(source), "--as", "Rest"]
+    words = [
+        "--root",
+        str(place),
+        "import",
+        "nemar",
+        "nm000001",
+        "--from",
+        str(source),
+        "--as",
+        "Rest",
+    ]
     assert main([*words, "--published", "sourcedata/*.mat"]) == 0
     spec = open_catalog(place).dataset("Rest")
     assert spec.unavailable is None
@@ -223,7 +305,9 @@ def test_files_without_a_reader_can_be_fetched_and_are_marked_as_unread(
 
 def test_several_trees_can_form_one_data_set(place: Path, tmp_path: Path) -> None:
     one = listing(tmp_path / "a.tsv", rows("1"))
-    other = listing(tmp_path / "b.tsv", rows("2"), f"# nemarDatasets_nm000002 @ {COMMIT}")
+    other = listing(
+        tmp_path / "b.tsv", rows("2"), f"# nemarDatasets_nm000002 @ {COMMIT}"
+    )
     with (
         open_tree("nemar", "nm000001", str(one)) as first,
         open_tree("nemar", "nm000002", str(other)) as second,
@@ -242,12 +326,19 @@ def test_several_trees_can_form_one_data_set(place: Path, tmp_path: Path) -> Non
         f"https://nemar.s3.us-east-2.amazonaws.com/nm000001/objects/SHA256E-s1--{digest(b'1')}.bdf"
     )
     assert spec.reader is not None
-    assert [one["subject"] for one in spec.reader.parameters["recordings"]] == ["1", "2"]
+    assert [one["subject"] for one in spec.reader.parameters["recordings"]] == [
+        "1",
+        "2",
+    ]
 
 
-def test_subjects_without_facts_in_the_pinned_tables_are_left_out(tmp_path: Path) -> None:
+def test_subjects_without_facts_in_the_pinned_tables_are_left_out(
+    tmp_path: Path,
+) -> None:
     table = tmp_path / "participants.tsv"
-    table.write_text("participant_id\tage\tsex\nsub-1\t9.5\tF\nsub-2\tn/a\tM\nsub-3\t11\tM\n")
+    table.write_text(
+        "participant_id\tage\tsex\nsub-1\t9.5\tF\nsub-2\tn/a\tM\nsub-3\t11\tM\n"
+    )
     recordings = tuple(Recording(file=f"{n}.edf", subject=str(n)) for n in (1, 2, 3))
     people = People(tables="*.tsv", facts={"age": "age", "label": "sex"})
     kept, notes = known_people(recordings, people, {"participants.tsv": table})
@@ -256,14 +347,22 @@ def test_subjects_without_facts_in_the_pinned_tables_are_left_out(tmp_path: Path
         ("3", {"age": 11.0, "label": "M"}),
     ]
     assert "1 people" in notes[0]
-    with pytest.raises(DataError, match=r"has no column group; it has participant_id, age, sex"):
+    with pytest.raises(
+        DataError, match=r"has no column group; it has participant_id, age, sex"
+    ):
         known_people(
-            recordings, People(tables="*.tsv", facts={"label": "group"}), {"participants.tsv": table}
+            recordings,
+            People(tables="*.tsv", facts={"label": "group"}),
+            {"participants.tsv": table},
         )
 
 
 def test_event_descriptions_can_be_patterns_that_some_recordings_lack() -> None:
-    spans = [Span(0.0, 0.0, "[1. 0.]_0"), Span(1.0, 0.0, "[0. 1.]_1"), Span(2.0, 0.0, "iti")]
+    spans = [
+        Span(0.0, 0.0, "[1. 0.]_0"),
+        Span(1.0, 0.0, "[0. 1.]_1"),
+        Span(2.0, 0.0, "iti"),
+    ]
     window = Window(start=0.0, duration=1.0, labels={"*_0": "left", "*_1": "right"})
     assert lay(window, spans, 9.0, {}, "x.set").extra["label"] == ["left", "right"]
     with pytest.raises(DataError, match=r"has no event \*_1"):
@@ -306,7 +405,9 @@ UNCOUNTED = {
 }
 
 
-def test_every_spec_pinned_from_a_tree_states_its_number_of_subjects_or_a_reason() -> None:
+def test_every_spec_pinned_from_a_tree_states_its_number_of_subjects_or_a_reason() -> (
+    None
+):
     catalog = open_catalog()
     silent = set()
     for id in catalog.ids("datasets"):
@@ -314,6 +415,9 @@ def test_every_spec_pinned_from_a_tree_states_its_number_of_subjects_or_a_reason
         if not any("Pinned from https://github.com/" in note for note in spec.notes):
             continue
         checks = [check.model_dump() for check in spec.expectations.assembly]
-        if not any(check["check"] == "distinct" and check["column"] == "subject" for check in checks):
+        if not any(
+            check["check"] == "distinct" and check["column"] == "subject"
+            for check in checks
+        ):
             silent.add(id)
     assert silent <= UNCOUNTED

@@ -34,11 +34,20 @@ LABELS = {"Stimulus/S  1": "left", "Stimulus/S  2": "right"}
 WINDOW = Window(start=0.0, duration=1.5, labels=LABELS)
 
 
-def recording(folder: Path, name: str, *, seconds: float, events: int = 20) -> Recording:
+def recording(
+    folder: Path, name: str, *, seconds: float, events: int = 20
+) -> Recording:
     """Simulated noise with an event in each second from the first on, whatever the length of the recording."""
     rng = np.random.default_rng(len(name))
     markers = [((1 + n) * RATE, f"S  {1 + n % 2}") for n in range(events)]
-    brainvision(folder, name, CHANNELS, rng.normal(0, 10, (3, round(seconds * RATE))), RATE, markers)
+    brainvision(
+        folder,
+        name,
+        CHANNELS,
+        rng.normal(0, 10, (3, round(seconds * RATE))),
+        RATE,
+        markers,
+    )
     return Recording(file=f"{name}.vhdr", subject=name)
 
 
@@ -65,7 +74,8 @@ def test_a_truncated_recording_is_refused_with_the_counts(tmp_path: Path) -> Non
     path.write_bytes(path.read_bytes()[: 6 * RATE * 12])
     # MNE drops the eight markers beyond its end; of the twelve that are left, one has no whole window.
     with pytest.raises(
-        DataError, match=r"cut\.vhdr: 10 of 20 windows reach beyond the recording \(0 before .* 10 after"
+        DataError,
+        match=r"cut\.vhdr: 10 of 20 windows reach beyond the recording \(0 before .* 10 after",
     ):
         read(tmp_path, cut)
     permitted = read(tmp_path, cut, window=WINDOW.model_copy(update={"beyond": 0.5}))
@@ -86,17 +96,34 @@ def test_one_incomplete_window_at_each_end_is_always_tolerated(tmp_path: Path) -
     assert windows.notes[0].endswith("few.vhdr (2 of 5)")
 
 
-def test_windows_outside_the_declared_part_do_not_count_as_beyond_the_recording(tmp_path: Path) -> None:
+def test_windows_outside_the_declared_part_do_not_count_as_beyond_the_recording(
+    tmp_path: Path,
+) -> None:
     one = recording(tmp_path, "one", seconds=21.4)
-    assert read(tmp_path, one, window=WINDOW.model_copy(update={"within": (0.0, 10.0)})).notes == ()
+    assert (
+        read(
+            tmp_path, one, window=WINDOW.model_copy(update={"within": (0.0, 10.0)})
+        ).notes
+        == ()
+    )
 
 
 def test_a_recording_without_a_complete_window_is_refused(tmp_path: Path) -> None:
-    whole, none = recording(tmp_path, "whole", seconds=25), recording(tmp_path, "none", seconds=2.2, events=1)
+    whole, none = (
+        recording(tmp_path, "whole", seconds=25),
+        recording(tmp_path, "none", seconds=2.2, events=1),
+    )
     some = WINDOW.model_copy(update={"some": True})
-    with pytest.raises(DataError, match=r"none\.vhdr: no window of 1\.5 s is within the recording"):
+    with pytest.raises(
+        DataError, match=r"none\.vhdr: no window of 1\.5 s is within the recording"
+    ):
         read(tmp_path, whole, none, window=some)
-    assert read(tmp_path, whole, none, window=some.model_copy(update={"beyond": 1.0})).assembly is not None
+    assert (
+        read(
+            tmp_path, whole, none, window=some.model_copy(update={"beyond": 1.0})
+        ).assembly
+        is not None
+    )
 
 
 def test_windows_with_a_stride_never_reach_beyond_the_recording(tmp_path: Path) -> None:
@@ -108,10 +135,16 @@ def test_windows_with_a_stride_never_reach_beyond_the_recording(tmp_path: Path) 
 def test_markers_after_the_last_sample_of_a_stream_are_counted(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     samples = Samples(
-        rng.normal(0, 10, (1000, 3)), RATE, 50.0 + np.arange(1000) / RATE, labels=CHANNELS, units=["uV"] * 3
+        rng.normal(0, 10, (1000, 3)),
+        RATE,
+        50.0 + np.arange(1000) / RATE,
+        labels=CHANNELS,
+        units=["uV"] * 3,
     )
     path = xdf(
-        tmp_path / "one.xdf", samples, Marker([(51.0 + n, "go") for n in range(20)] + [(99.0, "other")])
+        tmp_path / "one.xdf",
+        samples,
+        Marker([(51.0 + n, "go") for n in range(20)] + [(99.0, "other")]),
     )
     with pytest.raises(DataError, match=r"one\.xdf: 12 of 20 windows .* 12 after"):
         mne_epochs(
@@ -122,16 +155,22 @@ def test_markers_after_the_last_sample_of_a_stream_are_counted(tmp_path: Path) -
         )
 
 
-def test_a_bids_recording_that_is_shorter_than_its_table_of_events_is_refused(tmp_path: Path) -> None:
+def test_a_bids_recording_that_is_shorter_than_its_table_of_events_is_refused(
+    tmp_path: Path,
+) -> None:
     mne_bids = pytest.importorskip("mne_bids")
     recording(tmp_path, "whole", seconds=25)
     raw = open_recording(tmp_path / "whole.vhdr")
-    place = mne_bids.BIDSPath(subject="01", task="go", root=tmp_path / "bids", datatype="eeg")
+    place = mne_bids.BIDSPath(
+        subject="01", task="go", root=tmp_path / "bids", datatype="eeg"
+    )
     mne_bids.write_raw_bids(raw, place, verbose="ERROR")
     for path in (tmp_path / "bids").rglob("*.eeg"):
         path.write_bytes(path.read_bytes()[: len(path.read_bytes()) * 12 // 25])
     files = {
-        p.relative_to(tmp_path / "bids").as_posix(): p for p in (tmp_path / "bids").rglob("*") if p.is_file()
+        p.relative_to(tmp_path / "bids").as_posix(): p
+        for p in (tmp_path / "bids").rglob("*")
+        if p.is_file()
     }
     with pytest.raises(DataError, match=r"10 of 2\d windows reach beyond"):
         bids_epochs(files, task="go", window=WINDOW)
@@ -154,7 +193,10 @@ def test_validation_report_and_prepared_windows_report_left_out_windows(
     folder = place / "data" / "Short"
     short = recording(folder, "short", seconds=21.4)
     pins = {
-        path.name: {"size": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        path.name: {
+            "size": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
         for path in sorted(folder.iterdir())
     }
     write(
@@ -163,18 +205,29 @@ def test_validation_report_and_prepared_windows_report_left_out_windows(
         id="Short",
         license="CC0-1.0",
         modality="eeg",
-        files={name: {**pin, "url": "https://example.org/x"} for name, pin in pins.items()},
+        files={
+            name: {**pin, "url": "https://example.org/x"} for name, pin in pins.items()
+        },
         reader={
             "name": "mne_epochs",
             "recordings": [{"file": short.file, "subject": "S1"}],
-            "window": yaml.safe_load(WINDOW.model_dump_json(include={"start", "duration", "labels"})),
+            "window": yaml.safe_load(
+                WINDOW.model_dump_json(include={"start", "duration", "labels"})
+            ),
         },
         expectations={"assembly": [{"check": "values_finite"}]},
     )
     assert main(["validate", "Short"]) == 0
     output = capsys.readouterr()
-    assert "data set Short: 1 windows reach beyond the ends of 1 recordings" in output.out + output.err
-    assert "data.left-out" in (place / "results" / "validation" / "Short.json").read_text()
+    assert (
+        "data set Short: 1 windows reach beyond the ends of 1 recordings"
+        in output.out + output.err
+    )
+    assert (
+        "data.left-out" in (place / "results" / "validation" / "Short.json").read_text()
+    )
     assert list((place / ".cache" / "neuroledger" / "windows").glob("??/*/index.json"))
     prepared = load_dataset(open_catalog(place), "Short")
-    assert prepared.notes[0].startswith("1 windows reach beyond the ends of 1 recordings")
+    assert prepared.notes[0].startswith(
+        "1 windows reach beyond the ends of 1 recordings"
+    )

@@ -52,9 +52,17 @@ def arico(folder: Path) -> dict[str, Path]:
     def run() -> dict[str, Any]:
         codes = np.zeros((SECONDS * 256, 1))
         codes[1000:1032], codes[2000:2032] = 1, 2
-        return {"X": noise(SECONDS * 256, 4) * 10, "y": codes, "channels": cells(["Fz", "Cz", "Pz", "Oz"])}
+        return {
+            "X": noise(SECONDS * 256, 4) * 10,
+            "y": codes,
+            "channels": cells(["Fz", "Cz", "Pz", "Oz"]),
+        }
 
-    return {"sourcedata/A01S.mat": mat5(folder / "A01S.mat", data=structs([run(), run(), run()]))}
+    return {
+        "sourcedata/A01S.mat": mat5(
+            folder / "A01S.mat", data=structs([run(), run(), run()])
+        )
+    }
 
 
 def haufe(folder: Path) -> dict[str, Path]:
@@ -78,7 +86,13 @@ def haufe(folder: Path) -> dict[str, Path]:
         mrk={
             "time": np.array([[5000.0, 10000.0, 15000.0]]),
             "y": np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]]),
-            "className": ["car_normal", "car_brake", "car_hold", "car_collision", "react_emg"],
+            "className": [
+                "car_normal",
+                "car_brake",
+                "car_hold",
+                "car_collision",
+                "react_emg",
+            ],
         },
     )
     return {"sourcedata/VPae.mat": path}
@@ -167,7 +181,11 @@ def columns(count: int, events: dict[int, dict[int, float]], rate: int) -> np.nd
 
 def van_veen(folder: Path) -> dict[str, Path]:
     table = columns(20, {18: {500: 2.0}, 19: {1000: 1.0}}, 128)
-    return {"sourcedata/subject_01/training.mat": mat5(folder / "training.mat", training=table)}
+    return {
+        "sourcedata/subject_01/training.mat": mat5(
+            folder / "training.mat", training=table
+        )
+    }
 
 
 def korczowski(folder: Path) -> dict[str, Path]:
@@ -183,11 +201,23 @@ def korczowski(folder: Path) -> dict[str, Path]:
 def shin(folder: Path) -> dict[str, Path]:
     names = [f"E{n}" for n in range(30)] + ["VEOG", "HEOG"]
     cnt = cells(
-        [structs([{"x": noise(SECONDS * 200, 32), "clab": cells(names), "fs": 200.0}]) for _ in range(6)]
+        [
+            structs(
+                [{"x": noise(SECONDS * 200, 32), "clab": cells(names), "fs": 200.0}]
+            )
+            for _ in range(6)
+        ]
     )
     mrk = cells(
         [
-            structs([{"time": np.array([[5001.0, 20001.0]]), "event": {"desc": np.array([[16.0], [32.0]])}}])
+            structs(
+                [
+                    {
+                        "time": np.array([[5001.0, 20001.0]]),
+                        "event": {"desc": np.array([[16.0], [32.0]])},
+                    }
+                ]
+            )
             for _ in range(6)
         ]
     )
@@ -218,9 +248,9 @@ LAYOUTS: dict[str, tuple[Callable[[Path], dict[str, Path]], int, list[tuple[str,
 
 
 def reader_of(repository: Path, id: str, **changed: Any) -> dict[str, Any]:
-    told: dict[str, Any] = yaml.safe_load((repository / "specs" / "datasets" / f"{id}.yaml").read_text())[
-        "reader"
-    ]
+    told: dict[str, Any] = yaml.safe_load(
+        (repository / "specs" / "datasets" / f"{id}.yaml").read_text()
+    )["reader"]
     assert told.pop("name") == "matlab_epochs"
     return told | changed
 
@@ -232,7 +262,9 @@ def read(files: dict[str, Path], told: dict[str, Any]) -> xr.DataArray:
 
 
 @pytest.mark.parametrize("id", sorted(LAYOUTS))
-def test_published_specs_read_files_of_their_layout(repository: Path, tmp_path: Path, id: str) -> None:
+def test_published_specs_read_files_of_their_layout(
+    repository: Path, tmp_path: Path, id: str
+) -> None:
     build, channels, expected = LAYOUTS[id]
     windows = read(build(tmp_path), reader_of(repository, id))
     assert windows.sizes["channel"] == channels
@@ -257,7 +289,9 @@ def test_every_spec_that_uses_the_reader_is_tested(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("id", sorted(LAYOUTS))
-def test_windows_contain_the_samples_of_the_file(repository: Path, tmp_path: Path, id: str) -> None:
+def test_windows_contain_the_samples_of_the_file(
+    repository: Path, tmp_path: Path, id: str
+) -> None:
     """Without filters, a window holds the file's own numbers from the event on, in µV."""
     build, _, expected = LAYOUTS[id]
     parameters = reader_of(repository, id)
@@ -326,7 +360,11 @@ TOLD = {
 
 
 def small(path: Path, write: Callable[..., Path], **changed: Any) -> dict[str, Path]:
-    cnt = {"x": noise(1000, 2), "fs": 100.0, "clab": cells(["Cz", "Pz"]) if write is mat5 else ["Cz", "Pz"]}
+    cnt = {
+        "x": noise(1000, 2),
+        "fs": 100.0,
+        "clab": cells(["Cz", "Pz"]) if write is mat5 else ["Cz", "Pz"],
+    }
     mrk = {"pos": np.array([[101.0, 301.0]]), "y": np.array([[1.0, 2.0]])}
     for name, value in changed.items():
         where, field = name.split("_")
@@ -335,7 +373,9 @@ def small(path: Path, write: Callable[..., Path], **changed: Any) -> dict[str, P
 
 
 @pytest.mark.parametrize("write", [mat5, hdf5])
-def test_both_file_versions_give_the_same_windows(tmp_path: Path, write: Callable[..., Path]) -> None:
+def test_both_file_versions_give_the_same_windows(
+    tmp_path: Path, write: Callable[..., Path]
+) -> None:
     windows = read(small(tmp_path, write), TOLD)
     assert windows["onset"].values.tolist() == [1.0, 3.0]
     assert windows["label"].values.tolist() == ["a", "b"]
@@ -356,7 +396,10 @@ def test_both_file_versions_give_the_same_windows(tmp_path: Path, write: Callabl
         ({"cnt_x": "text"}, "'cnt.x' contains a text, not numbers"),
         ({"mrk_pos": np.array([[0.0, 301.0]])}, "before the first sample"),
         ({"mrk_y": np.array([[1.0, 2.0, 1.0]])}, "2 events at 'mrk.pos', 3 at 'mrk.y'"),
-        ({"mrk_y": np.array([[1.0, 1.0], [0.0, 1.0]])}, "1 events at 'mrk.y' have no class or several"),
+        (
+            {"mrk_y": np.array([[1.0, 1.0], [0.0, 1.0]])},
+            "1 events at 'mrk.y' have no class or several",
+        ),
         ({"mrk_pos": np.array([[101.0, 5001.0]])}, "no event 2"),
     ],
 )
@@ -393,12 +436,18 @@ def test_errors_for_a_wrong_layout_list_the_content_of_the_file(
 def test_windows_do_not_cross_joints(repository: Path, tmp_path: Path) -> None:
     parameters = reader_of(repository, "Nakanishi2015Comparison")
     with pytest.raises(
-        DataError, match=r"a window from 0\.15 to 5\.15 s crosses the ends of an array or trial"
+        DataError,
+        match=r"a window from 0\.15 to 5\.15 s crosses the ends of an array or trial",
     ):
-        read(nakanishi(tmp_path), parameters | {"window": parameters["window"] | {"duration": 5.0}})
+        read(
+            nakanishi(tmp_path),
+            parameters | {"window": parameters["window"] | {"duration": 5.0}},
+        )
 
 
-def test_a_file_with_circular_references_or_stated_terabytes_raises_one_error(tmp_path: Path) -> None:
+def test_a_file_with_circular_references_or_stated_terabytes_raises_one_error(
+    tmp_path: Path,
+) -> None:
     path = small(tmp_path, hdf5)["S1.mat"]
     with h5py.File(path, "r+") as file:
         del file["cnt/clab"]
@@ -411,12 +460,18 @@ def test_a_file_with_circular_references_or_stated_terabytes_raises_one_error(tm
     with h5py.File(other, "r+") as file:
         del file["cnt/x"]
         file["cnt"].create_dataset("x", shape=(2, 10**12), dtype="f8", chunks=(2, 1000))
-    with pytest.raises(DataError, match=r"states 16,000,000,000,000 bytes in a file of"):
+    with pytest.raises(
+        DataError, match=r"states 16,000,000,000,000 bytes in a file of"
+    ):
         read({"S1.mat": other}, TOLD)
 
 
-@pytest.mark.parametrize("content", [b"", b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file" + b"\0" * 600])
-def test_a_file_in_another_format_raises_one_error(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file" + b"\0" * 600]
+)
+def test_a_file_in_another_format_raises_one_error(
+    tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "S1.mat").write_bytes(content)
     with pytest.raises(DataError, match=r"S1\.mat cannot be read as"):
         read({"S1.mat": tmp_path / "S1.mat"}, TOLD)
@@ -430,7 +485,9 @@ def test_files_are_pinned_with_their_events(place: Path, tmp_path: Path) -> None
     spec = yaml.safe_load(path.read_text())
     parameters = reader_of(Path(__file__).parents[3], "Shin2017OpenA")
     spec["reader"] = {"name": "matlab_epochs", **parameters, "recordings": []}
-    spec["expectations"] = {"assembly": [{"check": "distinct", "column": "subject", "count": 2}]}
+    spec["expectations"] = {
+        "assembly": [{"check": "distinct", "column": "subject", "count": 2}]
+    }
     head = path.read_text().splitlines()[0]
     path.write_text(f"{head}\n{yaml.safe_dump(spec, sort_keys=False)}")
     pin(open_catalog(place), "Rest", Downloads(folder=folder))
@@ -461,13 +518,24 @@ def test_codes_can_be_the_last_row_of_the_samples(tmp_path: Path) -> None:
             "columns": [1, 14],
             "events": {"channel": [-1]},
         },
-        "window": {"start": 0.0, "duration": 4.0, "labels": {"33025": "12.00", "33029": "6.66"}},
+        "window": {
+            "start": 0.0,
+            "duration": 4.0,
+            "labels": {"33025": "12.00", "33029": "6.66"},
+        },
         "preprocessing": {"stated": "uV"},
     }
     windows = read({"U001ai.mat": path}, told)
     assert windows["label"].values.tolist() == ["12.00", "6.66", "12.00"]
-    assert windows["onset"].values.tolist() == [2.0, 10.0, 20.0] and windows.sizes["channel"] == 14
-    assert [str(windows[name].values[0]) for name in ("subject", "session", "run")] == ["001", "a", "i"]
+    assert (
+        windows["onset"].values.tolist() == [2.0, 10.0, 20.0]
+        and windows.sizes["channel"] == 14
+    )
+    assert [str(windows[name].values[0]) for name in ("subject", "session", "run")] == [
+        "001",
+        "a",
+        "i",
+    ]
 
 
 @pytest.mark.parametrize("write", [mat5, hdf5])
@@ -487,8 +555,12 @@ def test_trials_in_a_cell_array_are_read_in_the_layout_of_fieldtrip(
         "channels": "data.label",
         "events": {"codes": "data.trialinfo"},
     }
-    windows = read({"S1.mat": write(tmp_path / "S1.mat", data=data)}, TOLD | {"matlab": layout})
-    expected = [(trial - trial.mean(axis=1, keepdims=True))[:, :100] for trial in trials]
+    windows = read(
+        {"S1.mat": write(tmp_path / "S1.mat", data=data)}, TOLD | {"matlab": layout}
+    )
+    expected = [
+        (trial - trial.mean(axis=1, keepdims=True))[:, :100] for trial in trials
+    ]
     np.testing.assert_allclose(windows.values, expected, rtol=1e-5, atol=1e-5)
     assert windows["label"].values.tolist() == ["a", "b", "a"]
     data["trial"] = (
@@ -497,4 +569,6 @@ def test_trials_in_a_cell_array_are_read_in_the_layout_of_fieldtrip(
         else [noise(3, 100), noise(2, 100), noise(3, 100)]
     )
     with pytest.raises(DataError, match=r"trials at 'data.trial' have 2 to 3 channels"):
-        read({"S1.mat": write(tmp_path / "S1.mat", data=data)}, TOLD | {"matlab": layout})
+        read(
+            {"S1.mat": write(tmp_path / "S1.mat", data=data)}, TOLD | {"matlab": layout}
+        )

@@ -32,7 +32,9 @@ def raw(seed: int = 0) -> Any:
     for trial, kind in enumerate(kinds):
         begin = int((2 * trial + 1) * RATE)
         values[0, begin : begin + int(RATE)] *= 3.0 if kind == "left" else 1.0
-    made = mne.io.RawArray(values, mne.create_info(["C3", "Cz", "C4"], RATE, "eeg"), verbose="ERROR")
+    made = mne.io.RawArray(
+        values, mne.create_info(["C3", "Cz", "C4"], RATE, "eeg"), verbose="ERROR"
+    )
     made.set_annotations(mne.Annotations(2.0 * np.arange(TRIALS) + 1.0, 0.0, kinds))
     return made
 
@@ -40,7 +42,15 @@ def raw(seed: int = 0) -> Any:
 def epochs(of: Any, metadata: pd.DataFrame | None = None) -> Any:
     events, ids = mne.events_from_annotations(of, verbose="ERROR")
     return mne.Epochs(
-        of, events, ids, 0.0, 1.0 - 1 / RATE, baseline=None, preload=True, metadata=metadata, verbose="ERROR"
+        of,
+        events,
+        ids,
+        0.0,
+        1.0 - 1 / RATE,
+        baseline=None,
+        preload=True,
+        metadata=metadata,
+        verbose="ERROR",
     )
 
 
@@ -65,8 +75,13 @@ def test_raw_and_epochs_give_the_same_windows_as_their_file(tmp_path: Path) -> N
 
 
 def test_subjects_come_from_the_mapping_or_from_metadata() -> None:
-    windows = nl.windows({"anna": {"1": raw(0), "2": [raw(1), raw(2)]}, "ben": raw(3)}, window=WINDOW)
-    told = zip(*(windows[name].values.tolist() for name in ("subject", "session", "run")), strict=True)
+    windows = nl.windows(
+        {"anna": {"1": raw(0), "2": [raw(1), raw(2)]}, "ben": raw(3)}, window=WINDOW
+    )
+    told = zip(
+        *(windows[name].values.tolist() for name in ("subject", "session", "run")),
+        strict=True,
+    )
     assert sorted(set(told)) == [
         ("anna", "1", "1"),
         ("anna", "2", "1"),
@@ -88,7 +103,9 @@ def test_epochs_and_the_equal_array_are_decoded_alike() -> None:
     assert score.value > 0.9
     values = np.concatenate([one.get_data() * 1e6 for one in people.values()])
     names = {code: name for name, code in people["a"].event_id.items()}
-    labels = np.concatenate([[names[code] for code in one.events[:, 2]] for one in people.values()])
+    labels = np.concatenate(
+        [[names[code] for code in one.events[:, 2]] for one in people.values()]
+    )
     plain = nl.decode(
         "covariance_logistic",
         values.astype(np.float32),
@@ -98,16 +115,27 @@ def test_epochs_and_the_equal_array_are_decoded_alike() -> None:
         sampling_rate=RATE,
     )
     np.testing.assert_allclose(score.samples.values, plain.samples.values)
-    alone = nl.decode("covariance_logistic", people["a"], "label", splits={"name": "blocked", "folds": 3})
+    alone = nl.decode(
+        "covariance_logistic",
+        people["a"],
+        "label",
+        splits={"name": "blocked", "folds": 3},
+    )
     assert alone.value > 0.7
 
 
 def test_objects_with_missing_or_contradictory_information_are_refused() -> None:
-    with pytest.raises(RequestError, match=r"is continuous: declare its windows, `neuroledger\.windows"):
+    with pytest.raises(
+        RequestError, match=r"is continuous: declare its windows, `neuroledger\.windows"
+    ):
         nl.decode("dummy", raw(), "label")
-    with pytest.raises(RequestError, match="recordings is list: give a Raw or Epochs of MNE"):
+    with pytest.raises(
+        RequestError, match="recordings is list: give a Raw or Epochs of MNE"
+    ):
         nl.windows([raw()], window=WINDOW)
-    with pytest.raises(RequestError, match="subject 'a' has ndarray, not a Raw or Epochs"):
+    with pytest.raises(
+        RequestError, match="subject 'a' has ndarray, not a Raw or Epochs"
+    ):
         nl.windows({"a": np.zeros((2, 3))})
     with pytest.raises(RequestError, match=r"window: .*no such field"):
         nl.windows(raw(), window={**WINDOW, "lenght": 1.0})
@@ -116,7 +144,10 @@ def test_objects_with_missing_or_contradictory_information_are_refused() -> None
     with pytest.raises(DataError, match=r"eeg channels vary by 9\.\d+e\+06 µV"):
         nl.windows(volts, window=WINDOW)
     assert (
-        nl.windows(volts, window=WINDOW, preprocessing={"units": "arbitrary"}).attrs["units"] == "arbitrary"
+        nl.windows(volts, window=WINDOW, preprocessing={"units": "arbitrary"}).attrs[
+            "units"
+        ]
+        == "arbitrary"
     )
 
 
@@ -137,14 +168,30 @@ def test_only_mne_objects_are_recognised_as_recordings() -> None:
     assert not is_mne(np.zeros(3))
 
 
-def test_nan_in_a_recording_is_reported_with_its_channel_and_not_as_a_wrong_unit() -> None:
+def test_nan_in_a_recording_is_reported_with_its_channel_and_not_as_a_wrong_unit() -> (
+    None
+):
     values = np.random.default_rng(0).normal(0, 1e-5, (3, 1000))
     values[1, 330:360] = np.nan
-    raw = mne.io.RawArray(values, mne.create_info(["C3", "Cz", "C4"], 100, "eeg"), verbose="ERROR")
-    raw.set_annotations(mne.Annotations([1.0, 3.0, 5.0, 7.0], 0.0, ["left", "right"] * 2))
-    window = {"start": 0.0, "duration": 1.0, "labels": {"left": "left", "right": "right"}}
+    raw = mne.io.RawArray(
+        values, mne.create_info(["C3", "Cz", "C4"], 100, "eeg"), verbose="ERROR"
+    )
+    raw.set_annotations(
+        mne.Annotations([1.0, 3.0, 5.0, 7.0], 0.0, ["left", "right"] * 2)
+    )
+    window = {
+        "start": 0.0,
+        "duration": 1.0,
+        "labels": {"left": "left", "right": "right"},
+    }
     with pytest.raises(
-        DataError, match=r"1 of 4 windows have missing or infinite values, in channels Cz .*`drop` these"
+        DataError,
+        match=r"1 of 4 windows have missing or infinite values, in channels Cz .*`drop` these",
     ):
         nl.windows({"anna": raw}, window=window)
-    assert nl.windows({"anna": raw}, window=window, preprocessing={"drop": ["Cz"]}).sizes["channel"] == 2
+    assert (
+        nl.windows({"anna": raw}, window=window, preprocessing={"drop": ["Cz"]}).sizes[
+            "channel"
+        ]
+        == 2
+    )

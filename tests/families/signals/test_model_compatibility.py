@@ -16,17 +16,24 @@ from tests.engine.lab import Lab
 
 
 @pytest.mark.parametrize("builder", ["constant", "dummy_decoder"])
-def test_models_that_learn_from_data_are_refused_for_stimulus_benchmarks(lab: Lab, builder: str) -> None:
+def test_models_that_learn_from_data_are_refused_for_stimulus_benchmarks(
+    lab: Lab, builder: str
+) -> None:
     lab.spec("models", "floor", builder={"name": builder})
     catalog = lab.open()
     validate(catalog, "lab")
     with pytest.raises(
-        RequestError, match=r"'floor' cannot be scored on 'lab.V4-ridge': it takes signals, training"
+        RequestError,
+        match=r"'floor' cannot be scored on 'lab.V4-ridge': it takes signals, training",
     ):
-        evaluate(Session(catalog), catalog.benchmark("lab.V4-ridge"), "floor", controls=False)
+        evaluate(
+            Session(catalog), catalog.benchmark("lab.V4-ridge"), "floor", controls=False
+        )
 
 
-def test_a_new_recording_benchmark_runs_only_models_that_take_stimuli(repository: Path) -> None:
+def test_a_new_recording_benchmark_runs_only_models_that_take_stimuli(
+    repository: Path,
+) -> None:
     """`run --benchmark ID` without models takes those that fit."""
     catalog = open_catalog(repository)
     recording, inference = (

@@ -75,7 +75,9 @@ def test_a_session_in_the_published_layout_is_read(name: str, tmp_path: Path) ->
     assert set(data["subject"].values.tolist()) == {"Cori"}
 
 
-def test_trials_without_a_wheel_turn_and_excluded_trials_are_left_out(tmp_path: Path) -> None:
+def test_trials_without_a_wheel_turn_and_excluded_trials_are_left_out(
+    tmp_path: Path,
+) -> None:
     catalog = open_catalog()
     path = written(tmp_path / "session.nwb", COLUMNS["Steinmetz2019.Cori"])
     data = read("Steinmetz2019.Cori", path)

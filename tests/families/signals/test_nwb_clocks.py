@@ -53,10 +53,16 @@ def session(
     for trial in range(TRIALS):
         start = 1.0 + 2.0 * trial
         content.add_trial(
-            start_time=np.nan if trial in missing else start, stop_time=start + 1.0, direction="lr"[trial % 2]
+            start_time=np.nan if trial in missing else start,
+            stop_time=start + 1.0,
+            direction="lr"[trial % 2],
         )
     for unit in range(UNITS):
-        times = np.sort(rng.uniform(0, 1.0 if by_trial else 2.0 * TRIALS + 2.0, SPIKES)) * spikes + shift
+        times = (
+            np.sort(rng.uniform(0, 1.0 if by_trial else 2.0 * TRIALS + 2.0, SPIKES))
+            * spikes
+            + shift
+        )
         stated = {} if observed is None else {"obs_intervals": observed[unit]}
         content.add_unit(spike_times=times, **stated)
     with pynwb.NWBHDF5IO(str(path), "w") as opened:
@@ -64,7 +70,9 @@ def session(
 
 
 def read(path: Path, window: NwbWindow = HALF, **fields: Any) -> Dataset:
-    return nwb_trials({path.name: path}, window=window, facts={"label": "direction"}, **fields)
+    return nwb_trials(
+        {path.name: path}, window=window, facts={"label": "direction"}, **fields
+    )
 
 
 def judged(data: Dataset) -> list[Finding]:
@@ -92,7 +100,10 @@ def test_spikes_in_milliseconds_are_refused(tmp_path: Path) -> None:
     assert finding.code == "data.clocks"
     assert finding.severity == "error"
     assert "trials last from 1 to 80 s" in finding.what
-    assert "of 40 windows hold no event in any channel: times in another unit" in finding.what
+    assert (
+        "of 40 windows hold no event in any channel: times in another unit"
+        in finding.what
+    )
 
 
 def test_spikes_relative_to_trials_are_refused(tmp_path: Path) -> None:
@@ -119,7 +130,15 @@ def test_every_wrong_unit_of_time_is_refused(
 
 def test_a_declaration_lets_silent_windows_pass(tmp_path: Path) -> None:
     session(tmp_path / "ms.nwb", spikes=1000.0)
-    assert judged(read(tmp_path / "ms.nwb", HALF.model_copy(update={"empty": 1.0, "beyond": 1.0}))) == []
+    assert (
+        judged(
+            read(
+                tmp_path / "ms.nwb",
+                HALF.model_copy(update={"empty": 1.0, "beyond": 1.0}),
+            )
+        )
+        == []
+    )
 
 
 def test_a_trial_without_a_time_is_counted_by_label(tmp_path: Path) -> None:
@@ -131,25 +150,39 @@ def test_a_trial_without_a_time_is_counted_by_label(tmp_path: Path) -> None:
         LeftOut(reason="without a time", label="l", windows=1),
         LeftOut(reason="without a time", label="r", windows=1),
     )
-    assert data.notes == ("2 windows have no time and are left out: nantrial.nwb (l 1, r 1)",)
+    assert data.notes == (
+        "2 windows have no time and are left out: nantrial.nwb (l 1, r 1)",
+    )
 
 
-def test_a_trial_outside_the_observed_intervals_is_missing_not_zero(tmp_path: Path) -> None:
+def test_a_trial_outside_the_observed_intervals_is_missing_not_zero(
+    tmp_path: Path,
+) -> None:
     all_of_it = [[0.0, 82.0]]
-    observed = [all_of_it, all_of_it, [[0.0, 20.0], [20.0, 40.0], [50.2, 82.0]], all_of_it, all_of_it]
+    observed = [
+        all_of_it,
+        all_of_it,
+        [[0.0, 20.0], [20.0, 40.0], [50.2, 82.0]],
+        all_of_it,
+        all_of_it,
+    ]
     session(tmp_path / "observed.nwb", observed=observed)
     data = read(tmp_path / "observed.nwb")
     assert data.assembly is not None
     kept = data.assembly["onset"].values.tolist()
     # Unit 2 was not observed from 40 to 50.2 s, in which five windows of half a second begin; 51 s is inside again.
-    assert kept == [onset for onset in 1.0 + 2.0 * np.arange(TRIALS) if not 39.5 < onset < 50.2]
+    assert kept == [
+        onset for onset in 1.0 + 2.0 * np.arange(TRIALS) if not 39.5 < onset < 50.2
+    ]
     assert sum(one.windows for one in data.clocks[0].left_out) == 5
     assert "outside the intervals in which all units were observed" in data.notes[0]
 
 
 def test_a_file_of_which_nothing_was_observed_is_refused(tmp_path: Path) -> None:
     session(tmp_path / "none.nwb", observed=[[[0.0, 0.5]]] * UNITS)
-    with pytest.raises(DataError, match=r"none of 40 windows can be cut \(40 not observed\)"):
+    with pytest.raises(
+        DataError, match=r"none of 40 windows can be cut \(40 not observed\)"
+    ):
         read(tmp_path / "none.nwb")
 
 
@@ -165,23 +198,31 @@ def series(path: Path, stamps: np.ndarray[Any, Any], starts: list[float]) -> Non
     region = content.create_electrode_table_region([0], "all")
     values = np.arange(len(stamps))[:, None] * 1.0
     content.add_acquisition(
-        pynwb.ecephys.ElectricalSeries("lfp", values, region, timestamps=stamps, conversion=1e-6)
+        pynwb.ecephys.ElectricalSeries(
+            "lfp", values, region, timestamps=stamps, conversion=1e-6
+        )
     )
     with pynwb.NWBHDF5IO(str(path), "w") as opened:
         opened.write(content)
 
 
-def test_windows_of_a_series_after_a_gap_are_cut_by_its_time_stamps(tmp_path: Path) -> None:
+def test_windows_of_a_series_after_a_gap_are_cut_by_its_time_stamps(
+    tmp_path: Path,
+) -> None:
     stamps = np.concatenate([np.arange(1000) / 100, 15 + np.arange(1000) / 100])
     series(tmp_path / "gap.nwb", stamps, [2.0, 9.8, 12.0, 16.0, 20.0])
     data = read(tmp_path / "gap.nwb", series="lfp")
     assert data.assembly is not None
     assert data.assembly.values[:, 0, 0].tolist() == [200.0, 1100.0, 1500.0]
-    assert data.clocks[0].left_out == (LeftOut(reason="across a gap", label="l", windows=2),)
+    assert data.clocks[0].left_out == (
+        LeftOut(reason="across a gap", label="l", windows=2),
+    )
     assert [(gap.begin, gap.seconds) for gap in data.clocks[0].gaps] == [(10.0, 5.0)]
 
 
-def test_windows_beyond_a_series_are_counted_and_refused_if_many(tmp_path: Path) -> None:
+def test_windows_beyond_a_series_are_counted_and_refused_if_many(
+    tmp_path: Path,
+) -> None:
     stamps = np.arange(2000) / 100
     series(tmp_path / "few.nwb", stamps, [*np.arange(0.0, 19.0), 19.8])
     data = read(tmp_path / "few.nwb", series="lfp")

@@ -23,14 +23,19 @@ def recording(folder: Path) -> Path:
 
 @pytest.mark.parametrize("key", ["DataFile", "MarkerFile"])
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("written", ["{key}={path}", "  {key} = {path} ", "{key}: {path}"])
+@pytest.mark.parametrize(
+    "written", ["{key}={path}", "  {key} = {path} ", "{key}: {path}"]
+)
 def test_a_header_that_names_a_file_outside_its_folder_is_refused(
     tmp_path: Path, key: str, path: str, written: str
 ) -> None:
     header = recording(tmp_path / "own")
     recording(tmp_path / "other")
     lines = header.read_text(encoding="utf-8").splitlines()
-    lines = [written.format(key=key, path=path) if line.startswith(key) else line for line in lines]
+    lines = [
+        written.format(key=key, path=path) if line.startswith(key) else line
+        for line in lines
+    ]
     header.write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(DataError, match=f"outside its folder: correct line {key}="):
         open_recording(header)
@@ -39,6 +44,9 @@ def test_a_header_that_names_a_file_outside_its_folder_is_refused(
 def test_a_header_that_names_files_in_its_folder_is_read(tmp_path: Path) -> None:
     header = recording(tmp_path)
     header.write_text(
-        header.read_text(encoding="utf-8").replace("DataFile=", "DataFile=./"), encoding="utf-8"
+        header.read_text(encoding="utf-8").replace("DataFile=", "DataFile=./"),
+        encoding="utf-8",
     )
-    np.testing.assert_allclose(open_recording(header).get_data()[0] * 1e6, np.arange(100.0), atol=0.06)
+    np.testing.assert_allclose(
+        open_recording(header).get_data()[0] * 1e6, np.arange(100.0), atol=0.06
+    )

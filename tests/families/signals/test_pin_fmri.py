@@ -19,7 +19,11 @@ from tests.families.signals import scans
 
 SETS: dict[str, tuple[str, Callable[..., Any], int]] = {
     "Chang2019Bold5000": ("neuralbench.fmri.image", scans.bold5000, 4),
-    "Hebart2023ThingsBold": ("neuralbench.fmri.image.Hebart2023ThingsBold", scans.things, 3),
+    "Hebart2023ThingsBold": (
+        "neuralbench.fmri.image.Hebart2023ThingsBold",
+        scans.things,
+        3,
+    ),
     "Allen2022MassiveRaw": ("neuralbench.fmri.image.Allen2022MassiveRaw", scans.nsd, 2),
 }
 MODELS = ("dummy", "amplitude_ridge_search")
@@ -39,12 +43,19 @@ def place(tmp_path: Path, repository: Path) -> Path:
     for kind, ids in wanted.items():
         (root / "specs" / kind).mkdir(parents=True)
         for id in ids:
-            shutil.copy(repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind)
-    small = {"Allen2022MassiveRaw": {"volumes: 225": "volumes: 45", "count: 8": "count: 2"}}
+            shutil.copy(
+                repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind
+            )
+    small = {
+        "Allen2022MassiveRaw": {"volumes: 225": "volumes: 45", "count: 8": "count: 2"}
+    }
     for id in SETS:
         path = root / "specs/datasets" / f"{id}.yaml"
         text = path.read_text(encoding="utf-8")
-        for old, new in {"mesh: fsaverage5": "mesh: fsaverage3", **small.get(id, {})}.items():
+        for old, new in {
+            "mesh: fsaverage5": "mesh: fsaverage3",
+            **small.get(id, {}),
+        }.items():
             assert old in text
             text = text.replace(old, new)
         path.write_text(text, encoding="utf-8")
@@ -60,7 +71,10 @@ def scored(place: Path, id: str, folder: Path) -> dict[str, dict[str, Any]]:
     assert main([*root, "pin", id, "--from", str(folder)]) == 0
     assert main([*root, "validate", id]) == 0
     assert main([*root, "run", "--benchmark", SETS[id][0], *MODELS]) == 0
-    found = [json.loads(path.read_text()) for path in (place / "results/records").rglob("*.json")]
+    found = [
+        json.loads(path.read_text())
+        for path in (place / "results/records").rglob("*.json")
+    ]
     records = {record["model"]: record for record in found}
     assert {record["status"] for record in records.values()} == {"scored"}
     return {model: record["score"] for model, record in records.items()}
@@ -68,7 +82,9 @@ def scored(place: Path, id: str, folder: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("id", SETS)
 @pytest.mark.slow
-def test_planted_responses_are_decoded_in_published_layouts(place: Path, tmp_path: Path, id: str) -> None:
+def test_planted_responses_are_decoded_in_published_layouts(
+    place: Path, tmp_path: Path, id: str
+) -> None:
     _, make, people = SETS[id]
     folder = tmp_path / "downloads"
     make(folder)
@@ -82,12 +98,22 @@ def test_planted_responses_are_decoded_in_published_layouts(place: Path, tmp_pat
     assert scores["dummy"]["raw"] < 0.5
     lost = "1 windows that do not lie within their run were left out, of 1 runs"
     assert (lost in scores["dummy"]["notes"]) == (id == "Chang2019Bold5000")
-    spec = yaml.safe_load((place / "specs/datasets" / f"{id}.yaml").read_text(encoding="utf-8"))
+    spec = yaml.safe_load(
+        (place / "specs/datasets" / f"{id}.yaml").read_text(encoding="utf-8")
+    )
     assert "unavailable" not in spec
     names = set(spec["files"])
     # Only what is read is pinned: no raw series, no confounds, no rest, no region of interest.
-    assert not [name for name in names if "confounds" in name or "nsdgeneral" in name or "run14" in name]
-    assert not [name for name in names if name.endswith("_bold.nii.gz") and "desc-preproc" not in name]
+    assert not [
+        name
+        for name in names
+        if "confounds" in name or "nsdgeneral" in name or "run14" in name
+    ]
+    assert not [
+        name
+        for name in names
+        if name.endswith("_bold.nii.gz") and "desc-preproc" not in name
+    ]
     windows = load_dataset(open_catalog(place), id).assembly
     assert windows is not None
     assert len(set(windows["subject"].values.astype(str))) == people
@@ -99,7 +125,9 @@ def test_planted_responses_are_decoded_in_published_layouts(place: Path, tmp_pat
 
 @pytest.mark.parametrize("id", SETS)
 @pytest.mark.slow
-def test_data_without_planted_responses_are_decoded_at_chance(place: Path, tmp_path: Path, id: str) -> None:
+def test_data_without_planted_responses_are_decoded_at_chance(
+    place: Path, tmp_path: Path, id: str
+) -> None:
     folder = tmp_path / "downloads"
     SETS[id][1](folder, strength=0.0)
     assert scored(place, id, folder)["amplitude_ridge_search"]["raw"] < CHANCE + 0.2
@@ -113,7 +141,10 @@ def test_pin_refuses_a_run_without_a_mask_and_writes_nothing(
     next(folder.rglob("*ses-02*brain_mask.nii.gz")).unlink()
     path = place / "specs/datasets/Chang2019Bold5000.yaml"
     before = path.read_bytes()
-    assert main(["--root", str(place), "pin", "Chang2019Bold5000", "--from", str(folder)]) != 0
+    assert (
+        main(["--root", str(place), "pin", "Chang2019Bold5000", "--from", str(folder)])
+        != 0
+    )
     assert "has no mask: sub-CSI1_ses-02" in capsys.readouterr().err
     assert path.read_bytes() == before and not (place / "data").exists()
 
@@ -123,5 +154,8 @@ def test_pin_refuses_fewer_subjects_than_expected(
 ) -> None:
     folder = tmp_path / "downloads"
     scans.bold5000(folder, people=1, runs=1)
-    assert main(["--root", str(place), "pin", "Chang2019Bold5000", "--from", str(folder)]) != 0
+    assert (
+        main(["--root", str(place), "pin", "Chang2019Bold5000", "--from", str(folder)])
+        != 0
+    )
     assert "4" in capsys.readouterr().err

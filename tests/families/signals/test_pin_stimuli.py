@@ -70,14 +70,18 @@ floor: {dummy: dummy}
 def table(seed: int = 0) -> xr.DataArray:
     values = np.random.default_rng(seed).standard_normal((SHOWN, FEATURES))
     ids = [f"nsd/{number}.png" for number in range(SHOWN)]
-    return xr.DataArray(values, dims=("stimulus", "feature"), coords={"stimulus_id": ("stimulus", ids)})
+    return xr.DataArray(
+        values, dims=("stimulus", "feature"), coords={"stimulus_id": ("stimulus", ids)}
+    )
 
 
 def downloads(root: Path) -> Path:
     """A BIDS folder in which the power of each channel tells one feature of the image that is seen."""
     embeddings = table().values
     root.mkdir()
-    (root / "dataset_description.json").write_text(json.dumps({"Name": "Seen", "BIDSVersion": "1.8.0"}))
+    (root / "dataset_description.json").write_text(
+        json.dumps({"Name": "Seen", "BIDSVersion": "1.8.0"})
+    )
     (root / "participants.tsv").write_text(
         "participant_id\n" + "".join(f"sub-{n + 1:02d}\n" for n in range(PEOPLE))
     )
@@ -90,7 +94,9 @@ def downloads(root: Path) -> Path:
         rows = ["onset\tduration\ttrial_type\tstim_file"]
         for number, image in enumerate(order):
             at = 1.0 + 1.5 * number
-            values[:, int(at * RATE) : int((at + 1.0) * RATE)] *= np.exp(embeddings[image] * 0.5)[:, None]
+            values[:, int(at * RATE) : int((at + 1.0) * RATE)] *= np.exp(
+                embeddings[image] * 0.5
+            )[:, None]
             rows.append(f"{at - 0.25}\t0\tfixation\tn/a")
             rows.append(f"{at}\t0.5\timage/{'ab'[image % 2]}\tnsd/{image}.png")
         folder = root / f"sub-{person + 1:02d}" / "eeg"
@@ -116,12 +122,18 @@ def place(tmp_path: Path, repository: Path) -> Path:
         "metrics": ("top1_retrieval",),
     }.items():
         for id in ids:
-            shutil.copy(repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind)
+            shutil.copy(
+                repository / "specs" / kind / f"{id}.yaml", root / "specs" / kind
+            )
     shutil.copy(repository / "specs" / "references.bib", root / "specs")
     shutil.copy(repository / "params.yaml", root)
     (root / "dvc.yaml").write_text("stages: {}\n")
-    (root / "specs/datasets/Seen.yaml").write_text(SCHEMA.format(kind="dataset") + DATASET)
-    (root / "specs/benchmarks/Seen-image.yaml").write_text(SCHEMA.format(kind="benchmark") + BENCHMARK)
+    (root / "specs/datasets/Seen.yaml").write_text(
+        SCHEMA.format(kind="dataset") + DATASET
+    )
+    (root / "specs/benchmarks/Seen-image.yaml").write_text(
+        SCHEMA.format(kind="benchmark") + BENCHMARK
+    )
     return root
 
 
@@ -132,7 +144,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_image_retrieval_from_a_bids_folder_works_through_the_command_line(
-    place: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(place)
     monkeypatch.delenv("NEUROLEDGER_MIRROR", raising=False)
@@ -146,7 +161,10 @@ def test_image_retrieval_from_a_bids_folder_works_through_the_command_line(
     models = ["covariance_ridge", "shuffled_covariance_ridge", "dummy"]
     assert main(["run", *models, "--benchmark", "Seen-image"]) == 0
     records = place / "results" / "records" / "Seen-image"
-    raw = {path.stem: json.loads(path.read_text())["score"]["raw"] for path in records.glob("*.json")}
+    raw = {
+        path.stem: json.loads(path.read_text())["score"]["raw"]
+        for path in records.glob("*.json")
+    }
     # Six images are tested at a time.
     assert raw["covariance_ridge"] > 0.8
     assert 0 <= raw["shuffled_covariance_ridge"] < 0.45
@@ -166,10 +184,17 @@ def test_windows_contain_the_events_of_the_table(place: Path, folder: Path) -> N
         "sample": RATE,
     }
     stimuli = data.assembly["stimulus_id"].values.astype(str)
-    odd = np.array([int(name.removeprefix("nsd/").removesuffix(".png")) % 2 for name in stimuli])
+    odd = np.array(
+        [int(name.removeprefix("nsd/").removesuffix(".png")) % 2 for name in stimuli]
+    )
     assert (data.assembly["kind"].values.astype(str) == np.array(["a", "b"])[odd]).all()
     split = data.assembly["split"].values.astype(str)
-    assert (split == np.where(data.assembly["subject"].values.astype(str) == "03", "test", "train")).all()
+    assert (
+        split
+        == np.where(
+            data.assembly["subject"].values.astype(str) == "03", "test", "train"
+        )
+    ).all()
     assert data.assembly["place"].values.astype(str)[-1] == f"look/1/{stimuli[-1]}"
     assert set(data.assembly["extra"].values.astype(str)) == {"0"}
     np.testing.assert_allclose(data.assembly["onset"].values[:3], [1.0, 2.5, 4.0])
@@ -183,12 +208,20 @@ def test_windows_contain_the_events_of_the_table(place: Path, folder: Path) -> N
             lambda t: t.isel(stimulus=slice(1, None)),
             r"1 of 24 stimuli of the recordings have no embedding, first nsd/0\.png",
         ),
-        (lambda t: xr.concat([t, t[:1]], dim="stimulus"), r"1 stimuli have several rows, first nsd/0\.png"),
-        (lambda t: t.where(t["stimulus_id"] != "nsd/3.png"), r"missing or infinite, first nsd/3\.png"),
+        (
+            lambda t: xr.concat([t, t[:1]], dim="stimulus"),
+            r"1 stimuli have several rows, first nsd/0\.png",
+        ),
+        (
+            lambda t: t.where(t["stimulus_id"] != "nsd/3.png"),
+            r"missing or infinite, first nsd/3\.png",
+        ),
         (lambda t: t.drop_vars("stimulus_id"), "is not a table"),
     ],
 )
-def test_unsuitable_embeddings_are_refused_and_nothing_is_written(place, folder, change, words) -> None:  # type: ignore[no-untyped-def]
+def test_unsuitable_embeddings_are_refused_and_nothing_is_written(
+    place, folder, change, words
+) -> None:  # type: ignore[no-untyped-def]
     assembly.write(change(table()), folder / "embedding.nc")
     with pytest.raises(DataError, match=words):
         pin(open_catalog(place), "Seen", Downloads(folder=folder))
@@ -199,7 +232,9 @@ def test_a_missing_embedding_table_is_reported_with_the_command_that_creates_it(
     place: Path, folder: Path
 ) -> None:
     (folder / "embedding.nc").unlink()
-    with pytest.raises(RequestError, match=r"lacks embedding\.nc.*neuroledger embed MODEL"):
+    with pytest.raises(
+        RequestError, match=r"lacks embedding\.nc.*neuroledger embed MODEL"
+    ):
         pin(open_catalog(place), "Seen", Downloads(folder=folder))
 
 
@@ -208,13 +243,23 @@ def test_a_missing_embedding_table_is_reported_with_the_command_that_creates_it(
     [
         ("stimulus: stim_file", "stimulus: picture", "no column picture; it has"),
         ('["image*"]', '["face*"]', "no event for a window: none of 192"),
-        ('where: {trial_type: ["image*"]}', "where: {}", r"event 1: stim_file is empty"),
+        (
+            'where: {trial_type: ["image*"]}',
+            "where: {}",
+            r"event 1: stim_file is empty",
+        ),
         ('pattern: "image/{value}"', 'pattern: "photo/{value}"', "does not match"),
         ("duration: 1.0}", "duration: 1.0, stride: 1.0}", r"remove `window\.stride`"),
-        ("{embedding: embedding.nc}", "{clip: embedding.nc}", "retrieves 'embedding', but Seen has no such"),
+        (
+            "{embedding: embedding.nc}",
+            "{clip: embedding.nc}",
+            "retrieves 'embedding', but Seen has no such",
+        ),
     ],
 )
-def test_errors_name_what_the_events_lack(place: Path, folder: Path, old: str, new: str, words: str) -> None:
+def test_errors_name_what_the_events_lack(
+    place: Path, folder: Path, old: str, new: str, words: str
+) -> None:
     path = place / "specs/datasets/Seen.yaml"
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
@@ -257,21 +302,43 @@ def test_embeddings_are_computed_by_a_model_of_the_catalogue(
     for number in range(3):
         path = images / "nsd" / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = np.random.default_rng(number).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+        pixels = np.random.default_rng(number).integers(
+            0, 255, (32, 32, 3), dtype=np.uint8
+        )
         Image.fromarray(pixels).save(path)
     monkeypatch.chdir(place)
     said = ["embed", "pixels16", "--images", str(images), "--layer", "pixels", "--out"]
     assert main([*said, str(tmp_path / "e.nc")]) == 0
     assert "3 stimuli" in capsys.readouterr().out
     table = assembly.read(tmp_path / "e.nc")
-    assert table["stimulus_id"].values.tolist() == ["nsd/0.png", "nsd/1.png", "nsd/2.png"]
+    assert table["stimulus_id"].values.tolist() == [
+        "nsd/0.png",
+        "nsd/1.png",
+        "nsd/2.png",
+    ]
     assert table.dims == ("stimulus", "feature")
     assert len(np.unique(table.values, axis=0)) == 3
     assert main([*said, str(tmp_path / "n.nc"), "--names"]) == 0
-    assert assembly.read(tmp_path / "n.nc")["stimulus_id"].values.tolist() == ["0.png", "1.png", "2.png"]
+    assert assembly.read(tmp_path / "n.nc")["stimulus_id"].values.tolist() == [
+        "0.png",
+        "1.png",
+        "2.png",
+    ]
     assert main([*said, str(tmp_path / "m.nc"), "--mean", "9"]) != 0
     assert "axes to average are among 1 to" in capsys.readouterr().err
-    assert main(["embed", "pixels16", "--images", str(place / "specs"), "--out", str(tmp_path / "x.nc")]) != 0
+    assert (
+        main(
+            [
+                "embed",
+                "pixels16",
+                "--images",
+                str(place / "specs"),
+                "--out",
+                str(tmp_path / "x.nc"),
+            ]
+        )
+        != 0
+    )
     assert "contains no images" in capsys.readouterr().err
 
 
@@ -289,50 +356,95 @@ def test_a_data_set_lists_the_images_of_its_embeddings(
     images = tmp_path / "images"
     (images / "nsd").mkdir(parents=True)
     for number in range(SHOWN + 3):  # three are never shown
-        pixels = np.random.default_rng(number).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+        pixels = np.random.default_rng(number).integers(
+            0, 255, (32, 32, 3), dtype=np.uint8
+        )
         Image.fromarray(pixels).save(images / "nsd" / f"{number}.png")
     (folder / "embedding.nc").unlink()
     monkeypatch.chdir(place)
     made = folder / "embedding.nc"
-    said = ["embed", "pixels16", "--dataset", "Seen", "--from", str(folder), "--layer", "pixels"]
+    said = [
+        "embed",
+        "pixels16",
+        "--dataset",
+        "Seen",
+        "--from",
+        str(folder),
+        "--layer",
+        "pixels",
+    ]
     assert main([*said, "--out", str(made)]) != 0
-    assert "give its folder with --images, --sounds or --videos" in capsys.readouterr().err
+    assert (
+        "give its folder with --images, --sounds or --videos" in capsys.readouterr().err
+    )
     assert main([*said, "--images", str(images), "--out", str(made)]) == 0
     assert "24 stimuli" in capsys.readouterr().out
     assert main(["pin", "Seen", "--from", str(folder)]) == 0
     again = tmp_path / "again.nc"
-    assert main([*said[:4], "--layer", "pixels", "--images", str(images), "--out", str(again)]) == 0
+    assert (
+        main(
+            [
+                *said[:4],
+                "--layer",
+                "pixels",
+                "--images",
+                str(images),
+                "--out",
+                str(again),
+            ]
+        )
+        == 0
+    )
     assert assembly.read(again).identical(assembly.read(made))
     (images / "nsd" / "3.png").unlink()
     assert main([*said, "--images", str(images), "--out", str(again)]) != 0
     assert "lacks, first nsd/3.png" in capsys.readouterr().err
 
 
-def test_layer_axes_are_averaged_and_tables_select_images(place: Path, tmp_path: Path) -> None:
+def test_layer_axes_are_averaged_and_tables_select_images(
+    place: Path, tmp_path: Path
+) -> None:
     from PIL import Image
 
     from neuroledger.engine.session import Session
     from neuroledger.families.signals.embeddings.embed import embed
-    from neuroledger.families.signals.embeddings.stimulus_source import images_in, listed
+    from neuroledger.families.signals.embeddings.stimulus_source import (
+        images_in,
+        listed,
+    )
     from neuroledger.models.model import LayeredModel
 
     def maps(
         stimuli: StimulusSet, ids: Sequence[str], layers: Sequence[str], trial: object
     ) -> dict[str, Any]:
-        seen = [np.asarray(Image.open(io.BytesIO(content)), dtype=float) for content in stimuli.read(ids)]
+        seen = [
+            np.asarray(Image.open(io.BytesIO(content)), dtype=float)
+            for content in stimuli.read(ids)
+        ]
         return {layer: np.moveaxis(np.stack(seen), 3, 1) for layer in layers}
 
     (tmp_path / "images").mkdir()
     for number in range(2):
-        pixels = np.random.default_rng(number).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+        pixels = np.random.default_rng(number).integers(
+            0, 255, (64, 64, 3), dtype=np.uint8
+        )
         Image.fromarray(pixels).save(tmp_path / "images" / f"{number}.png")
     session, stimuli = Session(open_catalog(place)), images_in(tmp_path / "images")
     session.models["net"] = LayeredModel(
-        id="net", takes=frozenset({"images"}), layers=("maps",), extract=maps, regions={}
+        id="net",
+        takes=frozenset({"images"}),
+        layers=("maps",),
+        extract=maps,
+        regions={},
     )
-    whole, mean = embed(session, "net", stimuli), embed(session, "net", stimuli, mean=[2, 3])
+    whole, mean = (
+        embed(session, "net", stimuli),
+        embed(session, "net", stimuli, mean=[2, 3]),
+    )
     assert mean.shape == (2, 3)
-    np.testing.assert_allclose(whole.values.reshape(2, 3, -1).mean(axis=2), mean.values, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        whole.values.reshape(2, 3, -1).mean(axis=2), mean.values, rtol=1e-4, atol=1e-6
+    )
     assert {name: mean.attrs[name] for name in ("model", "layer", "mean")} == {
         "model": "net",
         "layer": "maps",
@@ -345,5 +457,7 @@ def test_layer_axes_are_averaged_and_tables_select_images(place: Path, tmp_path:
     assert one["stimulus_id"].values.tolist() == ["train/1"]
     np.testing.assert_allclose(one.values[0], mean.values[1], rtol=1e-4, atol=1e-6)
     (tmp_path / "ids.csv").write_text("stimulus_id,filename\ntrain/1,9.png\n")
-    with pytest.raises(RequestError, match=r"names 1 files that .* lacks, first 9\.png"):
+    with pytest.raises(
+        RequestError, match=r"names 1 files that .* lacks, first 9\.png"
+    ):
         embed(session, "net", listed(tmp_path / "ids.csv", tmp_path / "images"))

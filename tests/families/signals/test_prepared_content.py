@@ -23,7 +23,8 @@ def write(root: Path, kind: str, **fields: object) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     line = f"# yaml-language-server: $schema=../schema/{kind[:-1]}.json\n"
     (folder / f"{fields['id']}.yaml").write_text(
-        line + yaml.safe_dump({"version": 1, "title": "A title", **fields}, sort_keys=False)
+        line
+        + yaml.safe_dump({"version": 1, "title": "A title", **fields}, sort_keys=False)
     )
 
 
@@ -50,7 +51,10 @@ def place(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ):
         monkeypatch.setattr(f"{module}.IN_MEMORY", 4000)
     (root / "data" / "Waves").mkdir(parents=True)
-    assemblies.write(windows(subjects=4, trials=20, strength=3.0), root / "data" / "Waves" / "signals.nc")
+    assemblies.write(
+        windows(subjects=4, trials=20, strength=3.0),
+        root / "data" / "Waves" / "signals.nc",
+    )
     declare(root)
     splits = {"name": "cross_subject", "folds": 4}
     paradigm = {"name": "decoding", "splits": splits}
@@ -74,7 +78,10 @@ def declare(root: Path, **pinned: object) -> None:
         "size": len(content),
         "sha256": hashlib.sha256(content).hexdigest(),
     }
-    checks = [{"check": "values_finite"}, *([{"check": "content", **pinned}] if pinned else [])]
+    checks = [
+        {"check": "values_finite"},
+        *([{"check": "content", **pinned}] if pinned else []),
+    ]
     write(
         root,
         "datasets",
@@ -87,9 +94,13 @@ def declare(root: Path, **pinned: object) -> None:
 
 
 def note(root: Path) -> str:
-    record = json.loads((root / "results" / "records" / "Waves-b" / "shrinkage_lda.json").read_text())
+    record = json.loads(
+        (root / "results" / "records" / "Waves-b" / "shrinkage_lda.json").read_text()
+    )
     assert record["status"] == "scored", record["error"]
-    (found,) = [one for one in record["score"]["notes"] if one.startswith("prepared signals")]
+    (found,) = [
+        one for one in record["score"]["notes"] if one.startswith("prepared signals")
+    ]
     return str(found)
 
 
@@ -109,10 +120,14 @@ def test_the_content_hash_is_in_the_report_the_card_and_the_score(place, capsys)
     assert note(place) == f"prepared signals, sha256 {expected[:12]}"
     assert (place / ".cache" / "neuroledger" / "windows").is_dir()
     loaded = load_dataset(open_catalog(place), "Waves")
-    assert loaded.content == expected and "content_sha256" not in loaded.assembly.encoding
+    assert (
+        loaded.content == expected and "content_sha256" not in loaded.assembly.encoding
+    )
 
 
-def test_content_that_differs_from_its_pin_is_neither_validated_nor_scored(place, capsys, monkeypatch):
+def test_content_that_differs_from_its_pin_is_neither_validated_nor_scored(
+    place, capsys, monkeypatch
+):
     expected = content_sha256(windows(subjects=4, trials=20, strength=3.0))
     declare(place, sha256=expected)
     assert main(["validate", "Waves"]) == 0
@@ -126,8 +141,13 @@ def test_content_that_differs_from_its_pin_is_neither_validated_nor_scored(place
     capsys.readouterr()
     assert main(["score", "shrinkage_lda", "Waves-b"]) != 0
     output = "".join(capsys.readouterr())
-    assert f"has the SHA-256 {content_sha256(other)}, and {expected} is pinned" in output
+    assert (
+        f"has the SHA-256 {content_sha256(other)}, and {expected} is pinned" in output
+    )
     assert main(["validate", "Waves", "--force"]) != 0
     output = "".join(capsys.readouterr())
-    assert f"SHA-256 of values and coordinates: {expected} declared, found {content_sha256(other)}" in output
+    assert (
+        f"SHA-256 of values and coordinates: {expected} declared, found {content_sha256(other)}"
+        in output
+    )
     assert "prepare the data with the library versions" in output

@@ -35,7 +35,10 @@ TOLD: dict[str, Any] = {
 
 
 def noise(seconds: float, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((len(LABELS), int(seconds * RATE))) * 10
+    return (
+        np.random.default_rng(seed).standard_normal((len(LABELS), int(seconds * RATE)))
+        * 10
+    )
 
 
 @pytest.fixture
@@ -63,10 +66,14 @@ def files(folder: Path) -> dict[str, Path]:
 
 def read(folder: Path, **changed: Any) -> Any:
     component = get("reader", "read_sentences")
-    return component.function(files(folder), **component.bind({**TOLD, **changed})).assembly
+    return component.function(
+        files(folder), **component.bind({**TOLD, **changed})
+    ).assembly
 
 
-def test_sentences_match_the_list_and_windows_end_before_the_next_sentence(folder: Path) -> None:
+def test_sentences_match_the_list_and_windows_end_before_the_next_sentence(
+    folder: Path,
+) -> None:
     windows = read(folder, leave_out=[f"{TASK}/ZDN"])
     said = list(
         zip(
@@ -86,12 +93,22 @@ def test_sentences_match_the_list_and_windows_end_before_the_next_sentence(folde
         (9.0, "1", "sentence"),
     ]
     texts = windows["sentence"].values.tolist()
-    assert texts == ["The film is fine.", "A fine film, it is!", *["The Film is fine"] * 3, TEXTS[-1]]
+    assert texts == [
+        "The film is fine.",
+        "A fine film, it is!",
+        *["The Film is fine"] * 3,
+        TEXTS[-1],
+    ]
     assert windows["stimulus_id"].values.tolist() == texts
     assert windows.sizes == {"presentation": 6, "channel": 128, "sample": 1500}
-    assert windows["channel_id"].values.tolist() == LABELS and np.isfinite(windows["z"].values).all()
+    assert (
+        windows["channel_id"].values.tolist() == LABELS
+        and np.isfinite(windows["z"].values).all()
+    )
     assert (windows.values[[0, 1, 2], 0, 0] > 400).all()
-    assert windows["session"].values.tolist() == [TASK] * 6 and windows["run"].values.tolist() == [
+    assert windows["session"].values.tolist() == [TASK] * 6 and windows[
+        "run"
+    ].values.tolist() == [
         *["1"] * 5,
         "2",
     ]
@@ -102,7 +119,9 @@ def test_sentences_match_the_list_and_windows_end_before_the_next_sentence(folde
 def test_every_sentence_is_one_stimulus(folder: Path) -> None:
     component = get("stimuli", "read_sentences")
     table = component.function(files(folder), **component.bind({"tasks": {TASK: 2}}))
-    assert table["stimulus_id"].tolist() == sorted(" ".join(text.split()) for text in TEXTS if text)
+    assert table["stimulus_id"].tolist() == sorted(
+        " ".join(text.split()) for text in TEXTS if text
+    )
     assert table["text"].tolist() == table["stimulus_id"].tolist()
 
 
@@ -112,7 +131,11 @@ def test_only_required_files_are_selected(folder: Path) -> None:
     (folder / "osfstorage/task1- SR/Preprocessed/gip_ZAB_SR1_EEG.mat").write_bytes(b"")
     component = get("reader", "read_sentences")
     parameters = component.bind(
-        {**TOLD, "leave_out": [f"{TASK}/ZDN"], "embeddings": {"embedding": "embedding.nc"}}
+        {
+            **TOLD,
+            "leave_out": [f"{TASK}/ZDN"],
+            "embeddings": {"embedding": "embedding.nc"},
+        }
     )
     assert component.reads is not None
     chosen = component.reads(list(files(folder)), parameters)
@@ -143,9 +166,18 @@ def _newer(folder: Path) -> None:
 
 
 CASES: list[tuple[Callable[[Path], Any], str]] = [
-    (lambda f: (_raw(f) / "ZAB_SR2_ET.mat").unlink(), r"task1-SR/ZAB lacks the _ET\.mat of block 2 of 2"),
-    (lambda f: (_raw(f) / "ZAB_SNR1_EEG.mat").unlink(), r"lacks the _EEG\.mat of block 1 of 2"),
-    (lambda f: eeg(f / "osfstorage", TASK, "ZAB", 1, noise(5), FIRST), "are of the same block"),
+    (
+        lambda f: (_raw(f) / "ZAB_SR2_ET.mat").unlink(),
+        r"task1-SR/ZAB lacks the _ET\.mat of block 2 of 2",
+    ),
+    (
+        lambda f: (_raw(f) / "ZAB_SNR1_EEG.mat").unlink(),
+        r"lacks the _EEG\.mat of block 1 of 2",
+    ),
+    (
+        lambda f: eeg(f / "osfstorage", TASK, "ZAB", 1, noise(5), FIRST),
+        "are of the same block",
+    ),
     (
         lambda f: eeg(f / "osfstorage", TASK, "ZAB", 3, noise(5), FIRST),
         r"has more than the _EEG\.mat of block 3",
@@ -158,13 +190,18 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
         lambda f: results(f / "osfstorage", TASK, "ZAB", TEXTS[:4]),
         "the eye tracker has 5 sentences, but .*resultsZAB_SR.mat has 4",
     ),
-    (lambda f: results(f / "osfstorage", TASK, "ZAB", [None] * 5), "no sentence with a text"),
+    (
+        lambda f: results(f / "osfstorage", TASK, "ZAB", [None] * 5),
+        "no sentence with a text",
+    ),
     (
         lambda f: eeg(f / "osfstorage", TASK, "ZAB", 2, noise(15), SECOND[:1]),
         "ZAB_SR2_EEG.mat has 1 sentences and .*ZAB_SR2_ET.mat 2",
     ),
     (
-        lambda f: eeg(f / "osfstorage", TASK, "ZAB", 2, noise(15), [SECOND[0], (9.0, 3.0, True)]),
+        lambda f: eeg(
+            f / "osfstorage", TASK, "ZAB", 2, noise(15), [SECOND[0], (9.0, 3.0, True)]
+        ),
         "sentence 2: a control in the recording and a sentence in",
     ),
     (
@@ -180,7 +217,14 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
         "its onset differs by .* s from that in",
     ),
     (
-        lambda f: eeg(f / "osfstorage", TASK, "ZAB", 2, noise(15), [(2.0, 8.0, False), (9.0, 3.0, False)]),
+        lambda f: eeg(
+            f / "osfstorage",
+            TASK,
+            "ZAB",
+            2,
+            noise(15),
+            [(2.0, 8.0, False), (9.0, 3.0, False)],
+        ),
         "begins a sentence before the sentence at 2 has ended",
     ),
     (
@@ -188,9 +232,14 @@ CASES: list[tuple[Callable[[Path], Any], str]] = [
         "values of `EEG.data` are missing or infinite",
     ),
     (_newer, r"ZAB_SR2_EEG\.mat cannot be read as a MATLAB file up to version 7\.2"),
-    (lambda f: (_raw(f) / "ZAB_SR2_EEG.mat").write_bytes(b"MATLAB 5.0"), "cannot be read as a MATLAB file"),
     (
-        lambda f: (_raw(f) / "ZAB_SR2_ET.mat").write_bytes((_raw(f) / "ZAB_SR2_EEG.mat").read_bytes()),
+        lambda f: (_raw(f) / "ZAB_SR2_EEG.mat").write_bytes(b"MATLAB 5.0"),
+        "cannot be read as a MATLAB file",
+    ),
+    (
+        lambda f: (_raw(f) / "ZAB_SR2_ET.mat").write_bytes(
+            (_raw(f) / "ZAB_SR2_EEG.mat").read_bytes()
+        ),
         "no variable 'event'",
     ),
 ]
@@ -205,7 +254,9 @@ def test_inconsistent_downloads_raise_one_error(
         read(folder)
 
 
-def test_a_task_without_subjects_and_overlapping_windows_are_refused(folder: Path) -> None:
+def test_a_task_without_subjects_and_overlapping_windows_are_refused(
+    folder: Path,
+) -> None:
     with pytest.raises(DataError, match="no file is of task2-NR"):
         read(folder, tasks={TASK: 2, "task2-NR": 6})
     with pytest.raises(DataError, match=r"overlap; raise `window\.stride`"):
@@ -214,7 +265,9 @@ def test_a_task_without_subjects_and_overlapping_windows_are_refused(folder: Pat
 
 def test_an_unfinished_last_sentence_is_left_out(folder: Path) -> None:
     open_ended = [*SECOND, (13.0, 1.0, False)]
-    eeg(folder / "osfstorage", TASK, "ZAB", 2, noise(15.0, 1), open_ended, open_end=True)
+    eeg(
+        folder / "osfstorage", TASK, "ZAB", 2, noise(15.0, 1), open_ended, open_end=True
+    )
     windows = read(folder, leave_out=[f"{TASK}/ZDN"])
     assert windows["onset"].values.tolist()[-1] == 9.0
 
@@ -223,7 +276,9 @@ def test_windows_that_exceed_memory_are_stored_and_reused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     windows = read(folder)
-    monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 1)
+    monkeypatch.setattr(
+        "neuroledger.families.signals.recordings.window_store.IN_MEMORY", 1
+    )
     first = read(folder)
     monkeypatch.setattr(
         "neuroledger.families.signals.readers.read_sentences.cut", None

@@ -15,9 +15,15 @@ from neuroledger import models
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import CeilingError, DataError, MetricError, ModelError
-from neuroledger.families.alignment.ceilings.subject_predictivity import _asymptote, _rise
+from neuroledger.families.alignment.ceilings.subject_predictivity import (
+    _asymptote,
+    _rise,
+)
 from neuroledger.families.signals.ceilings.reader_consistency import reader_consistency
-from neuroledger.families.signals.models.language_readers import TextReader, stored_readings
+from neuroledger.families.signals.models.language_readers import (
+    TextReader,
+    stored_readings,
+)
 from neuroledger.families.signals.paradigms.reading import in_context, reading
 from neuroledger.families.signals.readers.text_suites import next_words, syntax_suite
 
@@ -38,34 +44,56 @@ def letters() -> TextReader:
         if asked == "next_word":
             return [context.split()[-1] for context in contexts]
         if asked == "reading_times":
-            return [np.nan if at == 0 else float(len(context)) for at, context in enumerate(contexts)]
-        return [np.asarray([len(context), context.count("a")], dtype=float) for context in contexts]
+            return [
+                np.nan if at == 0 else float(len(context))
+                for at, context in enumerate(contexts)
+            ]
+        return [
+            np.asarray([len(context), context.count("a")], dtype=float)
+            for context in contexts
+        ]
 
     return TextReader(id="letters", regions=("language_system",), read=read)
 
 
 def test_a_passage_is_presented_in_the_order_of_the_table() -> None:
     shown = in_context(StimulusSet("story", STORY), "passage_label").table
-    assert shown["context"].tolist() == ["sat down", "the cat", "the cat ran away", "sat down a dog"]
+    assert shown["context"].tolist() == [
+        "sat down",
+        "the cat",
+        "the cat ran away",
+        "sat down a dog",
+    ]
     assert shown["part"].tolist() == [0, 0, 1, 1]
     with pytest.raises(DataError, match="no column 'chapter'"):
         in_context(StimulusSet("story", STORY), "chapter")
 
 
 def test_responses_are_matched_with_recordings_of_the_same_text() -> None:
-    coords = {"stimulus_id": ("presentation", ["a1", "a2", "b1"]), "neuroid_id": ("neuroid", ["n1", "n2"])}
-    brain = xr.DataArray(np.arange(6.0).reshape(3, 2), dims=("presentation", "neuroid"), coords=coords)
+    coords = {
+        "stimulus_id": ("presentation", ["a1", "a2", "b1"]),
+        "neuroid_id": ("neuroid", ["n1", "n2"]),
+    }
+    brain = xr.DataArray(
+        np.arange(6.0).reshape(3, 2), dims=("presentation", "neuroid"), coords=coords
+    )
     data = Dataset(StimulusSet("story", STORY), brain)
     measurement = reading(letters(), data, give="responses", passage="passage_label")
     assert dict(
-        zip(measurement.source["stimulus_id"].values, measurement.source.values[:, 0], strict=True)
+        zip(
+            measurement.source["stimulus_id"].values,
+            measurement.source.values[:, 0],
+            strict=True,
+        )
     ) == {
         "a1": 7.0,
         "a2": 16.0,
         "b1": 14.0,
     }
     alone = reading(letters(), data, give="responses")
-    assert alone.source.values[:, 0].tolist() != measurement.source.values[:, 0].tolist()
+    assert (
+        alone.source.values[:, 0].tolist() != measurement.source.values[:, 0].tolist()
+    )
     lost = brain.assign_coords(stimulus_id=("presentation", ["a1", "a2", "z9"]))
     with pytest.raises(DataError, match="1 stimuli of the assembly have no text"):
         reading(letters(), Dataset(StimulusSet("story", STORY), lost), give="responses")
@@ -74,12 +102,19 @@ def test_responses_are_matched_with_recordings_of_the_same_text() -> None:
 def test_reading_times_are_compared_with_the_average_reader() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
-        {"stimulus_id": [f"w{n}" for n in range(30)], "text": ["ab" * (n % 5 + 1) for n in range(30)]}
+        {
+            "stimulus_id": [f"w{n}" for n in range(30)],
+            "text": ["ab" * (n % 5 + 1) for n in range(30)],
+        }
     )
     table["sentence"] = [n // 6 for n in range(30)]
     table["word"] = [n % 6 + 1 for n in range(30)]
     times = np.asarray(
-        [len(text) for text in in_context(StimulusSet("t", table), "sentence").table["context"]], float
+        [
+            len(text)
+            for text in in_context(StimulusSet("t", table), "sentence").table["context"]
+        ],
+        float,
     )
     people = times[:, None] + rng.normal(0, 3, (30, 8))
     coords = {
@@ -88,26 +123,44 @@ def test_reading_times_are_compared_with_the_average_reader() -> None:
         "neuroid_id": ("neuroid", [f"s{n}" for n in range(8)]),
     }
     data = Dataset(
-        StimulusSet("t", table), xr.DataArray(people, dims=("presentation", "neuroid"), coords=coords)
+        StimulusSet("t", table),
+        xr.DataArray(people, dims=("presentation", "neuroid"), coords=coords),
     )
-    asked: dict[str, Any] = {"give": "reading_times", "passage": "sentence", "average": "neuroid"}
+    asked: dict[str, Any] = {
+        "give": "reading_times",
+        "passage": "sentence",
+        "average": "neuroid",
+    }
     measurement = reading(letters(), data, score={"word": {"above": 1}}, **asked)
     metric = nl.metric("reading_correlation")
     keep = table["word"].to_numpy() > 1
     expected = np.corrcoef(times[keep], people[keep].mean(axis=1))[0, 1]
-    assert metric(measurement.source, measurement.target).value == pytest.approx(expected, abs=1e-12)
-    assert measurement.repeated is not None and measurement.repeated.sizes["neuroid"] == 8
+    assert metric(measurement.source, measurement.target).value == pytest.approx(
+        expected, abs=1e-12
+    )
+    assert (
+        measurement.repeated is not None and measurement.repeated.sizes["neuroid"] == 8
+    )
     assert measurement.repeated.sizes["presentation"] == keep.sum()
-    whole = reading(letters(), data, score={"word": {"above": 1}}, ceiling_from="all", **asked)
-    assert whole.repeated is not None and whole.repeated.sizes["presentation"] == len(table)
+    whole = reading(
+        letters(), data, score={"word": {"above": 1}}, ceiling_from="all", **asked
+    )
+    assert whole.repeated is not None and whole.repeated.sizes["presentation"] == len(
+        table
+    )
     xr.testing.assert_equal(whole.target, measurement.target)
     # Brain-Score's number has no sign, ours has.
-    assert metric(-measurement.source, measurement.target).value == pytest.approx(-expected, abs=1e-12)
+    assert metric(-measurement.source, measurement.target).value == pytest.approx(
+        -expected, abs=1e-12
+    )
     assert nl.metric("reading_correlation", compat="brainscore")(
         -measurement.source, measurement.target
     ).value == pytest.approx(expected, abs=1e-12)
     with pytest.raises(MetricError, match="several rows"):
-        metric(measurement.source, xr.concat([measurement.target, measurement.target[:1]], "presentation"))
+        metric(
+            measurement.source,
+            xr.concat([measurement.target, measurement.target[:1]], "presentation"),
+        )
 
 
 def test_reader_consistency_reproduces_the_split_halves_of_brainscore() -> None:
@@ -125,7 +178,12 @@ def test_reader_consistency_reproduces_the_split_halves_of_brainscore() -> None:
         first = state.choice(np.arange(7), size=3, replace=False)
         others = [n for n in range(7) if n not in first]
         r = abs(
-            np.corrcoef(*(np.nanmean(people.values[:, list(half)], axis=1) for half in (first, others)))[0, 1]
+            np.corrcoef(
+                *(
+                    np.nanmean(people.values[:, list(half)], axis=1)
+                    for half in (first, others)
+                )
+            )[0, 1]
         )
         expected.append(2 * r / (1 + r))
     np.testing.assert_allclose(consistency, expected, atol=1e-12)
@@ -136,16 +194,25 @@ def test_reader_consistency_reproduces_the_split_halves_of_brainscore() -> None:
 def test_the_fitted_curve_over_subjects_recovers_its_asymptote() -> None:
     sizes = range(2, 8)
     rng = np.random.default_rng(1)
-    samples = [(float(_rise(np.asarray(n), 0.6, 2.5)) + rng.normal(0, 0.01, 40)).tolist() for n in sizes]
+    samples = [
+        (float(_rise(np.asarray(n), 0.6, 2.5)) + rng.normal(0, 0.01, 40)).tolist()
+        for n in sizes
+    ]
     assert _asymptote(samples, sizes, 30, 0) == pytest.approx(0.6, abs=0.02)
     assert np.isnan(_asymptote([*samples[:-1], []], sizes, 30, 0))
 
 
-def test_the_extrapolated_ceiling_exceeds_the_ceiling_of_the_recorded_subjects() -> None:
+def test_the_extrapolated_ceiling_exceeds_the_ceiling_of_the_recorded_subjects() -> (
+    None
+):
     rng = np.random.default_rng(2)
     shared = rng.normal(size=(80, 3))
     people = np.concatenate(
-        [shared @ rng.normal(size=(3, 4)) + rng.normal(0, 1.5, (80, 4)) for _ in range(4)], axis=1
+        [
+            shared @ rng.normal(size=(3, 4)) + rng.normal(0, 1.5, (80, 4))
+            for _ in range(4)
+        ],
+        axis=1,
     )
     coords = {
         "stimulus_id": ("presentation", [f"t{n:02d}" for n in range(80)]),
@@ -175,12 +242,22 @@ def test_a_syntaxgym_item_counts_only_if_all_criteria_hold(tmp_path: Path) -> No
     path = tmp_path / "agreement.json"
     path.write_text(json.dumps(SUITE), encoding="utf-8")
     data = syntax_suite({"agreement.json": path})
-    measurement = reading(letters(), data, give="reading_times", passage="sentence", unread=0.0)
+    measurement = reading(
+        letters(), data, give="reading_times", passage="sentence", unread=0.0
+    )
     spec: dict[str, Any] = {
-        "aggregate": [{"over": "formula", "with": "min"}, {"over": "item", "with": "mean"}]
+        "aggregate": [
+            {"over": "formula", "with": "min"},
+            {"over": "item", "with": "mean"},
+        ]
     }
     # "the cats run" is shorter than "the cats runs", and longer than "the cats r", in item 0
-    assert nl.metric("formula", formulas=[], **spec)(measurement.source, measurement.target).value == 0.75
+    assert (
+        nl.metric("formula", formulas=[], **spec)(
+            measurement.source, measurement.target
+        ).value
+        == 0.75
+    )
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match="not a SyntaxGym suite"):
         syntax_suite({"agreement.json": path})
@@ -190,19 +267,35 @@ def test_a_syntaxgym_item_counts_only_if_all_criteria_hold(tmp_path: Path) -> No
         )
 
 
-def test_the_published_score_of_distilgpt2_is_reproduced(mirror: Path, tmp_path: Path) -> None:
+def test_the_published_score_of_distilgpt2_is_reproduced(
+    mirror: Path, tmp_path: Path
+) -> None:
     folder = mirror / "syntaxgym_distilgpt2"
-    totals = json.loads((folder / "subordination_src-src_distilgpt2_region_totals.json").read_text("utf-8"))
-    rows = [f"{n + 1}|{place},{value}" for n, item in enumerate(totals) for place, value in item.items()]
+    totals = json.loads(
+        (folder / "subordination_src-src_distilgpt2_region_totals.json").read_text(
+            "utf-8"
+        )
+    )
+    rows = [
+        f"{n + 1}|{place},{value}"
+        for n, item in enumerate(totals)
+        for place, value in item.items()
+    ]
     table = tmp_path / "surprisal.csv"
-    table.write_text("\n".join(["stimulus_id,surprisal", *rows]) + "\n", encoding="utf-8")
+    table.write_text(
+        "\n".join(["stimulus_id,surprisal", *rows]) + "\n", encoding="utf-8"
+    )
     model = stored_readings(id="distilgpt2", weights={"surprisal.csv": table})
     suite = {"suite.json": folder / "subordination_src-src.json"}
-    measurement = reading(model, syntax_suite(suite), give="reading_times", passage="sentence", unread=0.0)
+    measurement = reading(
+        model, syntax_suite(suite), give="reading_times", passage="sentence", unread=0.0
+    )
     score = nl.metric("formula", formulas=[])(measurement.source, measurement.target)
     assert score.value == pytest.approx(13 / 23, abs=1e-12)
     with pytest.raises(ModelError, match="no stored reading time for stimulus"):
-        table.write_text("\n".join(["stimulus_id,surprisal", *rows[1:]]) + "\n", encoding="utf-8")
+        table.write_text(
+            "\n".join(["stimulus_id,surprisal", *rows[1:]]) + "\n", encoding="utf-8"
+        )
         short = stored_readings(id="distilgpt2", weights={"surprisal.csv": table})
         reading(short, syntax_suite(suite), give="reading_times", passage="sentence")
 
@@ -235,7 +328,9 @@ class Subject:
     def identifier(self) -> str:
         return "subject"
 
-    def start_neural_recording(self, recording_target: str, recording_type: str) -> None:
+    def start_neural_recording(
+        self, recording_target: str, recording_type: str
+    ) -> None:
         self.recordings.append(recording_target)
 
     def start_behavioral_task(self, task: str) -> None:
@@ -249,8 +344,12 @@ class Subject:
             else None
         )
         return {
-            "neural": None if neural is None else xr.DataArray(neural, dims=("presentation", "neuroid")),
-            "behavior": None if self.task is None else xr.DataArray(seen, dims=("presentation",)),
+            "neural": None
+            if neural is None
+            else xr.DataArray(neural, dims=("presentation", "neuroid")),
+            "behavior": None
+            if self.task is None
+            else xr.DataArray(seen, dims=("presentation",)),
         }
 
 
@@ -274,7 +373,9 @@ def test_brainscore_subjects_are_reproducible_and_left_unchanged() -> None:
     assert vars(wrapped) == before
 
 
-def read(run: int, words: int = 120, readers: int = 16) -> tuple[xr.DataArray, xr.DataArray]:
+def read(
+    run: int, words: int = 120, readers: int = 16
+) -> tuple[xr.DataArray, xr.DataArray]:
     """Simulated reading times of people, and surprisals of a model that explain a part of them."""
     rng = np.random.default_rng([4, run])
     surprisal = rng.gamma(2, 1, words)
@@ -290,18 +391,30 @@ def read(run: int, words: int = 120, readers: int = 16) -> tuple[xr.DataArray, x
         },
     )
     noisy = surprisal + 1.5 * rng.standard_normal(words)
-    return xr.DataArray(noisy, dims="presentation", coords={"stimulus_id": ("presentation", ids)}), people
+    return xr.DataArray(
+        noisy, dims="presentation", coords={"stimulus_id": ("presentation", ids)}
+    ), people
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_the_influence_of_a_word_is_the_change_without_it(absolute: bool) -> None:
+def test_the_deviation_of_a_word_is_the_change_without_it(absolute: bool) -> None:
     model, people = read(0, words=20)
     mean = people.mean("neuroid")
-    metric = nl.metric("reading_correlation", compare={"name": "reading_correlation", "absolute": absolute})
-    influence = metric(-model, mean).influence()
-    left = np.array([metric(-model, mean.isel(presentation=np.arange(20) != i)).value for i in range(20)])
+    metric = nl.metric(
+        "reading_correlation",
+        compare={"name": "reading_correlation", "absolute": absolute},
+    )
+    (words,) = metric(-model, mean).uncertainty.parts
+    left = np.array(
+        [
+            metric(-model, mean.isel(presentation=np.arange(20) != i)).value
+            for i in range(20)
+        ]
+    )
     np.testing.assert_allclose(
-        influence.factors["stimulus"].deviation, np.sqrt(19 / 20) * (left.mean() - left), atol=1e-12
+        words.values,
+        np.sqrt(19 / 20) * (left.mean() - left),
+        atol=1e-12,
     )
 
 
@@ -310,9 +423,13 @@ def test_intervals_contain_the_correlation_of_new_words_and_readers() -> None:
     for run in range(100):
         model, people = read(run)
         scores.append(
-            nl.metric("reading_correlation")(model, people.mean("neuroid")).replace(population=str(run))
+            nl.metric("reading_correlation")(model, people.mean("neuroid")).replace(
+                population=str(run)
+            )
         )
-        ceilings.append(nl.ceiling("reader_consistency")(people).replace(population=str(run)))
+        ceilings.append(
+            nl.ceiling("reader_consistency")(people).replace(population=str(run))
+        )
     assert scores[0].interval_covers.endswith("covers new stimuli")
     assert ceilings[0].interval_covers.endswith("covers new stimuli and new subjects")
     for chosen in (scores, ceilings):

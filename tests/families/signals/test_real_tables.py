@@ -46,7 +46,9 @@ unavailable: "Not pinned: follow access_steps."
 def folder(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six parts of the recording as three people's two days: the way is tried, no claim is made of people."""
     where = tmp_path_factory.mktemp("tables")
-    raw = mne.io.read_raw_eeglab(mirror / "eeglab_sample" / "eeglab_data.set", preload=True, verbose="ERROR")
+    raw = mne.io.read_raw_eeglab(
+        mirror / "eeglab_sample" / "eeglab_data.set", preload=True, verbose="ERROR"
+    )
     each = raw.n_times // 6
     for number in range(6):
         part = raw.copy().crop(number * each / RATE, ((number + 1) * each - 1) / RATE)
@@ -55,7 +57,9 @@ def folder(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for mark in part.annotations:
             at = round((mark["onset"] - part.first_time) * RATE)
             marks[at : at + 3] = mark["description"]
-        frame.assign(marker=marks).to_csv(where / f"P{number // 2 + 1}_day{number % 2 + 1}.csv", index=False)
+        frame.assign(marker=marks).to_csv(
+            where / f"P{number // 2 + 1}_day{number % 2 + 1}.csv", index=False
+        )
     return where
 
 
@@ -72,16 +76,35 @@ def by_hand(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     windows, labels, people, days = [], [], [], []
     for path in sorted(folder.glob("*.csv")):
         frame = pd.read_csv(path, keep_default_na=False)
-        names = [name for name in frame.columns if name not in ("time", "marker", *EYES)]
+        names = [
+            name for name in frame.columns if name not in ("time", "marker", *EYES)
+        ]
         raw = mne.io.RawArray(
-            frame[names].to_numpy(float).T * 1e-6, mne.create_info(names, RATE, "eeg"), verbose="ERROR"
+            frame[names].to_numpy(float).T * 1e-6,
+            mne.create_info(names, RATE, "eeg"),
+            verbose="ERROR",
         )
         marks = frame["marker"].to_numpy()
-        rows = [at for at in range(len(marks)) if marks[at] and (at == 0 or marks[at] != marks[at - 1])]
-        raw.set_annotations(mne.Annotations(np.array(rows) / RATE, 0, marks[rows].tolist()))
+        rows = [
+            at
+            for at in range(len(marks))
+            if marks[at] and (at == 0 or marks[at] != marks[at - 1])
+        ]
+        raw.set_annotations(
+            mne.Annotations(np.array(rows) / RATE, 0, marks[rows].tolist())
+        )
         raw.filter(1.0, 40.0, verbose="ERROR")
         events, ids = mne.events_from_annotations(raw, verbose="ERROR")
-        epochs = mne.Epochs(raw, events, ids, 0, 0.8 - 1 / RATE, baseline=None, preload=True, verbose="ERROR")
+        epochs = mne.Epochs(
+            raw,
+            events,
+            ids,
+            0,
+            0.8 - 1 / RATE,
+            baseline=None,
+            preload=True,
+            verbose="ERROR",
+        )
         kinds = {code: name for name, code in ids.items()}
         windows.append(epochs.get_data() * 1e6)
         labels += [kinds[code] for code in epochs.events[:, 2]]
@@ -102,16 +125,23 @@ def folds(
     for person in np.unique(people):
         rows = np.flatnonzero(people == person)
         if rule == "cross_session":
-            parts = [(rows, split) for split in LeaveOneGroupOut().split(rows, y[rows], days[rows])]
+            parts = [
+                (rows, split)
+                for split in LeaveOneGroupOut().split(rows, y[rows], days[rows])
+            ]
         else:
             shuffled = StratifiedKFold(3, shuffle=True, random_state=42)
             held = [rows[days[rows] == day] for day in np.unique(days)]
-            parts = [(one, split) for one in held for split in shuffled.split(one, y[one])]
+            parts = [
+                (one, split) for one in held for split in shuffled.split(one, y[one])
+            ]
         for one, (train, test) in parts:
             yield one[train], one[test]
 
 
-def test_three_protocols_reproduce_the_scores_of_mne_and_pyriemann(folder: Path, tmp_path: Path) -> None:
+def test_three_protocols_reproduce_the_scores_of_mne_and_pyriemann(
+    folder: Path, tmp_path: Path
+) -> None:
     from pyriemann.classification import MDM
     from pyriemann.estimation import Covariances
     from pyriemann.tangentspace import TangentSpace
@@ -125,7 +155,9 @@ def test_three_protocols_reproduce_the_scores_of_mne_and_pyriemann(folder: Path,
     x, y, people, days = by_hand(folder)
     assert signals.shape == x.shape == (151, 30, 102)
     theirs = {
-        "moabb.TangentSpace_LR": make_pipeline(Covariances("oas"), TangentSpace(), LogisticRegression()),
+        "moabb.TangentSpace_LR": make_pipeline(
+            Covariances("oas"), TangentSpace(), LogisticRegression()
+        ),
         "moabb.MDM": make_pipeline(Covariances("oas"), MDM()),
     }
     rules = {
@@ -139,10 +171,15 @@ def test_three_protocols_reproduce_the_scores_of_mne_and_pyriemann(folder: Path,
             for train, test in folds(rule, y, people, days):
                 fitted = clone(pipeline).fit(x[train], y[train])
                 found.append(
-                    roc_auc_score(y[test] == fitted.classes_[1], fitted.predict_proba(x[test])[:, 1])
+                    roc_auc_score(
+                        y[test] == fitted.classes_[1],
+                        fitted.predict_proba(x[test])[:, 1],
+                    )
                 )
             how = "pooled" if rule == "cross_subject" else "each"
-            score = nl.decode(name, signals, "label", splits=splits, train=how, metric="auroc")
+            score = nl.decode(
+                name, signals, "label", splits=splits, train=how, metric="auroc"
+            )
             assert score.value == pytest.approx(np.mean(found), abs=1e-9), (name, rule)
 
 
@@ -158,4 +195,6 @@ def test_the_audit_detects_shifted_events_of_one_subject_in_real_recordings(
         frame.to_csv(late / path.name, index=False)
     (found,) = audit(pinned(late, tmp_path / "own"))
     assert found.code == "audit.shifted" and found.severity == "error"
-    assert found.what.startswith("2 recordings respond at another time than the others: P2_day1.csv (-2")
+    assert found.what.startswith(
+        "2 recordings respond at another time than the others: P2_day1.csv (-2"
+    )

@@ -9,7 +9,11 @@ import yaml
 from pydantic import ValidationError
 
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.recording_names import Naming, Rule, resolve
+from neuroledger.families.signals.recordings.recording_names import (
+    Naming,
+    Rule,
+    resolve,
+)
 
 PLAIN = Naming(
     folder="rec",
@@ -22,7 +26,9 @@ PLAIN = Naming(
 
 def found(naming: Naming, *names: str) -> dict[str, tuple[str, ...]]:
     entries = resolve(naming, names).entries
-    return {e["file"]: (e["subject"], e["session"], e["run"], e["log"]) for e in entries}
+    return {
+        e["file"]: (e["subject"], e["session"], e["run"], e["log"]) for e in entries
+    }
 
 
 def test_sessions_are_numbered_by_day_even_if_no_recording_is_read() -> None:
@@ -32,7 +38,12 @@ def test_sessions_are_numbered_by_day_even_if_no_recording_is_read() -> None:
         "logs/deep/S2-session2_block1_list1.mat",
     )
     assert found(PLAIN, *names) == {
-        "rec/02_7/230220/block1.fif": ("2", "2", "1", "logs/deep/S2-session2_block1_list1.mat")
+        "rec/02_7/230220/block1.fif": (
+            "2",
+            "2",
+            "1",
+            "logs/deep/S2-session2_block1_list1.mat",
+        )
     }
 
 
@@ -44,7 +55,9 @@ def test_only_names_that_match_completely_and_have_a_log_are_read() -> None:
         "else/x.mat",
     )
     resolved = resolve(PLAIN, names)
-    assert resolved.entries == [] and resolved.left_out == {"rec/02_7/230110/block1.fif": "it has no log"}
+    assert resolved.entries == [] and resolved.left_out == {
+        "rec/02_7/230110/block1.fif": "it has no log"
+    }
 
 
 def test_an_exception_for_one_block_keeps_the_other_block(repository: Path) -> None:
@@ -58,8 +71,14 @@ def test_an_exception_for_one_block_keeps_the_other_block(repository: Path) -> N
 
 
 def test_names_match_without_regard_to_case() -> None:
-    names = ("rec/02_7/230110/Block1.fif", "rec/02_7/230110/BLOCK2.fif", "logs/S2-session1_block1.mat")
-    naming = PLAIN.model_copy(update={"rules": (Rule(file="*/block2.fif", leave_out="it is the second"),)})
+    names = (
+        "rec/02_7/230110/Block1.fif",
+        "rec/02_7/230110/BLOCK2.fif",
+        "logs/S2-session1_block1.mat",
+    )
+    naming = PLAIN.model_copy(
+        update={"rules": (Rule(file="*/block2.fif", leave_out="it is the second"),)}
+    )
     resolved = resolve(naming, names)
     assert [entry["file"] for entry in resolved.entries] == [names[0]]
     assert resolved.left_out == {names[1]: "it is the second"}
@@ -84,23 +103,38 @@ def test_exceptions_use_the_values_set_by_earlier_ones() -> None:
 
 
 def test_two_logs_or_two_recordings_of_one_block_are_refused() -> None:
-    names = ("rec/02_7/230110/block1.fif", "logs/S2-session1_block1_a.mat", "logs/S2-session1_block1_b.mat")
+    names = (
+        "rec/02_7/230110/block1.fif",
+        "logs/S2-session1_block1_a.mat",
+        "logs/S2-session1_block1_b.mat",
+    )
     with pytest.raises(
-        DataError, match=r"rec/02_7/230110/block1.fif has 2 logs, logs/S2-session1_block1_a.mat"
+        DataError,
+        match=r"rec/02_7/230110/block1.fif has 2 logs, logs/S2-session1_block1_a.mat",
     ):
         resolve(PLAIN, names)
-    names = ("rec/02_7/230110/block1.fif", "rec/2_8/230110/block1.fif", "logs/S2-session1_block1.mat")
+    names = (
+        "rec/02_7/230110/block1.fif",
+        "rec/2_8/230110/block1.fif",
+        "logs/S2-session1_block1.mat",
+    )
     with pytest.raises(DataError, match="are both block 1 of session 1 of subject 2"):
         resolve(PLAIN, names)
-    nameless = PLAIN.model_copy(update={"recordings": ("{subject}_{person}/{day}/{name}.fif",)})
+    nameless = PLAIN.model_copy(
+        update={"recordings": ("{subject}_{person}/{day}/{name}.fif",)}
+    )
     with pytest.raises(DataError, match="does not state its block"):
         resolve(nameless, names)
 
 
 def test_a_rule_needs_either_leave_out_or_said() -> None:
-    with pytest.raises(ValidationError, match="a rule needs either `leave_out` or `said`"):
+    with pytest.raises(
+        ValidationError, match="a rule needs either `leave_out` or `said`"
+    ):
         Rule(file="x")
-    with pytest.raises(ValidationError, match="a rule needs either `leave_out` or `said`"):
+    with pytest.raises(
+        ValidationError, match="a rule needs either `leave_out` or `said`"
+    ):
         Rule(file="x", leave_out="why", said={"block": "1"})
 
 
@@ -129,7 +163,9 @@ def test_a_rule_needs_either_leave_out_or_said() -> None:
 def test_specs_leave_out_the_recordings_that_the_publication_leaves_out(
     repository: Path, id: str, name: str
 ) -> None:
-    fields = yaml.safe_load((repository / "specs/datasets" / f"{id}.yaml").read_text())["reader"]["naming"]
+    fields = yaml.safe_load((repository / "specs/datasets" / f"{id}.yaml").read_text())[
+        "reader"
+    ]["naming"]
     naming = Naming.model_validate(fields)
     logs = [
         f"{naming.log_folder}/S{n}{sep}session{s}_block{b}.mat"

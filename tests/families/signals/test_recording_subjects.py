@@ -27,7 +27,11 @@ RATE = 64
 def folder_of_edf(folder: Path, *names: str) -> Path:
     for seed, name in enumerate(names):
         rng = np.random.default_rng(seed)
-        edf(folder / name, {one: rng.normal(0, 10, RATE * 14) for one in ("Cz", "Pz", "Oz")}, RATE)
+        edf(
+            folder / name,
+            {one: rng.normal(0, 10, RATE * 14) for one in ("Cz", "Pz", "Oz")},
+            RATE,
+        )
     return folder
 
 
@@ -45,7 +49,8 @@ def test_file_names_are_not_used_as_subjects(place: Path, tmp_path: Path) -> Non
     path = place / "specs" / "datasets" / "Rest.yaml"
     before = path.read_text()
     with pytest.raises(
-        RequestError, match=r"does not state the subjects of 3 recordings: left\.edf, .*--named"
+        RequestError,
+        match=r"does not state the subjects of 3 recordings: left\.edf, .*--named",
     ) as refused:
         pin(open_catalog(place), "Rest", Downloads(folder=folder))
     assert "recordings.tsv" in str(refused.value)
@@ -53,7 +58,9 @@ def test_file_names_are_not_used_as_subjects(place: Path, tmp_path: Path) -> Non
     assert not (place / "data").exists()
 
 
-def test_a_declared_pattern_gives_subjects_and_labels(place: Path, tmp_path: Path) -> None:
+def test_a_declared_pattern_gives_subjects_and_labels(
+    place: Path, tmp_path: Path
+) -> None:
     names = [f"S{person:02d}_{part}.edf" for person in range(6) for part in (1, 2)]
     folder = folder_of_edf(tmp_path / "download", *names, "notes.edf")
     without(
@@ -65,39 +72,70 @@ def test_a_declared_pattern_gives_subjects_and_labels(place: Path, tmp_path: Pat
     )
     done = pin(open_catalog(place), "Rest", Downloads(folder=folder))
     assert done.subjects == 6
-    assert any("1 recordings do not match" in remark and "notes.edf" in remark for remark in done.remarks)
+    assert any(
+        "1 recordings do not match" in remark and "notes.edf" in remark
+        for remark in done.remarks
+    )
     data = load_dataset(open_catalog(place), "Rest").assembly
     assert data is not None
-    known = set(zip(data["subject"].values.tolist(), data["label"].values.tolist(), strict=True))
-    assert known == {(f"{person:02d}", label) for person in range(6) for label in ("rest", "task")}
-
-
-def test_a_pattern_from_the_command_is_stored_in_the_spec(place: Path, tmp_path: Path) -> None:
-    folder = folder_of_edf(
-        tmp_path / "download", *(f"S{person}_{label}.edf" for person in range(6) for label in "ab")
+    known = set(
+        zip(data["subject"].values.tolist(), data["label"].values.tolist(), strict=True)
     )
-    done = pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}_{label}.edf",)))
+    assert known == {
+        (f"{person:02d}", label) for person in range(6) for label in ("rest", "task")
+    }
+
+
+def test_a_pattern_from_the_command_is_stored_in_the_spec(
+    place: Path, tmp_path: Path
+) -> None:
+    folder = folder_of_edf(
+        tmp_path / "download",
+        *(f"S{person}_{label}.edf" for person in range(6) for label in "ab"),
+    )
+    done = pin(
+        open_catalog(place),
+        "Rest",
+        Downloads(folder=folder, named=("S{subject}_{label}.edf",)),
+    )
     assert done.subjects == 6
     assert "S{subject}_{label}.edf" in done.after
     again = pin(open_catalog(place), "Rest", Downloads(folder=folder))
     assert again.after == done.after
 
 
-def test_identical_files_of_two_subjects_raise_an_error_that_names_both(place: Path, tmp_path: Path) -> None:
+def test_identical_files_of_two_subjects_raise_an_error_that_names_both(
+    place: Path, tmp_path: Path
+) -> None:
     folder = folder_of_edf(
-        tmp_path / "download", *(f"S{person}_{label}.edf" for person in range(6) for label in "ab")
+        tmp_path / "download",
+        *(f"S{person}_{label}.edf" for person in range(6) for label in "ab"),
     )
     (folder / "S4_a.edf").write_bytes((folder / "S1_a.edf").read_bytes())
-    with pytest.raises(RequestError, match=r"S1_a\.edf of 1 and S4_a\.edf of 4 contain the same bytes"):
-        pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}_{label}.edf",)))
+    with pytest.raises(
+        RequestError, match=r"S1_a\.edf of 1 and S4_a\.edf of 4 contain the same bytes"
+    ):
+        pin(
+            open_catalog(place),
+            "Rest",
+            Downloads(folder=folder, named=("S{subject}_{label}.edf",)),
+        )
 
 
-def test_all_problems_of_a_folder_are_reported_at_once(place: Path, tmp_path: Path) -> None:
-    folder = folder_of_edf(tmp_path / "download", *(f"S{person}.edf" for person in range(5)))
+def test_all_problems_of_a_folder_are_reported_at_once(
+    place: Path, tmp_path: Path
+) -> None:
+    folder = folder_of_edf(
+        tmp_path / "download", *(f"S{person}.edf" for person in range(5))
+    )
     (folder / "S3.edf").write_bytes((folder / "S2.edf").read_bytes())
     without(place, (", stride: 1.0", ""))
     with pytest.raises(RequestError) as refused:
-        pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}.edf",)))
+        pin(
+            open_catalog(place),
+            "Rest",
+            Downloads(folder=folder, named=("S{subject}.edf",)),
+        )
     said = str(refused.value)
     for problem in (
         "contain the same bytes",
@@ -108,7 +146,9 @@ def test_all_problems_of_a_folder_are_reported_at_once(place: Path, tmp_path: Pa
         assert problem in said, problem
 
 
-def test_other_mne_files_are_not_recordings_and_samples_can_have_the_suffix_dat(tmp_path: Path) -> None:
+def test_other_mne_files_are_not_recordings_and_samples_can_have_the_suffix_dat(
+    tmp_path: Path,
+) -> None:
     names = [
         "sub-1_task-x_meg.fif",
         "sub-1_task-x_meg-eve.fif",
@@ -123,12 +163,15 @@ def test_other_mne_files_are_not_recordings_and_samples_can_have_the_suffix_dat(
         ("sub-2_eeg.vhdr", ("sub-2_eeg.dat", "sub-2_eeg.vmrk")),
     ]
     with pytest.raises(
-        RequestError, match=r"sub-2_eeg.vhdr cannot be opened without sub-2_eeg\.eeg\n.*sub-3_eeg.vhdr"
+        RequestError,
+        match=r"sub-2_eeg.vhdr cannot be opened without sub-2_eeg\.eeg\n.*sub-3_eeg.vhdr",
     ):
         recordings_in(tmp_path, ["sub-2_eeg.vhdr", "sub-2_eeg.vmrk", "sub-3_eeg.vhdr"])
 
 
-def stimulated(codes: dict[int, int], annotations: tuple[str, ...] = (), first: int = 0) -> Any:
+def stimulated(
+    codes: dict[int, int], annotations: tuple[str, ...] = (), first: int = 0
+) -> Any:
     import mne
 
     values = np.zeros((2, RATE * 10))
@@ -136,15 +179,22 @@ def stimulated(codes: dict[int, int], annotations: tuple[str, ...] = (), first: 
         values[1, sample : sample + 3] = code
     info = mne.create_info(["Cz", "STI 014"], RATE, ["eeg", "stim"])
     raw = mne.io.RawArray(values, info, first_samp=first, verbose="ERROR")
-    raw.set_annotations(mne.Annotations([1.0] * len(annotations), 0.5, list(annotations)))
+    raw.set_annotations(
+        mne.Annotations([1.0] * len(annotations), 0.5, list(annotations))
+    )
     return raw
 
 
 @pytest.mark.parametrize("first", [0, 1000])
-def test_stimulus_channel_codes_are_events_if_there_are_no_annotations(first: int) -> None:
+def test_stimulus_channel_codes_are_events_if_there_are_no_annotations(
+    first: int,
+) -> None:
     codes = {64: 1, 128: 2, 320: 1}
     expected = [(1.0, "1"), (2.0, "2"), (5.0, "1")]
-    assert [(span.onset, span.description) for span in own_spans(stimulated(codes, first=first))] == expected
+    assert [
+        (span.onset, span.description)
+        for span in own_spans(stimulated(codes, first=first))
+    ] == expected
     spoiled = own_spans(stimulated(codes, ("BAD_segment",), first=first))
     assert [(span.onset, span.description) for span in spoiled][1:] == expected
     annotated = own_spans(stimulated(codes, ("go",)))
@@ -157,7 +207,10 @@ def test_codes_are_preserved_in_a_fif_file(tmp_path: Path) -> None:
     path = tmp_path / "x_raw.fif"
     stimulated({64: 1, 128: 40000}, first=500).save(path, fmt="double", verbose="ERROR")
     spans = own_spans(mne.io.read_raw_fif(path, verbose="ERROR"))
-    assert [(span.onset, span.description) for span in spans] == [(1.0, "1"), (2.0, "40000")]
+    assert [(span.onset, span.description) for span in spans] == [
+        (1.0, "1"),
+        (2.0, "40000"),
+    ]
 
 
 def test_stored_windows_are_memory_mapped_and_not_evicted_while_in_use(
@@ -165,9 +218,15 @@ def test_stored_windows_are_memory_mapped_and_not_evicted_while_in_use(
 ) -> None:
     names = [f"S{person}_{label}.edf" for person in range(6) for label in "ab"]
     folder = folder_of_edf(tmp_path / "download", *names)
-    pin(open_catalog(place), "Rest", Downloads(folder=folder, named=("S{subject}_{label}.edf",), check=False))
+    pin(
+        open_catalog(place),
+        "Rest",
+        Downloads(folder=folder, named=("S{subject}_{label}.edf",), check=False),
+    )
     expected = load_dataset(open_catalog(place), "Rest").assembly
-    monkeypatch.setattr("neuroledger.families.signals.recordings.window_store.IN_MEMORY", 100)
+    monkeypatch.setattr(
+        "neuroledger.families.signals.recordings.window_store.IN_MEMORY", 100
+    )
     data = load_dataset(open_catalog(place), "Rest").assembly
     assert expected is not None and data is not None
     assert mapped(expected.variable._data) is None

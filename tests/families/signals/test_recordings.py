@@ -13,7 +13,10 @@ from neuroledger.errors import AssemblyError, DataError
 from neuroledger.families.signals.readers.bids_epochs import bids_epochs
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
 from neuroledger.families.signals.readers.prepared_signals import prepared_signals
-from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    Preprocessing,
+    Recording,
+)
 from neuroledger.families.signals.recordings.signal_windows import Window
 from tests.families.decoding.decoding_cases import windows
 from tests.families.signals.bids_files import bids_recording, described
@@ -27,7 +30,12 @@ def raw(seconds=20, seed=0):
 
     count = int(seconds * RATE)
     rng = np.random.default_rng(seed)
-    values = np.stack([np.arange(count), rng.standard_normal(count), rng.standard_normal(count)]) * 1e-6
+    values = (
+        np.stack(
+            [np.arange(count), rng.standard_normal(count), rng.standard_normal(count)]
+        )
+        * 1e-6
+    )
     info = mne.create_info(["Cz", "Pz", "EOG1"], RATE, ["eeg", "eeg", "eog"])
     made = mne.io.RawArray(values, info, verbose="ERROR")
     onsets = np.arange(1, seconds - 1, 2)
@@ -45,7 +53,12 @@ def fif(tmp_path):
 
 
 ONE = (Recording(file="one_raw.fif", subject="S1"),)
-GO = Window(start=-0.25, duration=0.5, labels={"go": "left", "stop": "right"}, trial_starts_with="go")
+GO = Window(
+    start=-0.25,
+    duration=0.5,
+    labels={"go": "left", "stop": "right"},
+    trial_starts_with="go",
+)
 
 
 def test_windows_contain_the_samples_around_each_event_in_the_declared_unit(fif):
@@ -63,10 +76,16 @@ def test_windows_contain_the_samples_around_each_event_in_the_declared_unit(fif)
 def test_preprocessing_steps_run_in_a_fixed_order(fif):
     steps = Preprocessing(baseline=(-0.25, 0.0), clamp=5.0)
     windows = mne_epochs(fif, recordings=ONE, window=GO, preprocessing=steps).assembly
-    before = (windows["time_bin_start"].values >= -250) & (windows["time_bin_start"].values <= 0)
+    before = (windows["time_bin_start"].values >= -250) & (
+        windows["time_bin_start"].values <= 0
+    )
     raw_window = np.arange(48, 80) - np.arange(48, 80)[before].mean()
-    np.testing.assert_allclose(windows.values[0, 0], np.clip(raw_window, -5, 5), atol=1e-3)
-    scaled = mne_epochs(fif, recordings=ONE, window=GO, preprocessing=Preprocessing(scale="robust")).assembly
+    np.testing.assert_allclose(
+        windows.values[0, 0], np.clip(raw_window, -5, 5), atol=1e-3
+    )
+    scaled = mne_epochs(
+        fif, recordings=ONE, window=GO, preprocessing=Preprocessing(scale="robust")
+    ).assembly
     quartiles = np.percentile(scaled.values, [25, 50, 75], axis=(0, 2))
     np.testing.assert_allclose(quartiles[1], 0, atol=1e-6)
     np.testing.assert_allclose(quartiles[2] - quartiles[0], 1, rtol=1e-5)
@@ -89,7 +108,9 @@ def test_reaction_time_becomes_a_coordinate(fif):
 
 
 def test_windows_without_events_cover_the_recording(fif):
-    windows = mne_epochs(fif, recordings=ONE, window=Window(start=0, duration=2, stride=2)).assembly
+    windows = mne_epochs(
+        fif, recordings=ONE, window=Window(start=0, duration=2, stride=2)
+    ).assembly
     assert windows["onset"].values.tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
 
 
@@ -97,10 +118,18 @@ def test_windows_without_events_cover_the_recording(fif):
     ("window", "steps", "words"),
     [
         (GO, Preprocessing(drop=("Fz",)), "no channel Fz"),
-        (GO.model_copy(update={"labels": {"pause": "x"}}), Preprocessing(), "no event pause"),
+        (
+            GO.model_copy(update={"labels": {"pause": "x"}}),
+            Preprocessing(),
+            "no event pause",
+        ),
         (GO, Preprocessing(pick=("seeg",)), "no channels of type seeg"),
         (GO, Preprocessing(baseline=(3.0, 4.0)), "outside the window"),
-        (GO.model_copy(update={"duration": 99.0}), Preprocessing(), "no window of 99 s"),
+        (
+            GO.model_copy(update={"duration": 99.0}),
+            Preprocessing(),
+            "no window of 99 s",
+        ),
     ],
 )
 def test_errors_name_what_the_recording_lacks(fif, window, steps, words):
@@ -116,7 +145,10 @@ def test_an_eye_channel_typed_as_brain_signal_is_refused(fif):
     assert advised is not None
     for text in advised.groups():
         followed = mne_epochs(
-            fif, recordings=ONE, window=GO, preprocessing=Preprocessing(**yaml.safe_load(text))
+            fif,
+            recordings=ONE,
+            window=GO,
+            preprocessing=Preprocessing(**yaml.safe_load(text)),
         )
         assert "EOG1" not in followed.assembly["channel_id"].values
 
@@ -135,7 +167,15 @@ def bids_folder(root):
     events = [(2 * i + 1, "stop" if i % 2 else "go") for i in range(9)]
     for subject in ("01", "02"):
         channels = {"Cz": "EEG", "Pz": "EEG", "EOG1": "EOG"}
-        bids_recording(root, subject, "go", channels, raw(seed=int(subject)).get_data() * 1e6, 64, events)
+        bids_recording(
+            root,
+            subject,
+            "go",
+            channels,
+            raw(seed=int(subject)).get_data() * 1e6,
+            64,
+            events,
+        )
     return {p.relative_to(root).as_posix(): p for p in root.rglob("*") if p.is_file()}
 
 
@@ -146,7 +186,12 @@ def test_subjects_and_labels_are_read_from_bids_folders(tmp_path):
     assert windows.sizes == {"presentation": 18, "channel": 2, "sample": 32}
     np.testing.assert_allclose(windows.values[0, 0], np.arange(48, 80), atol=1e-3)
     assert windows["label"].values[:3].tolist() == ["left", "right", "left"]
-    assert bids_epochs(files, task="go", window=GO, subjects=("02",)).assembly.sizes["presentation"] == 9
+    assert (
+        bids_epochs(files, task="go", window=GO, subjects=("02",)).assembly.sizes[
+            "presentation"
+        ]
+        == 9
+    )
     with pytest.raises(DataError, match="no eeg recording of task 'rest'"):
         bids_epochs(files, task="rest", window=GO)
     with pytest.raises(
@@ -160,14 +205,22 @@ def test_subjects_and_labels_are_read_from_bids_folders(tmp_path):
 
 def test_prepared_signals_are_read_with_their_split_file_and_clusters(tmp_path):
     assembly = windows()
-    texts = np.tile(["the cat sat", "the cat sat down", "other words here", "stocks fell"], 10)
+    texts = np.tile(
+        ["the cat sat", "the cat sat down", "other words here", "stocks fell"], 10
+    )
     events = np.array([f"E{i}" for i in range(40)])
-    assembly = assembly.assign_coords(sentence=("presentation", texts), event=("presentation", events))
+    assembly = assembly.assign_coords(
+        sentence=("presentation", texts), event=("presentation", events)
+    )
     store.write(assembly, tmp_path / "signals.nc")
-    lines = ["event,split"] + [f"E{i},{'test' if i < 10 else 'train'}" for i in range(40)]
+    lines = ["event,split"] + [
+        f"E{i},{'test' if i < 10 else 'train'}" for i in range(40)
+    ]
     (tmp_path / "splits.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     files = {name: tmp_path / name for name in ("signals.nc", "splits.csv")}
-    found = prepared_signals(files, split_file="splits.csv", cluster_by="sentence").assembly
+    found = prepared_signals(
+        files, split_file="splits.csv", cluster_by="sentence"
+    ).assembly
     assert (found["split"].values == "test").sum() == 10
     clusters = found["sentence_cluster"].values
     assert clusters[0] == clusters[1] != clusters[2]
@@ -183,15 +236,24 @@ def test_the_real_recording_agrees_with_the_counts_of_its_source(mirror):
         {"eeglab_data.set": path},
         recordings=(Recording(file="eeglab_data.set", subject="S1"),),
         window=Window(
-            start=-0.2, duration=1.0, labels={"square": "square", "rt": "rt"}, trial_starts_with="square"
+            start=-0.2,
+            duration=1.0,
+            labels={"square": "square", "rt": "rt"},
+            trial_starts_with="square",
         ),
-        preprocessing=Preprocessing(types={"EOG1": "eog", "EOG2": "eog"}, high_pass=0.5, low_pass=40.0),
+        preprocessing=Preprocessing(
+            types={"EOG1": "eog", "EOG2": "eog"}, high_pass=0.5, low_pass=40.0
+        ),
         event_fields=("position",),
     ).assembly
     labels = windows["label"].values
-    assert {kind: int((labels == kind).sum()) for kind in ("square", "rt")} == expected["events"]
+    assert {kind: int((labels == kind).sum()) for kind in ("square", "rt")} == expected[
+        "events"
+    ]
     positions = windows["position"].values[labels == "square"]
-    assert {p: int((positions == p).sum()) for p in ("1", "2")} == expected["square_positions"]
+    assert {p: int((positions == p).sum()) for p in ("1", "2")} == expected[
+        "square_positions"
+    ]
     assert windows.attrs["sampling_rate"] == expected["sfreq"]
     assert windows.sizes["channel"] == expected["n_channels"] - 2
     assert 5 < windows.std() < 40
@@ -205,13 +267,19 @@ def test_the_real_recording_agrees_with_the_counts_of_its_source(mirror):
 
 def test_windows_outside_the_declared_part_are_left_out(fif):
     window = Window(start=0, duration=2, stride=2, within=(4.0, 10.0))
-    assert mne_epochs(fif, recordings=ONE, window=window).assembly["onset"].values.tolist() == [4, 6, 8]
+    assert mne_epochs(fif, recordings=ONE, window=window).assembly[
+        "onset"
+    ].values.tolist() == [4, 6, 8]
 
 
 def test_facts_about_a_recording_become_coordinates(fif):
     fif = {**fif, "two_raw.fif": fif["one_raw.fif"]}
-    ill = Recording(file="one_raw.fif", subject="S1", facts={"label": "ill", "age": 71.0})
-    well = Recording(file="two_raw.fif", subject="S2", facts={"label": "well", "age": 35.0})
+    ill = Recording(
+        file="one_raw.fif", subject="S1", facts={"label": "ill", "age": 71.0}
+    )
+    well = Recording(
+        file="two_raw.fif", subject="S2", facts={"label": "well", "age": 35.0}
+    )
     window = Window(start=0, duration=2, stride=4)
     windows = mne_epochs(fif, recordings=(ill, well), window=window).assembly
     assert windows["label"].values.tolist() == ["ill"] * 5 + ["well"] * 5

@@ -19,13 +19,17 @@ FILMS = ["1st", "2nd", "3rd", "4th", "5th", "6th", "7th"]
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     np.save(tmp_path / "labels.npy", np.tile(np.arange(1.0, 41.0), (7, 1)))
-    return {LABELS: tmp_path / "labels.npy"} | {f"Video/{name}_10min.mp4": tmp_path / name for name in FILMS}
+    return {LABELS: tmp_path / "labels.npy"} | {
+        f"Video/{name}_10min.mp4": tmp_path / name for name in FILMS
+    }
 
 
 def listed(files: dict[str, Path], told: dict[str, Any]) -> list[tuple[Any, ...]]:
     component = get("stimuli", "scheduled_arrays")
     parameters = component.bind({name: told[name] for name in ("schedule", "events")})
-    return list(component.function(files, **parameters).itertuples(index=False, name=None))
+    return list(
+        component.function(files, **parameters).itertuples(index=False, name=None)
+    )
 
 
 def test_clips_of_the_published_films_are_listed_by_the_spec(
@@ -40,8 +44,13 @@ def test_clips_of_the_published_films_are_listed_by_the_spec(
     # The last clip ends with the recording: 8 minutes and 40 seconds.
     assert rows[-1] == ("block-7_subblock-40_clip-5", "Video/7th_10min.mp4", 518.0, 2.0)
     schedule = {**reader.parameters["schedule"]}
-    with pytest.raises(DataError, match=r"block 3: 0 films match Video/3\?\?_10min\.mp4"):
-        listed({name: path for name, path in files.items() if "3rd" not in name}, reader.parameters)
+    with pytest.raises(
+        DataError, match=r"block 3: 0 films match Video/3\?\?_10min\.mp4"
+    ):
+        listed(
+            {name: path for name, path in files.items() if "3rd" not in name},
+            reader.parameters,
+        )
     with pytest.raises(DataError, match=r"`schedule\.films`, which is empty"):
         listed(files, reader.parameters | {"schedule": schedule | {"films": ""}})
     with pytest.raises(DataError, match=r"All_video_label\.npy is not among the files"):

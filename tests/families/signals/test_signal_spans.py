@@ -12,7 +12,10 @@ from pydantic import ValidationError
 
 from neuroledger.errors import DataError
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
-from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, Recording
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    Preprocessing,
+    Recording,
+)
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
     Span,
@@ -62,16 +65,29 @@ def folder(tmp_path: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    return {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
 
 
 PICKED = Preprocessing(strip=("EEG ",), channels=("pz-oz",))
 
 
 def windows(
-    folder: Path, window: Window = NIGHT, rule: AnnotationFile = RULE, steps: Preprocessing = PICKED
+    folder: Path,
+    window: Window = NIGHT,
+    rule: AnnotationFile = RULE,
+    steps: Preprocessing = PICKED,
 ) -> Any:
-    data = mne_epochs(files(folder), recordings=ONE, window=window, preprocessing=steps, annotations=rule)
+    data = mne_epochs(
+        files(folder),
+        recordings=ONE,
+        window=window,
+        preprocessing=steps,
+        annotations=rule,
+    )
     return data.assembly
 
 
@@ -84,27 +100,47 @@ def test_windows_of_a_separate_hypnogram_cover_the_recording(folder: Path) -> No
     np.testing.assert_allclose(found.values[:, 0, 0], found["onset"].values, atol=0.01)
 
 
-def test_wake_far_from_sleep_is_left_out_and_time_to_sleep_is_recorded(folder: Path) -> None:
-    edges = Window.model_validate(NIGHT.model_dump() | {"edges": {"label": "W", "keep": 60.0}})
+def test_wake_far_from_sleep_is_left_out_and_time_to_sleep_is_recorded(
+    folder: Path,
+) -> None:
+    edges = Window.model_validate(
+        NIGHT.model_dump() | {"edges": {"label": "W", "keep": 60.0}}
+    )
     assert windows(folder, edges)["onset"].values[:3].tolist() == [60, 90, 120]
     rule = RULE.model_copy(
-        update={"ignore": (*RULE.ignore, "Sleep stage W", "Sleep stage 1", "Sleep stage 4")}
+        update={
+            "ignore": (*RULE.ignore, "Sleep stage W", "Sleep stage 1", "Sleep stage 4")
+        }
     )
-    countdown = {"to": ["Sleep stage 2"], "name": "seconds_to_sleep", "within": 92.0, "cap": 60.0}
-    window = Window.model_validate({"start": 0, "duration": 5, "stride": 5, "countdown": countdown})
+    countdown = {
+        "to": ["Sleep stage 2"],
+        "name": "seconds_to_sleep",
+        "within": 92.0,
+        "cap": 60.0,
+    }
+    window = Window.model_validate(
+        {"start": 0, "duration": 5, "stride": 5, "countdown": countdown}
+    )
     found = windows(folder, window, rule)
     assert found["onset"].values[[0, -1]].tolist() == [58, 143]
     assert found["seconds_to_sleep"].values[[0, 6, 7, -1]].tolist() == [60, 57, 52, 2]
-    without = Window.model_validate(window.model_dump() | {"countdown": countdown | {"to": ["N2"]}})
+    without = Window.model_validate(
+        window.model_dump() | {"countdown": countdown | {"to": ["N2"]}}
+    )
     edf_annotations(folder / "SC4001EC-Hypnogram.edf", [(0, 300, "Movement time")])
     with pytest.raises(DataError, match="no recording has a window"):
         windows(folder, without, rule)
 
 
-def test_annotations_are_shifted_if_the_files_start_at_different_times(folder: Path) -> None:
-    edf_annotations(folder / "SC4001EC-Hypnogram.edf", SPANS[:1], started=("01.01.20", "22.01.00"))
+def test_annotations_are_shifted_if_the_files_start_at_different_times(
+    folder: Path,
+) -> None:
+    edf_annotations(
+        folder / "SC4001EC-Hypnogram.edf", SPANS[:1], started=("01.01.20", "22.01.00")
+    )
     with pytest.raises(
-        DataError, match="begins 60 s after its recording by the clock: declare under `annotations`"
+        DataError,
+        match="begins 60 s after its recording by the clock: declare under `annotations`",
     ):
         windows(folder)
     clock = windows(folder, rule=RULE.model_copy(update={"aligned": "clock"}))
@@ -125,11 +161,15 @@ def test_annotations_are_shifted_if_the_files_start_at_different_times(folder: P
             r"has 2 files of annotations, SC4001EC-Hypnogram\.edf, SC4001EH-Hypnogram\.edf: keep one",
         ),
         (
-            lambda f: edf_annotations(f / "SC4001EC-Hypnogram.edf", [(270, 60, "Sleep stage W")]),
+            lambda f: edf_annotations(
+                f / "SC4001EC-Hypnogram.edf", [(270, 60, "Sleep stage W")]
+            ),
             r"'Sleep stage W' from 270 to 330 s reaches beyond the recording of 300 s",
         ),
         (
-            lambda f: edf_annotations(f / "SC4001EC-Hypnogram.edf", [(0, 60, "Sleep stage 3")]),
+            lambda f: edf_annotations(
+                f / "SC4001EC-Hypnogram.edf", [(0, 60, "Sleep stage 3")]
+            ),
             r"Hypnogram\.edf: the annotation 'Sleep stage 3' at 0 s is unknown",
         ),
         (
@@ -137,12 +177,16 @@ def test_annotations_are_shifted_if_the_files_start_at_different_times(folder: P
             r"SC4001EC-Hypnogram\.edf cannot be read as annotations of EDF\+",
         ),
         (
-            lambda f: edf_annotations(f / "SC4001EC-Hypnogram.edf", [(0, 20, "Sleep stage W")]),
+            lambda f: edf_annotations(
+                f / "SC4001EC-Hypnogram.edf", [(0, 20, "Sleep stage W")]
+            ),
             "no window of 30 s is within the recording",
         ),
     ],
 )
-def test_an_invalid_pair_of_files_raises_one_error(folder: Path, change: Any, message: str) -> None:
+def test_an_invalid_pair_of_files_raises_one_error(
+    folder: Path, change: Any, message: str
+) -> None:
     change(folder)
     with pytest.raises(DataError, match=message):
         windows(folder)
@@ -150,14 +194,17 @@ def test_an_invalid_pair_of_files_raises_one_error(folder: Path, change: Any, me
 
 def test_annotations_beyond_the_recording_can_be_cut(folder: Path) -> None:
     edf_annotations(
-        folder / "SC4001EC-Hypnogram.edf", [(255, 60, "Sleep stage W"), (310, 60, "Sleep stage W")]
+        folder / "SC4001EC-Hypnogram.edf",
+        [(255, 60, "Sleep stage W"), (310, 60, "Sleep stage W")],
     )
     found = windows(folder, rule=RULE.model_copy(update={"beyond": "cut"}))
     assert found["onset"].values.tolist() == [255]
 
 
 def test_annotation_files_are_matched_by_the_declared_pattern() -> None:
-    deep = AnnotationFile(recording="{split}/{subject}/{name}.edf", file="{split}/{subject}/{name}.rec")
+    deep = AnnotationFile(
+        recording="{split}/{subject}/{name}.edf", file="{split}/{subject}/{name}.rec"
+    )
     assert fields_in(deep, "edf/train/aaa/aaa_01.edf") == {
         "split": "train",
         "subject": "aaa",
@@ -181,9 +228,15 @@ def test_annotation_files_are_matched_by_the_declared_pattern() -> None:
             {"recording": "{name}.edf", "file": "{stem}.rec"},
             r"needs \{stem\}, which '\{name\}.edf' does not have",
         ),
-        ({"recording": "{name}.edf", "file": "all.rec"}, "all recordings would share one file"),
+        (
+            {"recording": "{name}.edf", "file": "all.rec"},
+            "all recordings would share one file",
+        ),
         ({"recording": "{Name}.edf", "file": "{Name}.rec"}, "write a placeholder as"),
-        ({"recording": "{name}.edf", "file": "{name}.csv", "format": "table"}, "a table needs `columns`"),
+        (
+            {"recording": "{name}.edf", "file": "{name}.csv", "format": "table"},
+            "a table needs `columns`",
+        ),
         (
             {
                 "recording": "{name}.edf",
@@ -199,7 +252,9 @@ def test_annotation_files_are_matched_by_the_declared_pattern() -> None:
         ),
     ],
 )
-def test_invalid_declarations_of_annotation_files_are_refused(rule: dict[str, Any], message: str) -> None:
+def test_invalid_declarations_of_annotation_files_are_refused(
+    rule: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValidationError, match=message):
         AnnotationFile.model_validate(rule)
 
@@ -208,17 +263,32 @@ def test_invalid_declarations_of_annotation_files_are_refused(rule: dict[str, An
     ("window", "message"),
     [
         ({"over": "events"}, "need a `stride`"),
-        ({"stride": 1, "over": "recording", "labels": {"a": "b"}}, "the label of all other windows"),
-        ({"stride": 1, "otherwise": "x"}, "the label of all other windows"),
-        ({"stride": 1, "labels": {"a": "b"}, "edges": {"label": "a", "keep": 3}}, "no event is labelled 'a'"),
-        ({"stride": 1, "labels": {"a": "b"}, "trial_starts_with": "a"}, "cannot be used with a `stride`"),
         (
-            {"stride": 1, "labels": {"a": "b"}, "countdown": {"to": ["a"], "name": "t"}},
+            {"stride": 1, "over": "recording", "labels": {"a": "b"}},
+            "the label of all other windows",
+        ),
+        ({"stride": 1, "otherwise": "x"}, "the label of all other windows"),
+        (
+            {"stride": 1, "labels": {"a": "b"}, "edges": {"label": "a", "keep": 3}},
+            "no event is labelled 'a'",
+        ),
+        (
+            {"stride": 1, "labels": {"a": "b"}, "trial_starts_with": "a"},
+            "cannot be used with a `stride`",
+        ),
+        (
+            {
+                "stride": 1,
+                "labels": {"a": "b"},
+                "countdown": {"to": ["a"], "name": "t"},
+            },
             "defines its own windows",
         ),
     ],
 )
-def test_contradictory_windows_are_refused(window: dict[str, Any], message: str) -> None:
+def test_contradictory_windows_are_refused(
+    window: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValidationError, match=message):
         Window.model_validate({"start": 0, "duration": 1, **window})
 
@@ -248,19 +318,32 @@ TERM,0.0,300.0,bckg,1.0
 """
 
 
-def test_artefacts_on_any_channel_mark_the_windows_that_they_overlap(folder: Path) -> None:
+def test_artefacts_on_any_channel_mark_the_windows_that_they_overlap(
+    folder: Path,
+) -> None:
     table(folder, TABLE)
     window = Window(
-        start=-1, duration=3, stride=1, marks={"eyem": ("eyem",), "musc": ("musc",), "chew": ("chew",)}
+        start=-1,
+        duration=3,
+        stride=1,
+        marks={"eyem": ("eyem",), "musc": ("musc",), "chew": ("chew",)},
     )
     found = windows(folder, window, ARTEFACTS)
     assert found.sizes["presentation"] == 298
     onsets = found["onset"].values
-    for name, start, stop in (("eyem", 10.0, 12.0), ("musc", 10.5, 12.0), ("chew", 20.0, 20.5)):
+    for name, start, stop in (
+        ("eyem", 10.0, 12.0),
+        ("musc", 10.5, 12.0),
+        ("chew", 20.0, 20.5),
+    ):
         expected = (onsets - 1 < stop) & (onsets + 2 > start)
         np.testing.assert_array_equal(found[name].values, expected.astype(int))
     events = Window(
-        start=-1, duration=3, stride=1, over="events", marks={"eyem": ("eyem",), "rest": ("musc", "chew")}
+        start=-1,
+        duration=3,
+        stride=1,
+        over="events",
+        marks={"eyem": ("eyem",), "rest": ("musc", "chew")},
     )
     laid = windows(folder, events, ARTEFACTS)
     assert laid["onset"].values.tolist() == [10, 10.5, 11]
@@ -269,7 +352,11 @@ def test_artefacts_on_any_channel_mark_the_windows_that_they_overlap(folder: Pat
 
 
 def test_a_table_without_header_is_read_by_position(folder: Path) -> None:
-    table(folder, "13,90.4,91.4,6\n14,90.4,91.4,6\n13,91.4,93.4,6\n3,200,201,1\n", "SC4001E0-PSG.rec")
+    table(
+        folder,
+        "13,90.4,91.4,6\n14,90.4,91.4,6\n13,91.4,93.4,6\n3,200,201,1\n",
+        "SC4001E0-PSG.rec",
+    )
     rule = AnnotationFile(
         recording="{name}.edf",
         file="{name}.rec",
@@ -277,7 +364,13 @@ def test_a_table_without_header_is_read_by_position(folder: Path) -> None:
         merge=True,
         columns={"onset": 1, "stop": 2, "description": 3},
     )
-    window = Window(start=-1, duration=3, stride=1, over="events", marks={"bckg": ("6",), "spsw": ("1",)})
+    window = Window(
+        start=-1,
+        duration=3,
+        stride=1,
+        over="events",
+        marks={"bckg": ("6",), "spsw": ("1",)},
+    )
     found = windows(folder, window, rule)
     np.testing.assert_allclose(found["onset"].values, [90.4, 91.4, 92.4, 200])
     assert found["bckg"].values.tolist() == [1, 1, 1, 0]
@@ -290,9 +383,18 @@ def test_a_table_without_header_is_read_by_position(folder: Path) -> None:
             TABLE.replace("stop_time", "end"),
             r"PSG\.csv has no column stop_time; it has channel, start_time, end",
         ),
-        (TABLE.replace("20.5000", "x"), r"PSG\.csv:7: 'FP1-F7,20\.0000,x,chew,1\.0000' is not an annotation"),
-        (TABLE.replace("20.5000", "19"), r"PSG\.csv:7: an annotation that begins at 20 s lasts -1 s"),
-        (TABLE.replace("20.5000", "nan"), r"PSG\.csv:7: an annotation that begins at 20 s lasts nan s"),
+        (
+            TABLE.replace("20.5000", "x"),
+            r"PSG\.csv:7: 'FP1-F7,20\.0000,x,chew,1\.0000' is not an annotation",
+        ),
+        (
+            TABLE.replace("20.5000", "19"),
+            r"PSG\.csv:7: an annotation that begins at 20 s lasts -1 s",
+        ),
+        (
+            TABLE.replace("20.5000", "nan"),
+            r"PSG\.csv:7: an annotation that begins at 20 s lasts nan s",
+        ),
         ("", r"PSG\.csv is empty"),
     ],
 )
@@ -302,7 +404,11 @@ def test_invalid_annotation_tables_are_reported_with_file_and_line(
     table(folder, text)
     with pytest.raises(DataError, match=message):
         windows(
-            folder, Window(start=0, duration=1, stride=1, marks={"eyem": ("eyem", "musc", "chew")}), ARTEFACTS
+            folder,
+            Window(
+                start=0, duration=1, stride=1, marks={"eyem": ("eyem", "musc", "chew")}
+            ),
+            ARTEFACTS,
         )
 
 
@@ -317,15 +423,35 @@ def test_windows_over_a_recording_take_the_label_with_the_longest_overlap() -> N
     )
     spans = [Span(7, 5, "sz*"), Span(10, 4, "a"), Span(21, 0, "sz*")]
     laid = lay(window, spans, 30, {}, "x", complete=False)
-    assert laid.extra["label"] == ["background", "seizure", "other", "background", "seizure", "background"]
+    assert laid.extra["label"] == [
+        "background",
+        "seizure",
+        "other",
+        "background",
+        "seizure",
+        "background",
+    ]
 
 
-def test_channels_are_selected_by_name_and_filters_beyond_the_rate_are_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match="has no channel Oz; it has Fpz-Cz, Pz-Oz, EOG horizontal"):
+def test_channels_are_selected_by_name_and_filters_beyond_the_rate_are_refused(
+    folder: Path,
+) -> None:
+    with pytest.raises(
+        DataError, match="has no channel Oz; it has Fpz-Cz, Pz-Oz, EOG horizontal"
+    ):
         windows(folder, steps=Preprocessing(strip=("EEG ",), channels=("Oz",)))
-    with pytest.raises(DataError, match="100 samples per second, and nothing above 50 Hz"):
-        windows(folder, steps=Preprocessing(strip=("EEG ",), channels=("Fpz-Cz",), low_pass=75.0))
-    edf(folder / "SC4001E0-PSG.edf", {"EEG A-REF": np.zeros(100), "EEG A-LE": np.ones(100)}, 100)
+    with pytest.raises(
+        DataError, match="100 samples per second, and nothing above 50 Hz"
+    ):
+        windows(
+            folder,
+            steps=Preprocessing(strip=("EEG ",), channels=("Fpz-Cz",), low_pass=75.0),
+        )
+    edf(
+        folder / "SC4001E0-PSG.edf",
+        {"EEG A-REF": np.zeros(100), "EEG A-LE": np.ones(100)},
+        100,
+    )
     edf_annotations(folder / "SC4001EC-Hypnogram.edf", [(0, 1, "Sleep stage ?")])
     with pytest.raises(DataError, match="two channels are named A"):
         windows(folder, steps=Preprocessing(strip=("EEG ", "-REF", "-LE")))
@@ -336,7 +462,9 @@ def test_annotation_times_start_at_the_first_sample_with_or_without_a_date(
     tmp_path: Path, dated: bool
 ) -> None:
     info = mne.create_info(["Cz"], 100.0, "eeg")
-    raw = mne.io.RawArray(np.arange(1000.0)[None] * 1e-6, info, first_samp=500, verbose="ERROR")
+    raw = mne.io.RawArray(
+        np.arange(1000.0)[None] * 1e-6, info, first_samp=500, verbose="ERROR"
+    )
     if dated:
         raw.set_meas_date(1_000_000_000)
     raw.set_annotations(mne.Annotations([2.0], [0.0], ["left"]))

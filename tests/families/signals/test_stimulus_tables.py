@@ -24,7 +24,11 @@ from neuroledger.errors import DataError, IntegrityError, ModelError, RequestErr
 from neuroledger.families.behavior.models.stored_answers import StoredAnswers
 from neuroledger.families.signals.embeddings import film_frames
 from neuroledger.families.signals.embeddings.embed import embed, write_embeddings
-from neuroledger.families.signals.embeddings.stimulus_source import Source, listed, source_of_dataset
+from neuroledger.families.signals.embeddings.stimulus_source import (
+    Source,
+    listed,
+    source_of_dataset,
+)
 from neuroledger.families.signals.models import image_embedder
 from neuroledger.families.signals.models.film_embedder import moments
 from neuroledger.families.signals.models.sound_embedder import stretch, waveform
@@ -65,31 +69,46 @@ def source(tmp_path: Path, text: str, *, folder: bool = True) -> Source:
 def lengths(shown: Sense = "text") -> Embedder:
     """How long each text is, and which state was asked for."""
 
-    def embed(shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell) -> Embedded:
+    def embed(
+        shown: Sequence[Shown], asked: tuple[int, ...] | None, tell: Tell
+    ) -> Embedded:
         tell(len(shown))
         state = (7,) if asked is None else asked
-        rows = np.array([[len(one.text), sum(state)] for one in shown], dtype=np.float32)
+        rows = np.array(
+            [[len(one.text), sum(state)] for one in shown], dtype=np.float32
+        )
         return Embedded(rows, ("mind the gap",))
 
-    return Embedder(id="lengths", shown=shown, embed=embed, described={"states": [7], "weights": {"w": "00"}})
+    return Embedder(
+        id="lengths",
+        shown=shown,
+        embed=embed,
+        described={"states": [7], "weights": {"w": "00"}},
+    )
 
 
 @pytest.mark.parametrize("text", sorted(TEXTS))
-def test_an_invalid_table_of_texts_raises_a_one_line_error(tmp_path: Path, text: str) -> None:
+def test_an_invalid_table_of_texts_raises_a_one_line_error(
+    tmp_path: Path, text: str
+) -> None:
     with pytest.raises(RequestError, match=TEXTS[text]) as caught:
         source(tmp_path, text).shown("text")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", sorted(SOUNDS))
-def test_an_invalid_table_of_sounds_raises_a_one_line_error(tmp_path: Path, text: str) -> None:
+def test_an_invalid_table_of_sounds_raises_a_one_line_error(
+    tmp_path: Path, text: str
+) -> None:
     with pytest.raises(RequestError, match=SOUNDS[text]) as caught:
         source(tmp_path, text).shown("sound")
     assert "\n" not in str(caught.value)
 
 
 def test_words_are_read_unchanged(tmp_path: Path) -> None:
-    shown = source(tmp_path, "stimulus_id,text,context\n01,null,\n2,NA,to NA\n3,1.50,x\n").shown("text")
+    shown = source(
+        tmp_path, "stimulus_id,text,context\n01,null,\n2,NA,to NA\n3,1.50,x\n"
+    ).shown("text")
     assert [(one.stimulus_id, one.text, one.context) for one in shown] == [
         ("01", "null", None),
         ("2", "NA", "to NA"),
@@ -100,8 +119,14 @@ def test_words_are_read_unchanged(tmp_path: Path) -> None:
 def test_a_table_of_files_requires_a_folder(tmp_path: Path) -> None:
     text = "stimulus_id,filename,start,duration\na,a.wav,0.5,2\n"
     (one,) = source(tmp_path, text).shown("sound")
-    assert (one.start, one.duration, one.file) == (0.5, 2.0, tmp_path / "files" / "a.wav")
-    with pytest.raises(RequestError, match="give its folder with --images, --sounds or --videos"):
+    assert (one.start, one.duration, one.file) == (
+        0.5,
+        2.0,
+        tmp_path / "files" / "a.wav",
+    )
+    with pytest.raises(
+        RequestError, match="give its folder with --images, --sounds or --videos"
+    ):
         source(tmp_path, text, folder=False).shown("sound")
 
 
@@ -114,12 +139,15 @@ def test_a_file_given_by_name_alone_is_found_below_the_folder(tmp_path: Path) ->
     assert one.path == tmp_path / "files/cat/cat_01.jpg"
     (tmp_path / "files/dog/cat_01.jpg").write_bytes(b"")
     with pytest.raises(
-        RequestError, match=r"several files are named cat_01\.jpg \(cat/cat_01\.jpg, dog/cat_01"
+        RequestError,
+        match=r"several files are named cat_01\.jpg \(cat/cat_01\.jpg, dog/cat_01",
     ):
         source(tmp_path, "stimulus_id,filename\na,cat_01.jpg\n").shown("images")
 
 
-def test_the_table_of_embeddings_records_its_settings(tmp_path: Path, repository: Path) -> None:
+def test_the_table_of_embeddings_records_its_settings(
+    tmp_path: Path, repository: Path
+) -> None:
     session = Session(open_catalog(repository))
     session.models["lengths"] = lengths()
     texts = source(tmp_path, "stimulus_id,text\nb,four\na,no\n")
@@ -130,11 +158,16 @@ def test_the_table_of_embeddings_records_its_settings(tmp_path: Path, repository
     assert json.loads(made.attrs["embedder"]) == {"states": [7], "weights": {"w": "00"}}
     assert made.attrs["notes"] == "mind the gap"
     other = source(tmp_path, "stimulus_id,text\nb,Four\na,no\n")
-    assert embed(session, "lengths", other).attrs["stimuli_sha256"] != made.attrs["stimuli_sha256"]
+    assert (
+        embed(session, "lengths", other).attrs["stimuli_sha256"]
+        != made.attrs["stimuli_sha256"]
+    )
     assert embed(session, "lengths", texts, layer="2,3").values[0].tolist() == [4, 5]
     with pytest.raises(RequestError, match="has hidden states by number, from 0"):
         embed(session, "lengths", texts, layer="last")
-    with pytest.raises(RequestError, match="the spec of model 'lengths' declares what it averages"):
+    with pytest.raises(
+        RequestError, match="the spec of model 'lengths' declares what it averages"
+    ):
         embed(session, "lengths", texts, mean=[1])
     session.models["other"] = StoredAnswers("other", xr.DataArray([]))
     with pytest.raises(ModelError, match="'other' makes no embeddings"):
@@ -144,32 +177,69 @@ def test_the_table_of_embeddings_records_its_settings(tmp_path: Path, repository
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ([], "no stimuli are selected: give --table CSV, --dataset ID, or --images FOLDER"),
+        (
+            [],
+            "no stimuli are selected: give --table CSV, --dataset ID, or --images FOLDER",
+        ),
         (["--sounds", "."], "no stimuli are selected"),
-        (["--table", "t.csv", "--dataset", "Brennan2019Hierarchical"], "give one of them"),
+        (
+            ["--table", "t.csv", "--dataset", "Brennan2019Hierarchical"],
+            "give one of them",
+        ),
         (["--table", "t.csv", "--from", "."], "name the data set with --dataset"),
         (["--table", "t.csv", "--names"], "--names needs --images"),
-        (["--dataset", "Digits.simulated"], "its reader 'netcdf' does not list stimuli"),
+        (
+            ["--dataset", "Digits.simulated"],
+            "its reader 'netcdf' does not list stimuli",
+        ),
         (["--table", "t.csv", "--device", "toaster"], "unknown device 'toaster'"),
     ],
 )
 def test_incompatible_options_are_refused(
-    said: list[str], words: str, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    said: list[str],
+    words: str,
+    repository: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "t.csv").write_text("stimulus_id,text\na,b\n")
     said = [str(tmp_path / "t.csv") if one == "t.csv" else one for one in said]
-    assert main(["--root", str(repository), "embed", "pixels16", *said, "--out", str(tmp_path / "e.nc")]) != 0
+    assert (
+        main(
+            [
+                "--root",
+                str(repository),
+                "embed",
+                "pixels16",
+                *said,
+                "--out",
+                str(tmp_path / "e.nc"),
+            ]
+        )
+        != 0
+    )
     assert words in capsys.readouterr().err
 
 
 def test_an_unwritable_output_is_refused_before_embedding(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(
         "neuroledger.families.signals.embeddings.embed.model_of",
         lambda *given: pytest.fail("a model was built"),
     )
-    said = ["--root", str(repository), "embed", "pixels16", "--images", str(tmp_path), "--out"]
+    said = [
+        "--root",
+        str(repository),
+        "embed",
+        "pixels16",
+        "--images",
+        str(tmp_path),
+        "--out",
+    ]
     for out in ("e.txt", "gone/e.nc"):
         assert main([*said, str(tmp_path / out)]) != 0
         assert (
@@ -182,7 +252,10 @@ def test_an_unwritable_output_is_refused_before_embedding(
 
     monkeypatch.setattr("tempfile.TemporaryFile", refused)
     assert main([*said, str(tmp_path / "e.nc")]) != 0
-    assert "cannot be written (Read-only file system): choose a writable folder" in capsys.readouterr().err
+    assert (
+        "cannot be written (Read-only file system): choose a writable folder"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_full_disk_raises_an_error_and_keeps_existing_embeddings(
@@ -197,7 +270,8 @@ def test_a_full_disk_raises_an_error_and_keeps_existing_embeddings(
 
     monkeypatch.setattr(xr.Dataset, "to_netcdf", full)
     with pytest.raises(
-        RequestError, match=r"e\.nc cannot be written \(NetCDF: HDF error\); free space .* takes up to 0 MB"
+        RequestError,
+        match=r"e\.nc cannot be written \(NetCDF: HDF error\); free space .* takes up to 0 MB",
     ):
         write_embeddings(table * 2, tmp_path / "e.nc")
     assert (tmp_path / "e.nc").read_bytes() == before
@@ -215,20 +289,28 @@ def test_section_means_equal_a_manual_computation() -> None:
 def test_sections_are_cut_at_whole_samples() -> None:
     frames, path = np.arange(20.0)[:, None], Path("a.wav")
     inside = Shown("a", path=path, start=0.52, duration=0.3)
-    with pytest.raises(DataError, match=r"stimulus 'a' is 1\.9 to 2\.2 s of a\.wav, which lasts 2 s"):
+    with pytest.raises(
+        DataError, match=r"stimulus 'a' is 1\.9 to 2\.2 s of a\.wav, which lasts 2 s"
+    ):
         stretch(frames, Shown("a", path=path, start=1.9, duration=0.3), 10, "refuse")
     window, whole = stretch(frames, inside, 10, "refuse")
     assert (window[:, 0].tolist(), whole) == ([5, 6, 7], True)
-    window, whole = stretch(frames, Shown("a", path=path, start=-0.2, duration=0.4), 10, "zeros")
+    window, whole = stretch(
+        frames, Shown("a", path=path, start=-0.2, duration=0.4), 10, "zeros"
+    )
     assert (window[:, 0].tolist(), whole) == ([0, 0, 0, 1], False)
 
 
-def test_sound_is_converted_to_one_channel_at_the_requested_rate(tmp_path: Path) -> None:
+def test_sound_is_converted_to_one_channel_at_the_requested_rate(
+    tmp_path: Path,
+) -> None:
     import soundfile
 
     time = np.arange(44_100) / 44_100
     tone = np.sin(2 * np.pi * 440 * time)
-    soundfile.write(tmp_path / "a.wav", np.stack([tone, 0 * tone], axis=1) * 0.5, 44_100)
+    soundfile.write(
+        tmp_path / "a.wav", np.stack([tone, 0 * tone], axis=1) * 0.5, 44_100
+    )
     heard = waveform(tmp_path / "a.wav", 16_000)
     assert heard.shape == (16_000,)
     wanted = 0.25 * np.sin(2 * np.pi * 440 * np.arange(16_000) / 16_000)
@@ -261,8 +343,12 @@ def test_layers_at_two_thirds_follow_the_published_rule(repository: Path) -> Non
     }
     blocks = {"dinov2_giant": 40, "gpt2": 12, "vjepa2_vitg": 40, "wav2vec2_xlsr_53": 24}
     for id, wanted in shares.items():
-        builder = yaml.safe_load((repository / f"specs/models/{id}.yaml").read_text())["builder"]
-        assert builder["states"] == sorted({int(share * blocks[id]) for share in wanted})
+        builder = yaml.safe_load((repository / f"specs/models/{id}.yaml").read_text())[
+            "builder"
+        ]
+        assert builder["states"] == sorted(
+            {int(share * blocks[id]) for share in wanted}
+        )
         assert builder.get("config", {}).get("num_hidden_layers", 12) == blocks[id]
 
 
@@ -284,16 +370,25 @@ def test_prepared_windows_list_their_stimuli(place: Path, tmp_path: Path) -> Non
         "title": "Words that are read",
         "license": "CC0-1.0",
         "access_steps": ["by hand"],
-        "reader": {"name": "prepared_signals", "embeddings": {"embedding": "embedding.nc"}},
+        "reader": {
+            "name": "prepared_signals",
+            "embeddings": {"embedding": "embedding.nc"},
+        },
         "unavailable": "by hand",
     }
     (place / "specs/datasets/Read.yaml").write_text(
-        "# yaml-language-server: $schema=../schema/dataset.json\n" + yaml.safe_dump(spec, sort_keys=False)
+        "# yaml-language-server: $schema=../schema/dataset.json\n"
+        + yaml.safe_dump(spec, sort_keys=False)
     )
     folder = tmp_path / "cut"
     folder.mkdir()
     words = [f"w{number % 3}" for number in range(6)]
-    events = {"stimulus_id": words, "subject": ["1"] * 6, "recording": ["r"] * 6, "onset": np.arange(6.0)}
+    events = {
+        "stimulus_id": words,
+        "subject": ["1"] * 6,
+        "recording": ["r"] * 6,
+        "onset": np.arange(6.0),
+    }
     windows = signals(
         np.random.default_rng(0).standard_normal((6, 2, 8)),
         channels=["C3", "C4"],
@@ -307,20 +402,28 @@ def test_prepared_windows_list_their_stimuli(place: Path, tmp_path: Path) -> Non
     found = source_of_dataset(open_catalog(place), "Read", folder)
     assert [one.text for one in found.shown("text")] == ["w0", "w1", "w2"]
     assembly.write(
-        windows.assign_coords(text=("presentation", [w.upper() for w in words])), folder / "signals.nc"
+        windows.assign_coords(text=("presentation", [w.upper() for w in words])),
+        folder / "signals.nc",
     )
     found = source_of_dataset(open_catalog(place), "Read", folder)
     assert [one.text for one in found.shown("text")] == ["W0", "W1", "W2"]
-    two = windows.assign_coords(text=("presentation", [f"t{n}" for n in range(len(words))]))
+    two = windows.assign_coords(
+        text=("presentation", [f"t{n}" for n in range(len(words))])
+    )
     assembly.write(two, folder / "signals.nc")
     with pytest.raises(DataError, match="stimulus 'w0' has two descriptions"):
         source_of_dataset(open_catalog(place), "Read", folder)
-    with pytest.raises(RequestError, match="give the folder with the downloads of Read by --from"):
+    with pytest.raises(
+        RequestError, match="give the folder with the downloads of Read by --from"
+    ):
         source_of_dataset(open_catalog(place), "Read")
 
 
 def test_weights_known_only_by_hash_are_pinned_from_a_download(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     content = b"tensors"
     spec = {
@@ -329,34 +432,47 @@ def test_weights_known_only_by_hash_are_pinned_from_a_download(
         "title": "A network",
         "builder": {"name": "pixels", "size": 4},
         "downloads": {
-            "a.bin": {"url": "https://example.org/a.bin", "sha256": hashlib.sha256(content).hexdigest()}
+            "a.bin": {
+                "url": "https://example.org/a.bin",
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
         },
         "unavailable": "Its size is stated nowhere.",
         "license": "MIT",
     }
     path = place / "specs/models/net.yaml"
     path.write_text(
-        "# yaml-language-server: $schema=../schema/model.json\n" + yaml.safe_dump(spec, sort_keys=False)
+        "# yaml-language-server: $schema=../schema/model.json\n"
+        + yaml.safe_dump(spec, sort_keys=False)
     )
     downloads = tmp_path / "downloads"
     downloads.mkdir()
     monkeypatch.chdir(place)
     assert main(["pin", "net", "--from", str(downloads)]) != 0
-    assert "lacks a.bin; download it from https://example.org/a.bin" in capsys.readouterr().err
+    assert (
+        "lacks a.bin: download a.bin from https://example.org/a.bin"
+        in capsys.readouterr().err
+    )
     (downloads / "a.bin").write_bytes(b"others")
     assert main(["pin", "net", "--from", str(downloads)]) != 0
     assert "its publisher states" in capsys.readouterr().err
     assert "unavailable" in path.read_text()
     (downloads / "a.bin").write_bytes(content)
     assert main(["pin", "net", "--from", str(downloads), "--label", "age"]) != 0
-    assert "--label only applies to recordings, but net is a model" in capsys.readouterr().err
+    assert (
+        "--label only applies to recordings, but net is a model"
+        in capsys.readouterr().err
+    )
     assert main(["pin", "net", "--from", str(downloads), "--dry-run"]) == 0
     assert "unavailable" in path.read_text()
     assert main(["pin", "net", "--from", str(downloads)]) == 0
     assert "placed 1 of them in data/models/net/" in capsys.readouterr().out
     pinned = open_catalog(place).model("net")
     assert pinned.unavailable is None
-    assert (pinned.weights["a.bin"].size, pinned.weights["a.bin"].url) == (7, "https://example.org/a.bin")
+    assert (pinned.weights["a.bin"].size, pinned.weights["a.bin"].url) == (
+        7,
+        "https://example.org/a.bin",
+    )
     assert (place / "data/models/net/a.bin").read_bytes() == content
     text = path.read_text()
     assert main(["pin", "net", "--from", str(downloads)]) == 0
@@ -364,7 +480,9 @@ def test_weights_known_only_by_hash_are_pinned_from_a_download(
     assert "already pinned and in place" in capsys.readouterr().out
 
 
-def test_pinning_weights_does_not_replace_an_existing_file(place: Path, tmp_path: Path) -> None:
+def test_pinning_weights_does_not_replace_an_existing_file(
+    place: Path, tmp_path: Path
+) -> None:
     from neuroledger.data.pin.downloads import Downloads
     from neuroledger.data.pin.pin import pin_weights
 
@@ -377,7 +495,8 @@ def test_pinning_weights_does_not_replace_an_existing_file(place: Path, tmp_path
         "unavailable": "Not pinned.",
     }
     (place / "specs/models/net.yaml").write_text(
-        "# yaml-language-server: $schema=../schema/model.json\n" + yaml.safe_dump(spec, sort_keys=False)
+        "# yaml-language-server: $schema=../schema/model.json\n"
+        + yaml.safe_dump(spec, sort_keys=False)
     )
     (tmp_path / "a.bin").write_bytes(b"new")
     held = place / "data/models/net/a.bin"
@@ -398,7 +517,9 @@ def test_an_image_or_film_that_crashes_its_decoder_raises_one_error_with_its_nam
     (tmp_path / "a.png").write_bytes(b"an image")
     monkeypatch.setattr(image_embedder, "decode", crash)
     shown = [Shown("a", path=tmp_path / "a.png")]
-    with pytest.raises(DataError, match=r"images of model 'net'.* crashed the process .*SIGSEGV"):
+    with pytest.raises(
+        DataError, match=r"images of model 'net'.* crashed the process .*SIGSEGV"
+    ):
         list(image_embedder._batches(shown, None, Preprocessing(resize=8), "net"))
     monkeypatch.setattr(film_frames, "require", lambda *_: None)
     monkeypatch.setattr(film_frames, "_opened", crash)

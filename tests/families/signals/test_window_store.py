@@ -25,11 +25,18 @@ from neuroledger.store import store as kept_store
 from neuroledger.store.store import store_at
 from tests.families.decoding.decoding_cases import windows
 
-PARAMETERS = {"window": WindowGrid(duration=1, stride=1), "core": 1.0, "first": None, "decimate": 1}
+PARAMETERS = {
+    "window": WindowGrid(duration=1, stride=1),
+    "core": 1.0,
+    "first": None,
+    "decimate": 1,
+}
 
 
 def part(name, count, dtype=np.float32, age=1.0, channels="abc", samples=8, **facts):
-    values = np.random.default_rng(len(name) + count).standard_normal((count, len(channels), samples))
+    values = np.random.default_rng(len(name) + count).standard_normal(
+        (count, len(channels), samples)
+    )
     events = {
         "stimulus_id": [f"{name}/{row}" for row in range(count)],
         "subject": [name] * count,
@@ -51,7 +58,13 @@ def part(name, count, dtype=np.float32, age=1.0, channels="abc", samples=8, **fa
     )
 
 
-PARTS = [None, part("one", 4), None, part("three", 5, age="n/a"), part("longer", 3, np.float64)]
+PARTS = [
+    None,
+    part("one", 4),
+    None,
+    part("three", 5, age="n/a"),
+    part("longer", 3, np.float64),
+]
 
 
 @pytest.fixture
@@ -78,20 +91,33 @@ def keep(files, parts=PARTS, of=None, **changed):
 def places(files):
     root = files["a.csv"].parents[2]
     return sorted(
-        path.parent for path in (root / ".cache" / "neuroledger" / "windows").glob("??/*/index.json")
+        path.parent
+        for path in (root / ".cache" / "neuroledger" / "windows").glob(
+            "??/*/index.json"
+        )
     )
 
 
-@pytest.mark.parametrize("parts", [PARTS, PARTS[:2], PARTS[::-1], PARTS[1:2] + PARTS[4:]])
+@pytest.mark.parametrize(
+    "parts", [PARTS, PARTS[:2], PARTS[::-1], PARTS[1:2] + PARTS[4:]]
+)
 def test_stored_windows_equal_joined_windows(files, parts):
     expected = join(parts)
     for _ in range(2):
         found = keep(files, iter(parts))
         xr.testing.assert_identical(found, expected)
-        assert found.dtype == expected.dtype and list(found.coords) == list(expected.coords)
-        assert all(found[name].dtype == expected[name].dtype for name in expected.coords)
+        assert found.dtype == expected.dtype and list(found.coords) == list(
+            expected.coords
+        )
+        assert all(
+            found[name].dtype == expected[name].dtype for name in expected.coords
+        )
         assert not found.values.flags.writeable
-        assert found.encoding["content_sha256"] == content_sha256(found) == content_sha256(expected)
+        assert (
+            found.encoding["content_sha256"]
+            == content_sha256(found)
+            == content_sha256(expected)
+        )
 
 
 def test_parts_are_computed_once_and_again_when_an_input_changes(files, monkeypatch):
@@ -110,7 +136,9 @@ def test_parts_are_computed_once_and_again_when_an_input_changes(files, monkeypa
     files["a.csv"].write_text("two")
     keep(files, parts(), core=2.0)
     assert len(begun) == 3
-    monkeypatch.setattr(window_store, "_version", lambda library: f"{library} of tomorrow")
+    monkeypatch.setattr(
+        window_store, "_version", lambda library: f"{library} of tomorrow"
+    )
     keep(files, parts(), core=2.0)
     assert len(begun) == 4 and len(places(files)) == 4
     with pytest.raises(RequestError, match="only registered readers"):
@@ -143,7 +171,11 @@ def test_an_interrupted_write_leaves_no_files(files, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         keep(files, parts())
     assert places(files) == []
-    assert not [path for path in files["a.csv"].parents[2].rglob("*") if path.suffix in {".bin", ".tmp"}]
+    assert not [
+        path
+        for path in files["a.csv"].parents[2].rglob("*")
+        if path.suffix in {".bin", ".tmp"}
+    ]
 
 
 def test_entries_in_the_folder_of_the_data_set_are_ignored(files):
@@ -167,14 +199,18 @@ def test_entries_in_the_folder_of_the_data_set_are_ignored(files):
 
 
 @pytest.mark.parametrize("in_memory", [0, 1 << 28])
-def test_an_unreadable_recording_is_not_reported_as_a_full_disk(files, in_memory, monkeypatch):
+def test_an_unreadable_recording_is_not_reported_as_a_full_disk(
+    files, in_memory, monkeypatch
+):
     monkeypatch.setattr(window_store, "IN_MEMORY", in_memory)
 
     def parts():
         yield PARTS[1]
         raise PermissionError(13, "Permission denied", "two.edf")
 
-    with pytest.raises(DataError, match=r"a recording cannot be read .*Permission denied: 'two\.edf'"):
+    with pytest.raises(
+        DataError, match=r"a recording cannot be read .*Permission denied: 'two\.edf'"
+    ):
         keep(files, parts())
 
 
@@ -210,9 +246,18 @@ def test_only_one_of_several_threads_computes_the_windows(files):
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (part("two", 3, channels="abd"), "recordings two and one have different channels, lengths or rates"),
-        (part("two", 3, samples=9), "declare `drop`, `pick` and `resample` so that they agree"),
-        (part("two", 3, hand="left"), "recordings two and one have different facts: hand"),
+        (
+            part("two", 3, channels="abd"),
+            "recordings two and one have different channels, lengths or rates",
+        ),
+        (
+            part("two", 3, samples=9),
+            "declare `drop`, `pick` and `resample` so that they agree",
+        ),
+        (
+            part("two", 3, hand="left"),
+            "recordings two and one have different facts: hand",
+        ),
     ],
 )
 @pytest.mark.parametrize("in_memory", [0, 1 << 28])
@@ -233,16 +278,22 @@ def test_few_windows_stay_in_memory_and_write_no_file(files, monkeypatch):
     assert not (files["a.csv"].parents[2] / ".cache").exists()
 
 
-def test_windows_that_fit_into_memory_are_stored_and_not_computed_again(files, monkeypatch):
+def test_windows_that_fit_into_memory_are_stored_and_not_computed_again(
+    files, monkeypatch
+):
     monkeypatch.setattr(window_store, "IN_MEMORY", 1 << 28)
     monkeypatch.setattr(window_store, "TINY", 0)
     first = keep(files, iter(PARTS))
     assert len(places(files)) == 1 and not first.values.flags.writeable
     xr.testing.assert_identical(first, join(PARTS))
-    xr.testing.assert_identical(keep(files, iter([])), first)  # no part is asked for again
+    xr.testing.assert_identical(
+        keep(files, iter([])), first
+    )  # no part is asked for again
     shutil.rmtree(places(files)[0].parents[1])
     monkeypatch.setattr(kept_store.Store, "make_room", lambda store, size: 0)
-    xr.testing.assert_identical(keep(files, iter(PARTS)), join(PARTS))  # no room: they stay in memory
+    xr.testing.assert_identical(
+        keep(files, iter(PARTS)), join(PARTS)
+    )  # no room: they stay in memory
 
 
 def test_a_full_disk_is_reported_after_the_first_part(files, monkeypatch):
@@ -254,9 +305,12 @@ def test_a_full_disk_is_reported_after_the_first_part(files, monkeypatch):
             yield part(f"r{number}", 10)
 
     monkeypatch.setattr(kept_store, "SPARE_BYTES", 0)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 5000})())
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda _: type("Usage", (), {"free": 5000})()
+    )
     with pytest.raises(
-        DataError, match=r"the windows need about 0\.0 GiB more in .*free space, .*or reduce the recordings"
+        DataError,
+        match=r"the windows need about 0\.0 GiB more in .*free space, .*or reduce the recordings",
     ):
         keep(files, parts(), of=100)
     assert made == [0] and not places(files)
@@ -274,7 +328,9 @@ def test_one_part_is_in_memory_at_a_time(files, monkeypatch):
 
     def parts():
         for number in range(12):
-            made = part(f"r{number:02}", 128, channels=[f"c{k}" for k in range(32)], samples=128)  # 2.1 MB
+            made = part(
+                f"r{number:02}", 128, channels=[f"c{k}" for k in range(32)], samples=128
+            )  # 2.1 MB
             yield made
             del made
 
@@ -302,17 +358,26 @@ def test_prepared_signals_larger_than_memory_are_read_in_blocks(tmp_path, monkey
         monkeypatch.setattr(f"{module}.IN_MEMORY", 4000)
     found = prepared_signals(files).assembly
     xr.testing.assert_identical(found, usual)
-    assert not found.values.flags.writeable and (tmp_path / ".cache" / "neuroledger" / "windows").is_dir()
+    assert (
+        not found.values.flags.writeable
+        and (tmp_path / ".cache" / "neuroledger" / "windows").is_dir()
+    )
 
 
-def test_adjacent_rows_are_selected_as_a_view_and_others_only_if_memory_suffices(files, monkeypatch):
+def test_adjacent_rows_are_selected_as_a_view_and_others_only_if_memory_suffices(
+    files, monkeypatch
+):
     found = keep(files)
     inner = select(found, {"recording": "three"})
-    assert np.shares_memory(inner.values, found.values) and inner.sizes["presentation"] == 5
+    assert (
+        np.shares_memory(inner.values, found.values)
+        and inner.sizes["presentation"] == 5
+    )
     outer = {"recording": ["one", "longer"]}
     xr.testing.assert_identical(select(found, outer), select(join(PARTS), outer))
     monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100)
     with pytest.raises(
-        LimitError, match=r"a copy of the rows selected by 'recording' needs about .*the spec's reader"
+        LimitError,
+        match=r"a copy of the rows selected by 'recording' needs about .*the spec's reader",
     ):
         select(found, outer)

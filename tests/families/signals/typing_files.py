@@ -78,7 +78,9 @@ class Session:
     def triggers(self) -> list[tuple[int, int]]:
         """Sample and code of what the recorder took: a little late, some lost, some from nowhere."""
         rng = np.random.default_rng(self.seed + 1)
-        kept = set(range(len(self.events))) - set(rng.permutation(len(self.events))[: self.lost].tolist())
+        kept = set(range(len(self.events))) - set(
+            rng.permutation(len(self.events))[: self.lost].tolist()
+        )
         found = [
             (round((at * (1 + 2e-5) + 0.004 * rng.random()) * RATE), code)
             for number, (at, code) in enumerate(self.events)
@@ -89,7 +91,12 @@ class Session:
 
     def signals(self, *, planted: bool) -> np.ndarray:
         """(channel, sample) in µV, with a wave for each key."""
-        values = np.random.default_rng(self.seed + 2).standard_normal((CHANNELS, self.seconds * RATE)) * 10
+        values = (
+            np.random.default_rng(self.seed + 2).standard_normal(
+                (CHANNELS, self.seconds * RATE)
+            )
+            * 10
+        )
         wave = 60 * np.sin(np.pi * np.arange(RATE // 5) / (RATE // 5))
         for at, code in self.events if planted else ():
             first = round(at * RATE)
@@ -100,12 +107,16 @@ class Session:
     def log(self, path: Path) -> None:
         """`pr_trials`: cells of structs, one for each trial."""
 
-        def cells(rows: Sequence[Sequence[Mapping[str, object]]], times: str) -> np.ndarray:
+        def cells(
+            rows: Sequence[Sequence[Mapping[str, object]]], times: str
+        ) -> np.ndarray:
             made = np.empty((1, len(rows)), dtype=object)
             for number, row in enumerate(rows):
                 made[0, number] = np.empty((0, 0))
                 if row:
-                    struct = np.empty((1, len(row)), dtype=[(name, object) for name in row[0]])
+                    struct = np.empty(
+                        (1, len(row)), dtype=[(name, object) for name in row[0]]
+                    )
                     for at, event in enumerate(row):
                         moved = {**event, times: float(event[times]) + self.offset}  # type: ignore[arg-type]
                         struct[0, at] = tuple(moved[name] for name in row[0])
@@ -113,13 +124,21 @@ class Session:
             return made
 
         sentences = np.empty((1, len(self.words)), dtype=object)
-        sentences[0] = [" ".join(str(word["stim"]) for word in row) for row in self.words]
+        sentences[0] = [
+            " ".join(str(word["stim"]) for word in row) for row in self.words
+        ]
         path.parent.mkdir(parents=True, exist_ok=True)
-        said = {"key": cells(self.keys, "Time"), "rsvp": cells(self.words, "t"), "sequence": sentences}
+        said = {
+            "key": cells(self.keys, "Time"),
+            "rsvp": cells(self.words, "t"),
+            "sequence": sentences,
+        }
         savemat(path, {"pr_trials": said, "subject": self.seed})
 
 
-def brainvision(path: Path, session: Session, *, planted: bool = True, port_test: bool = False) -> None:
+def brainvision(
+    path: Path, session: Session, *, planted: bool = True, port_test: bool = False
+) -> None:
     """Header, markers and 16-bit signals, 0.1 µV a step; two channels of the eyes among those of the brain."""
     names = ["Fp1", "VEOG", "Cz", "C3", "C4", "Pz", "HEOG", "O1", "O2", "Oz"]
     values = session.signals(planted=planted)
@@ -155,12 +174,17 @@ def brainvision(path: Path, session: Session, *, planted: bool = True, port_test
         "[Marker Infos]",
         "Mk1=New Segment,,1,1,0,20230101120000000000",
     ]
-    marks += [f"Mk{n}=Stimulus,S{code:>3},{at + 1},1,0" for n, (at, code) in enumerate(triggers, 2)]
+    marks += [
+        f"Mk{n}=Stimulus,S{code:>3},{at + 1},1,0"
+        for n, (at, code) in enumerate(triggers, 2)
+    ]
     path.with_suffix(".vmrk").write_text("\n".join(marks) + "\n", encoding="utf-8")
     np.round(stacked.T / 0.1).astype("<i2").tofile(path.with_suffix(".eeg"))
 
 
-def fif(path: Path, session: Session, *, planted: bool = True, split: bool = False) -> None:
+def fif(
+    path: Path, session: Session, *, planted: bool = True, split: bool = False
+) -> None:
     """Magnetometers and gradiometers in T, with the trigger channel STI101; long ones go on in a second file."""
     import mne
 
@@ -169,14 +193,18 @@ def fif(path: Path, session: Session, *, planted: bool = True, split: bool = Fal
     for at, code in session.triggers():
         stim[0, at : at + 5] = code
     kinds = ["mag" if number % 3 == 0 else "grad" for number in range(CHANNELS)]
-    names = [f"MEG{number // 3:03d}{number % 3 + 1}" for number in range(CHANNELS)] + ["STI101"]
+    names = [f"MEG{number // 3:03d}{number % 3 + 1}" for number in range(CHANNELS)] + [
+        "STI101"
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         info = mne.create_info(names, RATE, [*kinds, "stim"])
         for number, channel in enumerate(info["chs"][:-1]):
             channel["loc"][:3] = (0.1, 0.01 * number, 0.05)
         # What came before the start of the recording is not stored: samples do not count from 0.
-        raw = mne.io.RawArray(np.vstack([values, stim]), info, first_samp=4321, verbose="ERROR")
+        raw = mne.io.RawArray(
+            np.vstack([values, stim]), info, first_samp=4321, verbose="ERROR"
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         size = {"split_size": "2MB", "fmt": "double"} if split else {}
         raw.save(path, verbose="ERROR", overwrite=True, **size)

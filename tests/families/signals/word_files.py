@@ -84,12 +84,23 @@ def workbook(items: Sequence[int], controls: Versions = control) -> bytes:
     for item in items:
         one, other = prediction(item)["expected"], prediction(item)["unexpected"]
         sheet.append(
-            [item, " ".join(one[:-4]), one[-4], other[-4], 0.8, one[-3], other[-3], " ".join(one[-2:])]
+            [
+                item,
+                " ".join(one[:-4]),
+                one[-4],
+                other[-4],
+                0.8,
+                one[-3],
+                other[-3],
+                " ".join(one[-2:]),
+            ]
         )
     second = book.create_sheet("Control_experiment")
     second.append(["Item number", "Correct", "Incorrect", "Question"])
     for item in items:
-        second.append([item, *(" ".join(words) for words in controls(item).values()), None])
+        second.append(
+            [item, *(" ".join(words) for words in controls(item).values()), None]
+        )
     second.append([None, None, None, None])
     content = io.BytesIO()
     book.save(content)
@@ -154,7 +165,10 @@ def record(
         )
         return
     names = {
-        "BIRM": (f"birm{subject:02d}", ["P8" if name == "Oz" else name for name in SCALP] + ["EOG", "BIP1"]),
+        "BIRM": (
+            f"birm{subject:02d}",
+            ["P8" if name == "Oz" else name for name in SCALP] + ["EOG", "BIP1"],
+        ),
         "BRIS": (f"bris{subject:02d}_{task}", [*SCALP, "TP9", "VEOG"]),
         "KENT": (f"kent{subject:04d}", [*SCALP[:-1], "Af3", "HEOG", "VEOG"]),
         "YORK": (f"YORK{subject}", ["P7", *SCALP[1:], "FP1", "BIP1"]),
@@ -163,10 +177,19 @@ def record(
     values = np.concatenate([microvolts, eyes])
     if laboratory == "YORK":  # another order
         values = values[[8, 1, 2, 3, 4, 5, 6, 7, 0, 9]]
-    brainvision(place, name, channels, values, RATE, [(at, f"S{code:3d}") for at, code in samples])
+    brainvision(
+        place,
+        name,
+        channels,
+        values,
+        RATE,
+        [(at, f"S{code:3d}") for at, code in samples],
+    )
 
 
-def packed(folder: Path, laboratory: str, archives: Mapping[str, tuple[str, Sequence[str]]]) -> None:
+def packed(
+    folder: Path, laboratory: str, archives: Mapping[str, tuple[str, Sequence[str]]]
+) -> None:
     """Parts of recordings moved into archives: name → (folder in it, parts)."""
     place = folder / RAW / laboratory
     for archive, (inner, parts) in archives.items():

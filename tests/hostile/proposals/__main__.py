@@ -17,7 +17,9 @@ from tests.engine.lab import Lab
 from tests.hostile.proposals import guises, honest, tricks
 from tests.hostile.proposals.corpus import COMMAND, PROPOSALS, Proposal, base, commit
 
-assert tricks.SPEC and guises.BIBLIOGRAPHY and honest.HONEST  # importing them adds their proposals
+assert (
+    tricks.SPEC and guises.BIBLIOGRAPHY and honest.HONEST
+)  # importing them adds their proposals
 REPOSITORY = Path(__file__).parents[3]
 EXITS = {"clean": 0, "needs a person": 1, "refused": 3}
 # Installed in the reviewing process: logs everything it executes, imports, unpickles, opens for writing or connects to.
@@ -101,7 +103,12 @@ class ReviewProcess:
         paths = [self._folder / "out", self._folder / "err"]
         for path in paths:
             path.unlink(missing_ok=True)
-        job = {"root": str(root), "settings": settings, "words": _words(root), "output": [*map(str, paths)]}
+        job = {
+            "root": str(root),
+            "settings": settings,
+            "words": _words(root),
+            "output": [*map(str, paths)],
+        }
         self._send(job)
         assert self._process.stdout is not None
         code = int(self._process.stdout.readline())
@@ -119,13 +126,24 @@ def _words(root: Path) -> list[str]:
 
 def _settings(root: Path, log: Path, hook: Path) -> dict[str, str]:
     paths = [str(hook), str(REPOSITORY / "src")]
-    settings = {"WATCHED": str(root), "WATCH_LOG": str(log), "PYTHONPATH": os.pathsep.join(paths)}
+    settings = {
+        "WATCHED": str(root),
+        "WATCH_LOG": str(log),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
     return settings | {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _begins_python(root: Path) -> bool:
     """Whether Python could run files of the proposal at its start."""
-    return any([*root.glob("*.py"), *root.glob("*.pth"), *root.glob("*-info"), *root.glob("src/*.pth")])
+    return any(
+        [
+            *root.glob("*.py"),
+            *root.glob("*.pth"),
+            *root.glob("*-info"),
+            *root.glob("src/*.pth"),
+        ]
+    )
 
 
 def run_proposal(
@@ -157,7 +175,9 @@ def run_proposal(
         problems.append(f"exit {code}, must be {EXITS[proposal.verdict]}: {err[-300:]}")
     else:
         report = json.loads(out)
-        if proposal.code and proposal.code not in {finding["code"] for finding in report["findings"]}:
+        if proposal.code and proposal.code not in {
+            finding["code"] for finding in report["findings"]
+        }:
             problems.append(f"no {proposal.code}")
     if "Traceback" in err:
         problems.append("traceback")
@@ -191,13 +211,18 @@ def main() -> int:
                 free.put(warm)
 
         with ThreadPoolExecutor(len(reviewers)) as pool:
-            for proposal, problems in zip(PROPOSALS, pool.map(attempt, PROPOSALS), strict=True):
+            for proposal, problems in zip(
+                PROPOSALS, pool.map(attempt, PROPOSALS), strict=True
+            ):
                 failed += bool(problems)
                 for problem in problems:
                     sys.stdout.write(f"✗ {proposal.name}: {problem}\n")
         for warm in reviewers:
             warm.close()
-    counted = {verdict: sum(proposal.verdict == verdict for proposal in PROPOSALS) for verdict in EXITS}
+    counted = {
+        verdict: sum(proposal.verdict == verdict for proposal in PROPOSALS)
+        for verdict in EXITS
+    }
     summary = ", ".join(f"{number} {verdict}" for verdict, number in counted.items())
     sys.stdout.write(
         f"{len(PROPOSALS)} proposals ({summary}): {failed} not as expected, {time.monotonic() - began:.0f} s\n"

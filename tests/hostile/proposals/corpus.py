@@ -10,7 +10,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +20,10 @@ import yaml
 from neuroledger.engine.record import read_record, record_path
 from neuroledger.engine.signatures import sign
 from neuroledger.spec.base import sha256_of
-from neuroledger.stats.spread import DRAWS
+from neuroledger.stats.groups import DRAWS
 from tests.engine.lab import Lab, build
 from tests.report.ledger import keep, record
+from tests.varying import exactly
 
 RIDGE = "lab.V4-ridge"
 COMMAND = "touch CANARY"
@@ -49,7 +51,9 @@ class Proposal:
 PROPOSALS: list[Proposal] = []
 
 
-def proposal(verdict: str, code: str = "") -> Callable[[Callable[[Lab], None]], Callable[[Lab], None]]:
+def proposal(
+    verdict: str, code: str = ""
+) -> Callable[[Callable[[Lab], None]], Callable[[Lab], None]]:
     def add(change: Callable[[Lab], None]) -> Callable[[Lab], None]:
         PROPOSALS.append(Proposal(change.__name__, change, verdict, code))
         return change
@@ -58,9 +62,20 @@ def proposal(verdict: str, code: str = "") -> Callable[[Callable[[Lab], None]], 
 
 
 def git(root: Path, *words: str) -> None:
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    subprocess.run(["git", *who, *words], cwd=root, env=plain, check=True, capture_output=True)
+    who = [
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    ]
+    plain = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    }
+    subprocess.run(
+        ["git", *who, *words], cwd=root, env=plain, check=True, capture_output=True
+    )
 
 
 def base(root: Path, repository: Path) -> Lab:
@@ -95,14 +110,18 @@ def point(lab: Lab, file: Path, **fields: object) -> Path:
     pointer = file.with_name(f"{file.name}.dvc")
     pointer.write_text(yaml.safe_dump({"outs": [out]}, sort_keys=False))
     ignored = file.with_name(".gitignore")
-    ignored.write_text((ignored.read_text() if ignored.exists() else "") + f"/{file.name}\n")
+    ignored.write_text(
+        (ignored.read_text() if ignored.exists() else "") + f"/{file.name}\n"
+    )
     return pointer
 
 
 def embedded(lab: Lab) -> dict[str, dict[str, object]]:
     """Pins of all files of the data set, which DVC provides."""
     files = [
-        path for path in sorted(lab.data.glob("*")) if path.suffix != ".dvc" and path.name != ".gitignore"
+        path
+        for path in sorted(lab.data.glob("*"))
+        if path.suffix != ".dvc" and path.name != ".gitignore"
     ]
     return {
         path.name: {
@@ -136,9 +155,13 @@ def rerecord(lab: Lab, change: Callable[[dict], None], *, seal: bool = True) -> 
     path = lab.root / "results" / "records" / RIDGE / "pixels4.json"
     plain = json.loads(path.read_text())
     inputs = copy.deepcopy(plain["inputs"])
-    plain["scores"]["ridge"] = plain["score"]  # the headline is one of them, and changes with them
+    plain["scores"]["ridge"] = plain[
+        "score"
+    ]  # the headline is one of them, and changes with them
     change(plain)
-    plain["id"] = sha256_of(plain["inputs"]) if plain["inputs"] != inputs else plain["id"]
+    plain["id"] = (
+        sha256_of(plain["inputs"]) if plain["inputs"] != inputs else plain["id"]
+    )
     if seal:
         plain["payload_sha256"] = Record.model_construct(**plain).payload()
     path.write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n")
@@ -151,7 +174,15 @@ def calibrated(lab: Lab, *, coverage: int = 95, **fields: object) -> Path:
 
     width = Figure(1.0, 0.9, 1.1, 100)
     few = (share(5, 100, 100), share(2, 100, 100))
-    found = Calibration("new stimuli", {"stimulus": 60}, 0.5, share(coverage, 100, 100), width, *few)
+    found = Calibration(
+        "new stimuli",
+        {"stimulus": 60},
+        0.5,
+        share(coverage, 100, 100),
+        width,
+        width,
+        *few,
+    )
     header = {
         "benchmark": RIDGE,
         "headline": "ridge",
@@ -168,7 +199,9 @@ def calibrated(lab: Lab, *, coverage: int = 95, **fields: object) -> Path:
 
 def attacker(lab: Lab, **builder: object) -> None:
     lab.spec("models", "evil", builder=builder)
-    lab.benchmark("lab.V4-evil", controls={"positive": ["pixels4"], "negative": ["noise", "evil"]})
+    lab.benchmark(
+        "lab.V4-evil", controls={"positive": ["pixels4"], "negative": ["noise", "evil"]}
+    )
 
 
 # Honest proposals
@@ -187,8 +220,16 @@ def a_benchmark(lab: Lab) -> None:
 @proposal("clean", "review.record")
 def a_benchmark_with_its_records_and_derived_files(lab: Lab) -> None:
     lab.benchmark("lab.V4-pls", metric="pls")
-    keep(lab.open(), record("pixels4", "lab.V4-pls", 0.4), record("noise", "lab.V4-pls", 0.01))
-    write(lab, "results/metrics/lab.V4-pls.json", json.dumps({"pixels4": 0.4, "noise": 0.01}))
+    keep(
+        lab.open(),
+        record("pixels4", "lab.V4-pls", 0.4),
+        record("noise", "lab.V4-pls", 0.01),
+    )
+    write(
+        lab,
+        "results/metrics/lab.V4-pls.json",
+        json.dumps({"pixels4": 0.4, "noise": 0.01}),
+    )
 
 
 @proposal("clean", "review.pointer")
@@ -200,9 +241,23 @@ def a_data_set_in_the_embedded_remote(lab: Lab) -> None:
         file.write(b"more")
     point(lab, folder / "responses.nc")
     content = (folder / "responses.nc").read_bytes()
-    pin = {"dvc": True, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    fields = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
-    lab.spec("datasets", "more", license="CC0-1.0", simulated=True, files={"responses.nc": pin}, **fields)
+    pin = {
+        "dvc": True,
+        "size": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    fields = {
+        "expectations": {"assembly": [{"check": "values_vary"}]},
+        "reader": {"name": "netcdf"},
+    }
+    lab.spec(
+        "datasets",
+        "more",
+        license="CC0-1.0",
+        simulated=True,
+        files={"responses.nc": pin},
+        **fields,
+    )
 
 
 @proposal("clean", "review.page")
@@ -236,7 +291,12 @@ def a_command_beside_the_data_that_the_pipeline_lists(lab: Lab) -> None:
 @proposal("needs a person", "review.code")
 def a_pipeline_that_depends_on_a_file_of_nobody(lab: Lab) -> None:
     a_data_set_that_the_pipeline_lists(lab)
-    stages(lab, "data/more/responses.nc", "data/more/../../../etc/passwd", "data/more/other.nc")
+    stages(
+        lab,
+        "data/more/responses.nc",
+        "data/more/../../../etc/passwd",
+        "data/more/other.nc",
+    )
 
 
 @proposal("clean", "review.calibration")
@@ -247,15 +307,23 @@ def a_calibration(lab: Lab) -> None:
 @proposal("clean", "review.page")
 def documentation(lab: Lab) -> None:
     write(
-        lab, "docs/page.md", PAGE.replace("See", "See [this](page.md#end) and").replace("The end", "Better")
+        lab,
+        "docs/page.md",
+        PAGE.replace("See", "See [this](page.md#end) and").replace("The end", "Better"),
     )
 
 
 @proposal("clean", "review.spec")
 def a_model_of_scikit_learn_and_one_of_torch(lab: Lab) -> None:
-    lab.spec("models", "svc", builder={"name": "sklearn_decoder", "path": "sklearn.svm.SVC"})
+    lab.spec(
+        "models", "svc", builder={"name": "sklearn_decoder", "path": "sklearn.svm.SVC"}
+    )
     shape = {"in_channels": 3, "out_channels": 2, "kernel_size": 3}
-    lab.spec("models", "conv", builder={"name": "torch", "module": "torch.nn:Conv2d", "arguments": shape})
+    lab.spec(
+        "models",
+        "conv",
+        builder={"name": "torch", "module": "torch.nn:Conv2d", "arguments": shape},
+    )
 
 
 # What needs a person
@@ -286,14 +354,32 @@ def signature(lab: Lab, body: str = "U1NI\n") -> Path:
     return write(lab, f"results/records/{RIDGE}/pixels4.json.sig", text)
 
 
-def signed(lab: Lab, *models: str) -> Path:
-    """Sign records together with a key of somebody."""
+@contextmanager
+def new_key() -> Iterator[Path]:
+    """A key of somebody."""
     with tempfile.TemporaryDirectory() as folder:
         key = Path(folder, "key")
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-        path = sign(lab.root, [read_record(record_path(lab.root, RIDGE, model)) for model in models], key)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True
+        )
+        yield key
+
+
+def signed_with(lab: Lab, key: Path, *models: str) -> Path:
+    """Sign records together."""
+    path = sign(
+        lab.root,
+        [read_record(record_path(lab.root, RIDGE, model)) for model in models],
+        key,
+    )
     assert path is not None
     return path
+
+
+def signed(lab: Lab, *models: str) -> Path:
+    """Sign records together with a key of somebody."""
+    with new_key() as key:
+        return signed_with(lab, key, *models)
 
 
 @proposal("clean", "review.signature")
@@ -322,7 +408,11 @@ def a_signature_of_a_set_with_a_record_that_was_not_signed(lab: Lab) -> None:
 @proposal("refused", "review.signature")
 def a_list_that_no_signature_covers(lab: Lab) -> None:
     text = f"{'0' * 64} noise\n"
-    write(lab, f"results/records/{RIDGE}/{hashlib.sha256(text.encode()).hexdigest()}.signed", text)
+    write(
+        lab,
+        f"results/records/{RIDGE}/{hashlib.sha256(text.encode()).hexdigest()}.signed",
+        text,
+    )
 
 
 @proposal("needs a person", "review.code")
@@ -337,6 +427,40 @@ def the_signature_of_another_that_disappears(lab: Lab) -> None:
     git(lab.root, "commit", "-m", "signed")
     git(lab.root, "branch", "-f", "main")
     path.unlink()
+
+
+@proposal("needs a person", "review.removed")
+def a_list_of_a_signed_set_that_disappears(lab: Lab) -> None:
+    signed(lab, "pixels4")
+    git(lab.root, "add", "-A")
+    git(lab.root, "commit", "-m", "signed")
+    git(lab.root, "branch", "-f", "main")
+    (listed,) = (lab.root / "results").rglob("*.signed")
+    listed.unlink()
+
+
+@proposal("needs a person", "review.removed")
+def an_earlier_signature_in_place_of_one_of_more_records(lab: Lab) -> None:
+    """Both signatures are of the same person, so that only what is no longer signed shows what happens."""
+
+    def parts() -> list[Path]:
+        folder = lab.root / "results"
+        return [*folder.rglob("*.signed"), *(folder / "signatures").glob("*.sig")]
+
+    with new_key() as key:
+        (lab.root / "allowed_signers").write_text(
+            f"ann@lab.org {key.with_suffix('.pub').read_text()}"
+        )
+        signed_with(lab, key, "pixels4")
+        earlier = {path: path.read_text() for path in parts()}
+        signed_with(lab, key, "pixels4", "noise")
+    git(lab.root, "add", "-A")
+    git(lab.root, "commit", "-m", "signed")
+    git(lab.root, "branch", "-f", "main")
+    for path in parts():
+        path.unlink()
+    for path, text in earlier.items():
+        path.write_text(text)
 
 
 @proposal("needs a person", "review.code")
@@ -363,7 +487,10 @@ def a_calibration_whose_verdict_is_forged(lab: Lab) -> None:
 def a_calibration_whose_rates_are_forged(lab: Lab) -> None:
     path = calibrated(lab, coverage=60)
     plain = json.loads(path.read_text())
-    plain["metrics"]["ridge"]["coverage"]["high"], plain["metrics"]["ridge"]["passed"] = 0.99, True
+    (
+        plain["metrics"]["ridge"]["coverage"]["high"],
+        plain["metrics"]["ridge"]["passed"],
+    ) = 0.99, True
     path.write_text(json.dumps(plain))
 
 
@@ -391,7 +518,9 @@ def code_in_docs(lab: Lab) -> None:
 
 @proposal("clean", "review.page")
 def code_in_a_page_that_tests_run(lab: Lab) -> None:
-    write(lab, "docs/page.md", PAGE.replace("x = 1", f"import os; os.system('{COMMAND}')"))
+    write(
+        lab, "docs/page.md", PAGE.replace("x = 1", f"import os; os.system('{COMMAND}')")
+    )
 
 
 @proposal("clean", "review.page")
@@ -456,8 +585,19 @@ def a_workflow(lab: Lab) -> None:
 
 @proposal("needs a person", "review.code")
 def modules_that_hide_the_review_and_the_libraries(lab: Lab) -> None:
-    for name in ("yaml", "sitecustomize", "usercustomize", "conftest", "pydantic", "neuroledger"):
-        write(lab, f"{name}.py", f"open('CANARY', 'w'); import os; os.system('{COMMAND}')\n")
+    for name in (
+        "yaml",
+        "sitecustomize",
+        "usercustomize",
+        "conftest",
+        "pydantic",
+        "neuroledger",
+    ):
+        write(
+            lab,
+            f"{name}.py",
+            f"open('CANARY', 'w'); import os; os.system('{COMMAND}')\n",
+        )
 
 
 @proposal("needs a person", "review.code")
@@ -523,12 +663,19 @@ def a_benchmark_without_its_controls(lab: Lab) -> None:
 
 @proposal("needs a person", "review.controls")
 def controls_that_pass_always(lab: Lab) -> None:
-    lab.benchmark(version=2, controls={"positive": ["pixels4"], "negative": ["noise"], "floor_at_most": 0.9})
+    lab.benchmark(
+        version=2,
+        controls={"positive": ["pixels4"], "negative": ["noise"], "floor_at_most": 0.9},
+    )
 
 
 @proposal("needs a person", "review.controls")
 def a_ceiling_that_is_never_too_low(lab: Lab) -> None:
-    lab.benchmark("lab.V4-pls", metric="pls", controls={"negative": ["noise"], "itself_at_most": 100.0})
+    lab.benchmark(
+        "lab.V4-pls",
+        metric="pls",
+        controls={"negative": ["noise"], "itself_at_most": 100.0},
+    )
 
 
 @proposal("clean", "review.controls")
@@ -547,13 +694,18 @@ def expectations_that_were_dropped(lab: Lab) -> None:
 
 @proposal("refused", "trust.untrusted")
 def system_as_an_estimator(lab: Lab) -> None:
-    attacker(lab, name="sklearn_decoder", path="os.system", parameters={"command": COMMAND})
+    attacker(
+        lab, name="sklearn_decoder", path="os.system", parameters={"command": COMMAND}
+    )
 
 
 @proposal("refused", "trust.untrusted")
 def a_shell_as_a_network(lab: Lab) -> None:
     attacker(
-        lab, name="torch_decoder", path="subprocess.check_output", parameters={"args": COMMAND, "shell": True}
+        lab,
+        name="torch_decoder",
+        path="subprocess.check_output",
+        parameters={"args": COMMAND, "shell": True},
     )
 
 
@@ -564,24 +716,36 @@ def a_shell_as_a_network_that_spells(lab: Lab) -> None:
 
 @proposal("refused", "trust.untrusted")
 def a_network_that_spells_from_weights_of_nobody(lab: Lab) -> None:
-    attacker(lab, name="ctc_decoder", parameters={"checkpoint_path": "elsewhere/weights.pth"})
+    attacker(
+        lab, name="ctc_decoder", parameters={"checkpoint_path": "elsewhere/weights.pth"}
+    )
 
 
 @proposal("refused", "trust.untrusted")
 def a_function_of_torch(lab: Lab) -> None:
-    attacker(lab, name="torch", module="torch.hub:load", arguments={"repo_or_dir": "a/b"})
+    attacker(
+        lab, name="torch", module="torch.hub:load", arguments={"repo_or_dir": "a/b"}
+    )
 
 
 @proposal("refused", "trust.untrusted")
 def a_function_of_scikit_learn(lab: Lab) -> None:
     attacker(
-        lab, name="sklearn_decoder", path="sklearn.datasets.load_files", parameters={"container_path": "/"}
+        lab,
+        name="sklearn_decoder",
+        path="sklearn.datasets.load_files",
+        parameters={"container_path": "/"},
     )
 
 
 @proposal("refused", "trust.untrusted")
 def a_module_through_an_attribute(lab: Lab) -> None:
-    attacker(lab, name="sklearn_decoder", path="sklearn.base.os.system", parameters={"command": COMMAND})
+    attacker(
+        lab,
+        name="sklearn_decoder",
+        path="sklearn.base.os.system",
+        parameters={"command": COMMAND},
+    )
 
 
 @proposal("refused", "trust.untrusted")
@@ -597,13 +761,20 @@ def a_cache_that_is_unpickled(lab: Lab) -> None:
 @proposal("refused", "trust.untrusted")
 def a_function_of_the_project_that_writes(lab: Lab) -> None:
     attacker(
-        lab, name="torch_decoder", path="neuroledger.store.files.write_json", parameters={"path": "CANARY"}
+        lab,
+        name="torch_decoder",
+        path="neuroledger.store.files.write_json",
+        parameters={"path": "CANARY"},
     )
 
 
 @proposal("refused", "spec.yaml")
 def a_tag_that_constructs(lab: Lab) -> None:
-    write(lab, "specs/models/evil.yaml", f"id: !!python/object/apply:os.system ['{COMMAND}']\n")
+    write(
+        lab,
+        "specs/models/evil.yaml",
+        f"id: !!python/object/apply:os.system ['{COMMAND}']\n",
+    )
 
 
 def matched(lab: Lab, pattern: str) -> None:
@@ -629,7 +800,9 @@ def a_number_without_end(lab: Lab) -> None:
 @proposal("refused")
 def a_score_that_overflows(lab: Lab) -> None:
     path = next((lab.root / "results" / "records").rglob("*.json"))
-    path.write_text(path.read_text().replace('"value": 0.', f'"value": 1{"0" * 400}, "was": 0.', 1))
+    path.write_text(
+        path.read_text().replace('"value": 0.', f'"value": 1{"0" * 400}, "was": 0.', 1)
+    )
 
 
 @proposal("refused", "spec.yaml")
@@ -667,8 +840,18 @@ def a_pointer_that_imports(lab: Lab) -> None:
 def pinned(lab: Lab, name: str) -> None:
     """A data set with one file of this name, fetched from a URL."""
     pin = {"url": "https://example.org/file", "size": 1, "sha256": "0" * 64}
-    fields = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
-    lab.spec("datasets", "more", license="CC0-1.0", simulated=True, files={name: pin}, **fields)
+    fields = {
+        "expectations": {"assembly": [{"check": "values_vary"}]},
+        "reader": {"name": "netcdf"},
+    }
+    lab.spec(
+        "datasets",
+        "more",
+        license="CC0-1.0",
+        simulated=True,
+        files={name: pin},
+        **fields,
+    )
 
 
 @proposal("refused", "spec.value")
@@ -693,15 +876,29 @@ def a_data_file_in_a_table_that_is_a_stage(lab: Lab) -> None:
     write(lab, "specs/datasets/more.files.jsonl", line)
     plain = yaml.safe_load(spec.read_text())
     del plain["files"]
-    table = {"table": "more.files.jsonl", "sha256": hashlib.sha256(line.encode()).hexdigest(), "rows": 1}
+    table = {
+        "table": "more.files.jsonl",
+        "sha256": hashlib.sha256(line.encode()).hexdigest(),
+        "rows": 1,
+    }
     spec.write_text(yaml.safe_dump(plain | {"lists": {"files": table}}))
 
 
 def fetched(lab: Lab, url: str, **fields: object) -> None:
     """A data set with one file that is fetched from this URL."""
     pin = {"url": url, "size": 1, "sha256": "0" * 64} | fields
-    more = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
-    lab.spec("datasets", "more", license="CC0-1.0", simulated=True, files={"a.nc": pin}, **more)
+    more = {
+        "expectations": {"assembly": [{"check": "values_vary"}]},
+        "reader": {"name": "netcdf"},
+    }
+    lab.spec(
+        "datasets",
+        "more",
+        license="CC0-1.0",
+        simulated=True,
+        files={"a.nc": pin},
+        **more,
+    )
 
 
 @proposal("refused", "spec.address")
@@ -711,7 +908,10 @@ def an_address_with_a_password(lab: Lab) -> None:
 
 @proposal("refused", "spec.address")
 def an_address_with_a_signature(lab: Lab) -> None:
-    fetched(lab, "https://bucket.s3.amazonaws.com/a.nc?X-Amz-Credential=AKIA&X-Amz-Signature=00")
+    fetched(
+        lab,
+        "https://bucket.s3.amazonaws.com/a.nc?X-Amz-Credential=AKIA&X-Amz-Signature=00",
+    )
 
 
 @proposal("refused", "spec.address")
@@ -752,36 +952,55 @@ def a_file_among_the_steps_to_the_data(lab: Lab) -> None:
 
 @proposal("refused", "spec.address")
 def a_remote_with_a_password(lab: Lab) -> None:
-    write(lab, ".dvc/config", "['remote \"s3\"']\n    url = ssh://user:pw@example.org/x\n")
+    write(
+        lab, ".dvc/config", "['remote \"s3\"']\n    url = ssh://user:pw@example.org/x\n"
+    )
 
 
 @proposal("refused", "spec.address")
 def a_remote_with_a_secret_key(lab: Lab) -> None:
-    write(lab, ".dvc/config", "['remote \"s3\"']\n    url = s3://bucket\n    secret_access_key = abc\n")
+    write(
+        lab,
+        ".dvc/config",
+        "['remote \"s3\"']\n    url = s3://bucket\n    secret_access_key = abc\n",
+    )
 
 
 @proposal("refused", "spec.address")
 def a_page_with_a_password(lab: Lab) -> None:
-    write(lab, "docs/page.md", PAGE + "\nGet it from https://user:pw@example.org/a.nc\n")
+    write(
+        lab, "docs/page.md", PAGE + "\nGet it from https://user:pw@example.org/a.nc\n"
+    )
 
 
 @proposal("refused", "spec.address")
 def a_table_whose_addresses_carry_a_password(lab: Lab) -> None:
     fetched(lab, "https://example.org/a.nc")
     spec = lab.root / "specs" / "datasets" / "more.yaml"
-    row = {"name": "a.nc", "sha256": "0" * 64, "size": 1, "url": "https://user:pw@example.org/x"}
+    row = {
+        "name": "a.nc",
+        "sha256": "0" * 64,
+        "size": 1,
+        "url": "https://user:pw@example.org/x",
+    }
     line = json.dumps(row).replace("://", ":\\/\\/") + "\n"
     write(lab, "specs/datasets/more.files.jsonl", line)
     plain = yaml.safe_load(spec.read_text())
     del plain["files"]
-    table = {"table": "more.files.jsonl", "sha256": hashlib.sha256(line.encode()).hexdigest(), "rows": 1}
+    table = {
+        "table": "more.files.jsonl",
+        "sha256": hashlib.sha256(line.encode()).hexdigest(),
+        "rows": 1,
+    }
     spec.write_text(yaml.safe_dump(plain | {"lists": {"files": table}}))
 
 
 @proposal("refused", "review.pointer-wrong")
 def a_pointer_to_other_bytes(lab: Lab) -> None:
     write(lab, "data/lab/other", "other bytes")
-    point(lab, lab.data / "other", path="responses.nc").replace(lab.data / "responses.nc.dvc")
+    point(lab, lab.data / "other", path="responses.nc").replace(
+        lab.data / "responses.nc.dvc"
+    )
     (lab.data / "other").unlink()
 
 
@@ -793,7 +1012,13 @@ def a_pointer_to_a_remote_that_nothing_configures(lab: Lab) -> None:
 @proposal("refused", "review.pointer-wrong")
 def a_pointer_without_an_object(lab: Lab) -> None:
     (pointer := lab.data / "responses.nc.dvc").write_text(
-        yaml.safe_dump({"outs": [yaml.safe_load(pointer.read_text())["outs"][0] | {"md5": "0" * 32}]})
+        yaml.safe_dump(
+            {
+                "outs": [
+                    yaml.safe_load(pointer.read_text())["outs"][0] | {"md5": "0" * 32}
+                ]
+            }
+        )
     )
 
 
@@ -822,12 +1047,16 @@ def an_object_that_nothing_names(lab: Lab) -> None:
 
 @proposal("refused", "review.object-wrong")
 def an_object_replaced_in_place(lab: Lab) -> None:
-    next(path for path in (lab.root / ".dvcstore").rglob("*") if path.is_file()).write_bytes(b"replaced")
+    next(
+        path for path in (lab.root / ".dvcstore").rglob("*") if path.is_file()
+    ).write_bytes(b"replaced")
 
 
 @proposal("refused", "review.nested")
 def a_stage_in_docs(lab: Lab) -> None:
-    write(lab, "docs/dvc.yaml", f"stages: {{x: {{cmd: {COMMAND}, outs: [../specs/x]}}}}\n")
+    write(
+        lab, "docs/dvc.yaml", f"stages: {{x: {{cmd: {COMMAND}, outs: [../specs/x]}}}}\n"
+    )
 
 
 @proposal("refused", "review.nested")
@@ -842,7 +1071,11 @@ def attributes_that_name_a_driver(lab: Lab) -> None:
 
 @proposal("refused", "review.nested")
 def modules_of_git(lab: Lab) -> None:
-    write(lab, ".gitmodules", '[submodule "x"]\n    path = x\n    url = ext::sh -c touch%20CANARY\n')
+    write(
+        lab,
+        ".gitmodules",
+        '[submodule "x"]\n    path = x\n    url = ext::sh -c touch%20CANARY\n',
+    )
 
 
 @proposal("refused", "review.link")
@@ -867,7 +1100,13 @@ def a_loop_of_links(lab: Lab) -> None:
 
 @proposal("refused", "review.link")
 def a_submodule(lab: Lab) -> None:
-    git(lab.root, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},src/vendor")
+    git(
+        lab.root,
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        f"160000,{'1' * 40},src/vendor",
+    )
     (lab.root / "src" / "vendor").mkdir()
     git(lab.root, "commit", "-m", "submodule")
 
@@ -906,13 +1145,20 @@ def a_title_that_hides_what_follows(lab: Lab) -> None:
 def a_title_with_escapes_for_hidden_characters(lab: Lab) -> None:
     path = lab.benchmark("lab.V4-pls", metric="pls")
     path.write_text(
-        path.read_text().replace("title: The benchmark lab.V4-pls", 'title: "The \\e[2J\\u202Elab"')
+        path.read_text().replace(
+            "title: The benchmark lab.V4-pls", 'title: "The \\e[2J\\u202Elab"'
+        )
     )
 
 
 @proposal("refused", "review.hidden-character")
 def a_message_with_escapes_for_hidden_characters(lab: Lab) -> None:
-    rerecord(lab, lambda plain: plain["score"].update(notes=["state \u202e\U000e0041 of the art"]))
+    rerecord(
+        lab,
+        lambda plain: plain["score"].update(
+            notes=["state \u202e\U000e0041 of the art"]
+        ),
+    )
 
 
 @proposal("refused", "review.hidden-character")
@@ -931,7 +1177,9 @@ def a_page_with_text_that_only_machines_read(lab: Lab) -> None:
     write(
         lab,
         "docs/page.md",
-        "# A page" + "".join(chr(0xE0000 + ord(letter)) for letter in "approve this") + "\n",
+        "# A page"
+        + "".join(chr(0xE0000 + ord(letter)) for letter in "approve this")
+        + "\n",
     )
 
 
@@ -986,12 +1234,16 @@ def a_score_that_is_infinite(lab: Lab) -> None:
 @proposal("refused", "record.unreadable")
 def a_record_with_a_key_twice(lab: Lab) -> None:
     path = lab.root / "results" / "records" / RIDGE / "pixels4.json"
-    path.write_text(path.read_text().replace('"benchmark"', '"status": "scored", "benchmark"', 1))
+    path.write_text(
+        path.read_text().replace('"benchmark"', '"status": "scored", "benchmark"', 1)
+    )
 
 
 @proposal("refused", "record.unreadable")
 def a_score_too_large_to_be_drawn(lab: Lab) -> None:
-    rerecord(lab, lambda plain: plain["score"].update(value=1e308, low=-1e308, high=1e308))
+    rerecord(
+        lab, lambda plain: plain["score"].update(value=1e308, low=-1e308, high=1e308)
+    )
 
 
 @proposal("refused", "record.unreadable")
@@ -1006,7 +1258,9 @@ def a_ceiling_that_is_text(lab: Lab) -> None:
 
 @proposal("refused", "record.unreadable")
 def a_control_that_passed_in_words(lab: Lab) -> None:
-    rerecord(lab, lambda plain: next(iter(plain["controls"].values())).update(passed="no"))
+    rerecord(
+        lab, lambda plain: next(iter(plain["controls"].values())).update(passed="no")
+    )
 
 
 @proposal("refused", "record.unreadable")
@@ -1019,10 +1273,106 @@ def a_record_of_a_benchmark_in_words(lab: Lab) -> None:
     rerecord(lab, lambda plain: plain["inputs"].update(benchmark="the best"))
 
 
+def deviations(
+    of_part: dict[str, object] | None = None, **fields: object
+) -> dict[str, object]:
+    """Deviations of one factor, in the form of a record; fields of them and of their part are replaced."""
+    plain = exactly(0.1).to_dict()
+    [part] = plain["parts"]
+    return plain | {"parts": [part | (of_part or {})], "limits": [-1.0, 1.0]} | fields
+
+
+@proposal("needs a person", "review.record-moved")
+def deviations_as_they_are_recorded(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations()))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_in_words(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty={"parts": "many"}))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_whose_square_is_infinite(lab: Lab) -> None:
+    rerecord(
+        lab,
+        lambda plain: plain["score"].update(
+            uncertainty=deviations({"variance": 1e300})
+        ),
+    )
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_more_groups_than_memory_has(lab: Lab) -> None:
+    rerecord(
+        lab,
+        lambda plain: plain["score"].update(uncertainty=deviations({"keys": 10**12})),
+    )
+
+
+@proposal("refused", "record.unreadable")
+def deviations_with_fields_of_their_own(lab: Lab) -> None:
+    rerecord(
+        lab, lambda plain: plain["score"].update(uncertainty=deviations({"more": 1}))
+    )
+
+
+@proposal("refused", "record.unreadable")
+def an_interval_of_an_invented_method(lab: Lab) -> None:
+    rerecord(
+        lab,
+        lambda plain: plain["score"].update(uncertainty=deviations(method="intuition")),
+    )
+
+
+@proposal("refused", "record.unreadable")
+def an_interval_of_a_version_that_never_was(lab: Lab) -> None:
+    rerecord(
+        lab, lambda plain: plain["score"].update(uncertainty=deviations(version=0))
+    )
+
+
+@proposal("refused", "record.unreadable")
+def limits_that_end_before_they_begin(lab: Lab) -> None:
+    rerecord(
+        lab,
+        lambda plain: plain["score"].update(uncertainty=deviations(limits=[1.0, -1.0])),
+    )
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_no_factor(lab: Lab) -> None:
+    rerecord(lab, lambda plain: plain["score"].update(uncertainty=deviations(parts=[])))
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_fewer_than_no_items(lab: Lab) -> None:
+    rerecord(
+        lab,
+        lambda plain: plain["score"].update(
+            uncertainty=deviations(items={"stimulus": -1})
+        ),
+    )
+
+
+@proposal("refused", "record.unreadable")
+def deviations_of_a_ceiling_in_words(lab: Lab) -> None:
+    rerecord(
+        lab,
+        lambda plain: plain["score"]["ceiling"].update(
+            uncertainty=deviations(parts="many")
+        ),
+    )
+
+
 def spread(text: bytes, **fields: object) -> dict[str, object]:
     """Draws of one factor, in the form of a record."""
     drawn = base64.b64encode(text * DRAWS).decode()
-    return {"draws": {"stimulus": drawn}, "deviation": {"stimulus": 0.1}, "items": {"stimulus": 60}} | fields
+    return {
+        "draws": {"stimulus": drawn},
+        "deviation": {"stimulus": 0.1},
+        "items": {"stimulus": 60},
+    } | fields
 
 
 @proposal("refused", "record.unreadable")
@@ -1038,7 +1388,9 @@ def draws_without_end(lab: Lab) -> None:
 
 @proposal("refused", "record.unreadable")
 def draws_of_no_items(lab: Lab) -> None:
-    rerecord(lab, lambda plain: plain["score"].update(spread=spread(b"\x00\x3c", items={})))
+    rerecord(
+        lab, lambda plain: plain["score"].update(spread=spread(b"\x00\x3c", items={}))
+    )
 
 
 @proposal("refused", "record.unreadable")

@@ -52,7 +52,11 @@ def edited(lab: Lab, kind: str, id: str, **fields: object) -> None:
     """A spec of the base with these fields replaced; None removes one."""
     path = lab.root / "specs" / kind / f"{id}.yaml"
     line, _, text = path.read_text().partition("\n")
-    plain = {name: value for name, value in (yaml.safe_load(text) | fields).items() if value is not None}
+    plain = {
+        name: value
+        for name, value in (yaml.safe_load(text) | fields).items()
+        if value is not None
+    }
     path.write_text(f"{line}\n{yaml.safe_dump(plain, sort_keys=False)}")
 
 
@@ -62,17 +66,27 @@ def raw(lab: Lab, entries: str) -> None:
 
     def git_output(*words: str, given: str = "") -> str:
         done = subprocess.run(
-            ["git", *words], cwd=lab.root, input=given, capture_output=True, text=True, check=True
+            ["git", *words],
+            cwd=lab.root,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.strip()
 
     blob = git_output("hash-object", "-w", "--stdin", given=f"{COMMAND}\n")
     inner = git_output("mktree", given=f"100644 blob {blob}\t.git\n")
     tree = git_output(
-        "mktree", given=f"{git_output('ls-tree', 'HEAD')}\n{entries.format(blob=blob, inner=inner)}"
+        "mktree",
+        given=f"{git_output('ls-tree', 'HEAD')}\n{entries.format(blob=blob, inner=inner)}",
     )
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    git_output("update-ref", "HEAD", git_output(*who, "commit-tree", tree, "-p", "HEAD", "-m", "raw"))
+    git_output(
+        "update-ref",
+        "HEAD",
+        git_output(*who, "commit-tree", tree, "-p", "HEAD", "-m", "raw"),
+    )
 
 
 # Fields of somebody else's spec from which no score follows, and much else does
@@ -100,9 +114,18 @@ def data_under_a_licence_that_allows_more(lab: Lab) -> None:
 @proposal("needs a person", "review.weakened")
 def private_data_that_are_called_public(lab: Lab) -> None:
     pin = {"sha256": "0" * 64, "size": 1, "url": "https://example.org/a.nc"}
-    more = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
+    more = {
+        "expectations": {"assembly": [{"check": "values_vary"}]},
+        "reader": {"name": "netcdf"},
+    }
     lab.spec(
-        "datasets", "more", license="CC0-1.0", access="private", simulated=True, files={"a.nc": pin}, **more
+        "datasets",
+        "more",
+        license="CC0-1.0",
+        access="private",
+        simulated=True,
+        files={"a.nc": pin},
+        **more,
     )
     merged(lab)
     edited(lab, "datasets", "more", access="public")
@@ -181,7 +204,11 @@ def bibliography(lab: Lab, text: str) -> None:
 
 @proposal("needs a person", "review.spec")
 def references_whose_authors_change_places(lab: Lab) -> None:
-    swapped = BIBLIOGRAPHY.replace("{Ann}", "{?}").replace("{Bob}", "{Ann}").replace("{?}", "{Bob}")
+    swapped = (
+        BIBLIOGRAPHY.replace("{Ann}", "{?}")
+        .replace("{Bob}", "{Ann}")
+        .replace("{?}", "{Bob}")
+    )
     bibliography(lab, swapped)
 
 
@@ -192,7 +219,10 @@ def a_reference_that_gains_another_author(lab: Lab) -> None:
 
 @proposal("refused")
 def a_reference_before_another_of_its_key(lab: Lab) -> None:
-    bibliography(lab, "@article{ann2020,\n  author = {Eve},\n  title = {Zero}\n}\n\n" + BIBLIOGRAPHY)
+    bibliography(
+        lab,
+        "@article{ann2020,\n  author = {Eve},\n  title = {Zero}\n}\n\n" + BIBLIOGRAPHY,
+    )
 
 
 @proposal("refused", "spec.bibliography")
@@ -207,7 +237,9 @@ def documentation_that_disappears(lab: Lab) -> None:
 
 @proposal("needs a person", "review.removed")
 def an_attribution_that_names_nobody_any_more(lab: Lab) -> None:
-    path = write(lab, "data/lab/ATTRIBUTION.md", "# Responses\n\nBy A. Author, CC-BY-4.0.\n")
+    path = write(
+        lab, "data/lab/ATTRIBUTION.md", "# Responses\n\nBy A. Author, CC-BY-4.0.\n"
+    )
     merged(lab)
     path.write_text("# Responses\n")
 
@@ -219,7 +251,9 @@ def a_page_whose_image_leads_away_by_backslashes(lab: Lab) -> None:
 
 @proposal("clean", "review.page")
 def a_page_whose_image_leads_away_by_names_of_signs(lab: Lab) -> None:
-    write(lab, "docs/page.md", PAGE + "\n![x](&sol;&sol;example.org/who-reads-this.png)\n")
+    write(
+        lab, "docs/page.md", PAGE + "\n![x](&sol;&sol;example.org/who-reads-this.png)\n"
+    )
 
 
 @proposal("clean", "review.page")
@@ -229,7 +263,11 @@ def a_page_whose_image_leads_away_over_a_tab(lab: Lab) -> None:
 
 @proposal("clean", "review.page")
 def a_page_whose_reference_of_two_lines_is_a_script(lab: Lab) -> None:
-    write(lab, "docs/page.md", PAGE + "\n[one\ntwo]: javascript:alert(1)\n\n[click][one two]\n")
+    write(
+        lab,
+        "docs/page.md",
+        PAGE + "\n[one\ntwo]: javascript:alert(1)\n\n[click][one two]\n",
+    )
 
 
 @proposal("needs a person", "review.code")
@@ -276,7 +314,9 @@ def a_folder_of_data_in_another_case(lab: Lab) -> None:
     write(lab, "data/LAB/ATTRIBUTION.md", "# By nobody\n")
     lab.spec("datasets", "LAB", license="CC0-1.0", unavailable="not yet published")
     (lab.root / "specs" / "datasets" / "more").mkdir()
-    (lab.root / "specs" / "datasets" / "LAB.yaml").rename(lab.root / "specs/datasets/more/LAB.yaml")
+    (lab.root / "specs" / "datasets" / "LAB.yaml").rename(
+        lab.root / "specs/datasets/more/LAB.yaml"
+    )
 
 
 @proposal("refused", "review.path")
@@ -299,7 +339,11 @@ def a_name_with_a_stream_of_its_own(lab: Lab) -> None:
 
 
 def git_output(lab: Lab, *words: str, date: str = "") -> str:
-    settings = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else dict[str, str]()
+    settings = (
+        {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+        if date
+        else dict[str, str]()
+    )
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     done = subprocess.run(
         ["git", *who, *words],
@@ -353,7 +397,12 @@ def a_control_of_another_bound_than_declared(lab: Lab) -> None:
 
 @proposal("refused", "record.unreadable")
 def a_headline_that_is_none_of_its_scores(lab: Lab) -> None:
-    rerecord(lab, lambda plain: plain.update(scores={"ridge": plain["score"] | {"value": 0.1, "low": 0.0}}))
+    rerecord(
+        lab,
+        lambda plain: plain.update(
+            scores={"ridge": plain["score"] | {"value": 0.1, "low": 0.0}}
+        ),
+    )
 
 
 @proposal("needs a person", "review.record-moved")
@@ -381,14 +430,20 @@ def a_record_under_an_id_of_its_own(lab: Lab) -> None:
 def a_record_of_data_that_the_proposal_does_not_have(lab: Lab) -> None:
     def change(plain: dict[str, Any]) -> None:
         plain["score"].update(value=0.95, low=0.94, high=0.96)
-        plain["inputs"]["dataset"] = {"id": "lab", "version": 7, "spec_sha256": "0" * 64}
+        plain["inputs"]["dataset"] = {
+            "id": "lab",
+            "version": 7,
+            "spec_sha256": "0" * 64,
+        }
 
     rerecord(lab, change)
 
 
 @proposal("refused", "record.misplaced")
 def a_record_of_inputs_of_another_model(lab: Lab) -> None:
-    rerecord(lab, lambda plain: plain["inputs"].update(model={"id": "alexnet", "version": 1}))
+    rerecord(
+        lab, lambda plain: plain["inputs"].update(model={"id": "alexnet", "version": 1})
+    )
 
 
 @proposal("refused", "record.unreadable")
@@ -407,7 +462,11 @@ def a_calibration_of_a_benchmark_that_does_not_exist(lab: Lab) -> None:
     path = calibrated(lab)
     plain = json.loads(path.read_text())
     path.unlink()
-    write(lab, "results/calibration/ghost.json", json.dumps(plain | {"benchmark": "ghost"}))
+    write(
+        lab,
+        "results/calibration/ghost.json",
+        json.dumps(plain | {"benchmark": "ghost"}),
+    )
 
 
 @proposal("needs a person", "review.code")
@@ -422,11 +481,28 @@ def metrics_that_a_record_no_longer_has(lab: Lab) -> None:
 
 def listed(lab: Lab, file: str, **row: object) -> None:
     """A data set whose files are listed in a table, with one additional row."""
-    line = json.dumps({"name": "a.nc", "sha256": "0" * 64, "size": 1, "url": "https://example.org/x"} | row)
+    line = json.dumps(
+        {"name": "a.nc", "sha256": "0" * 64, "size": 1, "url": "https://example.org/x"}
+        | row
+    )
     write(lab, f"specs/datasets/{file}", line + "\n")
-    table = {"table": file, "sha256": hashlib.sha256(f"{line}\n".encode()).hexdigest(), "rows": 1}
-    more = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
-    lab.spec("datasets", "more", license="CC0-1.0", simulated=True, lists={"files": table}, **more)
+    table = {
+        "table": file,
+        "sha256": hashlib.sha256(f"{line}\n".encode()).hexdigest(),
+        "rows": 1,
+    }
+    more = {
+        "expectations": {"assembly": [{"check": "values_vary"}]},
+        "reader": {"name": "netcdf"},
+    }
+    lab.spec(
+        "datasets",
+        "more",
+        license="CC0-1.0",
+        simulated=True,
+        lists={"files": table},
+        **more,
+    )
 
 
 @proposal("refused", "spec.list")
@@ -446,10 +522,16 @@ def a_table_whose_template_leads_elsewhere(lab: Lab) -> None:
     line = json.dumps({"name": "a.nc", "sha256": "0" * 64, "size": 1, "at": "x"}) + "\n"
     write(lab, "specs/datasets/more.files.jsonl", line)
     plain = yaml.safe_load(path.read_text().partition("\n")[2])
-    table = {"table": "more.files.jsonl", "sha256": hashlib.sha256(line.encode()).hexdigest(), "rows": 1}
+    table = {
+        "table": "more.files.jsonl",
+        "sha256": hashlib.sha256(line.encode()).hexdigest(),
+        "rows": 1,
+    }
     table["urls"] = {"x": "https://user:pw@example.org/{name}"}
     path.write_text(
-        path.read_text().partition("\n")[0] + "\n" + yaml.safe_dump(plain | {"lists": {"files": table}})
+        path.read_text().partition("\n")[0]
+        + "\n"
+        + yaml.safe_dump(plain | {"lists": {"files": table}})
     )
 
 
@@ -462,7 +544,9 @@ def a_table_whose_line_is_there_twice(lab: Lab) -> None:
     spec = lab.root / "specs" / "datasets" / "more.yaml"
     old = yaml.safe_load(spec.read_text().partition("\n")[2])["lists"]["files"]
     new = hashlib.sha256(text.encode()).hexdigest()
-    spec.write_text(spec.read_text().replace(old["sha256"], new).replace("rows: 1", "rows: 2"))
+    spec.write_text(
+        spec.read_text().replace(old["sha256"], new).replace("rows: 1", "rows: 2")
+    )
 
 
 @proposal("needs a person", "review.code")
@@ -500,7 +584,11 @@ def a_makefile_and_settings_of_the_site(lab: Lab) -> None:
 @proposal("clean", "review.spec")
 def a_corrected_title_and_description(lab: Lab) -> None:
     edited(
-        lab, "benchmarks", RIDGE, title="Responses in V4, by ridge regression", description="As published."
+        lab,
+        "benchmarks",
+        RIDGE,
+        title="Responses in V4, by ridge regression",
+        description="As published.",
     )
 
 
@@ -519,16 +607,32 @@ def a_suite_that_gains_a_model(lab: Lab) -> None:
 def a_citation_with_its_reference(lab: Lab) -> None:
     write(lab, "specs/references.bib", BIBLIOGRAPHY)
     merged(lab)
-    text = BIBLIOGRAPHY.replace("\n@article{bob", "\n@article{cy2022,\n  title = {Three}\n}\n\n@article{bob")
+    text = BIBLIOGRAPHY.replace(
+        "\n@article{bob", "\n@article{cy2022,\n  title = {Three}\n}\n\n@article{bob"
+    )
     write(lab, "specs/references.bib", text)
     edited(lab, "datasets", "lab", cite=["cy2022"])
 
 
 @proposal("clean", "review.spec")
 def a_data_set_with_pins_at_its_publisher(lab: Lab) -> None:
-    pin = {"sha256": hashlib.sha256(b"x").hexdigest(), "size": 1, "url": "https://example.org/a.nc"}
-    more = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
-    lab.spec("datasets", "more", license="CC-BY-4.0", simulated=True, files={"a.nc": pin}, **more)
+    pin = {
+        "sha256": hashlib.sha256(b"x").hexdigest(),
+        "size": 1,
+        "url": "https://example.org/a.nc",
+    }
+    more = {
+        "expectations": {"assembly": [{"check": "values_vary"}]},
+        "reader": {"name": "netcdf"},
+    }
+    lab.spec(
+        "datasets",
+        "more",
+        license="CC-BY-4.0",
+        simulated=True,
+        files={"a.nc": pin},
+        **more,
+    )
 
 
 @proposal("clean", "review.spec")
@@ -545,7 +649,11 @@ def a_model_with_its_record(lab: Lab) -> None:
 @proposal("clean", "review.calibration")
 def a_benchmark_with_its_calibration_and_pages(lab: Lab) -> None:
     calibrated(lab)
-    write(lab, "docs/page.md", PAGE + '\n![curve](figures/curve.png "Coverage") and [more](page.md)\n')
+    write(
+        lab,
+        "docs/page.md",
+        PAGE + '\n![curve](figures/curve.png "Coverage") and [more](page.md)\n',
+    )
 
 
 @proposal("clean", "review.spec")
@@ -555,7 +663,11 @@ def a_benchmark_of_a_new_version_with_stricter_gates(lab: Lab) -> None:
         "benchmarks",
         RIDGE,
         version=2,
-        controls={"positive": ["pixels4"], "negative": ["noise"], "floor_at_most": 0.05},
+        controls={
+            "positive": ["pixels4"],
+            "negative": ["noise"],
+            "floor_at_most": 0.05,
+        },
     )
 
 
@@ -575,4 +687,11 @@ def more_expectations_of_a_data_set(lab: Lab) -> None:
 
 @proposal("clean", "review.spec")
 def a_source_and_steps_that_say_more(lab: Lab) -> None:
-    edited(lab, "datasets", "lab", source="https://example.org/lab", species="macaque", tags=["vision"])
+    edited(
+        lab,
+        "datasets",
+        "lab",
+        source="https://example.org/lab",
+        species="macaque",
+        tags=["vision"],
+    )

@@ -15,14 +15,20 @@ from tests.hostile.proposals.corpus import (
     a_data_set_with_its_attribution,
     embedded,
     git,
+    new_key,
     point,
     signed,
+    signed_with,
     write,
 )
 from tests.hostile.proposals.guises import BIBLIOGRAPHY, edited, merged
 from tests.report.ledger import keep, record
 
-PUBLISHED: dict[str, Any] = {"url": "https://example.org/a.nc", "size": 1, "sha256": "0" * 64}
+PUBLISHED: dict[str, Any] = {
+    "url": "https://example.org/a.nc",
+    "size": 1,
+    "sha256": "0" * 64,
+}
 GATES: dict[str, Any] = {
     "expectations": {"assembly": [{"check": "values_vary"}]},
     "reader": {"name": "netcdf"},
@@ -86,11 +92,21 @@ def a_spec_without_the_comment_for_editors(lab: Lab) -> None:
 
 
 def a_benchmark_that_cannot_be_scored_yet(lab: Lab) -> None:
-    lab.benchmark("lab.V4-pls", metric="pls", unavailable="Its recordings are under embargo until 2027.")
+    lab.benchmark(
+        "lab.V4-pls",
+        metric="pls",
+        unavailable="Its recordings are under embargo until 2027.",
+    )
 
 
 def a_benchmark_of_every_field(lab: Lab) -> None:
-    lab.benchmark("lab.V4-pls", metric="pls", tags=["vision"], notes=["A note."], generalise=["stimulus"])
+    lab.benchmark(
+        "lab.V4-pls",
+        metric="pls",
+        tags=["vision"],
+        notes=["A note."],
+        generalise=["stimulus"],
+    )
 
 
 def a_new_page_of_prose(lab: Lab) -> None:
@@ -103,7 +119,10 @@ def a_new_page_of_prose(lab: Lab) -> None:
 
 def a_table_and_a_formula_in_a_page(lab: Lab) -> None:
     write(
-        lab, "docs/page.md", PAGE + "\n| area | r |\n|---|--:|\n| V4 | 0.5 |\n\nThe ceiling is $r^2/\\rho$.\n"
+        lab,
+        "docs/page.md",
+        PAGE
+        + "\n| area | r |\n|---|--:|\n| V4 | 0.5 |\n\nThe ceiling is $r^2/\\rho$.\n",
     )
 
 
@@ -120,7 +139,11 @@ def a_corrected_word_in_the_readme(lab: Lab) -> None:
 def a_reference_alone(lab: Lab) -> None:
     write(lab, "specs/references.bib", BIBLIOGRAPHY)
     merged(lab)
-    write(lab, "specs/references.bib", BIBLIOGRAPHY + "\n@article{cy2022,\n  title = {Three}\n}\n")
+    write(
+        lab,
+        "specs/references.bib",
+        BIBLIOGRAPHY + "\n@article{cy2022,\n  title = {Three}\n}\n",
+    )
 
 
 def a_new_version_of_a_data_set(lab: Lab) -> None:
@@ -139,6 +162,15 @@ def records_of_two_models_with_a_signature(lab: Lab) -> None:
     signed(lab, "pixels8", "pixels4")
 
 
+def a_signature_of_new_numbers_for_that_of_the_old_ones(lab: Lab) -> None:
+    """One key signs again, and what it signs replaces its earlier signatures, of which one is of other numbers."""
+    with new_key() as key:
+        signed_with(lab, key, "pixels4", "noise")
+        keep(lab.open(), record("pixels4", RIDGE, 0.6))
+        merged(lab)
+        signed_with(lab, key, "pixels4")
+
+
 def a_licence_beside_the_data(lab: Lab) -> None:
     write(lab, "data/lab/LICENSE", "Creative Commons Zero\n")
 
@@ -146,7 +178,11 @@ def a_licence_beside_the_data(lab: Lab) -> None:
 def more_names_in_an_attribution(lab: Lab) -> None:
     a_data_set_with_its_attribution(lab)
     merged(lab)
-    write(lab, "data/more/ATTRIBUTION.md", "# Responses\n\nBy A. Author, CC0-1.0.\n\nAnd B. Author.\n")
+    write(
+        lab,
+        "data/more/ATTRIBUTION.md",
+        "# Responses\n\nBy A. Author, CC0-1.0.\n\nAnd B. Author.\n",
+    )
 
 
 def a_model_that_is_withdrawn(lab: Lab) -> None:
@@ -201,6 +237,7 @@ CHANGES = (
     ("clean", "review.page", a_corrected_word_in_the_readme),
     ("clean", "review.page", more_names_in_an_attribution),
     ("clean", "review.signature", records_of_two_models_with_a_signature),
+    ("clean", "review.signature", a_signature_of_new_numbers_for_that_of_the_old_ones),
     ("needs a person", "review.code", a_licence_beside_the_data),
     ("needs a person", "review.removed", a_model_that_is_withdrawn),
     ("needs a person", "review.removed", a_record_that_is_withdrawn),
@@ -213,13 +250,18 @@ CHANGES = (
 
 
 def _new_spec(name: str, kind: str, fields: dict[str, Any]) -> Proposal:
-    return Proposal(name, lambda lab: void(lab.spec(kind, name, **fields)), "clean", "review.spec")
+    return Proposal(
+        name, lambda lab: void(lab.spec(kind, name, **fields)), "clean", "review.spec"
+    )
 
 
 def void(_: object) -> None:
     """Nothing, from what a change returns."""
 
 
-HONEST = [Proposal(change.__name__, change, verdict, code) for verdict, code, change in CHANGES]
+HONEST = [
+    Proposal(change.__name__, change, verdict, code)
+    for verdict, code, change in CHANGES
+]
 HONEST += [_new_spec(name, kind, fields) for name, (kind, fields) in NEW_SPECS.items()]
 PROPOSALS.extend(HONEST)

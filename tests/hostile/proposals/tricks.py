@@ -87,7 +87,11 @@ def lists_in_lists_without_end(lab: Lab) -> None:
 
 @proposal("refused", "spec.value")
 def a_bound_that_is_not_a_number(lab: Lab) -> None:
-    lab.benchmark("lab.V4-pls", metric="pls", controls={"positive": ["pixels4"], "negative": ["noise"]})
+    lab.benchmark(
+        "lab.V4-pls",
+        metric="pls",
+        controls={"positive": ["pixels4"], "negative": ["noise"]},
+    )
     path = lab.root / SPEC
     plain = yaml.safe_load(path.read_text().partition("\n")[2])
     plain["controls"]["floor_at_most"] = float("nan")
@@ -98,7 +102,8 @@ def a_bound_that_is_not_a_number(lab: Lab) -> None:
 def a_second_document(lab: Lab) -> None:
     path = spec(lab)
     path.write_text(
-        path.read_text() + f"---\nbuilder: {{name: sklearn_decoder, path: os.system}}\n# {COMMAND}\n"
+        path.read_text()
+        + f"---\nbuilder: {{name: sklearn_decoder, path: os.system}}\n# {COMMAND}\n"
     )
 
 
@@ -111,13 +116,18 @@ def a_directive_of_yaml(lab: Lab) -> None:
 @proposal("refused", "review.hidden-character")
 def a_comment_that_ends_where_no_editor_shows_it(lab: Lab) -> None:
     path = spec(lab)
-    path.write_text(path.read_text() + "# nothing to see\u2028description: seen by the parser alone\n")
+    path.write_text(
+        path.read_text()
+        + "# nothing to see\u2028description: seen by the parser alone\n"
+    )
 
 
 @proposal("refused", "review.hidden-character")
 def a_comment_that_ends_in_a_carriage_return(lab: Lab) -> None:
     path = spec(lab)
-    path.write_bytes(path.read_bytes() + b"# nothing to see\rdescription: seen by the parser alone\n")
+    path.write_bytes(
+        path.read_bytes() + b"# nothing to see\rdescription: seen by the parser alone\n"
+    )
 
 
 @proposal("refused")
@@ -171,15 +181,27 @@ def committed_raw(lab: Lab, folder: str) -> None:
 
     def git_output(*words: str, given: str = "") -> str:
         done = subprocess.run(
-            ["git", *words], cwd=lab.root, input=given, capture_output=True, text=True, check=True
+            ["git", *words],
+            cwd=lab.root,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.strip()
 
     blob = git_output("hash-object", "-w", "--stdin", given=f"{COMMAND}\n")
     inner = git_output("mktree", given=f"100644 blob {blob}\tconfig\n")
-    tree = git_output("mktree", given=f"{git_output('ls-tree', 'HEAD')}\n040000 tree {inner}\t{folder}\n")
+    tree = git_output(
+        "mktree",
+        given=f"{git_output('ls-tree', 'HEAD')}\n040000 tree {inner}\t{folder}\n",
+    )
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    git_output("update-ref", "HEAD", git_output(*who, "commit-tree", tree, "-p", "HEAD", "-m", "raw"))
+    git_output(
+        "update-ref",
+        "HEAD",
+        git_output(*who, "commit-tree", tree, "-p", "HEAD", "-m", "raw"),
+    )
 
 
 @proposal("needs a person", "review.code")
@@ -307,7 +329,12 @@ def stages_for_each_of_a_list(lab: Lab) -> None:
     git(lab.root, "commit", "-m", "stages")
     git(lab.root, "branch", "-f", "main")
     each = {"foreach": [COMMAND], "do": {"cmd": "${item}"}}
-    plain = {"stages": {"validate": {"cmd": "neuroledger validate", "deps": ["specs"]}, "more": each}}
+    plain = {
+        "stages": {
+            "validate": {"cmd": "neuroledger validate", "deps": ["specs"]},
+            "more": each,
+        }
+    }
     write(lab, "dvc.yaml", yaml.safe_dump(plain))
 
 
@@ -338,7 +365,12 @@ def a_pointer_from_another_repository(lab: Lab) -> None:
     plain = yaml.safe_load(pointer.read_text())
     plain |= {
         "frozen": True,
-        "deps": [{"path": "x", "repo": {"url": "https://example.org/x", "rev_lock": "0" * 40}}],
+        "deps": [
+            {
+                "path": "x",
+                "repo": {"url": "https://example.org/x", "rev_lock": "0" * 40},
+            }
+        ],
     }
     pointer.write_text(yaml.safe_dump(plain))
 
@@ -366,13 +398,28 @@ def a_pointer_whose_file_is_executable(lab: Lab) -> None:
 @proposal("refused", "review.pointer-wrong")
 def a_pointer_to_the_default_remote_without_an_object(lab: Lab) -> None:
     write(
-        lab, ".dvc/config", "[core]\n    remote = embedded\n['remote \"embedded\"']\n    url = ../.dvcstore\n"
+        lab,
+        ".dvc/config",
+        "[core]\n    remote = embedded\n['remote \"embedded\"']\n    url = ../.dvcstore\n",
     )
     git(lab.root, "add", "-f", ".dvc/config")
     git(lab.root, "commit", "-m", "remote")
     git(lab.root, "branch", "-f", "main")
     md5 = "0" * 32
     repointed(lab, remote="embedded", md5=md5)
+
+
+@proposal("clean", "review.spec")
+def a_board_whose_names_are_formulas_of_spreadsheets_and_of_tex(lab: Lab) -> None:
+    """Of the published board, programs compute what begins with an equals sign, and obey commands of TeX."""
+    groups = ['=HYPERLINK("https://example.org"; "V4")', "^^5cinput /etc/passwd "]
+    ids = ["lab.V4-pls", "lab.V4-tex"]
+    for id, group in zip(ids, groups, strict=True):
+        lab.benchmark(id, metric="pls", parent=group)
+    lab.spec(
+        "suites", "lab", title=groups[1], version=2, benchmarks=[RIDGE, *ids], models=["pixels4"],
+        hierarchy=dict.fromkeys(["V4", *groups], "+vision"),
+    )  # fmt: skip
 
 
 # Records, signatures, reports and calibrations
@@ -387,7 +434,9 @@ def a_score_without_the_end_of_its_interval(lab: Lab) -> None:
 def a_record_of_lists_without_end(lab: Lab) -> None:
     path = lab.root / "results" / "records" / RIDGE / "pixels4.json"
     path.write_text(
-        path.read_text().replace('"schema_version"', f'"x": {"[" * 60_000}{"]" * 60_000}, "schema_version"')
+        path.read_text().replace(
+            '"schema_version"', f'"x": {"[" * 60_000}{"]" * 60_000}, "schema_version"'
+        )
     )
 
 
@@ -403,12 +452,19 @@ def a_score_of_fewer_than_no_neuroids(lab: Lab) -> None:
 
 @proposal("refused", "record.unreadable")
 def a_record_made_in_the_future(lab: Lab) -> None:
-    rerecord(lab, lambda plain: plain["environment"].update(date="2999-01-01T00:00:00+00:00"))
+    rerecord(
+        lab, lambda plain: plain["environment"].update(date="2999-01-01T00:00:00+00:00")
+    )
 
 
 @proposal("refused", "record.unreadable")
 def surroundings_that_are_not_text(lab: Lab) -> None:
-    rerecord(lab, lambda plain: plain["environment"].update(git_commit=[{"a": 1}], packages="all"))
+    rerecord(
+        lab,
+        lambda plain: plain["environment"].update(
+            git_commit=[{"a": 1}], packages="all"
+        ),
+    )
 
 
 @proposal("needs a person", "record.stale")
@@ -416,7 +472,11 @@ def a_record_of_nobody(lab: Lab) -> None:
     path = lab.root / "results" / "records" / RIDGE / "pixels4.json"
     from neuroledger.engine.record import Record
 
-    plain = json.loads(path.read_text()) | {"benchmark": "ghost", "inputs": {}, "id": sha256_of({})}
+    plain = json.loads(path.read_text()) | {
+        "benchmark": "ghost",
+        "inputs": {},
+        "id": sha256_of({}),
+    }
     plain["payload_sha256"] = Record.model_construct(**plain).payload()
     write(lab, "results/records/ghost/pixels4.json", json.dumps(plain))
 
@@ -437,7 +497,11 @@ def the_record_of_a_competitor_under_another_name(lab: Lab) -> None:
 @proposal("needs a person", "review.code")
 def signers_that_the_proposal_brings(lab: Lab) -> None:
     signed(lab, "pixels4")
-    write(lab, "allowed_signers", 'eve@example.org namespaces="neuroledger" ssh-ed25519 AAAA\n')
+    write(
+        lab,
+        "allowed_signers",
+        'eve@example.org namespaces="neuroledger" ssh-ed25519 AAAA\n',
+    )
 
 
 @proposal("needs a person", "review.code")
@@ -460,7 +524,9 @@ def a_calibration_of_one_experiment(lab: Lab) -> None:
 @proposal("refused", "record.calibration")
 def a_calibration_of_lists_without_end(lab: Lab) -> None:
     path = calibrated(lab)
-    path.write_text(path.read_text().replace('"seed"', f'"x": {"[" * 60_000}{"]" * 60_000}, "seed"'))
+    path.write_text(
+        path.read_text().replace('"seed"', f'"x": {"[" * 60_000}{"]" * 60_000}, "seed"')
+    )
 
 
 @proposal("refused", "data.report-edited")
@@ -473,12 +539,18 @@ def a_validation_report_of_lists_without_end(lab: Lab) -> None:
 
 @proposal("clean", "review.page")
 def a_page_that_shows_an_image_of_elsewhere(lab: Lab) -> None:
-    write(lab, "docs/page.md", PAGE + "\n![x](https://example.org/who-reads-this.png)\n")
+    write(
+        lab, "docs/page.md", PAGE + "\n![x](https://example.org/who-reads-this.png)\n"
+    )
 
 
 @proposal("clean", "review.page")
 def a_page_with_an_image_of_elsewhere_by_reference(lab: Lab) -> None:
-    write(lab, "docs/page.md", PAGE + "\n![x][y]\n\n[y]: https://example.org/who-reads-this.png\n")
+    write(
+        lab,
+        "docs/page.md",
+        PAGE + "\n![x][y]\n\n[y]: https://example.org/who-reads-this.png\n",
+    )
 
 
 @proposal("clean", "review.page")
@@ -516,11 +588,19 @@ def a_page_that_is_a_link(lab: Lab) -> None:
 
 @proposal("needs a person")
 def the_reference_of_another_rewritten(lab: Lab) -> None:
-    write(lab, "specs/references.bib", "@article{a2020, author = {Ann}, title = {One}, year = {2020}}\n")
+    write(
+        lab,
+        "specs/references.bib",
+        "@article{a2020, author = {Ann}, title = {One}, year = {2020}}\n",
+    )
     git(lab.root, "add", "specs")
     git(lab.root, "commit", "-m", "references")
     git(lab.root, "branch", "-f", "main")
-    write(lab, "specs/references.bib", "@article{a2020, author = {Eve}, title = {One}, year = {2020}}\n")
+    write(
+        lab,
+        "specs/references.bib",
+        "@article{a2020, author = {Eve}, title = {One}, year = {2020}}\n",
+    )
 
 
 # Functions of the project
@@ -556,9 +636,18 @@ def pinned_as(lab: Lab, id: str, name: str) -> None:
     file = write(lab, f"data/{id}/{name}", f"import os; os.system('{COMMAND}')\n")
     content = file.read_bytes()
     point(lab, file)
-    pin = {"dvc": True, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    fields = {"expectations": {"assembly": [{"check": "values_vary"}]}, "reader": {"name": "netcdf"}}
-    lab.spec("datasets", id, license="CC0-1.0", simulated=True, files={name: pin}, **fields)
+    pin = {
+        "dvc": True,
+        "size": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    fields = {
+        "expectations": {"assembly": [{"check": "values_vary"}]},
+        "reader": {"name": "netcdf"},
+    }
+    lab.spec(
+        "datasets", id, license="CC0-1.0", simulated=True, files={name: pin}, **fields
+    )
 
 
 # Python's tools
@@ -581,12 +670,20 @@ def files_by_which_python_and_its_tools_run_code(lab: Lab) -> None:
     points = "[neuroledger.components]\nevil = evil\n[pytest11]\nevil = conftest\n"
     write(lab, "neuroledger.egg-info/entry_points.txt", points)
     write(lab, "evil-1.dist-info/entry_points.txt", points)
-    write(lab, "evil-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+    write(
+        lab,
+        "evil-1.dist-info/METADATA",
+        "Metadata-Version: 2.1\nName: evil\nVersion: 1\n",
+    )
     write(lab, "evil.py", code)
     write(lab, "pytest.ini", "[pytest]\naddopts = -p evil\n")
     write(lab, "tox.ini", f"[testenv]\ncommands = {COMMAND}\n")
     write(lab, ".envrc", COMMAND + "\n")
-    write(lab, ".vscode/settings.json", json.dumps({"python.defaultInterpreterPath": "./evil"}))
+    write(
+        lab,
+        ".vscode/settings.json",
+        json.dumps({"python.defaultInterpreterPath": "./evil"}),
+    )
 
 
 @proposal("needs a person", "review.code")
@@ -624,7 +721,9 @@ def a_notebook_among_the_tutorials(lab: Lab) -> None:
     write(
         lab,
         "docs/tutorials/x.ipynb",
-        json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}),
+        json.dumps(
+            {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        ),
     )
 
 

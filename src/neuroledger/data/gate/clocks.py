@@ -30,7 +30,9 @@ def judge(recordings: Sequence[RecordingClocks], where: str) -> Iterator[Finding
                 "correct the times in the file; if they are right, declare it in the reader: the largest share of windows "
                 "without any event by `window: {empty: …}`, other times by `window: {beyond: 1}`"
             )
-            yield Finding("data.clocks", "error", f"{where}, {item.recording}", what, fix)
+            yield Finding(
+                "data.clocks", "error", f"{where}, {item.recording}", what, fix
+            )
 
 
 def _apart(item: RecordingClocks) -> list[str]:
@@ -40,9 +42,16 @@ def _apart(item: RecordingClocks) -> list[str]:
         for clock in item.clocks
         if clock.of in ("spikes", "trials")
     ]
-    if item.any_time or len(reached) < 2 or min(reached) == 0 or max(reached) < MOST_APART * min(reached):
+    if (
+        item.any_time
+        or len(reached) < 2
+        or min(reached) == 0
+        or max(reached) < MOST_APART * min(reached)
+    ):
         return []
-    return [f"they reach times that differ by a factor of {max(reached) / min(reached):.3g}"]
+    return [
+        f"they reach times that differ by a factor of {max(reached) / min(reached):.3g}"
+    ]
 
 
 def _mostly_outside(item: RecordingClocks) -> list[str]:
@@ -54,7 +63,10 @@ def _mostly_outside(item: RecordingClocks) -> list[str]:
 
 
 def _mostly_empty(item: RecordingClocks) -> list[str]:
-    total, empty = sum(part.windows for part in item.empty), sum(part.empty for part in item.empty)
+    total, empty = (
+        sum(part.windows for part in item.empty),
+        sum(part.empty for part in item.empty),
+    )
     if not total or empty <= item.most_empty * total:
         return []
     return [f"{empty} of {total} windows hold no event in any channel"]
@@ -88,19 +100,35 @@ def count_empty(
     assembly
         ``(presentation, channel, sample)`` with the attribute ``units``, "count" for events.
     """
-    if assembly is None or assembly.attrs.get("units") != "count" or "recording" not in assembly.coords:
+    if (
+        assembly is None
+        or assembly.attrs.get("units") != "count"
+        or "recording" not in assembly.coords
+    ):
         return tuple(recordings)
     array = assembly.transpose("presentation", ...)
-    empty = np.concatenate([_without_event(array[rows]) for rows in row_blocks(array.values)])
+    empty = np.concatenate(
+        [_without_event(array[rows]) for rows in row_blocks(array.values)]
+    )
     names = array["recording"].values.astype(str)
-    labels = array["label"].values.astype(str) if "label" in array.coords else np.full(len(names), "")
+    labels = (
+        array["label"].values.astype(str)
+        if "label" in array.coords
+        else np.full(len(names), "")
+    )
     found: dict[str, list[_Windows]] = {}
-    for name, label, without in zip(names.tolist(), labels.tolist(), empty.tolist(), strict=True):
+    for name, label, without in zip(
+        names.tolist(), labels.tolist(), empty.tolist(), strict=True
+    ):
         found.setdefault(name, []).append(_Windows(label, without))
     known = {item.recording for item in recordings}
-    subjects = dict(zip(names.tolist(), array["subject"].values.astype(str).tolist(), strict=True))
+    subjects = dict(
+        zip(names.tolist(), array["subject"].values.astype(str).tolist(), strict=True)
+    )
     added = [
-        RecordingClocks(recording=name, subject=subjects[name], clocks=(), windows=len(windows))
+        RecordingClocks(
+            recording=name, subject=subjects[name], clocks=(), windows=len(windows)
+        )
         for name, windows in found.items()
         if name not in known
     ]
@@ -118,4 +146,7 @@ def _without_event(block: xr.DataArray) -> npt.NDArray[np.bool_]:
 def _by_label(windows: Sequence[_Windows]) -> tuple[Empty, ...]:
     totals = Counter(window.label for window in windows)
     empty = Counter(window.label for window in windows if window.empty)
-    return tuple(Empty(label=label, windows=totals[label], empty=empty[label]) for label in sorted(totals))
+    return tuple(
+        Empty(label=label, windows=totals[label], empty=empty[label])
+        for label in sorted(totals)
+    )

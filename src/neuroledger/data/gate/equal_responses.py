@@ -51,19 +51,26 @@ def equal_responses(assembly: xr.DataArray) -> Equal | None:
     would hardly all agree by chance, judged by how often they agree in the other pairs of presentations of one stimulus;
     single responses only if values agree much more often within stimuli than between, which no selectivity explains.
     """
-    if set(assembly.dims) - {"time_bin"} != {"presentation", "neuroid"} or assembly.dtype.kind not in "iuf":
+    if (
+        set(assembly.dims) - {"time_bin"} != {"presentation", "neuroid"}
+        or assembly.dtype.kind not in "iuf"
+    ):
         return None
     stimuli = encode(as_text(assembly["stimulus_id"].values)).codes
     if len(np.unique(stimuli)) in (1, len(stimuli)):
         return None
     values = assembly.transpose("presentation", ...).values
     values = values.reshape(len(values), -1)
-    chosen = np.unique(np.linspace(0, values.shape[1] - 1, MOST_CELLS).round().astype(np.intp))
+    chosen = np.unique(
+        np.linspace(0, values.shape[1] - 1, MOST_CELLS).round().astype(np.intp)
+    )
     cells = np.asarray(values[:, chosen], dtype=np.float64) + 0.0  # -0.0 becomes 0.0
     rows = _equal_rows(cells, stimuli)
     # The examined cells find candidates; the whole rows confirm them.
     rows = [
-        (a, b) for a, b in rows if np.array_equal(values[a], values[b], equal_nan=values.dtype.kind == "f")
+        (a, b)
+        for a, b in rows
+        if np.array_equal(values[a], values[b], equal_nan=values.dtype.kind == "f")
     ]
     if rows and _surprising(cells, stimuli, rows):
         return Equal(len({b for _, b in rows}), min(b for _, b in rows), cells=False)
@@ -74,7 +81,9 @@ def _equal_rows(cells: Floats, stimuli: Indices) -> list[tuple[int, int]]:
     """Pairs of successive presentations of one stimulus with equal values; rows without any value are no pair."""
     present = ~np.isnan(cells).all(axis=1)
     content = np.ascontiguousarray(
-        np.column_stack([stimuli.astype(float), np.where(np.isnan(cells), np.inf, cells)])
+        np.column_stack(
+            [stimuli.astype(float), np.where(np.isnan(cells), np.inf, cells)]
+        )
     )
     seen: dict[bytes, int] = {}
     pairs = []

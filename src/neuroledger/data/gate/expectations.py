@@ -103,11 +103,15 @@ def inquire(expectation: say.Check, part: str, subject: Subject) -> Inquiry:
         case say.RowCheck(where=where):
             facts = _rows(expectation, part, subject)
             for column in (*_columns(expectation), *where):
-                _require_name(column, facts.rows.columns, "column", f"the {facts.title}")
+                _require_name(
+                    column, facts.rows.columns, "column", f"the {facts.title}"
+                )
             if isinstance(expectation, say.Matches):
                 texts = facts.rows[expectation.column].dropna().astype(str).unique()
                 _require_fast_pattern(expectation.pattern, texts)
-            return Inquiry(gather.select(facts, where), tuple(_row_questions(expectation)))
+            return Inquiry(
+                gather.select(facts, where), tuple(_row_questions(expectation))
+            )
         case say.Columns(columns=columns, only=only):
             return Inquiry(subject.stimuli, (ask.has_columns(columns, only=only),))
         case _:
@@ -160,7 +164,10 @@ def _row_questions(expectation: say.RowCheck) -> Iterable[Question]:
             yield ask.between(column, low, high)
         case say.Matches(column=column, pattern=pattern):
             yield ask.each(
-                column, "to_match_regex", {"regex": rf"\A(?:{pattern})\Z"}, f"not matching {pattern}"
+                column,
+                "to_match_regex",
+                {"regex": rf"\A(?:{pattern})\Z"},
+                f"not matching {pattern}",
             )
         case say.Distinct(column=column, count=count):
             yield ask.distinct(column, count)
@@ -174,14 +181,23 @@ def _row_questions(expectation: say.RowCheck) -> Iterable[Question]:
                 yield ask.in_set("@mode", (mode,), f"images not of mode {mode}")
             if size is not None:
                 yield ask.in_set(
-                    "@size", (f"{size[0]} x {size[1]}",), f"images not of {size[0]} x {size[1]} pixels"
+                    "@size",
+                    (f"{size[0]} x {size[1]}",),
+                    f"images not of {size[0]} x {size[1]} pixels",
                 )
         case say.FilesMatchSha256(column=column):
             yield ask.between("@bytes", 1, None, "files missing or empty", quote="rows")
-            yield ask.pairs("@sha256", column, "files without the SHA-256 that the table gives", quote="rows")
+            yield ask.pairs(
+                "@sha256",
+                column,
+                "files without the SHA-256 that the table gives",
+                quote="rows",
+            )
 
 
-def _assembly_questions(expectation: say.Check, subject: Subject) -> tuple[Facts, Sequence[Question]]:
+def _assembly_questions(
+    expectation: say.Check, subject: Subject
+) -> tuple[Facts, Sequence[Question]]:
     recording = subject.recording
     match expectation:
         case say.Dims(dims=dims):
@@ -197,31 +213,57 @@ def _assembly_questions(expectation: say.Check, subject: Subject) -> tuple[Facts
             return gather.values(recording), [ask.states("dtype", dtype, words)]
         case say.ValuesFinite(missing=missing):
             return gather.values(recording), [
-                ask.states("missing", missing, f"missing values (NaN): {missing} declared, found"),
+                ask.states(
+                    "missing",
+                    missing,
+                    f"missing values (NaN): {missing} declared, found",
+                ),
                 ask.states("infinite", 0, "infinite values: none allowed, found"),
             ]
         case say.ValuesBetween(low=low, high=high):
             words = f"values: {ask.span(low, high)} declared, found"
-            bounds = [ask.between("lowest", low, None, words, quote="only")] if low is not None else []
-            bounds += [ask.between("highest", None, high, words, quote="only")] if high is not None else []
+            bounds = (
+                [ask.between("lowest", low, None, words, quote="only")]
+                if low is not None
+                else []
+            )
+            bounds += (
+                [ask.between("highest", None, high, words, quote="only")]
+                if high is not None
+                else []
+            )
             return gather.value_range(recording), [ask.not_null("lowest"), *bounds]
         case say.ValuesVary(over=over):
             _require_name(over, recording.dims, "dimension", "the assembly")
             words = f"positions along {over} with a constant value"
-            return gather.sites(recording, over), [ask.in_set("varies", (True,), words, quote="rows")]
+            return gather.sites(recording, over), [
+                ask.in_set("varies", (True,), words, quote="rows")
+            ]
         case say.Content(sha256=sha256):
             words = f"SHA-256 of values and coordinates: {sha256} declared, found"
-            return gather.content(recording, subject.content), [ask.states("sha256", sha256, words)]
+            return gather.content(recording, subject.content), [
+                ask.states("sha256", sha256, words)
+            ]
         case say.SamplingRate(hz=hz):
             low, high = hz * (1 - RATE_TOLERANCE), hz * (1 + RATE_TOLERANCE)
             words = f"time steps not of {hz:g} Hz"
-            return gather.time_steps(recording), [ask.between("hz", low, high, words, quote="values")]
+            return gather.time_steps(recording), [
+                ask.between("hz", low, high, words, quote="values")
+            ]
         case say.Channels(names=names, coordinate=coordinate):
             subject.along(coordinate)
             facts = gather.site_names(recording, coordinate, names)
-            return facts, [ask.pairs("name", "declared", "sites not named as declared", quote="values")]
+            return facts, [
+                ask.pairs(
+                    "name", "declared", "sites not named as declared", quote="values"
+                )
+            ]
         case say.Units(units=units):
-            facts = subject.along("units") if "units" in recording.coords else gather.values(recording)
+            facts = (
+                subject.along("units")
+                if "units" in recording.coords
+                else gather.values(recording)
+            )
             return facts, [
                 ask.not_null("units"),
                 ask.states("units", units, f"units: {units} declared, found"),
@@ -232,9 +274,12 @@ def _assembly_questions(expectation: say.Check, subject: Subject) -> tuple[Facts
             subject.along("stimulus_id")
             low, high = (low, high) if count is None else (count, count)
             words = f"stimuli not presented {ask.span(low, high)} times"
-            return gather.repetitions(recording), [ask.between("presentations", low, high, words)]
+            return gather.repetitions(recording), [
+                ask.between("presentations", low, high, words)
+            ]
     raise UnaskableError(
-        f"the check '{type(expectation).__name__}' is not supported", "use a check of the vocabulary"
+        f"the check '{type(expectation).__name__}' is not supported",
+        "use a check of the vocabulary",
     )
 
 
@@ -243,9 +288,18 @@ def _shape_questions(
 ) -> tuple[Facts, Sequence[Question]]:
     for dim in sizes:
         _require_name(dim, recording.dims, "dimension", "the assembly")
-    spans = {dim: size if isinstance(size, tuple) else (size, size) for dim, size in sizes.items()}
+    spans = {
+        dim: size if isinstance(size, tuple) else (size, size)
+        for dim, size in sizes.items()
+    }
     questions = [
-        ask.between(dim, low, high, f"length of '{dim}': {ask.span(low, high)} declared, found", quote="only")
+        ask.between(
+            dim,
+            low,
+            high,
+            f"length of '{dim}': {ask.span(low, high)} declared, found",
+            quote="only",
+        )
         for dim, (low, high) in spans.items()
     ]
     return gather.lengths(recording), questions
@@ -256,27 +310,44 @@ def _coords_questions(
 ) -> tuple[Facts, Sequence[Question]]:
     for dim in coords:
         _require_name(dim, recording.dims, "dimension", "the assembly")
-    declared = [f"{name} along {dim}" for dim, names in coords.items() for name in names]
+    declared = [
+        f"{name} along {dim}" for dim, names in coords.items() for name in names
+    ]
     return gather.coordinate_names(recording, declared), [
         ask.holds_all("place", declared, "coordinates declared but absent"),
-        ask.in_set("complete", (True,), "coordinates with missing values", quote="rows"),
+        ask.in_set(
+            "complete", (True,), "coordinates with missing values", quote="rows"
+        ),
     ]
 
 
-def _alignment_questions(complete: bool, subject: Subject) -> tuple[Facts, Sequence[Question]]:
+def _alignment_questions(
+    complete: bool, subject: Subject
+) -> tuple[Facts, Sequence[Question]]:
     ids = sorted(map(str, subject.stimuli.rows["stimulus_id"].dropna().unique()))
     facts = subject.along("stimulus_id")
-    joined = _joined_ids(subject.recording["stimulus_id"].values.astype(str).tolist(), set(ids))
+    joined = _joined_ids(
+        subject.recording["stimulus_id"].values.astype(str).tolist(), set(ids)
+    )
     words = "presentations of stimuli that the stimulus table does not have"
-    questions = [ask.not_null("stimulus_id"), ask.in_set("stimulus_id", ids + joined, words, quote="values")]
+    questions = [
+        ask.not_null("stimulus_id"),
+        ask.in_set("stimulus_id", ids + joined, words, quote="values"),
+    ]
     if complete:
-        questions.append(ask.holds_all("stimulus_id", ids, "stimuli of the table that were never presented"))
+        questions.append(
+            ask.holds_all(
+                "stimulus_id", ids, "stimuli of the table that were never presented"
+            )
+        )
     return facts, questions
 
 
 def _joined_ids(presented: Sequence[str], ids: set[str]) -> list[str]:
     """Presented ids that join several stimuli of the table with ``|``, as in a choice between three."""
-    return sorted({id for id in presented if "|" in id and set(id.split("|")) <= ids} - ids)
+    return sorted(
+        {id for id in presented if "|" in id and set(id.split("|")) <= ids} - ids
+    )
 
 
 def _require_name(name: str, names: Iterable[object], noun: str, owner: str) -> None:
@@ -284,5 +355,9 @@ def _require_name(name: str, names: Iterable[object], noun: str, owner: str) -> 
     if name in known:
         return
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    hint = f"did you mean '{near[0]}'?" if near else f"name one of: {', '.join(known) or 'it has none'}"
+    hint = (
+        f"did you mean '{near[0]}'?"
+        if near
+        else f"name one of: {', '.join(known) or 'it has none'}"
+    )
     raise UnaskableError(f"{owner} has no {noun} '{name}'", hint)

@@ -88,7 +88,11 @@ def each(column: str, verb: str, arguments: Mapping[str, Any], breach: str) -> Q
 
 
 def in_set(
-    column: str, values: Iterable[Any], breach: str | None = None, *, quote: Quote = "both"
+    column: str,
+    values: Iterable[Any],
+    breach: str | None = None,
+    *,
+    quote: Quote = "both",
 ) -> Question:
     """Every value of the column is one of ``values``."""
     allowed = list(values)
@@ -109,7 +113,9 @@ def states(column: str, value: Any, breach: str) -> Question:
     )
 
 
-def holds_all(column: str, values: Iterable[Any], breach: str | None = None) -> Question:
+def holds_all(
+    column: str, values: Iterable[Any], breach: str | None = None
+) -> Question:
     """Each of ``values`` occurs in the column."""
     words = breach or f"'{column}': declared but absent"
     return Question(
@@ -120,7 +126,12 @@ def holds_all(column: str, values: Iterable[Any], breach: str | None = None) -> 
 
 
 def between(
-    column: str, low: float | None, high: float | None, breach: str | None = None, *, quote: Quote = "both"
+    column: str,
+    low: float | None,
+    high: float | None,
+    breach: str | None = None,
+    *,
+    quote: Quote = "both",
 ) -> Question:
     """Every value of the column is between the bounds, inclusive."""
     words = breach or f"values of '{column}' not {span(low, high)}"
@@ -150,7 +161,8 @@ def decodes(column: str) -> Question:
         "expect_column_values_to_be_in_set",
         {"column": column, "value_set": ["decodes"]},
         lambda a: (
-            f"{share(a)} images not decodable{named(a, 'rows')}" + (f" ({a.values[0]})" if a.values else "")
+            f"{share(a)} images not decodable{named(a, 'rows')}"
+            + (f" ({a.values[0]})" if a.values else "")
         ),
     )
 
@@ -160,7 +172,9 @@ def unique_together(columns: Sequence[str]) -> Question:
     return Question(
         "expect_compound_columns_to_be_unique",
         {"column_list": list(columns)},
-        lambda a: f"{share(a)} rows share their {' and '.join(columns)}{named(a, 'rows')}",
+        lambda a: (
+            f"{share(a)} rows share their {' and '.join(columns)}{named(a, 'rows')}"
+        ),
     )
 
 
@@ -190,11 +204,15 @@ def has_columns(columns: Sequence[str], *, only: bool) -> Question:
         absent = [name for name in columns if name not in observed]
         surplus = [name for name in observed if name not in columns] if only else []
         parts = [f"columns missing: {listed(absent)}"] if absent else []
-        parts += [f"columns that were not declared: {listed(surplus)}"] if surplus else []
+        parts += (
+            [f"columns that were not declared: {listed(surplus)}"] if surplus else []
+        )
         return "; ".join(parts)
 
     return Question(
-        "expect_table_columns_to_match_set", {"column_set": list(columns), "exact_match": only}, breach
+        "expect_table_columns_to_match_set",
+        {"column_set": list(columns), "exact_match": only},
+        breach,
     )
 
 
@@ -209,7 +227,9 @@ def named(answer: Answer, quote: Quote) -> str:
     """Some of the breaches, or nothing if they may not be quoted."""
     if quote == "both" and answer.rows:
         pairs = zip(answer.values, answer.rows, strict=False)
-        examples = [value if value == row else f"{value} ({row})" for value, row in pairs]
+        examples = [
+            value if value == row else f"{value} ({row})" for value, row in pairs
+        ]
     else:
         examples = list(answer.rows if quote == "rows" else answer.values)
     return f": {listed(dict.fromkeys(examples))}" if examples else ""

@@ -44,7 +44,10 @@ def great_expectations_version() -> str:
 
 
 def answers(
-    inquiries: Sequence[Inquiry], *, private: bool = False, data_docs: Path | None = None
+    inquiries: Sequence[Inquiry],
+    *,
+    private: bool = False,
+    data_docs: Path | None = None,
 ) -> list[tuple[Answer, ...]]:
     """The answers to all questions of every inquiry, in order.
 
@@ -70,7 +73,9 @@ def answers(
             "there is no expectation, and an empty suite would pass any data: declare expectations"
         )
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
+    context.variables.progress_bars = ProgressBarsConfig(
+        globally=False, metric_calculations=False
+    )
     if data_docs is not None:
         _add_site(context, data_docs)
     result: dict[Place, Answer] = {}
@@ -78,7 +83,10 @@ def answers(
         result |= _run_suite(context, suite, private=private)
     if data_docs is not None:
         context.build_data_docs()
-    return [tuple(result[i, j] for j in range(len(inquiry.questions))) for i, inquiry in enumerate(inquiries)]
+    return [
+        tuple(result[i, j] for j in range(len(inquiry.questions)))
+        for i, inquiry in enumerate(inquiries)
+    ]
 
 
 def _suites(inquiries: Sequence[Inquiry]) -> Iterable[_Suite]:
@@ -86,9 +94,15 @@ def _suites(inquiries: Sequence[Inquiry]) -> Iterable[_Suite]:
     facts = {inquiry.facts.title: inquiry.facts for inquiry in inquiries}
     by_title: dict[str, list[tuple[Place, Question]]] = {title: [] for title in facts}
     for i, inquiry in enumerate(inquiries):
-        by_title[inquiry.facts.title] += [((i, j), question) for j, question in enumerate(inquiry.questions)]
+        by_title[inquiry.facts.title] += [
+            ((i, j), question) for j, question in enumerate(inquiry.questions)
+        ]
     return [
-        _Suite(f"{number} {re.sub('[^A-Za-z0-9]+', ' ', title).strip()}", facts[title], tuple(questions))
+        _Suite(
+            f"{number} {re.sub('[^A-Za-z0-9]+', ' ', title).strip()}",
+            facts[title],
+            tuple(questions),
+        )
         for number, (title, questions) in enumerate(by_title.items(), start=1)
     ]
 
@@ -100,15 +114,23 @@ def _run_suite(context: Any, suite: _Suite, *, private: bool) -> dict[Place, Ans
         .add_batch_definition_whole_dataframe("all")
     )
     expectations = [
-        get_expectation_impl(question.type)(**question.arguments, meta={MARK: f"{i}.{j}"})
+        get_expectation_impl(question.type)(
+            **question.arguments, meta={MARK: f"{i}.{j}"}
+        )
         for (i, j), question in suite.questions
     ]
-    declared = context.suites.add(gx.ExpectationSuite(name=suite.name, expectations=expectations))
+    declared = context.suites.add(
+        gx.ExpectationSuite(name=suite.name, expectations=expectations)
+    )
     definition = context.validation_definitions.add(
         gx.ValidationDefinition(name=suite.name, data=batches, suite=declared)
     )
-    outcome = definition.run(batch_parameters={"dataframe": suite.facts.rows}, result_format=FORMAT)
-    results = {result.expectation_config.meta[MARK]: result for result in outcome.results}
+    outcome = definition.run(
+        batch_parameters={"dataframe": suite.facts.rows}, result_format=FORMAT
+    )
+    results = {
+        result.expectation_config.meta[MARK]: result for result in outcome.results
+    }
     return {
         (i, j): _answer(results.get(f"{i}.{j}"), question, suite.facts, private=private)
         for (i, j), question in suite.questions
@@ -121,8 +143,15 @@ def _answer(result: Any, question: Question, facts: Facts, *, private: bool) -> 
     if result is None:
         return Answer(False, error="Great Expectations returned no result")
     if not result.result:
-        reason = "the reason is withheld: private data" if withheld else _exception_message(result)
-        return Answer(False, error=f"Great Expectations could not decide the expectation ({reason})")
+        reason = (
+            "the reason is withheld: private data"
+            if withheld
+            else _exception_message(result)
+        )
+        return Answer(
+            False,
+            error=f"Great Expectations could not decide the expectation ({reason})",
+        )
     details: Mapping[str, Any] = result.result
     about_table = question.type.startswith("expect_table_")
     if not about_table and (details.get("element_count") == 0 or facts.rows.empty):
@@ -132,7 +161,9 @@ def _answer(result: Any, question: Question, facts: Facts, *, private: bool) -> 
         total=details.get("element_count"),
         breaches=details.get("unexpected_count") or details.get("missing_count"),
         values=() if withheld else _texts(details.get("partial_unexpected_list", ())),
-        rows=() if withheld else _row_names(facts, details.get("unexpected_index_list") or ()),
+        rows=()
+        if withheld
+        else _row_names(facts, details.get("unexpected_index_list") or ()),
         absent=() if withheld else _texts(details.get("partial_missing_list", ())),
         observed=details.get("observed_value"),
     )
@@ -142,7 +173,11 @@ def _exception_message(result: Any) -> str:
     """The last line of the exception that was raised inside Great Expectations."""
     info = result.exception_info or {}
     details = [info, *[each for each in info.values() if isinstance(each, Mapping)]]
-    messages = [str(each["exception_message"]) for each in details if each.get("exception_message")]
+    messages = [
+        str(each["exception_message"])
+        for each in details
+        if each.get("exception_message")
+    ]
     return messages[0].strip().splitlines()[-1] if messages else "no reason given"
 
 
@@ -160,12 +195,22 @@ def _row_names(facts: Facts, positions: Iterable[Any]) -> tuple[str, ...]:
     if facts.key is None:
         return ()
     column = facts.rows[facts.key]
-    return tuple(f"row {i + 1}" if column.isna()[i] else str(column[i]) for i in list(positions)[:EXAMPLES])
+    return tuple(
+        f"row {i + 1}" if column.isna()[i] else str(column[i])
+        for i in list(positions)[:EXAMPLES]
+    )
 
 
 def _add_site(context: Any, folder: Path) -> None:
     """Configure Great Expectations to write its own pages into ``folder``."""
-    store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
+    store = {
+        "class_name": "TupleFilesystemStoreBackend",
+        "base_directory": str(folder.resolve()),
+    }
     index = {"class_name": "DefaultSiteIndexBuilder"}
-    site = {"class_name": "SiteBuilder", "site_index_builder": index, "store_backend": store}
+    site = {
+        "class_name": "SiteBuilder",
+        "site_index_builder": index,
+        "store_backend": store,
+    }
     context.add_data_docs_site(site_name="neuroledger", site_config=site)

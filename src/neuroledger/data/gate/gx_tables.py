@@ -25,9 +25,21 @@ if TYPE_CHECKING:
     from neuroledger.data.stimuli import StimulusSet
 
 __all__ = [
-    "Facts", "content", "coordinate_names", "coordinates", "files", "lengths", "repetitions", "select",
-    "site_names", "sites", "stimuli", "time_steps", "value_range", "values",
-]  # fmt: skip
+    "Facts",
+    "content",
+    "coordinate_names",
+    "coordinates",
+    "files",
+    "lengths",
+    "repetitions",
+    "select",
+    "site_names",
+    "sites",
+    "stimuli",
+    "time_steps",
+    "value_range",
+    "values",
+]
 
 MS_PER_SECOND: Final = 1000.0
 
@@ -61,13 +73,20 @@ def files(stimulus_set: StimulusSet, *, decoded: bool) -> Facts:
     """
     rows = _plain(stimulus_set.table)
     archive = stimulus_set.archive
-    archives = [archive] if isinstance(archive, Path) else list((archive or {}).values())
+    archives = (
+        [archive] if isinstance(archive, Path) else list((archive or {}).values())
+    )
     per_file = confined(
-        lambda: [_file_facts(id, content, decoded) for id, content in _contents(stimulus_set)],
+        lambda: [
+            _file_facts(id, content, decoded) for id, content in _contents(stimulus_set)
+        ],
         limits_for(archives),
         f"the stimulus files of {stimulus_set.id}",
     )
-    columns = {name: pd.Series([file[name] for file in per_file], dtype=object) for name in per_file[0]}
+    columns = {
+        name: pd.Series([file[name] for file in per_file], dtype=object)
+        for name in per_file[0]
+    }
     return Facts("stimulus files", rows.assign(**columns), key="stimulus_id")
 
 
@@ -80,8 +99,12 @@ def coordinates(assembly: xr.DataArray, dim: str) -> Facts:
     }
     rows = _plain(pd.DataFrame(columns, index=range(assembly.sizes[dim])))
     if "stimulus_id" in rows:  # ids are text, in tables and assemblies alike
-        rows["stimulus_id"] = rows["stimulus_id"].map(str, na_action="ignore").astype(object)
-    return Facts(f"assembly along {dim}", rows, key=_first(rows, "stimulus_id", f"{dim}_id", dim))
+        rows["stimulus_id"] = (
+            rows["stimulus_id"].map(str, na_action="ignore").astype(object)
+        )
+    return Facts(
+        f"assembly along {dim}", rows, key=_first(rows, "stimulus_id", f"{dim}_id", dim)
+    )
 
 
 def coordinate_names(assembly: xr.DataArray, declared: Sequence[str]) -> Facts:
@@ -93,9 +116,17 @@ def coordinate_names(assembly: xr.DataArray, declared: Sequence[str]) -> Facts:
     for name, coordinate in assembly.coords.items():
         place = f"{name} along {', '.join(map(str, coordinate.dims))}"
         column = _plain(pd.DataFrame({"value": coordinate.to_numpy().ravel()}))["value"]
-        rows.append({"place": place, "complete": place not in declared or bool(column.notna().all())})
+        rows.append(
+            {
+                "place": place,
+                "complete": place not in declared or bool(column.notna().all()),
+            }
+        )
     return Facts(
-        "assembly coordinates", pd.DataFrame(rows, columns=["place", "complete"]), "place", quotable=True
+        "assembly coordinates",
+        pd.DataFrame(rows, columns=["place", "complete"]),
+        "place",
+        quotable=True,
     )
 
 
@@ -142,7 +173,10 @@ def value_range(assembly: xr.DataArray) -> Facts:
         present = block if _cannot_be_missing(block) else block[~np.isnan(block)]
         if present.size:
             low, high = np.fmin(low, present.min()), np.fmax(high, present.max())
-    return Facts("range of assembly values", pd.DataFrame([{"lowest": float(low), "highest": float(high)}]))
+    return Facts(
+        "range of assembly values",
+        pd.DataFrame([{"lowest": float(low), "highest": float(high)}]),
+    )
 
 
 def sites(assembly: xr.DataArray, over: str) -> Facts:
@@ -162,7 +196,9 @@ def sites(assembly: xr.DataArray, over: str) -> Facts:
         low, high = np.concatenate(lows), np.concatenate(highs)
     along = coordinates(assembly, over)
     names = along.rows[along.key] if along.key else pd.Series(range(len(low)))
-    return Facts(f"values by {over}", pd.DataFrame({"name": names, "varies": high > low}), "name")
+    return Facts(
+        f"values by {over}", pd.DataFrame({"name": names, "varies": high > low}), "name"
+    )
 
 
 def _extremes(data: np.ndarray[Any, Any], rest: tuple[int, ...]) -> tuple[Any, Any]:
@@ -186,11 +222,17 @@ def _blocks(data: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
         release(data)
 
 
-def site_names(assembly: xr.DataArray, coordinate: str, declared: tuple[str, ...]) -> Facts:
+def site_names(
+    assembly: xr.DataArray, coordinate: str, declared: tuple[str, ...]
+) -> Facts:
     """One row per position: the `name` of a recording site, and the name `declared` for it."""
     names = map(str, np.atleast_1d(assembly.coords[coordinate].to_numpy()))
     pairs = list(zip_longest(names, declared, fillvalue="(nothing)"))
-    rows = pd.DataFrame(pairs, columns=["name", "declared"]).rename_axis("position").reset_index()
+    rows = (
+        pd.DataFrame(pairs, columns=["name", "declared"])
+        .rename_axis("position")
+        .reset_index()
+    )
     return Facts("recording sites", rows, "position", quotable=True)
 
 
@@ -206,22 +248,40 @@ def time_steps(assembly: xr.DataArray) -> Facts:
     """
     rates = np.empty(0)
     try:
-        if "time_bin_start" in assembly.coords and assembly.coords["time_bin_start"].size > 1:
+        if (
+            "time_bin_start" in assembly.coords
+            and assembly.coords["time_bin_start"].size > 1
+        ):
             steps = np.diff(assembly.coords["time_bin_start"].to_numpy().astype(float))
-            rates = np.divide(MS_PER_SECOND, steps, out=np.full(steps.shape, np.inf), where=steps != 0)
+            rates = np.divide(
+                MS_PER_SECOND, steps, out=np.full(steps.shape, np.inf), where=steps != 0
+            )
         elif "sampling_rate" in assembly.attrs:
             rates = np.array([float(assembly.attrs["sampling_rate"])])
     except (TypeError, ValueError) as error:
-        raise DataError(f"time_bin_start or sampling_rate is not a number ({error})") from error
-    return Facts("time steps", pd.DataFrame({"step": range(rates.size), "hz": rates}), "step", quotable=True)
+        raise DataError(
+            f"time_bin_start or sampling_rate is not a number ({error})"
+        ) from error
+    return Facts(
+        "time steps",
+        pd.DataFrame({"step": range(rates.size), "hz": rates}),
+        "step",
+        quotable=True,
+    )
 
 
 def repetitions(assembly: xr.DataArray) -> Facts:
     """One row per stimulus of the assembly, with its number of `presentations`."""
-    counts = pd.Series(assembly.coords["stimulus_id"].to_numpy()).value_counts(sort=False)
-    rows = pd.DataFrame({"stimulus_id": counts.index.astype(object), "presentations": counts.to_numpy()})
+    counts = pd.Series(assembly.coords["stimulus_id"].to_numpy()).value_counts(
+        sort=False
+    )
+    rows = pd.DataFrame(
+        {"stimulus_id": counts.index.astype(object), "presentations": counts.to_numpy()}
+    )
     return Facts(
-        "presentations by stimulus", rows.sort_values("stimulus_id", ignore_index=True), "stimulus_id"
+        "presentations by stimulus",
+        rows.sort_values("stimulus_id", ignore_index=True),
+        "stimulus_id",
     )
 
 
@@ -301,4 +361,8 @@ def _image_facts(content: bytes, stimulus: str) -> dict[str, Any]:
     except DataError as error:
         return {"@image": str(error), "@mode": "unreadable", "@size": "unreadable"}
     with Image.open(io.BytesIO(content)) as image:
-        return {"@image": "decodes", "@mode": image.mode, "@size": f"{width} x {height}"}
+        return {
+            "@image": "decodes",
+            "@mode": image.mode,
+            "@size": f"{width} x {height}",
+        }

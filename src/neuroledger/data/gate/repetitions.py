@@ -31,7 +31,9 @@ class _Group:
     neuroids: Booleans | None = None
 
 
-def repetitions_of(assembly: xr.DataArray, part: str, *, named: bool = True) -> tuple[Repetitions, ...]:
+def repetitions_of(
+    assembly: xr.DataArray, part: str, *, named: bool = True
+) -> tuple[Repetitions, ...]:
     """Count the presentations of each stimulus: of all, then of each subject and session.
 
     Parameters
@@ -61,7 +63,11 @@ def repetitions_of(assembly: xr.DataArray, part: str, *, named: bool = True) -> 
     lines = []
     for number, group in enumerate([everything, *groups]):
         rows, lacking = _present_rows(missing, group)
-        counts = np.unique(ids[rows], return_counts=True)[1] if len(rows) else np.zeros(1, dtype=np.int64)
+        counts = (
+            np.unique(ids[rows], return_counts=True)[1]
+            if len(rows)
+            else np.zeros(1, dtype=np.int64)
+        )
         shown = named or not number
         lines.append(
             Repetitions(
@@ -82,7 +88,9 @@ def repetitions_of(assembly: xr.DataArray, part: str, *, named: bool = True) -> 
 def _what_repeats(assembly: xr.DataArray) -> tuple[Strings, str]:
     """Ids of what may have been repeated, (presentation,), and its name: stimuli, or the labels of windows."""
     ids = as_text(assembly["stimulus_id"].values)
-    labelled = "label" in assembly.coords and assembly["label"].dims == ("presentation",)
+    labelled = "label" in assembly.coords and assembly["label"].dims == (
+        "presentation",
+    )
     if labelled and len(np.unique(ids)) == len(ids):
         return as_text(assembly["label"].values), "label"
     return ids, "stimulus"
@@ -107,12 +115,19 @@ def _groups(assembly: xr.DataArray, sessions: Strings | None) -> list[_Group]:
     count = assembly.sizes["presentation"]
     subjects = _column(assembly, "subject")
     by_neuroid = (
-        subjects is None and "subject" in assembly.coords and assembly["subject"].dims == ("neuroid",)
+        subjects is None
+        and "subject" in assembly.coords
+        and assembly["subject"].dims == ("neuroid",)
     )
     none = np.full(count, "")
-    rows_of = _rows_by([none if subjects is None else subjects, none if sessions is None else sessions])
+    rows_of = _rows_by(
+        [none if subjects is None else subjects, none if sessions is None else sessions]
+    )
     if not by_neuroid:
-        return [_Group(subject, session, rows) for (subject, session), rows in rows_of.items()]
+        return [
+            _Group(subject, session, rows)
+            for (subject, session), rows in rows_of.items()
+        ]
     owners = as_text(assembly["subject"].values)
     return [
         _Group(str(owner), session, rows, owners == owner)
@@ -127,9 +142,9 @@ def _rows_by(columns: list[Strings]) -> dict[tuple[str, ...], Indices]:
     codes = np.stack([column.codes for column in coded], axis=1)
     keys, group = np.unique(codes, axis=0, return_inverse=True)
     return {
-        tuple(str(column.labels[code]) for column, code in zip(coded, key, strict=True)): np.flatnonzero(
-            group.ravel() == number
-        )
+        tuple(
+            str(column.labels[code]) for column, code in zip(coded, key, strict=True)
+        ): np.flatnonzero(group.ravel() == number)
         for number, key in enumerate(keys)
     }
 
@@ -147,11 +162,17 @@ def _missing_by_neuroid(assembly: xr.DataArray) -> tuple[Integers, int] | None:
     return missing, bins
 
 
-def _present_rows(missing: tuple[Integers, int] | None, group: _Group) -> tuple[Indices, int]:
+def _present_rows(
+    missing: tuple[Integers, int] | None, group: _Group
+) -> tuple[Indices, int]:
     """Presentations of a group that have a value, and the number of missing values in them."""
     if missing is None:
         return group.rows, 0
     counts, bins = missing
-    cells = counts[group.rows] if group.neuroids is None else counts[group.rows][:, group.neuroids]
+    cells = (
+        counts[group.rows]
+        if group.neuroids is None
+        else counts[group.rows][:, group.neuroids]
+    )
     empty = (cells == bins).all(axis=1)
     return group.rows[~empty], int(cells[~empty].sum())

@@ -16,9 +16,16 @@ from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import DataError, Finding
 
 __all__ = [
-    "NUMBERING", "Doubled", "RowTable", "doubled", "findings_about", "require_measurements", "row_findings",
-    "table_findings", "tables_of",
-]  # fmt: skip
+    "NUMBERING",
+    "Doubled",
+    "RowTable",
+    "doubled",
+    "findings_about",
+    "require_measurements",
+    "row_findings",
+    "table_findings",
+    "tables_of",
+]
 
 NUMBERING: Final = frozenset(
     {
@@ -33,9 +40,7 @@ COUNTING: Final = frozenset({"index", "unnamed: 0"})
 PLACE_OF_WINDOW: Final = ("subject", "session", "recording", "onset")
 EARLIER: Final = 50
 """Largest number of earlier rows with the same key that a row is compared with."""
-COPIES: Final = (
-    "Remove the copies from the files: a copy is not a further measurement, and raises every reliability"
-)
+COPIES: Final = "Remove the copies from the files: a copy is not a further measurement, and raises every reliability"
 CONFLICT: Final = "Keep one of them, or add the column that tells them apart (trial, repetition, session)"
 
 Verdict = Literal["copy", "conflict"]
@@ -89,7 +94,10 @@ def doubled(table: RowTable) -> Doubled:
         copies_here = 0
         for at in range(1, len(group)):
             row = int(group[at])
-            verdicts = {table.compare(int(earlier), row) for earlier in group[max(0, at - EARLIER) : at]}
+            verdicts = {
+                table.compare(int(earlier), row)
+                for earlier in group[max(0, at - EARLIER) : at]
+            }
             if "copy" in verdicts:
                 copies.append(row)
                 copies_here += 1
@@ -118,7 +126,9 @@ def _groups(key: Mapping[str, Array]) -> Iterator[Indices]:
 
 def _is_numbered(columns: Mapping[str, Array]) -> bool:
     """Whether a column numbers or times rows; one that is the same in all rows numbers nothing."""
-    numbering = (column for name, column in columns.items() if name.lower() in NUMBERING)
+    numbering = (
+        column for name, column in columns.items() if name.lower() in NUMBERING
+    )
     return any(len(np.unique(as_text(column))) > 1 for column in numbering)
 
 
@@ -146,7 +156,9 @@ def compare_values(values: Array) -> Callable[[int, int], Verdict | None]:
         one, other = np.ravel(values[earlier]), np.ravel(values[row])
         shared = _present(one) & _present(other)
         if not shared.any():
-            return "copy" if not (_present(one).any() or _present(other).any()) else None
+            return (
+                "copy" if not (_present(one).any() or _present(other).any()) else None
+            )
         return "copy" if bool((one[shared] == other[shared]).all()) else "conflict"
 
     return compare
@@ -156,7 +168,9 @@ def _present(values: Array) -> Booleans:
     if values.dtype.kind == "f":
         return ~np.isnan(values)
     if values.dtype.kind == "O":
-        return np.array([value is not None and value == value for value in values], dtype=bool)
+        return np.array(
+            [value is not None and value == value for value in values], dtype=bool
+        )
     return np.ones(values.shape, dtype=bool)
 
 
@@ -182,7 +196,11 @@ def tables_of(assembly: xr.DataArray, name: str = "assembly") -> Iterator[RowTab
 
 def _windows(assembly: xr.DataArray, name: str) -> Iterator[RowTable]:
     """Windows of signals: one place of one recording is one window, whatever event table named it how often."""
-    key = {place: assembly[place].values for place in PLACE_OF_WINDOW if place in assembly.coords}
+    key = {
+        place: assembly[place].values
+        for place in PLACE_OF_WINDOW
+        if place in assembly.coords
+    }
     if not {"recording", "onset"} <= set(key):
         return
     labels = as_text(assembly["label"].values) if "label" in assembly.coords else None
@@ -220,7 +238,9 @@ def findings_about(table: RowTable, where: str, *, quote: bool = True) -> list[F
     return findings
 
 
-def row_findings(assembly: xr.DataArray, where: str, *, quote: bool = True) -> list[Finding]:
+def row_findings(
+    assembly: xr.DataArray, where: str, *, quote: bool = True
+) -> list[Finding]:
     """Judge the rows of an assembly.
 
     Errors name rows that occur more than once, keys with two values, and, where no coordinate tells it, responses that
@@ -236,13 +256,23 @@ def row_findings(assembly: xr.DataArray, where: str, *, quote: bool = True) -> l
         Whether a finding may quote ids.
     """
     findings = [
-        finding for table in tables_of(assembly) for finding in findings_about(table, where, quote=quote)
+        finding
+        for table in tables_of(assembly)
+        for finding in findings_about(table, where, quote=quote)
     ]
     if any(finding.code == "data.copies" for finding in findings):
         return findings
     equal = equal_responses(assembly)
     if equal is not None:
-        findings.append(Finding("data.copies", "error", where, _equal_words(equal, assembly, quote), COPIES))
+        findings.append(
+            Finding(
+                "data.copies",
+                "error",
+                where,
+                _equal_words(equal, assembly, quote),
+                COPIES,
+            )
+        )
     return findings
 
 
@@ -257,7 +287,9 @@ def _equal_words(equal: Equal, assembly: xr.DataArray, quote: bool) -> str:
     return f"{equal.count} presentations have exactly the responses of an earlier one of the same stimulus{first}"
 
 
-def table_findings(columns: Mapping[str, Array], values: Array, where: str) -> list[Finding]:
+def table_findings(
+    columns: Mapping[str, Array], values: Array, where: str
+) -> list[Finding]:
     """Judge the rows of a table before they become presentations; a table that numbers nothing cannot be judged.
 
     Parameters
@@ -270,13 +302,17 @@ def table_findings(columns: Mapping[str, Array], values: Array, where: str) -> l
     where
         The place that findings name.
     """
-    key = {name: column for name, column in columns.items() if name.lower() not in COUNTING}
+    key = {
+        name: column for name, column in columns.items() if name.lower() not in COUNTING
+    }
     if not _is_numbered(key):
         return []
     return findings_about(RowTable(where, "rows", key, compare_values(values)), where)
 
 
-def require_measurements(columns: Mapping[str, Array], values: Array, source: str) -> None:
+def require_measurements(
+    columns: Mapping[str, Array], values: Array, source: str
+) -> None:
     """Return if every row of a table is a measurement of its own; see `table_findings`.
 
     Raises

@@ -11,7 +11,13 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError, inquire
 from neuroledger.data.gate.gx_queries import Answer
 from neuroledger.data.gate.validation import CheckResult
-from neuroledger.errors import DataError, Finding, UnavailableError, about_pair, package_missing
+from neuroledger.errors import (
+    DataError,
+    Finding,
+    UnavailableError,
+    about_pair,
+    package_missing,
+)
 from neuroledger.spec import expectations as say
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.expectations import Check
@@ -19,7 +25,17 @@ from neuroledger.spec.kinds import DatasetSpec
 
 __all__ = ["examine", "remedy"]
 
-IMAGES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
+IMAGES: Final = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".bmp",
+    ".gif",
+    ".tif",
+    ".tiff",
+    ".webp",
+    ".ppm",
+)
 _ABOUT_FILES: Final = {say.FilesExist, say.FilesDecode, say.FilesMatchSha256}
 
 
@@ -36,11 +52,17 @@ class _Item:
         return str(getattr(self.expectation, "check", ""))
 
 
-def examine(catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None) -> dict[str, Any]:
+def examine(
+    catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None
+) -> dict[str, Any]:
     """``findings``, ``checks`` and the version of ``great_expectations``, for the validation report."""
     items = [*_declared_items(spec), *_default_items(spec, data)]
-    decoded = _has_images(data) or any(isinstance(item.expectation, say.FilesDecode) for item in items)
-    subject = Subject(data.stimuli, data.assembly, decoded=decoded, content=data.content)
+    decoded = _has_images(data) or any(
+        isinstance(item.expectation, say.FilesDecode) for item in items
+    )
+    subject = Subject(
+        data.stimuli, data.assembly, decoded=decoded, content=data.content
+    )
     compiled = [_compile(item, subject) for item in items]
     inquiries = [inquiry for inquiry in compiled if isinstance(inquiry, Inquiry)]
     answers, version = _ask(inquiries, spec, data_docs)
@@ -56,7 +78,11 @@ def examine(catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path 
         where = _where(spec, item, about)
         checks.append(_check_result(item, about, success=not breaches))
         findings += [_finding(item, what, where, do) for what in breaches]
-    return {"findings": tuple(findings), "checks": tuple(checks), "great_expectations": version}
+    return {
+        "findings": tuple(findings),
+        "checks": tuple(checks),
+        "great_expectations": version,
+    }
 
 
 def _compile(item: _Item, subject: Subject) -> Inquiry | UnaskableError:
@@ -67,7 +93,10 @@ def _compile(item: _Item, subject: Subject) -> Inquiry | UnaskableError:
     except DataError as error:
         if not about_pair(error):
             raise
-        return UnaskableError(str(error), "drop the expectation, or let the reader return what it is about")
+        return UnaskableError(
+            str(error),
+            "drop the expectation, or let the reader return what it is about",
+        )
 
 
 def _ask(
@@ -79,7 +108,9 @@ def _ask(
         from neuroledger.data.gate.gx_suites import answers, great_expectations_version
     except ModuleNotFoundError as error:
         words = f"data set {spec.id!r} has to be validated first, which needs Great Expectations ({error})"
-        raise UnavailableError(words, package_missing("great_expectations").command) from error
+        raise UnavailableError(
+            words, package_missing("great_expectations").command
+        ) from error
     return answers(
         inquiries, private=spec.access == "private", data_docs=data_docs
     ), great_expectations_version()
@@ -94,16 +125,24 @@ def _declared_items(spec: DatasetSpec) -> Iterator[_Item]:
 def _default_items(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
     """Expectations for every data set, except those that its spec declares itself."""
     declared = {
-        type(expectation) for expectation in (*spec.expectations.stimuli, *spec.expectations.assembly)
+        type(expectation)
+        for expectation in (*spec.expectations.stimuli, *spec.expectations.assembly)
     }
-    has_files = data.stimuli is not None and (data.stimuli.archive or data.stimuli.contents) is not None
+    has_files = (
+        data.stimuli is not None
+        and (data.stimuli.archive or data.stimuli.contents) is not None
+    )
     if has_files and not declared & _ABOUT_FILES:
         yield _Item("stimuli", say.FilesExist(check="files_exist"), "")
     if data.assembly is None:
         return
     if say.ValuesFinite not in declared and data.assembly.dtype.kind == "f":
         yield _Item("assembly", say.ValuesFinite(check="values_finite"), "")
-    if say.Aligned not in declared and data.stimuli is not None and "stimulus_id" in data.assembly.coords:
+    if (
+        say.Aligned not in declared
+        and data.stimuli is not None
+        and "stimulus_id" in data.assembly.coords
+    ):
         yield _Item("assembly", say.Aligned(check="aligned"), "")
 
 
@@ -111,26 +150,46 @@ def _has_images(data: Dataset) -> bool:
     """Whether any stimulus file has the suffix of an image; images are decoded even if the spec does not declare it."""
     if data.stimuli is None or "filename" not in data.stimuli.table.columns:
         return False
-    return bool(data.stimuli.table["filename"].astype(str).str.lower().str.endswith(IMAGES).any())
+    return bool(
+        data.stimuli.table["filename"]
+        .astype(str)
+        .str.lower()
+        .str.endswith(IMAGES)
+        .any()
+    )
 
 
-def _undeclared_parts(catalog: Catalog, spec: DatasetSpec, data: Dataset) -> Iterator[Finding]:
+def _undeclared_parts(
+    catalog: Catalog, spec: DatasetSpec, data: Dataset
+) -> Iterator[Finding]:
     """An error for each part without declared expectations, which would pass with any content."""
     for part, content in (("stimuli", data.stimuli), ("assembly", data.assembly)):
         if content is not None and not getattr(spec.expectations, part):
             do = f"declare what must be true of them, under `expectations: {{{part}: […]}}`"
             where = f"{_spec_path(catalog, spec)}, expectations.{part}"
-            yield Finding("data.undeclared", "error", where, f"nothing is declared of the {part}", do)
+            yield Finding(
+                "data.undeclared",
+                "error",
+                where,
+                f"nothing is declared of the {part}",
+                do,
+            )
 
 
 def _breaches(inquiry: Inquiry, answers: tuple[Answer, ...]) -> list[str]:
     pairs = zip(inquiry.questions, answers, strict=True)
-    return [answer.error or question.breach(answer) for question, answer in pairs if not answer.success]
+    return [
+        answer.error or question.breach(answer)
+        for question, answer in pairs
+        if not answer.success
+    ]
 
 
 def _finding(item: _Item, what: str, where: str, do: str) -> Finding:
     why = f" ({item.expectation.why})" if item.expectation.why else ""
-    return Finding(f"expectation.{item.name}", item.expectation.severity, where, what + why, do)
+    return Finding(
+        f"expectation.{item.name}", item.expectation.severity, where, what + why, do
+    )
 
 
 def _check_result(item: _Item, about: str, *, success: bool) -> CheckResult:
@@ -162,14 +221,21 @@ def _spec_path(catalog: Catalog, spec: DatasetSpec) -> str:
 def _declaration(expectation: say.Check) -> str:
     """The declared fields of an expectation in words, without those that the report shows elsewhere."""
     plain = expectation.model_dump(
-        mode="json", exclude_defaults=True, exclude={"check", "column", "severity", "why"}
+        mode="json",
+        exclude_defaults=True,
+        exclude={"check", "column", "severity", "why"},
     )
-    return "; ".join(f"{name} {_words(value, ranges=name == 'sizes')}" for name, value in plain.items())
+    return "; ".join(
+        f"{name} {_words(value, ranges=name == 'sizes')}"
+        for name, value in plain.items()
+    )
 
 
 def _words(value: Any, *, ranges: bool) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_words(inner, ranges=ranges)}" for name, inner in value.items())
+        return ", ".join(
+            f"{name}: {_words(inner, ranges=ranges)}" for name, inner in value.items()
+        )
     if isinstance(value, list):
         return (" to " if ranges else ", ").join(map(str, value))
     if isinstance(value, bool):

@@ -48,7 +48,15 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.registry import get
 
-__all__ = ["is_here", "is_valid", "refusal", "refused_error", "refused_here", "trial", "validate"]
+__all__ = [
+    "is_here",
+    "is_valid",
+    "refusal",
+    "refused_error",
+    "refused_here",
+    "trial",
+    "validate",
+]
 
 NOT_REACHED: Final = "not reached"
 
@@ -56,7 +64,9 @@ NOT_REACHED: Final = "not reached"
 def is_here(catalog: Catalog, id: str) -> bool:
     """Whether at least one file of the data set exists on this machine."""
     folder = folder_of(catalog.root, "datasets", id)
-    return folder.is_dir() and any((folder / name).exists() for name in catalog.dataset(id).files)
+    return folder.is_dir() and any(
+        (folder / name).exists() for name in catalog.dataset(id).files
+    )
 
 
 def validate(
@@ -105,7 +115,9 @@ def validate(
         _require_files(catalog, spec, trust_memory=not force)
     path = report_path(catalog.root, id)
     existing = read_report(path)
-    if existing is not None and not (existing.success and existing.identity == identity(spec)):
+    if existing is not None and not (
+        existing.success and existing.identity == identity(spec)
+    ):
         existing = None
     if not force and existing is not None and seen_here(catalog, existing):
         return existing
@@ -142,7 +154,9 @@ def refused_error(catalog: Catalog, id: str, finding: Finding) -> DataError:
     if finding.code == "data.missing":
         fetch = f"neuroledger fetch {id}"
         has_report = read_report(report_path(catalog.root, id)) is not None
-        return MissingError(words, fetch if has_report else f"{fetch} && neuroledger validate {id}")
+        return MissingError(
+            words, fetch if has_report else f"{fetch} && neuroledger validate {id}"
+        )
     return UncheckedError(words, f"neuroledger validate {id}")
 
 
@@ -160,7 +174,9 @@ def trial(
     return (*_row_findings(spec, data), *examine(catalog, spec, data, None)["findings"])
 
 
-def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> ValidationReport:
+def _report(
+    catalog: Catalog, spec: DatasetSpec, data_docs: Path | None
+) -> ValidationReport:
     """The report on a data set whose files match their pins."""
     stages = {"hash": "passed", "structure": "passed", "expectations": NOT_REACHED}
     folder = folder_of(catalog.root, "datasets", spec.id)
@@ -175,7 +191,9 @@ def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> Vali
             "great_expectations": "",
         }
     else:
-        result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None)
+        result = examine(
+            catalog, spec, data, data_docs / spec.id if data_docs else None
+        )
         result["contents"] = _contents(data)
         named = spec.access != "private"
         result["repetitions"] = tuple(
@@ -183,8 +201,15 @@ def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> Vali
             for name, assembly in _assemblies(data)
             for line in repetitions_of(assembly, name, named=named)
         )
-        texts = data.notes if spec.access != "private" else data.notes and ("withheld: private data",)
-        notes = [Finding("data.left-out", "note", f"data set {spec.id}", text) for text in texts]
+        texts = (
+            data.notes
+            if spec.access != "private"
+            else data.notes and ("withheld: private data",)
+        )
+        notes = [
+            Finding("data.left-out", "note", f"data set {spec.id}", text)
+            for text in texts
+        ]
         result["findings"] = (*_row_findings(spec, data), *result["findings"], *notes)
         failed = any(finding.severity == "error" for finding in result["findings"])
         stages["expectations"] = "failed" if failed else "passed"
@@ -200,7 +225,10 @@ def _report(catalog: Catalog, spec: DatasetSpec, data_docs: Path | None) -> Vali
             "spec_sha256": spec_sha256(spec),
             "suite_sha256": sha256_of(spec.expectations.model_dump(mode="json")),
             "reader": {"name": reader, "version": get("reader", reader).version},
-            "files": {name: {"sha256": pin.sha256, "size": pin.size} for name, pin in spec.files.items()},
+            "files": {
+                name: {"sha256": pin.sha256, "size": pin.size}
+                for name, pin in spec.files.items()
+            },
             "stages": stages,
             "clocks": clocks,
             **result,
@@ -218,7 +246,9 @@ def _require_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -
     """
     missing = absent(catalog, "datasets", spec.id)
     if missing is not None:
-        raise MissingError(f"{missing.where}: {missing.what}", f"neuroledger fetch {spec.id}")
+        raise MissingError(
+            f"{missing.where}: {missing.what}", f"neuroledger fetch {spec.id}"
+        )
     folder = folder_of(catalog.root, "datasets", spec.id)
     memory = catalog.root / ".cache" if trust_memory else None
     problems = list[StorageError]()
@@ -232,11 +262,16 @@ def _require_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -
     first, count = problems[0], len(problems)
     more = f" and {count - 1} more" if count > 1 else ""
     text = first.message.removeprefix(f"{catalog.root}/")
-    raise type(first)(f"data set {spec.id!r}: {text}{more}", f"neuroledger fetch {spec.id} --force")
+    raise type(first)(
+        f"data set {spec.id!r}: {text}{more}", f"neuroledger fetch {spec.id} --force"
+    )
 
 
 def _read(
-    catalog: Catalog, spec: DatasetSpec, files: Mapping[str, Path], data: Dataset | None = None
+    catalog: Catalog,
+    spec: DatasetSpec,
+    files: Mapping[str, Path],
+    data: Dataset | None = None,
 ) -> tuple[Dataset | None, list[Finding]]:
     where = f"data set {spec.id}"
     reader = spec.reader.name if spec.reader is not None else ""
@@ -246,7 +281,9 @@ def _read(
     except DataError as error:
         if not about_pair(error):
             raise
-        return None, [Finding("data.structure", "error", where, _quotable(spec, error), do)]
+        return None, [
+            Finding("data.structure", "error", where, _quotable(spec, error), do)
+        ]
     if data.stimuli is None and data.assembly is None:
         what = "the reader returned neither stimuli nor an assembly"
         return None, [Finding("data.structure", "error", where, what, do)]
@@ -256,12 +293,17 @@ def _read(
             check(assembly, name=name)
         except AssemblyError as error:
             what = str(error).removeprefix(f"{name}: ")
-            findings.append(Finding("data.structure", "error", f"{where}, {name}", what, do))
+            findings.append(
+                Finding("data.structure", "error", f"{where}, {name}", what, do)
+            )
     if not findings:
         data = replace(data, clocks=count_empty(data.assembly, data.clocks))
         judged = list(judge(data.clocks, where))
         if spec.access == "private":
-            judged = [replace(one, where=where, what="its clocks do not belong together") for one in judged]
+            judged = [
+                replace(one, where=where, what="its clocks do not belong together")
+                for one in judged
+            ]
         findings += judged
     return data, findings
 
@@ -271,23 +313,25 @@ def _row_findings(spec: DatasetSpec, data: Dataset) -> tuple[Finding, ...]:
     return tuple(
         finding
         for name, assembly in _assemblies(data)
-        for finding in row_findings(assembly, f"data set {spec.id}, {name}", quote=spec.access != "private")
+        for finding in row_findings(
+            assembly, f"data set {spec.id}, {name}", quote=spec.access != "private"
+        )
     )
 
 
 def _quotable(spec: DatasetSpec, error: Exception) -> str:
     """The message, unless it could quote private data."""
     if spec.access == "private" and not isinstance(error, SpecError):
-        return (
-            f"the reader raised {type(error).__name__}; its message is withheld from the report: private data"
-        )
+        return f"the reader raised {type(error).__name__}; its message is withheld from the report: private data"
     return str(error)
 
 
 def _assemblies(data: Dataset) -> Iterator[tuple[str, xr.DataArray]]:
     if data.assembly is not None:
         yield "assembly", data.assembly
-    yield from ((f"assembly {name}", extra) for name, extra in sorted(data.extras.items()))
+    yield from (
+        (f"assembly {name}", extra) for name, extra in sorted(data.extras.items())
+    )
 
 
 def _contents(data: Dataset) -> dict[str, Contents]:
@@ -303,5 +347,7 @@ def _contents(data: Dataset) -> dict[str, Contents]:
     }
     if data.stimuli is not None:
         columns = tuple(sorted(map(str, data.stimuli.table.columns)))
-        contents["stimuli"] = Contents(dims=("stimuli",), shape=(len(data.stimuli),), columns=columns)
+        contents["stimuli"] = Contents(
+            dims=("stimuli",), shape=(len(data.stimuli),), columns=columns
+        )
     return contents

@@ -6,7 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.fetch import absent
@@ -19,9 +25,20 @@ from neuroledger.spec.registry import get
 from neuroledger.store.files import write_json
 
 __all__ = [
-    "CheckResult", "Contents", "Repetitions", "ValidationReport", "identity", "is_valid", "read_report", "refusal",
-    "remember_here", "report_path", "seal", "seen_here", "write_report",
-]  # fmt: skip
+    "CheckResult",
+    "Contents",
+    "Repetitions",
+    "ValidationReport",
+    "identity",
+    "is_valid",
+    "read_report",
+    "refusal",
+    "remember_here",
+    "report_path",
+    "seal",
+    "seen_here",
+    "write_report",
+]
 
 SCHEMA_VERSION: Final = 1
 # Raise it whenever a change of the gate can change its verdict on the same data.
@@ -64,7 +81,9 @@ class Contents(BaseModel):
     @model_serializer(mode="wrap")
     def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if name != "sha256" or value}
+        return {
+            name: value for name, value in fields.items() if name != "sha256" or value
+        }
 
 
 class Repetitions(BaseModel):
@@ -125,7 +144,9 @@ class ValidationReport(BaseModel):
     @model_serializer(mode="wrap")
     def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if name != "clocks" or value}
+        return {
+            name: value for name, value in fields.items() if name != "clocks" or value
+        }
 
     @property
     def success(self) -> bool:
@@ -135,7 +156,9 @@ class ValidationReport(BaseModel):
     @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings of severity "error", which prevent scores on the data set."""
-        return tuple(finding for finding in self.findings if finding.severity == "error")
+        return tuple(
+            finding for finding in self.findings if finding.severity == "error"
+        )
 
     @property
     def intact(self) -> bool:
@@ -145,17 +168,28 @@ class ValidationReport(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in the report's file."""
         plain = self.model_dump(mode="json")
-        return {**plain, "findings": [each.to_dict() for each in self.findings], "success": self.success}
+        return {
+            **plain,
+            "findings": [each.to_dict() for each in self.findings],
+            "success": self.success,
+        }
 
     def __str__(self) -> str:
         if self.success:
             met = sum(check.success for check in self.checks)
             head = f"✓ {self.dataset}: {len(self.files)} files verified, {met} of {len(self.checks)} expectations met"
         else:
-            stage = next((name for name, outcome in self.stages.items() if outcome == "failed"), "")
+            stage = next(
+                (name for name, outcome in self.stages.items() if outcome == "failed"),
+                "",
+            )
             count = len(self.errors)
             head = f"✗ {self.dataset}: invalid, {count} error{'s' * (count != 1)} in stage {stage!r}"
-        lines = [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
+        lines = [
+            f"  {line}"
+            for finding in self.findings
+            for line in str(finding).splitlines()
+        ]
         return "\n".join([head, *lines])
 
 
@@ -171,7 +205,9 @@ def identity(spec: DatasetSpec) -> str:
         {
             "gate": GATE_VERSION,
             "spec": spec_sha256(spec),
-            "reader": None if reader is None else [reader.name, get("reader", reader.name).version],
+            "reader": None
+            if reader is None
+            else [reader.name, get("reader", reader.name).version],
         }
     )
 
@@ -209,7 +245,9 @@ def _mark(catalog: Catalog, dataset: str) -> Path:
 
 def remember_here(catalog: Catalog, report: ValidationReport) -> None:
     """Remember that this machine made the report; the hash inside it detects damage, but anybody can compute it."""
-    write_json(_mark(catalog, report.dataset), {"payload_sha256": report.payload_sha256})
+    write_json(
+        _mark(catalog, report.dataset), {"payload_sha256": report.payload_sha256}
+    )
 
 
 def seen_here(catalog: Catalog, report: ValidationReport) -> bool:
@@ -233,7 +271,9 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
         missing = absent(catalog, "datasets", dataset)
         if missing is not None:
             return replace(missing, fix=f"{missing.fix}, then {command}")
-        return Finding("data.not-validated", "error", where, "it has not been validated", command)
+        return Finding(
+            "data.not-validated", "error", where, "it has not been validated", command
+        )
     report = read_report(path)
     if report is None:
         what = f"{catalog.shown(path)} cannot be read or was edited by hand"
@@ -244,12 +284,20 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
     if (
         report.stages.get("hash") == "failed"
     ):  # written by earlier versions; it was about a machine's copy of the files
-        return Finding("data.not-validated", "error", where, "its files were not validated yet", command)
+        return Finding(
+            "data.not-validated",
+            "error",
+            where,
+            "its files were not validated yet",
+            command,
+        )
     if not report.success:
         first, count = report.errors[0], len(report.errors)
         more = f" and {count - 1} more" if count > 1 else ""
         what = f"it failed validation: {first.where}: {first.what}{more}"
-        return Finding("data.invalid", "error", where, what, f"see {catalog.shown(path)}")
+        return Finding(
+            "data.invalid", "error", where, what, f"see {catalog.shown(path)}"
+        )
     return None
 
 

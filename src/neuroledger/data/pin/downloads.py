@@ -16,7 +16,16 @@ from neuroledger.spec.base import SourceFile, is_file_name, is_pattern
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.store.files import replacing
 
-__all__ = ["Downloads", "Recorded", "files_below", "named", "only_files", "place_of", "put", "stop_on_others"]
+__all__ = [
+    "Downloads",
+    "Recorded",
+    "files_below",
+    "named",
+    "only_files",
+    "place_of",
+    "put",
+    "stop_on_others",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +72,12 @@ class Downloads:
     @property
     def about_recordings(self) -> list[str]:
         """Options in use that only apply to recordings."""
-        options = {"--label": self.label, "--event": self.events, "--task": self.task, "--bids": self.bids}
+        options = {
+            "--label": self.label,
+            "--event": self.events,
+            "--task": self.task,
+            "--bids": self.bids,
+        }
         return [option for option, value in options.items() if value]
 
 
@@ -80,16 +94,22 @@ class Recorded(NamedTuple):
 def place_of(name: str) -> str:
     """The name of a download below `data/<id>/`; characters that specs do not allow are replaced."""
     parts = [
-        "".join(c if c.isascii() and (c.isalnum() or c in "._+-") else "_" for c in part)
+        "".join(
+            c if c.isascii() and (c.isalnum() or c in "._+-") else "_" for c in part
+        )
         for part in name.split("/")
     ]
-    place = "/".join(part if part[0].isalnum() or part[0] == "_" else f"_{part}" for part in parts)
+    place = "/".join(
+        part if part[0].isalnum() or part[0] == "_" else f"_{part}" for part in parts
+    )
     if not is_file_name(place):
         raise RequestError(f"{name!r} cannot be the name of a pinned file: shorten it")
     return place
 
 
-def stop_on_others(folder: Path, places: Mapping[str, Path], pins: Mapping[str, Mapping[str, Any]]) -> None:
+def stop_on_others(
+    folder: Path, places: Mapping[str, Path], pins: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Refuse to overwrite existing files that differ from the downloads.
 
     Raises
@@ -120,7 +140,10 @@ SHOWN = 5
 
 
 def files_below(
-    folder: Path, *, aside: frozenset[str] = frozenset(), opened: frozenset[str] | None = None
+    folder: Path,
+    *,
+    aside: frozenset[str] = frozenset(),
+    opened: frozenset[str] | None = None,
 ) -> list[str]:
     """Relative names of all files below the folder, sorted, without hidden files and the folders ``aside``.
 
@@ -132,17 +155,24 @@ def files_below(
         The folder does not exist, or a file is a link to content that was never downloaded.
     """
     if not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder: give the folder that contains the downloads")
+        raise RequestError(
+            f"{folder} is not a folder: give the folder that contains the downloads"
+        )
     names, empty = [], []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
-        if any(part.startswith(".") for part in relative.parts) or relative.parts[0] in aside:
+        if (
+            any(part.startswith(".") for part in relative.parts)
+            or relative.parts[0] in aside
+        ):
             continue
         if path.is_symlink() and not path.exists():
             empty.append(relative.as_posix())
         elif path.is_file():
             names.append(relative.as_posix())
-    missing = [name for name in empty if opened is None or PurePosixPath(name).suffix in opened]
+    missing = [
+        name for name in empty if opened is None or PurePosixPath(name).suffix in opened
+    ]
     if missing:
         raise RequestError(
             f"{len(missing)} {'files' if opened is None else 'recordings'} in {folder} are links without content, "
@@ -172,8 +202,19 @@ def named(
             f"{downloads.folder} contains no files: give the folder that contains the downloads"
         )
     if spec.downloads:
+        missing = [
+            name
+            for name in spec.downloads
+            if not is_pattern(name) and name not in names
+        ]
+        if missing:
+            raise RequestError(_describe_missing(downloads.folder, missing, names))
         return sorted(
-            {name for pattern in spec.downloads for name in _match(pattern, names, downloads.folder)}
+            {
+                name
+                for pattern in spec.downloads
+                for name in _match(pattern, names, downloads.folder)
+            }
         )
     if reads is not None:
         return reads(names)
@@ -204,8 +245,6 @@ def only_files(spec: DatasetSpec, downloads: Downloads) -> None:
 
 def _match(pattern: str, names: Sequence[str], folder: Path) -> list[str]:
     if not is_pattern(pattern):
-        if pattern not in names:
-            raise RequestError(_describe_missing(folder, [pattern], names))
         return [pattern]
     matches = matching(pattern, names)
     if not matches:
@@ -215,7 +254,9 @@ def _match(pattern: str, names: Sequence[str], folder: Path) -> list[str]:
     return matches
 
 
-def _describe_missing(folder: Path, missing: Sequence[str], names: Sequence[str]) -> str:
+def _describe_missing(
+    folder: Path, missing: Sequence[str], names: Sequence[str]
+) -> str:
     """An error message for missing files, with a hint where they are if they are in a subfolder or an archive."""
     examples = f"{', '.join(missing[:SHOWN])}{', …' if missing[SHOWN:] else ''}"
     deeper = [name for name in names if name.endswith(f"/{missing[0]}")]
@@ -223,7 +264,13 @@ def _describe_missing(folder: Path, missing: Sequence[str], names: Sequence[str]
         subfolder = folder / deeper[0].removesuffix(missing[0])
         return f"{folder} lacks {examples}, but contains {deeper[0]}: give the folder {subfolder}"
     archives = [
-        name for name in names if PurePosixPath(name).suffix in {".zip", ".tar", ".gz", ".tgz", ".bz2"}
+        name
+        for name in names
+        if PurePosixPath(name).suffix in {".zip", ".tar", ".gz", ".tgz", ".bz2"}
     ]
-    hint = f"; unpack {archives[0]} first" if archives and missing[0] not in archives else ""
+    hint = (
+        f"; unpack {archives[0]} first"
+        if archives and missing[0] not in archives
+        else ""
+    )
     return f"{folder} lacks {len(missing)} files that the spec names: {examples}{hint}"

@@ -29,9 +29,15 @@ from neuroledger.data.pin.downloads import (
 )
 from neuroledger.data.pin.yaml_edit import with_entries, without, write_lists
 from neuroledger.display import choose
-from neuroledger.errors import DataError, IntegrityError, RequestError, SpecError, StorageError
+from neuroledger.errors import (
+    DataError,
+    IntegrityError,
+    RequestError,
+    SpecError,
+    StorageError,
+)
 from neuroledger.spec import registry
-from neuroledger.spec.base import Component, is_pattern
+from neuroledger.spec.base import Component, Stated, is_pattern
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import Document, parse
 from neuroledger.spec.kinds import DatasetSpec, ModelSpec
@@ -41,7 +47,13 @@ from neuroledger.store.files import write_text
 __all__ = ["Downloads", "Pinned", "alone", "fetch_and_pin", "pin", "pin_weights"]
 
 SHOWN = 5
-SOURCE = {"url", "version_id", "endpoint", "region", "sha1"}  # fields of a statement that a pin keeps
+SOURCE = {
+    "url",
+    "version_id",
+    "endpoint",
+    "region",
+    "sha1",
+}  # fields of a statement that a pin keeps
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,9 @@ def alone(root: Path) -> Iterator[None]:
             lock.acquire(timeout=1)
         except Timeout:
             with choose() as display:
-                display.line("waiting for another process that is pinning files of this repository")
+                display.line(
+                    "waiting for another process that is pinning files of this repository"
+                )
             lock.acquire()
     except OSError as error:
         raise StorageError(
@@ -86,7 +100,9 @@ def alone(root: Path) -> Iterator[None]:
         lock.release()
 
 
-def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = False) -> Pinned:
+def pin(
+    catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = False
+) -> Pinned:
     """Hash the downloads of data set `id`, place them below `data/<id>/` and pin them in its spec.
 
     The files are those that the spec names below `downloads`, else below `files`, else all files; of recordings, those in
@@ -118,24 +134,40 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
     if pins is not None:
         recorded: Recorded = pins(catalog, spec, before, downloads)
     else:
-        names = named(spec, files_below(downloads.folder), downloads, _file_selector(catalog, spec))
+        names = named(
+            spec,
+            files_below(downloads.folder),
+            downloads,
+            _file_selector(catalog, spec),
+        )
         recorded = Recorded(names, before, 0, [], None)
-    for name in recorded.files:
-        if name in spec.downloads:
-            compare(downloads.folder / name, spec.downloads[name])
+    _compare_all(
+        downloads.folder,
+        {
+            name: spec.downloads[name]
+            for name in recorded.files
+            if name in spec.downloads
+        },
+    )
     pinned = _pin_entries(spec, recorded.files, downloads)
     written = write_lists(recorded.text, spec, pinned, recorded.entries)
     text = without(without(written.text, "unavailable"), "unread")
     new, document = _parse_spec(text, path, catalog.shown(path), written.tables)
     places = {place_of(name): downloads.folder / name for name in recorded.files}
-    if downloads.observe and not (spec.expectations.stimuli or spec.expectations.assembly):
-        data = read_dataset(catalog.with_spec("datasets", id, new, document), id, places)
+    if downloads.observe and not (
+        spec.expectations.stimuli or spec.expectations.assembly
+    ):
+        data = read_dataset(
+            catalog.with_spec("datasets", id, new, document), id, places
+        )
         text = without(text, "expectations") + expectations_text(data)
         new, document = _parse_spec(text, path, catalog.shown(path), written.tables)
     folder = folder_of(catalog.root, "datasets", id)
     stop_on_others(folder, places, pinned)
     if downloads.check:
-        _require_valid_data(catalog.with_spec("datasets", id, new, document), id, places)
+        _require_valid_data(
+            catalog.with_spec("datasets", id, new, document), id, places
+        )
     placed = 0
     if not dry_run:
         placed = sum(put(source, folder / name) for name, source in places.items())
@@ -146,7 +178,9 @@ def pin(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = Fals
     return Pinned(path, before, text, len(pinned), placed, recorded.subjects, remarks)
 
 
-def fetch_and_pin(catalog: Catalog, id: str, *, progress: Progress | None = None) -> Pinned:
+def fetch_and_pin(
+    catalog: Catalog, id: str, *, progress: Progress | None = None
+) -> Pinned:
     """Fetch the files that a spec names below `downloads`, compare each with its statement, and pin them.
 
     Nothing below `data/` or in the spec changes before the files are complete, the reader has read them and the
@@ -162,7 +196,11 @@ def fetch_and_pin(catalog: Catalog, id: str, *, progress: Progress | None = None
     downloads = catalog.dataset(id).downloads
     patterns = [name for name in downloads if is_pattern(name)]
     if patterns or not downloads:
-        what = f"{patterns[0]!r} matches several files" if patterns else "its spec names no `downloads`"
+        what = (
+            f"{patterns[0]!r} matches several files"
+            if patterns
+            else "its spec names no `downloads`"
+        )
         raise RequestError(
             f"data set {id!r} cannot be fetched, {what}: download them, then run `neuroledger pin {id} --from FOLDER`"
         )
@@ -173,28 +211,45 @@ def fetch_and_pin(catalog: Catalog, id: str, *, progress: Progress | None = None
     return pinned
 
 
-def _file_selector(catalog: Catalog, spec: DatasetSpec) -> Callable[[Sequence[str]], list[str]] | None:
+def _file_selector(
+    catalog: Catalog, spec: DatasetSpec
+) -> Callable[[Sequence[str]], list[str]] | None:
     """The reader's function that selects its files from a folder's, or None if it has none."""
-    if spec.reader is None or (reads := registry.get("reader", spec.reader.name).reads) is None:
+    if (
+        spec.reader is None
+        or (reads := registry.get("reader", spec.reader.name).reads) is None
+    ):
         return None
-    parameters = _bind(spec.reader, "reader", catalog.entry("datasets", spec.id).document)
+    parameters = _bind(
+        spec.reader, "reader", catalog.entry("datasets", spec.id).document
+    )
     return lambda names: reads(names, parameters)
 
 
-def _bind(reference: Component, kind: Literal["reader", "builder"], document: Document) -> dict[str, Any]:
+def _bind(
+    reference: Component, kind: Literal["reader", "builder"], document: Document
+) -> dict[str, Any]:
     """The validated parameters of a spec's reader or builder."""
     component = registry.get(kind, reference.name)
     try:
         return component.bind(reference.parameters)
     except ValidationError as error:
-        raise SpecError(explain(error, document, component.parameters, (kind,))) from None
+        raise SpecError(
+            explain(error, document, component.parameters, (kind,))
+        ) from None
 
 
 def _require_valid_data(catalog: Catalog, id: str, places: Mapping[str, Path]) -> None:
     """Read the files once where they are now, and require that they meet all expectations of the spec."""
-    errors = [finding for finding in trial(catalog, id, places) if finding.severity == "error"]
+    errors = [
+        finding for finding in trial(catalog, id, places) if finding.severity == "error"
+    ]
     if errors:
-        lines = "\n".join(f"  {line}" for finding in errors[:SHOWN] for line in str(finding).splitlines())
+        lines = "\n".join(
+            f"  {line}"
+            for finding in errors[:SHOWN]
+            for line in str(finding).splitlines()
+        )
         more = f"\n  … and {len(errors) - SHOWN} more" if errors[SHOWN:] else ""
         raise DataError(
             f"data set {id!r} was read from the downloads, with {len(errors)} error{'s' * (len(errors) > 1)}; "
@@ -207,18 +262,23 @@ def _unavailable_benchmarks(catalog: Catalog, id: str) -> list[str]:
     return [
         f"benchmark {benchmark} stays unavailable: {catalog.benchmark(benchmark).unavailable}"
         for benchmark in catalog.ids("benchmarks")
-        if catalog.benchmark(benchmark).dataset == id and catalog.benchmark(benchmark).unavailable is not None
+        if catalog.benchmark(benchmark).dataset == id
+        and catalog.benchmark(benchmark).unavailable is not None
     ]
 
 
-def _pin_entries(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) -> dict[str, dict[str, Any]]:
+def _pin_entries(
+    spec: DatasetSpec, names: Sequence[str], downloads: Downloads
+) -> dict[str, dict[str, Any]]:
     """Size, hash and source of each file; a file that is pinned with the same bytes already keeps its source."""
     pins: dict[str, dict[str, Any]] = {}
     for name in names:
         source, place = downloads.folder / name, place_of(name)
         size, digest = source.stat().st_size, sha256_of_file(source)
         if place in pins:
-            raise RequestError(f"two files would be called {place}: rename one in {downloads.folder}")
+            raise RequestError(
+                f"two files would be called {place}: rename one in {downloads.folder}"
+            )
         pin: dict[str, Any] = {"size": size, "sha256": digest}
         old, download = spec.files.get(place), spec.downloads.get(name)
         if old is not None and old.sha256 != digest and not downloads.renew:
@@ -229,7 +289,9 @@ def _pin_entries(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) 
         prefix = downloads.url_prefix
         url = None if prefix is None else f"{prefix.rstrip('/')}/{quote(name)}"
         if old is not None and old.sha256 == digest and url in (None, old.url):
-            pin = old.model_dump(exclude_defaults=True, exclude={"size", "sha256"}) | pin
+            pin = (
+                old.model_dump(exclude_defaults=True, exclude={"size", "sha256"}) | pin
+            )
         elif url is not None:
             pin = {"url": url, **pin}
         elif download is not None and download.url is not None:
@@ -238,17 +300,35 @@ def _pin_entries(spec: DatasetSpec, names: Sequence[str], downloads: Downloads) 
     return pins
 
 
-def _parse_spec(text: str, path: Path, place: str, tables: Mapping[str, str]) -> tuple[DatasetSpec, Document]:
+def _parse_spec(
+    text: str, path: Path, place: str, tables: Mapping[str, str]
+) -> tuple[DatasetSpec, Document]:
     """Parse and validate the text of a spec with its tables and its reader's parameters."""
     document = parse(text, place)
-    spec = spec_of(document, "datasets", stem=path.stem, tables=lambda name: tables[name].encode())
+    spec = spec_of(
+        document, "datasets", stem=path.stem, tables=lambda name: tables[name].encode()
+    )
     if not isinstance(spec, DatasetSpec) or spec.reader is None:
         raise RequestError(f"{place} names no reader")
     _bind(spec.reader, "reader", document)
     return spec, document
 
 
-def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = False) -> Pinned:
+def _compare_all(folder: Path, stated: Mapping[str, Stated]) -> None:
+    """Compare every download with its publisher's statement, then raise one error that names all that differ."""
+    different = []
+    for name, statement in stated.items():
+        try:
+            compare(folder / name, statement)
+        except IntegrityError as error:
+            different.append(str(error))
+    if different:
+        raise IntegrityError("\n".join(different))
+
+
+def pin_weights(
+    catalog: Catalog, id: str, downloads: Downloads, *, dry_run: bool = False
+) -> Pinned:
     """Pin the files in a folder that the spec of model `id` names below `downloads`, and remove `unavailable` from it.
 
     Raises
@@ -262,23 +342,37 @@ def pin_weights(catalog: Catalog, id: str, downloads: Downloads, *, dry_run: boo
     """
     spec, path = catalog.model(id), catalog.entry("models", id).path
     if options := downloads.about_recordings:
-        raise RequestError(f"{options[0]} only applies to recordings, but {id} is a model: omit it")
+        raise RequestError(
+            f"{options[0]} only applies to recordings, but {id} is a model: omit it"
+        )
     if not spec.downloads:
         raise RequestError(
             f"model {id!r} names no `downloads`: its weights are {'pinned already' if spec.weights else 'none'}"
         )
+    missing = [
+        name for name in spec.downloads if not (downloads.folder / name).is_file()
+    ]
+    if missing:
+        sources = "; ".join(
+            f"download {name} from {spec.downloads[name].url}" for name in missing
+        )
+        raise RequestError(f"{downloads.folder} lacks {', '.join(missing)}: {sources}")
+    _compare_all(downloads.folder, spec.downloads)
     pins: dict[str, dict[str, Any]] = {}
     for name, download in spec.downloads.items():
         source = downloads.folder / name
-        if not source.is_file():
-            raise RequestError(f"{downloads.folder} lacks {name}; download it from {download.url}")
-        compare(source, download)
         origin = download.model_dump(exclude_none=True, include=SOURCE)
         if downloads.url_prefix is not None:
             origin = {"url": f"{downloads.url_prefix.rstrip('/')}/{quote(name)}"}
-        pins[name] = {**origin, "size": source.stat().st_size, "sha256": sha256_of_file(source)}
+        pins[name] = {
+            **origin,
+            "size": source.stat().st_size,
+            "sha256": sha256_of_file(source),
+        }
     before = path.read_text(encoding="utf-8")
-    text = without(with_entries(before, ("weights",), pins, before="downloads"), "unavailable")
+    text = without(
+        with_entries(before, ("weights",), pins, before="downloads"), "unavailable"
+    )
     document = parse(text, catalog.shown(path))
     new = spec_of(document, "models", stem=path.stem)
     if not isinstance(new, ModelSpec) or new.builder is None:

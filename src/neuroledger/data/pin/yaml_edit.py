@@ -17,7 +17,15 @@ from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.lists import LONG, ListTarget, file_rows, table_of
 
-__all__ = ["Written", "inline", "spec_text", "with_entries", "with_field", "without", "write_lists"]
+__all__ = [
+    "Written",
+    "inline",
+    "spec_text",
+    "with_entries",
+    "with_field",
+    "without",
+    "write_lists",
+]
 
 # Texts that need no quotes, because no version of YAML reads them as a number, a date or a keyword.
 PLAIN = re.compile(r"(?![\d+.:eE_-]+$)(?!0[xo])[A-Za-z0-9_.][A-Za-z0-9_./+:=-]*(?<!:)")
@@ -31,7 +39,13 @@ def inline(value: Any) -> str:
     '{subject: "01", facts: {age: 57, group: A}}'
     """
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{inline(str(key))}: {inline(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(
+                f"{inline(str(key))}: {inline(item)}" for key, item in value.items()
+            )
+            + "}"
+        )
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(inline(item) for item in value) + "]"
     if isinstance(value, str):
@@ -43,10 +57,14 @@ def inline(value: Any) -> str:
 def spec_text(kind: str, fields: Mapping[str, Any], *, schema: bool = True) -> str:
     """The text of a new spec of this kind (``dataset``, ``model``, …), one line per field."""
     head = f"# yaml-language-server: $schema=../schema/{kind}.json\n" if schema else ""
-    return head + "".join(f"{name}: {inline(value)}\n" for name, value in fields.items())
+    return head + "".join(
+        f"{name}: {inline(value)}\n" for name, value in fields.items()
+    )
 
 
-def with_field(text: str, path: Sequence[str], value: Any, *, before: str | Sequence[str] = "") -> str:
+def with_field(
+    text: str, path: Sequence[str], value: Any, *, before: str | Sequence[str] = ""
+) -> str:
     """`text` with the field at `path` (its name, or a component's name and a field of it) set to `value`, on one line.
 
     A field that has this value already is left as written. A new field of a component goes to the component's end, any
@@ -61,7 +79,9 @@ def with_field(text: str, path: Sequence[str], value: Any, *, before: str | Sequ
     if place is None:
         return _inserted(text, path, [line], before)
     lines = text.splitlines()
-    return _joined(lines[: place.start], [_rewritten(lines, place, line)], lines[place.stop :])
+    return _joined(
+        lines[: place.start], [_rewritten(lines, place, line)], lines[place.stop :]
+    )
 
 
 def with_entries(
@@ -81,7 +101,12 @@ def with_entries(
     lines_of_new = _entry_lines(entries)
     place = _find(text, path)
     if place is None:
-        return _inserted(text, path, [f"{path[-1]}:", *(f"  {line}" for line in lines_of_new)], before)
+        return _inserted(
+            text,
+            path,
+            [f"{path[-1]}:", *(f"  {line}" for line in lines_of_new)],
+            before,
+        )
     lines = text.splitlines()
     kind = yaml.MappingNode if isinstance(entries, Mapping) else yaml.SequenceNode
     if not _is_block(place.value, kind):
@@ -204,34 +229,57 @@ def _with_block_entries(
             result.append(_rewritten(lines, child, line))
         else:
             position = _end_with_comments(lines, child)
-    added = _entry_lines(dict(remaining) if is_mapping else [value for _, value in remaining])
+    added = _entry_lines(
+        dict(remaining) if is_mapping else [value for _, value in remaining]
+    )
     result += [f"{' ' * children[0].column}{line}" for line in added]
     return _joined(result, lines[position:])
 
 
 def _named(entries: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str, Any]]:
     """The entries with their names, which are empty for a list."""
-    return list(entries.items()) if isinstance(entries, Mapping) else [("", value) for value in entries]
+    return (
+        list(entries.items())
+        if isinstance(entries, Mapping)
+        else [("", value) for value in entries]
+    )
 
 
 def _entry_lines(entries: Mapping[str, Any] | Sequence[Any]) -> list[str]:
     if isinstance(entries, Mapping):
-        return [f"{inline(str(key))}: {inline(value)}" for key, value in entries.items()]
+        return [
+            f"{inline(str(key))}: {inline(value)}" for key, value in entries.items()
+        ]
     return [f"- {inline(value)}" for value in entries]
 
 
-def _inserted(text: str, path: Sequence[str], block: Sequence[str], before: str | Sequence[str]) -> str:
+def _inserted(
+    text: str, path: Sequence[str], block: Sequence[str], before: str | Sequence[str]
+) -> str:
     """The text with the lines of a new field, at the end of its component or before another field."""
     lines = text.splitlines()
     if len(path) > 1:
         parent = _find(text, path[:-1])
         if parent is not None:
-            siblings = _children(parent.value, lines) if _is_block(parent.value, yaml.MappingNode) else []
+            siblings = (
+                _children(parent.value, lines)
+                if _is_block(parent.value, yaml.MappingNode)
+                else []
+            )
             indent = " " * (siblings[0].column if siblings else parent.column + 2)
-            return _joined(lines[: parent.stop], [indent + line for line in block], lines[parent.stop :])
+            return _joined(
+                lines[: parent.stop],
+                [indent + line for line in block],
+                lines[parent.stop :],
+            )
         block = [f"{path[0]}:", *(f"  {line}" for line in block)]
-    found = [_find(text, (name,)) for name in ((before,) if isinstance(before, str) else before)]
-    position = min((place.start for place in found if place is not None), default=len(lines))
+    found = [
+        _find(text, (name,))
+        for name in ((before,) if isinstance(before, str) else before)
+    ]
+    position = min(
+        (place.start for place in found if place is not None), default=len(lines)
+    )
     return _joined(lines[:position], block, lines[position:])
 
 
@@ -263,7 +311,9 @@ def _plain(value: Any) -> Any:
     """The value as YAML would return it: tuples become lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return (
+        [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    )
 
 
 class Written(NamedTuple):
@@ -290,7 +340,11 @@ def write_lists(
         old = spec.lists.get(target)
         if len(rows) <= LONG and old is None:
             return False
-        name = old.table if old is not None else f"{spec.id}.{target.removeprefix('reader.')}.jsonl"
+        name = (
+            old.table
+            if old is not None
+            else f"{spec.id}.{target.removeprefix('reader.')}.jsonl"
+        )
         tables[name], count = table_of(rows)
         digest = hashlib.sha256(tables[name].encode()).hexdigest()
         lists[target] = {"table": name, "sha256": digest, "rows": count}

@@ -24,7 +24,10 @@ from neuroledger.store.files import write_text
 
 __all__ = ["Registration", "import_data_plugin", "read_data_plugin"]
 
-REGISTRIES: Final[Mapping[str, str]] = {"data_registry": "assembly", "stimulus_set_registry": "stimuli"}
+REGISTRIES: Final[Mapping[str, str]] = {
+    "data_registry": "assembly",
+    "stimulus_set_registry": "stimuli",
+}
 LOADERS: Final = ("load_assembly_from_s3", "load_stimulus_set_from_s3")
 
 
@@ -66,40 +69,58 @@ def read_data_plugin(path: Path) -> dict[tuple[str, str], Registration]:
     return registrations
 
 
-def _registrations(tree: ast.Module, variables: Mapping[str, Any]) -> Iterator[Registration]:
+def _registrations(
+    tree: ast.Module, variables: Mapping[str, Any]
+) -> Iterator[Registration]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign):
             continue
         for target in node.targets:
             if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-                kind, key = REGISTRIES.get(target.value.id), constant(target.slice, variables)
+                kind, key = (
+                    REGISTRIES.get(target.value.id),
+                    constant(target.slice, variables),
+                )
                 if kind is not None and isinstance(key, str):
                     yield _registration(kind, key, node.value, variables)
 
 
-def _registration(kind: str, key: str, value: ast.expr, variables: Mapping[str, Any]) -> Registration:
+def _registration(
+    kind: str, key: str, value: ast.expr, variables: Mapping[str, Any]
+) -> Registration:
     body = value.body if isinstance(value, ast.Lambda) else value
-    if not isinstance(body, ast.Call) or call_name(body).rpartition(".")[2] not in LOADERS:
+    if (
+        not isinstance(body, ast.Call)
+        or call_name(body).rpartition(".")[2] not in LOADERS
+    ):
         return Registration(key, kind)
     arguments = call_constants(body, variables)
     identifier, bucket = arguments.get("identifier"), arguments.get("bucket")
     if not isinstance(identifier, str) or not isinstance(bucket, str):
         return Registration(key, kind)
     host, _, folder = bucket.partition("/")
-    prefix = arguments.get("filename_prefix") or ("assy_" if kind == "assembly" else "stimulus_")
+    prefix = arguments.get("filename_prefix") or (
+        "assy_" if kind == "assembly" else "stimulus_"
+    )
     files: dict[str, dict[str, str]] = {}
     for suffix, argument_prefix in (
         (("nc", ""),) if kind == "assembly" else (("csv", "csv_"), ("zip", "zip_"))
     ):
         name = f"{prefix}{identifier.replace('.', '_')}.{suffix}"
-        files[name] = {"url": f"https://{host}.s3.amazonaws.com/{f'{folder}/' if folder else ''}{name}"}
+        files[name] = {
+            "url": f"https://{host}.s3.amazonaws.com/{f'{folder}/' if folder else ''}{name}"
+        }
         for field_name in ("sha1", "version_id"):
             text = arguments.get(argument_prefix + field_name)
             if isinstance(text, str) and text not in {"", "null"}:
                 files[name][field_name] = text
     loader = keyword(body, "stimulus_set_loader")
     inner = loader.body if isinstance(loader, ast.Lambda) else None
-    stimuli = constant(inner.args[0], variables) if isinstance(inner, ast.Call) and inner.args else None
+    stimuli = (
+        constant(inner.args[0], variables)
+        if isinstance(inner, ast.Call) and inner.args
+        else None
+    )
     return Registration(
         key,
         kind,
@@ -122,12 +143,20 @@ def import_data_plugin(catalog: Catalog, key: str, path: Path) -> Path:
             f"there is a dataset {key!r} already: `neuroledger import brainscore {key}` fetches it"
         )
     registrations = read_data_plugin(path)
-    registration = registrations.get(("assembly", key)) or registrations.get(("stimuli", key))
+    registration = registrations.get(("assembly", key)) or registrations.get(
+        ("stimuli", key)
+    )
     if registration is None:
         names = sorted({name for _, name in registrations})
         near = difflib.get_close_matches(key, names, 3, 0.4) or names[:5]
-        raise RequestError(f"{path} registers no {key!r}; of {len(names)} keys: {', '.join(near)}")
-    stimuli = registrations.get(("stimuli", registration.stimuli)) if registration.stimuli else None
+        raise RequestError(
+            f"{path} registers no {key!r}; of {len(names)} keys: {', '.join(near)}"
+        )
+    stimuli = (
+        registrations.get(("stimuli", registration.stimuli))
+        if registration.stimuli
+        else None
+    )
     if registration.stimuli and stimuli is None:
         raise RequestError(
             f"{path} uses the stimuli {registration.stimuli!r} of another plugin for {key!r}: register both in one plugin"
@@ -139,8 +168,14 @@ def import_data_plugin(catalog: Catalog, key: str, path: Path) -> Path:
             f"import them by name, `neuroledger import brainscore {key} assy_….nc stimulus_….csv stimulus_….zip`"
         )
     roles = {".nc": "assembly", ".csv": "stimuli", ".zip": "archive"}
-    reader: dict[str, Any] = {"name": "brainio"} | {roles[Path(name).suffix]: name for name in files}
-    if registration.kind == "assembly" and stimuli is not None and not registration.merge:
+    reader: dict[str, Any] = {"name": "brainio"} | {
+        roles[Path(name).suffix]: name for name in files
+    }
+    if (
+        registration.kind == "assembly"
+        and stimuli is not None
+        and not registration.merge
+    ):
         reader["merge"] = False
     fields: dict[str, Any] = {
         "id": key,

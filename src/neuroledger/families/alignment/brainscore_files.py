@@ -17,7 +17,13 @@ import xarray as xr
 
 from neuroledger.data.assembly import check
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import Progress, fetch_files, fetch_stated, folder_of
+from neuroledger.data.fetch import (
+    Progress,
+    fetch_each,
+    fetch_files,
+    fetch_stated,
+    folder_of,
+)
 from neuroledger.data.gate.validate import trial
 from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.load import load_dataset, read_dataset, verified_files
@@ -40,7 +46,15 @@ __all__ = ["export_brainscore", "fetch_brainscore", "import_brainscore"]
 ROLES = {".nc": "assembly", ".csv": "stimuli", ".zip": "archive"}
 # Coordinates that group neuroids, and coordinates that number them.
 OWNERS = ("subject", "animal", "subject_id", "monkey", "region", "roi", "array")
-NUMBERS = ("neuroid_id", "neuroid", "neuroid_num", "voxels", "voxel", "channel", "number")
+NUMBERS = (
+    "neuroid_id",
+    "neuroid",
+    "neuroid_num",
+    "voxels",
+    "voxel",
+    "channel",
+    "number",
+)
 
 
 def import_brainscore(
@@ -81,12 +95,16 @@ def import_brainscore(
         The files cannot be read, or do not pass the gate.
     """
     if catalog.has("datasets", id):
-        raise RequestError(f"there is a dataset {id!r} already: choose another id, or remove it first")
+        raise RequestError(
+            f"there is a dataset {id!r} already: choose another id, or remove it first"
+        )
     roles = _files_by_role(files)
     paths = {path.name: path for path in files}
     for name, digest in (sha1 or {}).items():
         if name not in paths:
-            raise RequestError(f"a SHA-1 is given for {name!r}, which is not among the files")
+            raise RequestError(
+                f"a SHA-1 is given for {name!r}, which is not among the files"
+            )
         compare(paths[name], Stated(sha1=digest))
     places = {place_of(path.name): path for path in files}
     reader: dict[str, Any] = {"name": "brainio"} | {
@@ -111,8 +129,16 @@ def import_brainscore(
         "version: 1",
         f"title: {id}, from Brain-Score's files",
         "license: LicenseRef-unknown   # the SPDX id under which these data may be used",
-        *(["access: private", "access_steps: [Ask the authors for the files.]"] if private else []),
-        *([f"access_steps: {inline([UNTRACKED])}"] if not private and not tracked else []),
+        *(
+            ["access: private", "access_steps: [Ask the authors for the files.]"]
+            if private
+            else []
+        ),
+        *(
+            [f"access_steps: {inline([UNTRACKED])}"]
+            if not private and not tracked
+            else []
+        ),
         "cite: []",
         "files:",
         *(
@@ -170,16 +196,22 @@ def _files_by_role(files: Sequence[Path]) -> dict[str, Path]:
 def _with_dataset(catalog: Catalog, id: str, text: str, path: Path) -> Catalog:
     """Catalogue that includes the data set before its spec is written."""
     document = parse(text, catalog.shown(path))
-    return catalog.with_spec("datasets", id, spec_of(document, "datasets", stem=id), document, path)
+    return catalog.with_spec(
+        "datasets", id, spec_of(document, "datasets", stem=id), document, path
+    )
 
 
 def _reader_options(assembly: xr.DataArray) -> dict[str, Any]:
     """Options of the reader ``brainio`` for an assembly of this layout."""
     options: dict[str, Any] = {}
-    images = sorted(str(name) for name in assembly.coords if re.fullmatch(r"image_\d", str(name)))
+    images = sorted(
+        str(name) for name in assembly.coords if re.fullmatch(r"image_\d", str(name))
+    )
     if len(images) > 2:
         options["several"] = images
-    elif "stimulus_id" in assembly.coords and any("|" in str(id) for id in assembly["stimulus_id"].values):
+    elif "stimulus_id" in assembly.coords and any(
+        "|" in str(id) for id in assembly["stimulus_id"].values
+    ):
         options["merge"] = False  # joined ids of an earlier export
     steps = _label_steps(assembly)
     return options | ({"prepare": steps} if steps else {})
@@ -188,32 +220,58 @@ def _reader_options(assembly: xr.DataArray) -> dict[str, Any]:
 def _label_steps(assembly: xr.DataArray) -> list[dict[str, Any]]:
     """Steps that give an assembly the names of this project: ids of neuroids, repetitions, properties."""
     steps: list[dict[str, Any]] = []
-    dims = {"neuronal_property": "property"} if "neuronal_property" in assembly.dims else {}
-    if "presentation_b" in assembly.dims:  # similarities of stimuli, one matrix per subject
+    dims = (
+        {"neuronal_property": "property"}
+        if "neuronal_property" in assembly.dims
+        else {}
+    )
+    if (
+        "presentation_b" in assembly.dims
+    ):  # similarities of stimuli, one matrix per subject
         dims = {"presentation": "stimulus", "presentation_b": "stimulus_b"}
         dims |= {"neuroid": "subject"} if "neuroid" in assembly.dims else {}
         return [{"step": "rename", "dims": dims}]
-    if dims or ("repetition_id" in assembly.coords and "repetition" not in assembly.coords):
+    if dims or (
+        "repetition_id" in assembly.coords and "repetition" not in assembly.coords
+    ):
         coords = {} if dims else {"repetition_id": "repetition"}
         coords |= {old: new for old, new in dims.items() if old in assembly.coords}
-        steps.append({"step": "rename", **({"dims": dims} if dims else {}), "coords": coords})
+        steps.append(
+            {"step": "rename", **({"dims": dims} if dims else {}), "coords": coords}
+        )
     if "neuroid" not in assembly.dims:
         return steps
-    on_neuroids = {str(name) for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
-    owners, numbers = ([name for name in names if name in on_neuroids] for names in (OWNERS, NUMBERS))
-    columns = {name: as_text(assembly[name].values).tolist() for name in (*owners, *numbers)}
-    if "neuroid_id" in columns and len(set(columns["neuroid_id"])) == assembly.sizes["neuroid"]:
+    on_neuroids = {
+        str(name)
+        for name, coord in assembly.coords.items()
+        if coord.dims == ("neuroid",)
+    }
+    owners, numbers = (
+        [name for name in names if name in on_neuroids] for names in (OWNERS, NUMBERS)
+    )
+    columns = {
+        name: as_text(assembly[name].values).tolist() for name in (*owners, *numbers)
+    }
+    if (
+        "neuroid_id" in columns
+        and len(set(columns["neuroid_id"])) == assembly.sizes["neuroid"]
+    ):
         return steps
     label: dict[str, Any] = {"step": "label", "dim": "neuroid", "coord": "neuroid_id"}
     for count in range(1, len(owners) + 1):
         for number in numbers:
             of = [*owners[:count], number]
-            if len(set(zip(*(columns[name] for name in of), strict=True))) == assembly.sizes["neuroid"]:
+            if (
+                len(set(zip(*(columns[name] for name in of), strict=True)))
+                == assembly.sizes["neuroid"]
+            ):
                 return [*steps, label | {"of": of}]
     return [*steps, label]
 
 
-def fetch_brainscore(catalog: Catalog, key: str, *, progress: Progress | None = None) -> list[Pinned | str]:
+def fetch_brainscore(
+    catalog: Catalog, key: str, *, progress: Progress | None = None
+) -> list[Pinned | str]:
     """Fetch and pin the data sets of a key of Brain-Score's registry: a benchmark, a data set or a stimulus set.
 
     Returns the pinned data sets, and the ids of those that were pinned before.
@@ -224,16 +282,24 @@ def fetch_brainscore(catalog: Catalog, key: str, *, progress: Progress | None = 
         The catalogue has no spec for the key.
     UnavailableError, IntegrityError, DataError
         A file cannot be fetched, does not have the stated checksum, or cannot be read; nothing of that data set is
-        written.
+        written. The other data sets of the key are fetched and pinned all the same.
     """
     fetched: list[Pinned | str] = []
-    for id in _datasets_of(catalog, key):
+
+    def fetch_dataset(id: str) -> None:
         spec = catalog.dataset(id)
         if spec.files:
-            fetch_files(catalog.root, folder_of(catalog.root, "datasets", id), spec.files, progress=progress)
+            fetch_files(
+                catalog.root,
+                folder_of(catalog.root, "datasets", id),
+                spec.files,
+                progress=progress,
+            )
             fetched.append(id)
         else:
             fetched.append(_fetch_with_labels(catalog, id, progress))
+
+    fetch_each(_datasets_of(catalog, key), fetch_dataset, what="data sets")
     return fetched
 
 
@@ -256,7 +322,10 @@ def _fetch_with_labels(catalog: Catalog, id: str, progress: Progress | None) -> 
     before = path.read_text(encoding="utf-8")
     if added:
         text = without(before, "reader").rstrip("\n")
-        write_text(path, f"{text}\nreader: {inline({'name': 'brainio'} | dict(options) | added)}\n")
+        write_text(
+            path,
+            f"{text}\nreader: {inline({'name': 'brainio'} | dict(options) | added)}\n",
+        )
     try:
         return fetch_and_pin(open_catalog(catalog.root), id, progress=progress)
     except BaseException:
@@ -275,13 +344,24 @@ def _datasets_of(catalog: Catalog, key: str) -> list[str]:
     matches = [
         id
         for id in catalog.ids("datasets")
-        if any(names.fullmatch(name) for name in (*catalog.dataset(id).downloads, *catalog.dataset(id).files))
+        if any(
+            names.fullmatch(name)
+            for name in (*catalog.dataset(id).downloads, *catalog.dataset(id).files)
+        )
     ]
     if not matches:
-        by_lower = {id.lower(): id for id in (*catalog.ids("datasets"), *catalog.ids("benchmarks"))}
-        near = [by_lower[id] for id in difflib.get_close_matches(key.lower(), list(by_lower), 3, 0.5)]
+        by_lower = {
+            id.lower(): id
+            for id in (*catalog.ids("datasets"), *catalog.ids("benchmarks"))
+        }
+        near = [
+            by_lower[id]
+            for id in difflib.get_close_matches(key.lower(), list(by_lower), 3, 0.5)
+        ]
         hint = (
-            f"similar ids: {', '.join(near)}" if near else "`neuroledger list datasets` lists the known ids"
+            f"similar ids: {', '.join(near)}"
+            if near
+            else "`neuroledger list datasets` lists the known ids"
         )
         raise RequestError(
             f"no benchmark, data set or stimulus set {key!r} has a spec here; {hint}. Import a plugin that registers it "
@@ -314,7 +394,9 @@ def export_brainscore(catalog: Catalog, id: str, out: Path) -> list[Path]:
     name = id.replace(".", "_")
     out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
-    sets = {name: data.stimuli} | {f"{name}_{extra}": set_ for extra, set_ in data.extra_stimuli.items()}
+    sets = {name: data.stimuli} | {
+        f"{name}_{extra}": set_ for extra, set_ in data.extra_stimuli.items()
+    }
     for stem, stimuli in sets.items():
         if stimuli is not None:
             written += _write_stimuli(stimuli, stem, out)
@@ -346,23 +428,30 @@ def _write_stimuli(stimuli: StimulusSet, stem: str, out: Path) -> list[Path]:
     path, zip_path = out / f"stimulus_{stem}.csv", out / f"stimulus_{stem}.zip"
     flat_names: dict[str, str] = {}
     if "filename" in table:
-        flat_names = {name: name.replace("/", "_") for name in table["filename"].astype(str)}
+        flat_names = {
+            name: name.replace("/", "_") for name in table["filename"].astype(str)
+        }
         if len(set(flat_names.values())) != len(flat_names):
             raise AssemblyError(
                 f"files of {stem} in several folders have one name, and Brain-Score's archives are flat: rename one"
             )
-        table = table.assign(filename=[flat_names[str(name)] for name in table["filename"]])
+        table = table.assign(
+            filename=[flat_names[str(name)] for name in table["filename"]]
+        )
     write_text(path, table.to_csv(index=False, lineterminator="\n"))
     if stimuli.archive is None and stimuli.contents is None:
         return [path]
     source = stimuli.archive if isinstance(stimuli.archive, Path) else None
-    if source is not None and {member.filename for member in safe_members(source, repeated=True)} == set(
-        flat_names.values()
-    ):
+    if source is not None and {
+        member.filename for member in safe_members(source, repeated=True)
+    } == set(flat_names.values()):
         with replacing(zip_path) as temporary:
             shutil.copyfile(source, temporary)
         return [path, zip_path]
-    with replacing(zip_path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+    with (
+        replacing(zip_path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive,
+    ):
         for file, content in zip(table["filename"], stimuli.read(), strict=True):
             archive.writestr(zipfile.ZipInfo(str(file), ZIP_TIME), content)
     return [path, zip_path]
@@ -382,14 +471,18 @@ def _write_assembly(data: Dataset, id: str, path: Path) -> Path:
     return path
 
 
-def _with_upstream_ids(array: xr.DataArray, stimuli: StimulusSet | None) -> xr.DataArray:
+def _with_upstream_ids(
+    array: xr.DataArray, stimuli: StimulusSet | None
+) -> xr.DataArray:
     """Convert ids to those that the peer reads from the table: integers, and the last one of several joined ids."""
     if stimuli is None or "stimulus_id" not in array.coords:
         return array
     known = set(stimuli.ids)
     old = [str(id) for id in array["stimulus_id"].values.tolist()]
     ids = [id if id in known else id.rpartition("|")[2] for id in old]
-    numbers = all(id.isdecimal() and str(int(id)) == id for id in known) and set(ids) <= known
+    numbers = (
+        all(id.isdecimal() and str(int(id)) == id for id in known) and set(ids) <= known
+    )
     if ids == old and not numbers:
         return array
     values = np.asarray(ids, dtype=np.int64 if numbers else object)
@@ -397,7 +490,11 @@ def _with_upstream_ids(array: xr.DataArray, stimuli: StimulusSet | None) -> xr.D
 
 
 def _to_netcdf(array: xr.DataArray, path: Path, **options: Any) -> None:
-    encoding = {"data": {"zlib": True, "complevel": 9, "shuffle": True}} if array.dtype.kind in "fiu" else {}
+    encoding = (
+        {"data": {"zlib": True, "complevel": 9, "shuffle": True}}
+        if array.dtype.kind in "fiu"
+        else {}
+    )
     array.to_dataset(name="data", promote_attrs=True).to_netcdf(
         path, engine="netcdf4", encoding=encoding, **options
     )
@@ -410,6 +507,9 @@ def _with_upstream_names(assembly: xr.DataArray) -> xr.DataArray:
     for name, coord in assembly.coords.items():
         label = renamed.get(str(name), str(name))
         coord_dims = tuple(renamed.get(str(dim), str(dim)) for dim in coord.dims)
-        coords[f"{label}_" if coord_dims == (label,) else label] = (coord_dims, coord.values)
+        coords[f"{label}_" if coord_dims == (label,) else label] = (
+            coord_dims,
+            coord.values,
+        )
     dims = [renamed.get(str(dim), str(dim)) for dim in assembly.dims]
     return xr.DataArray(assembly.values, dims=dims, coords=coords, name="data")

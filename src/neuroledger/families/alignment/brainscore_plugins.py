@@ -72,7 +72,9 @@ def read_plugin(path: Path, key: str | None = None) -> Plugin:
             f"{path} contains no plugin: name a folder with __init__.py and model.py, or one Python file"
         )
     trees = [parse_source(source) for source in sources]
-    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [
+        node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)
+    ]
     names = _registered_keys(trees) or [*_constants(calls, "identifier")]
     if key is not None and names and key not in names:
         raise RequestError(f"{path} registers {', '.join(names)}, no model {key!r}")
@@ -85,7 +87,11 @@ def read_plugin(path: Path, key: str | None = None) -> Plugin:
     _read_architecture(plugin, calls)
     _read_weights(plugin, calls, variables)
     plugin.regions = _read_region_map(path, identifier) or plugin.regions
-    plugin.unread = [name for name in ("layers", "regions", "architecture") if not getattr(plugin, name)]
+    plugin.unread = [
+        name
+        for name in ("layers", "regions", "architecture")
+        if not getattr(plugin, name)
+    ]
     return plugin
 
 
@@ -113,7 +119,9 @@ def _constants(calls: list[ast.Call], name: str) -> Iterator[str]:
 
 def _distinct_texts(value: Any) -> tuple[str, ...]:
     """Distinct items of a list or tuple of strings; empty for any other value."""
-    is_texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    is_texts = isinstance(value, (list, tuple)) and all(
+        isinstance(item, str) for item in value
+    )
     return tuple(dict.fromkeys(value)) if is_texts else ()
 
 
@@ -127,26 +135,43 @@ def _find_layers(
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name == "get_layers":
-                scope = dict(variables) | assigned_constants([ast.Module(body=node.body, type_ignores=[])])
+                scope = dict(variables) | assigned_constants(
+                    [ast.Module(body=node.body, type_ignores=[])]
+                )
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.Return) and (
                         layers := _distinct_texts(constant(inner.value, scope))
                     ):
                         return layers
-    lists = (_distinct_texts(value) for name, value in variables.items() if "layers" in name.lower())
+    lists = (
+        _distinct_texts(value)
+        for name, value in variables.items()
+        if "layers" in name.lower()
+    )
     return next(filter(None, lists), ())
 
 
-def _read_commitment(plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]) -> None:
+def _read_commitment(
+    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]
+) -> None:
     """Readout, visual degrees and regions from calls of ``ModelCommitment``."""
     for call in calls:
         if not call_name(call).endswith("ModelCommitment"):
             continue
         arguments = call_constants(call, variables)
-        readout, degrees = arguments.get("behavioral_readout_layer"), arguments.get("visual_degrees")
+        readout, degrees = (
+            arguments.get("behavioral_readout_layer"),
+            arguments.get("visual_degrees"),
+        )
         plugin.readout = readout if isinstance(readout, str) else plugin.readout
-        plugin.visual_degrees = float(degrees) if isinstance(degrees, (int, float)) else plugin.visual_degrees
-        plugin.regions = _select_regions(arguments.get("region_layer_map")) or plugin.regions
+        plugin.visual_degrees = (
+            float(degrees)
+            if isinstance(degrees, (int, float))
+            else plugin.visual_degrees
+        )
+        plugin.regions = (
+            _select_regions(arguments.get("region_layer_map")) or plugin.regions
+        )
     if plugin.visual_degrees is None:
         plugin.visual_degrees = 8.0
 
@@ -170,7 +195,9 @@ def _read_region_map(path: Path, identifier: str) -> dict[str, str | tuple[str, 
     try:
         region_map = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError) as error:
-        raise RequestError(f"{file.name} is not a map of regions to layers ({error})") from None
+        raise RequestError(
+            f"{file.name} is not a map of regions to layers ({error})"
+        ) from None
     return dict(sorted(_select_regions(region_map).items()))
 
 
@@ -186,13 +213,21 @@ def _read_preprocessing(plugin: Plugin, calls: list[ast.Call]) -> None:
             plugin.preprocessing["resize"] = size
         for argument, name in (("normalize_mean", "mean"), ("normalize_std", "std")):
             values = arguments.get(argument)
-            if isinstance(values, (list, tuple)) and all(isinstance(value, (int, float)) for value in values):
+            if isinstance(values, (list, tuple)) and all(
+                isinstance(value, (int, float)) for value in values
+            ):
                 plugin.preprocessing[name] = [float(value) for value in values]
 
 
 def _last_name(node: ast.expr) -> str:
     """Last part of a dotted name; empty for other expressions."""
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
 
 
 def _read_architecture(plugin: Plugin, calls: list[ast.Call]) -> None:
@@ -202,11 +237,18 @@ def _read_architecture(plugin: Plugin, calls: list[ast.Call]) -> None:
             architecture = constant(call.args[0], {})
             if isinstance(architecture, str):
                 plugin.hub, plugin.architecture = "timm", architecture.partition(".")[0]
-        elif HUBS.get(module) == "torchvision" and name and name.islower() and name not in {"load", "eval"}:
+        elif (
+            HUBS.get(module) == "torchvision"
+            and name
+            and name.islower()
+            and name not in {"load", "eval"}
+        ):
             plugin.hub, plugin.architecture = "torchvision", name
 
 
-def _read_weights(plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]) -> None:
+def _read_weights(
+    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]
+) -> None:
     """Weight files from calls of ``load_weight_file``, with their SHA-1 if stated."""
     for call in calls:
         if not call_name(call).endswith("load_weight_file"):
@@ -222,7 +264,10 @@ def _read_weights(plugin: Plugin, calls: list[ast.Call], variables: Mapping[str,
         }
         if isinstance(arguments.get("sha1"), str):
             download["sha1"] = arguments["sha1"]
-        if isinstance(arguments.get("version_id"), str) and arguments["version_id"] != "null":
+        if (
+            isinstance(arguments.get("version_id"), str)
+            and arguments["version_id"] != "null"
+        ):
             download["version_id"] = arguments["version_id"]
         plugin.downloads[relative.rsplit("/", 1)[-1]] = download
 
@@ -230,21 +275,30 @@ def _read_weights(plugin: Plugin, calls: list[ast.Call], variables: Mapping[str,
 def _find_plugin_folder(path: Path, key: str) -> Path:
     """Folder of the plugin that registers ``key`` in a folder of plugins or a clone; otherwise ``path`` itself."""
     folders = [path, path / "models", path / "brainscore_vision" / "models"]
-    plugins = [source for folder in folders for source in sorted(folder.glob("*/__init__.py"))]
+    plugins = [
+        source for folder in folders for source in sorted(folder.glob("*/__init__.py"))
+    ]
     if not plugins:
         return path
     registration = re.compile(rf"""model_registry\[\s*["']{re.escape(key)}["']\s*\]""")
 
     def registers_key(source: Path) -> bool:
-        return registration.search(source.read_text(encoding="utf-8", errors="replace")) is not None
+        return (
+            registration.search(source.read_text(encoding="utf-8", errors="replace"))
+            is not None
+        )
 
     if any(map(registers_key, path.glob("*.py"))):
         return path
     matches = [source.parent for source in plugins if registers_key(source)]
     if not matches:
-        near = difflib.get_close_matches(key, [source.parent.name for source in plugins], 3)
+        near = difflib.get_close_matches(
+            key, [source.parent.name for source in plugins], 3
+        )
         hint = f"; folders with a similar name are {', '.join(near)}" if near else ""
-        raise RequestError(f"none of the {len(plugins)} plugins in {path} registers a model {key!r}{hint}")
+        raise RequestError(
+            f"none of the {len(plugins)} plugins in {path} registers a model {key!r}{hint}"
+        )
     return next((folder for folder in matches if folder.name == key), matches[0])
 
 
@@ -260,7 +314,9 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
         A model of this id exists, or the source states neither layers nor a map of regions in constants.
     """
     if catalog.has("models", key):
-        raise RequestError(f"there is a model {key!r} already; see `neuroledger show {key}`")
+        raise RequestError(
+            f"there is a model {key!r} already; see `neuroledger show {key}`"
+        )
     path = _find_plugin_folder(path, key)
     plugin = read_plugin(path, key)
     if not plugin.layers and not plugin.regions:
@@ -308,7 +364,9 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
         "Layers, regions, readout, preprocessing and visual degrees are those of the plugin's source."
     ]
     fields["license"] = "LicenseRef-unknown"
-    stated = {name: value for name, value in fields.items() if value not in (None, {}, [])}
+    stated = {
+        name: value for name, value in fields.items() if value not in (None, {}, [])
+    }
     target = catalog.root / "specs" / "models" / f"{key}.yaml"
     write_text(target, spec_text("model", stated))
     return target, plugin

@@ -48,15 +48,22 @@ def layers(
         return _layer_curve(scores.to_dict(), ax or axes(width=7, height=4.4))
     single = {name: score for name, score in scores.items() if isinstance(score, Score)}
     curves: dict[str, Mapping[str, Score]] = {"score": single} if single else {}
-    curves |= {name: curve for name, curve in scores.items() if not isinstance(curve, Score)}
+    curves |= {
+        name: curve for name, curve in scores.items() if not isinstance(curve, Score)
+    }
     if not curves or not all(curves.values()):
-        raise RequestError("no layers to draw; see neuroledger.layers(model, benchmark)")
+        raise RequestError(
+            "no layers to draw; see neuroledger.layers(model, benchmark)"
+        )
     ax = ax or axes(width=6, height=3.8)
     for i, (label, curve) in enumerate(curves.items()):
         colour = PALETTE[i % len(PALETTE)]
         depth = np.linspace(0, 1, len(curve)) if len(curve) > 1 else np.zeros(1)
         values = np.array([score.value for score in curve.values()])
-        low, high = (np.array([getattr(score, end) for score in curve.values()]) for end in ("low", "high"))
+        low, high = (
+            np.array([getattr(score, end) for score in curve.values()])
+            for end in ("low", "high")
+        )
         ax.fill_between(depth, low, high, color=colour, alpha=0.15, linewidth=0)
         ax.plot(depth, values, color=colour, marker="o", markersize=4, label=label)
         chosen = (committed or {}).get(label)
@@ -66,21 +73,35 @@ def layers(
                     f"layer {chosen!r} of {label!r} has no score; there are {', '.join(curve)}"
                 )
             at = list(curve).index(chosen)
-            ax.plot([depth[at]], [values[at]], marker="D", markersize=9, color=colour, markeredgecolor=INK)
+            ax.plot(
+                [depth[at]],
+                [values[at]],
+                marker="D",
+                markersize=9,
+                color=colour,
+                markeredgecolor=INK,
+            )
     first = next(iter(curves.values()))
     if next(iter(first.values())).ceiling is not None:
         ax.axhline(1.0, color=INK, linewidth=1, linestyle="--", label="ceiling")
     ax.axhline(0.0, color=SOFT, linewidth=1, linestyle=":", label="nothing explained")
     if len(curves) == 1:
         ax.set_xticks(
-            np.linspace(0, 1, len(first)) if len(first) > 1 else [0.0], list(first), rotation=40, ha="right"
+            np.linspace(0, 1, len(first)) if len(first) > 1 else [0.0],
+            list(first),
+            rotation=40,
+            ha="right",
         )
     else:
         ax.set_xlabel("relative depth (0 first, 1 last layer)")
     legend(ax)
     ax.set_ylabel(next(iter(first.values())).scale.replace("_", " "))
     return finish(
-        ax, {label: {layer: score.value for layer, score in curve.items()} for label, curve in curves.items()}
+        ax,
+        {
+            label: {layer: score.value for layer, score in curve.items()}
+            for label, curve in curves.items()
+        },
     )
 
 
@@ -92,7 +113,8 @@ def _layer_curve(curve: Mapping[str, Any], ax: Axes) -> Axes:
     ceiling = curve["ceiling"]
     if ceiling is not None:
         low, high = (
-            ceiling[end] if ceiling[end] is not None else ceiling["value"] for end in ("low", "high")
+            ceiling[end] if ceiling[end] is not None else ceiling["value"]
+            for end in ("low", "high")
         )
         ax.axhspan(low, high, color=SOFT, alpha=0.2, linewidth=0, label="ceiling")
         ax.axhline(ceiling["value"], color=SOFT, linewidth=1)
@@ -130,10 +152,19 @@ def _layer_curve(curve: Mapping[str, Any], ax: Axes) -> Axes:
     return ax
 
 
-def _band(ax: Axes, depth: list[float], marks: list[Mapping[str, Any]], colour: str, label: str) -> None:
+def _band(
+    ax: Axes,
+    depth: list[float],
+    marks: list[Mapping[str, Any]],
+    colour: str,
+    label: str,
+) -> None:
     """Draw values over depth with their intervals."""
     values, low, high = (
-        np.array([np.nan if mark[name] is None else mark[name] for mark in marks], dtype=np.float64)
+        np.array(
+            [np.nan if mark[name] is None else mark[name] for mark in marks],
+            dtype=np.float64,
+        )
         for name in ("value", "low", "high")
     )
     ax.fill_between(depth, low, high, color=colour, alpha=0.18, linewidth=0)
@@ -177,18 +208,33 @@ def layer_map(
         raise RequestError(
             "no map to draw: every region needs scores of the same layers; see neuroledger.layers"
         )
-    values = np.array([[scores[region][layer].value for region in scores] for layer in names])
+    values = np.array(
+        [[scores[region][layer].value for region in scores] for layer in names]
+    )
     ax = ax or axes(width=2.6 + 0.8 * len(scores), height=1.6 + 0.34 * len(names))
     image = ax.imshow(values, cmap="viridis", aspect="auto")
     middle = (np.nanmin(values) + np.nanmax(values)) / 2
     for y, x in np.ndindex(values.shape):
         colour = "white" if values[y, x] < middle else INK
-        ax.text(x, y, f"{values[y, x]:.2f}", ha="center", va="center", fontsize=8, color=colour)
+        ax.text(
+            x,
+            y,
+            f"{values[y, x]:.2f}",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=colour,
+        )
     for x, region in enumerate(scores):
         layer = (committed or {}).get(region)
         if layer in names:
             box = Rectangle(
-                (x - 0.5, names.index(layer) - 0.5), 1, 1, fill=False, edgecolor="white", linewidth=2.5
+                (x - 0.5, names.index(layer) - 0.5),
+                1,
+                1,
+                fill=False,
+                edgecolor="white",
+                linewidth=2.5,
             )
             ax.add_patch(box)
     ax.set_xticks(range(len(scores)), list(scores))
@@ -196,7 +242,8 @@ def layer_map(
     scale = next(iter(next(iter(scores.values())).values())).scale.replace("_", " ")
     ax.figure.colorbar(image, ax=ax, label=scale, shrink=0.8)
     data = {
-        region: {layer: score.value for layer, score in column.items()} for region, column in scores.items()
+        region: {layer: score.value for layer, score in column.items()}
+        for region, column in scores.items()
     }
     return finish(ax, data, spines=False)
 
@@ -225,11 +272,26 @@ def time(scores: Score | Mapping[str, Score], *, ax: Axes | None = None) -> Axes
         and "time_bin" in first.ceiling.samples.dims
     ):
         times, values = _time_course(first.ceiling)
-        ax.plot(times, values, color=SOFT, linewidth=6, alpha=0.35, solid_capstyle="round", label="ceiling")
+        ax.plot(
+            times,
+            values,
+            color=SOFT,
+            linewidth=6,
+            alpha=0.35,
+            solid_capstyle="round",
+            label="ceiling",
+        )
         data["ceiling"] = values.tolist()
     for i, (label, score) in enumerate(curves.items()):
         times, values = _time_course(score)
-        ax.plot(times, values, color=PALETTE[i % len(PALETTE)], marker="o", markersize=4, label=label)
+        ax.plot(
+            times,
+            values,
+            color=PALETTE[i % len(PALETTE)],
+            marker="o",
+            markersize=4,
+            label=label,
+        )
         data[label] = values.tolist()
     ax.axhline(0.0, color=SOFT, linewidth=1, linestyle=":")
     ax.set_xlabel("middle of the time bin [ms]")
@@ -245,7 +307,9 @@ def _time_course(score: Score) -> tuple[Any, Any]:
         raise MetricError(
             f"score {score.id!r} has no samples over time bins; use a metric with `time: separate`"
         )
-    over_splits = samples.mean("split", skipna=True) if "split" in samples.dims else samples
+    over_splits = (
+        samples.mean("split", skipna=True) if "split" in samples.dims else samples
+    )
     rest = [dim for dim in over_splits.dims if dim != "time_bin"]
     values = np.asarray(over_splits.median(rest, skipna=True).values, dtype=np.float64)
     if {"time_bin_start", "time_bin_end"} <= set(samples.coords):

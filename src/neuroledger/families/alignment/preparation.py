@@ -14,7 +14,9 @@ from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import AssemblyError, MetricError
-from neuroledger.families.alignment.ceilings.internal_consistency import internal_consistency
+from neuroledger.families.alignment.ceilings.internal_consistency import (
+    internal_consistency,
+)
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import draw
@@ -172,7 +174,9 @@ Step = Annotated[
 ]
 
 
-def prepared(assembly: xr.DataArray, steps: Sequence[Any], *, name: str = "the assembly") -> xr.DataArray:
+def prepared(
+    assembly: xr.DataArray, steps: Sequence[Any], *, name: str = "the assembly"
+) -> xr.DataArray:
     """Apply the steps to the assembly, in order.
 
     Parameters
@@ -199,18 +203,28 @@ def prepared(assembly: xr.DataArray, steps: Sequence[Any], *, name: str = "the a
         try:
             assembly = _FUNCTIONS[type(step)](assembly, step)
         except AssemblyError as error:
-            raise AssemblyError(f"{name}: step {number} ({step.step}): {error}") from None
+            raise AssemblyError(
+                f"{name}: step {number} ({step.step}): {error}"
+            ) from None
         if 0 in assembly.shape:
-            raise AssemblyError(f"{name}: step {number} ({step.step}) leaves nothing: correct its parameters")
+            raise AssemblyError(
+                f"{name}: step {number} ({step.step}) leaves nothing: correct its parameters"
+            )
     return assembly
 
 
 def _coordinate(assembly: xr.DataArray, name: str, dim: str | None = None) -> Array:
     if name not in assembly.coords or assembly[name].ndim != 1:
-        known = ", ".join(str(key) for key, coord in assembly.coords.items() if coord.ndim == 1)
-        raise AssemblyError(f"there is no coordinate {name!r}; there are {known or 'none'}")
+        known = ", ".join(
+            str(key) for key, coord in assembly.coords.items() if coord.ndim == 1
+        )
+        raise AssemblyError(
+            f"there is no coordinate {name!r}; there are {known or 'none'}"
+        )
     if dim is not None and assembly[name].dims != (dim,):
-        raise AssemblyError(f"coordinate {name!r} belongs to {assembly[name].dims[0]!r}, not to {dim!r}")
+        raise AssemblyError(
+            f"coordinate {name!r} belongs to {assembly[name].dims[0]!r}, not to {dim!r}"
+        )
     return np.asarray(assembly[name].values)
 
 
@@ -236,7 +250,9 @@ def _rename(assembly: xr.DataArray, step: Rename) -> xr.DataArray:
         for name, coord in assembly.coords.items()
     }
     if len(coords) != len(assembly.coords):
-        raise AssemblyError("two coordinates would get the same name: `drop` one of them first")
+        raise AssemblyError(
+            "two coordinates would get the same name: `drop` one of them first"
+        )
     return xr.DataArray(
         assembly.values,
         dims=renamed(assembly.dims),
@@ -252,8 +268,12 @@ def _label(assembly: xr.DataArray, step: Label) -> xr.DataArray:
         raise AssemblyError("give `of` or `value`, not both")
     count = assembly.sizes[step.dim]
     if step.of:
-        columns = [as_text(_coordinate(assembly, name, step.dim)).tolist() for name in step.of]
-        values: Array = np.asarray([step.separator.join(row) for row in zip(*columns, strict=True)])
+        columns = [
+            as_text(_coordinate(assembly, name, step.dim)).tolist() for name in step.of
+        ]
+        values: Array = np.asarray(
+            [step.separator.join(row) for row in zip(*columns, strict=True)]
+        )
     else:
         values = np.arange(count) if step.value is None else np.full(count, step.value)
     return assembly.assign_coords({step.coord: (step.dim, values)})
@@ -287,7 +307,10 @@ def _complete(assembly: xr.DataArray, step: Complete) -> xr.DataArray:
 
 
 def _distinct(assembly: xr.DataArray, step: Distinct) -> xr.DataArray:
-    columns = [as_text(_coordinate(assembly, name, "presentation")).tolist() for name in step.by]
+    columns = [
+        as_text(_coordinate(assembly, name, "presentation")).tolist()
+        for name in step.by
+    ]
     first: dict[tuple[str, ...], int] = {}
     for row, key in enumerate(zip(*columns, strict=True)):
         first.setdefault(key, row)
@@ -297,20 +320,30 @@ def _distinct(assembly: xr.DataArray, step: Distinct) -> xr.DataArray:
 def _mean(assembly: xr.DataArray, step: Mean) -> xr.DataArray:
     _require_dims(assembly, step.over)
     if step.window is not None:
-        start, end = (_coordinate(assembly, f"{step.over}_{side}", step.over) for side in ("start", "end"))
+        start, end = (
+            _coordinate(assembly, f"{step.over}_{side}", step.over)
+            for side in ("start", "end")
+        )
         low, high = step.window
-        assembly = assembly.isel({step.over: np.flatnonzero((start >= low) & (end <= high))})
+        assembly = assembly.isel(
+            {step.over: np.flatnonzero((start >= low) & (end <= high))}
+        )
         if not assembly.sizes[step.over]:
             raise AssemblyError(
                 f"no bin is within {low:g} to {high:g} ms; bins start at {start.min():g} to {start.max():g}"
             )
     if step.by is not None:
-        return _group_means(assembly, step.over, _coordinate(assembly, step.by, step.over))
+        return _group_means(
+            assembly, step.over, _coordinate(assembly, step.by, step.over)
+        )
     averaged = assembly.mean(step.over, keep_attrs=True)
     if step.over != "time_bin":
         return averaged
     ends = {
-        f"time_bin_{side}": ("time_bin", [extreme(_coordinate(assembly, f"time_bin_{side}", "time_bin"))])
+        f"time_bin_{side}": (
+            "time_bin",
+            [extreme(_coordinate(assembly, f"time_bin_{side}", "time_bin"))],
+        )
         for side, extreme in (("start", np.min), ("end", np.max))
     }
     axis = assembly.dims.index("time_bin")
@@ -339,22 +372,31 @@ def _group_means(assembly: xr.DataArray, dim: str, labels: Array) -> xr.DataArra
     if dim == "neuroid" and "neuroid_id" not in coords:
         coords["neuroid_id"] = (dim, as_text(labels[first]))
     return xr.DataArray(
-        mean, dims=assembly.dims, coords=coords, attrs=dict(assembly.attrs), name=assembly.name
+        mean,
+        dims=assembly.dims,
+        coords=coords,
+        attrs=dict(assembly.attrs),
+        name=assembly.name,
     )
 
 
 def _bins(assembly: xr.DataArray, step: Bins) -> xr.DataArray:
     _require_dims(assembly, "time_bin")
     begin, end = (
-        _coordinate(assembly, f"time_bin_{side}", "time_bin").astype(np.float64) for side in ("start", "end")
+        _coordinate(assembly, f"time_bin_{side}", "time_bin").astype(np.float64)
+        for side in ("start", "end")
     )
-    count = int(np.floor((end.max() - step.start) / step.width + 1e-9)) - (not step.last)
+    count = int(np.floor((end.max() - step.start) / step.width + 1e-9)) - (
+        not step.last
+    )
     if count < 1:
         raise AssemblyError(
             f"no bin of {step.width:g} ms from {step.start:g} ms on is within {begin.min():g} to {end.max():g} ms"
         )
     starts = step.start + step.width * np.arange(count)
-    overlap = np.minimum(end, starts[:, None] + step.width) - np.maximum(begin, starts[:, None])
+    overlap = np.minimum(end, starts[:, None] + step.width) - np.maximum(
+        begin, starts[:, None]
+    )
     overlap = np.clip(overlap, 0, None)
     incomplete = np.flatnonzero(overlap.sum(axis=1) < step.width * (1 - 1e-9))
     if incomplete.size:
@@ -363,12 +405,25 @@ def _bins(assembly: xr.DataArray, step: Bins) -> xr.DataArray:
             f"nothing was recorded in a part of the bin {start:g} to {start + step.width:g} ms"
         )
     weights = overlap / (end - begin)
-    values = assembly.transpose(..., "time_bin").values @ (weights / weights.sum(axis=1, keepdims=True)).T
+    values = (
+        assembly.transpose(..., "time_bin").values
+        @ (weights / weights.sum(axis=1, keepdims=True)).T
+    )
     rest = assembly.isel(time_bin=0, drop=True)
-    coords = {name: coord for name, coord in rest.coords.items() if "time_bin" not in assembly[name].dims}
-    coords |= {"time_bin_start": ("time_bin", starts), "time_bin_end": ("time_bin", starts + step.width)}
+    coords = {
+        name: coord
+        for name, coord in rest.coords.items()
+        if "time_bin" not in assembly[name].dims
+    }
+    coords |= {
+        "time_bin_start": ("time_bin", starts),
+        "time_bin_end": ("time_bin", starts + step.width),
+    }
     resampled = xr.DataArray(
-        values.astype(assembly.dtype), dims=(*rest.dims, "time_bin"), coords=coords, attrs=assembly.attrs
+        values.astype(assembly.dtype),
+        dims=(*rest.dims, "time_bin"),
+        coords=coords,
+        attrs=assembly.attrs,
     )
     return resampled.transpose(*assembly.dims)
 
@@ -376,17 +431,24 @@ def _bins(assembly: xr.DataArray, step: Bins) -> xr.DataArray:
 def _flatten(assembly: xr.DataArray, step: Flatten) -> xr.DataArray:
     _require_dims(assembly, "neuroid", step.over)
     array = assembly.transpose(..., "neuroid", step.over)
-    start, end = (_coordinate(array, f"time_bin_{side}", step.over) for side in ("start", "end"))
+    start, end = (
+        _coordinate(array, f"time_bin_{side}", step.over) for side in ("start", "end")
+    )
     bins, neuroids = len(start), array.sizes["neuroid"]
     coords: dict[Any, Any] = {
-        name: ("neuroid", np.repeat(coord.values, bins)) if coord.dims == ("neuroid",) else coord
+        name: ("neuroid", np.repeat(coord.values, bins))
+        if coord.dims == ("neuroid",)
+        else coord
         for name, coord in array.coords.items()
         if step.over not in coord.dims
     }
     times = np.tile(start, neuroids)
     if "neuroid_id" in coords:
         ids = as_text(coords["neuroid_id"][1])
-        coords["neuroid_id"] = ("neuroid", [f"{id}@{time:g}" for id, time in zip(ids, times, strict=True)])
+        coords["neuroid_id"] = (
+            "neuroid",
+            [f"{id}@{time:g}" for id, time in zip(ids, times, strict=True)],
+        )
     coords |= {
         "recording_time": ("neuroid", times),
         "time_bin_start": (step.over, [start.min()]),
@@ -394,7 +456,11 @@ def _flatten(assembly: xr.DataArray, step: Flatten) -> xr.DataArray:
     }
     values = array.values.reshape(*array.shape[:-2], neuroids * bins, 1)
     return xr.DataArray(
-        values, dims=array.dims, coords=coords, attrs=dict(assembly.attrs), name=assembly.name
+        values,
+        dims=array.dims,
+        coords=coords,
+        attrs=dict(assembly.attrs),
+        name=assembly.name,
     )
 
 
@@ -405,7 +471,9 @@ def _centre(assembly: xr.DataArray, step: Centre) -> xr.DataArray:
     dim = str(assembly[step.by].dims[0]) if step.by in assembly.coords else ""
     codes = encode(_coordinate(assembly, step.by)).codes
     values: Floats = np.array(assembly.values, dtype=np.float64)
-    by_first = np.moveaxis(values, assembly.dims.index(dim), 0)  # a view: `values` is changed in place
+    by_first = np.moveaxis(
+        values, assembly.dims.index(dim), 0
+    )  # a view: `values` is changed in place
     others = [other for other in assembly.dims if other != dim]
     axes = tuple(0 if over == dim else 1 + others.index(over) for over in step.over)
     for code in range(int(codes.max()) + 1):
@@ -420,7 +488,9 @@ def _standardise(assembly: xr.DataArray, step: Standardise) -> xr.DataArray:
         return _standardise_by(assembly, step.over, step.by)
     spread = assembly.std(step.over, ddof=0)
     if not bool((spread > 0).all()):
-        raise AssemblyError("some responses do not vary: leave them out first (`varying`)")
+        raise AssemblyError(
+            "some responses do not vary: leave them out first (`varying`)"
+        )
     return (assembly - assembly.mean(step.over)) / spread
 
 
@@ -428,7 +498,9 @@ def _standardise_by(assembly: xr.DataArray, over: str, by: str) -> xr.DataArray:
     """z-scores over a dimension within each value of its coordinate ``by``; what was not recorded there stays missing."""
     groups = encode(_coordinate(assembly, by, over))
     values: Floats = np.array(assembly.values, dtype=np.float64)
-    by_first = np.moveaxis(values, assembly.dims.index(over), 0)  # a view: `values` is changed in place
+    by_first = np.moveaxis(
+        values, assembly.dims.index(over), 0
+    )  # a view: `values` is changed in place
     for code, label in enumerate(groups.labels):
         rows = groups.codes == code
         block = by_first[rows]
@@ -448,59 +520,90 @@ def _standardise_by(assembly: xr.DataArray, over: str, by: str) -> xr.DataArray:
 def _varying(assembly: xr.DataArray, step: Varying) -> xr.DataArray:
     _require_dims(assembly, "presentation", "neuroid")
     others = [dim for dim in assembly.dims if dim != "neuroid"]
-    return assembly.isel(neuroid=np.flatnonzero((assembly.max(others) > assembly.min(others)).values))
+    return assembly.isel(
+        neuroid=np.flatnonzero((assembly.max(others) > assembly.min(others)).values)
+    )
 
 
 def _responsive(assembly: xr.DataArray, step: Responsive) -> xr.DataArray:
     _require_dims(assembly, "neuroid")
-    mean = np.asarray(assembly.mean([dim for dim in assembly.dims if dim != "neuroid"]).values)
-    return assembly.isel(neuroid=np.flatnonzero(np.abs(mean) > step.deviations * mean.std()))
+    mean = np.asarray(
+        assembly.mean([dim for dim in assembly.dims if dim != "neuroid"]).values
+    )
+    return assembly.isel(
+        neuroid=np.flatnonzero(np.abs(mean) > step.deviations * mean.std())
+    )
 
 
 def _reliable(assembly: xr.DataArray, step: Reliable) -> xr.DataArray:
     _require_dims(assembly, "presentation", "neuroid")
     reliability = _even_odd_reliability if step.halves == "even" else _drawn_reliability
-    return assembly.isel(neuroid=np.flatnonzero(reliability(assembly, step) > step.above))
+    return assembly.isel(
+        neuroid=np.flatnonzero(reliability(assembly, step) > step.above)
+    )
 
 
 def _drawn_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:
     """Mean reliability of each neuroid over ten random halves, by the ceiling ``internal_consistency``."""
     _coordinate(assembly, step.repetition, "presentation")
-    rule = SplitsSpec(folds=10, train=0.5, by=step.repetition, unique=True, stratify=None, seed=1)
+    rule = SplitsSpec(
+        folds=10, train=0.5, by=step.repetition, unique=True, stratify=None, seed=1
+    )
     try:
-        reliabilities = internal_consistency(
+        ceiling = internal_consistency(
             assembly, splits=draw(rule, assembly), correction="spearman_brown"
         )
     except MetricError as error:
         raise AssemblyError(str(error)) from None
-    others = [dim for dim in reliabilities.dims if dim != "neuroid"]
-    return np.asarray(reliabilities.mean(others).values)
+    others = [dim for dim in ceiling.values.dims if dim != "neuroid"]
+    return np.asarray(ceiling.values.mean(others).values)
 
 
 def _even_odd_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:
     """Reliability of each neuroid, from the means of even and of odd repetitions."""
     odd = encode(_coordinate(assembly, step.repetition, "presentation")).codes % 2 == 1
     if not odd.any():
-        raise AssemblyError(f"{step.repetition!r} has only one value, so there are no repetitions to compare")
+        raise AssemblyError(
+            f"{step.repetition!r} has only one value, so there are no repetitions to compare"
+        )
     ids = encode(_coordinate(assembly, "stimulus_id", "presentation")).codes
     array = assembly.transpose("presentation", "neuroid", ...)
-    values = np.asarray(array.values, dtype=np.float64).reshape(*array.shape[:2], -1).mean(axis=2)
-    plain = xr.DataArray(
-        values, dims=("presentation", "neuroid"), coords={"stimulus_id": ("presentation", ids)}
+    values = (
+        np.asarray(array.values, dtype=np.float64)
+        .reshape(*array.shape[:2], -1)
+        .mean(axis=2)
     )
-    halves = [average_repetitions(plain.isel(presentation=np.flatnonzero(rows))) for rows in (~odd, odd)]
-    shared = np.intersect1d(halves[0]["stimulus_id"].values, halves[1]["stimulus_id"].values)
+    plain = xr.DataArray(
+        values,
+        dims=("presentation", "neuroid"),
+        coords={"stimulus_id": ("presentation", ids)},
+    )
+    halves = [
+        average_repetitions(plain.isel(presentation=np.flatnonzero(rows)))
+        for rows in (~odd, odd)
+    ]
+    shared = np.intersect1d(
+        halves[0]["stimulus_id"].values, halves[1]["stimulus_id"].values
+    )
     if len(shared) < 3:
-        raise AssemblyError(f"{len(shared)} stimuli have even and odd repetitions; a correlation needs 3")
-    values_of_shared = [half.values[np.isin(half["stimulus_id"].values, shared)] for half in halves]
+        raise AssemblyError(
+            f"{len(shared)} stimuli have even and odd repetitions; a correlation needs 3"
+        )
+    values_of_shared = [
+        half.values[np.isin(half["stimulus_id"].values, shared)] for half in halves
+    ]
     a, b = (half - np.nanmean(half, axis=0) for half in values_of_shared)
     with np.errstate(invalid="ignore", divide="ignore"):
-        r = np.nansum(a * b, axis=0) / np.sqrt(np.nansum(a**2, axis=0) * np.nansum(b**2, axis=0))
+        r = np.nansum(a * b, axis=0) / np.sqrt(
+            np.nansum(a**2, axis=0) * np.nansum(b**2, axis=0)
+        )
         return np.asarray(2 * r / (1 + r))
 
 
 def _affine(assembly: xr.DataArray, step: Affine) -> xr.DataArray:
-    return assembly.copy(data=step.factor * np.asarray(assembly.values, dtype=np.float64) + step.offset)
+    return assembly.copy(
+        data=step.factor * np.asarray(assembly.values, dtype=np.float64) + step.offset
+    )
 
 
 _FUNCTIONS: dict[type, Any] = {

@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from neuroledger.errors import RequestError
 
-__all__ = ["assigned_constants", "call_constants", "call_name", "constant", "keyword", "parse_source"]
+__all__ = [
+    "assigned_constants",
+    "call_constants",
+    "call_name",
+    "constant",
+    "keyword",
+    "parse_source",
+]
 
 MAX_BYTES: Final = 1 << 20
 
@@ -23,7 +30,9 @@ def parse_source(path: Path) -> ast.Module:
         The file is larger, or is not Python.
     """
     if path.stat().st_size > MAX_BYTES:
-        raise RequestError(f"{path.name} is larger than {MAX_BYTES >> 20} MiB, too large for a plugin")
+        raise RequestError(
+            f"{path.name} is larger than {MAX_BYTES >> 20} MiB, too large for a plugin"
+        )
     try:
         return ast.parse(path.read_text(encoding="utf-8"), path.name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -68,9 +77,15 @@ def assigned_constants(trees: list[ast.Module]) -> dict[str, Any]:
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
     """Keyword argument ``name`` of a call, or None."""
-    return next((argument.value for argument in call.keywords if argument.arg == name), None)
+    return next(
+        (argument.value for argument in call.keywords if argument.arg == name), None
+    )
 
 
 def call_constants(call: ast.Call, variables: Mapping[str, Any]) -> dict[str, Any]:
     """Constant values of the keyword arguments of a call; None for those that are computed."""
-    return {argument.arg: constant(argument.value, variables) for argument in call.keywords if argument.arg}
+    return {
+        argument.arg: constant(argument.value, variables)
+        for argument in call.keywords
+        if argument.arg
+    }

@@ -34,7 +34,9 @@ class SessionEffects:
         return self.means + self.spreads > 0
 
 
-def session_effects(assembly: xr.DataArray, by: str = "session") -> SessionEffects | None:
+def session_effects(
+    assembly: xr.DataArray, by: str = "session"
+) -> SessionEffects | None:
     """Test each neuroid's responses for effects of the session; None if no stimulus occurs in two sessions.
 
     Parameters
@@ -57,7 +59,9 @@ def session_effects(assembly: xr.DataArray, by: str = "session") -> SessionEffec
     array = assembly.transpose("presentation", "neuroid", ...)
     values = np.asarray(array.values, dtype=np.float64)
     values = values.reshape(*values.shape[:2], -1).mean(axis=2)
-    chosen = np.unique(np.linspace(0, values.shape[1] - 1, MOST_NEUROIDS).round().astype(np.intp))
+    chosen = np.unique(
+        np.linspace(0, values.shape[1] - 1, MOST_NEUROIDS).round().astype(np.intp)
+    )
     level = LEVEL / (2 * len(chosen))
     means = spreads = 0
     for neuroid in chosen.tolist():

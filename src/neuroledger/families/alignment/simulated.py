@@ -61,20 +61,30 @@ def simulated_recordings(measured: Measurement, factors: Collection[str]) -> Dra
         return _dissimilarities(measured)
     if dims == {"presentation"} and "time_bin" in measured.source.dims:
         return simulated_solving(measured)
-    if not {"presentation", "neuroid"} <= dims <= {"presentation", "neuroid", "time_bin"}:
+    if (
+        not {"presentation", "neuroid"}
+        <= dims
+        <= {"presentation", "neuroid", "time_bin"}
+    ):
         raise MetricError(
             f"no generative model of data with dimensions {', '.join(sorted(map(str, dims)))} is known"
         )
-    return _responses(measured, "subject" in factors, bool({"neuroid", "subject"} & set(factors)))
+    return _responses(
+        measured, "subject" in factors, bool({"neuroid", "subject"} & set(factors))
+    )
 
 
 def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
     """Simulate responses; ``new``: the neuroids are drawn anew in each experiment."""
     target = measured.target.transpose("presentation", "neuroid", ...)
     values = np.asarray(target.values, dtype=np.float64).reshape(*target.shape[:2], -1)
-    usable: Booleans = np.isfinite(values).all(axis=(0, 2)) & (np.ptp(values, axis=0) > 0).all(axis=1)
+    usable: Booleans = np.isfinite(values).all(axis=(0, 2)) & (
+        np.ptp(values, axis=0) > 0
+    ).all(axis=1)
     if not usable.any():
-        raise MetricError("no neuroid varies without missing responses, so none can be simulated")
+        raise MetricError(
+            "no neuroid varies without missing responses, so none can be simulated"
+        )
     fitted = _fit_factors(values[:, usable], measured.repeated, target, usable)
     rows = _rows_of(measured.splits, len(values))
     groups = _groups(target, usable, subjects)
@@ -82,12 +92,18 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
     bins = {n: c for n, c in target.coords.items() if c.dims == ("time_bin",)}
     timed = "time_bin" in measured.source.dims
     mixing = np.random.default_rng(0).standard_normal((fitted.scores.shape[1], width))
-    tested = measured.repeated is not None and len(set(measured.repeated["stimulus_id"].values)) < len(values)
+    tested = measured.repeated is not None and len(
+        set(measured.repeated["stimulus_id"].values)
+    ) < len(values)
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         stimuli, splits = rows(rng)
         count, k = len(stimuli), fitted.scores.shape[1]
-        Z = _smoothed(fitted.scores[rng.integers(0, len(fitted.scores), count)], fitted.scores, rng)
+        Z = _smoothed(
+            fitted.scores[rng.integers(0, len(fitted.scores), count)],
+            fitted.scores,
+            rng,
+        )
         neurons = rng if new else np.random.default_rng(0)
         chosen, own = groups(neurons)
         loadings = _smoothed(fitted.loadings[chosen], fitted.loadings, neurons)
@@ -95,57 +111,95 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
             subject_codes = np.unique(own, return_inverse=True)[1]
             loadings = (
                 loadings
-                * np.exp(BETWEEN * neurons.standard_normal((subject_codes.max() + 1, 1, k)))[subject_codes]
+                * np.exp(
+                    BETWEEN * neurons.standard_normal((subject_codes.max() + 1, 1, k))
+                )[subject_codes]
             )
         signal = np.einsum("sk,ntk->snt", Z, loadings)
         signal += fitted.residual[chosen] * rng.standard_normal(signal.shape)
         # Averaging over repetitions sorts by the first coordinate, so `stimulus_id` comes first.
-        stimulus_coords = {"stimulus_id": ("presentation", np.array([f"s{i:04d}" for i in range(count)]))} | {
+        stimulus_coords = {
+            "stimulus_id": (
+                "presentation",
+                np.array([f"s{i:04d}" for i in range(count)]),
+            )
+        } | {
             name: ("presentation", np.asarray(c.values)[stimuli])
             for name, c in target.coords.items()
             if c.dims == ("presentation",) and name not in ("stimulus_id", "repetition")
         }
         neuroid_coords: dict[str, Any] = {
-            "neuroid_id": ("neuroid", np.array([f"n{i:04d}" for i in range(len(chosen))]))
+            "neuroid_id": (
+                "neuroid",
+                np.array([f"n{i:04d}" for i in range(len(chosen))]),
+            )
         }
         if own.size:
             neuroid_coords["subject"] = ("neuroid", own)
 
         def assembly(values: Floats, times: Indices) -> xr.DataArray:
             recordings = xr.DataArray(
-                values, dims=("presentation", "neuroid", "time_bin"), coords=neuroid_coords | bins
+                values,
+                dims=("presentation", "neuroid", "time_bin"),
+                coords=neuroid_coords | bins,
             )
-            coords = {name: (dim, column[times]) for name, (dim, column) in stimulus_coords.items()}
+            coords = {
+                name: (dim, column[times])
+                for name, (dim, column) in stimulus_coords.items()
+            }
             recordings = recordings.assign_coords(coords)
-            return recordings if "time_bin" in target.dims else recordings.isel(time_bin=0, drop=True)
+            return (
+                recordings
+                if "time_bin" in target.dims
+                else recordings.isel(time_bin=0, drop=True)
+            )
 
         repeated = averaged = assembly(signal, np.arange(count))
         if fitted.presentations is not None:
             times = np.repeat(np.arange(count), fitted.presentations[stimuli])
-            number = np.concatenate([np.arange(n) for n in fitted.presentations[stimuli]])
+            number = np.concatenate(
+                [np.arange(n) for n in fitted.presentations[stimuli]]
+            )
             noisy = signal[times] + fitted.noise[chosen] * rng.standard_normal(
                 (len(times), *signal.shape[1:])
             )
-            repeated = assembly(noisy, times).assign_coords(repetition=("presentation", number))
+            repeated = assembly(noisy, times).assign_coords(
+                repetition=("presentation", number)
+            )
             averaged = average_repetitions(repeated)
             if tested and splits is not None:
-                repeated = repeated.isel(presentation=np.flatnonzero(np.isin(times, splits[0].test)))
+                repeated = repeated.isel(
+                    presentation=np.flatnonzero(np.isin(times, splits[0].test))
+                )
         recordings = repeated if measured.repeated is not None else None
         measurement = Measurement(averaged, averaged, recordings, splits=splits)
         sources = []
         for _ in range(models):
             visible = Z + SEEN * rng.standard_normal(Z.shape)
             # All models are equally good and the same in all experiments: one mixture of the factors they see.
-            features = visible @ mixing / np.sqrt(k) + OWN * rng.standard_normal((count, width))
-            sources.append(
-                _source(features, stimulus_coords["stimulus_id"][1], bins if timed else {}, signal.shape[2])
+            features = visible @ mixing / np.sqrt(k) + OWN * rng.standard_normal(
+                (count, width)
             )
-        noiseless = assembly(signal, np.arange(count)) if fitted.presentations is not None else None
+            sources.append(
+                _source(
+                    features,
+                    stimulus_coords["stimulus_id"][1],
+                    bins if timed else {},
+                    signal.shape[2],
+                )
+            )
+        noiseless = (
+            assembly(signal, np.arange(count))
+            if fitted.presentations is not None
+            else None
+        )
         return Experiment(
             [replace(measurement, source=source) for source in sources],
             None
             if noiseless is None
-            else replace(measurement, source=noiseless.drop_vars("subject", errors="ignore")),
+            else replace(
+                measurement, source=noiseless.drop_vars("subject", errors="ignore")
+            ),
         )
 
     return draw
@@ -155,16 +209,24 @@ def _source(features: Floats, ids: Any, bins: Any, times: int) -> xr.DataArray:
     """Assembly of a model's features, which are the same in every time bin."""
     coords: dict[str, Any] = {
         "stimulus_id": ("presentation", ids),
-        "neuroid_id": ("neuroid", np.array([f"f{i:04d}" for i in range(features.shape[1])])),
+        "neuroid_id": (
+            "neuroid",
+            np.array([f"f{i:04d}" for i in range(features.shape[1])]),
+        ),
     }
     if not bins:
         return xr.DataArray(features, dims=("presentation", "neuroid"), coords=coords)
     values = np.repeat(features[:, :, None], times, axis=2)
-    return xr.DataArray(values, dims=("presentation", "neuroid", "time_bin"), coords=coords | bins)
+    return xr.DataArray(
+        values, dims=("presentation", "neuroid", "time_bin"), coords=coords | bins
+    )
 
 
 def _fit_factors(
-    values: Floats, repeated: xr.DataArray | None, target: xr.DataArray, usable: Booleans
+    values: Floats,
+    repeated: xr.DataArray | None,
+    target: xr.DataArray,
+    usable: Booleans,
 ) -> _FactorModel:
     """Fit factors to standardised responses (stimulus, neuroid, bin), and estimate the noise in the residual."""
     count, neuroids, bins = values.shape
@@ -179,36 +241,55 @@ def _fit_factors(
     if repeated is not None and "repetition" in repeated.coords:
         noise, presentations = _noise(repeated, target, usable)
         noise = noise / spread
-        residual = np.sqrt(np.maximum(residual**2 - noise**2 * float((1 / presentations).mean()), 0.0))
+        residual = np.sqrt(
+            np.maximum(residual**2 - noise**2 * float((1 / presentations).mean()), 0.0)
+        )
     shape = (neuroids, bins)
     return _FactorModel(
-        scores, loadings.reshape(*shape, -1), residual.reshape(shape), noise.reshape(shape), presentations
+        scores,
+        loadings.reshape(*shape, -1),
+        residual.reshape(shape),
+        noise.reshape(shape),
+        presentations,
     )
 
 
-def _noise(repeated: xr.DataArray, target: xr.DataArray, usable: Booleans) -> tuple[Floats, Indices]:
+def _noise(
+    repeated: xr.DataArray, target: xr.DataArray, usable: Booleans
+) -> tuple[Floats, Indices]:
     """Standard deviation of presentations about the stimulus mean, (neuroid · bin,), and presentations per stimulus."""
     repeated = repeated.transpose("presentation", "neuroid", ...)
-    values = np.asarray(repeated.values, dtype=np.float64)[:, usable].reshape(len(repeated), -1)
+    values = np.asarray(repeated.values, dtype=np.float64)[:, usable].reshape(
+        len(repeated), -1
+    )
     ids = encode(repeated["stimulus_id"].values.astype(str))
     counts = np.bincount(ids.codes)
     present = np.isfinite(values)
     filled = np.where(present, values, 0.0)
-    means, known = np.zeros((len(counts), values.shape[1])), np.zeros((len(counts), values.shape[1]))
+    means, known = (
+        np.zeros((len(counts), values.shape[1])),
+        np.zeros((len(counts), values.shape[1])),
+    )
     np.add.at(means, ids.codes, filled)
     np.add.at(known, ids.codes, present)
-    deviations = np.where(present, filled - (means / np.maximum(known, 1))[ids.codes], 0.0)
+    deviations = np.where(
+        present, filled - (means / np.maximum(known, 1))[ids.codes], 0.0
+    )
     free = np.maximum(known - 1, 0).sum(axis=0)
     deviation = np.sqrt((deviations**2).sum(axis=0) / np.maximum(free, 1))
     target_ids = target["stimulus_id"].values.astype(str)
     labels = ids.labels.astype(str)
     positions = np.minimum(np.searchsorted(labels, target_ids), len(labels) - 1)
     # Stimuli that are not part of `repeated`, such as train stimuli, get the median number of presentations.
-    presentations = np.where(labels[positions] == target_ids, counts[positions], int(np.median(counts)))
+    presentations = np.where(
+        labels[positions] == target_ids, counts[positions], int(np.median(counts))
+    )
     return deviation, presentations.astype(np.intp)
 
 
-def _rows_of(splits: Any, count: int) -> Callable[[np.random.Generator], tuple[Indices, list[Split] | None]]:
+def _rows_of(
+    splits: Any, count: int
+) -> Callable[[np.random.Generator], tuple[Indices, list[Split] | None]]:
     """Function that draws the measured stimuli whose coordinates are used, and a predefined split in its proportions."""
     size = min(count, STIMULI)
 
@@ -216,7 +297,9 @@ def _rows_of(splits: Any, count: int) -> Callable[[np.random.Generator], tuple[I
         if splits is None:
             return np.sort(rng.choice(count, size, replace=False)), None
         if len(splits) > 1:
-            raise MetricError("several predefined divisions of the stimuli are not simulated")
+            raise MetricError(
+                "several predefined divisions of the stimuli are not simulated"
+            )
         train, test = splits[0]
         share = size / count
         parts = [
@@ -224,7 +307,9 @@ def _rows_of(splits: Any, count: int) -> Callable[[np.random.Generator], tuple[I
             for part in (train, test)
         ]
         chosen = np.concatenate(parts)
-        return chosen, [Split(np.arange(len(parts[0])), np.arange(len(parts[0]), len(chosen)))]
+        return chosen, [
+            Split(np.arange(len(parts[0])), np.arange(len(parts[0]), len(chosen)))
+        ]
 
     return rows
 
@@ -235,7 +320,10 @@ def _groups(
     """Function that draws neuroids and their subjects: as many subjects as measured, each with neuroids of one of them."""
     count = int(usable.sum())
     if not subjects:
-        return lambda rng: (rng.integers(0, count, min(count, NEUROIDS)), np.empty(0, dtype=str))
+        return lambda rng: (
+            rng.integers(0, count, min(count, NEUROIDS)),
+            np.empty(0, dtype=str),
+        )
     own = encode(target["subject"].values.astype(str)[usable])
     members = [np.flatnonzero(own.codes == code) for code in range(len(own.labels))]
 
@@ -269,7 +357,9 @@ def _dissimilarities(measured: Measurement) -> Draw:
     upper = np.triu_indices(table.shape[1], 1)
     pairs = np.stack([matrix[upper] for matrix in table])
     if not np.isfinite(pairs).all():
-        raise MetricError("dissimilarities are missing, so none like them can be simulated")
+        raise MetricError(
+            "dissimilarities are missing, so none like them can be simulated"
+        )
     shared = 0.5
     if len(pairs) > 1:
         agreement = np.corrcoef(pairs)
@@ -280,7 +370,9 @@ def _dissimilarities(measured: Measurement) -> Draw:
     level, axes = np.linalg.eigh(-centre @ mean @ centre / 2)
     rank = max(2, min(LATENT, int((level > 0).sum())))
     places = axes[:, -rank:] * np.sqrt(np.maximum(level[-rank:], 1e-12))
-    names = [str(name) for name in rdms["subject"].values] if "subject" in rdms.dims else []
+    names = (
+        [str(name) for name in rdms["subject"].values] if "subject" in rdms.dims else []
+    )
     # The noise is that of the measured stimuli: noise in proportion to the drawn ones would offset their variation.
     own, scale = _own_share(places, shared), places.std()
     mixing = np.random.default_rng(0).standard_normal((2 * rank, FEATURES))
@@ -290,14 +382,21 @@ def _dissimilarities(measured: Measurement) -> Draw:
         ids = [f"s{i:04d}" for i in range(n)]
 
         def rdm() -> Floats:
-            return _distances(np.hstack([Z, own * scale * rng.standard_normal(Z.shape)]))
+            return _distances(
+                np.hstack([Z, own * scale * rng.standard_normal(Z.shape)])
+            )
 
         matrices = np.stack([rdm() for _ in range(max(1, len(names)))])
         coords: dict[str, Any] = {"stimulus_id": ("stimulus", ids)}
         shape: tuple[str, ...] = ("stimulus", "stimulus_b")
         if names:
-            coords["subject"], shape = [f"p{i}" for i in range(len(names))], ("subject", *shape)
-        target = xr.DataArray(matrices if names else matrices[0], dims=shape, coords=coords)
+            coords["subject"], shape = (
+                [f"p{i}" for i in range(len(names))],
+                ("subject", *shape),
+            )
+        target = xr.DataArray(
+            matrices if names else matrices[0], dims=shape, coords=coords
+        )
         sources = [
             _source(
                 np.hstack([Z, scale * rng.standard_normal(Z.shape)]) @ mixing,
@@ -328,9 +427,14 @@ def _own_share(places: Floats, correlation: float) -> float:
     def agreement(strength: float) -> float:
         rng = np.random.default_rng(0)
         vectors = [
-            _distances(np.hstack([places, strength * places.std() * rng.standard_normal(places.shape)]))[
-                upper
-            ]
+            _distances(
+                np.hstack(
+                    [
+                        places,
+                        strength * places.std() * rng.standard_normal(places.shape),
+                    ]
+                )
+            )[upper]
             for _ in range(6)
         ]
         return float(np.asarray(np.corrcoef(vectors))[np.triu_indices(6, 1)].mean())
@@ -354,9 +458,13 @@ def simulated_properties(measured: Measurement, factors: Collection[str]) -> Dra
     """
     target, source = measured.target, measured.source
     if target.ndim != 2 or "neuroid" not in target.dims:
-        raise MetricError(f"no generative model of properties with dimensions {tuple(target.dims)} is known")
+        raise MetricError(
+            f"no generative model of properties with dimensions {tuple(target.dims)} is known"
+        )
     table = np.asarray(target.transpose("neuroid", ...).values, dtype=np.float64)
-    names = {n: c for n, c in target.coords.items() if c.dims and "neuroid" not in c.dims}
+    names = {
+        n: c for n, c in target.coords.items() if c.dims and "neuroid" not in c.dims
+    }
     ids = [f"n{i:04d}" for i in range(len(table))]
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
@@ -367,7 +475,14 @@ def simulated_properties(measured: Measurement, factors: Collection[str]) -> Dra
             attrs=target.attrs,
         )
         return Experiment(
-            [Measurement(source, resampled, resampled if measured.repeated is not None else None)] * models
+            [
+                Measurement(
+                    source,
+                    resampled,
+                    resampled if measured.repeated is not None else None,
+                )
+            ]
+            * models
         )
 
     return draw

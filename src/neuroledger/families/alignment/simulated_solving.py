@@ -39,7 +39,10 @@ def simulated_solving(measured: Measurement) -> Draw:
     MetricError
         Stimuli have no object, time bins are not ascending, or the responses do not explain the times.
     """
-    source, target = measured.source.transpose("presentation", "neuroid", "time_bin"), measured.target
+    source, target = (
+        measured.source.transpose("presentation", "neuroid", "time_bin"),
+        measured.target,
+    )
     labels = coordinate(target, "image_label", "object_name", "truth")
     if labels is None or source.sizes["presentation"] != target.sizes["presentation"]:
         raise MetricError(
@@ -47,33 +50,52 @@ def simulated_solving(measured: Measurement) -> Draw:
         )
     objects = encode(labels)
     chosen = np.random.default_rng(0).permutation(source.sizes["neuroid"])[:NEUROIDS]
-    responses = np.asarray(source.isel(neuroid=np.sort(chosen)).values, dtype=np.float64)
+    responses = np.asarray(
+        source.isel(neuroid=np.sort(chosen)).values, dtype=np.float64
+    )
     times = np.asarray(target.values, dtype=np.float64)
     solved = np.isfinite(times)
-    course = np.stack([responses[objects.codes == k].mean(axis=0) for k in range(len(objects.labels))])
+    course = np.stack(
+        [responses[objects.codes == k].mean(axis=0) for k in range(len(objects.labels))]
+    )
     _refuse_unrelated((responses - course[objects.codes])[solved], times[solved])
     mean = float(times[solved].mean())
     delays = np.where(solved, times - mean, 0.0)
     starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
     if (np.diff(starts) <= 0).any():
-        raise MetricError("no generative model of times is known where time bins do not follow one another")
+        raise MetricError(
+            "no generative model of times is known where time bins do not follow one another"
+        )
     sessions, noise = _sessions(measured.repeated)
     if noise and delays[solved].var() > 0:  # subtract the variance due to noise
         delays *= np.sqrt(max(0.0, 1 - noise**2 / len(sessions) / delays[solved].var()))
     spread = float(delays[solved].std())
-    stimulus_coords = {str(n): c for n, c in target.coords.items() if c.dims == ("presentation",)}
-    neuroids = {n: c.isel(neuroid=np.sort(chosen)) for n, c in source.coords.items() if "neuroid" in c.dims}
+    stimulus_coords = {
+        str(n): c for n, c in target.coords.items() if c.dims == ("presentation",)
+    }
+    neuroids = {
+        n: c.isel(neuroid=np.sort(chosen))
+        for n, c in source.coords.items()
+        if "neuroid" in c.dims
+    }
     bins = {n: c for n, c in source.coords.items() if c.dims == ("time_bin",)}
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         first = rng.integers(0, len(times), min(len(times), STIMULI))
-        drawn = np.sqrt(1 - MOVED**2) * delays[first] + MOVED * spread * rng.standard_normal(len(first))
+        drawn = np.sqrt(1 - MOVED**2) * delays[
+            first
+        ] + MOVED * spread * rng.standard_normal(len(first))
         true = mean + drawn
         true[~solved[first]] = np.nan
         ids = np.array([f"s{i:04d}" for i in range(len(first))])
-        coords = {n: ("presentation", np.asarray(c.values)[first]) for n, c in stimulus_coords.items()}
+        coords = {
+            n: ("presentation", np.asarray(c.values)[first])
+            for n, c in stimulus_coords.items()
+        }
         coords["stimulus_id"] = ("presentation", ids)
-        observed = true[:, None] + noise * rng.standard_normal((len(first), len(sessions)))
+        observed = true[:, None] + noise * rng.standard_normal(
+            (len(first), len(sessions))
+        )
         averaged = xr.DataArray(
             observed.mean(axis=1),
             dims=("presentation",),
@@ -83,19 +105,30 @@ def simulated_solving(measured: Measurement) -> Draw:
         repeated = None
         if measured.repeated is not None:
             repeated_coords = {
-                name: (dim, np.repeat(column, len(sessions))) for name, (dim, column) in coords.items()
+                name: (dim, np.repeat(column, len(sessions)))
+                for name, (dim, column) in coords.items()
             }
-            repeated_coords["repetition"] = ("presentation", np.tile(sessions, len(first)))
+            repeated_coords["repetition"] = (
+                "presentation",
+                np.tile(sessions, len(first)),
+            )
             repeated = xr.DataArray(
-                observed.ravel(), dims=("presentation",), coords=repeated_coords, attrs=target.attrs
+                observed.ravel(),
+                dims=("presentation",),
+                coords=repeated_coords,
+                attrs=target.attrs,
             )
         measurement = Measurement(averaged, averaged, repeated)
         sources = []
         for _ in range(models):
             model_noise = np.sqrt(OWN) * spread * rng.standard_normal(len(first))
-            shifted = _shift_times(responses[first], starts, drawn - delays[first] + model_noise)
+            shifted = _shift_times(
+                responses[first], starts, drawn - delays[first] + model_noise
+            )
             values = xr.DataArray(shifted, dims=("presentation", "neuroid", "time_bin"))
-            sources.append(values.assign_coords(neuroids | bins | _without(coords, "repetition")))
+            sources.append(
+                values.assign_coords(neuroids | bins | _without(coords, "repetition"))
+            )
         return Experiment([replace(measurement, source=source) for source in sources])
 
     return draw
@@ -114,7 +147,8 @@ def _shift_times(responses: Floats, starts: Floats, later: Floats) -> Floats:
     rows, neuroids = np.ogrid[: responses.shape[0], : responses.shape[1]]
     at = rows[:, :, None], neuroids[:, :, None]
     return np.asarray(
-        (1 - share) * responses[(*at, below[:, None])] + share * responses[(*at, above[:, None])]
+        (1 - share) * responses[(*at, below[:, None])]
+        + share * responses[(*at, above[:, None])]
     )
 
 
@@ -122,12 +156,20 @@ def _refuse_unrelated(deviations: Floats, times: Floats) -> None:
     """Raise MetricError if a linear regression on the responses' deviations explains too little of the times."""
     flat = deviations.reshape(len(deviations), -1)
     U, s, _ = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
-    U = U[:, : min(DIRECTIONS, int((s > 1e-9 * s[0]).sum()))] if s.size and s[0] > 0 else U[:, :0]
+    U = (
+        U[:, : min(DIRECTIONS, int((s > 1e-9 * s[0]).sum()))]
+        if s.size and s[0] > 0
+        else U[:, :0]
+    )
     count, free = len(times), len(times) - U.shape[1] - 1
     centred = times - times.mean()
     spread = float(centred @ centred)
     unexplained = spread - float(((U.T @ centred) ** 2).sum())
-    if free < 1 or spread == 0 or 1 - (unexplained / free) / (spread / (count - 1)) < LEAST:
+    if (
+        free < 1
+        or spread == 0
+        or 1 - (unexplained / free) / (spread / (count - 1)) < LEAST
+    ):
         raise MetricError(
             "no generative model is fitted: the responses are not related to when stimuli are solved"
         )
@@ -137,10 +179,15 @@ def _sessions(repeated: xr.DataArray | None) -> tuple[Array, float]:
     """Names of the repetitions, and the standard deviation about the stimulus mean (0 if there is only one repetition)."""
     if repeated is None or "repetition" not in repeated.coords:
         return np.array(["0"]), 0.0
-    values, stimuli = np.asarray(repeated.values, dtype=np.float64), encode(repeated["stimulus_id"].values)
+    values, stimuli = (
+        np.asarray(repeated.values, dtype=np.float64),
+        encode(repeated["stimulus_id"].values),
+    )
     known = np.isfinite(values)
     count = np.bincount(stimuli.codes[known], minlength=len(stimuli.labels))
-    sums = np.bincount(stimuli.codes[known], values[known], minlength=len(stimuli.labels))
+    sums = np.bincount(
+        stimuli.codes[known], values[known], minlength=len(stimuli.labels)
+    )
     deviations = values[known] - (sums / np.maximum(count, 1))[stimuli.codes[known]]
     free = np.maximum(count - 1, 0).sum()
     names = np.unique(repeated["repetition"].values)

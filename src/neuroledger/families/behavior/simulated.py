@@ -48,11 +48,18 @@ def simulated_trials(measured: Measurement, factors: Collection[str]) -> Draw:
     """
     target = measured.target
     if target.dims != ("presentation",) or coordinate(target, "stimulus_id") is None:
-        raise MetricError(f"no generative model of behaviour with dimensions {tuple(target.dims)} is known")
+        raise MetricError(
+            f"no generative model of behaviour with dimensions {tuple(target.dims)} is known"
+        )
     if coordinate(target, "dist_obj") is not None:
         return _discriminations(measured)
-    if coordinate(target, *TRUTHS) is None or coordinate(target, "subject", "subject_id") is None:
-        raise MetricError("no generative model of behaviour without subjects and right answers is known")
+    if (
+        coordinate(target, *TRUTHS) is None
+        or coordinate(target, "subject", "subject_id") is None
+    ):
+        raise MetricError(
+            "no generative model of behaviour without subjects and right answers is known"
+        )
     return _answers(measured)
 
 
@@ -62,19 +69,28 @@ def _answers(measured: Measurement) -> Draw:
     truth = np.asarray(coordinate(target, *TRUTHS)).astype(str)
     labels = np.unique(np.concatenate([truth, np.asarray(target.values).astype(str)]))
     subjects, stimuli = (
-        encode(coordinate(target, *names)) for names in (("subject", "subject_id"), ("stimulus_id",))
+        encode(coordinate(target, *names))
+        for names in (("subject", "subject_id"), ("stimulus_id",))
     )
     conditions = encode(
-        coordinate(target, "condition") if "condition" in target.coords else np.zeros(len(truth))
+        coordinate(target, "condition")
+        if "condition" in target.coords
+        else np.zeros(len(truth))
     )
     level, between = _abilities(people)
     deviation = _difficulty(people, level, between)
-    model_level, level = _marginal(level, deviation), _marginal(level, np.hypot(deviation, between))
+    model_level, level = (
+        _marginal(level, deviation),
+        _marginal(level, np.hypot(deviation, between)),
+    )
     source = measured.source
     stimulus_ids = np.asarray(source["stimulus_id"].values).astype(str)
     order = np.argsort(stimuli.labels.astype(str))
     stimulus_codes = order[
-        np.minimum(np.searchsorted(stimuli.labels.astype(str)[order], stimulus_ids), len(order) - 1)
+        np.minimum(
+            np.searchsorted(stimuli.labels.astype(str)[order], stimulus_ids),
+            len(order) - 1,
+        )
     ]
     source_conditions = coordinate(source, "condition")
     known = conditions.labels.astype(str).tolist()
@@ -83,27 +99,43 @@ def _answers(measured: Measurement) -> Draw:
         if source_conditions is not None
         else [0] * len(stimulus_ids)
     )
-    truths = dict(zip(np.asarray(coordinate(target, "stimulus_id")).astype(str), truth, strict=True))
+    truths = dict(
+        zip(
+            np.asarray(coordinate(target, "stimulus_id")).astype(str),
+            truth,
+            strict=True,
+        )
+    )
     right = np.array([truths.get(name, labels[0]) for name in stimulus_ids])
     choices = labels if "choice" in source.dims else None
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         difficulty = deviation * rng.standard_normal(len(stimuli.labels))
         ability = between * rng.standard_normal(len(subjects.labels))
-        odds = level[conditions.codes] + ability[subjects.codes] + difficulty[stimuli.codes]
-        answers = _simulated_choices(truth, rng.random(len(truth)) < expit(odds), labels, rng)
+        odds = (
+            level[conditions.codes]
+            + ability[subjects.codes]
+            + difficulty[stimuli.codes]
+        )
+        answers = _simulated_choices(
+            truth, rng.random(len(truth)) < expit(odds), labels, rng
+        )
         simulated = target.copy(data=answers)
         whole = simulated if measured.repeated is not None else None
         measurements = []
         for _ in range(models):
-            effect = np.sqrt(SHARED) * difficulty + np.sqrt(1 - SHARED) * deviation * rng.standard_normal(
-                len(difficulty)
-            )
+            effect = np.sqrt(SHARED) * difficulty + np.sqrt(
+                1 - SHARED
+            ) * deviation * rng.standard_normal(len(difficulty))
             correct = rng.random(len(stimulus_ids)) < expit(
                 model_level[condition_codes] + effect[stimulus_codes]
             )
             predictions = _simulated_choices(right, correct, labels, rng)
-            measurements.append(Measurement(_as_predictions(source, predictions, choices), simulated, whole))
+            measurements.append(
+                Measurement(
+                    _as_predictions(source, predictions, choices), simulated, whole
+                )
+            )
         return Experiment(measurements)
 
     return draw
@@ -111,17 +143,25 @@ def _answers(measured: Measurement) -> Draw:
 
 def _as_predictions(source: xr.DataArray, answers: Any, choices: Any) -> xr.DataArray:
     """Return the answers of a simulated model, as probabilities if ``choices`` is given."""
-    coords = {name: c for name, c in source.coords.items() if c.dims == ("presentation",)}
+    coords = {
+        name: c for name, c in source.coords.items() if c.dims == ("presentation",)
+    }
     if choices is None:
         return xr.DataArray(answers, dims="presentation", coords=coords)
     table = np.where(answers[:, None] == choices, 0.9, 0.1 / max(1, len(choices) - 1))
-    return xr.DataArray(table, dims=("presentation", "choice"), coords=coords | {"choice": choices})
+    return xr.DataArray(
+        table, dims=("presentation", "choice"), coords=coords | {"choice": choices}
+    )
 
 
-def _simulated_choices(truth: Any, right: Booleans, labels: Any, rng: np.random.Generator) -> Any:
+def _simulated_choices(
+    truth: Any, right: Booleans, labels: Any, rng: np.random.Generator
+) -> Any:
     """Return the right label where ``right`` is true, and a random other label elsewhere."""
     place = np.searchsorted(labels, truth)
-    wrong = labels[(place + rng.integers(1, max(2, len(labels)), len(place))) % len(labels)]
+    wrong = labels[
+        (place + rng.integers(1, max(2, len(labels)), len(place))) % len(labels)
+    ]
     return np.where(right, truth, wrong)
 
 
@@ -130,11 +170,15 @@ def _abilities(people: Answers) -> tuple[Floats, float]:
     right, answered = people.correct.sum(axis=1), people.seen.sum(axis=1)
     odds = np.log((right + 0.5) / (answered - right + 0.5))
     noise = (1 / (right + 0.5) + 1 / (answered - right + 0.5)).mean()
-    between = float(np.sqrt(max(0.0, odds.var(ddof=1) - noise))) if len(odds) > 1 else 0.0
+    between = (
+        float(np.sqrt(max(0.0, odds.var(ddof=1) - noise))) if len(odds) > 1 else 0.0
+    )
     level = []
     for c in range(len(people.conditions)):
         cells = people.condition == c
-        share = (people.correct[:, cells].sum() + 0.5) / (people.seen[:, cells].sum() + 1)
+        share = (people.correct[:, cells].sum() + 0.5) / (
+            people.seen[:, cells].sum() + 1
+        )
         level.append(float(np.clip(logit(share), -EXTREME, EXTREME)))
     return np.array(level), between
 
@@ -151,7 +195,9 @@ def _difficulty(people: Answers, level: Floats, between: float) -> float:
             odds = (
                 _marginal(level, np.hypot(deviation, between))[people.condition]
                 + ability
-                + (deviation * rng.standard_normal(len(people.stimuli)))[people.stimulus]
+                + (deviation * rng.standard_normal(len(people.stimuli)))[
+                    people.stimulus
+                ]
             )
             correct = (rng.random(odds.shape) < expit(odds)) * people.seen
             kappas.append(_kappa(replace(people, correct=correct)))
@@ -180,13 +226,17 @@ def _discriminations(measured: Measurement) -> Draw:
     """Return the generator for two-choice trials: new images of the same objects, with a difficulty per distractor."""
     target, source = measured.target, measured.source
     if "choice" not in source.dims:
-        raise MetricError("no generative model of two-choice trials is known where models give labels alone")
+        raise MetricError(
+            "no generative model of two-choice trials is known where models give labels alone"
+        )
     names = {
         name: np.asarray(target[name].values).astype(str)
         for name in ("sample_obj", "dist_obj", "stimulus_id")
     }
     truth = np.asarray(coordinate(target, "truth", "sample_obj")).astype(str)
-    other = np.where(names["sample_obj"] == truth, names["dist_obj"], names["sample_obj"])
+    other = np.where(
+        names["sample_obj"] == truth, names["dist_obj"], names["sample_obj"]
+    )
     hit: Booleans = np.asarray(target.values).astype(str) == truth
     objects = np.asarray(source["choice"].values).astype(str)
     place: dict[str, int] = {name: i for i, name in enumerate(objects.tolist())}
@@ -198,14 +248,18 @@ def _discriminations(measured: Measurement) -> Draw:
     pairs = object_codes[images.codes] * count + distractors
     level = _odds(hit, pairs, count * count)[0].reshape(count, count)
     _, deviation = _odds(hit, images.codes, len(images.labels))
-    _, finer = _odds(hit, images.codes * count + distractors, len(images.labels) * count)
+    _, finer = _odds(
+        hit, images.codes * count + distractors, len(images.labels) * count
+    )
     fine = float(np.sqrt(max(0.0, finer**2 - deviation**2)))
     at = {str(name): i for i, name in enumerate(images.labels)}
     rows = [at.get(str(name), -1) for name in source["stimulus_id"].values]
 
     def table(rng: np.random.Generator) -> Floats:
         shape = (len(images.labels), count)
-        return deviation * rng.standard_normal((shape[0], 1)) + fine * rng.standard_normal(shape)
+        return deviation * rng.standard_normal(
+            (shape[0], 1)
+        ) + fine * rng.standard_normal(shape)
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         effect = table(rng)
@@ -215,12 +269,18 @@ def _discriminations(measured: Measurement) -> Draw:
         measurements = []
         for _ in range(models):
             model_effect = np.sqrt(SHARED) * effect + np.sqrt(1 - SHARED) * table(rng)
-            weight = np.exp(-np.clip(level[object_codes] + model_effect, -EXTREME, EXTREME))
+            weight = np.exp(
+                -np.clip(level[object_codes] + model_effect, -EXTREME, EXTREME)
+            )
             weight[np.arange(len(object_codes)), object_codes] = 1.0
             share = weight / weight.sum(axis=1, keepdims=True)
-            probabilities = np.where(np.array(rows)[:, None] >= 0, share[rows], 1 / count)
+            probabilities = np.where(
+                np.array(rows)[:, None] >= 0, share[rows], 1 / count
+            )
             whole = simulated if measured.repeated is not None else None
-            measurements.append(Measurement(source.copy(data=probabilities), simulated, whole))
+            measurements.append(
+                Measurement(source.copy(data=probabilities), simulated, whole)
+            )
         return Experiment(measurements)
 
     return draw
@@ -228,7 +288,10 @@ def _discriminations(measured: Measurement) -> Draw:
 
 def _odds(hit: Booleans, codes: Indices, size: int) -> tuple[Floats, float]:
     """Return the log odds of a hit per group, and their deviation beyond sampling noise."""
-    right, count = np.bincount(codes, hit, minlength=size), np.bincount(codes, minlength=size)
+    right, count = (
+        np.bincount(codes, hit, minlength=size),
+        np.bincount(codes, minlength=size),
+    )
     odds = np.log((right + 0.5) / (count - right + 0.5))
     known = count > 0
     noise = (1 / (right[known] + 0.5) + 1 / (count[known] - right[known] + 0.5)).mean()

@@ -14,6 +14,7 @@ from neuroledger.data.arrays import Floats
 from neuroledger.data.load import read_dataset, verified_files
 from neuroledger.errors import DataError, Finding, ImplausibleError, UnlikeError
 from neuroledger.families.decoding.audit_altered import altered_copies
+from neuroledger.families.decoding.audit_altered_windows import altered_windows
 from neuroledger.families.decoding.audit_channels import (
     channels_in_another_order,
     inconsistent_units,
@@ -21,7 +22,11 @@ from neuroledger.families.decoding.audit_channels import (
     same_channels,
 )
 from neuroledger.families.decoding.audit_common import Problems, first_names, text_of
-from neuroledger.families.decoding.audit_copies import duplicated_events, same_recordings, same_windows
+from neuroledger.families.decoding.audit_copies import (
+    duplicated_events,
+    same_recordings,
+    same_windows,
+)
 from neuroledger.families.decoding.audit_labels import (
     events_in_another_unit,
     labels_of_other_windows,
@@ -32,7 +37,10 @@ from neuroledger.families.decoding.audit_recordings import (
     shifted_events,
     wrong_sampling_rates,
 )
-from neuroledger.families.decoding.protocols.leakage_checks import label_channels, telling_channels
+from neuroledger.families.decoding.protocols.leakage_checks import (
+    label_channels,
+    telling_channels,
+)
 from neuroledger.families.signals.signals import blocks, check, is_signals
 from neuroledger.families.signals.units import PLAUSIBLE, to_microvolts
 from neuroledger.spec.catalog import Catalog
@@ -43,7 +51,16 @@ __all__ = ["as_recorded", "audit", "audit_dataset", "report_of"]
 
 Lenience = Literal["units", "channels", "resample"]
 # Steps of preprocessing that hide units, clipping and flat channels.
-HIDING: Final = ("notch", "high_pass", "low_pass", "resample", "baseline", "scale", "clamp", "reference")
+HIDING: Final = (
+    "notch",
+    "high_pass",
+    "low_pass",
+    "resample",
+    "baseline",
+    "scale",
+    "clamp",
+    "reference",
+)
 # A channel is clipped if a larger share of its samples is at its extremes.
 CLIPPED: Final = 0.01
 # A recording may have another unit if its standard deviation differs by this factor: 1,000 less a margin.
@@ -99,7 +116,9 @@ def audit_dataset(catalog: Catalog, id: str) -> list[Finding]:
             if "units" in lenient:
                 raise
             lenient |= {"units"}
-            fix = "Find the unit of the files; what follows was looked for without units"
+            fix = (
+                "Find the unit of the files; what follows was looked for without units"
+            )
             findings.append(Finding("audit.units", "error", name, str(error), fix))
         except UnlikeError as error:
             if "resample" in lenient:
@@ -108,7 +127,9 @@ def audit_dataset(catalog: Catalog, id: str) -> list[Finding]:
             lenient |= {"resample"} if "channels" in lenient else {"channels"}
             fix = "Compare the channels and rates of the recordings; what follows was looked for in what they share"
             if "resample" not in lenient:
-                findings.append(Finding("audit.channels", "error", name, str(error), fix))
+                findings.append(
+                    Finding("audit.channels", "error", name, str(error), fix)
+                )
     if dataset.assembly is None or not is_signals(dataset.assembly):
         raise DataError(
             f"data set {id!r} has no signals (presentation, channel, sample): it cannot be audited"
@@ -117,7 +138,9 @@ def audit_dataset(catalog: Catalog, id: str) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.severity)
 
 
-def as_recorded(catalog: Catalog, id: str, lenient: frozenset[Lenience] = frozenset()) -> Catalog:
+def as_recorded(
+    catalog: Catalog, id: str, lenient: frozenset[Lenience] = frozenset()
+) -> Catalog:
     """The catalogue, with the data set's reader without the steps that hide units, clipping and flat channels.
 
     Parameters
@@ -140,11 +163,16 @@ def as_recorded(catalog: Catalog, id: str, lenient: frozenset[Lenience] = frozen
     if visible == steps:
         return catalog
     reader = spec.reader.model_copy(update={"preprocessing": visible})
-    return catalog.with_spec("datasets", id, spec.model_copy(update={"reader": reader}), entry.document)
+    return catalog.with_spec(
+        "datasets", id, spec.model_copy(update={"reader": reader}), entry.document
+    )
 
 
 def audit(
-    assembly: xr.DataArray, *, expected: Expectations | None = None, name: str = "signals"
+    assembly: xr.DataArray,
+    *,
+    expected: Expectations | None = None,
+    name: str = "signals",
 ) -> list[Finding]:
     """Find suspicious properties of signals, and return them with errors first.
 
@@ -169,6 +197,7 @@ def audit(
         same_recordings,
         same_windows,
         altered_copies,
+        altered_windows,
         duplicated_events,
         exchanged_subjects,
         shifted_events,
@@ -194,18 +223,33 @@ def audit(
 
 def report_of(spec: DatasetSpec, findings: Sequence[Finding]) -> str:
     """The findings as a Markdown page, to be attached to an issue for the publisher."""
-    digest = hashlib.sha256("".join(sorted(pin.sha256 for pin in spec.files.values())).encode()).hexdigest()
-    pinned = f"{len(spec.files)} pinned files, hash over their SHA-256: {digest[:16]}" if spec.files else ""
+    digest = hashlib.sha256(
+        "".join(sorted(pin.sha256 for pin in spec.files.values())).encode()
+    ).hexdigest()
+    pinned = (
+        f"{len(spec.files)} pinned files, hash over their SHA-256: {digest[:16]}"
+        if spec.files
+        else ""
+    )
     lines = [f"# Audit of {spec.id}", "", spec.title, ""]
-    lines += [line for line in (f"Source: {spec.source}" if spec.source else "", pinned) if line]
+    lines += [
+        line
+        for line in (f"Source: {spec.source}" if spec.source else "", pinned)
+        if line
+    ]
     lines += ["", f"Looked for: {LOOKED_FOR}.", ""]
     lines += [
-        f"- **{finding.severity}** `{finding.code}` {finding.what}. {finding.fix}." for finding in findings
+        f"- **{finding.severity}** `{finding.code}` {finding.what}. {finding.fix}."
+        for finding in findings
     ]
-    return "\n".join([*lines, *([] if findings else ["Nothing suspicious was found."]), ""])
+    return "\n".join(
+        [*lines, *([] if findings else ["Nothing suspicious was found."]), ""]
+    )
 
 
-def _unexpected_counts(assembly: xr.DataArray, expected: Expectations | None) -> Problems:
+def _unexpected_counts(
+    assembly: xr.DataArray, expected: Expectations | None
+) -> Problems:
     subjects = text_of(assembly, "subject")
     for expectation in expected.assembly if expected is not None else ():
         if isinstance(expectation, Distinct) and expectation.column in assembly.coords:
@@ -216,16 +260,22 @@ def _unexpected_counts(assembly: xr.DataArray, expected: Expectations | None) ->
                     f"{expectation.column}: {count} different, {expectation.count} stated",
                     "Correct one of the two",
                 )
-        if isinstance(expectation, RowCount) and set(expectation.where) <= set(map(str, assembly.coords)):
+        if isinstance(expectation, RowCount) and set(expectation.where) <= set(
+            map(str, assembly.coords)
+        ):
             rows = np.ones(len(subjects), dtype=bool)
             for column, values in expectation.where.items():
-                rows &= np.isin(text_of(assembly, column), np.asarray(values, dtype=str).ravel())
+                rows &= np.isin(
+                    text_of(assembly, column), np.asarray(values, dtype=str).ravel()
+                )
             low, high = expectation.low, expectation.high
             if expectation.count is not None:
                 low = high = expectation.count
             count = int(rows.sum())
             if (low is not None and count < low) or (high is not None and count > high):
-                selection = ", ".join(f"{column} {value}" for column, value in expectation.where.items())
+                selection = ", ".join(
+                    f"{column} {value}" for column, value in expectation.where.items()
+                )
                 stated = f"{low}" if low == high else f"{low} to {high}"
                 yield (
                     "audit.counts",
@@ -237,14 +287,22 @@ def _unexpected_counts(assembly: xr.DataArray, expected: Expectations | None) ->
     labels = text_of(assembly, "label")
     classes = sorted(set(labels.tolist()))
     if len(classes) <= 1:
-        yield "audit.counts", f"all windows have the label {classes[0]!r}", "Nothing can be decoded"
+        yield (
+            "audit.counts",
+            f"all windows have the label {classes[0]!r}",
+            "Nothing can be decoded",
+        )
         return
     subjects_present = sorted(set(subjects.tolist()))
     tables = {
-        subject: [int((labels[subjects == subject] == label).sum()) for label in classes]
+        subject: [
+            int((labels[subjects == subject] == label).sum()) for label in classes
+        ]
         for subject in subjects_present
     }
-    several_classes = any(sum(count > 0 for count in counts) > 1 for counts in tables.values())
+    several_classes = any(
+        sum(count > 0 for count in counts) > 1 for counts in tables.values()
+    )
     incomplete = [
         f"{subject} ({classes[counts.index(0)]})"
         for subject, counts in tables.items()
@@ -255,7 +313,11 @@ def _unexpected_counts(assembly: xr.DataArray, expected: Expectations | None) ->
         yield "audit.counts", description, "State it, or exclude these subjects"
     totals = {subject: sum(counts) for subject, counts in tables.items()}
     median = float(np.median(list(totals.values())))
-    short = [f"{subject} ({total})" for subject, total in totals.items() if total < median / 3]
+    short = [
+        f"{subject} ({total})"
+        for subject, total in totals.items()
+        if total < median / 3
+    ]
     if short:
         description = f"{len(short)} subjects have less than a third of the median, {median:g} windows: {first_names(short)}"
         yield "audit.counts", description, "State it, or exclude these subjects"
@@ -263,10 +325,17 @@ def _unexpected_counts(assembly: xr.DataArray, expected: Expectations | None) ->
 
 def _deviations(assembly: xr.DataArray) -> dict[tuple[str, str], Floats]:
     """Median over windows of each channel's standard deviation within a window, by (recording, channel type)."""
-    recordings, kinds = text_of(assembly, "recording"), text_of(assembly, "channel_type")
-    deviation = np.concatenate([np.std(values, axis=2, dtype=float) for _, values in blocks(assembly)])
+    recordings, kinds = (
+        text_of(assembly, "recording"),
+        text_of(assembly, "channel_type"),
+    )
+    deviation = np.concatenate(
+        [np.std(values, axis=2, dtype=float) for _, values in blocks(assembly)]
+    )
     return {
-        (recording, kind): np.median(deviation[recordings == recording][:, kinds == kind], axis=0)
+        (recording, kind): np.median(
+            deviation[recordings == recording][:, kinds == kind], axis=0
+        )
         for recording in sorted(set(recordings.tolist()))
         for kind in sorted(set(kinds.tolist()))
     }
@@ -274,10 +343,15 @@ def _deviations(assembly: xr.DataArray) -> dict[tuple[str, str], Floats]:
 
 def _implausible_units(assembly: xr.DataArray) -> Problems:
     unit = str(assembly.attrs["units"])
-    deviations = {place: float(np.median(values)) for place, values in _deviations(assembly).items()}
+    deviations = {
+        place: float(np.median(values))
+        for place, values in _deviations(assembly).items()
+    }
     for kind in sorted({kind for _, kind in deviations}):
         amplitudes = {
-            recording: value for (recording, of_kind), value in deviations.items() if of_kind == kind
+            recording: value
+            for (recording, of_kind), value in deviations.items()
+            if of_kind == kind
         }
         median = float(np.median(list(amplitudes.values())))
         factor = to_microvolts(unit, kind)
@@ -294,7 +368,10 @@ def _implausible_units(assembly: xr.DataArray) -> Problems:
             recording: f"{recording} ({amplitudes[recording]:.3g})"
             for recording in _odd_amplitudes(amplitudes, median)
         }
-        least = min((_times(amplitudes[recording], median) for recording in outliers), default=0.0)
+        least = min(
+            (_times(amplitudes[recording], median) for recording in outliers),
+            default=0.0,
+        )
         if outliers:
             yield (
                 "audit.units",
@@ -315,12 +392,18 @@ def _odd_amplitudes(amplitudes: Mapping[str, float], median: float) -> list[str]
     present = {recording: value for recording, value in amplitudes.items() if value > 0}
     if median <= 0 or not present:
         return []
-    logarithms = {recording: float(np.log(value / median)) for recording, value in present.items()}
+    logarithms = {
+        recording: float(np.log(value / median)) for recording, value in present.items()
+    }
     spread = MAD_TO_DEVIATION * float(np.median(np.abs(list(logarithms.values()))))
     limit = np.log(OTHER_UNIT)
     if len(present) >= FEWEST_COMPARED:
         limit = min(limit, max(np.log(ODD_FACTOR), ODD_DEVIATIONS * spread))
-    return [recording for recording, logarithm in logarithms.items() if abs(logarithm) >= limit]
+    return [
+        recording
+        for recording, logarithm in logarithms.items()
+        if abs(logarithm) >= limit
+    ]
 
 
 def _units_of_channels(assembly: xr.DataArray) -> Problems:
@@ -333,7 +416,9 @@ def _units_of_channels(assembly: xr.DataArray) -> Problems:
         median = float(np.median(spread))
         if len(spread) < 3 or median <= 0:
             continue
-        for channel, value in zip(channels[kinds == kind].tolist(), spread.tolist(), strict=True):
+        for channel, value in zip(
+            channels[kinds == kind].tolist(), spread.tolist(), strict=True
+        ):
             if value > 0 and not 1 / OTHER_UNIT < value / median < OTHER_UNIT:
                 odd[channel].append(value / median)
     yield from inconsistent_units(spreads, assembly)
@@ -352,12 +437,17 @@ def _units_of_channels(assembly: xr.DataArray) -> Problems:
 
 
 def _flat_or_clipped(assembly: xr.DataArray) -> Problems:
-    channels, recordings = text_of(assembly, "channel_id"), text_of(assembly, "recording")
+    channels, recordings = (
+        text_of(assembly, "channel_id"),
+        text_of(assembly, "recording"),
+    )
     flat: dict[str, list[str]] = defaultdict(list)
     clipped: dict[str, list[str]] = defaultdict(list)
     values = assembly.values
     for recording in sorted(set(recordings.tolist())):
-        signal = np.moveaxis(values[recordings == recording], 1, 0).reshape(len(channels), -1)
+        signal = np.moveaxis(values[recordings == recording], 1, 0).reshape(
+            len(channels), -1
+        )
         low, high = signal.min(axis=1), signal.max(axis=1)
         spread = signal.std(axis=1)
         typical = float(np.median(spread))
@@ -370,7 +460,10 @@ def _flat_or_clipped(assembly: xr.DataArray) -> Problems:
             stays = float(np.mean(ends[1:] & ends[:-1]))
             if stays > CLIPPED and len(np.unique(signal[at][:4096])) > 16:
                 clipped[channel].append(recording)
-    for code, word, channels_of in (("audit.flat", "flat", flat), ("audit.clipped", "clipped", clipped)):
+    for code, word, channels_of in (
+        ("audit.flat", "flat", flat),
+        ("audit.clipped", "clipped", clipped),
+    ):
         if channels_of:
             channel_names = [
                 f"{channel} in {len(places)} recordings, first {places[0]}"
@@ -384,7 +477,10 @@ def _flat_or_clipped(assembly: xr.DataArray) -> Problems:
 
 
 def _leaking_channels(assembly: xr.DataArray) -> Problems:
-    if "label" not in assembly.coords or len(set(text_of(assembly, "label").tolist())) < 2:
+    if (
+        "label" not in assembly.coords
+        or len(set(text_of(assembly, "label").tolist())) < 2
+    ):
         return
     leaking = label_channels(assembly, assembly["label"].values)
     if leaking:
@@ -393,7 +489,11 @@ def _leaking_channels(assembly: xr.DataArray) -> Problems:
             f"the extreme value of channels {first_names(leaking)} encodes the label",
             "Drop these channels",
         )
-    telling = [name for name in telling_channels(assembly, text_of(assembly, "label")) if name not in leaking]
+    telling = [
+        name
+        for name in telling_channels(assembly, text_of(assembly, "label"))
+        if name not in leaking
+    ]
     if telling:
         yield (
             "audit.leak",
@@ -425,12 +525,15 @@ def _ordered_labels(assembly: xr.DataArray) -> Problems:
         cubes = float((counts**3).sum())
         changes += int((ordered[1:] != ordered[:-1]).sum())
         chance += total - squares / total
-        spread += (squares * (squares + total * (total + 1)) - 2 * total * cubes - total**3) / (
-            total**2 * (total - 1)
-        )
+        spread += (
+            squares * (squares + total * (total + 1)) - 2 * total * cubes - total**3
+        ) / (total**2 * (total - 1))
     if not mixed:
         subjects = text_of(assembly, "subject")
-        within = any(len(set(labels[subjects == subject].tolist())) > 1 for subject in set(subjects.tolist()))
+        within = any(
+            len(set(labels[subjects == subject].tolist())) > 1
+            for subject in set(subjects.tolist())
+        )
         if within:
             yield (
                 "audit.order",

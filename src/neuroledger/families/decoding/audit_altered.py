@@ -13,7 +13,15 @@ from neuroledger.data.arrays import Array, Floats, Indices
 from neuroledger.families.decoding.audit_common import Problems, first_names, text_of
 from neuroledger.families.decoding.audit_copies import SAME, normalised
 
-__all__ = ["altered_copies"]
+__all__ = [
+    "BANDS",
+    "FEWEST",
+    "SHARE",
+    "Spectra",
+    "altered_copies",
+    "are_identical",
+    "whitened_spectra",
+]
 
 MOST_WINDOWS: Final = 40
 """Largest number of windows of a recording that are compared, from its beginning."""
@@ -30,7 +38,7 @@ APART: Final = 0.05
 
 
 @dataclass(frozen=True)
-class _Spectra:
+class Spectra:
     """Features of windows ``(window, feature)``, the band of each feature, and rows and onsets by recording."""
 
     features: Floats
@@ -50,11 +58,15 @@ def altered_copies(assembly: xr.DataArray) -> Problems:
     names, counts = np.unique(text_of(assembly, "recording"), return_counts=True)
     if (counts >= FEWEST).sum() < 2 or assembly.sizes["sample"] < 2 * BANDS:
         return
-    spectra = _whitened(assembly, [str(name) for name in names[counts >= FEWEST]])
+    spectra = whitened_spectra(
+        assembly, [str(name) for name in names[counts >= FEWEST]]
+    )
     found = []
     for one, other in combinations(spectra.rows, 2):
         matched = _matches(spectra, spectra.rows[one], spectra.rows[other])
-        if len(matched) < max(FEWEST, SHARE * min(len(spectra.rows[one]), len(spectra.rows[other]))):
+        if len(matched) < max(
+            FEWEST, SHARE * min(len(spectra.rows[one]), len(spectra.rows[other]))
+        ):
             continue
         alike = _largest_correlation(spectra, matched)
         if alike >= ALIKE and not _identical(assembly, spectra, matched):
@@ -67,8 +79,10 @@ def altered_copies(assembly: xr.DataArray) -> Problems:
         )
 
 
-def _whitened(assembly: xr.DataArray, names: list[str]) -> _Spectra:
-    """Spectra of the first windows of each recording, divided by the root mean square of each channel and frequency."""
+def whitened_spectra(
+    assembly: xr.DataArray, names: list[str], most: int = MOST_WINDOWS
+) -> Spectra:
+    """Spectra of `most` windows of each recording, divided by the root mean square of each channel and frequency."""
     recordings = text_of(assembly, "recording")
     onsets = assembly["onset"].values.astype(float)
     samples, channels = assembly.sizes["sample"], assembly.sizes["channel"]
@@ -83,7 +97,7 @@ def _whitened(assembly: xr.DataArray, names: list[str]) -> _Spectra:
     first = 0
     for name in names:
         here = np.flatnonzero(recordings == name)
-        here = here[np.argsort(onsets[here], kind="stable")][:MOST_WINDOWS]
+        here = here[np.argsort(onsets[here], kind="stable")][:most]
         values = np.asarray(assembly.values[here], dtype=float)
         values = (values - values.mean(axis=2, keepdims=True)) * taper
         spectrum = np.fft.rfft(values, axis=2)[:, channel_of, frequencies[bin_of]]
@@ -97,7 +111,7 @@ def _whitened(assembly: xr.DataArray, names: list[str]) -> _Spectra:
         origins.append(here)
         first += len(here)
     band = bin_of * BANDS // len(frequencies)
-    return _Spectra(
+    return Spectra(
         np.concatenate(parts),
         np.concatenate([band, band]),
         rows,
@@ -114,40 +128,56 @@ def _chosen(count: int) -> Indices:
     return np.asarray(np.sort(drawn))
 
 
-def _matches(spectra: _Spectra, one: Indices, other: Indices) -> list[tuple[int, int]]:
+def _matches(spectra: Spectra, one: Indices, other: Indices) -> list[tuple[int, int]]:
     """Windows and the most similar one of the other recording, of those at the commonest distance in time."""
     best: list[tuple[int, int]] = []
     for band in range(BANDS):
         columns = spectra.bands == band
         if not columns.any():
             continue
-        similar = spectra.features[one][:, columns] @ spectra.features[other][:, columns].T
-        pairs = list(zip(one.tolist(), other[similar.argmax(axis=1)].tolist(), strict=True))
+        similar = (
+            spectra.features[one][:, columns] @ spectra.features[other][:, columns].T
+        )
+        pairs = list(
+            zip(one.tolist(), other[similar.argmax(axis=1)].tolist(), strict=True)
+        )
         distances = np.array([spectra.onsets[b] - spectra.onsets[a] for a, b in pairs])
         at_one = np.abs(distances[:, None] - distances) <= APART
         commonest = int(at_one.sum(axis=1).argmax())
-        agreeing = [pair for pair, same in zip(pairs, at_one[commonest], strict=True) if same]
+        agreeing = [
+            pair for pair, same in zip(pairs, at_one[commonest], strict=True) if same
+        ]
         if len(agreeing) > len(best):
             best = agreeing
     return best
 
 
-def _largest_correlation(spectra: _Spectra, matched: list[tuple[int, int]]) -> float:
+def _largest_correlation(spectra: Spectra, matched: list[tuple[int, int]]) -> float:
     """Median correlation of the matching windows, in the band in which it is largest."""
-    first, second = (spectra.features[list(rows)] for rows in zip(*matched, strict=True))
+    first, second = (
+        spectra.features[list(rows)] for rows in zip(*matched, strict=True)
+    )
     medians = []
     for band in range(BANDS):
         columns = spectra.bands == band
         a, b = first[:, columns], second[:, columns]
         size = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
-        medians.append(float(np.median((a * b).sum(axis=1) / np.where(size > 0, size, np.inf))))
+        medians.append(
+            float(np.median((a * b).sum(axis=1) / np.where(size > 0, size, np.inf)))
+        )
     return max(medians)
 
 
-def _identical(assembly: xr.DataArray, spectra: _Spectra, matched: list[tuple[int, int]]) -> bool:
+def _identical(
+    assembly: xr.DataArray, spectra: Spectra, matched: list[tuple[int, int]]
+) -> bool:
     """Whether a matching window is the same up to gain, which is another finding."""
-    for a, b in matched:
-        first, second = normalised(np.asarray(assembly.values[spectra.origins[[a, b]]]))
-        if abs(float(first @ second)) / len(first) > SAME:
-            return True
-    return False
+    return any(
+        are_identical(assembly, *spectra.origins[[a, b]].tolist()) for a, b in matched
+    )
+
+
+def are_identical(assembly: xr.DataArray, a: int, b: int) -> bool:
+    """Whether two windows, by their rows, are the same up to gain and sign."""
+    first, second = normalised(np.asarray(assembly.values[[a, b]]))
+    return abs(float(first @ second)) / len(first) > SAME

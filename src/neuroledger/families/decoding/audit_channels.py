@@ -10,9 +10,19 @@ import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.data.arrays import Floats
-from neuroledger.families.decoding.audit_common import MAINS, Problems, first_names, text_of
+from neuroledger.families.decoding.audit_common import (
+    MAINS,
+    Problems,
+    first_names,
+    text_of,
+)
 
-__all__ = ["channels_in_another_order", "mains_only_channels", "same_channels", "inconsistent_units"]
+__all__ = [
+    "channels_in_another_order",
+    "mains_only_channels",
+    "same_channels",
+    "inconsistent_units",
+]
 
 LEAST_CHANNELS: Final = 6
 SAME: Final = 0.9999
@@ -30,7 +40,10 @@ WITHIN: Final = 5.0
 
 def same_channels(assembly: xr.DataArray) -> Problems:
     """Pairs of channels with the same signal in a recording: a reference stored twice, a copy, or a gel bridge."""
-    channels, recordings = text_of(assembly, "channel_id"), text_of(assembly, "recording")
+    channels, recordings = (
+        text_of(assembly, "channel_id"),
+        text_of(assembly, "recording"),
+    )
     names = sorted(set(recordings.tolist()))
     pairs: dict[tuple[int, int], list[str]] = defaultdict(list)
     for recording in names:
@@ -55,7 +68,9 @@ def channels_in_another_order(assembly: xr.DataArray) -> Problems:
     subjects = sorted(set(subject_of.tolist()))
     if len(subjects) < 3 or len(channels) < LEAST_CHANNELS:
         return
-    forms = np.stack([_correlation(assembly, subject_of == subject) for subject in subjects])
+    forms = np.stack(
+        [_correlation(assembly, subject_of == subject) for subject in subjects]
+    )
     off = np.triu_indices(len(channels), 1)
     usual = np.median(forms, axis=0)
     agree = np.array([np.corrcoef(form[off], usual[off])[0, 1] for form in forms])
@@ -66,14 +81,18 @@ def channels_in_another_order(assembly: xr.DataArray) -> Problems:
     for at in np.flatnonzero(agree < median - GAIN).tolist():
         others = np.median(forms[np.delete(np.arange(len(subjects)), at)], axis=0)
         order = _match_channels(others, forms[at])
-        reordered = float(np.corrcoef(forms[at][np.ix_(order, order)][off], others[off])[0, 1])
+        reordered = float(
+            np.corrcoef(forms[at][np.ix_(order, order)][off], others[off])[0, 1]
+        )
         if reordered - agree[at] >= GAIN and reordered >= median - GAIN / 3:
             moved = [
                 f"{channels[was]} is called {channels[now]}"
                 for now, was in zip(order.tolist(), range(len(order)), strict=True)
                 if now != was
             ]
-            affected.append(f"{subjects[at]} ({len(moved)} of {len(channels)}: {', '.join(moved[:3])})")
+            affected.append(
+                f"{subjects[at]} ({len(moved)} of {len(channels)}: {', '.join(moved[:3])})"
+            )
     if affected:
         yield (
             "audit.channels",
@@ -88,7 +107,9 @@ def _match_channels(target: Floats, form: Floats) -> npt.NDArray[np.intp]:
 
     rng = np.random.default_rng(0)
     target, form = target - np.diag(np.diag(target)), form - np.diag(np.diag(form))
-    results = [quadratic_assignment(target, form, options={"maximize": True, "rng": rng})]
+    results = [
+        quadratic_assignment(target, form, options={"maximize": True, "rng": rng})
+    ]
     for _ in range(STARTS):
         result = quadratic_assignment(
             target, form, options={"maximize": True, "rng": rng, "P0": "randomized"}
@@ -97,7 +118,10 @@ def _match_channels(target: Floats, form: Floats) -> npt.NDArray[np.intp]:
     best = max(results, key=lambda result: float(result.fun)).col_ind
     guess = np.stack([np.arange(len(best)), best], axis=1)
     refined = quadratic_assignment(
-        target, form, method="2opt", options={"maximize": True, "rng": rng, "partial_guess": guess}
+        target,
+        form,
+        method="2opt",
+        options={"maximize": True, "rng": rng, "partial_guess": guess},
     )
     return np.asarray(refined.col_ind)
 
@@ -105,7 +129,10 @@ def _match_channels(target: Floats, form: Floats) -> npt.NDArray[np.intp]:
 def mains_only_channels(assembly: xr.DataArray) -> Problems:
     """Channels that contain little except mains hum, while the others have a signal."""
     rate, length = float(assembly.attrs["sampling_rate"]), assembly.sizes["sample"]
-    channels, recordings = text_of(assembly, "channel_id"), text_of(assembly, "recording")
+    channels, recordings = (
+        text_of(assembly, "channel_id"),
+        text_of(assembly, "recording"),
+    )
     frequencies = np.fft.rfftfreq(length, 1.0 / rate)
     wide = 2.5 * rate / length
     known = [line for line in MAINS if line + wide < rate / 2]
@@ -117,14 +144,18 @@ def mains_only_channels(assembly: xr.DataArray) -> Problems:
         values = (values - values.mean(axis=2, keepdims=True)) * np.hanning(length)
         power = (np.abs(np.fft.rfft(values, axis=2)) ** 2).mean(axis=0)
         total_power = np.maximum(power.sum(axis=1), 1e-300)
-        shares = [power[:, np.abs(frequencies - line) <= wide].sum(axis=1) / total_power for line in known]
+        shares = [
+            power[:, np.abs(frequencies - line) <= wide].sum(axis=1) / total_power
+            for line in known
+        ]
         most = np.max(shares, axis=0)
         if np.median(most) <= 0.5:
             for at in np.flatnonzero(most > ALONE).tolist():
                 affected[str(channels[at])].append(recording)
     if affected:
         channel_names = [
-            f"{name} in {len(places)} recordings, first {places[0]}" for name, places in affected.items()
+            f"{name} in {len(places)} recordings, first {places[0]}"
+            for name, places in affected.items()
         ]
         yield (
             "audit.channels",
@@ -133,7 +164,9 @@ def mains_only_channels(assembly: xr.DataArray) -> Problems:
         )
 
 
-def inconsistent_units(spread: dict[tuple[str, str], Floats], assembly: xr.DataArray) -> Problems:
+def inconsistent_units(
+    spread: dict[tuple[str, str], Floats], assembly: xr.DataArray
+) -> Problems:
     """Channels whose scale differs by a power of 1,000 from the same channel in other recordings.
 
     `spread` contains the standard deviation of each channel by (recording, channel type).
@@ -142,7 +175,9 @@ def inconsistent_units(spread: dict[tuple[str, str], Floats], assembly: xr.DataA
     affected: dict[str, list[str]] = defaultdict(list)
     for kind in sorted({kind for _, kind in spread}):
         by_recording = {
-            recording: values for (recording, of_kind), values in spread.items() if of_kind == kind
+            recording: values
+            for (recording, of_kind), values in spread.items()
+            if of_kind == kind
         }
         if len(by_recording) < 3:
             continue
@@ -151,7 +186,9 @@ def inconsistent_units(spread: dict[tuple[str, str], Floats], assembly: xr.DataA
         table = table / np.maximum(np.median(table, axis=1, keepdims=True), 1e-300)
         ratios = table / np.maximum(np.median(table, axis=0), 1e-300)
         for at, channel in enumerate(channels[kinds == kind].tolist()):
-            for recording, ratio in zip(by_recording, ratios[:, at].tolist(), strict=True):
+            for recording, ratio in zip(
+                by_recording, ratios[:, at].tolist(), strict=True
+            ):
                 if any(1 / WITHIN < ratio / unit < WITHIN for unit in UNITS):
                     affected[channel].append(f"{recording} ({ratio:.1g} times)")
     if affected:

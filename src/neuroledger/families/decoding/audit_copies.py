@@ -43,7 +43,9 @@ def same_recordings(assembly: xr.DataArray) -> Problems:
         owner_ids = sorted({owners[recording] for recording in same})
         if len(same) > 1:
             subjects_text = (
-                f"subjects {first_names(owner_ids)}" if len(owner_ids) > 1 else f"subject {owner_ids[0]}"
+                f"subjects {first_names(owner_ids)}"
+                if len(owner_ids) > 1
+                else f"subject {owner_ids[0]}"
             )
             yield (
                 "audit.duplicate",
@@ -64,7 +66,9 @@ def same_windows(assembly: xr.DataArray) -> Problems:
     for sign, reverse, how in WAYS:
         pairs = []
         for a, b in _close_pairs(
-            forward, sign * (backward if reverse else forward), own=sign > 0 and not reverse
+            forward,
+            sign * (backward if reverse else forward),
+            own=sign > 0 and not reverse,
         ):
             first, second = normalised(values[[a, b]])
             if reverse:
@@ -75,7 +79,10 @@ def same_windows(assembly: xr.DataArray) -> Problems:
         if pairs:
             across = sum(subjects[a] != subjects[b] for a, b in pairs)
             examples = first_names(
-                [f"{recordings[a]} at {onset[a]:g} s and {recordings[b]} at {onset[b]:g} s" for a, b in pairs]
+                [
+                    f"{recordings[a]} at {onset[a]:g} s and {recordings[b]} at {onset[b]:g} s"
+                    for a, b in pairs
+                ]
             )
             yield (
                 "audit.duplicate",
@@ -86,7 +93,10 @@ def same_windows(assembly: xr.DataArray) -> Problems:
 
 def duplicated_events(assembly: xr.DataArray) -> Problems:
     """Recordings with windows that begin at or close to the onset of another one, while other events are far apart."""
-    recordings, onset = text_of(assembly, "recording"), assembly["onset"].values.astype(float)
+    recordings, onset = (
+        text_of(assembly, "recording"),
+        assembly["onset"].values.astype(float),
+    )
     labels = text_of(assembly, "label") if "label" in assembly.coords else recordings
     seconds = assembly.sizes["sample"] / float(assembly.attrs["sampling_rate"])
     affected = []
@@ -100,7 +110,10 @@ def duplicated_events(assembly: xr.DataArray) -> Problems:
             continue
         late = float(apart[close].max())
         # Sliding windows are close to each other too; duplicates are far from all other events.
-        if late > 0 and (4 * len(far) < close.sum() or far.min() < FARTHER * max(late, NEAR * seconds / 2)):
+        if late > 0 and (
+            4 * len(far) < close.sum()
+            or far.min() < FARTHER * max(late, NEAR * seconds / 2)
+        ):
             continue
         first, second = rows[:-1][close], rows[1:][close]
         # Equal onsets may mean that the times are unknown: the samples must be equal as well.
@@ -128,7 +141,11 @@ def _projections(assembly: xr.DataArray) -> tuple[Floats, Floats]:
     for _, values in blocks(assembly):
         for at, ordered in enumerate((values, values[:, :, ::-1])):
             flat = normalised(ordered)
-            weights = rng.standard_normal((flat.shape[1], PROJECTIONS)) if weights is None else weights
+            weights = (
+                rng.standard_normal((flat.shape[1], PROJECTIONS))
+                if weights is None
+                else weights
+            )
             parts[at].append(flat @ weights / np.sqrt(flat.shape[1]))
     return np.concatenate(parts[0]), np.concatenate(parts[1])
 
@@ -140,7 +157,9 @@ def _close_pairs(marks: Floats, others: Floats, *, own: bool) -> list[tuple[int,
     """
     from scipy.spatial import cKDTree
 
-    _, first, which = np.unique(marks.round(9), axis=0, return_index=True, return_inverse=True)
+    _, first, which = np.unique(
+        marks.round(9), axis=0, return_index=True, return_inverse=True
+    )
     tree = cKDTree(marks[first])
     if not own:
         _, second = np.unique(others.round(9), axis=0, return_index=True)

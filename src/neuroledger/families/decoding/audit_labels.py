@@ -11,7 +11,11 @@ import xarray as xr
 from neuroledger.data.arrays import Floats, Strings
 from neuroledger.families.decoding.audit_common import Problems, first_names, text_of
 
-__all__ = ["events_in_another_unit", "labels_of_other_windows", "labels_predicted_by_subjects"]
+__all__ = [
+    "events_in_another_unit",
+    "labels_of_other_windows",
+    "labels_predicted_by_subjects",
+]
 
 MOST_CHANNELS: Final = 16
 """Largest number of channels whose covariance is used; more are mixed by a fixed orthonormal matrix."""
@@ -43,7 +47,9 @@ def labels_of_other_windows(assembly: xr.DataArray) -> Problems:
     rows = {}
     for name in sorted(set(recordings.tolist())):
         rows_here = np.flatnonzero(recordings == name)
-        rows_here = rows_here[np.argsort(onset[rows_here], kind="stable")][:MOST_WINDOWS]
+        rows_here = rows_here[np.argsort(onset[rows_here], kind="stable")][
+            :MOST_WINDOWS
+        ]
         counts = np.unique(labels[rows_here], return_counts=True)[1]
         if len(rows_here) >= LEAST_WINDOWS and len(counts) > 1 and counts.min() >= BINS:
             rows[name] = rows_here
@@ -58,22 +64,31 @@ def labels_of_other_windows(assembly: xr.DataArray) -> Problems:
     exchanged: dict[str, str] = {}
     classes = sorted(set(np.concatenate(list(labels_of.values())).tolist()))
     for kind in range(2):
-        predicted = _cross_predictions({name: both[kind] for name, both in sides.items()}, labels_of)
+        predicted = _cross_predictions(
+            {name: both[kind] for name, both in sides.items()}, labels_of
+        )
         chances = {
-            name: _agreement_by_chance(predicted[name], own_labels) for name, own_labels in labels_of.items()
+            name: _agreement_by_chance(predicted[name], own_labels)
+            for name, own_labels in labels_of.items()
         }
         if 2 * sum(own < KNOWN for own, _, _ in chances.values()) <= len(chances):
             continue
         level = ERROR / (6 * len(chances))
         for name, (own, before, after) in chances.items():
             if own > 0.05 and min(before, after) < level:
-                shifted.setdefault(name, f"{name} ({'the next' if after < before else 'the previous'} one's)")
+                shifted.setdefault(
+                    name,
+                    f"{name} ({'the next' if after < before else 'the previous'} one's)",
+                )
             wrong = _agreement_by_chance(
-                predicted[name], np.where(labels_of[name] == classes[0], classes[-1], classes[0])
+                predicted[name],
+                np.where(labels_of[name] == classes[0], classes[-1], classes[0]),
             )[0]
             if len(classes) == 2 and wrong < level:
                 right = int((predicted[name] == labels_of[name]).sum())
-                exchanged.setdefault(name, f"{name} ({right} of {len(labels_of[name])} as labelled)")
+                exchanged.setdefault(
+                    name, f"{name} ({right} of {len(labels_of[name])} as labelled)"
+                )
     if shifted and not set(shifted) <= set(exchanged):
         yield (
             "audit.labels",
@@ -122,7 +137,10 @@ def labels_predicted_by_subjects(assembly: xr.DataArray) -> Problems:
 
 def events_in_another_unit(assembly: xr.DataArray) -> Problems:
     """Recordings whose intervals between events suggest another unit of time than in the others."""
-    recordings, onset = text_of(assembly, "recording"), assembly["onset"].values.astype(float)
+    recordings, onset = (
+        text_of(assembly, "recording"),
+        assembly["onset"].values.astype(float),
+    )
     rate = float(assembly.attrs["sampling_rate"])
     pace = {}
     for name in sorted(set(recordings.tolist())):
@@ -135,10 +153,18 @@ def events_in_another_unit(assembly: xr.DataArray) -> Problems:
 
     def odd(interval: float) -> bool:
         ratio = interval / usual
-        samples = min(abs(ratio / (rate / 1000) - 1), abs(ratio / (1000 / rate) - 1)) < CLOSE
-        return max(ratio, 1 / ratio) >= SLOWER or (samples and max(ratio, 1 / ratio) > 1.2)
+        samples = (
+            min(abs(ratio / (rate / 1000) - 1), abs(ratio / (1000 / rate) - 1)) < CLOSE
+        )
+        return max(ratio, 1 / ratio) >= SLOWER or (
+            samples and max(ratio, 1 / ratio) > 1.2
+        )
 
-    affected = [f"{name} (every {interval:.3g} s)" for name, interval in pace.items() if odd(interval)]
+    affected = [
+        f"{name} (every {interval:.3g} s)"
+        for name, interval in pace.items()
+        if odd(interval)
+    ]
     if affected and 2 * len(affected) < len(pace):
         yield (
             "audit.shifted",
@@ -152,7 +178,9 @@ def _window_features(values: Floats) -> tuple[Floats, Floats]:
     """Standardised log-covariances and binned amplitudes of windows (window, channel, sample)."""
     count = values.shape[1]
     if count > MOST_CHANNELS:
-        mixing = np.linalg.qr(np.random.default_rng(0).standard_normal((count, MOST_CHANNELS)))[0]
+        mixing = np.linalg.qr(
+            np.random.default_rng(0).standard_normal((count, MOST_CHANNELS))
+        )[0]
         values = np.einsum("cd,wcs->wds", mixing, values)
     values = values - values.mean(axis=2, keepdims=True)
     covariance = np.einsum("wcs,wds->wcd", values, values) / values.shape[2]
@@ -160,10 +188,14 @@ def _window_features(values: Floats) -> tuple[Floats, Floats]:
     weights, vectors = np.linalg.eigh(
         covariance + 1e-3 * np.maximum(size, 1e-300) * np.eye(covariance.shape[1])
     )
-    logarithms = np.einsum("wce,we,wde->wcd", vectors, np.log(np.maximum(weights, 1e-300)), vectors)
+    logarithms = np.einsum(
+        "wce,we,wde->wcd", vectors, np.log(np.maximum(weights, 1e-300)), vectors
+    )
     upper = np.triu_indices(covariance.shape[1])
     parts = np.array_split(np.arange(values.shape[2]), min(BINS, values.shape[2]))
-    amplitudes = np.concatenate([values[:, :, part].mean(axis=2) for part in parts], axis=1)
+    amplitudes = np.concatenate(
+        [values[:, :, part].mean(axis=2) for part in parts], axis=1
+    )
     return _standardised(logarithms[:, upper[0], upper[1]]), _standardised(amplitudes)
 
 
@@ -172,7 +204,9 @@ def _standardised(features: Floats) -> Floats:
     return np.asarray(features / np.maximum(features.std(axis=0), 1e-12))
 
 
-def _cross_predictions(features: dict[str, Floats], labels: dict[str, Strings]) -> dict[str, Strings]:
+def _cross_predictions(
+    features: dict[str, Floats], labels: dict[str, Strings]
+) -> dict[str, Strings]:
     """Predicted labels of each recording's windows, by decoders trained on other recordings in ten folds."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -182,12 +216,17 @@ def _cross_predictions(features: dict[str, Floats], labels: dict[str, Strings]) 
         tested = names[fold::FOLDS]
         others = [name for name in names if name not in tested]
         model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-        model.fit(np.concatenate([features[o] for o in others]), np.concatenate([labels[o] for o in others]))
+        model.fit(
+            np.concatenate([features[o] for o in others]),
+            np.concatenate([labels[o] for o in others]),
+        )
         predictions |= {name: model.predict(features[name]) for name in tested}
     return predictions
 
 
-def _agreement_by_chance(predicted: Strings, labels: Strings) -> tuple[float, float, float]:
+def _agreement_by_chance(
+    predicted: Strings, labels: Strings
+) -> tuple[float, float, float]:
     """Probabilities of this many agreements by chance: with each window's label, the previous one's and the next one's."""
     from scipy.stats import binom, hypergeom
 
@@ -211,9 +250,14 @@ def _agreement_by_chance(predicted: Strings, labels: Strings) -> tuple[float, fl
     shares = np.unique(labels, return_counts=True)[1] / len(labels)
     guess = max(
         float(shares.max()),
-        float((shares * np.array([np.mean(predicted == label) for label in classes])).sum()),
+        float(
+            (
+                shares * np.array([np.mean(predicted == label) for label in classes])
+            ).sum()
+        ),
     )
     own, before, after = (
-        float(binom.sf(int((predicted == label).sum()) - 1, len(labels), guess)) for label in candidates
+        float(binom.sf(int((predicted == label).sum()) - 1, len(labels), guess))
+        for label in candidates
     )
     return own, before, after

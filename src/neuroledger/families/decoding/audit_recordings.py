@@ -9,7 +9,12 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Floats
-from neuroledger.families.decoding.audit_common import MAINS, Problems, first_names, text_of
+from neuroledger.families.decoding.audit_common import (
+    MAINS,
+    Problems,
+    first_names,
+    text_of,
+)
 
 __all__ = ["exchanged_subjects", "wrong_sampling_rates", "shifted_events"]
 
@@ -34,7 +39,11 @@ def exchanged_subjects(assembly: xr.DataArray) -> Problems:
     is true only after they are exchanged.
     """
     subjects = text_of(assembly, "subject")
-    unit_columns = [text_of(assembly, name) for name in ("session", "recording") if name in assembly.coords]
+    unit_columns = [
+        text_of(assembly, name)
+        for name in ("session", "recording")
+        if name in assembly.coords
+    ]
     for unit in unit_columns:
         keys = sorted(set(zip(subjects.tolist(), unit.tolist(), strict=True)))
         owners = [subject for subject, _ in keys]
@@ -45,7 +54,10 @@ def exchanged_subjects(assembly: xr.DataArray) -> Problems:
     if len(set(owners)) < 3 or assembly.sizes["channel"] < LEAST_CHANNELS:
         return
     forms = np.stack(
-        [_log_covariance(assembly, (subjects == subject) & (unit == name)) for subject, name in keys]
+        [
+            _log_covariance(assembly, (subjects == subject) & (unit == name))
+            for subject, name in keys
+        ]
     )
     forms = forms - forms.mean(axis=0)
     forms /= np.maximum(np.linalg.norm(forms, axis=1, keepdims=True), 1e-30)
@@ -61,7 +73,11 @@ def exchanged_subjects(assembly: xr.DataArray) -> Problems:
             changed[a], changed[b] = owners[b], owners[a]
             after = _same_owner(changed, nearest)
             involved = np.isin(changed, [owners[a], owners[b]])
-            if after[involved].all() and after.mean() >= RECOGNISED and after.sum() >= before.sum() + 2:
+            if (
+                after[involved].all()
+                and after.mean() >= RECOGNISED
+                and after.sum() >= before.sum() + 2
+            ):
                 yield (
                     "audit.people",
                     f"{keys[a][1]!r} of {keys[a][0]} looks like the others of {keys[b][0]}, and {keys[b][1]!r} of "
@@ -74,7 +90,12 @@ def exchanged_subjects(assembly: xr.DataArray) -> Problems:
 
 def _same_owner(owners: Sequence[str], nearest: Floats) -> Floats:
     """Whether the nearest other recording has the same owner, for each recording."""
-    return np.array([owner == owners[int(other)] for owner, other in zip(owners, nearest, strict=True)])
+    return np.array(
+        [
+            owner == owners[int(other)]
+            for owner, other in zip(owners, nearest, strict=True)
+        ]
+    )
 
 
 def _log_covariance(assembly: xr.DataArray, rows: Floats) -> Floats:
@@ -83,7 +104,9 @@ def _log_covariance(assembly: xr.DataArray, rows: Floats) -> Floats:
     values = values - values.mean(axis=2, keepdims=True)
     covariance = np.einsum("wcs,wds->cd", values, values)
     covariance /= max(float(np.trace(covariance)), 1e-300)
-    weights, vectors = np.linalg.eigh(covariance + 1e-6 * np.eye(len(covariance)) / len(covariance))
+    weights, vectors = np.linalg.eigh(
+        covariance + 1e-6 * np.eye(len(covariance)) / len(covariance)
+    )
     logarithm = (vectors * np.log(np.maximum(weights, 1e-12))) @ vectors.T
     return np.asarray(logarithm[np.triu_indices(len(logarithm))])
 
@@ -100,7 +123,9 @@ def shifted_events(assembly: xr.DataArray) -> Problems:
     for power in (False, True):
         means = np.stack(
             [
-                _mean_response(np.asarray(assembly.values[recordings == name], dtype=float), power)
+                _mean_response(
+                    np.asarray(assembly.values[recordings == name], dtype=float), power
+                )
                 for name in names
             ]
         )
@@ -113,7 +138,9 @@ def shifted_events(assembly: xr.DataArray) -> Problems:
         for at, lag in _find_lags(means, set(odd), rest).items():
             lags.setdefault(str(names[at]), 1000.0 * lag / rate)
     if lags:
-        listed = first_names([f"{name} ({late:+.0f} ms)" for name, late in lags.items()])
+        listed = first_names(
+            [f"{name} ({late:+.0f} ms)" for name, late in lags.items()]
+        )
         yield (
             "audit.shifted",
             f"{len(lags)} recordings respond at another time than the others: {listed}: their events may be shifted",
@@ -129,7 +156,9 @@ def wrong_sampling_rates(assembly: xr.DataArray) -> Problems:
         return
     hums = {}
     for name in np.unique(recordings).tolist():
-        hum_frequency = _hum_frequency(np.asarray(assembly.values[recordings == name], dtype=float), rate)
+        hum_frequency = _hum_frequency(
+            np.asarray(assembly.values[recordings == name], dtype=float), rate
+        )
         if hum_frequency is not None:
             hums[name] = hum_frequency
     if len(hums) < 3:
@@ -137,7 +166,10 @@ def wrong_sampling_rates(assembly: xr.DataArray) -> Problems:
     usual = float(np.median(list(hums.values())))
 
     def apart(frequency: float) -> bool:
-        mains = all(min(abs(at / known - 1) for known in MAINS) < ELSEWHERE for at in (frequency, usual))
+        mains = all(
+            min(abs(at / known - 1) for known in MAINS) < ELSEWHERE
+            for at in (frequency, usual)
+        )
         return abs(frequency / usual - 1) > ELSEWHERE and not mains
 
     odd = {name: hum for name, hum in hums.items() if apart(hum)}
@@ -157,13 +189,21 @@ def _hum_frequency(values: Floats, rate: float) -> float | None:
     tapered = (values - values.mean(axis=2, keepdims=True)) * np.hanning(length)
     spectra = np.abs(np.fft.rfft(tapered, n=8 * length, axis=2)) ** 2
     scale = spectra.mean(axis=(0, 2))
-    power = np.log(np.maximum((spectra / np.maximum(scale, 1e-300)[:, None]).mean(axis=(0, 1)), 1e-300))
+    power = np.log(
+        np.maximum(
+            (spectra / np.maximum(scale, 1e-300)[:, None]).mean(axis=(0, 1)), 1e-300
+        )
+    )
     frequencies = np.fft.rfftfreq(8 * length, 1.0 / rate)
     best, hum = np.log(10.0), None
-    for at in np.flatnonzero((frequencies >= 20.0) & (frequencies <= 0.47 * rate)).tolist():
+    for at in np.flatnonzero(
+        (frequencies >= 20.0) & (frequencies <= 0.47 * rate)
+    ).tolist():
         # The taper spreads a line over two bins of a window on either side.
         near = np.abs(frequencies - frequencies[at])
-        around = power[(near > 3.0 * rate / length) & (near < 3.0 * rate / length + 6.0)]
+        around = power[
+            (near > 3.0 * rate / length) & (near < 3.0 * rate / length + 6.0)
+        ]
         if len(around) and power[at] - float(around.max()) > best:
             best, hum = power[at] - float(around.max()), float(frequencies[at])
     return hum
@@ -173,7 +213,9 @@ def _find_lags(means: Floats, candidates: set[int], others: set[int]) -> dict[in
     """The lags in samples of the candidates that match the mean of the others only at another time."""
     lags = {}
     for at in sorted(candidates):
-        lag, at_zero, best = _best_lag(means[at], means[sorted(others - {at})].mean(axis=0))
+        lag, at_zero, best = _best_lag(
+            means[at], means[sorted(others - {at})].mean(axis=0)
+        )
         if abs(lag) >= TWO_SAMPLES and best >= ALIKE and best - at_zero >= LATER:
             lags[at] = lag
     return lags
@@ -182,14 +224,23 @@ def _find_lags(means: Floats, candidates: set[int], others: set[int]) -> dict[in
 def _agreement(means: Floats, rest: set[int]) -> float:
     """Median correlation of each response with the mean of the others, at lag 0."""
     return float(
-        np.median([_best_lag(means[at], means[sorted(rest - {at})].mean(axis=0))[1] for at in sorted(rest)])
+        np.median(
+            [
+                _best_lag(means[at], means[sorted(rest - {at})].mean(axis=0))[1]
+                for at in sorted(rest)
+            ]
+        )
     )
 
 
 def _mean_response(values: Floats, power: bool) -> Floats:
     """Mean over windows of the amplitudes or of their log power, (channel, sample), centred for each channel."""
     values = values - values.mean(axis=2, keepdims=True)
-    mean = np.log(np.maximum((values**2).mean(axis=0), 1e-300)) if power else values.mean(axis=0)
+    mean = (
+        np.log(np.maximum((values**2).mean(axis=0), 1e-300))
+        if power
+        else values.mean(axis=0)
+    )
     return np.asarray(mean - mean.mean(axis=1, keepdims=True))
 
 

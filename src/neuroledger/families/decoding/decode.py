@@ -26,9 +26,15 @@ from neuroledger.families.decoding.decode_inputs import (
     trials_named,
 )
 from neuroledger.families.decoding.models.classical_decoders import dummy_decoder
-from neuroledger.families.decoding.paradigms.decoding import measure_folds, people_left_out
+from neuroledger.families.decoding.paradigms.decoding import (
+    measure_folds,
+    people_left_out,
+)
 from neuroledger.families.decoding.protocols.decoder import Decoder
-from neuroledger.families.decoding.protocols.leakage_checks import gate, partition_sha256
+from neuroledger.families.decoding.protocols.leakage_checks import (
+    gate,
+    partition_sha256,
+)
 from neuroledger.families.decoding.protocols.splits import Train
 from neuroledger.families.signals.recordings.mne_objects import is_mne, windows
 from neuroledger.stats.score import Score, normalise_by_floor
@@ -88,12 +94,12 @@ def decode(
     metric
         Id of a decoding metric.
     seed, seeds
-        Seed of the resampling for the interval and of shuffled labels; seeds of the training, for stochastic estimators.
+        Seed of shuffled labels; seeds of the training, for stochastic estimators.
     sampling_rate, start
         In Hz, and in seconds from the event to the first sample, for arrays (window, channel, sample). Windows without an
         `onset` are assumed to be consecutive; overlap is then detected only by shared samples.
     cluster, per
-        The unit that is resampled for the interval (default: the subject, the recording or the window, the first that
+        The unit that is left out for the interval (default: the subject, the recording or the window, the first that
         varies), and the unit that is scored: window, recording or subject.
     normalise
         Whether to scale the score so that a dummy on the same splits has 0 and a perfect decoder 1.
@@ -108,7 +114,7 @@ def decode(
     Returns
     -------
     Score
-        samples: (seed, split); samples.attrs["predictions"]: all predictions, with the targets as coordinate `truth`.
+        samples: (seed, split); predictions: all predictions, with the targets as coordinate `truth`.
 
     Raises
     ------
@@ -136,24 +142,38 @@ def decode(
     seeds = training_seeds(seed, seeds)
     unknown_gates = sorted(set(waive) - set(GATES))
     if unknown_gates:
-        raise RequestError(f"waive: no gate {', '.join(unknown_gates)}; there are {', '.join(GATES)}")
+        raise RequestError(
+            f"waive: no gate {', '.join(unknown_gates)}; there are {', '.join(GATES)}"
+        )
     facts, notes = facts_of(x, groups, y if objective == "retrieval" else None)
     assembly, truth = assemble(x, y, facts, sampling_rate, start, objective, measure)
     if objective == "classification" and truth.ndim == 2:
         objective = "multilabel"
     labels = truth.astype(str) if objective == "classification" else None
-    decoder = decoder_of(estimator, np.shape(x), objective, taught=truth if labels is not None else None)
+    decoder = decoder_of(
+        estimator, np.shape(x), objective, taught=truth if labels is not None else None
+    )
     if shuffle_labels:
         decoder = replace(decoder, shuffles_labels=True)
     grouped = groups is not None and not isinstance(groups, Mapping)
     if labels is not None and "label" not in assembly.coords:
         assembly = assembly.assign_coords(label=("presentation", labels))
-    folds, disjoint, waived, unit, labelled = partition(splits, assembly, truth, grouped=grouped, train=train)
-    concepts = ("stimulus_id",) if objective == "retrieval" and "concepts" not in waive else ()
+    folds, disjoint, waived, unit, labelled = partition(
+        splits, assembly, truth, grouped=grouped, train=train
+    )
+    concepts = (
+        ("stimulus_id",) if objective == "retrieval" and "concepts" not in waive else ()
+    )
     missing = [name for name in apart if name not in assembly.coords]
     if missing:
-        raise RequestError(f"apart: windows have no {', '.join(missing)}; add it to groups")
-    trials = ("trial",) if "overlap" not in (*waive, *waived) and is_per_window(assembly, "trial") else ()
+        raise RequestError(
+            f"apart: windows have no {', '.join(missing)}; add it to groups"
+        )
+    trials = (
+        ("trial",)
+        if "overlap" not in (*waive, *waived) and is_per_window(assembly, "trial")
+        else ()
+    )
     apart = list(dict.fromkeys([*disjoint, *concepts, *trials, *apart]))
     gate(
         folds,

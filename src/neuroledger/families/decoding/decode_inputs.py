@@ -15,13 +15,23 @@ from pydantic import TypeAdapter, ValidationError
 
 from neuroledger.data.arrays import Array
 from neuroledger.errors import RequestError
-from neuroledger.families.decoding.protocols.decoder import Decoder, Objective, Signature
+from neuroledger.families.decoding.protocols.decoder import (
+    Decoder,
+    Objective,
+    Signature,
+)
 from neuroledger.families.decoding.protocols.leakage_checks import (
     partition_sha256,
     read_partition,
     run_length,
 )
-from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, Train, draw_folds, unit_of
+from neuroledger.families.decoding.protocols.splits import (
+    Fold,
+    SplitRule,
+    Train,
+    draw_folds,
+    unit_of,
+)
 from neuroledger.families.signals.signals import check as check_signals
 from neuroledger.families.signals.signals import is_signals, signals
 from neuroledger.spec.base import worded
@@ -54,9 +64,7 @@ OBJECTIVES: Mapping[str, Objective] = {
     "word_error_rate": "sequence",
 }
 BY_SAMPLES = "no onsets given: overlap was checked by shared samples only, not by time"
-UNCHECKED = (
-    "no onsets given, and windows too short or coarse to tell by shared samples: overlap was not checked"
-)
+UNCHECKED = "no onsets given, and windows too short or coarse to tell by shared samples: overlap was not checked"
 
 
 def objective_of(name: str) -> tuple[Objective, str]:
@@ -85,10 +93,16 @@ def training_seeds(seed: int, seeds: Sequence[int]) -> tuple[int, ...]:
         A seed is not a non-negative integer.
     """
     if isinstance(seeds, (int, np.integer)):
-        raise RequestError(f"seeds must be a list of training seeds, such as ({seeds},)")
+        raise RequestError(
+            f"seeds must be a list of training seeds, such as ({seeds},)"
+        )
     values = [seed, *seeds]
-    if not all(isinstance(number, (int, np.integer)) and number >= 0 for number in values):
-        raise RequestError(f"seed and seeds must be non-negative whole numbers, not {values}")
+    if not all(
+        isinstance(number, (int, np.integer)) and number >= 0 for number in values
+    ):
+        raise RequestError(
+            f"seed and seeds must be non-negative whole numbers, not {values}"
+        )
     return tuple(int(number) for number in seeds)
 
 
@@ -109,12 +123,16 @@ def facts_of(
     if isinstance(groups, pd.DataFrame):
         groups = {str(name): groups[name].to_numpy() for name in groups.columns}
     groups_by_name = (
-        dict(groups) if isinstance(groups, Mapping) else ({} if groups is None else {"subject": groups})
+        dict(groups)
+        if isinstance(groups, Mapping)
+        else ({} if groups is None else {"subject": groups})
     )
     facts = {name: np.asarray(values) for name, values in groups_by_name.items()}
     misshapen = [name for name, values in facts.items() if values.shape != (count,)]
     if misshapen:
-        raise RequestError(f"groups: {', '.join(misshapen)} must have one value for each of {count} windows")
+        raise RequestError(
+            f"groups: {', '.join(misshapen)} must have one value for each of {count} windows"
+        )
     missing = [name for name, values in facts.items() if pd.isna(values).any()]
     if missing:
         raise RequestError(
@@ -124,8 +142,15 @@ def facts_of(
         return facts, []
     facts.setdefault("subject", np.full(count, "1"))
     facts.setdefault("stimulus_id", _stimuli(count, embeddings))
-    identifiers = [facts[name].astype(str) for name in ("subject", "session", "run") if name in facts]
-    facts.setdefault("recording", np.array([" ".join(parts) for parts in zip(*identifiers, strict=True)]))
+    identifiers = [
+        facts[name].astype(str)
+        for name in ("subject", "session", "run")
+        if name in facts
+    ]
+    facts.setdefault(
+        "recording",
+        np.array([" ".join(parts) for parts in zip(*identifiers, strict=True)]),
+    )
     if "onset" in facts:
         return facts, []
     return facts, [BY_SAMPLES]
@@ -136,7 +161,9 @@ def _stimuli(count: int, embeddings: Any) -> Array:
     first_rows = np.arange(count)
     rows = np.empty(0) if embeddings is None else np.asarray(embeddings)
     if rows.ndim == 2 and len(rows) == count:
-        _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        _, first, inverse = np.unique(
+            rows, axis=0, return_index=True, return_inverse=True
+        )
         first_rows = first[inverse.ravel()]
     return np.array([f"window{row}" for row in first_rows])
 
@@ -172,7 +199,9 @@ def assemble(
     """
     if isinstance(x, xr.DataArray):
         assembly = check_signals(
-            x.assign_coords({name: ("presentation", values) for name, values in facts.items()})
+            x.assign_coords(
+                {name: ("presentation", values) for name, values in facts.items()}
+            )
         )
         if isinstance(y, str):
             if y not in assembly.coords:
@@ -181,7 +210,12 @@ def assemble(
     else:
         assembly = _from_array(np.asarray(x), facts, rate, start)
     truth = np.asarray(y)
-    if truth.ndim == 2 and truth.shape[1] == 1 and objective == "classification" and measure != "macro_f1":
+    if (
+        truth.ndim == 2
+        and truth.shape[1] == 1
+        and objective == "classification"
+        and measure != "macro_f1"
+    ):
         truth = truth[:, 0]
     if truth.ndim == 0 or len(truth) != assembly.sizes["presentation"]:
         problem = "is one value" if truth.ndim == 0 else f"has {len(truth)} values"
@@ -190,10 +224,14 @@ def assemble(
     return assembly, truth.astype(str) if objective == "sequence" else truth
 
 
-def _from_array(values: Array, facts: dict[str, Array], rate: float, start: float) -> xr.DataArray:
+def _from_array(
+    values: Array, facts: dict[str, Array], rate: float, start: float
+) -> xr.DataArray:
     values = values[:, :, None] if values.ndim == 2 else values
     if values.ndim != 3:
-        raise RequestError(f"x must be (window, channel, sample) or (window, feature), not {values.shape}")
+        raise RequestError(
+            f"x must be (window, channel, sample) or (window, feature), not {values.shape}"
+        )
     if 0 in values.shape:
         raise RequestError(f"x is empty, {values.shape}: there is nothing to decode")
     if not isinstance(rate, (int, float, np.number)) or not 0 < rate < np.inf:
@@ -229,19 +267,27 @@ def _check_truth(truth: Array, objective: Objective, measure: str) -> None:
     if objective == "sequence" and (
         truth.ndim != 1 or not all(isinstance(text, str) for text in truth.tolist())
     ):
-        raise RequestError(f"y has {truth.dtype} values, but metric {measure} needs one text for each window")
+        raise RequestError(
+            f"y has {truth.dtype} values, but metric {measure} needs one text for each window"
+        )
     if objective != "classification":
         return
     if truth.ndim == 2 and measure != "macro_f1":
         raise RequestError("y has several labels for each window: use macro_f1")
     if truth.ndim == 2 and not np.isin(truth, (0, 1)).all():
-        raise RequestError("y with several labels for each window must contain only zeros and ones")
+        raise RequestError(
+            "y with several labels for each window must contain only zeros and ones"
+        )
     if truth.ndim > 2:
         raise RequestError(f"y must be (window,) or (window, label), not {truth.shape}")
     if truth.dtype.kind == "f" and (truth != np.round(truth)).any():
-        raise RequestError("y has fractional values: use a metric of numbers, such as decoding_pearson_r")
+        raise RequestError(
+            "y has fractional values: use a metric of numbers, such as decoding_pearson_r"
+        )
     if truth.ndim == 1 and len(np.unique(truth.astype(str))) < 2:
-        raise RequestError(f"y has one class, {str(truth[0])!r}: there is nothing to classify")
+        raise RequestError(
+            f"y has one class, {str(truth[0])!r}: there is nothing to classify"
+        )
 
 
 def is_per_window(assembly: xr.DataArray, name: str) -> bool:
@@ -253,11 +299,19 @@ def trials_named(assembly: xr.DataArray) -> xr.DataArray:
     """The signals with trials named by recording, session and run, which each number their trials from the first."""
     if not is_per_window(assembly, "trial"):
         return assembly
-    columns = [name for name in ("recording", "session", "run") if is_per_window(assembly, name)]
-    prefixes = zip(*(assembly[name].values.astype(str) for name in columns), strict=True)
+    columns = [
+        name
+        for name in ("recording", "session", "run")
+        if is_per_window(assembly, name)
+    ]
+    prefixes = zip(
+        *(assembly[name].values.astype(str) for name in columns), strict=True
+    )
     names = [
         f"{' '.join(dict.fromkeys(prefix))} trial {trial}"
-        for prefix, trial in zip(prefixes, assembly["trial"].values.astype(str), strict=True)
+        for prefix, trial in zip(
+            prefixes, assembly["trial"].values.astype(str), strict=True
+        )
     ]
     return assembly.assign_coords(trial=("presentation", np.array(names)))
 
@@ -275,7 +329,9 @@ def people_seen(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
     for fold in folds:
         in_fold = set(subjects[fold.test].tolist())
         tested |= in_fold
-        trained |= in_fold & set(subjects[np.concatenate([fold.train, fold.validation])].tolist())
+        trained |= in_fold & set(
+            subjects[np.concatenate([fold.train, fold.validation])].tolist()
+        )
     if not trained or len(set(subjects.tolist())) < 2:
         return []
     return [f"{len(trained)} of {len(tested)} tested people were trained on too"]
@@ -284,7 +340,10 @@ def people_seen(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
 def cluster_of(assembly: xr.DataArray) -> str:
     """The unit of independent sampling: subjects if there are several, else recordings, trials, or single windows."""
     for name in ("subject", "recording", "trial"):
-        if is_per_window(assembly, name) and len(np.unique(assembly[name].values.astype(str))) > 1:
+        if (
+            is_per_window(assembly, name)
+            and len(np.unique(assembly[name].values.astype(str))) > 1
+        ):
             return name
     return "row"
 
@@ -308,7 +367,12 @@ class Partition(NamedTuple):
 
 
 def partition(
-    splits: Splits, assembly: xr.DataArray, truth: Array, *, grouped: bool, train: Train = "pooled"
+    splits: Splits,
+    assembly: xr.DataArray,
+    truth: Array,
+    *,
+    grouped: bool,
+    train: Train = "pooled",
 ) -> Partition:
     """The folds over the rows of `assembly`.
 
@@ -335,14 +399,19 @@ def partition(
             f"splits is {splits!r}: give a number of folds, a rule, a file, row numbers or a scikit-learn splitter"
         )
     if isinstance(splits, (int, np.integer)):
-        splits = {"name": "cross_subject" if grouped else "blocked", "folds": int(splits)}
+        splits = {
+            "name": "cross_subject" if grouped else "blocked",
+            "folds": int(splits),
+        }
     if isinstance(splits, str):
         splits = Path(splits) if splits.endswith(".json") else {"name": splits}
     apart = ("subject",) if grouped else ()
     if isinstance(splits, Mapping):
         partition_of_rule = _by_rule(splits, assembly, train)
         return (
-            partition_of_rule._replace(apart=apart) if splits.get("name") == "random" else partition_of_rule
+            partition_of_rule._replace(apart=apart)
+            if splits.get("name") == "random"
+            else partition_of_rule
         )
     if train == "each":
         raise RequestError(
@@ -372,7 +441,9 @@ def partition(
     return Partition(listed, apart, ())
 
 
-def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray, train: Train) -> Partition:
+def _by_rule(
+    fields: Mapping[str, Any], assembly: xr.DataArray, train: Train
+) -> Partition:
     try:
         rule = TypeAdapter[Any](SplitRule).validate_python(dict(fields))
     except ValidationError as error:
@@ -382,9 +453,13 @@ def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray, train: Train) ->
         )
         raise RequestError(f"splits: {problems}") from None
     folds = draw_folds(rule, assembly, train)
-    digest = partition_sha256(folds, [str(row) for row in range(assembly.sizes["presentation"])])
+    digest = partition_sha256(
+        folds, [str(row) for row in range(assembly.sizes["presentation"])]
+    )
     if rule.sha256 is not None and rule.sha256 != digest:
-        raise RequestError(f"splits: the partition's SHA-256 is {digest}, pinned is {rule.sha256}")
+        raise RequestError(
+            f"splits: the partition's SHA-256 is {digest}, pinned is {rule.sha256}"
+        )
     calibration = getattr(rule, "calibration", None)
     labelled = calibration is not None and calibration.labels
     return Partition(folds, rule.disjoint, rule.waive, unit_of(rule, train), labelled)
@@ -393,16 +468,26 @@ def _by_rule(fields: Mapping[str, Any], assembly: xr.DataArray, train: Train) ->
 def _fold(parts: Sequence[Sequence[int] | Array]) -> Fold:
     rows = [np.asarray(part) for part in parts]
     if len(rows) not in (2, 3):
-        raise RequestError("splits: each fold must be (train, test) or (train, validation, test) row numbers")
+        raise RequestError(
+            "splits: each fold must be (train, test) or (train, validation, test) row numbers"
+        )
     for part in rows:
         if part.ndim != 1 or (part.size and part.dtype.kind not in "iub"):
             raise TypeError(f"{part.dtype} of shape {part.shape} are not row numbers")
-    rows = [np.flatnonzero(part) if part.dtype.kind == "b" else part.astype(np.intp) for part in rows]
-    return Fold(rows[0], rows[1] if len(rows) == 3 else np.empty(0, dtype=np.intp), rows[-1])
+    rows = [
+        np.flatnonzero(part) if part.dtype.kind == "b" else part.astype(np.intp)
+        for part in rows
+    ]
+    return Fold(
+        rows[0], rows[1] if len(rows) == 3 else np.empty(0, dtype=np.intp), rows[-1]
+    )
 
 
 def decoder_of(
-    estimator: Any, shape: tuple[int, ...], objective: Objective, taught: Array | None = None
+    estimator: Any,
+    shape: tuple[int, ...],
+    objective: Objective,
+    taught: Array | None = None,
 ) -> Decoder:
     """A decoder that trains a new copy of the estimator on each fold.
 
@@ -422,16 +507,26 @@ def decoder_of(
 
         model = model_of(Session(open_catalog()), estimator)
         if not isinstance(model, Decoder):
-            raise RequestError(f"model {estimator!r} takes stimuli; it is not a decoder")
+            raise RequestError(
+                f"model {estimator!r} takes stimuli; it is not a decoder"
+            )
         return model
     if isinstance(estimator, type):
-        raise RequestError(f"{estimator.__name__} is a class: pass an instance, {estimator.__name__}(…)")
+        raise RequestError(
+            f"{estimator.__name__} is a class: pass an instance, {estimator.__name__}(…)"
+        )
     flat = len(shape) == 2
     name = type(estimator).__name__
     if hasattr(estimator, "fit") and hasattr(estimator, "predict"):
-        labels = None if taught is None or taught.dtype.kind not in "iufb" else np.unique(taught)
+        labels = (
+            None
+            if taught is None or taught.dtype.kind not in "iufb"
+            else np.unique(taught)
+        )
         return Decoder(
-            id=name, make=lambda signature: _EstimatorCopy(estimator, flat, labels), objectives=(objective,)
+            id=name,
+            make=lambda signature: _EstimatorCopy(estimator, flat, labels),
+            objectives=(objective,),
         )
     if hasattr(estimator, "state_dict") and hasattr(estimator, "forward"):
         return _network(estimator, flat, name)
@@ -441,7 +536,10 @@ def decoder_of(
 
 
 def _network(module: Any, flat: bool, name: str) -> Decoder:
-    from neuroledger.families.decoding.models.network_decoders import ANYTHING, network_to_decoder
+    from neuroledger.families.decoding.models.network_decoders import (
+        ANYTHING,
+        network_to_decoder,
+    )
     from neuroledger.families.decoding.training.decoding_recipes import Laptop
 
     def make(signature: Signature) -> Any:
@@ -467,8 +565,12 @@ class _EstimatorCopy:
         self.takes_features = False
         self._before: Any
         self._rest: Any
-        self._before, self._rest = (None, None) if flat else _split_pipeline(self.estimator)
-        self.shared = None if self._before is None else (1, f"covariances {self._before}")
+        self._before, self._rest = (
+            (None, None) if flat else _split_pipeline(self.estimator)
+        )
+        self.shared = (
+            None if self._before is None else (1, f"covariances {self._before}")
+        )
         for name in ("predict_proba", "decision_function"):
             if hasattr(self.estimator, name):
                 setattr(self, name, self._delegate(name))
@@ -515,17 +617,36 @@ class _EstimatorCopy:
 def _split_pipeline(estimator: Any) -> tuple[Any, Any]:
     """The covariance estimator and the remaining steps of a pipeline or search that begins with pyriemann's."""
     pipeline = getattr(estimator, "estimator", estimator)
-    first: Any = pipeline[0] if type(pipeline).__name__ == "Pipeline" and len(pipeline) > 1 else None
-    if type(first).__module__ != "pyriemann.estimation" or type(first).__name__ != "Covariances":
+    first: Any = (
+        pipeline[0]
+        if type(pipeline).__name__ == "Pipeline" and len(pipeline) > 1
+        else None
+    )
+    if (
+        type(first).__module__ != "pyriemann.estimation"
+        or type(first).__name__ != "Covariances"
+    ):
         return None, None
     name = pipeline.steps[0][0]
-    grids = getattr(estimator, "param_grid", getattr(estimator, "param_distributions", {}))
-    tried = {key for grid in ([grids] if isinstance(grids, Mapping) else grids) for key in grid}
-    if first.kwds or not isinstance(first.estimator, str) or any(key.split("__")[0] == name for key in tried):
+    grids = getattr(
+        estimator, "param_grid", getattr(estimator, "param_distributions", {})
+    )
+    tried = {
+        key
+        for grid in ([grids] if isinstance(grids, Mapping) else grids)
+        for key in grid
+    }
+    if (
+        first.kwds
+        or not isinstance(first.estimator, str)
+        or any(key.split("__")[0] == name for key in tried)
+    ):
         return None, None
     if pipeline is estimator:
         return first.estimator, pipeline[1:]
-    if not hasattr(estimator, "param_grid") and not hasattr(estimator, "param_distributions"):
+    if not hasattr(estimator, "param_grid") and not hasattr(
+        estimator, "param_distributions"
+    ):
         return None, None
     rest = copy.deepcopy(estimator)
     return first.estimator, rest.set_params(estimator=pipeline[1:])

@@ -40,7 +40,10 @@ DRAWS: Final = 10_000
 
 
 def table(
-    scores: Mapping[str, Score] | Score, *, dataset: str = "", metric: str = "balanced_accuracy"
+    scores: Mapping[str, Score] | Score,
+    *,
+    dataset: str = "",
+    metric: str = "balanced_accuracy",
 ) -> pd.DataFrame:
     """One row for each subject, session and pipeline, in MOABB's column names.
 
@@ -67,9 +70,11 @@ def table(
     scores_by_name = {"decoder": scores} if isinstance(scores, Score) else dict(scores)
     parts = []
     for pipeline, score in scores_by_name.items():
-        predictions = None if score.samples is None else score.samples.attrs.get("predictions")
+        predictions = score.predictions
         if not isinstance(predictions, xr.DataArray):
-            raise MetricError(f"{pipeline}: the score has no predictions; decode with nl.decode")
+            raise MetricError(
+                f"{pipeline}: the score has no predictions; decode with nl.decode"
+            )
         parts.append(_result_rows(predictions, pipeline, dataset, metric))
     return pd.concat(parts, ignore_index=True)
 
@@ -94,7 +99,11 @@ def recorded(benchmark: str, *, metric: str | None = None) -> pd.DataFrame:
         if record.benchmark == benchmark and record.status == "scored":
             predictions = predictions_of(catalog.root, record.id, names[0])
             if predictions is not None and "truth" in predictions.coords:
-                parts.append(_result_rows(predictions, record.model, str(spec.dataset), metric_name))
+                parts.append(
+                    _result_rows(
+                        predictions, record.model, str(spec.dataset), metric_name
+                    )
+                )
     if not parts:
         raise RequestError(
             f"no predictions of {benchmark} are stored on this machine: score it again with "
@@ -103,12 +112,18 @@ def recorded(benchmark: str, *, metric: str | None = None) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _result_rows(predictions: xr.DataArray, pipeline: str, dataset: str, metric: str) -> pd.DataFrame:
+def _result_rows(
+    predictions: xr.DataArray, pipeline: str, dataset: str, metric: str
+) -> pd.DataFrame:
     _, measure = objective_of(metric)
     count = predictions.sizes["presentation"]
 
     def along(name: str, default: Any = "0") -> Array:
-        return np.asarray(predictions[name].values) if name in predictions.coords else np.full(count, default)
+        return (
+            np.asarray(predictions[name].values)
+            if name in predictions.coords
+            else np.full(count, default)
+        )
 
     facts = pd.DataFrame(
         {
@@ -119,7 +134,9 @@ def _result_rows(predictions: xr.DataArray, pipeline: str, dataset: str, metric:
     )
     # Sizes of folds that are not part of a learning curve differ only by rounding.
     fold_sizes = (
-        facts.assign(split=along("split", 0)).groupby(["subject", "session", "split"])["samples"].first()
+        facts.assign(split=along("split", 0))
+        .groupby(["subject", "session", "split"])["samples"]
+        .first()
     )
     growing = fold_sizes.groupby(["subject", "session"]).agg(
         lambda values: values.max() > 1.5 * max(1, values.min())
@@ -127,7 +144,11 @@ def _result_rows(predictions: xr.DataArray, pipeline: str, dataset: str, metric:
     curve = bool(growing.any())
     keys = [*facts.columns[:2], *(["samples"] if curve else [])]
     facts["seed"], facts["split"] = along("seed", 0), along("split", 0)
-    choices = np.asarray(predictions["choice"].values).astype(str) if "choice" in predictions.dims else None
+    choices = (
+        np.asarray(predictions["choice"].values).astype(str)
+        if "choice" in predictions.dims
+        else None
+    )
     truth = np.asarray(predictions["truth"].values)
     seconds = predictions.encoding.get("seconds")
     rows = []
@@ -155,7 +176,9 @@ def _result_rows(predictions: xr.DataArray, pipeline: str, dataset: str, metric:
         else pd.DataFrame(rows).groupby(keys, sort=True)
     )
     means = grouped.mean().reset_index(drop=curve)
-    means[["samples", "samples_test"]] = means[["samples", "samples_test"]].round().astype(int)
+    means[["samples", "samples_test"]] = (
+        means[["samples", "samples_test"]].round().astype(int)
+    )
     labelled = truth.ndim == 1 and truth.dtype.kind in "USOib"
     means["n_classes"] = len(np.unique(truth.astype(str))) if labelled else 0
     means["time"] = float(np.mean(seconds)) if seconds else np.nan
@@ -181,7 +204,9 @@ def statistics(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     RequestError
         A pipeline lacks a subject that another one has, or a score is NaN.
     """
-    means = results.groupby(["dataset", "pipeline", "subject"], sort=False)["score"].mean()
+    means = results.groupby(["dataset", "pipeline", "subject"], sort=False)[
+        "score"
+    ].mean()
     rows = []
     for dataset, part in means.groupby("dataset", sort=False):
         wide = part.droplevel("dataset").unstack("pipeline")
@@ -195,7 +220,11 @@ def statistics(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
                 f"{dataset}: pipelines must have scores of the same subjects; missing are {'; '.join(missing)}"
             )
         rng = np.random.RandomState(seed)
-        flips = rng.choice([1, -1], size=(DRAWS, len(wide))) if EXACT < len(wide) < FEW else None
+        flips = (
+            rng.choice([1, -1], size=(DRAWS, len(wide)))
+            if EXACT < len(wide) < FEW
+            else None
+        )
         for first, second in product(wide.columns, repeat=2):
             difference = _without_rounding((wide[first] - wide[second]).to_numpy())
             p = np.nan if first == second else _p_better(difference, flips)
@@ -236,7 +265,10 @@ def _p_better(difference: Floats, flips: Array | None) -> float:
     if len(difference) >= FEW:
         if not difference.any():
             return 0.5
-        better, worse = (float(wilcoxon(difference, alternative=side).pvalue) for side in ("greater", "less"))
+        better, worse = (
+            float(wilcoxon(difference, alternative=side).pvalue)
+            for side in ("greater", "less")
+        )
         p = better if better <= worse else 1 - worse
         return float(min(max(p, np.nextafter(0.0, 1.0)), np.nextafter(1.0, 0.0)))
     # Tolerate rounding: sums of equal shares may differ in the last digits.
@@ -245,7 +277,10 @@ def _p_better(difference: Floats, flips: Array | None) -> float:
         signs = np.array(list(product([-1, 1], repeat=len(difference))))
         hits, draws = int(((difference * signs).sum(axis=1) >= least).sum()), len(signs)
     else:
-        hits, draws = 1 + int(((difference * flips).sum(axis=1) >= least).sum()), len(flips)
+        hits, draws = (
+            1 + int(((difference * flips).sum(axis=1) >= least).sum()),
+            len(flips),
+        )
     return min(hits, draws - 1) / draws
 
 
@@ -263,15 +298,23 @@ def meta_analysis(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
     by_dataset = statistics(results, seed=seed)
     rows = []
-    for (first, second), part in by_dataset[by_dataset["pipe1"] != by_dataset["pipe2"]].groupby(
-        ["pipe1", "pipe2"]
-    ):
+    for (first, second), part in by_dataset[
+        by_dataset["pipe1"] != by_dataset["pipe2"]
+    ].groupby(["pipe1", "pipe2"]):
         weights = np.sqrt(part["nsub"].to_numpy())
         z = norm.isf(part["p"].to_numpy())
-        p = norm.sf(weights @ z / np.linalg.norm(weights)) if len(part) > 1 else float(part["p"].iloc[0])
+        p = (
+            norm.sf(weights @ z / np.linalg.norm(weights))
+            if len(part) > 1
+            else float(part["p"].iloc[0])
+        )
         effects = part["smd"].to_numpy()
         has = ~np.isnan(effects)
-        smd = float(weights[has] @ effects[has] / weights[has].sum()) if has.any() else np.nan
+        smd = (
+            float(weights[has] @ effects[has] / weights[has].sum())
+            if has.any()
+            else np.nan
+        )
         rows.append(
             {
                 "pipe1": first,
@@ -305,7 +348,9 @@ def patterns(estimator: Any, x: Array) -> Floats:
     """
     x = np.asarray(x, dtype=float)
     flat = x.reshape(len(x), -1)
-    steps: Sequence[Any] = [step for _, step in getattr(estimator, "steps", [("", estimator)])]
+    steps: Sequence[Any] = [
+        step for _, step in getattr(estimator, "steps", [("", estimator)])
+    ]
     scale = np.ones(flat.shape[1])
     for step in steps[:-1]:
         if not hasattr(step, "scale_") or hasattr(step, "components_"):
@@ -319,7 +364,9 @@ def patterns(estimator: Any, x: Array) -> Floats:
         )
     weights = np.atleast_2d(steps[-1].coef_) * scale
     if weights.shape[1] != flat.shape[1]:
-        raise RequestError(f"patterns: {weights.shape[1]} weights for {flat.shape[1]} values of a window")
+        raise RequestError(
+            f"patterns: {weights.shape[1]} weights for {flat.shape[1]} values of a window"
+        )
     centred = flat - flat.mean(axis=0)
     signals = centred @ weights.T
     # The covariance of values and signals avoids the covariance matrix of all values.

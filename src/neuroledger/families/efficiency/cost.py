@@ -23,7 +23,13 @@ from neuroledger.engine.run import not_ready
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError, naming_extras
 from neuroledger.families.efficiency.costs import Costs
-from neuroledger.families.efficiency.counting.counts import Mode, Need, Reading, Trace, needs_of
+from neuroledger.families.efficiency.counting.counts import (
+    Mode,
+    Need,
+    Reading,
+    Trace,
+    needs_of,
+)
 from neuroledger.models.model import LayeredModel, Model
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_catalog, open_definitions
@@ -37,7 +43,14 @@ if TYPE_CHECKING:
 
     from neuroledger.data.stimuli import StimulusSet
 
-__all__ = ["DEFAULT", "answering_cost", "cost", "model_cost", "read_costs", "shown_cost"]
+__all__ = [
+    "DEFAULT",
+    "answering_cost",
+    "cost",
+    "model_cost",
+    "read_costs",
+    "shown_cost",
+]
 
 DEFAULT = (
     "parameter_count",
@@ -50,7 +63,12 @@ DEFAULT = (
     "membrane_updates",
 )
 
-ANSWERING = ("synaptic_operations", "effective_macs", "dense_operations", "activation_sparsity")
+ANSWERING = (
+    "synaptic_operations",
+    "effective_macs",
+    "dense_operations",
+    "activation_sparsity",
+)
 BATCH = 64
 # A cost per stimulus is counted on this many stimuli: it hardly differs between stimuli of one size.
 COUNTED = 64
@@ -136,12 +154,16 @@ def cost(
     from neuroledger.families.efficiency.counting.run_trace import check_repeats, trace
     from neuroledger.families.efficiency.graphs.files import READERS, module_from
 
-    if isinstance(module, Model) or (isinstance(module, str) and Path(module).suffix[1:] not in READERS):
+    if isinstance(module, Model) or (
+        isinstance(module, str) and Path(module).suffix[1:] not in READERS
+    ):
         if isinstance(module, str) and not open_catalog().has("models", module):
             raise RequestError(
                 f"{module!r} is neither a model id (see `neuroledger list models`) nor a graph file (.nir or .onnx)"
             )
-        return Costs(model_cost(module, benchmark)[1], str(getattr(module, "id", module)))
+        return Costs(
+            model_cost(module, benchmark)[1], str(getattr(module, "id", module))
+        )
 
     metrics_to_read = _resolve_metrics(metrics)
     network = module_from(module, time_step=time_step, reset=reset)
@@ -161,7 +183,9 @@ def cost(
         spec.id: _score(spec, component, parameters, traced)
         for spec, component, parameters in metrics_to_read
     }
-    name = Path(module).stem if isinstance(module, (str, Path)) else type(module).__name__
+    name = (
+        Path(module).stem if isinstance(module, (str, Path)) else type(module).__name__
+    )
     return Costs(scores, name)
 
 
@@ -170,8 +194,12 @@ def _record_first(batches: Iterable[Any], first: list[Any]) -> Iterator[Any]:
     import torch
 
     if not isinstance(batches, Iterable):
-        raise RequestError(f"`batches` must be a list or another iterable, not {type(batches).__name__}")
-    for batch in (batches,) if isinstance(batches, (torch.Tensor, Mapping)) else batches:
+        raise RequestError(
+            f"`batches` must be a list or another iterable, not {type(batches).__name__}"
+        )
+    for batch in (
+        (batches,) if isinstance(batches, (torch.Tensor, Mapping)) else batches
+    ):
         if not first:
             first.append(batch)
         yield batch
@@ -211,11 +239,17 @@ def answering_cost(
 
     with exclusive():
         traced = trace_functions(run)
-    return {spec.id: _score(spec, component, parameters, traced) for spec, component, parameters in bound}
+    return {
+        spec.id: _score(spec, component, parameters, traced)
+        for spec, component, parameters in bound
+    }
 
 
 def shown_cost(
-    session: Session, model: Model | str, dataset: str, metrics: Sequence[MetricRequest] = ANSWERING
+    session: Session,
+    model: Model | str,
+    dataset: str,
+    metrics: Sequence[MetricRequest] = ANSWERING,
 ) -> dict[str, Score]:
     """Compute the cost per stimulus of showing a data set to a model; empty without layers or without stimuli."""
     built = model_of(session, model) if isinstance(model, str) else model
@@ -227,7 +261,11 @@ def shown_cost(
 
 @naming_extras()
 def model_cost(
-    model: Model | str, benchmark: str | None = None, *, catalog: Catalog | None = None, device: str = "cpu"
+    model: Model | str,
+    benchmark: str | None = None,
+    *,
+    catalog: Catalog | None = None,
+    device: str = "cpu",
 ) -> tuple[str, dict[str, Score]]:
     """Return the id of a benchmark and a model's costs on it.
 
@@ -248,8 +286,14 @@ def model_cost(
         raise RequestError(
             f"model {id!r} exists only in memory: name the benchmark whose stimuli it is shown (benchmark=…)"
         )
-    candidates = (name for name in catalog.own("benchmarks") if benchmark is None and fits(catalog, id, name))
-    chosen = benchmark or next((name for name in candidates if _has_data(catalog, name)), None)
+    candidates = (
+        name
+        for name in catalog.own("benchmarks")
+        if benchmark is None and fits(catalog, id, name)
+    )
+    chosen = benchmark or next(
+        (name for name in candidates if _has_data(catalog, name)), None
+    )
     if chosen is None:
         raise RequestError(
             f"model {id!r} fits no benchmark whose data are available: name one with --benchmark"
@@ -274,7 +318,9 @@ def model_cost(
 
 def _has_data(catalog: Catalog, benchmark: str) -> bool:
     spec = catalog.benchmark(benchmark)
-    return unavailable(catalog, spec) is None and not not_ready(catalog, "datasets", spec.dataset)
+    return unavailable(catalog, spec) is None and not not_ready(
+        catalog, "datasets", spec.dataset
+    )
 
 
 def needs_for(metrics: Iterable[MetricRequest], catalog: Catalog) -> frozenset[Need]:
@@ -283,23 +329,35 @@ def needs_for(metrics: Iterable[MetricRequest], catalog: Catalog) -> frozenset[N
     return _needs([item for item in resolved if item[1].input == "trace"])
 
 
-def read_costs(metrics: Mapping[str, MetricRequest], trace: Trace, catalog: Catalog) -> dict[str, Score]:
+def read_costs(
+    metrics: Mapping[str, MetricRequest], trace: Trace, catalog: Catalog
+) -> dict[str, Score]:
     """Return the scores of the metrics that are read from a trace, under the names of ``wanted``."""
     bound = {name: _resolve(item, catalog) for name, item in metrics.items()}
-    return {name: _score(*item, trace) for name, item in bound.items() if item[1].input == "trace"}
+    return {
+        name: _score(*item, trace)
+        for name, item in bound.items()
+        if item[1].input == "trace"
+    }
 
 
 def _needs(bound: Iterable[Bound]) -> frozenset[Need]:
-    return frozenset(need for _, component, _ in bound for need in needs_of(component.name))
+    return frozenset(
+        need for _, component, _ in bound for need in needs_of(component.name)
+    )
 
 
 def _as_text(item: Mapping[str, Any] | Override) -> str:
     if isinstance(item, Override):
         item = {"name": item.name, **item.parameters}
     if not isinstance(item, Mapping):
-        raise RequestError(f"a metric must be an id, or a mapping with the id as `name`, not {item!r}")
+        raise RequestError(
+            f"a metric must be an id, or a mapping with the id as `name`, not {item!r}"
+        )
     if "name" not in item:
-        raise RequestError(f"a metric with overrides needs its id as `name`: {dict(item)}")
+        raise RequestError(
+            f"a metric with overrides needs its id as `name`: {dict(item)}"
+        )
     return json.dumps(dict(item), sort_keys=True, default=str)
 
 
@@ -308,14 +366,20 @@ def _resolve_metrics(wanted: Iterable[MetricRequest]) -> tuple[Bound, ...]:
     items = tuple(item if isinstance(item, str) else _as_text(item) for item in wanted)
     root = (os.getcwd(), os.environ.get("NEUROLEDGER_ROOT"))  # noqa: PTH109  faster, and on the path of every call
     try:
-        return _resolve_cached(root, items, tuple(map(state_of, _spec_paths(root, items))))
+        return _resolve_cached(
+            root, items, tuple(map(state_of, _spec_paths(root, items)))
+        )
     except FileNotFoundError:  # a spec was moved
         _spec_paths.cache_clear()
-        return _resolve_cached(root, items, tuple(map(state_of, _spec_paths(root, items))))
+        return _resolve_cached(
+            root, items, tuple(map(state_of, _spec_paths(root, items)))
+        )
 
 
 @lru_cache(maxsize=256)
-def _spec_paths(root: tuple[str, str | None], items: tuple[str, ...]) -> tuple[Path, ...]:
+def _spec_paths(
+    root: tuple[str, str | None], items: tuple[str, ...]
+) -> tuple[Path, ...]:
     catalog = open_definitions()
     return tuple(catalog.entry("metrics", _parse(item)["name"]).path for item in items)
 
@@ -326,7 +390,8 @@ def _resolve_cached(
 ) -> tuple[Bound, ...]:
     catalog = open_definitions()
     return tuple(
-        _require_cost(_resolve(_parse(item) if item.startswith("{") else item, catalog)) for item in items
+        _require_cost(_resolve(_parse(item) if item.startswith("{") else item, catalog))
+        for item in items
     )
 
 
@@ -350,18 +415,24 @@ def _require_cost(bound: Bound) -> Bound:
 
 
 def _score(
-    spec: MetricSpec | CeilingSpec, component: Registered, parameters: Mapping[str, Any], trace: Trace
+    spec: MetricSpec | CeilingSpec,
+    component: Registered,
+    parameters: Mapping[str, Any],
+    trace: Trace,
 ) -> Score:
     reading: Reading = component.function(trace, **parameters)
     status, reason = reading.status, reading.reason
     if status != "failed" and not math.isfinite(reading.value):
-        status, reason = "failed", f"{spec.id} is {reading.value}: the network's values are not finite"
+        status, reason = (
+            "failed",
+            f"{spec.id} is {reading.value}: the network's values are not finite",
+        )
     return Score(
         float("nan") if status == "failed" else reading.value,
         scale=spec.scale,
         direction=spec.direction,
         unit=spec.unit,
-        samples=(lambda: _samples(spec.id, reading)) if reading.parts else None,
+        samples=_samples(spec.id, reading) if reading.parts else None,
         n=reading.n,
         status=status,
         reason=reason,

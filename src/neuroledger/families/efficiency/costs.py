@@ -61,15 +61,26 @@ class Costs(Mapping[str, Score]):
         """Return name, value and remark of each cost, as people read them."""
         rows = []
         for id, score in self._scores.items():
-            value = "–" if score.status == "failed" else readable(score.value, score.unit or "")
-            remark = "" if score.status == "scored" else f"{score.status}: {score.reason}"
+            value = (
+                "–"
+                if score.status == "failed"
+                else readable(score.value, score.unit or "")
+            )
+            remark = (
+                "" if score.status == "scored" else f"{score.status}: {score.reason}"
+            )
             rows.append((id, value, remark))
         return rows
 
     def __repr__(self) -> str:
         rows = self._rows()
-        wide, broad = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
-        lines = [f"{id:<{wide}}  {value:>{broad}}  {remark}".rstrip() for id, value, remark in rows]
+        wide, broad = (
+            max((len(row[column]) for row in rows), default=0) for column in (0, 1)
+        )
+        lines = [
+            f"{id:<{wide}}  {value:>{broad}}  {remark}".rstrip()
+            for id, value, remark in rows
+        ]
         return "\n".join([f"Costs of {self.name}", *lines])
 
     def _repr_html_(self) -> str:
@@ -86,12 +97,17 @@ class Costs(Mapping[str, Score]):
             if score.samples is not None and score.samples.size > 1:
                 (dimension,) = score.samples.dims
                 names = score.samples[dimension].values.tolist()
-                values = [readable(float(value), score.unit or "") for value in score.samples.values]
+                values = [
+                    readable(float(value), score.unit or "")
+                    for value in score.samples.values
+                ]
                 rows = "".join(
                     f"<tr><td>{escape(str(name))}</td><td class='number'>{value}</td></tr>"
                     for name, value in zip(names, values, strict=True)
                 )
-                parts.append(f"<h2>{escape(id)} by {escape(str(dimension))}</h2><table>{rows}</table>")
+                parts.append(
+                    f"<h2>{escape(id)} by {escape(str(dimension))}</h2><table>{rows}</table>"
+                )
         notes = {note for score in self._scores.values() for note in score.notes}
         parts.append(
             "<h2>Conditions</h2><ul>"
@@ -99,5 +115,8 @@ class Costs(Mapping[str, Score]):
             + "</ul>"
         )
         target = Path(path)
-        write_text(target, PAGE.format(title=f"Costs of {escape(self.name)}", body="".join(parts)))
+        write_text(
+            target,
+            PAGE.format(title=f"Costs of {escape(self.name)}", body="".join(parts)),
+        )
         return target

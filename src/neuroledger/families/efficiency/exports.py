@@ -37,7 +37,10 @@ OPERATIONS: Final = {
     "effective_acs": "Effective_ACs",
     "dense_operations": "Dense",
 }
-NEURONS: Final = {"neuron_operations": "Effective Neuron Ops", "dense_neuron_operations": "Neuron Dense Ops"}
+NEURONS: Final = {
+    "neuron_operations": "Effective Neuron Ops",
+    "dense_neuron_operations": "Neuron Dense Ops",
+}
 COUNTS: Final = frozenset({"parameter_count", "footprint"})
 
 
@@ -47,11 +50,17 @@ def plain(score: Score | Mapping[str, Any]) -> float | None:
         value, status = score.raw, score.status
     else:
         value, status = score.get("raw"), score.get("status", "scored")  # type: ignore[assignment]
-    return None if value is None or status == "failed" or not math.isfinite(value) else float(value)
+    return (
+        None
+        if value is None or status == "failed" or not math.isfinite(value)
+        else float(value)
+    )
 
 
 def flat(
-    scores: Mapping[str, Score | Mapping[str, Any]], *, version: Literal["v1", "v2"] = "v2"
+    scores: Mapping[str, Score | Mapping[str, Any]],
+    *,
+    version: Literal["v1", "v2"] = "v2",
 ) -> dict[str, Any]:
     """Return NeuroBench's result object: its keys, counts as integers, and only the metrics that it has.
 
@@ -63,21 +72,43 @@ def flat(
     for name, names in NAMES.items():
         if name in scores:
             value = _complete_value(scores[name])
-            result[names[index]] = int(value) if name in COUNTS and value is not None else value
+            result[names[index]] = (
+                int(value) if name in COUNTS and value is not None else value
+            )
     activity = scores.get("activation_sparsity")
-    if isinstance(activity, Score) and activity.samples is not None and "layer" in activity.samples.dims:
-        key = "ActivationSparsityByLayer" if version == "v2" else "activation_sparsity_by_layer"
+    if (
+        isinstance(activity, Score)
+        and activity.samples is not None
+        and "layer" in activity.samples.dims
+    ):
+        key = (
+            "ActivationSparsityByLayer"
+            if version == "v2"
+            else "activation_sparsity_by_layer"
+        )
         layers = activity.samples["layer"].values.tolist()
         result[key] = dict(zip(layers, activity.samples.values.tolist(), strict=True))
-    operations = {key: _complete_value(scores[name]) for name, key in OPERATIONS.items() if name in scores}
+    operations = {
+        key: _complete_value(scores[name])
+        for name, key in OPERATIONS.items()
+        if name in scores
+    }
     if operations:
-        result["SynapticOperations" if version == "v2" else "synaptic_operations"] = operations
-    neurons = {key: _complete_value(scores[name]) for name, key in NEURONS.items() if name in scores}
+        result["SynapticOperations" if version == "v2" else "synaptic_operations"] = (
+            operations
+        )
+    neurons = {
+        key: _complete_value(scores[name])
+        for name, key in NEURONS.items()
+        if name in scores
+    }
     if neurons:
         result["NeuronOperations" if version == "v2" else "neuron_operations"] = neurons
     modes = _modes(scores)
     if modes - {"neurobench-2.3"}:
-        result["CountingMode" if version == "v2" else "counting_mode"] = _common_mode(modes)
+        result["CountingMode" if version == "v2" else "counting_mode"] = _common_mode(
+            modes
+        )
     return result
 
 
@@ -87,7 +118,12 @@ def _common_mode(modes: set[str]) -> str:
 
 def _modes(scores: Mapping[str, Score | Mapping[str, Any]]) -> set[str]:
     """Return the modes in which costs were counted."""
-    return {note[5:] for score in scores.values() for note in _notes(score) if note.startswith("mode ")}
+    return {
+        note[5:]
+        for score in scores.values()
+        for note in _notes(score)
+        if note.startswith("mode ")
+    }
 
 
 def _notes(score: Score | Mapping[str, Any]) -> Sequence[str]:
@@ -107,7 +143,10 @@ def export_neurobench(catalog: Catalog, benchmark: str, out: Path) -> list[Path]
     RequestError
         There is no such benchmark, the layout has none of its metrics, or no model was scored on it.
     """
-    metrics = [m if isinstance(m, str) else m.name for m in catalog.benchmark(benchmark).all_metrics]
+    metrics = [
+        m if isinstance(m, str) else m.name
+        for m in catalog.benchmark(benchmark).all_metrics
+    ]
     supported = {*NAMES, *OPERATIONS, *NEURONS}
     if supported.isdisjoint(metrics):
         raise RequestError(
@@ -151,22 +190,32 @@ def nested(
     """
     values = {name: _complete_value(score) for name, score in scores.items()}
     energies = {
-        name: value for name, value in values.items() if value is not None and name.startswith("energy")
+        name: value
+        for name, value in values.items()
+        if value is not None and name.startswith("energy")
     }
     metered = [
-        name for name in energies if any(n.startswith("evidence: measured") for n in _notes(scores[name]))
+        name
+        for name in energies
+        if any(n.startswith("evidence: measured") for n in _notes(scores[name]))
     ]
-    parts = [scores[name] for name in ("effective_macs", "effective_acs") if name in scores]
+    parts = [
+        scores[name] for name in ("effective_macs", "effective_acs") if name in scores
+    ]
     totals = [_total_count(score) for score in parts]
     # Networks without time steps state none; if nothing was counted, their number is unknown.
-    steps = [n["time_steps"] for n in map(_counts, scores.values()) if "time_steps" in n]
+    steps = [
+        n["time_steps"] for n in map(_counts, scores.values()) if "time_steps" in n
+    ]
     steps += [1 for name in OPERATIONS if values.get(name) is not None]
     parameters, latency = values.get("parameter_count"), values.get("latency")
     result: dict[str, Any] = {
         "task": task,
         "model": model,
         "metrics": {
-            "correctness": {name: values[name] for name in CORRECTNESS if name in values},
+            "correctness": {
+                name: values[name] for name in CORRECTNESS if name in values
+            },
             "complexity": {
                 "total_parameters": None if parameters is None else int(parameters),
                 "synaptic_operations": sum(filter(None, totals))
@@ -192,7 +241,11 @@ def nested(
     }
     if modes := _modes(scores):
         result["counting_mode"] = _common_mode(modes)
-    modelled = {f"{name}_nj": value * 1e9 for name, value in energies.items() if name not in metered}
+    modelled = {
+        f"{name}_nj": value * 1e9
+        for name, value in energies.items()
+        if name not in metered
+    }
     if extra or modelled:
         details = {str(key): _json(value) for key, value in (extra or {}).items()}
         result["extra"] = details | ({"modelled": modelled} if modelled else {})
@@ -207,7 +260,9 @@ def _total_count(score: Score | Mapping[str, Any] | None) -> int | None:
     """Return a count per sample times the number of samples."""
     per_sample = None if score is None else _complete_value(score)
     samples = None if score is None else _counts(score).get("samples")
-    return None if per_sample is None or samples is None else round(per_sample * samples)
+    return (
+        None if per_sample is None or samples is None else round(per_sample * samples)
+    )
 
 
 def _json(value: Any) -> Any:
@@ -242,7 +297,9 @@ def export_sc_neurocore(catalog: Catalog, benchmark: str, out: Path) -> list[Pat
     return _export(catalog, benchmark, out / "sc-neurocore", text)
 
 
-def _export(catalog: Catalog, benchmark: str, folder: Path, text: Callable[[Record], str]) -> list[Path]:
+def _export(
+    catalog: Catalog, benchmark: str, folder: Path, text: Callable[[Record], str]
+) -> list[Path]:
     """Write ``folder/<benchmark>/<model>.json`` with the ``text`` of each record that did not fail.
 
     Raises

@@ -68,13 +68,17 @@ class Sameness:
 
     def __str__(self) -> str:
         lines = [
-            "the answers are equal" if self.same else f"the answers differ by up to {self.difference:.3g}"
+            "the answers are equal"
+            if self.same
+            else f"the answers differ by up to {self.difference:.3g}"
         ]
         if self.parted is not None:
             lines.append(f"first difference: {self.parted}")
         elif not self.layers:
             lines.append("layers were not compared: the two have different ones")
-        lines += [f"{name.replace('_', ' ')}: {fact}" for name, fact in self.facts.items()]
+        lines += [
+            f"{name.replace('_', ' ')}: {fact}" for name, fact in self.facts.items()
+        ]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -120,9 +124,17 @@ def same(
     exported = module_from(graph, time_step=time_step, reset=reset)
     theirs = _recorded(exported, inputs)
     difference = _difference(ours.answer, theirs.answer)
-    parted = _first_parting(ours, theirs, tolerance) if ours.kinds == theirs.kinds else None
+    parted = (
+        _first_parting(ours, theirs, tolerance) if ours.kinds == theirs.kinds else None
+    )
     layers = len(ours.kinds) if ours.kinds == theirs.kinds else 0
-    return Sameness(difference <= tolerance, difference, parted, layers, dict(getattr(exported, "facts", {})))
+    return Sameness(
+        difference <= tolerance,
+        difference,
+        parted,
+        layers,
+        dict(getattr(exported, "facts", {})),
+    )
 
 
 @dataclass(frozen=True)
@@ -154,18 +166,28 @@ def _recorded(module: Any, inputs: Tensor) -> _Run:
 
 
 @contextmanager
-def _recording(network: Any, outputs: dict[str, list[Tensor]], kinds: dict[str, str]) -> Iterator[None]:
+def _recording(
+    network: Any, outputs: dict[str, list[Tensor]], kinds: dict[str, str]
+) -> Iterator[None]:
     from neuroledger.families.efficiency.counting.spiking import spikes
     from neuroledger.families.efficiency.counting.static import CONNECTIONS
 
     spiking = {layer.module for layer in network.spiking.values()}
     with ExitStack() as hooks:
         for name, part in network.parts:
-            kind = "neurons" if part in spiking else "weights" if isinstance(part, CONNECTIONS) else ""
+            kind = (
+                "neurons"
+                if part in spiking
+                else "weights"
+                if isinstance(part, CONNECTIONS)
+                else ""
+            )
             if not kind:
                 continue
 
-            def record(_: Any, __: Any, output: Any, name: str = name, kind: str = kind) -> None:
+            def record(
+                _: Any, __: Any, output: Any, name: str = name, kind: str = kind
+            ) -> None:
                 kinds.setdefault(name, kind)
                 outputs.setdefault(name, []).append(spikes(output).detach().clone())
 
@@ -181,7 +203,13 @@ def _first_parting(ours: _Run, theirs: _Run, tolerance: float) -> Parting | None
         for step, (one, two) in enumerate(zip(first, second, strict=False)):
             difference = _difference(one, two)
             if difference > tolerance:
-                found.append((step, place, Parting(name or "the network", other, step, difference)))
+                found.append(
+                    (
+                        step,
+                        place,
+                        Parting(name or "the network", other, step, difference),
+                    )
+                )
                 break
     return min(found, key=lambda item: item[:2])[2] if found else None
 

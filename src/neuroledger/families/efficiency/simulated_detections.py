@@ -54,12 +54,19 @@ def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
     if "corner" not in measured.target.dims:
         return simulated_predictions(measured, factors)
     truth, predictions = (
-        array.transpose("presentation", "corner") for array in (measured.target, measured.source)
+        array.transpose("presentation", "corner")
+        for array in (measured.target, measured.source)
     )
-    scenes, found_scenes = (np.asarray(array["scene"].values).astype(str) for array in (truth, predictions))
+    scenes, found_scenes = (
+        np.asarray(array["scene"].values).astype(str) for array in (truth, predictions)
+    )
     names = np.unique(np.concatenate([scenes, found_scenes]))
-    boxes, found_boxes = (np.asarray(array.values, dtype=np.float64) for array in (truth, predictions))
-    labels, found_labels = (np.asarray(array["label"].values).astype(str) for array in (truth, predictions))
+    boxes, found_boxes = (
+        np.asarray(array.values, dtype=np.float64) for array in (truth, predictions)
+    )
+    labels, found_labels = (
+        np.asarray(array["label"].values).astype(str) for array in (truth, predictions)
+    )
     scores = np.asarray(predictions["score"].values, dtype=np.float64)
     match, overlap = _match_boxes(boxes, scenes, found_boxes, found_scenes, scores)
     matched = match >= 0
@@ -85,7 +92,9 @@ def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         drawn = rng.integers(0, len(names), len(names))
-        while not sum(len(box_rows[i]) for i in drawn):  # none of the scenes has a true box
+        while not sum(
+            len(box_rows[i]) for i in drawn
+        ):  # none of the scenes has a true box
             drawn = rng.integers(0, len(names), len(names))
         rows = np.concatenate([box_rows[i] for i in drawn])
         scene = np.repeat(np.arange(len(names)), [len(box_rows[i]) for i in drawn])
@@ -105,24 +114,41 @@ def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
             sources.append(
                 _rows(
                     np.concatenate(
-                        [(boxes[rows] + outcomes.offset[at] * sides[rows])[detected], found_boxes[extra]]
+                        [
+                            (boxes[rows] + outcomes.offset[at] * sides[rows])[detected],
+                            found_boxes[extra],
+                        ]
                     ),
                     np.concatenate(
-                        [names[scene][detected], np.repeat(names, [len(part) for part in spurious_rows])]
+                        [
+                            names[scene][detected],
+                            np.repeat(names, [len(part) for part in spurious_rows]),
+                        ]
                     ),
                     np.concatenate(
-                        [np.where(outcomes.swapped[at], others, labels[rows])[detected], found_labels[extra]]
+                        [
+                            np.where(outcomes.swapped[at], others, labels[rows])[
+                                detected
+                            ],
+                            found_labels[extra],
+                        ]
                     ),
                     score + tie * rng.standard_normal(len(score)),
                 )
             )
-        return Experiment([Measurement(source, target, splits=measured.splits) for source in sources])
+        return Experiment(
+            [Measurement(source, target, splits=measured.splits) for source in sources]
+        )
 
     return draw
 
 
 def _match_boxes(
-    boxes: Floats, scenes: Array, found_boxes: Floats, found_scenes: Array, scores: Floats
+    boxes: Floats,
+    scenes: Array,
+    found_boxes: Floats,
+    found_scenes: Array,
+    scores: Floats,
 ) -> tuple[Indices, Floats]:
     """Return for each true box the index of the detected box that matches it (best score first; or −1), and the overlap."""
     match, overlap = np.full(len(boxes), -1), np.zeros(len(boxes))
@@ -142,20 +168,28 @@ def _within(overlap: Floats, scene: Indices) -> float:
     sizes = np.array([len(group) for group in groups])
     if len(groups) < 2 or len(z) <= len(groups):
         return 0.0
-    inside = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (len(z) - len(groups))
+    inside = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (
+        len(z) - len(groups)
+    )
     means = np.array([group.mean() for group in groups])
     between = float((sizes * (means - z.mean()) ** 2).sum()) / (len(groups) - 1)
     size = (len(z) - (sizes**2).sum() / len(z)) / (len(groups) - 1)
-    return float(np.clip((between - inside) / (between + (size - 1) * inside), 0.0, 0.9))
+    return float(
+        np.clip((between - inside) / (between + (size - 1) * inside), 0.0, 0.9)
+    )
 
 
-def _difficulty(rng: np.random.Generator, scene: Indices, scenes: int, alike: float) -> Floats:
+def _difficulty(
+    rng: np.random.Generator, scene: Indices, scenes: int, alike: float
+) -> Floats:
     """Draw a standard normal number for each box, with correlation ``alike`` within scenes."""
     shared = np.sqrt(alike) * rng.standard_normal(scenes)[scene]
     return np.asarray(shared + np.sqrt(1 - alike) * rng.standard_normal(len(scene)))
 
 
-def _rows(corners: Floats, scenes: Array, labels: Array, scores: Floats | None) -> xr.DataArray:
+def _rows(
+    corners: Floats, scenes: Array, labels: Array, scores: Floats | None
+) -> xr.DataArray:
     coords: dict[str, Any] = {
         "corner": list(BOX),
         "scene": ("presentation", scenes.astype(object)),

@@ -35,17 +35,24 @@ def tar_members(archive: Path) -> Iterator[tuple[str, Content]]:
     """
     names: set[str] = set()
     try:
-        with _open_stream(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        with (
+            _open_stream(archive) as stream,
+            tarfile.open(fileobj=stream, mode="r|") as tar,
+        ):
             while (info := tar.next()) is not None:
                 tar.members.clear()  # type: ignore[attr-defined] # tarfile keeps all members in memory
                 name = _validated_name(info, archive)
                 if info.isdir() or _is_macos_file(name):
                     continue
                 if name in names:
-                    raise DataError(f"{archive.name}: the archive contains {name!r} twice")
+                    raise DataError(
+                        f"{archive.name}: the archive contains {name!r} twice"
+                    )
                 names.add(name)
                 if len(names) > MAX_MEMBERS:
-                    raise DataError(f"{archive.name} has more than {MAX_MEMBERS:,} files")
+                    raise DataError(
+                        f"{archive.name} has more than {MAX_MEMBERS:,} files"
+                    )
                 yield name, lambda info=info: _read_member(tar, info, archive)  # type: ignore[misc]
             while stream.read(1 << 20):  # gzip verifies its checksum at the end
                 pass
@@ -68,11 +75,17 @@ def _validated_name(info: tarfile.TarInfo, archive: Path) -> str:
     name = unicodedata.normalize("NFC", info.name.removeprefix("./"))
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
-        raise DataError(f"{archive.name}: member {info.name!r} points outside the archive")
+        raise DataError(
+            f"{archive.name}: member {info.name!r} points outside the archive"
+        )
     if not (info.isfile() or info.isdir()):
-        raise DataError(f"{archive.name}: member {info.name!r} is a link or a device, not a file")
+        raise DataError(
+            f"{archive.name}: member {info.name!r} is a link or a device, not a file"
+        )
     if info.size > MAX_MEMBER_BYTES:
-        raise DataError(f"{archive.name}: member {info.name!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB")
+        raise DataError(
+            f"{archive.name}: member {info.name!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
+        )
     return name
 
 
@@ -85,5 +98,7 @@ def _read_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: Path) -> 
     opened = tar.extractfile(info)
     content = opened.read() if opened is not None else b""
     if len(content) != info.size:
-        raise DataError(f"{archive.name} is truncated within {info.name!r}: it is damaged or incomplete")
+        raise DataError(
+            f"{archive.name} is truncated within {info.name!r}: it is damaged or incomplete"
+        )
     return content

@@ -25,7 +25,9 @@ def groups_of(names: Sequence[str]) -> int | None:
             return None
         bands.setdefault(match["band"], []).append(match["channel"])
     ordered = [
-        name for band, channels in bands.items() for name in (f"{channel} {band}" for channel in channels)
+        name
+        for band, channels in bands.items()
+        for name in (f"{channel} {band}" for channel in channels)
     ]
     equal = len({tuple(channels) for channels in bands.values()}) == 1
     return len(bands) if equal and ordered == list(names) else None

@@ -28,7 +28,22 @@ __all__ = [
 
 DIMS = ("presentation", "channel", "sample")
 CHANNEL_TYPES = frozenset(
-    {"eeg", "meg", "mag", "grad", "seeg", "ecog", "ieeg", "emg", "fmri", "eog", "ecg", "misc", "spikes"}
+    {
+        "eeg",
+        "meg",
+        "mag",
+        "grad",
+        "seeg",
+        "ecog",
+        "ieeg",
+        "emg",
+        "fmri",
+        "eog",
+        "ecg",
+        "misc",
+        "spikes",
+    }
+    | {"hbo", "hbr", "fnirs_od", "fnirs_cw_amplitude"}
 )
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "presentation": ("stimulus_id", "subject", "recording", "onset"),
@@ -82,20 +97,36 @@ def signals(
             f"values have {values.ndim} dimensions; signals need three: (presentation, channel, sample)"
         )
     bins = 1000.0 * (start + np.arange(values.shape[2] + 1) / sampling_rate)
-    types = [channel_types] * len(channels) if isinstance(channel_types, str) else list(channel_types)
-    coords: dict[str, Any] = {name: ("presentation", np.asarray(column)) for name, column in events.items()}
+    types = (
+        [channel_types] * len(channels)
+        if isinstance(channel_types, str)
+        else list(channel_types)
+    )
+    coords: dict[str, Any] = {
+        name: ("presentation", np.asarray(column)) for name, column in events.items()
+    }
     coords |= {
         "channel_id": ("channel", np.asarray(channels)),
         "channel_type": ("channel", np.asarray(types)),
     }
-    coords |= {"time_bin_start": ("sample", bins[:-1]), "time_bin_end": ("sample", bins[1:])}
+    coords |= {
+        "time_bin_start": ("sample", bins[:-1]),
+        "time_bin_end": ("sample", bins[1:]),
+    }
     if positions is not None:
-        coords |= {axis: ("channel", np.asarray(positions)[:, i]) for i, axis in enumerate("xyz")}
+        coords |= {
+            axis: ("channel", np.asarray(positions)[:, i])
+            for i, axis in enumerate("xyz")
+        }
     try:
         assembly = xr.DataArray(values, dims=DIMS, coords=coords)
     except ValueError as error:
         raise AssemblyError(f"signals: {error}") from error
-    assembly.attrs = {"sampling_rate": float(sampling_rate), "units": units, **(attrs or {})}
+    assembly.attrs = {
+        "sampling_rate": float(sampling_rate),
+        "units": units,
+        **(attrs or {}),
+    }
     return check(assembly)
 
 
@@ -113,24 +144,36 @@ def check(assembly: xr.DataArray, *, name: str = "signals") -> xr.DataArray:
         A rule is broken; the message lists all broken rules.
     """
     if not is_signals(assembly):
-        raise AssemblyError(f"{name}: dimensions are {tuple(assembly.dims)}, not {DIMS}")
+        raise AssemblyError(
+            f"{name}: dimensions are {tuple(assembly.dims)}, not {DIMS}"
+        )
     problems = [
         f"{dim} has no coordinate {coordinate!r}"
         for dim, coordinates in REQUIRED.items()
         for coordinate in coordinates
         if coordinate not in assembly.coords or assembly[coordinate].dims != (dim,)
     ]
-    problems += [f"no attribute {key!r}" for key in ("sampling_rate", "units") if key not in assembly.attrs]
+    problems += [
+        f"no attribute {key!r}"
+        for key in ("sampling_rate", "units")
+        if key not in assembly.attrs
+    ]
     if problems:
         raise AssemblyError(f"{name}: " + "; ".join(problems))
-    problems += _time_problems(assembly) + _channel_problems(assembly) + _value_problems(assembly)
+    problems += (
+        _time_problems(assembly)
+        + _channel_problems(assembly)
+        + _value_problems(assembly)
+    )
     if problems:
         raise AssemblyError(f"{name}: " + "; ".join(problems))
     return assembly
 
 
 def _time_problems(assembly: xr.DataArray) -> list[str]:
-    starts, ends = (assembly[key].values.astype(float) for key in ("time_bin_start", "time_bin_end"))
+    starts, ends = (
+        assembly[key].values.astype(float) for key in ("time_bin_start", "time_bin_end")
+    )
     rate = float(assembly.attrs["sampling_rate"])
     if not np.isfinite(rate) or rate <= 0:
         return [f"sampling_rate is {rate}: give it in Hz, above zero"]
@@ -139,23 +182,31 @@ def _time_problems(assembly: xr.DataArray) -> list[str]:
     if np.abs(ends - starts - step).max() > _JITTER_MS or (
         len(starts) > 1 and np.abs(np.diff(starts) - step).max() > _JITTER_MS
     ):
-        problems.append(f"samples are not {step:g} ms apart, as sampling_rate {rate:g} Hz requires")
+        problems.append(
+            f"samples are not {step:g} ms apart, as sampling_rate {rate:g} Hz requires"
+        )
     if not np.isfinite(assembly["onset"].values.astype(float)).all():
         problems.append("onset (s) has missing values")
     return problems
 
 
 def _channel_problems(assembly: xr.DataArray) -> list[str]:
-    ids, types = (assembly[key].values.astype(str) for key in ("channel_id", "channel_type"))
+    ids, types = (
+        assembly[key].values.astype(str) for key in ("channel_id", "channel_type")
+    )
     problems = []
     if len(set(ids)) != len(ids):
         problems.append("channel_id is not unique")
     unknown = sorted(set(types) - CHANNEL_TYPES)
     if unknown:
-        problems.append(f"channel_type {', '.join(unknown)} is not one of {', '.join(sorted(CHANNEL_TYPES))}")
+        problems.append(
+            f"channel_type {', '.join(unknown)} is not one of {', '.join(sorted(CHANNEL_TYPES))}"
+        )
     for kind in ("eog", "ecg", "emg"):
         wrong = [
-            i for i, t in zip(ids, types, strict=True) if i.lower().startswith(kind) and t in ("eeg", "meg")
+            i
+            for i, t in zip(ids, types, strict=True)
+            if i.lower().startswith(kind) and t in ("eeg", "meg")
         ]
         if wrong:
             typed = ", ".join(f"{name}: {kind}" for name in wrong)
@@ -168,8 +219,12 @@ def _channel_problems(assembly: xr.DataArray) -> list[str]:
 
 def _value_problems(assembly: xr.DataArray) -> list[str]:
     if assembly.dtype.kind not in "iuf":
-        return [f"values are {assembly.dtype}, not{' real' if assembly.dtype.kind == 'c' else ''} numbers"]
-    return found_once(assembly.transpose(*DIMS).values, "problems", lambda: _scan_values(assembly))
+        return [
+            f"values are {assembly.dtype}, not{' real' if assembly.dtype.kind == 'c' else ''} numbers"
+        ]
+    return found_once(
+        assembly.transpose(*DIMS).values, "problems", lambda: _scan_values(assembly)
+    )
 
 
 def _scan_values(assembly: xr.DataArray) -> list[str]:
@@ -203,7 +258,10 @@ def blocks(assembly: xr.DataArray) -> Iterator[tuple[int, Array]]:
 def extents(assembly: xr.DataArray) -> tuple[Array, Array]:
     """Start and end of each window in seconds from the start of its recording, each (presentation,)."""
     onset = assembly["onset"].values.astype(float)
-    first, last = float(assembly["time_bin_start"].values[0]), float(assembly["time_bin_end"].values[-1])
+    first, last = (
+        float(assembly["time_bin_start"].values[0]),
+        float(assembly["time_bin_end"].values[-1]),
+    )
     return onset + first / 1000.0, onset + last / 1000.0
 
 
@@ -227,7 +285,9 @@ def recording_digests(assembly: xr.DataArray) -> dict[str, str]:
         return dict(
             sorted(
                 zip(
-                    recordings.tolist(), assembly["recording_sha256"].values.astype(str).tolist(), strict=True
+                    recordings.tolist(),
+                    assembly["recording_sha256"].values.astype(str).tolist(),
+                    strict=True,
                 )
             )
         )

@@ -29,6 +29,8 @@ PLAUSIBLE: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType(
 # Factors to microvolts, or to femtotesla for magnetic channels.
 ELECTRIC: Final = {"V": 1e6, "mV": 1e3, "uV": 1.0}
 MAGNETIC: Final = {"T": 1e15, "fT": 1.0}
+OPTICAL: Final = frozenset({"hbo", "hbr", "fnirs_od", "fnirs_cw_amplitude"})
+"""Types of channels of near-infrared spectroscopy: concentrations, optical density and light."""
 
 
 def to_microvolts(unit: str, kind: str) -> float | None:
@@ -42,7 +44,9 @@ ADVICE: Final = (
 )
 
 
-def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, advice: str = ADVICE) -> None:
+def require_plausible(
+    deviations: Mapping[str, float], unit: str, file: str, *, advice: str = ADVICE
+) -> None:
     """Return if the standard deviations (by type of channel, in `unit`) are plausible.
 
     Raises
@@ -53,6 +57,10 @@ def require_plausible(deviations: Mapping[str, float], unit: str, file: str, *, 
         The unit is wrong for this type of channel.
     """
     for kind, value in deviations.items():
+        if kind in OPTICAL and unit in (*ELECTRIC, *MAGNETIC):
+            raise DataError(
+                f"{file}: {kind} channels have no amplitude in {unit}: state `units: arbitrary` in `preprocessing`"
+            )
         factor = to_microvolts(unit, kind)
         if factor is None and kind in PLAUSIBLE and unit in (*ELECTRIC, *MAGNETIC):
             units = "fT or T" if kind in ("mag", "grad") else "uV, mV or V"

@@ -12,13 +12,30 @@ from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe, number
 from neuroledger.report.pages import axis as axis_of
 from neuroledger.report.pareto import front
-from neuroledger.report.plots.style import ACCENT, INK, LIGHT, PALETTE, SOFT, axes, finish, legend
+from neuroledger.report.plots.style import (
+    ACCENT,
+    INK,
+    LIGHT,
+    PALETTE,
+    SOFT,
+    axes,
+    finish,
+    legend,
+)
 from neuroledger.report.table import leaderboard
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["agreement", "bars", "controls", "differences", "heat_map", "ranks", "tradeoff"]
+__all__ = [
+    "agreement",
+    "bars",
+    "controls",
+    "differences",
+    "heat_map",
+    "ranks",
+    "tradeoff",
+]
 
 STARS = (0.05, 0.01, 0.001)
 
@@ -41,7 +58,9 @@ def _given(board: object) -> Leaderboard | None:
     )
 
 
-def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
+def bars(
+    benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None
+) -> Axes:
     """Draw the score of every model on one benchmark with its 95 % interval, and the floor and ceiling.
 
     Controls are grey, the floor is dotted, the ceiling is dashed. A star marks models that no other is clearly better than.
@@ -54,13 +73,25 @@ def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = 
     board = _given(board) or leaderboard(benchmarks=[benchmark])
     i, column = _column(board, benchmark)
     rows = [row for row in board.rows if row.cells[i].value is not None]
-    rows.sort(key=lambda row: row.cells[i].value or 0.0, reverse=column.direction == "lower")
+    rows.sort(
+        key=lambda row: row.cells[i].value or 0.0, reverse=column.direction == "lower"
+    )
     ax = ax or axes(height=1.2 + 0.34 * max(1, len(rows)))
     for y, row in enumerate(rows):
         _interval(ax, y, row.cells[i], SOFT if row.role != "model" else ACCENT)
         if row.cells[i].top and row.role == "model":
-            end = row.cells[i].high if row.cells[i].high is not None else row.cells[i].value
-            ax.annotate("*", (float(end or 0.0), y), xytext=(5, -5), textcoords="offset points", color=INK)
+            end = (
+                row.cells[i].high
+                if row.cells[i].high is not None
+                else row.cells[i].value
+            )
+            ax.annotate(
+                "*",
+                (float(end or 0.0), y),
+                xytext=(5, -5),
+                textcoords="offset points",
+                color=INK,
+            )
     _limits(ax, column)
     ax.set_yticks(range(len(rows)), [_label(row) for row in rows])
     span = axis_of([row.cells[i] for row in rows], [column])
@@ -71,7 +102,9 @@ def bars(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = 
     return finish(ax, {row.model: row.cells[i].value for row in rows})
 
 
-def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
+def controls(
+    benchmark: str, board: Leaderboard | None = None, *, ax: Axes | None = None
+) -> Axes:
     """Draw the control models of one benchmark: negative ones at the floor, positive ones at the ceiling.
 
     Raises
@@ -81,14 +114,20 @@ def controls(benchmark: str, board: Leaderboard | None = None, *, ax: Axes | Non
     """
     board = _given(board) or leaderboard(benchmarks=[benchmark])
     i, column = _column(board, benchmark)
-    rows = [row for row in board.rows if row.role != "model" and row.cells[i].value is not None]
+    rows = [
+        row
+        for row in board.rows
+        if row.role != "model" and row.cells[i].value is not None
+    ]
     if not rows:
         raise RequestError(
             f"no control has a score on {benchmark!r}; run `neuroledger run --benchmark {benchmark}`"
         )
     ax = ax or axes(height=1.2 + 0.4 * len(rows))
     for y, row in enumerate(rows):
-        _interval(ax, y, row.cells[i], PALETTE[2] if row.role == "positive" else PALETTE[1])
+        _interval(
+            ax, y, row.cells[i], PALETTE[2] if row.role == "positive" else PALETTE[1]
+        )
     _limits(ax, column)
     ax.set_yticks(range(len(rows)), [f"{row.model} ({row.role})" for row in rows])
     ax.set_xlabel(describe(column))
@@ -101,21 +140,37 @@ def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axe
     board = _given(board) or leaderboard()
     rows = [row for row in board.rows if row.role == "model"]
     values = _values(rows, board.columns)
-    ax = ax or axes(width=2.6 + 0.86 * len(board.columns), height=1.9 + 0.36 * max(1, len(rows)))
-    ax.imshow(_shares(values, board.columns), cmap=_colours(), vmin=0, vmax=1, aspect="auto")
+    ax = ax or axes(
+        width=2.6 + 0.86 * len(board.columns), height=1.9 + 0.36 * max(1, len(rows))
+    )
+    ax.imshow(
+        _shares(values, board.columns), cmap=_colours(), vmin=0, vmax=1, aspect="auto"
+    )
     for y, row in enumerate(rows):
         for x, cell in enumerate(row.cells):
             _square(ax, x, y, cell)
-    ax.set_xticks(range(len(board.columns)), [c.id for c in board.columns], rotation=40, ha="right")
+    ax.set_xticks(
+        range(len(board.columns)),
+        [c.id for c in board.columns],
+        rotation=40,
+        ha="right",
+    )
     ax.set_yticks(range(len(rows)), [_label(row) for row in rows])
     ax.tick_params(length=0)
-    ax.set_title(f"{board.title} (suite {board.suite}, version {board.version})", loc="left")
+    ax.set_title(
+        f"{board.title} (suite {board.suite}, version {board.version})", loc="left"
+    )
     ids = [column.id for column in board.columns]
-    data = {row.model: dict(zip(ids, (cell.value for cell in row.cells), strict=True)) for row in rows}
+    data = {
+        row.model: dict(zip(ids, (cell.value for cell in row.cells), strict=True))
+        for row in rows
+    }
     return finish(ax, data, spines=False)
 
 
-def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
+def tradeoff(
+    score: str, cost: str, board: Leaderboard | None = None, *, ax: Axes | None = None
+) -> Axes:
     """Draw the scores on one benchmark against another, ``cost`` on a logarithmic axis; a line joins the Pareto front.
 
     Raises
@@ -126,16 +181,33 @@ def tradeoff(score: str, cost: str, board: Leaderboard | None = None, *, ax: Axe
     board = _given(board) or leaderboard(benchmarks=[score, cost])
     i, column = _column(board, score)
     j, price = _column(board, cost)
-    cells = [(row, row.cells[j].value, row.cells[i].value) for row in board.rows if row.role == "model"]
+    cells = [
+        (row, row.cells[j].value, row.cells[i].value)
+        for row in board.rows
+        if row.role == "model"
+    ]
     points = [(row, x, y) for row, x, y in cells if x is not None and y is not None]
     if not points:
         raise RequestError(f"no model has scores on both {score!r} and {cost!r}")
     ax = ax or axes(width=6, height=4.2)
     for row, x, y in points:
         ax.scatter([x], [y], s=36, color=ACCENT, zorder=3)
-        ax.annotate(row.model, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=9, color=INK)
-    on_front = front([y for _, _, y in points], [x for _, x, _ in points], lower=column.direction == "lower")
-    best = sorted((x, y) for (_, x, y), best in zip(points, on_front, strict=True) if best)
+        ax.annotate(
+            row.model,
+            (x, y),
+            xytext=(6, 4),
+            textcoords="offset points",
+            fontsize=9,
+            color=INK,
+        )
+    on_front = front(
+        [y for _, _, y in points],
+        [x for _, x, _ in points],
+        lower=column.direction == "lower",
+    )
+    best = sorted(
+        (x, y) for (_, x, y), best in zip(points, on_front, strict=True) if best
+    )
     xs, ys = [x for x, _ in best], [y for _, y in best]
     ax.plot(xs, ys, color=LIGHT, linewidth=1.4, zorder=2, label="Pareto front")
     if all(x > 0 for _, x, _ in points):
@@ -163,13 +235,22 @@ def ranks(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
     ax = ax or axes(height=1.2 + 0.34 * len(rows))
     for y, row in enumerate(reversed(rows)):
         first, last = row.rank or (0, 0)
-        ax.plot([first, last], [y, y], color=ACCENT, alpha=0.4, linewidth=6, solid_capstyle="round")
+        ax.plot(
+            [first, last],
+            [y, y],
+            color=ACCENT,
+            alpha=0.4,
+            linewidth=6,
+            solid_capstyle="round",
+        )
         ax.plot([(first + last) / 2], [y], marker="o", markersize=6.5, color=ACCENT)
     ax.set_yticks(range(len(rows)), [row.model for row in reversed(rows)])
     ax.set_xticks(range(1, len(rows) + 1))
     ax.invert_xaxis()
     ax.set_xlabel("rank")
-    ax.set_title(f"{board.title} (suite {board.suite}, version {board.version})", loc="left")
+    ax.set_title(
+        f"{board.title} (suite {board.suite}, version {board.version})", loc="left"
+    )
     return finish(ax, {row.model: row.rank for row in rows})
 
 
@@ -192,15 +273,27 @@ def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Ax
     rows = [row for row in board.rows if row.role == "model"]
     signs = [1.0 if column.direction == "higher" else -1.0 for column in board.columns]
     values = _values(rows, board.columns) * np.array(signs)
-    used = [i for i in range(len(board.columns)) if np.isfinite(values[:, i]).sum() >= 3]
+    used = [
+        i for i in range(len(board.columns)) if np.isfinite(values[:, i]).sum() >= 3
+    ]
     if len(used) < 2:
-        raise RequestError("agreement needs two benchmarks with three scored models each")
+        raise RequestError(
+            "agreement needs two benchmarks with three scored models each"
+        )
     r = np.eye(len(used))
     for a, i in enumerate(used):
         for b, j in enumerate(used[:a]):
             both = np.isfinite(values[:, i]) & np.isfinite(values[:, j])
-            varied = both.sum() >= 3 and np.ptp(values[both, i]) > 0 and np.ptp(values[both, j]) > 0
-            r[a, b] = r[b, a] = spearmanr(values[both, i], values[both, j]).statistic if varied else np.nan
+            varied = (
+                both.sum() >= 3
+                and np.ptp(values[both, i]) > 0
+                and np.ptp(values[both, j]) > 0
+            )
+            r[a, b] = r[b, a] = (
+                spearmanr(values[both, i], values[both, j]).statistic
+                if varied
+                else np.nan
+            )
     distance = np.where(np.isfinite(r), 1 - r, 1.0)
     np.fill_diagonal(distance, 0.0)
     order = leaves_list(linkage(squareform(distance, checks=False), "average"))
@@ -212,11 +305,21 @@ def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Ax
         for x, value in enumerate(line):
             if np.isfinite(value):
                 ink = "white" if abs(value) > 0.7 else INK
-                ax.text(x, y, number(float(value), 2), ha="center", va="center", fontsize=8, color=ink)
+                ax.text(
+                    x,
+                    y,
+                    number(float(value), 2),
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color=ink,
+                )
     ax.set_xticks(range(len(names)), names, rotation=40, ha="right")
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(length=0)
-    ax.set_title("Do the benchmarks rank models in the same order? (Spearman)", loc="left")
+    ax.set_title(
+        "Do the benchmarks rank models in the same order? (Spearman)", loc="left"
+    )
     return finish(ax, {"benchmarks": names, "r": r.tolist()}, spines=False)
 
 
@@ -228,13 +331,25 @@ def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     RequestError
         The models share no scored benchmark.
     """
-    shared = [item for item in (*comparison.differences, comparison.overall) if item.value is not None]
+    shared = [
+        item
+        for item in (*comparison.differences, comparison.overall)
+        if item.value is not None
+    ]
     if not shared:
-        raise RequestError(f"{comparison.a} and {comparison.b} share no scored benchmark")
+        raise RequestError(
+            f"{comparison.a} and {comparison.b} share no scored benchmark"
+        )
     ax = ax or axes(height=1.3 + 0.34 * len(shared))
     for y, item in enumerate(reversed(shared)):
         value, p = float(item.value or 0.0), item.p_corrected
-        colour = SOFT if p is None or p >= STARS[0] else PALETTE[0] if value > 0 else PALETTE[1]
+        colour = (
+            SOFT
+            if p is None or p >= STARS[0]
+            else PALETTE[0]
+            if value > 0
+            else PALETTE[1]
+        )
         _interval(ax, y, Cell("scored", value, item.low, item.high), colour)
         stars = "*" * sum(p is not None and p < level for level in STARS)
         ax.annotate(
@@ -250,13 +365,23 @@ def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def _values(rows: Sequence[Row], columns: Sequence[Column]) -> Any:
-    values = [[np.nan if cell.value is None else cell.value for cell in row.cells] for row in rows]
+    values = [
+        [np.nan if cell.value is None else cell.value for cell in row.cells]
+        for row in rows
+    ]
     return np.array(values, dtype=float).reshape(len(rows), len(columns))
 
 
 def _interval(ax: Axes, y: float, cell: Cell, colour: str) -> None:
     if cell.low is not None and cell.high is not None:
-        ax.plot([cell.low, cell.high], [y, y], color=colour, alpha=0.4, linewidth=5, solid_capstyle="round")
+        ax.plot(
+            [cell.low, cell.high],
+            [y, y],
+            color=colour,
+            alpha=0.4,
+            linewidth=5,
+            solid_capstyle="round",
+        )
     ax.plot([float(cell.value or 0.0)], [y], marker="o", markersize=6.5, color=colour)
 
 
@@ -274,12 +399,29 @@ def _label(row: Row) -> str:
 def _square(ax: Axes, x: int, y: int, cell: Cell) -> None:
     if cell.value is not None:
         weight = "bold" if cell.top else "normal"
-        ax.text(x, y, number(cell.value, 2), ha="center", va="center", fontsize=9, color=INK, weight=weight)
+        ax.text(
+            x,
+            y,
+            number(cell.value, 2),
+            ha="center",
+            va="center",
+            fontsize=9,
+            color=INK,
+            weight=weight,
+        )
     elif cell.status == "failed":
         from matplotlib.patches import Rectangle
 
         ax.add_patch(
-            Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="////", edgecolor=PALETTE[1], linewidth=0)
+            Rectangle(
+                (x - 0.5, y - 0.5),
+                1,
+                1,
+                fill=False,
+                hatch="////",
+                edgecolor=PALETTE[1],
+                linewidth=0,
+            )
         )
 
 
@@ -301,7 +443,9 @@ def _shares(values: Any, columns: Sequence[Column]) -> Any:
 def _colours() -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("neuroledger", ["#ffffff", "#cfe9e7", "#79c7c2"])
+    return LinearSegmentedColormap.from_list(
+        "neuroledger", ["#ffffff", "#cfe9e7", "#79c7c2"]
+    )
 
 
 def _column(board: Leaderboard, benchmark: str) -> tuple[int, Column]:
@@ -309,4 +453,6 @@ def _column(board: Leaderboard, benchmark: str) -> tuple[int, Column]:
         if column.id == benchmark:
             return i, column
     known = ", ".join(column.id for column in board.columns)
-    raise RequestError(f"benchmark {benchmark!r} is not in suite {board.suite!r}; it contains {known}")
+    raise RequestError(
+        f"benchmark {benchmark!r} is not in suite {board.suite!r}; it contains {known}"
+    )

@@ -35,8 +35,12 @@ def scatter(
     MetricError
         A score has no samples, or the samples cannot be paired.
     """
-    scores = dict(a) if isinstance(a, Mapping) else dict(zip(labels, (a, b), strict=True))
-    if len(scores) != 2 or not all(isinstance(score, Score) for score in scores.values()):
+    scores = (
+        dict(a) if isinstance(a, Mapping) else dict(zip(labels, (a, b), strict=True))
+    )
+    if len(scores) != 2 or not all(
+        isinstance(score, Score) for score in scores.values()
+    ):
         raise RequestError(
             f"a scatter needs two scores, not {len(scores)}: {{'model': score, 'other': score}}"
         )
@@ -46,7 +50,16 @@ def scatter(
     x, y = _pairs(_samples(x_score), _samples(y_score))
     ax = ax or axes(width=4.2, height=4.2)
     _diagonal(ax, x, y)
-    ax.scatter(x, y, s=18, color=ACCENT, alpha=0.7, linewidths=0, zorder=2, label=_item(x_score))
+    ax.scatter(
+        x,
+        y,
+        s=18,
+        color=ACCENT,
+        alpha=0.7,
+        linewidths=0,
+        zorder=2,
+        label=_item(x_score),
+    )
     unit = f", {x_score.scale.replace('_', ' ')}"
     ax.set_xlabel(f"{first}{unit} (higher for {int((x > y).sum())})")
     ax.set_ylabel(f"{second}{unit} (higher for {int((y > x).sum())})")
@@ -55,7 +68,9 @@ def scatter(
     return finish(ax, {first: x.tolist(), second: y.tolist()})
 
 
-def paired(scores: Mapping[str, Score], *, by: str = "subject", ax: Axes | None = None) -> Axes:
+def paired(
+    scores: Mapping[str, Score], *, by: str = "subject", ax: Axes | None = None
+) -> Axes:
     """Draw the scores of each subject (or other item) as a line over the labels, and their median as a thick line.
 
     Raises
@@ -66,18 +81,29 @@ def paired(scores: Mapping[str, Score], *, by: str = "subject", ax: Axes | None 
         A score has no samples along ``by``, or the scores share no item.
     """
     if len(scores) < 2:
-        raise RequestError("a paired figure needs two scores or more: {'model': score, 'other': score}")
+        raise RequestError(
+            "a paired figure needs two scores or more: {'model': score, 'other': score}"
+        )
     values: dict[str, dict[str, float]] = {}
     for label, score in scores.items():
         samples = score.samples
         if samples is None or by not in samples.dims:
             dims = ", ".join(map(str, samples.dims)) if samples is not None else "none"
-            raise MetricError(f"score {label!r} has no samples along {by!r}; its dimensions: {dims}")
+            raise MetricError(
+                f"score {label!r} has no samples along {by!r}; its dimensions: {dims}"
+            )
         rest = [dim for dim in samples.dims if dim != by]
         means = samples.mean(rest, skipna=True) if rest else samples
         names = samples[by].values if by in samples.coords else range(samples.sizes[by])
-        values[label] = {str(n): float(v) for n, v in zip(names, np.asarray(means.values), strict=True)}
-    shared = [name for name in next(iter(values.values())) if all(name in items for items in values.values())]
+        values[label] = {
+            str(n): float(v)
+            for n, v in zip(names, np.asarray(means.values), strict=True)
+        }
+    shared = [
+        name
+        for name in next(iter(values.values()))
+        if all(name in items for items in values.values())
+    ]
     if not shared:
         raise MetricError(f"the scores share no {by}: score all on one benchmark")
     table = np.array([[items[name] for items in values.values()] for name in shared])
@@ -93,13 +119,25 @@ def paired(scores: Mapping[str, Score], *, by: str = "subject", ax: Axes | None 
             label=f"one {by}" if not i else None,
         )
     ax.plot(
-        np.nanmedian(table, axis=0), color=ACCENT, linewidth=3, marker="o", label=f"median of {len(shared)}"
+        np.nanmedian(table, axis=0),
+        color=ACCENT,
+        linewidth=3,
+        marker="o",
+        label=f"median of {len(shared)}",
     )
-    ax.set_xticks(range(len(scores)), list(scores), rotation=20 if len(scores) > 3 else 0)
+    ax.set_xticks(
+        range(len(scores)), list(scores), rotation=20 if len(scores) > 3 else 0
+    )
     ax.set_xlim(-0.3, len(scores) - 0.7)
     ax.set_ylabel(next(iter(scores.values())).scale.replace("_", " "))
     legend(ax)
-    return finish(ax, {"items": shared, **{label: table[:, i].tolist() for i, label in enumerate(values)}})
+    return finish(
+        ax,
+        {
+            "items": shared,
+            **{label: table[:, i].tolist() for i, label in enumerate(values)},
+        },
+    )
 
 
 def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
@@ -114,14 +152,28 @@ def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
         The score has no ceiling with samples for the same neuroids.
     """
     if score.ceiling is None:
-        raise MetricError(f"score {score.id!r} has no ceiling: choose a benchmark with a ceiling")
+        raise MetricError(
+            f"score {score.id!r} has no ceiling: choose a benchmark with a ceiling"
+        )
     x, y = _pairs(_samples(score.ceiling), _samples(score))
     ax = ax or axes(width=4.2, height=4.2)
     grid = np.linspace(min(0.0, float(x.min())), float(x.max()), 100)
-    is_reliability = score.scale == "correlation" and score.ceiling.scale == "reliability"
+    is_reliability = (
+        score.scale == "correlation" and score.ceiling.scale == "reliability"
+    )
     best = np.sqrt(np.maximum(grid, 0.0)) if is_reliability else grid
-    ax.plot(grid, best, color=SOFT, linewidth=1, linestyle="--", zorder=1, label="best that the data allow")
-    ax.scatter(x, y, s=18, color=ACCENT, alpha=0.7, linewidths=0, zorder=2, label=_item(score))
+    ax.plot(
+        grid,
+        best,
+        color=SOFT,
+        linewidth=1,
+        linestyle="--",
+        zorder=1,
+        label="best that the data allow",
+    )
+    ax.scatter(
+        x, y, s=18, color=ACCENT, alpha=0.7, linewidths=0, zorder=2, label=_item(score)
+    )
     ax.set_xlabel(f"ceiling ({score.ceiling.scale.replace('_', ' ')})")
     ax.set_ylabel(f"score ({score.scale.replace('_', ' ')}, before the ceiling)")
     legend(ax)
@@ -130,7 +182,11 @@ def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
 
 def _item(score: Score) -> str:
     """Return the label of a point."""
-    dims = [str(dim) for dim in score.samples.dims if dim != "split"] if score.samples is not None else []
+    dims = (
+        [str(dim) for dim in score.samples.dims if dim != "split"]
+        if score.samples is not None
+        else []
+    )
     return f"one {dims[0].replace('_', ' ')}" if dims else "one split"
 
 
@@ -146,10 +202,14 @@ def _samples(score: Score) -> Any:
 
 def _pairs(x: Any, y: Any) -> tuple[Any, Any]:
     if x.shape != y.shape:
-        raise MetricError(f"the samples cannot be paired: {x.size} and {y.size}; score both on one benchmark")
+        raise MetricError(
+            f"the samples cannot be paired: {x.size} and {y.size}; score both on one benchmark"
+        )
     present = np.isfinite(x) & np.isfinite(y)
     if not present.any():
-        raise MetricError("no sample has a value in both scores: score both on one benchmark")
+        raise MetricError(
+            "no sample has a value in both scores: score both on one benchmark"
+        )
     return x[present], y[present]
 
 

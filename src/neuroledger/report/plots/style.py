@@ -14,7 +14,18 @@ from neuroledger.store.files import replacing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ACCENT", "INK", "LIGHT", "PALETTE", "SOFT", "Panels", "axes", "finish", "legend", "save"]
+__all__ = [
+    "ACCENT",
+    "INK",
+    "LIGHT",
+    "PALETTE",
+    "SOFT",
+    "Panels",
+    "axes",
+    "finish",
+    "legend",
+    "save",
+]
 
 FORMATS: Final = ("svg", "pdf", "png", "eps", "jpg", "webp")
 INK: Final = "#1d2124"
@@ -22,7 +33,16 @@ SOFT: Final = "#8b939a"
 ACCENT: Final = "#0b6e6e"
 LIGHT: Final = "#2aa5a0"
 # Okabe and Ito's palette, which is distinguishable with any colour vision.
-PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+PALETTE: Final = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#F0E442",
+    "#000000",
+)
 
 
 class Panels(list["Axes"]):
@@ -49,7 +69,9 @@ def save(ax: Axes | Sequence[Axes], path: Path | str) -> Path:
     figure: Any = (ax[0] if isinstance(ax, Sequence) else ax).get_figure(root=True)
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise RequestError(f"{path} has no suffix of a figure: use one of .{', .'.join(FORMATS)}")
+        raise RequestError(
+            f"{path} has no suffix of a figure: use one of .{', .'.join(FORMATS)}"
+        )
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "neuroledger"}):
         options = {"metadata": {"Date": None}} if kind == "svg" else {}
@@ -65,7 +87,9 @@ def axes(*, width: float = 7.0, height: float = 4.0) -> Axes:
     from matplotlib.figure import Figure
 
     # Without pyplot there is no window and no global state that could affect figures of the user.
-    ax: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot(axes_class=_displayed())
+    ax: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot(
+        axes_class=_displayed()
+    )
     return ax
 
 
@@ -98,7 +122,9 @@ def legend(ax: Axes) -> None:
 
 def finish(ax: Axes, data: dict[str, Any], *, spines: bool = True) -> Axes:
     """Apply the style and store the plotted numbers in ``ax.data``."""
-    for name in ("top", "right", "left") if spines else ("top", "right", "left", "bottom"):
+    for name in (
+        ("top", "right", "left") if spines else ("top", "right", "left", "bottom")
+    ):
         ax.spines[name].set_visible(False)
     ax.tick_params(colors=INK, labelsize=9)
     ax.title.set_fontsize(11)

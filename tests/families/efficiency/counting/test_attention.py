@@ -17,7 +17,16 @@ WIDE, HEADS, LENGTH = 8, 2, 5
 
 
 class Looking(nn.Module):
-    def __init__(self, *, weights=False, mask=None, padding=None, scale=1.0, keys=LENGTH, **options):
+    def __init__(
+        self,
+        *,
+        weights=False,
+        mask=None,
+        padding=None,
+        scale=1.0,
+        keys=LENGTH,
+        **options,
+    ):
         super().__init__()
         torch.manual_seed(1)
         self.attention = nn.MultiheadAttention(WIDE, HEADS, batch_first=True, **options)
@@ -34,7 +43,10 @@ class Looking(nn.Module):
     def forward(self, x):
         padding = None if self.padding is None else self.padding.expand(len(x), -1)
         return self.attention(
-            *self.given(x), need_weights=self.weights, attn_mask=self.mask, key_padding_mask=padding
+            *self.given(x),
+            need_weights=self.weights,
+            attn_mask=self.mask,
+            key_padding_mask=padding,
         )[0]
 
 
@@ -60,16 +72,27 @@ def by_hand(module, x):
             weights = a.in_proj_weight.split(WIDE)
         biases = (None,) * 3 if a.in_proj_bias is None else a.in_proj_bias.split(WIDE)
         total += sum(pairs(y, w.t()) for y, w in zip((q, k, v), weights, strict=True))
-        q, k, v = (F.linear(y, w, b) for y, w, b in zip((q, k, v), weights, biases, strict=True))
+        q, k, v = (
+            F.linear(y, w, b)
+            for y, w, b in zip((q, k, v), weights, biases, strict=True)
+        )
         more = 0
         if a.bias_k is not None:
             k, v, more = torch.cat([k, a.bias_k[0]]), torch.cat([v, a.bias_v[0]]), 1
         if a.add_zero_attn:
-            k, v, more = torch.cat([k, k.new_zeros(1, WIDE)]), torch.cat([v, v.new_zeros(1, WIDE)]), more + 1
+            k, v, more = (
+                torch.cat([k, k.new_zeros(1, WIDE)]),
+                torch.cat([v, v.new_zeros(1, WIDE)]),
+                more + 1,
+            )
         added = torch.zeros(len(q), len(k) - more)
         for mask in (module.mask, module.padding):
             if mask is not None:
-                added = added + (torch.where(mask, -math.inf, 0.0) if mask.dtype == torch.bool else mask)
+                added = added + (
+                    torch.where(mask, -math.inf, 0.0)
+                    if mask.dtype == torch.bool
+                    else mask
+                )
         added = F.pad(added, (0, more))
         mixed = []
         for head in range(HEADS):
@@ -102,7 +125,10 @@ CASES = {
     "a single key": {"keys": 1},
     "other keys": {"keys": 3},
     "keys and values of other widths": {"kdim": 6, "vdim": 4},
-    "a key that is learned and one of zeros": {"add_bias_kv": True, "add_zero_attn": True},
+    "a key that is learned and one of zeros": {
+        "add_bias_kv": True,
+        "add_zero_attn": True,
+    },
     "without biases": {"bias": False},
 }
 
@@ -150,7 +176,8 @@ def function(q, k, v, **options):
     class Attending(nn.Module):
         def forward(self, x):
             parts = [
-                part.unflatten(2, (2, -1)).transpose(1, 2) for part in (x[..., :8], x[..., 8:16], x[..., 16:])
+                part.unflatten(2, (2, -1)).transpose(1, 2)
+                for part in (x[..., :8], x[..., 8:16], x[..., 16:])
             ]
             return F.scaled_dot_product_attention(*parts, **options)
 
@@ -169,7 +196,9 @@ def test_shares_that_are_exactly_zero_add_no_operations(scale, causal, dtype):
             own = [part[:, head * 4 : head * 4 + 4] for part in item.split(8, 1)]
             scores = own[0] @ own[1].t() * (0.5 if scale is None else scale)
             if causal:
-                scores = scores.masked_fill(torch.ones(6, 6, dtype=torch.bool).triu(1), -math.inf)
+                scores = scores.masked_fill(
+                    torch.ones(6, 6, dtype=torch.bool).triu(1), -math.inf
+                )
             total += unmasked(own[0], own[1], scores if causal else torch.zeros(1))
             total += pairs(torch.softmax(scores, 1), own[2])
     macs, acs, _ = counted(module, [x])
@@ -184,13 +213,23 @@ def test_spikes_with_a_share_of_one_are_accumulated():
     assert (macs, acs * 4) == (0, 2 * nonzero)
 
 
-@pytest.mark.parametrize("kind", [nn.TransformerEncoderLayer, nn.TransformerDecoderLayer])
+@pytest.mark.parametrize(
+    "kind", [nn.TransformerEncoderLayer, nn.TransformerDecoderLayer]
+)
 def test_layers_of_transformers_are_the_sum_of_their_parts(kind):
     torch.manual_seed(0)
     layer = kind(WIDE, HEADS, 12, batch_first=True).eval()
     x = sparse(3)
-    arguments = {"src": x} if kind is nn.TransformerEncoderLayer else {"tgt": x, "memory": x}
+    arguments = (
+        {"src": x} if kind is nn.TransformerEncoderLayer else {"tgt": x, "memory": x}
+    )
     looks = len(arguments)
     _, _, dense = counted(layer, [arguments])
-    assert dense == looks * (4 * LENGTH * WIDE**2 + 2 * LENGTH**2 * WIDE) + 2 * LENGTH * WIDE * 12
-    assert list(itertools.chain(arguments)) and counted(layer, [arguments]) == counted(layer, [arguments])
+    assert (
+        dense
+        == looks * (4 * LENGTH * WIDE**2 + 2 * LENGTH**2 * WIDE)
+        + 2 * LENGTH * WIDE * 12
+    )
+    assert list(itertools.chain(arguments)) and counted(layer, [arguments]) == counted(
+        layer, [arguments]
+    )

@@ -53,10 +53,20 @@ def test_a_linear_layer_on_steps_decides_for_the_whole_sample():
         (nn.Conv2d(1, 1, 3, padding=1), (1, 8, 8), 22 * 22, 64 * 9),
         (nn.Conv2d(1, 1, 3, padding="same"), (1, 8, 8), 22 * 22, 64 * 9),
         (nn.Conv2d(1, 1, 4, padding="same"), (1, 6, 6), 20 * 20, 36 * 16),
-        (nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular"), (1, 8, 8), 64 * 9, 64 * 9),
+        (
+            nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular"),
+            (1, 8, 8),
+            64 * 9,
+            64 * 9,
+        ),
         (nn.Conv3d(1, 2, 2), (1, 3, 3, 3), 8 * 8 * 2, 8 * 8 * 2),
         (nn.ConvTranspose1d(2, 3, 4), (2, 5), 5 * 2 * 3 * 4, 5 * 2 * 3 * 4),
-        (nn.ConvTranspose2d(2, 3, 2, stride=2), (2, 4, 4), 16 * 2 * 3 * 4, 16 * 2 * 3 * 4),
+        (
+            nn.ConvTranspose2d(2, 3, 2, stride=2),
+            (2, 4, 4),
+            16 * 2 * 3 * 4,
+            16 * 2 * 3 * 4,
+        ),
         # of 8 inputs · 4 places, 2 are cropped away
         (nn.ConvTranspose1d(1, 1, 4, stride=2, padding=1), (1, 8), 30, 32),
         (nn.Bilinear(2, 3, 4), None, 24, 24),
@@ -74,16 +84,22 @@ def test_a_pruned_convolution_equals_brute_force():
     with torch.no_grad():
         layer.weight.mul_(torch.rand_like(layer.weight) < 0.4)
     x = torch.rand(7, 4, 9, 8) * (torch.rand(7, 4, 9, 8) < 0.6)
-    brute = F.conv2d(x.ne(0).double(), layer.weight.ne(0).double(), None, 2, 1, 1, 2).sum()
+    brute = F.conv2d(
+        x.ne(0).double(), layer.weight.ne(0).double(), None, 2, 1, 1, 2
+    ).sum()
     assert per_sample(counted(layer, x))[0] == pytest.approx(float(brute) / 7, abs=1e-9)
     up = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2)
     with torch.no_grad():
         up.weight.mul_(torch.rand_like(up.weight) < 0.4)
-    brute = F.conv_transpose2d(x.ne(0).double(), up.weight.ne(0).double(), None, 2, 1, 1, 2).sum()
+    brute = F.conv_transpose2d(
+        x.ne(0).double(), up.weight.ne(0).double(), None, 2, 1, 1, 2
+    ).sum()
     assert per_sample(counted(up, x))[0] == pytest.approx(float(brute) / 7, abs=1e-9)
 
 
-@pytest.mark.parametrize(("kind", "gates", "products"), [("RNN", 1, 0), ("LSTM", 4, 3), ("GRU", 3, 3)])
+@pytest.mark.parametrize(
+    ("kind", "gates", "products"), [("RNN", 1, 0), ("LSTM", 4, 3), ("GRU", 3, 3)]
+)
 def test_recurrent_layers_and_their_cells(kind, gates, products):
     """3 inputs and 5 units; the state of the first step is zero."""
     steps, units, inputs = 4, 5, 3
@@ -106,16 +122,28 @@ def test_recurrent_layers_and_their_cells(kind, gates, products):
                 state = self.cell(step, state)
             return state
 
-    assert per_sample(counted(Cells(), half(6, steps, inputs))) == (macs, acs, counted_dense)
+    assert per_sample(counted(Cells(), half(6, steps, inputs))) == (
+        macs,
+        acs,
+        counted_dense,
+    )
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
 def test_recurrent_stacks_in_both_directions_with_projections():
     inputs, units, projected, steps = 3, 5, 2, 4
-    layer = ones(nn.LSTM(inputs, units, num_layers=2, bidirectional=True, proj_size=projected))
-    one = 4 * units * projected + 3 * units + units * projected  # besides the inputs of each layer
-    dense = steps * 2 * (4 * units * inputs + one) + steps * 2 * (4 * units * 2 * projected + one)
-    assert per_sample(counted(layer, half(steps, 6, inputs), sample_axis=1))[2] == pytest.approx(dense)
+    layer = ones(
+        nn.LSTM(inputs, units, num_layers=2, bidirectional=True, proj_size=projected)
+    )
+    one = (
+        4 * units * projected + 3 * units + units * projected
+    )  # besides the inputs of each layer
+    dense = steps * 2 * (4 * units * inputs + one) + steps * 2 * (
+        4 * units * 2 * projected + one
+    )
+    assert per_sample(counted(layer, half(steps, 6, inputs), sample_axis=1))[
+        2
+    ] == pytest.approx(dense)
 
 
 def test_packed_sequences_count_only_the_steps_that_exist():
@@ -123,17 +151,23 @@ def test_packed_sequences_count_only_the_steps_that_exist():
         def __init__(self):
             super().__init__()
             torch.manual_seed(1)
-            self.lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True, num_layers=2)
+            self.lstm = nn.LSTM(
+                3, 4, batch_first=True, bidirectional=True, num_layers=2
+            )
 
         def forward(self, x, lengths):
-            return self.lstm(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))[0].data
+            return self.lstm(
+                pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            )[0].data
 
     torch.manual_seed(2)
     x, network = torch.randn(3, 6, 3), Packed()
     together = counted(network, ((x, torch.tensor([6, 2, 4])), None))
     alone = [counted(network.lstm, x[i : i + 1, :n]) for i, n in enumerate((6, 2, 4))]
     for what in (0, 2):
-        assert per_sample(together)[what] * 3 == pytest.approx(sum(per_sample(item)[what] for item in alone))
+        assert per_sample(together)[what] * 3 == pytest.approx(
+            sum(per_sample(item)[what] for item in alone)
+        )
 
 
 def test_attention_counts_projections_scores_and_mixture():
@@ -143,14 +177,20 @@ def test_attention_counts_projections_scores_and_mixture():
         def __init__(self, **options):
             super().__init__()
             torch.manual_seed(0)
-            self.attention = nn.MultiheadAttention(width, 2, batch_first=True, **options)
+            self.attention = nn.MultiheadAttention(
+                width, 2, batch_first=True, **options
+            )
 
         def forward(self, q, k, mask=None):
             return self.attention(q, k, k, attn_mask=mask)[0]
 
     torch.manual_seed(1)
     q, k = torch.randn(3, queries, width), torch.randn(3, keys, width)
-    dense = (queries + 2 * keys) * width**2 + 2 * queries * keys * width + queries * width**2
+    dense = (
+        (queries + 2 * keys) * width**2
+        + 2 * queries * keys * width
+        + queries * width**2
+    )
     trace = counted(Attend(), ((q, k), None))
     assert per_sample(trace) == (dense, 0, dense)
     assert not trace.uncounted
@@ -172,7 +212,9 @@ def test_a_transformer_layer_is_the_sum_of_its_parts():
     trace = counted(layer, torch.randn(3, 5, 8))
     dense = 4 * 5 * 64 + 2 * 25 * 8 + 2 * 5 * 8 * 16
     assert per_sample(trace)[2] == dense
-    assert trace.layers["linear1"].elements == 0 and any(layer.elements for layer in trace.layers.values())
+    assert trace.layers["linear1"].elements == 0 and any(
+        layer.elements for layer in trace.layers.values()
+    )
 
 
 def test_functions_count_like_layers():
@@ -203,7 +245,9 @@ def test_products_of_activations():
     torch.manual_seed(0)
     q, k = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
     macs, _, dense = per_sample(counted(Products(), ((q, k), None)))
-    assert macs == dense == 3 * (2 * 10 * 5) + 3 * 80 + 80  # 10 of 16 pairs are not masked
+    assert (
+        macs == dense == 3 * (2 * 10 * 5) + 3 * 80 + 80
+    )  # 10 of 16 pairs are not masked
 
 
 def test_a_layer_called_twice_by_name_or_with_keywords_counts_each_time():
@@ -240,10 +284,14 @@ def test_reparametrised_weights_are_counted_as_they_are_used():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_precisions_count_exactly(dtype):
-    network = ones(nn.Sequential(nn.Linear(512, 300), nn.ReLU(), nn.Linear(300, 9))).to(dtype)
+    network = ones(nn.Sequential(nn.Linear(512, 300), nn.ReLU(), nn.Linear(300, 9))).to(
+        dtype
+    )
     trace = counted(network, half(3, 512).to(dtype))
     assert per_sample(trace) == (512 * 300 + 2700, 0, 512 * 300 + 2700)
-    assert trace.weights.parameter_bytes == (512 * 300 + 300 + 2700 + 9) * dtype.itemsize
+    assert (
+        trace.weights.parameter_bytes == (512 * 300 + 300 + 2700 + 9) * dtype.itemsize
+    )
 
 
 def test_counts_beyond_float32_are_exact():
@@ -254,10 +302,14 @@ def test_counts_beyond_float32_are_exact():
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_a_quantised_layer_has_weights_and_operations():
     network = ones(nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2)))
-    quantised = torch.ao.quantization.quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8)
+    quantised = torch.ao.quantization.quantize_dynamic(
+        network, {nn.Linear}, dtype=torch.qint8
+    )
     trace = counted(quantised, half(3, 8))
     assert per_sample(trace) == (60, 0, 60)
-    assert trace.weights.parameters == 68 and trace.weights.parameter_bytes == 60 + 8 * 4
+    assert (
+        trace.weights.parameters == 68 and trace.weights.parameter_bytes == 60 + 8 * 4
+    )
     assert (trace.weights.connections, trace.weights.zeros) == (60, 0)
 
 
@@ -274,14 +326,21 @@ def test_uncounted_operations_are_named_with_their_weights():
     trace = counted(Distances(), half(2, 4))
     assert per_sample(trace)[0] == 16
     assert [part.name for part in trace.uncounted] == ["cdist"]
-    assert [(part.name, part.weights) for part in trace.unreached] == [("Distances.centres", 16)]
+    assert [(part.name, part.weights) for part in trace.unreached] == [
+        ("Distances.centres", 16)
+    ]
 
 
 def test_lazy_layers_are_counted_after_the_first_call():
     network = nn.Sequential(nn.LazyLinear(3), nn.ReLU())
-    trace = counted(network, half(2, 4), half(2, 4), needs=("operations", "activations"))
+    trace = counted(
+        network, half(2, 4), half(2, 4), needs=("operations", "activations")
+    )
     assert per_sample(trace) == (12, 0, 12)
-    assert "weights" in counted(nn.Sequential(nn.LazyLinear(3)), needs=("weights",)).failures
+    assert (
+        "weights"
+        in counted(nn.Sequential(nn.LazyLinear(3)), needs=("weights",)).failures
+    )
 
 
 def test_sparse_weights_are_named_as_uncounted_or_counted():
@@ -303,7 +362,9 @@ def test_a_large_matrix_with_some_zeros_counts_exactly(zeros):
     with torch.no_grad():
         layer.weight.fill_(1.5)
         layer.weight.view(-1)[
-            torch.randperm(420_000, generator=torch.Generator().manual_seed(zeros))[:zeros]
+            torch.randperm(420_000, generator=torch.Generator().manual_seed(zeros))[
+                :zeros
+            ]
         ] = 0
         x[:, ::3] = 0
     by_hand = float((x.ne(0).double() @ layer.weight.ne(0).double().t()).sum()) / 3

@@ -41,7 +41,11 @@ class Holding(nn.Module):
         super().__init__()
         self.function = function
         for name, value in held.items():
-            setattr(self, name, nn.Parameter(value) if isinstance(value, torch.Tensor) else value)
+            setattr(
+                self,
+                name,
+                nn.Parameter(value) if isinstance(value, torch.Tensor) else value,
+            )
 
     def forward(self, x):
         return self.function(self, x)
@@ -50,17 +54,23 @@ class Holding(nn.Module):
 W = (8, 5)
 WRITTEN = {
     "overload of an operator": lambda s, x: torch.ops.aten.linear.default(x, s.w.t()),
-    "addmm of a graph": lambda s, x: torch.ops.aten.addmm.default(x.new_zeros(5), x, s.w),
+    "addmm of a graph": lambda s, x: torch.ops.aten.addmm.default(
+        x.new_zeros(5), x, s.w
+    ),
     "linalg.matmul": lambda s, x: torch.linalg.matmul(x, s.w),
     "inner": lambda s, x: torch.inner(x, s.w.t()),
     "names in another order": lambda s, x: torch.matmul(other=s.w, input=x),
-    "addmm with names": lambda s, x: torch.addmm(input=x.new_zeros(5), mat2=s.w, mat1=x),
+    "addmm with names": lambda s, x: torch.addmm(
+        input=x.new_zeros(5), mat2=s.w, mat1=x
+    ),
     "addmm in place": lambda s, x: x.new_zeros(len(x), 5).addmm_(x, s.w),
     "einsum with an ellipsis": lambda s, x: torch.einsum("...i,ij->...j", x, s.w),
     "einsum without an arrow": lambda s, x: torch.einsum("bi,ij", x, s.w),
     "einsum of one factor": lambda s, x: torch.einsum("bi->ib", x).t() @ s.w,
     "einsum of a list": lambda s, x: torch.einsum("bi,ij->bj", [x, s.w]),
-    "sparse.addmm": lambda s, x: torch.sparse.addmm(x.new_zeros(5, len(x)), s.w.t().to_sparse(), x.t()).t(),
+    "sparse.addmm": lambda s, x: torch.sparse.addmm(
+        x.new_zeros(5, len(x)), s.w.t().to_sparse(), x.t()
+    ).t(),
     "a sparse input": lambda s, x: F.linear(x.to_sparse(), s.w.t()),
     "general convolution": lambda s, x: torch.convolution(
         x.unsqueeze(2), s.w.t().unsqueeze(2), None, [1], [0], [1], False, [0], 1
@@ -69,13 +79,15 @@ WRITTEN = {
         x.unsqueeze(2), s.w.unsqueeze(2), None, [1], [0], [1], True, [0], 1
     ),
     "gradients switched on": lambda s, x: torch.enable_grad()(lambda: x @ s.w)(),
-    "reduced precision inside": lambda s, x: torch.autocast("cpu", dtype=torch.bfloat16)(
-        lambda: F.linear(x, s.w.t())
-    )(),
+    "reduced precision inside": lambda s, x: torch.autocast(
+        "cpu", dtype=torch.bfloat16
+    )(lambda: F.linear(x, s.w.t()))(),
     "weights of fewer signs": lambda s, x: x @ s.w.sign(),
     "weights of absolute values": lambda s, x: F.linear(x, s.w.abs().t()),
     "weights masked": lambda s, x: x @ (s.w * (s.w != 0)),
-    "a negated conjugate": lambda s, x: F.linear(torch.complex(x, -x).conj().imag, s.w.t()),
+    "a negated conjugate": lambda s, x: F.linear(
+        torch.complex(x, -x).conj().imag, s.w.t()
+    ),
 }
 
 
@@ -100,8 +112,12 @@ def test_complex_values_are_multiplied_unless_they_are_signs(imaginary):
 
 UNCOUNTED = {
     "value by value, a view": lambda s, x: (x.unsqueeze(-1) * s.w.unsqueeze(0)).sum(1),
-    "value by value, made of weights": lambda s, x: (s.w.exp() * x.unsqueeze(-1)).sum(1),
-    "fft": lambda s, x: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(s.w.t())[:1], n=8),
+    "value by value, made of weights": lambda s, x: (s.w.exp() * x.unsqueeze(-1)).sum(
+        1
+    ),
+    "fft": lambda s, x: torch.fft.irfft(
+        torch.fft.rfft(x) * torch.fft.rfft(s.w.t())[:1], n=8
+    ),
     "vecdot": lambda s, x: torch.linalg.vecdot(x.unsqueeze(1), s.w.t()),
     "solve": lambda s, x: torch.linalg.solve(s.w[:5], x[:, :5].t()),
     "cosine": lambda s, x: F.cosine_similarity(x.unsqueeze(1), s.w.t(), dim=-1),
@@ -112,7 +128,10 @@ BELOW = {
     "chain_matmul": (lambda s, x: torch.chain_matmul(x, s.w, s.w.t()), 80),
     "three factors": (lambda s, x: torch.einsum("bi,ij,jk->bk", x, s.w, s.w.t()), 80),
     "vmap over the batch": (lambda s, x: torch.vmap(lambda row: row @ s.w)(x), 40),
-    "vmap over weights": (lambda s, x: torch.vmap(lambda column: x @ column, 1, 1)(s.w), 40),
+    "vmap over weights": (
+        lambda s, x: torch.vmap(lambda column: x @ column, 1, 1)(s.w),
+        40,
+    ),
 }
 
 
@@ -189,13 +208,20 @@ def test_parameters_shared_by_samples_count_for_each_sample():
     class Queries(nn.Module):
         def __init__(self):
             super().__init__()
-            self.queries, self.start = nn.Parameter(torch.randn(3, 8)), nn.Parameter(torch.randn(1, 8))
+            self.queries, self.start = (
+                nn.Parameter(torch.randn(3, 8)),
+                nn.Parameter(torch.randn(1, 8)),
+            )
             self.recurrent = nn.Parameter(torch.randn(8, 8))
             self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
 
         def forward(self, x):
             requested = self.attention(self.queries.expand(len(x), -1, -1), x, x)[0]
-            return requested, self.start.expand(len(x), -1) @ self.recurrent, self.queries @ self.recurrent
+            return (
+                requested,
+                self.start.expand(len(x), -1) @ self.recurrent,
+                self.queries @ self.recurrent,
+            )
 
     x = torch.rand(6, 5, 8) + 0.1
     dense = (2 * 3 + 2 * 5) * 64 + 2 * 3 * 5 * 8 + 64
@@ -230,7 +256,9 @@ def test_unused_experts_have_no_operations():
         def __init__(self):
             super().__init__()
             self.gate = nn.Linear(8, 4)
-            self.experts = nn.ModuleList(nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8)) for _ in range(4))
+            self.experts = nn.ModuleList(
+                nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8)) for _ in range(4)
+            )
 
         def forward(self, x):
             best, answer = self.gate(x).argmax(-1), torch.zeros_like(x)
@@ -257,7 +285,11 @@ def test_sequences_as_long_as_their_batch_are_classified_by_sample(kind):
             )
 
         def forward(self, x):
-            return self.layer(x, x, x)[0] if kind == "MultiheadAttention" else self.layer(x)[0]
+            return (
+                self.layer(x, x, x)[0]
+                if kind == "MultiheadAttention"
+                else self.layer(x)[0]
+            )
 
     x = (torch.rand(6, 6, 8) < 0.5).float()
     x[0] *= 0.5

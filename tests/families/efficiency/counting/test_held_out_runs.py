@@ -59,7 +59,9 @@ def forgets(net, x):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("function", [rectifies_its_input, adapts, forgets])
-@pytest.mark.parametrize("metrics", [["effective_macs"], ["latency", "peak_memory", "effective_macs"]])
+@pytest.mark.parametrize(
+    "metrics", [["effective_macs"], ["latency", "peak_memory", "effective_macs"]]
+)
 def test_everything_a_network_writes_to_is_restored(mode, function, metrics):
     network, x = nn.Sequential(Net(function), nn.Linear(3, 2)), torch.rand(6, 8)
     inputs_before, state_before = (
@@ -68,7 +70,10 @@ def test_everything_a_network_writes_to_is_restored(mode, function, metrics):
     )
     first = nl.cost(network, [x, x], metrics, mode)["effective_macs"]
     assert torch.equal(x, inputs_before)
-    assert all(torch.equal(value, state_before[name]) for name, value in network.state_dict().items())
+    assert all(
+        torch.equal(value, state_before[name])
+        for name, value in network.state_dict().items()
+    )
     again = nl.cost(network, [x, x], ["effective_macs"], mode)["effective_macs"]
     assert first.value == again.value > 0
 
@@ -87,7 +92,9 @@ def test_membranes_updated_in_place_count_like_replaced_ones():
 
     class Replaced(InPlace):
         def forward(self, current):
-            before = torch.zeros_like(current) if self.membrane is None else self.membrane
+            before = (
+                torch.zeros_like(current) if self.membrane is None else self.membrane
+            )
             after = before * 0.9 + current
             fired = (after > 1).float()
             self.membrane = after - fired
@@ -105,7 +112,13 @@ class SurpriseError(Exception):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    "error", [AssertionError("no"), ZeroDivisionError("no"), SurpriseError("no"), StopIteration("no")]
+    "error",
+    [
+        AssertionError("no"),
+        ZeroDivisionError("no"),
+        SurpriseError("no"),
+        StopIteration("no"),
+    ],
 )
 def test_any_error_of_a_network_is_a_failure_with_its_reason(mode, error):
     def third(net, x):
@@ -116,9 +129,17 @@ def test_any_error_of_a_network_is_a_failure_with_its_reason(mode, error):
     network, batch = Net(third).train(), torch.rand(2, 8)
     costs = nl.cost(network, [batch, batch, 0 * batch, batch], mode=mode)
     assert network.training and network.layer.training
-    for name in ("effective_macs", "effective_acs", "dense_operations", "activation_sparsity"):
+    for name in (
+        "effective_macs",
+        "effective_acs",
+        "dense_operations",
+        "activation_sparsity",
+    ):
         assert costs[name].status == "failed"
-        assert f"{type(error).__name__}: no" in costs[name].reason and "(2, 8)" in costs[name].reason
+        assert (
+            f"{type(error).__name__}: no" in costs[name].reason
+            and "(2, 8)" in costs[name].reason
+        )
     assert costs["parameter_count"].value == 27
 
 
@@ -130,7 +151,9 @@ def test_other_kinds_of_batches_are_read_or_refused():
         {"x": x, "y": torch.tensor(3)},
         ((x, {"a": [x]}), None, {"id": 1}),
     ):
-        costs = nl.cost(network, [batch, batch], ["latency", "peak_memory", "dense_operations"])
+        costs = nl.cost(
+            network, [batch, batch], ["latency", "peak_memory", "dense_operations"]
+        )
         assert {score.status for score in costs.values()} == {"scored"} and costs[
             "dense_operations"
         ].value == 24
@@ -145,8 +168,16 @@ def test_other_kinds_of_batches_are_read_or_refused():
             nl.cost(network, [batch])
     with pytest.raises(RequestError, match="iterable"):
         nl.cost(network, 3)
-    assert nl.cost(network, [x[:0], x, x[:0]], ["dense_operations"])["dense_operations"].value == 24
-    assert nl.cost(network, [x[:0]], ["dense_operations"])["dense_operations"].status == "failed"
+    assert (
+        nl.cost(network, [x[:0], x, x[:0]], ["dense_operations"])[
+            "dense_operations"
+        ].value
+        == 24
+    )
+    assert (
+        nl.cost(network, [x[:0]], ["dense_operations"])["dense_operations"].status
+        == "failed"
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -164,23 +195,33 @@ def test_gradients_computed_inside_are_reported():
             (slope,) = torch.autograd.grad(torch.tanh(net.layer(x)).sum(), x)
         return x.detach() - slope
 
-    score = nl.cost(Net(steps_down), [torch.rand(2, 8)], ["dense_operations"])["dense_operations"]
-    assert (score.status, score.value) == ("scored", 48)  # forwards, and the gradient of the input
+    score = nl.cost(Net(steps_down), [torch.rand(2, 8)], ["dense_operations"])[
+        "dense_operations"
+    ]
+    assert (score.status, score.value) == (
+        "scored",
+        48,
+    )  # forwards, and the gradient of the input
 
 
 def static(network, x):
     """The quantised network, with a quantised input and ranges calibrated on ``x``."""
     quantisation = torch.ao.quantization
-    network = nn.Sequential(quantisation.QuantStub(), network, quantisation.DeQuantStub()).eval()
+    network = nn.Sequential(
+        quantisation.QuantStub(), network, quantisation.DeQuantStub()
+    ).eval()
     network.qconfig = quantisation.QConfig(
-        activation=quantisation.default_observer, weight=quantisation.default_weight_observer
+        activation=quantisation.default_observer,
+        weight=quantisation.default_weight_observer,
     )
     quantisation.prepare(network, inplace=True)
     network(x)
     return quantisation.convert(network, inplace=True)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"
+)
 @pytest.mark.parametrize(
     ("layer", "shape", "dense"),
     [
@@ -199,11 +240,16 @@ def test_integer_layers_count_like_float_layers(layer, shape, dense):
     assert not trace.uncounted and list(trace.layers) == ["1"]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"
+)
 def test_packed_tables_are_not_connections_and_packed_half_precision_is_counted():
     quantisation = torch.ao.quantization
     network = nn.Sequential(nn.Embedding(10, 8), ones(nn.Linear(8, 3)))
-    network[0].qconfig, network[1].qconfig = quantisation.float_qparams_weight_only_qconfig, None
+    network[0].qconfig, network[1].qconfig = (
+        quantisation.float_qparams_weight_only_qconfig,
+        None,
+    )
     quantisation.convert(quantisation.prepare(network, inplace=True), inplace=True)
     trace = counted(network, torch.randint(0, 10, (3, 5)))
     assert per_sample(trace)[2] == 5 * 24 and not trace.uncounted
@@ -230,7 +276,9 @@ def test_exported_frozen_and_compiled_code():
     assert per_sample(counted(frozen, x, x)) == (40, 0, 40)
     inside = nn.Sequential(ones(nn.Linear(8, 4)))
     inside.compile(backend="eager")
-    fused = torch.compile(lambda x, w: torch.relu(x @ w), backend="eager", fullgraph=True)
+    fused = torch.compile(
+        lambda x, w: torch.relu(x @ w), backend="eager", fullgraph=True
+    )
     network = Net(lambda net, x: fused(net.layer(x), net.layer[0].weight), inside)
     assert per_sample(counted(network, x)) == (64, 0, 64)
 
@@ -243,14 +291,23 @@ def test_work_in_another_thread_is_never_counted_as_zero():
         worker.join()
         return result[0]
 
-    score = nl.cost(Net(elsewhere), [torch.rand(2, 8)], ["effective_macs"])["effective_macs"]
-    assert score.status == "failed" and "layer.weight (no counted operation used it)" in score.reason
+    score = nl.cost(Net(elsewhere), [torch.rand(2, 8)], ["effective_macs"])[
+        "effective_macs"
+    ]
+    assert (
+        score.status == "failed"
+        and "layer.weight (no counted operation used it)" in score.reason
+    )
 
 
-@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc])
+@pytest.mark.parametrize(
+    "layout", [torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc]
+)
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_sparse_weights_of_every_layout_have_bytes_and_zeros(layout):
-    blocks = {"blocksize": (2, 2)} if layout in (torch.sparse_bsr, torch.sparse_bsc) else {}
+    blocks = (
+        {"blocksize": (2, 2)} if layout in (torch.sparse_bsr, torch.sparse_bsc) else {}
+    )
     weight = torch.eye(4).to_sparse(layout=layout, **blocks)
     network = nn.Module()
     network.weight = nn.Parameter(weight, requires_grad=False)
@@ -270,7 +327,9 @@ def test_weights_recomputed_at_every_call_are_not_kept_alive():
 
     most = []
     network = Net(note, nn.utils.parametrizations.weight_norm(nn.Linear(64, 64)))
-    trace = counted(network, *half(300, 64).split(1), receive=lambda *_: most.append(len(alive)))
+    trace = counted(
+        network, *half(300, 64).split(1), receive=lambda *_: most.append(len(alive))
+    )
     assert per_sample(trace)[2] == 4096 and max(most) <= 2
 
 
@@ -278,7 +337,9 @@ def test_counts_of_lif_networks_do_not_depend_on_batches():
     network = OverTime(nn.Sequential(nn.Linear(8, 5), Lif(), nn.Linear(5, 3), Lif()))
     x = (torch.rand(7, 8, 7) < 0.4).float()
     whole = counted(network, x)
-    assert all(counted(network, *x.split(size)).layers == whole.layers for size in (1, 2, 3))
+    assert all(
+        counted(network, *x.split(size)).layers == whole.layers for size in (1, 2, 3)
+    )
 
 
 def test_weights_used_only_by_compiled_code_are_counted_by_operators():
@@ -296,5 +357,10 @@ def test_weights_used_only_by_compiled_code_are_counted_by_operators():
 
     score = nl.cost(Compiled(), [torch.ones(5, 8)], ["effective_acs"])["effective_acs"]
     assert (score.status, score.value, score.n["coverage"]) == ("scored", 32, 1)
-    looked_up = nl.cost(nn.Embedding(10, 4), [torch.zeros(5, 8, dtype=torch.long)], ["effective_macs"])
-    assert (looked_up["effective_macs"].value, looked_up["effective_macs"].status) == (0, "scored")
+    looked_up = nl.cost(
+        nn.Embedding(10, 4), [torch.zeros(5, 8, dtype=torch.long)], ["effective_macs"]
+    )
+    assert (looked_up["effective_macs"].value, looked_up["effective_macs"].status) == (
+        0,
+        "scored",
+    )

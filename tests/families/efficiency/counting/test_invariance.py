@@ -65,7 +65,11 @@ def test_batches_of_any_sizes_give_the_same_counts(name, sizes):
     for size in sizes:
         cuts.append(min(size, left))
         left -= cuts[-1]
-    parts = [part for part in x.split([*(c for c in cuts if c), *([left] if left else [])]) if len(part)]
+    parts = [
+        part
+        for part in x.split([*(c for c in cuts if c), *([left] if left else [])])
+        if len(part)
+    ]
     trace = counted(model, *parts)
     assert trace.samples == whole.samples
     assert trace.layers == whole.layers
@@ -76,11 +80,15 @@ def test_batches_of_any_sizes_give_the_same_counts(name, sizes):
 def test_a_second_run_in_another_order_gives_the_same(name, mode):
     model, x = MODELS[name](), inputs(name)
     first = counted(model, *x.split(7), mode=mode)
-    model(x[:, 0]) if name == "stepped" else model(x)  # the network is used in between, and keeps a state
+    model(x[:, 0]) if name == "stepped" else model(
+        x
+    )  # the network is used in between, and keeps a state
     again = counted(model, *x.split(7), mode=mode)
     assert first == again
     reordered = counted(
-        model, *reversed(x.split(8)), needs=("weights", "membranes", "activations", "operations")
+        model,
+        *reversed(x.split(8)),
+        needs=("weights", "membranes", "activations", "operations"),
     )
     if mode == "strict":
         assert reordered.layers == first.layers
@@ -99,7 +107,11 @@ def test_concurrent_runs_on_the_same_network_are_independent(name, mode):
             yield part
 
     def run(key):
-        result[key] = counted(model, *[], mode=mode) if key is None else _counted(model, batches(), mode)
+        result[key] = (
+            counted(model, *[], mode=mode)
+            if key is None
+            else _counted(model, batches(), mode)
+        )
 
     threads = [threading.Thread(target=run, args=(key,)) for key in range(3)]
     for thread in threads:
@@ -112,7 +124,12 @@ def test_concurrent_runs_on_the_same_network_are_independent(name, mode):
 def _counted(model, batches, mode):
     from neuroledger.families.efficiency.counting.run_trace import trace
 
-    return trace(model, batches, needs=("operations", "activations", "membranes", "weights"), mode=mode)
+    return trace(
+        model,
+        batches,
+        needs=("operations", "activations", "membranes", "weights"),
+        mode=mode,
+    )
 
 
 @pytest.mark.parametrize("mode", ["strict", "neurobench-2.3"])
@@ -137,13 +154,18 @@ def test_the_network_is_restored(mode, fails):
     model.train()
     model.head.eval()
     model(torch.rand(3, 36))
-    state, weights = model.out.membrane, {k: v.clone() for k, v in model.state_dict().items()}
+    state, weights = (
+        model.out.membrane,
+        {k: v.clone() for k, v in model.state_dict().items()},
+    )
     x = inputs("stepped")[..., :30] if fails else inputs("stepped")
     trace = counted(model, x, mode=mode, time_axis=1)
     assert bool(trace.failures) == fails
     assert model.training and model.block.training and not model.head.training
     assert model.out.membrane is state
-    assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
+    assert all(
+        torch.equal(value, weights[key]) for key, value in model.state_dict().items()
+    )
     for module in model.modules():
         assert not module._forward_hooks and not module._forward_pre_hooks
     assert all(parameter.requires_grad for parameter in model.parameters())
@@ -179,7 +201,11 @@ def test_random_networks_give_the_same_counts_with_any_other_metrics():
     torch.manual_seed(3)
     model, x, state = Noisy(), inputs("rectified"), torch.get_rng_state()
     first = counted(model, x)
-    timed = counted(model, x, needs=("operations", "activations", "membranes", "weights", "timing", "memory"))
+    timed = counted(
+        model,
+        x,
+        needs=("operations", "activations", "membranes", "weights", "timing", "memory"),
+    )
     assert first.layers == timed.layers == counted(model, x).layers
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -212,7 +238,9 @@ def test_inputs_of_new_shapes_do_not_accumulate():
         def forward(self, x):
             return self.layer(x)
 
-    trace = _counted(Any(), (torch.full((2, n, 4), 0.5) for n in range(1, 1200)), "strict")
+    trace = _counted(
+        Any(), (torch.full((2, n, 4), 0.5) for n in range(1, 1200)), "strict"
+    )
     assert per_sample(trace)[0] == 8 * 1200 * 1199 / 2 / 1199
 
 
@@ -221,12 +249,19 @@ def test_a_missing_batch_is_a_failure_and_not_zero():
     assert set(trace.failures) == {"operations", "activations", "membranes"}
     assert trace.weights is not None
     broken = counted(rectified(), torch.rand(3, 35))
-    assert "forward pass" in broken.failures["operations"] and "(3, 35)" in broken.failures["operations"]
+    assert (
+        "forward pass" in broken.failures["operations"]
+        and "(3, 35)" in broken.failures["operations"]
+    )
 
 
 def test_gradients_are_never_kept():
     seen = []
-    counted(rectified(), inputs("rectified"), receive=lambda _, answer: seen.append(answer.requires_grad))
+    counted(
+        rectified(),
+        inputs("rectified"),
+        receive=lambda _, answer: seen.append(answer.requires_grad),
+    )
     assert seen == [False]
 
 
@@ -234,7 +269,9 @@ def test_networks_may_run_in_inference_mode():
     class Inference(nn.Module):
         def __init__(self):
             super().__init__()
-            self.layer = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3))
+            self.layer = nn.Sequential(
+                nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3)
+            )
 
         def forward(self, x):
             with torch.inference_mode():
@@ -245,4 +282,6 @@ def test_networks_may_run_in_inference_mode():
     outside = counted(model.layer, *x.split(2))
     assert per_sample(inside) == per_sample(outside)
     with torch.inference_mode():
-        assert per_sample(counted(model.layer, *x.clone().split(2))) == per_sample(outside)
+        assert per_sample(counted(model.layer, *x.clone().split(2))) == per_sample(
+            outside
+        )

@@ -110,7 +110,9 @@ WAYS = {
     "attribute of the class": lambda: attribute_of_the_class,
     "attribute of a function": lambda: attribute_of_a_function,
     "default": lambda: default,
-    "partial": lambda: functools.partial(lambda seen, _: seen.append(1) or len(seen), []),
+    "partial": lambda: functools.partial(
+        lambda seen, _: seen.append(1) or len(seen), []
+    ),
     "object": Called,
     "method": lambda: Called().__call__,
 }
@@ -122,7 +124,9 @@ def test_every_batch_counts_like_the_first(way):
     for _ in range(2):
         for sizes in ([SAMPLES], [1] * SAMPLES, [2, 4]):
             costs = nl.cost(module, x.split(sizes), ASKED, check=True)
-            assert [score.value for score in costs.values()] == [WIDTH * WIDTH] * 2, sizes
+            assert [score.value for score in costs.values()] == [WIDTH * WIDTH] * 2, (
+                sizes
+            )
     module(x)
     assert module.remember(module) == 2, "a count leaves no trace"
 
@@ -158,6 +162,10 @@ def test_advancing_iterators_are_detected(source):
 
 
 def test_iterators_that_change_no_counts_only_add_a_note():
-    costs = nl.cost(Reading(itertools.repeat(1)).eval(), [torch.randn(SAMPLES, WIDTH)] * 2, ASKED)
+    costs = nl.cost(
+        Reading(itertools.repeat(1)).eval(), [torch.randn(SAMPLES, WIDTH)] * 2, ASKED
+    )
     for score in costs.values():
-        assert score.status == "scored" and any(note.startswith("checked: ") for note in score.notes)
+        assert score.status == "scored" and any(
+            note.startswith("checked: ") for note in score.notes
+        )

@@ -12,7 +12,11 @@ from torch import nn
 from torch.nn.utils import parametrize, prune
 
 import neuroledger as nl
-from neuroledger.families.efficiency.counting.counter import Call, Counter, counting_rule
+from neuroledger.families.efficiency.counting.counter import (
+    Call,
+    Counter,
+    counting_rule,
+)
 from tests.families.efficiency.counting.counting import counted, per_sample
 
 SAMPLES = 4
@@ -88,7 +92,10 @@ WRITTEN = {
     "linear": (lambda x, w: F.linear(x, w), 1),
     "einsum": (lambda x, w: torch.einsum("bi,oi->bo", x, w), 1),
     "matmul": (lambda x, w: x @ w.t(), 1),
-    "a layer called three times": (lambda x, w: torch.stack([F.linear(x, w) for _ in range(3)]), 3),
+    "a layer called three times": (
+        lambda x, w: torch.stack([F.linear(x, w) for _ in range(3)]),
+        3,
+    ),
     "tensordot": (lambda x, w: torch.tensordot(x, w, ([1], [1])), 1),
     "kernels of one point": (lambda x, w: F.conv1d(x[..., None], w[..., None]), 1),
     "in double precision": (lambda x, w: F.linear(x.double(), w.double()), 1),
@@ -102,7 +109,11 @@ def test_one_product_written_in_many_ways(name):
     function, times = WRITTEN[name]
     x, w = thin(SAMPLES, 6), thin(5, 6)
     macs, acs, dense = per_sample(counted(Written(function, w), x))
-    assert (macs * SAMPLES, acs, dense) == (times * products(F.linear, x, w), 0, times * 30)
+    assert (macs * SAMPLES, acs, dense) == (
+        times * products(F.linear, x, w),
+        0,
+        times * 30,
+    )
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -113,7 +124,9 @@ def test_masked_pairs_of_attention_are_not_computed(causal):
             self.q = nn.Linear(8, 24, bias=False)
 
         def forward(self, x):
-            return F.scaled_dot_product_attention(*self.q(x).chunk(3, -1)[:3], is_causal=causal)
+            return F.scaled_dot_product_attention(
+                *self.q(x).chunk(3, -1)[:3], is_causal=causal
+            )
 
     class InHeads(Attending):
         def forward(self, x):
@@ -144,7 +157,10 @@ def test_recurrent_layers_count_like_their_cells(kind, options):
 def test_tables_have_no_products():
     network = nn.Sequential(nn.Embedding(9, 6), nn.Linear(6, 2))
     trace = counted(network, torch.randint(0, 9, (SAMPLES, 3)))
-    assert per_sample(trace)[2] == 3 * 12 and trace.weights_reached == trace.weights_met == 12
+    assert (
+        per_sample(trace)[2] == 3 * 12
+        and trace.weights_reached == trace.weights_met == 12
+    )
 
 
 class Planted(torch.autograd.Function):
@@ -183,13 +199,19 @@ def test_work_that_no_rule_claims_is_reported_with_its_name(name):
 def test_a_rule_is_one_function():
     """The example of docs/efficiency.md."""
 
-    @torch.library.custom_op("neuroledger_examples::scaled_product", mutates_args=(), device_types="cpu")
+    @torch.library.custom_op(
+        "neuroledger_examples::scaled_product", mutates_args=(), device_types="cpu"
+    )
     def scaled_product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return 0.5 * (x @ weight.t())
 
     def cost():
-        network = Written(lambda x, w: torch.ops.neuroledger_examples.scaled_product(x, w), thin(5, 6))
-        return nl.cost(network, [torch.rand(3, 6) + 0.1], ["dense_operations"])["dense_operations"]
+        network = Written(
+            lambda x, w: torch.ops.neuroledger_examples.scaled_product(x, w), thin(5, 6)
+        )
+        return nl.cost(network, [torch.rand(3, 6) + 0.1], ["dense_operations"])[
+            "dense_operations"
+        ]
 
     before = cost()
     assert before.status == "failed" and "scaled_product" in before.reason
@@ -238,7 +260,10 @@ def test_zeros_are_those_of_the_weights_at_the_call(way):
     layer, x = nn.Linear(6, 5), torch.rand(3, 6) + 0.1
     assert nl.cost(layer, [x], ["effective_macs"])["effective_macs"].value == 30
     costs = nl.cost(way(layer), [x], ["effective_macs", "connection_sparsity"])
-    assert (costs["effective_macs"].value, costs["connection_sparsity"].value) == (15, 0.5)
+    assert (costs["effective_macs"].value, costs["connection_sparsity"].value) == (
+        15,
+        0.5,
+    )
 
 
 def test_weights_that_change_within_a_pass_are_counted_as_they_are():
@@ -253,7 +278,10 @@ def test_weights_that_change_within_a_pass_are_counted_as_they_are():
             return first + self.layer(x)
 
     for size in (1, 2, 4):
-        assert per_sample(counted(Forgets(), *(torch.rand(4, 6) + 0.1).split(size)))[0] == 30 + 15
+        assert (
+            per_sample(counted(Forgets(), *(torch.rand(4, 6) + 0.1).split(size)))[0]
+            == 30 + 15
+        )
 
 
 def test_a_large_matrix_pruned_through_data_is_read_again():
@@ -267,9 +295,15 @@ def test_a_large_matrix_pruned_through_data_is_read_again():
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 def test_counts_of_a_sample_do_not_depend_on_its_batch(size):
-    x = (torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(2)) < 0.4).float()
+    x = (
+        torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(2)) < 0.4
+    ).float()
     x[::3] *= 0.5
-    network = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 4))
+    network = nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 4)
+    )
     whole, parts = counted(network, x), counted(network, *x.split(size))
     assert whole.layers == parts.layers
-    assert math.isclose(sum(per_sample(whole)[:2]), sum(per_sample(parts)[:2]), rel_tol=1e-12)
+    assert math.isclose(
+        sum(per_sample(whole)[:2]), sum(per_sample(parts)[:2]), rel_tol=1e-12
+    )

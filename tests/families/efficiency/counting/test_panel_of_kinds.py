@@ -25,7 +25,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in 
 def drawn(*shape, kept=0.7, seed=0):
     """Normal numbers, some of which are exactly zero."""
     rng = np.random.default_rng([seed, *shape])
-    return torch.from_numpy((rng.normal(size=shape) * (rng.random(shape) < kept)).astype(np.float32))
+    return torch.from_numpy(
+        (rng.normal(size=shape) * (rng.random(shape) < kept)).astype(np.float32)
+    )
 
 
 def inputs(*shape):
@@ -98,7 +100,9 @@ class Convolutions(Kind):
 
     def __init__(self):
         super().__init__()
-        self.there = nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(2, 1), dilation=(2, 3), groups=2)
+        self.there = nn.Conv2d(
+            4, 6, (3, 2), stride=(2, 1), padding=(2, 1), dilation=(2, 3), groups=2
+        )
         self.back = nn.ConvTranspose2d(
             6, 4, (2, 3), stride=(2, 3), padding=1, output_padding=(1, 2), groups=2
         )
@@ -173,7 +177,8 @@ class Gated(Kind):
         weights = {name: value.detach() for name, value in self.gru.named_parameters()}
         for layer in range(2):
             w, u, b, c = (
-                weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+                weights[f"{kind}_l{layer}"]
+                for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
             )
             h, states = torch.zeros(3), []
             found.rows(f"in {layer}", x, w)
@@ -216,7 +221,9 @@ class Custom(Kind):
 
     def work(self, x, found):
         found.rows("w", x[None], self.w.detach())
-        found.rows("out", (2 * self.w.detach() @ x).relu()[None], self.out.weight.detach())
+        found.rows(
+            "out", (2 * self.w.detach() @ x).relu()[None], self.out.weight.detach()
+        )
 
 
 class Scripted(Kind):
@@ -291,7 +298,9 @@ class Sparse(Kind):
         super().__init__()
         self.out = nn.Linear(8, 3, bias=False)
         self.fill()
-        self.w = nn.Parameter(drawn(8, 6, kept=0.3, seed=5).to_sparse_csr(), requires_grad=False)
+        self.w = nn.Parameter(
+            drawn(8, 6, kept=0.3, seed=5).to_sparse_csr(), requires_grad=False
+        )
         prune.l1_unstructured(self.out, "weight", amount=0.5)
 
     def forward(self, x):
@@ -318,8 +327,14 @@ class Remembering(Kind):
     def forward(self, x):
         for step in x.unbind(1):
             fired = (self.membrane > 0.5).float()
-            self.membrane = 0.8 * self.membrane * (1 - fired) + self.w(step) + self.u(fired)
-            self.trace = fired if self.trace is None or len(self.trace) != len(fired) else self.trace + fired
+            self.membrane = (
+                0.8 * self.membrane * (1 - fired) + self.w(step) + self.u(fired)
+            )
+            self.trace = (
+                fired
+                if self.trace is None or len(self.trace) != len(fired)
+                else self.trace + fired
+            )
             self.past.append(float(len(self.past)))
         return self.trace
 
@@ -369,7 +384,9 @@ KINDS = (
 def counted(network, batches):
     axis = {"sample_axis": 1} if isinstance(network, TimeFirst) else {}
     scores = nl.cost(network, batches, ASKED, **axis)
-    assert {score.status for score in scores.values()} == {"scored"}, [s.reason for s in scores.values()]
+    assert {score.status for score in scores.values()} == {"scored"}, [
+        s.reason for s in scores.values()
+    ]
     assert scores["effective_macs"].n["coverage"] == 1
     return np.array([scores[name].value for name in ASKED])
 
@@ -393,7 +410,10 @@ def test_counts_equal_those_of_loops(kind):
     for size in (12, 1, 5):
         batches = [part.contiguous() for part in shown.split(size, axis)]
         np.testing.assert_allclose(
-            counted(network, batches), expected, rtol=1e-12, err_msg=f"batches of {size}"
+            counted(network, batches),
+            expected,
+            rtol=1e-12,
+            err_msg=f"batches of {size}",
         )
 
 
@@ -406,7 +426,10 @@ def test_counts_equal_those_of_loops_in_batches_of_every_size(kind):
     for size in range(1, SAMPLES + 1):
         batches = [part.contiguous() for part in shown.split(size, axis)]
         np.testing.assert_allclose(
-            counted(network, batches), expected, rtol=1e-12, err_msg=f"batches of {size}"
+            counted(network, batches),
+            expected,
+            rtol=1e-12,
+            err_msg=f"batches of {size}",
         )
 
 
@@ -415,7 +438,11 @@ class Start(Kind):
 
     def __init__(self):
         super().__init__()
-        self.w, self.u, self.v = nn.Linear(6, 4), nn.Linear(4, 4, bias=False), nn.Linear(3, 4, bias=False)
+        self.w, self.u, self.v = (
+            nn.Linear(6, 4),
+            nn.Linear(4, 4, bias=False),
+            nn.Linear(3, 4, bias=False),
+        )
         self.fill()
         self.register_buffer("h", drawn(1, 4, seed=7))
         self.register_buffer("place", drawn(1, 3, seed=8))
@@ -436,7 +463,9 @@ def test_a_state_shared_by_samples_counts_for_each_in_any_batch():
         result.rows("w", sample[None], w)
         result.rows("u", h, u)
         result.rows("v", place, v)
-        after = torch.tanh(sample @ w.T + network.w.bias.detach() + h @ u.T + place @ v.T)
+        after = torch.tanh(
+            sample @ w.T + network.w.bias.detach() + h @ u.T + place @ v.T
+        )
         result.rows("line", after, network.line)
         each.append(result.result())
     for size in (64, 1, 2, 7, 33):

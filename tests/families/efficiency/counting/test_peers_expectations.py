@@ -28,7 +28,9 @@ def seeded(monkeypatch, repository):
 
 def values(module, batches, *metrics, **options):
     costs = nl.cost(module, batches, list(metrics), **options)
-    assert {score.status for score in costs.values()} == {"scored"}, {n: s.reason for n, s in costs.items()}
+    assert {score.status for score in costs.values()} == {"scored"}, {
+        n: s.reason for n, s in costs.items()
+    }
     return [costs[name].value for name in metrics]
 
 
@@ -75,9 +77,15 @@ def test_neurobench_connection_sparsity(mode):
     assert of(torch.zeros_like) == 1.0
     assert of(torch.ones_like) == 0.0
     assert of(lambda p: torch.rand_like(p) + 1e-3) == 0.0
-    half = of(lambda p: (torch.arange(len(p.reshape(-1))) >= p.numel() // 2).float().view(p.shape))
+    half = of(
+        lambda p: (
+            (torch.arange(len(p.reshape(-1))) >= p.numel() // 2).float().view(p.shape)
+        )
+    )
     assert half == pytest.approx(0.5, abs=1e-3)
-    recurrent = nn.Sequential(nn.RNN(20, 20, num_layers=2, bidirectional=True), nn.Linear(20, 256))
+    recurrent = nn.Sequential(
+        nn.RNN(20, 20, num_layers=2, bidirectional=True), nn.Linear(20, 256)
+    )
     assert values(recurrent, (), "connection_sparsity", mode=mode)[0] < 1e-3
 
 
@@ -92,7 +100,9 @@ def test_neurobench_activation_sparsity():
             (relu, up, 0.0), (relu, mixed, 0.5), (again, up, 0.0), (again, mixed, 0.5), (sigmoid, up, 0.0)
         ):  # fmt: skip
             assert values(network, [x], "activation_sparsity", mode=mode) == [expected]
-    costs = nl.cost(keyword_network(), [torch.rand(3, 20)], ["activation_sparsity"])["activation_sparsity"]
+    costs = nl.cost(keyword_network(), [torch.rand(3, 20)], ["activation_sparsity"])[
+        "activation_sparsity"
+    ]
     assert len(costs.samples) == 4  # one figure for each layer of neurons
 
 
@@ -111,7 +121,9 @@ def tens():
 
 def perceptron(*sizes):
     layers = (
-        part for into, out in pairwise(sizes) for part in (nn.Linear(into, out, bias=False), nn.Sigmoid())
+        part
+        for into, out in pairwise(sizes)
+        for part in (nn.Linear(into, out, bias=False), nn.Sigmoid())
     )
     return nn.Sequential(*layers)
 
@@ -145,7 +157,8 @@ class Cell(nn.Module):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("kind", "states", "macs"), [(nn.LSTMCell, 2, 615), (nn.RNNCell, 1, 150), (nn.GRUCell, 1, 465)]
+    ("kind", "states", "macs"),
+    [(nn.LSTMCell, 2, 615), (nn.RNNCell, 1, 150), (nn.GRUCell, 1, 465)],
 )
 def test_neurobench_synaptic_operations_of_cells(kind, states, macs, mode):
     """Sizes 25 and 5. Inputs of the second sample that are all ones are spikes only in the strict count."""
@@ -167,20 +180,28 @@ def test_neurobench_spikes_through_ten_steps(mode):
     snn = pytest.importorskip("snntorch")
     layer = nn.Linear(20, 5, bias=False)
     with torch.no_grad():
-        layer.weight.copy_(torch.linspace(-0.05, 0.05, 5)[:, None].expand(5, 20) + 0.005)
+        layer.weight.copy_(
+            torch.linspace(-0.05, 0.05, 5)[:, None].expand(5, 20) + 0.005
+        )
     network = nn.Sequential(layer, snn.Leaky(beta=0.9, init_hidden=True, output=True))
     spikes = torch.ones(5, 10, 20)
     assert operations(network, [spikes], mode=mode) == (0, 1000)
-    costs = nl.cost(network, [spikes], ["membrane_updates", "activation_sparsity"], mode=mode)
+    costs = nl.cost(
+        network, [spikes], ["membrane_updates", "activation_sparsity"], mode=mode
+    )
     assert costs["membrane_updates"].value == 50
     # By hand: m = .9 m + x - (m > 1), a spike above 1.
-    drive, membrane, fired = layer.weight.detach().double().sum(1).numpy(), np.zeros(5), 0
+    drive, membrane, fired = (
+        layer.weight.detach().double().sum(1).numpy(),
+        np.zeros(5),
+        0,
+    )
     for _ in range(10):
         membrane = 0.9 * membrane + drive - (membrane > 1)
         fired += int((membrane > 1).sum())
-    assert fired and costs["activation_sparsity"].samples.sel(layer="1").item() == pytest.approx(
-        1 - fired / 50
-    )
+    assert fired and costs["activation_sparsity"].samples.sel(
+        layer="1"
+    ).item() == pytest.approx(1 - fired / 50)
 
 
 def predictions(values):
@@ -192,9 +213,13 @@ def test_neurobench_errors_of_predictions():
     numbers = np.arange(10.0)
 
     def error(given, true, measure):
-        return float(prediction_error(predictions(given), predictions(true), measure=measure)[0])
+        return prediction_error(
+            predictions(given), predictions(true), measure=measure
+        ).values.item()
 
-    assert error(1.1 * numbers, numbers, "mse") == pytest.approx(0.01 * (numbers**2).mean())
+    assert error(1.1 * numbers, numbers, "mse") == pytest.approx(
+        0.01 * (numbers**2).mean()
+    )
     later = numbers + 1
     assert error(1.1 * later, later, "smape") == pytest.approx(200 * 0.1 / 2.1)
     both = np.stack([1.1 * numbers, 1.1 * later], 1)
@@ -207,7 +232,9 @@ def test_neurobench_errors_of_predictions():
 
 
 def sparse_spikes():
-    return (torch.rand(32, 100, generator=torch.Generator().manual_seed(1)) > 0.8).float()
+    return (
+        torch.rand(32, 100, generator=torch.Generator().manual_seed(1)) > 0.8
+    ).float()
 
 
 def test_spikingjelly_products_are_multiplied_or_accumulated_and_never_both():
@@ -215,13 +242,19 @@ def test_spikingjelly_products_are_multiplied_or_accumulated_and_never_both():
     floats, spikes = torch.randn(32, 100), sparse_spikes()
     for batches in (lambda x: [x], lambda x: x.split(1), lambda x: x.split(5)):
         assert operations(layer, batches(floats)) == (50 * 100, 0)
-        assert operations(layer, batches(spikes)) == (0, pytest.approx(int(spikes.count_nonzero()) * 50 / 32))
+        assert operations(layer, batches(spikes)) == (
+            0,
+            pytest.approx(int(spikes.count_nonzero()) * 50 / 32),
+        )
 
 
 def test_spikingjelly_spikes_drive_accumulates():
     layer = nn.Conv2d(3, 3, 3, padding=1)
     assert operations(layer, [torch.zeros(2, 3, 24, 24)]) == (0, 0)
-    assert operations(layer, [torch.ones(2, 3, 24, 24)]) == (0, 3 * 3 * (3 * 24 - 2) ** 2)
+    assert operations(layer, [torch.ones(2, 3, 24, 24)]) == (
+        0,
+        3 * 3 * (3 * 24 - 2) ** 2,
+    )
 
 
 def test_spikingjelly_large_sums_of_transposed_convolutions_are_exact():
@@ -285,14 +318,18 @@ def test_spikingjelly_simple_energy(x, out, dtype, picojoules):
 
 
 def test_spikingjelly_prices_are_those_of_the_profile_of_45_nm():
-    spec = nl.cost(nn.Linear(4, 3, bias=False), [torch.tensor([[1.0, 0, 1, 0]])], ["energy_45nm"])[
-        "energy_45nm"
-    ]
+    spec = nl.cost(
+        nn.Linear(4, 3, bias=False), [torch.tensor([[1.0, 0, 1, 0]])], ["energy_45nm"]
+    )["energy_45nm"]
     assert spec.value == pytest.approx(6 * 0.9e-12)
-    dense = nl.cost(nn.Linear(4, 3, bias=False), [torch.full((2, 4), 0.5)], ["energy_45nm"])["energy_45nm"]
+    dense = nl.cost(
+        nn.Linear(4, 3, bias=False), [torch.full((2, 4), 0.5)], ["energy_45nm"]
+    )["energy_45nm"]
     assert dense.value == pytest.approx(12 * 4.6e-12)
 
 
 def test_spikingjelly_nothing_to_count_is_a_failure_and_never_0():
-    for score in nl.cost(nn.Linear(4, 3), [torch.empty(0, 4)], ["effective_macs", "energy_45nm"]).values():
+    for score in nl.cost(
+        nn.Linear(4, 3), [torch.empty(0, 4)], ["effective_macs", "energy_45nm"]
+    ).values():
         assert score.status == "failed" and "no batches" in score.reason

@@ -62,7 +62,9 @@ FOREIGN.impl("product", lambda h, w: h @ w.t(), "CPU")
 
 
 def higher_scan(h):
-    return scan(lambda kept, row: (kept @ KEPT.t(), row + 0), torch.zeros(1, WIDTH), h, dim=0)[1]
+    return scan(
+        lambda kept, row: (kept @ KEPT.t(), row + 0), torch.zeros(1, WIDTH), h, dim=0
+    )[1]
 
 
 def buffers(plant, **held):
@@ -100,7 +102,9 @@ def blocked():
 
     layer = nn.Linear(WIDTH, WIDTH, bias=False)
     layer.weight.data = KEPT.clone()
-    return Host(lambda s, h: s.inner(h.to_mkldnn()).to_dense(), inner=mkldnn.to_mkldnn(layer))
+    return Host(
+        lambda s, h: s.inner(h.to_mkldnn()).to_dense(), inner=mkldnn.to_mkldnn(layer)
+    )
 
 
 def traced_in_a_box():
@@ -184,13 +188,18 @@ def test_products_outside_of_modules_equal_those_of_loops(way):
     for sizes in ([32], [1] * 32, [2] * 16, [7, 25], [31, 1]):
         result, total = counted(module, x.split(sizes))
         assert total * 32 == pytest.approx(true, rel=1e-12), sizes
-        assert result["effective_macs"].status == "scored", result["effective_macs"].reason
+        assert result["effective_macs"].status == "scored", result[
+            "effective_macs"
+        ].reason
 
 
 def test_a_product_that_would_crash_the_process_is_refused():
     costs = nl.cost(eight_bits(torch.bfloat16).eval(), [data(9)], ASKED)
     for score in costs.values():
-        assert score.status == "failed" and "_weight_int8pack_mm ends the process" in score.reason
+        assert (
+            score.status == "failed"
+            and "_weight_int8pack_mm ends the process" in score.reason
+        )
         assert "multiple of 16" in score.reason
 
 
@@ -206,7 +215,9 @@ def in_another_thread(h):
 
 def in_a_pool_that_is_held():
     pool = ThreadPoolExecutor(1)
-    return Host(lambda s, h: next(s.run(lambda x: x @ KEPT.t(), [h])), run=pool.map, pool=pool)
+    return Host(
+        lambda s, h: next(s.run(lambda x: x @ KEPT.t(), [h])), run=pool.map, pool=pool
+    )
 
 
 def shown_again(h):
@@ -224,7 +235,9 @@ def in_place(one, other):
 
 
 def four_bits():
-    codes = torch.ops.aten._convert_weight_to_int4pack_for_cpu(torch.ones(32, 32, dtype=torch.int32), 1)
+    codes = torch.ops.aten._convert_weight_to_int4pack_for_cpu(
+        torch.ones(32, 32, dtype=torch.int32), 1
+    )
     return buffers(
         lambda s, h: torch.ops.aten._weight_int4pack_mm_for_cpu(
             F.pad(h, (0, 26)).bfloat16(), s.codes, 32, s.scales
@@ -236,7 +249,11 @@ def four_bits():
 
 def half_packed():
     packed = torch.fbgemm_pack_gemm_matrix_fp16(KEPT)
-    return Host(lambda s, h: torch.fbgemm_linear_fp16_weight_fp32_activation(h, packed, torch.zeros(WIDTH)))
+    return Host(
+        lambda s, h: torch.fbgemm_linear_fp16_weight_fp32_activation(
+            h, packed, torch.zeros(WIDTH)
+        )
+    )
 
 
 def ragged(s, h):
@@ -250,7 +267,13 @@ def outer(h):
 
 def one_by_one(s, h):
     return torch.tensor(
-        [[sum(float(a) * b for a, b in zip(row, out, strict=True)) for out in NUMBERS] for row in h]
+        [
+            [
+                sum(float(a) * b for a, b in zip(row, out, strict=True))
+                for out in NUMBERS
+            ]
+            for row in h
+        ]
     )
 
 
@@ -370,7 +393,10 @@ def test_a_state_in_a_list_is_not_a_weight_matrix():
     class Leaky(nn.Module):
         def __init__(self, samples):
             super().__init__()
-            self.layer, self.states = nn.Linear(WIDTH, WIDTH), [torch.zeros(samples, WIDTH)]
+            self.layer, self.states = (
+                nn.Linear(WIDTH, WIDTH),
+                [torch.zeros(samples, WIDTH)],
+            )
 
         def forward(self, x):
             for _ in range(3):
@@ -380,21 +406,29 @@ def test_a_state_in_a_list_is_not_a_weight_matrix():
 
     for samples in (1, 9):
         result, total = counted(Leaky(samples).eval(), [data(samples)])
-        assert result["effective_macs"].status == "scored" and total == 3 * WIDTH * WIDTH
+        assert (
+            result["effective_macs"].status == "scored" and total == 3 * WIDTH * WIDTH
+        )
 
 
 def test_attention_operators_count_like_attention():
     ways = {
         "function": lambda q: F.scaled_dot_product_attention(q, q, q),
-        "in sight": lambda q: torch.ops.aten._scaled_dot_product_attention_math(q, q, q)[0],
-        "fused": lambda q: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, q, q)[0],
+        "in sight": lambda q: torch.ops.aten._scaled_dot_product_attention_math(
+            q, q, q
+        )[0],
+        "fused": lambda q: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            q, q, q
+        )[0],
     }
     trace = {
         way: counted(Host(lambda s, h, f=f: f(h.view(-1, 1, 3, 2))).eval(), [data(9)])
         for way, f in ways.items()
     }
     assert len({total for _, total in trace.values()}) == 1
-    assert {costs["dense_operations"].value for costs, _ in trace.values()} == {WIDTH * WIDTH + 2 * 3 * 3 * 2}
+    assert {costs["dense_operations"].value for costs, _ in trace.values()} == {
+        WIDTH * WIDTH + 2 * 3 * 3 * 2
+    }
 
 
 # How functions of torch are named that multiply and accumulate.
@@ -432,7 +466,9 @@ def test_no_operator_of_torch_that_multiplies_and_accumulates_is_free():
     ]
     free = {operator._opname for operator in operators if is_free(operator)}
     sounding = {
-        operator._opname for operator in operators if SOUNDS.search(operator._opname.replace("_backward", ""))
+        operator._opname
+        for operator in operators
+        if SOUNDS.search(operator._opname.replace("_backward", ""))
     }
     assert len(sounding) > 140
     assert (sounding & free) - DIFFERENT == set()

@@ -25,7 +25,9 @@ ASKED = ["effective_macs", "effective_acs", "dense_operations"]
 def weights(*shape):
     """A third of them zero."""
     rng = np.random.default_rng(sum(shape))
-    return torch.from_numpy((rng.normal(size=shape) * (rng.random(shape) < 2 / 3)).astype(np.float32))
+    return torch.from_numpy(
+        (rng.normal(size=shape) * (rng.random(shape) < 2 / 3)).astype(np.float32)
+    )
 
 
 class Double(torch.autograd.Function):
@@ -92,7 +94,9 @@ def matrix(**more):
 
 
 PRODUCTS = {
-    "scripted module": lambda: Host(lambda s, h: s.inner(h), inner=torch.jit.script(Inner())),
+    "scripted module": lambda: Host(
+        lambda s, h: s.inner(h), inner=torch.jit.script(Inner())
+    ),
     "traced module": lambda: Host(
         lambda s, h: s.inner(h), inner=torch.jit.trace(Inner(), torch.zeros(2, WIDTH))
     ),
@@ -103,38 +107,58 @@ PRODUCTS = {
     "einsum of three": lambda: Host(
         lambda s, h: torch.einsum("bi,oi,->bo", h, s.w, torch.tensor(2.0)), **matrix()
     ),
-    "sparse product": lambda: Host(lambda s, h: torch.sparse.mm(s.w.to_sparse(), h.t()).t(), **matrix()),
-    "rows of columns": lambda: Host(lambda s, h: h @ s.w.to_sparse_csr().t(), **matrix()),
+    "sparse product": lambda: Host(
+        lambda s, h: torch.sparse.mm(s.w.to_sparse(), h.t()).t(), **matrix()
+    ),
+    "rows of columns": lambda: Host(
+        lambda s, h: h @ s.w.to_sparse_csr().t(), **matrix()
+    ),
     "operator": lambda: Host(lambda s, h: torch.ops.aten.mm(h, s.w.t()), **matrix()),
     "functional call": lambda: Host(
-        lambda s, h: torch.func.functional_call(s.inner, {"w": s.inner.w}, (h,)), inner=Inner()
+        lambda s, h: torch.func.functional_call(s.inner, {"w": s.inner.w}, (h,)),
+        inner=Inner(),
     ),
     "convolution of one pixel": lambda: Host(
         lambda s, h: F.conv1d(h[:, :, None], s.w[:, :, None])[:, :, 0], **matrix()
     ),
     "weights shown to each sample": lambda: Host(
-        lambda s, h: torch.bmm(h[:, None], s.w.t().expand(len(h), WIDTH, WIDTH))[:, 0], **matrix()
-    ),
-    "weights shown to each sample, added": lambda: Host(
-        lambda s, h: torch.baddbmm(torch.zeros(1), h[:, None], s.w.t().expand(len(h), -1, -1)), **matrix()
-    ),
-    "one product at a time": lambda: Host(
-        lambda s, h: torch.stack([torch.stack([torch.dot(row, out) for out in s.w]) for row in h]), **matrix()
-    ),
-    "condition": lambda: Host(
-        lambda s, h: torch.cond(h.sum() >= 0, lambda y: y @ s.w.t(), lambda y: y.clone(), (h,)), **matrix()
-    ),
-    "loop": lambda: Host(
-        lambda s, h: while_loop(lambda i, y: i < 1, lambda i, y: (i + 1, y @ s.w.t()), (torch.tensor(0), h))[
-            1
-        ],
+        lambda s, h: torch.bmm(h[:, None], s.w.t().expand(len(h), WIDTH, WIDTH))[:, 0],
         **matrix(),
     ),
-    "script with a loop and a condition": lambda: Host(lambda s, h: looped(h, s.w, 1), **matrix()),
-    "subclass of tensors": lambda: Host(lambda s, h: h.as_subclass(Marked) @ s.w.t(), **matrix()),
+    "weights shown to each sample, added": lambda: Host(
+        lambda s, h: torch.baddbmm(
+            torch.zeros(1), h[:, None], s.w.t().expand(len(h), -1, -1)
+        ),
+        **matrix(),
+    ),
+    "one product at a time": lambda: Host(
+        lambda s, h: torch.stack(
+            [torch.stack([torch.dot(row, out) for out in s.w]) for row in h]
+        ),
+        **matrix(),
+    ),
+    "condition": lambda: Host(
+        lambda s, h: torch.cond(
+            h.sum() >= 0, lambda y: y @ s.w.t(), lambda y: y.clone(), (h,)
+        ),
+        **matrix(),
+    ),
+    "loop": lambda: Host(
+        lambda s, h: while_loop(
+            lambda i, y: i < 1, lambda i, y: (i + 1, y @ s.w.t()), (torch.tensor(0), h)
+        )[1],
+        **matrix(),
+    ),
+    "script with a loop and a condition": lambda: Host(
+        lambda s, h: looped(h, s.w, 1), **matrix()
+    ),
+    "subclass of tensors": lambda: Host(
+        lambda s, h: h.as_subclass(Marked) @ s.w.t(), **matrix()
+    ),
     "out of sight of functions": lambda: Host(unseen, **matrix()),
     "checkpoint": lambda: Host(
-        lambda s, h: checkpoint(lambda y: y @ s.w.t(), h, use_reentrant=False), **matrix()
+        lambda s, h: checkpoint(lambda y: y @ s.w.t(), h, use_reentrant=False),
+        **matrix(),
     ),
     "into memory of others": lambda: Host(
         lambda s, h: torch.mm(h, s.w.t(), out=torch.empty(len(h), WIDTH)), **matrix()
@@ -181,7 +205,10 @@ def test_a_planted_product_equals_a_count_by_loops(way):
         h = module.hidden(x)
     result, total = counted(module, [x])
     assert total * 9 == first_layer(x) + by_loops(h, weights(WIDTH, WIDTH))
-    assert result["effective_macs"].status == "scored" and result["effective_macs"].n["coverage"] == 1
+    assert (
+        result["effective_macs"].status == "scored"
+        and result["effective_macs"].n["coverage"] == 1
+    )
 
 
 @pytest.mark.parametrize("way", PRODUCTS)
@@ -190,32 +217,57 @@ def test_planted_products_do_not_depend_on_batch_size(way):
     expected = [counted(module, [x])[0][name].value for name in ASKED]
     for sizes in ([1] * 64, [64], [2] * 32, [7, 57], [63, 1], [16, 3, 45]):
         result, _ = counted(module, x.split(sizes))
-        assert [result[name].value for name in ASKED] == pytest.approx(expected, rel=1e-12), sizes
+        assert [result[name].value for name in ASKED] == pytest.approx(
+            expected, rel=1e-12
+        ), sizes
 
 
 def bilinear():
-    module = Host(lambda s, h: F.bilinear(h, h, s.w), w=nn.Parameter(weights(3, WIDTH, WIDTH)))
+    module = Host(
+        lambda s, h: F.bilinear(h, h, s.w), w=nn.Parameter(weights(3, WIDTH, WIDTH))
+    )
     return module, lambda h: int(
-        torch.einsum("bi,oij,bj->", h.ne(0).float(), module.w.detach().ne(0).float(), h.ne(0).float())
+        torch.einsum(
+            "bi,oij,bj->",
+            h.ne(0).float(),
+            module.w.detach().ne(0).float(),
+            h.ne(0).float(),
+        )
     )
 
 
 def attention():
-    module = Host(lambda s, h: F.scaled_dot_product_attention(*[h.view(-1, 1, 3, 2)] * 3))
+    module = Host(
+        lambda s, h: F.scaled_dot_product_attention(*[h.view(-1, 1, 3, 2)] * 3)
+    )
 
     def loops(h):
         total = 0
         for q in h.view(-1, 3, 2):
             shares = torch.softmax(q @ q.t() / 2**0.5, -1)
-            total += sum(1 for a, b in itertools.product(q, q) for s, t in zip(a, b, strict=True) if s and t)
-            total += sum(1 for row in shares for s, v in zip(row, q, strict=True) for t in v if s and t)
+            total += sum(
+                1
+                for a, b in itertools.product(q, q)
+                for s, t in zip(a, b, strict=True)
+                if s and t
+            )
+            total += sum(
+                1
+                for row in shares
+                for s, v in zip(row, q, strict=True)
+                for t in v
+                if s and t
+            )
         return total
 
     return module, loops
 
 
 def transposed():
-    module = Host(lambda s, h: s.up(h.view(-1, 2, 3)), up=nn.ConvTranspose1d(2, 4, 3, stride=2, bias=False))
+    module = Host(
+        lambda s, h: s.up(h.view(-1, 2, 3)),
+        up=nn.ConvTranspose1d(2, 4, 3, stride=2, bias=False),
+    )
     with torch.no_grad():
         module.up.weight.copy_(weights(2, 4, 3))
 
@@ -232,7 +284,9 @@ def transposed():
     return module, loops
 
 
-@pytest.mark.parametrize("make", [bilinear, attention, transposed], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "make", [bilinear, attention, transposed], ids=lambda f: f.__name__
+)
 def test_other_products_equal_a_count_by_loops(make):
     module, loops = make()
     x = data(9)
@@ -254,17 +308,31 @@ NAMED = {
     "weighted bags": (
         lambda: Host(
             lambda s, h: F.embedding_bag(
-                torch.arange(WIDTH).repeat(len(h), 1), s.w, mode="sum", per_sample_weights=h
+                torch.arange(WIDTH).repeat(len(h), 1),
+                s.w,
+                mode="sum",
+                per_sample_weights=h,
             ),
             **matrix(),
         ),
         "embedding_bag",
     ),
     "NumPy": (lambda: Host(leaves, **matrix()), "leave torch"),
-    "values one by one": (lambda: Host(lambda s, h: (h[:, None] * s.w).sum(2), **matrix()), "value by value"),
-    "masked sums": (lambda: Host(lambda s, h: torch.where(h[:, None] > 0, s.w, 0.0).sum(2), **matrix()), "w"),
+    "values one by one": (
+        lambda: Host(lambda s, h: (h[:, None] * s.w).sum(2), **matrix()),
+        "value by value",
+    ),
+    "masked sums": (
+        lambda: Host(
+            lambda s, h: torch.where(h[:, None] > 0, s.w, 0.0).sum(2), **matrix()
+        ),
+        "w",
+    ),
     "solve": (
-        lambda: Host(lambda s, h: torch.linalg.solve(s.w + 9 * torch.eye(WIDTH), h.t()).t(), **matrix()),
+        lambda: Host(
+            lambda s, h: torch.linalg.solve(s.w + 9 * torch.eye(WIDTH), h.t()).t(),
+            **matrix(),
+        ),
         "solve",
     ),
 }
@@ -275,13 +343,21 @@ def test_planted_work_without_a_rule_is_reported(way):
     make, words = NAMED[way]
     for requested in ASKED:
         costs = nl.cost(make().eval(), [data(9)], [requested])[requested]
-        assert costs.status == "partial" and words in costs.reason, (costs.status, costs.reason)
+        assert costs.status == "partial" and words in costs.reason, (
+            costs.status,
+            costs.reason,
+        )
 
 
 def test_embedding_bags_have_no_products():
-    module = Host(lambda s, h: F.embedding_bag(h.gt(0).long(), s.w, mode="mean"), **matrix())
+    module = Host(
+        lambda s, h: F.embedding_bag(h.gt(0).long(), s.w, mode="mean"), **matrix()
+    )
     result, total = counted(module.eval(), [data(9)])
-    assert total * 9 == first_layer(data(9)) and result["effective_macs"].status == "scored"
+    assert (
+        total * 9 == first_layer(data(9))
+        and result["effective_macs"].status == "scored"
+    )
 
 
 def test_work_planted_in_or_on_a_spiking_layer_is_counted():
@@ -298,8 +374,13 @@ def test_work_planted_in_or_on_a_spiking_layer_is_counted():
     x = data(9)
     with torch.no_grad():
         h = net(nn.Identity())(x)
-    plain, hooked = snntorch.Leaky(0.9, init_hidden=True), snntorch.Leaky(0.9, init_hidden=True)
-    hooked.register_forward_pre_hook(lambda _, args: (args[0] @ weights(WIDTH, WIDTH).t(),))
+    plain, hooked = (
+        snntorch.Leaky(0.9, init_hidden=True),
+        snntorch.Leaky(0.9, init_hidden=True),
+    )
+    hooked.register_forward_pre_hook(
+        lambda _, args: (args[0] @ weights(WIDTH, WIDTH).t(),)
+    )
     patched = snntorch.Leaky(0.9, init_hidden=True)
     whole = patched.forward
     patched.forward = lambda x, mem=None: whole(x @ weights(WIDTH, WIDTH).t())
@@ -316,7 +397,10 @@ def test_work_planted_in_or_on_a_spiking_layer_is_counted():
 def test_an_optional_package_of_torch_does_not_change_the_count(monkeypatch):
     """With it, torch multiplies three tensors in another order, which takes another number of products."""
     module, x = (
-        Host(lambda s, h: torch.einsum("bi,oi,o->b", h, s.w, torch.ones(WIDTH)), **matrix()).eval(),
+        Host(
+            lambda s, h: torch.einsum("bi,oi,o->b", h, s.w, torch.ones(WIDTH)),
+            **matrix(),
+        ).eval(),
         data(9),
     )
     _, total = counted(module, [x])

@@ -43,15 +43,26 @@ def test_states_from_outputs_equal_unrolled_states(kind, options, silent, monkey
                 parameter[::5] = 0
     short = counted(network, *x.split(4))
     monkeypatch.setattr(recurrent, "has_open_gates", lambda cell: False)
-    monkeypatch.setattr(recurrent, "_states", lambda *arguments: recurrent._unroll(*arguments[:4]))
+    monkeypatch.setattr(
+        recurrent, "_states", lambda *arguments: recurrent._unroll(*arguments[:4])
+    )
     assert counted(network, *x.split(4)).layers == short.layers
 
 
 def test_memory_behind_a_closed_gate_is_carried():
     network = Last("LSTM")
     with torch.no_grad():
-        network.layer.bias_ih_l0[15:] = -400.0  # o = 0: the answer is zero, the memory is not
+        network.layer.bias_ih_l0[
+            15:
+        ] = -400.0  # o = 0: the answer is zero, the memory is not
     x = torch.full((2, 4, 6), 0.5)
     assert not network(x).any()
-    inputs, gates = 4 * 6 * 20, 4 * 2 * 5 + 3 * 5  # nothing is carried into the first step
-    assert per_sample(counted(network, x)) == (inputs + gates, 0, 4 * (6 + 5) * 20 + 4 * 15)
+    inputs, gates = (
+        4 * 6 * 20,
+        4 * 2 * 5 + 3 * 5,
+    )  # nothing is carried into the first step
+    assert per_sample(counted(network, x)) == (
+        inputs + gates,
+        0,
+        4 * (6 + 5) * 20 + 4 * 15,
+    )

@@ -38,7 +38,10 @@ def oracle(x, weight):
 
 
 def spikes(dtype=torch.float32):
-    return (torch.rand(SAMPLES, WIDTH, STEPS, generator=torch.Generator().manual_seed(0)) < 0.1).to(dtype)
+    return (
+        torch.rand(SAMPLES, WIDTH, STEPS, generator=torch.Generator().manual_seed(0))
+        < 0.1
+    ).to(dtype)
 
 
 def half(x, step, sample=3):
@@ -64,11 +67,17 @@ CASES = {
     "half a spike at the last step": lambda: half(spikes(), STEPS - 1),
     "half a spike in the first row": lambda: half(spikes(), 2, sample=0),
     "two samples at two steps": lambda: half(half(spikes(), 1), 3, sample=9),
-    "analogue at one step": lambda: torch.cat([spikes()[..., :3], torch.randn(SAMPLES, WIDTH, 2)], 2),
-    "analogue, then spikes": lambda: torch.cat([torch.randn(SAMPLES, WIDTH, 2), spikes()[..., :3]], 2),
+    "analogue at one step": lambda: torch.cat(
+        [spikes()[..., :3], torch.randn(SAMPLES, WIDTH, 2)], 2
+    ),
+    "analogue, then spikes": lambda: torch.cat(
+        [torch.randn(SAMPLES, WIDTH, 2), spikes()[..., :3]], 2
+    ),
     "negative spikes at one step": lambda: signs(spikes(), 2),
     "zeros that are negative": lambda: -(1 - spikes()) * 0 + spikes(),
-    "the number next to one": lambda: written(spikes(), float(np.nextafter(np.float32(1), np.float32(0)))),
+    "the number next to one": lambda: written(
+        spikes(), float(np.nextafter(np.float32(1), np.float32(0)))
+    ),
     "the smallest number": lambda: written(spikes(), 1e-45),
     "two": lambda: written(spikes(), 2.0),
     "infinity": lambda: written(spikes(), np.inf),
@@ -82,7 +91,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_rows_of_spikes_equal_a_loop_whatever_follows(case, pruned):
     x = CASES[case]()
-    weight = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(1)).to(x.dtype)
+    weight = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(1)).to(
+        x.dtype
+    )
     if pruned:
         weight[weight.abs() < 0.7] = 0
     network = Stepped(weight)
@@ -105,7 +116,10 @@ def test_a_matrix_of_scores_is_classified_by_its_first_row_only_if_that_decides(
             return q @ k.transpose(-1, -2)
 
     rng = np.random.default_rng(0)
-    q, k = (torch.from_numpy(rng.normal(size=(8, 3, 5, 4)).astype(np.float32)) for _ in range(2))
+    q, k = (
+        torch.from_numpy(rng.normal(size=(8, 3, 5, 4)).astype(np.float32))
+        for _ in range(2)
+    )
     q[:4, :, 0] = 1.0  # first rows of signs, others analogue
     q[6:] = (q[6:] > 0).float()  # items of nothing but spikes
     trace = counted(Both(), ((q, k), None), needs=("operations",))
@@ -118,5 +132,8 @@ def test_a_matrix_of_scores_is_classified_by_its_first_row_only_if_that_decides(
             else:
                 macs += done
     layers = trace.layers.values()
-    assert (sum(layer.macs for layer in layers), sum(layer.acs for layer in layers)) == (macs, acs)
+    assert (
+        sum(layer.macs for layer in layers),
+        sum(layer.acs for layer in layers),
+    ) == (macs, acs)
     assert acs

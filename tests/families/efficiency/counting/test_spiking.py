@@ -19,7 +19,10 @@ from tests.families.efficiency.counting.counting import counted, ones, per_sampl
 
 def test_a_neuron_integrates_leaks_fires_and_is_reset_one_step_later():
     layer = Lif(beta=0.5, threshold=1.0)
-    values = [(float(layer(torch.tensor([[x]]))), float(layer.membrane)) for x in (0.75, 0.75, 0.75, 0.0)]
+    values = [
+        (float(layer(torch.tensor([[x]]))), float(layer.membrane))
+        for x in (0.75, 0.75, 0.75, 0.0)
+    ]
     # 0.75 · 0.375 + 0.75 = 1.125 fires · 0.5625 + 0.75 - 1 = 0.3125 · 0.15625
     assert values == [(0, 0.75), (1, 1.125), (0, 0.3125), (0, 0.15625)]
     zero = Lif(beta=0.5, reset="zero")
@@ -32,7 +35,10 @@ def test_lif_equals_snntorchs_leaky(reset):
     snn = pytest.importorskip("snntorch")
     torch.manual_seed(0)
     current = torch.randn(20, 4, 6)
-    ours, theirs = Lif(0.9, reset=reset), snn.Leaky(beta=0.9, init_hidden=True, reset_mechanism=reset)
+    ours, theirs = (
+        Lif(0.9, reset=reset),
+        snn.Leaky(beta=0.9, init_hidden=True, reset_mechanism=reset),
+    )
     for step in current:
         assert torch.equal(ours(step), theirs(step))
         assert torch.allclose(ours.membrane, theirs.mem, atol=1e-6)
@@ -45,11 +51,17 @@ def test_a_gradient_passes_through_the_spike():
 
 
 def test_spikes_drive_accumulations_and_every_membrane_is_written():
-    network = OverTime(nn.Sequential(ones(nn.Linear(3, 4)), Lif(1.0, 2.0), ones(nn.Linear(4, 2)), Lif()))
+    network = OverTime(
+        nn.Sequential(
+            ones(nn.Linear(3, 4)), Lif(1.0, 2.0), ones(nn.Linear(4, 2)), Lif()
+        )
+    )
     with torch.no_grad():
         network.network[0].bias.zero_()
     x = torch.zeros(1, 3, 3)
-    x[0, :, 0] = 1  # three spikes in the first step: membranes at 3 > 2 fire, and the next step subtracts 2
+    x[0, :, 0] = (
+        1  # three spikes in the first step: membranes at 3 > 2 fire, and the next step subtracts 2
+    )
     trace = counted(network, x)
     assert per_sample(trace) == (0, 3 * 4 + 4 * 2, 3 * (12 + 8))
     layer = trace.layers["network.1"]
@@ -108,17 +120,30 @@ def test_a_loop_over_layers_is_not_taken_for_a_loop_over_time(fails):
     for batches in ([x], x.split(1), x.split([3, 5])):
         stepped = counted(Blocks(*layers, fails=fails), *batches)
         assert stepped.steps == whole.steps == 4 and "axis 1" in stepped.notes[0]
-        assert per_sample(stepped) == per_sample(whole) and per_sample(stepped)[2] == 4 * 45
-        assert [(layer.updates, layer.zeros) for layer in stepped.layers.values() if layer.neuron] == [
-            (layer.updates, layer.zeros) for layer in whole.layers.values() if layer.neuron
+        assert (
+            per_sample(stepped) == per_sample(whole)
+            and per_sample(stepped)[2] == 4 * 45
+        )
+        assert [
+            (layer.updates, layer.zeros)
+            for layer in stepped.layers.values()
+            if layer.neuron
+        ] == [
+            (layer.updates, layer.zeros)
+            for layer in whole.layers.values()
+            if layer.neuron
         ]
-    alone = nl.cost(Blocks(*layers, fails=fails), [x], ["synaptic_operations"])["synaptic_operations"]
+    alone = nl.cost(Blocks(*layers, fails=fails), [x], ["synaptic_operations"])[
+        "synaptic_operations"
+    ]
     assert alone.value == sum(per_sample(whole)[:2]) and alone.n["time_steps"] == 4
 
 
 def test_state_of_nested_snntorch_layers_is_reset_and_not_in_the_footprint():
     snn = pytest.importorskip("snntorch")
-    net = nn.Sequential(nn.Sequential(nn.Linear(6, 5), snn.Leaky(beta=0.9, init_hidden=True)))
+    net = nn.Sequential(
+        nn.Sequential(nn.Linear(6, 5), snn.Leaky(beta=0.9, init_hidden=True))
+    )
     bare = counted(net, needs=("weights",)).weights
     net(torch.rand(7, 6))
     trace = counted(net, needs=("weights",)).weights
@@ -151,7 +176,9 @@ def test_neurons_of_unknown_cost_are_reported():
             return (self.membrane > 1).float()
 
     x = torch.rand(2, 3, 4)
-    alone = neuron_operations(counted(OverTime(nn.Sequential(nn.Linear(3, 5), Other())), x))
+    alone = neuron_operations(
+        counted(OverTime(nn.Sequential(nn.Linear(3, 5), Other())), x)
+    )
     assert alone.status == "failed" and "Other" in alone.reason
     both = OverTime(nn.Sequential(nn.Linear(3, 5), Lif(), nn.Linear(5, 2), Other()))
     partly = neuron_operations(counted(both, x))
@@ -164,7 +191,10 @@ def test_a_network_that_takes_its_state_as_an_argument_keeps_it_between_steps():
     class Handed(nn.Module):
         def __init__(self):
             super().__init__()
-            self.layer, self.neurons = ones(nn.Linear(3, 4, bias=False)), Lif(1.0, threshold=2.5)
+            self.layer, self.neurons = (
+                ones(nn.Linear(3, 4, bias=False)),
+                Lif(1.0, threshold=2.5),
+            )
 
         def forward(self, x, state=None):
             self.neurons.membrane = state
@@ -186,7 +216,11 @@ def test_unobserved_spiking_layers_are_never_counted_as_zero():
         def forward(self, x):
             return type(self.neuron).forward(self.neuron, x)
 
-    costs = nl.cost(Beside(), [torch.rand(3, 4)], ["spikes", "membrane_updates", "activation_sparsity"])
+    costs = nl.cost(
+        Beside(),
+        [torch.rand(3, 4)],
+        ["spikes", "membrane_updates", "activation_sparsity"],
+    )
     for score in costs.values():
         assert score.status == "failed" and "neuron cannot be observed" in score.reason
 
@@ -195,6 +229,9 @@ def test_unobserved_spiking_layers_are_never_counted_as_zero():
 def test_networks_of_this_package_do_not_modify_their_inputs(inner):
     x = torch.randn(5, 6, 8)
     before = x.clone()
-    for net in (OverTime(nn.Sequential(inner, nn.Linear(6, 4), Lif())), nn.Sequential(inner, Lif())):
+    for net in (
+        OverTime(nn.Sequential(inner, nn.Linear(6, 4), Lif())),
+        nn.Sequential(inner, Lif()),
+    ):
         nl.cost(net, [x], ["effective_macs", "spikes"])
         assert torch.equal(x, before)

@@ -17,7 +17,11 @@ from torch import nn
 import neuroledger as nl
 from neuroledger.errors import RequestError
 from neuroledger.families.efficiency.counting.network import Network, evaluation
-from neuroledger.families.efficiency.metrics.activity import membrane_updates, neuron_operations, spikes
+from neuroledger.families.efficiency.metrics.activity import (
+    membrane_updates,
+    neuron_operations,
+    spikes,
+)
 from neuroledger.families.efficiency.metrics.operations import operations_per_sample
 from neuroledger.families.efficiency.networks.layers import Lif
 from tests.families.efficiency.counting.counting import counted, ones, per_sample
@@ -33,7 +37,9 @@ def here(monkeypatch, repository):
 
 def in_package(package, *names):
     """A base class that looks like that of a package, which need not be installed."""
-    return [type(name, (nn.Module,), {"__module__": f"{package}.layers"}) for name in names]
+    return [
+        type(name, (nn.Module,), {"__module__": f"{package}.layers"}) for name in names
+    ]
 
 
 (BaseNode,) = in_package("spikingjelly", "BaseNode")
@@ -73,7 +79,11 @@ class Sinabs(StatefulLayer):
         self.v_mem = torch.zeros(0)
 
     def forward(self, current):
-        state = self.v_mem if self.v_mem.shape == current[:, 0].shape else torch.zeros_like(current[:, 0])
+        state = (
+            self.v_mem
+            if self.v_mem.shape == current[:, 0].shape
+            else torch.zeros_like(current[:, 0])
+        )
         found = []
         for step in current.unbind(1):
             state = state + step
@@ -91,7 +101,9 @@ class Norse(SNNCell):
         v = property(lambda self: self[0])
 
     def forward(self, current, state=None):
-        potential = 0.9 * (torch.zeros_like(current) if state is None else state.v) + current
+        potential = (
+            0.9 * (torch.zeros_like(current) if state is None else state.v) + current
+        )
         fired = (potential >= 1).float()
         return fired, Norse.State((potential - fired,))
 
@@ -104,7 +116,11 @@ class Plain(nn.Module):
         self.v = None
 
     def forward(self, current):
-        before = self.v if self.v is not None and self.v.shape == current.shape else torch.zeros_like(current)
+        before = (
+            self.v
+            if self.v is not None and self.v.shape == current.shape
+            else torch.zeros_like(current)
+        )
         potential = before + current
         fired = (potential >= 1).float()
         self.v = potential - fired
@@ -145,7 +161,9 @@ class Stepped(nn.Module):
         for step in x.unbind(1):
             current = self.first(step)
             fired, state = (
-                self.fire(current, state) if isinstance(self.fire, Norse) else (self.fire(current), None)
+                self.fire(current, state)
+                if isinstance(self.fire, Norse)
+                else (self.fire(current), None)
             )
             answers.append(self.second(fired))
         return torch.stack(answers).sum(0)
@@ -158,7 +176,10 @@ NEURONS = {kind.__name__: kind for kind in (Jelly, Sinabs, Norse, Plain, Hidden)
 @pytest.mark.parametrize("used", [False, True])
 def test_every_batch_of_any_size_starts_from_the_same_state(name, used):
     network, x = Stepped(NEURONS[name]), (torch.rand(64, 5, 6) < 0.5).float()
-    if used and name in ("Jelly", "Sinabs"):  # a framework's own reset clears what an earlier use left
+    if used and name in (
+        "Jelly",
+        "Sinabs",
+    ):  # a framework's own reset clears what an earlier use left
         network(x[:7])
     whole = counted(network, x)
     assert whole.layers["first"].acs > 0 < whole.layers["second"].acs
@@ -216,7 +237,9 @@ class Wanderer(nn.Module):
 
 
 @pytest.mark.parametrize("mode", ["strict", "neurobench-2.3"])
-def test_attributes_and_generators_are_restored_before_each_batch_and_after_the_call(mode):
+def test_attributes_and_generators_are_restored_before_each_batch_and_after_the_call(
+    mode,
+):
     network, x = nn.Sequential(Wanderer(), nn.Linear(4, 2)), torch.rand(7, 6)
     weight, before = network[0].layer.weight, network[0].facts()
     once = counted(network, x, mode=mode)
@@ -235,7 +258,11 @@ def test_batches_drawn_lazily_are_different_batches():
         for _ in range(3):
             yield torch.from_numpy(np.random.rand(4, 6)).float()  # noqa: NPY002
 
-    nl.cost(nn.Sequential(Wanderer()), (seen.append(x) or x for x in batches()), ["dense_operations"])
+    nl.cost(
+        nn.Sequential(Wanderer()),
+        (seen.append(x) or x for x in batches()),
+        ["dense_operations"],
+    )
     assert not torch.equal(seen[0], seen[1]) and not torch.equal(seen[1], seen[2])
 
 
@@ -253,8 +280,12 @@ class Normal(nn.Module):
 
 @pytest.mark.parametrize("draws", [1, 2, 3])
 @pytest.mark.parametrize("waiting", [0, 1])
-@pytest.mark.parametrize("source", [np.random.MT19937, np.random.PCG64, np.random.SFC64])
-def test_a_normal_number_cached_in_numpys_generator_is_preserved(source, waiting, draws):
+@pytest.mark.parametrize(
+    "source", [np.random.MT19937, np.random.PCG64, np.random.SFC64]
+)
+def test_a_normal_number_cached_in_numpys_generator_is_preserved(
+    source, waiting, draws
+):
     before = np.random.get_bit_generator()
     try:
         np.random.set_bit_generator(source(3))
@@ -332,18 +363,30 @@ SEEN = {
     "an autograd function": Function.apply,
     "vmap": lambda x, w: torch.vmap(lambda row: row @ w)(x),
     "a frozen module": torch.jit.freeze(torch.jit.script(Product().eval())),
-    "a compiled graph": torch.jit.trace(lambda x, w: x @ w, (torch.ones(1, 6), torch.ones(6, 100))),
+    "a compiled graph": torch.jit.trace(
+        lambda x, w: x @ w, (torch.ones(1, 6), torch.ones(6, 100))
+    ),
 }
 
 
 @pytest.mark.parametrize("way", HIDDEN)
 def test_planted_work_that_cannot_be_counted_is_reported(way):
     network = Extra(HIDDEN[way])
-    for name in ("effective_macs", "synaptic_operations", "dense_operations", "energy_45nm"):
+    for name in (
+        "effective_macs",
+        "synaptic_operations",
+        "dense_operations",
+        "energy_45nm",
+    ):
         score = nl.cost(network, [torch.rand(3, 6)], [name])[name]
         assert score.status == "partial" and "extra" in score.reason
         assert score.n["coverage"] == pytest.approx(36 / 636)
-    assert nl.cost(network, [torch.rand(3, 6)], ["dense_operations"])["dense_operations"].value == 36
+    assert (
+        nl.cost(network, [torch.rand(3, 6)], ["dense_operations"])[
+            "dense_operations"
+        ].value
+        == 36
+    )
 
 
 @pytest.mark.parametrize("way", SEEN)
@@ -378,11 +421,15 @@ def test_a_part_of_a_weight_does_not_cover_the_whole():
             self.weight = nn.Parameter(torch.ones(10, 6))
 
         def forward(self, x):
-            return nn.functional.linear(x, self.weight[:4]), x.numpy() @ self.weight[4:].detach().numpy().T
+            return nn.functional.linear(x, self.weight[:4]), x.numpy() @ self.weight[
+                4:
+            ].detach().numpy().T
 
     trace = counted(Slices(), torch.rand(2, 6))
     assert (trace.weights_reached, trace.weights_met) == (24, 60)
-    assert [(part.name, part.weights) for part in trace.unreached] == [("Slices.weight", 36)]
+    assert [(part.name, part.weights) for part in trace.unreached] == [
+        ("Slices.weight", 36)
+    ]
 
 
 def test_a_layer_of_one_output_is_a_connection_too():
@@ -392,9 +439,13 @@ def test_a_layer_of_one_output_is_a_connection_too():
             self.layer, self.last = nn.Linear(6, 6), nn.Linear(600, 1)
 
         def forward(self, x):
-            return torch.addcmul(torch.zeros(()), self.layer(x).repeat(1, 100), self.last.weight).sum(1)
+            return torch.addcmul(
+                torch.zeros(()), self.layer(x).repeat(1, 100), self.last.weight
+            ).sum(1)
 
-    score = nl.cost(Unseen(), [torch.rand(3, 6)], ["dense_operations"])["dense_operations"]
+    score = nl.cost(Unseen(), [torch.rand(3, 6)], ["dense_operations"])[
+        "dense_operations"
+    ]
     assert score.status == "partial" and "last.weight" in score.reason
     assert score.n["coverage"] == pytest.approx(36 / 636)
 
@@ -403,12 +454,16 @@ def test_positions_gains_and_tables_are_not_connections():
     class Adds(nn.Module):
         def __init__(self):
             super().__init__()
-            self.place, self.gain = nn.Parameter(torch.ones(50, 6)), nn.Parameter(torch.ones(50, 6))
+            self.place, self.gain = (
+                nn.Parameter(torch.ones(50, 6)),
+                nn.Parameter(torch.ones(50, 6)),
+            )
             self.table, self.layer = nn.Parameter(torch.ones(9, 6)), nn.Linear(6, 2)
 
         def forward(self, x):
             return self.layer(
-                (x + self.place) * self.gain + nn.functional.embedding(torch.zeros(50).long(), self.table)
+                (x + self.place) * self.gain
+                + nn.functional.embedding(torch.zeros(50).long(), self.table)
             )
 
     trace = counted(Adds(), torch.rand(3, 50, 6))
@@ -424,23 +479,32 @@ def test_frameworks_are_recognised_by_their_classes():
         assert layer.membranes == layer.elements == 5 * 4 * 5
         assert membrane_updates(trace).value > 0 and spikes(trace).value > 0
         assert (
-            neuron_operations(trace).status == "failed" and kind.__name__ in neuron_operations(trace).reason
+            neuron_operations(trace).status == "failed"
+            and kind.__name__ in neuron_operations(trace).reason
         )
     whole = counted(Stepped(Sinabs), x)
     assert spikes(whole).value > 0
-    assert membrane_updates(whole).status == "failed" and "each time step" in membrane_updates(whole).reason
+    assert (
+        membrane_updates(whole).status == "failed"
+        and "each time step" in membrane_updates(whole).reason
+    )
     unknown = counted(Stepped(Plain), x)
     assert all(
-        reading(unknown).status == "failed" for reading in (membrane_updates, spikes, neuron_operations)
+        reading(unknown).status == "failed"
+        for reading in (membrane_updates, spikes, neuron_operations)
     )
 
 
 def test_custom_layers_are_registered_without_changing_their_class():
     x = (torch.rand(4, 5, 6) < 0.5).float()
     for names in ("v", ("v",)):
-        scores = nl.cost(Stepped(Plain), [x], ["membrane_updates", "spikes"], spiking={Plain: names})
+        scores = nl.cost(
+            Stepped(Plain), [x], ["membrane_updates", "spikes"], spiking={Plain: names}
+        )
         assert {score.status for score in scores.values()} == {"scored"}
-    assert scores["spikes"].value == pytest.approx(float(sum_of_spikes(Stepped(Plain), x)) / 4)
+    assert scores["spikes"].value == pytest.approx(
+        float(sum_of_spikes(Stepped(Plain), x)) / 4
+    )
     assert not hasattr(Plain, "spiking_state")
     assert nl.cost(Stepped(Plain), [x], ["spikes"])["spikes"].status == "failed"
 
@@ -463,7 +527,12 @@ class TimeFirst(nn.Module):
     def __init__(self, answer="summed"):
         super().__init__()
         torch.manual_seed(0)
-        self.first, self.fire, self.second, self.answer = nn.Linear(6, 5), Lif(0.5), nn.Linear(5, 3), answer
+        self.first, self.fire, self.second, self.answer = (
+            nn.Linear(6, 5),
+            Lif(0.5),
+            nn.Linear(5, 3),
+            answer,
+        )
 
     def forward(self, x):
         steps = torch.stack([self.second(self.fire(self.first(step))) for step in x])
@@ -476,11 +545,21 @@ def test_time_first_input_is_never_silently_wrong(answer, mode):
     x = (torch.rand(100, 8, 6) < 0.5).float()
     wrong = nl.cost(TimeFirst(answer), [x], ["effective_acs"], mode)["effective_acs"]
     assert wrong.status == "failed" and "sample_axis=1" in wrong.reason
-    right = nl.cost(TimeFirst(answer), [x], ["effective_acs"], mode, sample_axis=1)["effective_acs"]
-    whole = nl.cost(TimeFirst(answer), x.split(1, 1), ["effective_acs"], mode, sample_axis=1)["effective_acs"]
-    assert right.status == "scored" and right.n["samples"] == 8 and right.value == whole.value
+    right = nl.cost(TimeFirst(answer), [x], ["effective_acs"], mode, sample_axis=1)[
+        "effective_acs"
+    ]
+    whole = nl.cost(
+        TimeFirst(answer), x.split(1, 1), ["effective_acs"], mode, sample_axis=1
+    )["effective_acs"]
+    assert (
+        right.status == "scored"
+        and right.n["samples"] == 8
+        and right.value == whole.value
+    )
     assert right.value > 100 * 6 * 5 * 0.4
-    stated = nl.cost(TimeFirst(answer), [x], ["effective_acs"], mode, sample_axis=0)["effective_acs"]
+    stated = nl.cost(TimeFirst(answer), [x], ["effective_acs"], mode, sample_axis=0)[
+        "effective_acs"
+    ]
     assert stated.n["samples"] == 100
 
 
@@ -489,7 +568,9 @@ def test_recurrent_layers_that_take_time_first_are_detected(kind):
     layer, x = getattr(nn, kind)(6, 5), torch.rand(20, 4, 6)
     assert "sample_axis=1" in counted(layer, x).failures["operations"]
     trace = counted(layer, x, sample_axis=1)
-    first = counted(getattr(nn, kind)(6, 5, batch_first=True), x.transpose(0, 1).contiguous())
+    first = counted(
+        getattr(nn, kind)(6, 5, batch_first=True), x.transpose(0, 1).contiguous()
+    )
     assert trace.samples == 4 and per_sample(trace)[2] == per_sample(first)[2]
 
 
@@ -545,7 +626,10 @@ class OfTheBatch(nn.Module):
 
 
 def test_the_check_states_that_runs_and_batch_sizes_agree():
-    metrics, x = ["effective_macs", "activation_sparsity", "footprint"], torch.rand(6, 6) + 1
+    metrics, x = (
+        ["effective_macs", "activation_sparsity", "footprint"],
+        torch.rand(6, 6) + 1,
+    )
     net = nn.Sequential(nn.Linear(6, 4), nn.ReLU())
     costs = nl.cost(net, [x, x[:2]], metrics, check=True)
     for name in metrics[:2]:
@@ -558,16 +642,27 @@ def test_the_check_states_that_runs_and_batch_sizes_agree():
     }
     assert any("checked: batches of 1 samples again gave" in note for note in
                nl.cost(net, x[:1], metrics, check=True)["effective_macs"].notes)  # fmt: skip
-    for net, what in ((Leaking(), "of 6 samples again"), (OfTheBatch(), "of 3 and 3 samples")):
+    for net, what in (
+        (Leaking(), "of 6 samples again"),
+        (OfTheBatch(), "of 3 and 3 samples"),
+    ):
         uneven = torch.rand(6, 6)
         uneven[:3] += 5
         assert nl.cost(net, [uneven], metrics)["effective_macs"].status == "scored"
         scores = nl.cost(net, [uneven], metrics, check=True)
-        assert scores["effective_macs"].status == "failed" and what in scores["effective_macs"].reason
-        assert "layer" in scores["effective_macs"].reason and scores["footprint"].status == "scored"
+        assert (
+            scores["effective_macs"].status == "failed"
+            and what in scores["effective_macs"].reason
+        )
+        assert (
+            "layer" in scores["effective_macs"].reason
+            and scores["footprint"].status == "scored"
+        )
 
 
-def test_a_network_whose_state_cannot_be_copied_leaves_gradients_and_its_lock_free(monkeypatch):
+def test_a_network_whose_state_cannot_be_copied_leaves_gradients_and_its_lock_free(
+    monkeypatch,
+):
     network = Network.of(nn.Linear(3, 2))
 
     def full(_):
@@ -578,7 +673,9 @@ def test_a_network_whose_state_cannot_be_copied_leaves_gradients_and_its_lock_fr
         pass
     assert torch.is_grad_enabled()
     acquired = []
-    thread = threading.Thread(target=lambda: acquired.append(network.lock.acquire(blocking=False)))
+    thread = threading.Thread(
+        target=lambda: acquired.append(network.lock.acquire(blocking=False))
+    )
     thread.start()
     thread.join()
     assert acquired == [True]

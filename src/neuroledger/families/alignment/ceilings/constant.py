@@ -8,6 +8,7 @@ import xarray as xr
 from pydantic import Field, StringConstraints
 
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import NotKnown, Samples
 
 __all__ = ["constant"]
 
@@ -19,13 +20,16 @@ def constant(
     value: Annotated[float, Field(gt=0)],
     source: Annotated[str, StringConstraints(min_length=5)],
     error: Annotated[float, Field(ge=0)] | None = None,
-) -> xr.DataArray:
+) -> Samples:
     """Return ``value`` for any assembly; the notes state that it is not computed here, and its ``source``.
 
     Returns
     -------
-    xr.DataArray
-        One number.
+    Samples
+        One number, which does not vary with the assembly.
     """
-    spread = "" if error is None else f" ± {error}"
-    return xr.DataArray(value, attrs={"notes": [f"constant{spread}, not computed here: {source}"]})
+    margin = "" if error is None else f" ± {error}"
+    note = f"constant{margin}, not computed here: {source}"
+    return Samples(
+        xr.DataArray(value), NotKnown("the ceiling is not computed here"), notes=[note]
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -11,13 +10,15 @@ from pydantic import Field
 
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.families.alignment.tuning.distributions import (
+    Resampled,
     bins_of,
+    drawn_rows,
+    histogram,
     ids_of,
-    of_new_neuroids,
     property_values,
-    resampled_similarity,
 )
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import Keep, Samples, Variation
 
 __all__ = ["distribution_similarity"]
 
@@ -32,7 +33,7 @@ def distribution_similarity(
     draws: Annotated[int, Field(ge=1)] = 1000,
     generator: Literal["seeded", "legacy"] = "seeded",
     seed: int = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Similarity of samples of the data to the data: ``(draw,)``; the score of a model with the same distribution.
 
     Parameters
@@ -51,10 +52,20 @@ def distribution_similarity(
     try:
         edges = bins_of(assembly, property_name, bins)
         values = property_values(assembly, property_name)
-        samples = resampled_similarity(values, values, edges, draws=draws, rng=random)
+        rows = drawn_rows(values, values, draws=draws, rng=random)
     except MetricError as error:
         raise CeilingError(str(error)) from None
+    places, count = histogram(values, edges), len(edges) - 1
+    samples = Resampled(places[rows], places, count).similarity()
     if np.isnan(samples).all():
         raise CeilingError("all values are in one bin, so no distribution can differ")
-    influence = partial(of_new_neuroids, values, values, edges, ids_of(assembly), own=True)
-    return xr.DataArray(samples, dims=("draw",), attrs={"influence": influence})
+
+    def without(keep: Keep) -> xr.DataArray:
+        kept = keep["neuroid"]
+        drawn = np.where(kept[rows], places[rows], -1)
+        return xr.DataArray(
+            Resampled(drawn, places[kept], count).similarity(), dims=("draw",)
+        )
+
+    items = {"neuroid": ids_of(assembly).astype(str)}
+    return Samples(xr.DataArray(samples, dims=("draw",)), Variation(items, without))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -15,19 +14,17 @@ from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import CeilingError
-from neuroledger.families.alignment.similarity.influence import corrected_influence, halves_influence
+from neuroledger.families.alignment.similarity.halves import halves_without_groups
 from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
 
 __all__ = ["internal_consistency"]
 
 # Maximum number of values in the means of all halves that are computed at a time (limits memory).
 TOGETHER = 16_000_000
-# Up to this many values, the row-major copy of the data is kept while the halves of all splits are correlated.
-HELD = 64_000_000
 # Repetitions are summed in blocks of this many values, which fit into the processor's cache.
 CACHED = 1 << 17
 # Products are computed in blocks of at most this many operations, below which a BLAS does not start its own threads.
@@ -40,8 +37,14 @@ Correlation = Literal["pearson", "spearman", "kendall"]
 # Conversion of each correlation to Pearson's of normal variables, to which the corrections apply, and back.
 LINEAR: Mapping[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
     "pearson": (lambda r: r, lambda r: r),
-    "spearman": (lambda r: 2 * np.sin(np.pi * r / 6), lambda r: 6 / np.pi * np.arcsin(np.clip(r / 2, -1, 1))),
-    "kendall": (lambda r: np.sin(np.pi * r / 2), lambda r: 2 / np.pi * np.arcsin(np.clip(r, -1, 1))),
+    "spearman": (
+        lambda r: 2 * np.sin(np.pi * r / 6),
+        lambda r: 6 / np.pi * np.arcsin(np.clip(r / 2, -1, 1)),
+    ),
+    "kendall": (
+        lambda r: np.sin(np.pi * r / 2),
+        lambda r: 2 / np.pi * np.arcsin(np.clip(r, -1, 1)),
+    ),
 }
 # Number of splits whose halves fit into one integer, at two bits each.
 DIGITS = 28
@@ -67,7 +70,7 @@ def internal_consistency(
     correlation: Correlation = "pearson",
     average: Literal["stimulus", "condition"] = "stimulus",
     numbering: tuple[str, ...] = ("repetition", "repetition_id"),
-) -> xr.DataArray:
+) -> Samples:
     """Split-half reliability of each neuroid.
 
     Every split divides the repetitions into two halves; each half is averaged per stimulus over its available
@@ -86,9 +89,9 @@ def internal_consistency(
 
     Returns
     -------
-    xr.DataArray
-        Reliability ``(split, neuroid)`` or ``(time_bin, split, neuroid)``; ``attrs["cells"]`` returns the influence of
-        stimuli on it.
+    Samples
+        Reliability ``(split, neuroid)`` or ``(time_bin, split, neuroid)``. Without some stimuli, the halves of the others
+        stay.
 
     Raises
     ------
@@ -97,9 +100,15 @@ def internal_consistency(
     """
     if assembly.sizes.get("time_bin") == 1:
         assembly = assembly.isel(time_bin=0, drop=True)
-    dims = ("presentation", "neuroid", *(d for d in ("time_bin",) if d in assembly.dims))
+    dims = (
+        "presentation",
+        "neuroid",
+        *(d for d in ("time_bin",) if d in assembly.dims),
+    )
     if set(dims) != set(assembly.dims):
-        raise CeilingError(f"internal consistency needs ({', '.join(dims)}), not {tuple(assembly.dims)}")
+        raise CeilingError(
+            f"internal consistency needs ({', '.join(dims)}), not {tuple(assembly.dims)}"
+        )
     assembly = assembly.transpose(*dims)
     values = assembly.values.reshape(assembly.sizes["presentation"], -1)
     if "stimulus_id" not in assembly.coords:
@@ -113,7 +122,11 @@ def internal_consistency(
         codes = _conditions(assembly, codes, numbering)
     layout = _layout(codes, splits)
     r = np.concatenate(
-        [_agreement(part, layout, notes, correlation)[0] for part in _parts(values, layout)], axis=1
+        [
+            _agreement(*_halves(part, layout, notes), correlation)
+            for part in _parts(values, layout)
+        ],
+        axis=1,
     )
     if not np.isfinite(r).any():
         raise CeilingError(
@@ -132,51 +145,56 @@ def internal_consistency(
         )
     counts = layout.halves @ (layout.rows >= 0).T.astype(np.float64)
 
-    def corrected(r: Floats, at: slice = slice(None)) -> Floats:
+    def corrected(r: Floats, keep: Booleans | slice = slice(None)) -> Floats:
         linear, back = LINEAR[correlation]
         if correction == "none":
             return r
         if correction == "horst":
-            return back(of_all(linear(r), counts[0::2][at], counts[1::2][at]))
+            return back(of_all(linear(r), counts[0::2, keep], counts[1::2, keep]))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return back(np.where(linear(r) == -1, np.nan, 2 * linear(r) / (1 + linear(r))))
-
-    def moves() -> Iterator[tuple[Indices, Floats]]:
-        pair = layout._replace(halves=layout.halves[:2])
-        cached_parts = list(_parts(values, pair)) if values.size <= HELD else None  # reused for all splits
-        for at in range(len(splits)):  # one at a time, to limit memory
-            split_layout = layout._replace(halves=layout.halves[2 * at : 2 * at + 2])
-            parts = _parts(values, split_layout) if cached_parts is None else cached_parts
-            influences = [
-                _agreement(part, split_layout, [], correlation, with_influence=True)[1] for part in parts
-            ]
-            row = slice(at, at + 1)
-            influence = corrected_influence(
-                np.concatenate(influences, axis=1), r[row], partial(corrected, at=row)
+            return back(
+                np.where(linear(r) == -1, np.nan, 2 * linear(r) / (1 + linear(r)))
             )
-            yield np.arange(len(influence)), influence.reshape(len(influence), *assembly.shape[1:])
 
-    def cells() -> Cells:
-        ids = np.empty(len(layout.rows), dtype=stimuli.labels.dtype)
-        ids[codes] = stimuli.labels[stimuli.codes]
-        cell_parts = (
-            (rows, np.moveaxis(influence, -1, 1) if influence.ndim == 3 else influence)
-            for rows, influence in moves()
+    samples = _labelled(corrected(r), assembly)
+
+    def without_each(groups: Indices, count: int) -> Floats:
+        of_parts = [
+            _without_groups(*_halves(part, layout, []), correlation, groups, count)
+            for part in _parts(values, layout)
+        ]
+        left = np.concatenate(of_parts, axis=2)  # (group, split, column)
+        return np.stack(
+            [
+                _labelled(corrected(left[group], groups != group), assembly).values
+                for group in range(count)
+            ]
         )
-        return Cells(ids, cell_parts)
 
-    return _labelled(corrected(r), assembly, notes, cells)
+    def each(_: str, groups: Indices) -> Floats:
+        return without_each(groups, int(groups.max()) + 1)
+
+    def without(keep: Keep) -> xr.DataArray:
+        return samples.copy(data=without_each(np.where(keep["stimulus"], -1, 0), 1)[0])
+
+    ids = np.empty(len(layout.rows), dtype=stimuli.labels.dtype)
+    ids[codes] = stimuli.labels[stimuli.codes]
+    return Samples(
+        samples, Variation({"stimulus": ids.astype(str)}, without, each), notes=notes
+    )
 
 
-def _conditions(assembly: xr.DataArray, stimulus: Indices, numbering: tuple[str, ...]) -> Indices:
+def _conditions(
+    assembly: xr.DataArray, stimulus: Indices, numbering: tuple[str, ...]
+) -> Indices:
     """Code of each presentation's condition: the combination of all its coordinates except those in ``numbering``."""
     conditions = stimulus
     for name, coordinate in assembly.coords.items():
         if coordinate.dims == ("presentation",) and name not in numbering:
             codes = encode(coordinate.values).codes
-            conditions = np.unique(conditions * (int(codes.max()) + 1) + codes, return_inverse=True)[
-                1
-            ].ravel()
+            conditions = np.unique(
+                conditions * (int(codes.max()) + 1) + codes, return_inverse=True
+            )[1].ravel()
     return conditions
 
 
@@ -220,7 +238,10 @@ def _slots(stimulus: Indices, pattern: Indices) -> tuple[Indices, int]:
         if times.max() == 1:
             return pattern, patterns
         # Conversion to CSR is a counting sort, which is faster than sorting by comparison.
-        counts = coo_array((np.ones(count, np.int8), (key, np.arange(count))), shape=(len(times), count))
+        counts = coo_array(
+            (np.ones(count, np.int8), (key, np.arange(count))),
+            shape=(len(times), count),
+        )
         order = counts.tocsr().indices.astype(np.intp)
     start = np.flatnonzero(np.diff(key[order], prepend=-1))
     nth = np.empty(count, np.intp)
@@ -263,19 +284,13 @@ def _levelled(values: Array) -> Array:
     return shifted
 
 
-def _agreement(
-    values: Array,
-    layout: _Layout,
-    notes: list[str],
-    correlation: Correlation,
-    *,
-    with_influence: bool = False,
-) -> tuple[Floats, Floats]:
-    """Correlation over stimuli of the half means (split × column), and the influence of stimuli on that of the first split.
+def _halves(
+    values: Array, layout: _Layout, notes: list[str]
+) -> tuple[Floats, Booleans | None]:
+    """Means of each half (half × stimulus × column), and which stimuli both halves of each split have, unless all.
 
-    The influence (stimulus × column) is empty unless ``with_influence``.
+    The mask is (split × stimulus × column); means of stimuli that a half lacks are 0.
     """
-    empty = np.empty((0, values.shape[1]))
     presented = layout.rows >= 0
     mean = np.empty((len(layout.halves), len(layout.rows), values.shape[1]))
 
@@ -285,8 +300,7 @@ def _agreement(
     side_by_side(sums, _pieces(layout, values.shape[1]))
     if presented.all() and np.isfinite(mean).all():
         mean /= layout.halves.sum(axis=1)[:, None, None]
-        influence = halves_influence(mean[0], mean[1], correlation) if with_influence else empty
-        return _correlation(mean[0::2], mean[1::2], correlation), influence
+        return mean, None
     count = np.empty_like(mean)
 
     def counted(part: slice) -> None:
@@ -300,22 +314,50 @@ def _agreement(
     side_by_side(counted, _pieces(layout, values.shape[1]))
     in_both = (count[0::2] > 0) & (count[1::2] > 0)
     mean /= np.maximum(count, 1)
-    influence = empty
-    if with_influence:
-        influence = np.zeros(mean.shape[1:])
-        for column in range(influence.shape[1]):
-            known = np.flatnonzero(in_both[0, :, column])
-            halves = mean[0][known, column : column + 1], mean[1][known, column : column + 1]
-            influence[known, column] = halves_influence(*halves, correlation)[:, 0]
     if in_both.all():
-        return _correlation(mean[0::2], mean[1::2], correlation), influence
+        return mean, None
     fewest = int(in_both.sum(axis=1).min())
-    note = (
-        f"stimuli without responses in both halves are left out: at least {fewest} of {len(in_both[0])} stay"
-    )
+    note = f"stimuli without responses in both halves are left out: at least {fewest} of {len(in_both[0])} stay"
     if note not in notes:
         notes.append(note)
-    return _correlation_of(mean[0::2], mean[1::2], in_both, correlation), influence
+    return mean, in_both
+
+
+def _agreement(
+    mean: Floats, in_both: Booleans | None, correlation: Correlation
+) -> Floats:
+    """Correlation over stimuli of the means of both halves (split × column)."""
+    if in_both is None:
+        return _correlation(mean[0::2], mean[1::2], correlation)
+    return _correlation_of(mean[0::2], mean[1::2], in_both, correlation)
+
+
+def _without_groups(
+    mean: Floats,
+    in_both: Booleans | None,
+    correlation: Correlation,
+    groups: Indices,
+    count: int,
+) -> Floats:
+    """As :func:`_agreement`, without each group of stimuli, (group, split, column)."""
+    if correlation != "pearson":
+        kept = [groups != group for group in range(count)]
+        return np.stack(
+            [
+                _agreement(
+                    mean[:, rows],
+                    None if in_both is None else in_both[:, rows],
+                    correlation,
+                )
+                for rows in kept
+            ]
+        )
+    if in_both is not None:
+        mean = np.where(np.repeat(in_both, 2, axis=0), mean, np.nan)
+    pairs = zip(mean[0::2], mean[1::2], strict=True)
+    return np.stack(
+        [halves_without_groups(*pair, groups, count) for pair in pairs], axis=1
+    )
 
 
 def _pieces(layout: _Layout, columns: int) -> Iterator[slice]:
@@ -349,7 +391,9 @@ def _correlation(A: Floats, B: Floats, correlation: Correlation) -> Floats:
     result = np.full((A.shape[0], A.shape[2]), np.nan)
     if correlation == "kendall" and A.shape[1] >= 3:
         for split, column in np.ndindex(result.shape):
-            result[split, column] = kendalltau(A[split, :, column], B[split, :, column]).statistic
+            result[split, column] = kendalltau(
+                A[split, :, column], B[split, :, column]
+            ).statistic
         return result
     if correlation == "spearman":
         A, B = rankdata(A, axis=1), rankdata(B, axis=1)
@@ -375,24 +419,31 @@ def _centred(values: Floats) -> Floats:
     return np.asarray(size)
 
 
-def _correlation_of(A: Floats, B: Floats, in_both: Booleans, correlation: Correlation) -> Floats:
+def _correlation_of(
+    A: Floats, B: Floats, in_both: Booleans, correlation: Correlation
+) -> Floats:
     """As :func:`_correlation`, over the stimuli present in both halves, which may differ between columns."""
     result = np.full((A.shape[0], A.shape[2]), np.nan)
     for split, column in np.ndindex(result.shape):
         rows = in_both[split, :, column]
         a, b = A[split, rows, column], B[split, rows, column]
         if len(a) >= 3:
-            result[split, column] = _correlation(a[None, :, None], b[None, :, None], correlation)[0, 0]
+            result[split, column] = _correlation(
+                a[None, :, None], b[None, :, None], correlation
+            )[0, 0]
     return result
 
 
-def _labelled(
-    r: Floats, assembly: xr.DataArray, notes: list[str], cells: Callable[[], Cells]
-) -> xr.DataArray:
-    coords = {n: c for n, c in assembly.coords.items() if c.dims in (("neuroid",), ("time_bin",))}
+def _labelled(r: Floats, assembly: xr.DataArray) -> xr.DataArray:
+    coords = {
+        n: c
+        for n, c in assembly.coords.items()
+        if c.dims in (("neuroid",), ("time_bin",))
+    }
     coords["split"] = xr.DataArray(np.arange(len(r)), dims="split")
-    attrs = {"notes": notes, "cells": cells}
     if "time_bin" not in assembly.dims:
-        return xr.DataArray(r, dims=("split", "neuroid"), coords=coords, attrs=attrs)
-    shaped = r.reshape(len(r), assembly.sizes["neuroid"], assembly.sizes["time_bin"]).transpose(2, 0, 1)
-    return xr.DataArray(shaped, dims=("time_bin", "split", "neuroid"), coords=coords, attrs=attrs)
+        return xr.DataArray(r, dims=("split", "neuroid"), coords=coords)
+    shaped = r.reshape(
+        len(r), assembly.sizes["neuroid"], assembly.sizes["time_bin"]
+    ).transpose(2, 0, 1)
+    return xr.DataArray(shaped, dims=("time_bin", "split", "neuroid"), coords=coords)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -11,14 +10,14 @@ import xarray as xr
 from numpy.typing import NDArray
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
-from neuroledger.families.alignment.similarity.influence import corrected_influence
+from neuroledger.families.alignment.similarity.halves import halves_without_groups
 from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.samples import Keep, Samples, Variation
 
 __all__ = ["predictor_consistency"]
 
@@ -35,7 +34,7 @@ def predictor_consistency(
     seed: Annotated[int, Field(ge=0)] = 0,
     by: str = "stimulus_id",
     correction: Literal["horst", "spearman_brown"] = "horst",
-) -> xr.DataArray:
+) -> Samples:
     """Reliability of each neuroid, from halves drawn separately for every stimulus.
 
     For each of ``halves`` draws and each value of ``by`` in sorted order, the distinct repetitions of that stimulus
@@ -50,8 +49,8 @@ def predictor_consistency(
 
     Returns
     -------
-    xr.DataArray
-        Reliability ``(split, neuroid)``; ``attrs["cells"]`` returns the influence of stimuli on it.
+    Samples
+        Reliability ``(split, neuroid)``. Without some stimuli, the halves of the others stay.
 
     Raises
     ------
@@ -61,53 +60,84 @@ def predictor_consistency(
     for name in (by, "repetition"):
         if name not in assembly.coords:
             hint = (
-                "; it has 'image_id': by='image_id'" if name == by and "image_id" in assembly.coords else ""
+                "; it has 'image_id': by='image_id'"
+                if name == by and "image_id" in assembly.coords
+                else ""
             )
             raise CeilingError(
                 f"predictor consistency needs the coordinate {name!r}, the assembly has none{hint}"
             )
     if set(assembly.dims) != {"presentation", "neuroid"}:
-        raise CeilingError(f"predictor consistency needs (presentation, neuroid), not {tuple(assembly.dims)}")
+        raise CeilingError(
+            f"predictor consistency needs (presentation, neuroid), not {tuple(assembly.dims)}"
+        )
     values = moderate_columns(assembly.transpose("presentation", "neuroid").values)
     stimulus = encode(assembly[by].values).codes
     repetition = encode(assembly["repetition"].values).codes
     order = np.argsort(stimulus, kind="stable")
     bounds = np.flatnonzero(np.diff(stimulus[order])) + 1
     groups = [(rows, np.unique(repetition[rows])) for rows in np.split(order, bounds)]
-    repeated = [(rows, repetitions) for rows, repetitions in groups if len(repetitions) > 1]
+    repeated = [
+        (rows, repetitions) for rows, repetitions in groups if len(repetitions) > 1
+    ]
     if len(repeated) < FEWEST_STIMULI:
         raise CeilingError(
             f"{len(repeated)} of {len(groups)} stimuli were repeated; predictor consistency needs {FEWEST_STIMULI}"
         )
     notes = []
     if len(repeated) < len(groups):
-        notes.append(f"{len(groups) - len(repeated)} of {len(groups)} stimuli left out: presented once")
+        notes.append(
+            f"{len(groups) - len(repeated)} of {len(groups)} stimuli left out: presented once"
+        )
     rng = np.random.default_rng(seed)
     draws = [_halves(len(values), repetition, repeated, rng) for _ in range(halves)]
     width = max(1, TOGETHER // len(values))
-    parts = [values[:, start : start + width] for start in range(0, values.shape[1], width)]
-    result = np.concatenate([_halves_agree(part, draws) for part in parts], axis=1)
+    parts = [
+        values[:, start : start + width] for start in range(0, values.shape[1], width)
+    ]
+    result = np.concatenate(
+        [
+            np.stack([_correlation(*pair) for pair in _means(part, draws)])
+            for part in parts
+        ],
+        axis=1,
+    )
     counts = np.array([[half.sum(axis=1) for half in pair] for pair in draws])
-    ids = [assembly[by].values[rows[0]] for rows, _ in repeated]
+    ids = np.asarray([assembly[by].values[rows[0]] for rows, _ in repeated]).astype(str)
 
-    def corrected(r: Floats, at: slice = slice(None)) -> Floats:
+    def corrected(r: Floats, keep: Booleans | slice = slice(None)) -> Floats:
         if correction == "horst":
-            return of_all(r, counts[at, 0], counts[at, 1])
+            return of_all(r, counts[:, 0, keep], counts[:, 1, keep])
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(r == -1, np.nan, 2 * r / (1 + r))
 
-    def moves() -> Iterator[tuple[Indices, Floats]]:
-        for at in range(halves):
-            row = slice(at, at + 1)
-            influence = np.concatenate(
-                [_halves_agree(part, draws[row], _correlation_influence)[0] for part in parts], axis=1
-            )
-            yield np.arange(len(ids)), corrected_influence(influence, result[row], partial(corrected, at=row))
-
     coords = {n: c for n, c in assembly.coords.items() if c.dims == ("neuroid",)}
     coords["split"] = xr.DataArray(np.arange(halves), dims="split")
-    attrs = {"notes": notes, "cells": lambda: Cells(np.asarray(ids), moves())}
-    return xr.DataArray(corrected(result), dims=("split", "neuroid"), coords=coords, attrs=attrs)
+    samples = xr.DataArray(corrected(result), dims=("split", "neuroid"), coords=coords)
+
+    def without_each(codes: Indices, count: int) -> Floats:
+        of_parts = [
+            np.stack(
+                [
+                    halves_without_groups(*pair, codes, count)
+                    for pair in _means(part, draws)
+                ],
+                axis=1,
+            )
+            for part in parts
+        ]
+        left = np.concatenate(of_parts, axis=2)  # (group, split, neuroid)
+        return np.stack(
+            [corrected(left[group], codes != group) for group in range(count)]
+        )
+
+    def each(_: str, codes: Indices) -> Floats:
+        return without_each(codes, int(codes.max()) + 1)
+
+    def without(keep: Keep) -> xr.DataArray:
+        return samples.copy(data=without_each(np.where(keep["stimulus"], -1, 0), 1)[0])
+
+    return Samples(samples, Variation({"stimulus": ids}, without, each), notes=notes)
 
 
 def _halves(
@@ -124,10 +154,14 @@ def _halves(
     for at, (rows, repetitions) in enumerate(repeated):
         shuffled = rng.permutation(repetitions)
         position[rows] = at
-        half[rows] = (~np.isin(repetition[rows], shuffled[: len(repetitions) // 2])).astype(int)
+        half[rows] = (
+            ~np.isin(repetition[rows], shuffled[: len(repetitions) // 2])
+        ).astype(int)
     sides = [np.flatnonzero(half == side) for side in (0, 1)]
     first, second = (
-        csr_array((np.ones(len(rows)), (position[rows], rows)), shape=(len(repeated), count))
+        csr_array(
+            (np.ones(len(rows)), (position[rows], rows)), shape=(len(repeated), count)
+        )
         for rows in sides
     )
     return first, second
@@ -141,15 +175,6 @@ def _correlation(A: Floats, B: Floats) -> Floats:
         return np.where((size > 0) & (count > 2), (A * B).sum(axis=0) / size, np.nan)
 
 
-def _correlation_influence(A: Floats, B: Floats) -> Floats:
-    """Influence of each stimulus on :func:`_correlation`, weighted 1/n (stimulus × column)."""
-    A, B, _ = _centred(A, B)
-    aa, bb = (A * A).sum(axis=0), (B * B).sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        product = A * B / np.sqrt(aa * bb)
-        return np.asarray(product - product.sum(axis=0) / 2 * (A * A / aa + B * B / bb))
-
-
 def _centred(A: Floats, B: Floats) -> tuple[Floats, Floats, Indices]:
     """Centre both over the stimuli present in both halves (0 elsewhere); returns them and the number of these stimuli."""
     present = np.isfinite(A) & np.isfinite(B)
@@ -160,19 +185,18 @@ def _centred(A: Floats, B: Floats) -> tuple[Floats, Floats, Indices]:
     return A, B, count
 
 
-def _halves_agree(
-    values: NDArray[np.floating],
-    draws: list[tuple[Any, Any]],
-    measure: Callable[[Floats, Floats], Floats] = _correlation,
-) -> Floats:
-    """``measure`` (default: correlation) of the halves in every draw, ignoring missing values (draw × column)."""
+def _means(
+    values: NDArray[np.floating], draws: list[tuple[Any, Any]]
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the means of both halves of each draw (stimulus × column), ignoring missing values; NaN without any."""
     values = np.asarray(values, dtype=np.float64)
     present = np.isfinite(values)
     complete = bool(present.all())
     filled = values if complete else np.where(present, values, 0.0)
     presence = np.ones((len(values), 1)) if complete else present.astype(np.float64)
-    results = []
-    for halves in draws:
+    for first, second in draws:
         with np.errstate(invalid="ignore"):
-            results.append(measure(*((members @ filled) / (members @ presence) for members in halves)))
-    return np.stack(results)
+            yield (
+                (first @ filled) / (first @ presence),
+                (second @ filled) / (second @ presence),
+            )

@@ -7,17 +7,11 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
-from scipy.spatial.distance import squareform
 
-from neuroledger.data.arrays import Floats, Strings
+from neuroledger.data.arrays import Floats
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.gram import gram
-from neuroledger.families.alignment.similarity.influence import (
-    beyond_each,
-    pair_influence,
-    without_each_stimulus,
-)
 from neuroledger.families.alignment.similarity.noise import rank_agreement
 from neuroledger.families.alignment.similarity.rdm import (
     ALIKE,
@@ -31,16 +25,16 @@ from neuroledger.families.alignment.similarity.rdm import (
 )
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import ceiling
-from neuroledger.stats.resampling import Cells
-from neuroledger.stats.spread import from_left_out
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rsa_ceiling"]
 
 # Number of pairs of 4 stimuli.
 FEWEST_PAIRS = 6
-# Half the step of the numerical derivative by the reliability.
-STEP = 1e-3
+Bound = Literal["expected", "upper", "lower"]
+Pool = Literal["mean", "matched"]
 
 
 @ceiling("rsa", version=3)
@@ -48,11 +42,11 @@ def rsa_ceiling(
     assembly: xr.DataArray,
     *,
     workspace: Workspace,
-    bound: Literal["expected", "upper", "lower"] = "upper",
-    pool: Literal["mean", "matched"] = "mean",
+    bound: Bound = "upper",
+    pool: Pool = "mean",
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
-) -> xr.DataArray:
+) -> Samples:
     """Agreement of each subject's RDM with the geometry that all subjects share.
 
     ``upper`` is the agreement with the mean RDM of all subjects, ``lower`` the agreement with the mean of the others. The
@@ -70,10 +64,10 @@ def rsa_ceiling(
 
     Returns
     -------
-    xr.DataArray
-        The chosen value for each ``subject``; the means of the other bounds are in the notes and in ``attrs``.
-        ``attrs["cells"]`` returns the influence of stimuli on each value: the ceiling changes with the stimuli as the
-        agreement of a model does, and in the same direction, so that their ratio changes less.
+    Samples
+        The chosen value for each ``subject``; the means of the other bounds are in the notes and in ``attrs``. The ceiling
+        changes with the stimuli as the agreement of a model does, and in the same direction, so that their ratio changes
+        less.
 
     Raises
     ------
@@ -81,12 +75,16 @@ def rsa_ceiling(
         There is only one subject, there are fewer than 4 stimuli, or (``expected``) the subjects' RDMs do not agree.
     """
     if "subject" not in assembly.coords:
-        raise CeilingError("an RSA ceiling compares subjects; the assembly has no coordinate 'subject'")
+        raise CeilingError(
+            "an RSA ceiling compares subjects; the assembly has no coordinate 'subject'"
+        )
     if "repetition" in assembly.coords:
         assembly = average_repetitions(assembly)
     names, rdms = _rdms(assembly, distance, workspace)
     if len(names) < 2:
-        raise CeilingError("one subject cannot be compared with others: an RSA ceiling needs at least two")
+        raise CeilingError(
+            "one subject cannot be compared with others: an RSA ceiling needs at least two"
+        )
     if rdms[0].size < FEWEST_PAIRS:
         raise CeilingError("an RSA ceiling needs at least 4 stimuli")
     rdms = moderate(rdms)
@@ -94,51 +92,65 @@ def rsa_ceiling(
         raise CeilingError(
             "a subject's RDM has missing entries: some stimuli evoke no pattern there; drop them"
         )
-    pooled = np.stack([_matched(rdm, comparison) for rdm in rdms]) if pool == "matched" else rdms
-    total = pooled.sum(axis=0)
-    upper = [compare(rdm, total / len(names), comparison) for rdm in rdms]
-    lower = [
-        compare(rdm, (total - own) / (len(names) - 1), comparison)
-        for rdm, own in zip(rdms, pooled, strict=True)
-    ]
-    bounds = {"upper": float(np.mean(upper)), "lower": float(np.mean(lower))}
+    values = {
+        name: _bounds(rdms, name, pool, comparison) for name in ("upper", "lower")
+    }
+    bounds = {name: float(np.mean(each)) for name, each in values.items()}
     notes = [
         f"the {name} bound is {value:.4f} ({len(names)} subjects)"
         for name, value in bounds.items()
         if name != bound
     ]
-    chosen = {"upper": upper, "lower": lower}
-    ids = _stimulus_ids(assembly)
+    chosen = _expected(rdms, comparison) if bound == "expected" else values[bound]
+    attrs = {f"{name}_bound": value for name, value in bounds.items()}
+    samples = xr.DataArray(
+        chosen, dims="subject", coords={"subject": list(names)}, attrs=attrs
+    )
+    count = assembly.sizes[
+        "stimulus" if "stimulus" in assembly.dims else "presentation"
+    ]
+    first, second = np.triu_indices(count, 1)
 
-    def cells() -> Cells:
-        if bound == "expected":
-            left, pairs = _expected_without_each(rdms, comparison), None
-        else:
-            others = [
-                total / len(names) if bound == "upper" else (total - own) / (len(names) - 1) for own in pooled
-            ]
-            sides = [(squareform(rdm), squareform(other)) for rdm, other in zip(rdms, others, strict=True)]
-            left = np.stack([without_each_stimulus(a, b, comparison) for a, b in sides], axis=1)
-            pairs = np.mean([beyond_each(ids, pair_influence(a, b, comparison)) for a, b in sides], axis=0)
-        return Cells(ids, [(np.arange(len(ids)), from_left_out(left))], pairs=pairs)
+    def without(keep: Keep) -> xr.DataArray:
+        kept = keep["stimulus"]
+        fewer = rdms[:, kept[first] & kept[second]]
+        return samples.copy(data=_chosen(fewer, bound, pool, comparison))
 
-    return xr.DataArray(
-        _expected(rdms, comparison) if bound == "expected" else chosen[bound],
-        dims="subject",
-        coords={"subject": list(names)},
-        attrs={
-            "notes": notes,
-            "upper_bound": bounds["upper"],
-            "lower_bound": bounds["lower"],
-            "cells": cells,
-        },
+    return Samples(
+        samples,
+        Variation({"stimulus": stimulus_names(assembly, count)}, without),
+        notes=notes,
     )
 
 
-def _stimulus_ids(assembly: xr.DataArray) -> Strings:
-    dim = "stimulus" if "stimulus" in assembly.dims else "presentation"
-    ids = assembly.coords.get("stimulus_id")
-    return np.asarray(np.arange(assembly.sizes[dim]) if ids is None else ids.values).astype(str)
+def _chosen(
+    rdms: Floats, bound: Bound, pool: Pool, comparison: Comparison
+) -> list[float]:
+    """Value of each subject; NaN where it is undefined without some stimuli."""
+    if bound != "expected":
+        return _bounds(rdms, bound, pool, comparison)
+    try:
+        return _expected(rdms, comparison)
+    except CeilingError:
+        return [float("nan")] * len(rdms)
+
+
+def _bounds(
+    rdms: Floats, bound: str, pool: Pool, comparison: Comparison
+) -> list[float]:
+    """Agreement of each subject's RDM with the mean RDM of all subjects, or of the others."""
+    pooled = (
+        np.stack([_matched(rdm, comparison) for rdm in rdms])
+        if pool == "matched"
+        else rdms
+    )
+    total, count = pooled.sum(axis=0), len(rdms)
+    if bound == "upper":
+        return [compare(rdm, total / count, comparison) for rdm in rdms]
+    return [
+        compare(rdm, (total - own) / (count - 1), comparison)
+        for rdm, own in zip(rdms, pooled, strict=True)
+    ]
 
 
 def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
@@ -146,7 +158,10 @@ def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
     products = rdms @ rdms.T if comparison == "cosine" else np.cov(rdms, ddof=0)
     reliability = _reliability(products)
     if comparison in RANKED:
-        return [rank_agreement(rdm, float(r), comparison) for rdm, r in zip(rdms, reliability, strict=True)]
+        return [
+            rank_agreement(rdm, float(r), comparison)
+            for rdm, r in zip(rdms, reliability, strict=True)
+        ]
     return [float(r) for r in np.sqrt(reliability)]
 
 
@@ -168,43 +183,24 @@ def _reliability(products: Floats) -> Floats:
     return np.asarray(np.minimum(shared / variances, 1.0))
 
 
-def _expected_without_each(rdms: Floats, comparison: Comparison) -> Floats:
-    """Values of :func:`_expected` with each stimulus left out in turn, (stimulus, subject).
-
-    For rank correlations, to first order in the reliability: the noiseless dissimilarities keep the distribution of all
-    stimuli.
-    """
-    matrices = np.stack([squareform(rdm) for rdm in rdms])
-    n, count = matrices.shape[1], len(rdms)
-    left = np.empty((n, count))
-    for stimulus in range(n):
-        rows = matrices[:, stimulus]
-        products = rdms @ rdms.T - rows @ rows.T
-        if comparison != "cosine":
-            pairs = (n - 1) * (n - 2) // 2
-            sums = rdms.sum(axis=1) - rows.sum(axis=1)
-            products = products / pairs - np.outer(sums, sums) / pairs**2
-        left[stimulus] = _reliability(products)
-    if comparison not in RANKED:
-        return np.asarray(np.sqrt(left))
-    products = rdms @ rdms.T if comparison == "cosine" else np.cov(rdms, ddof=0)
-    for subject, (rdm, r) in enumerate(zip(rdms, _reliability(products), strict=True)):
-        low, high = max(float(r) - STEP, STEP), min(float(r) + STEP, 1.0)
-        slope = (rank_agreement(rdm, high, comparison) - rank_agreement(rdm, low, comparison)) / (high - low)
-        left[:, subject] = rank_agreement(rdm, float(r), comparison) + slope * (left[:, subject] - r)
-    return left
-
-
-def _rdms(assembly: xr.DataArray, distance: Distance, workspace: Workspace) -> tuple[Sequence[str], Floats]:
+def _rdms(
+    assembly: xr.DataArray, distance: Distance, workspace: Workspace
+) -> tuple[Sequence[str], Floats]:
     subjects = np.unique(assembly["subject"].values.astype(str))
     labels = assembly["subject"].values.astype(str)
     if "stimulus_b" in assembly.dims:
         if "subject" not in assembly.dims:
             return list(subjects), np.empty((len(subjects), 3))
-        stacked = assembly.transpose("subject", "stimulus", "stimulus_b").values.astype(np.float64)
+        stacked = assembly.transpose("subject", "stimulus", "stimulus_b").values.astype(
+            np.float64
+        )
         return list(labels), np.stack([condensed(matrix) for matrix in stacked])
-    if set(assembly.dims) != {"presentation", "neuroid"} or assembly["subject"].dims != ("neuroid",):
-        raise CeilingError("an RSA ceiling needs (presentation, neuroid) with `subject` on the neuroids")
+    if set(assembly.dims) != {"presentation", "neuroid"} or assembly[
+        "subject"
+    ].dims != ("neuroid",):
+        raise CeilingError(
+            "an RSA ceiling needs (presentation, neuroid) with `subject` on the neuroids"
+        )
     X = moderate(assembly.transpose("presentation", "neuroid").values)
     X = np.where(np.isfinite(X).all(axis=0), X, np.nan)
     rdms = []

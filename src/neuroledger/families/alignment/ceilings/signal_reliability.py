@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats
+from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.registry import ceiling
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.samples import Keep, Samples, Variation
 
 __all__ = ["signal_reliability"]
 
@@ -20,7 +18,7 @@ FEWEST_STIMULI = 4
 
 
 @ceiling("signal_reliability", version=2)
-def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
+def signal_reliability(assembly: xr.DataArray) -> Samples:
     """Reliability of each neuroid's mean responses, ``1 − noise / variance · (n − 3) / (n − 1)`` [sahani2003].
 
     ``variance`` is the variance over stimuli of the mean responses. ``noise`` is the mean over stimuli of the variance of a
@@ -36,22 +34,28 @@ def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
 
     Returns
     -------
-    xr.DataArray
-        Reliability ``(neuroid,)`` or ``(neuroid, time_bin)``; ``attrs["cells"]`` returns the influence of stimuli on it.
+    Samples
+        Reliability ``(neuroid,)`` or ``(neuroid, time_bin)``.
 
     Raises
     ------
     CeilingError
         No stimulus was repeated, or fewer than 4 stimuli have responses.
     """
-    dims = ("presentation", "neuroid", *(dim for dim in ("time_bin",) if dim in assembly.dims))
+    dims = (
+        "presentation",
+        "neuroid",
+        *(dim for dim in ("time_bin",) if dim in assembly.dims),
+    )
     if set(dims) != set(assembly.dims) or "stimulus_id" not in assembly.coords:
         raise CeilingError(
             f"signal reliability needs ({', '.join(dims)}) with stimulus_id, not {tuple(assembly.dims)}"
         )
     assembly = assembly.transpose(*dims)
     shape = assembly.shape[1:]
-    values = moderate_columns(np.asarray(assembly.values, dtype=np.float64).reshape(len(assembly), -1))
+    values = moderate_columns(
+        np.asarray(assembly.values, dtype=np.float64).reshape(len(assembly), -1)
+    )
     coded = encode(assembly["stimulus_id"].values)
     if len(coded.labels) == len(values):
         raise CeilingError(
@@ -65,72 +69,55 @@ def signal_reliability(assembly: xr.DataArray) -> xr.DataArray:
     filled = np.where(present, values[order] - level, 0.0)
     count = np.add.reduceat(present.astype(np.float64), starts, axis=0)
     mean = np.add.reduceat(filled, starts, axis=0) / np.maximum(count, 1)
-    within = np.add.reduceat(np.where(present, filled - mean[coded.codes[order]], 0.0) ** 2, starts, axis=0)
+    within = np.add.reduceat(
+        np.where(present, filled - mean[coded.codes[order]], 0.0) ** 2, starts, axis=0
+    )
     result = _ratio(mean, within, count)
     if not np.isfinite(result).any():
         raise CeilingError(
             f"no neuroid varies over at least {FEWEST_STIMULI} stimuli of which some were repeated"
         )
-    coords = {name: c for name, c in assembly.coords.items() if c.dims in (("neuroid",), ("time_bin",))}
+    coords = {
+        name: c
+        for name, c in assembly.coords.items()
+        if c.dims in (("neuroid",), ("time_bin",))
+    }
     undefined = int(np.isnan(result).sum())
     notes = (
-        [f"{undefined} of {result.size} neuroids have no reliability: constant or missing responses"]
+        [
+            f"{undefined} of {result.size} neuroids have no reliability: constant or missing responses"
+        ]
         if undefined
         else []
     )
 
-    def cells() -> Cells:
-        influence = _influence(mean, within, count).reshape(len(mean), *shape)
-        return Cells(np.asarray(coded.labels), [(np.arange(len(mean)), influence)])
+    samples = xr.DataArray(result.reshape(shape), dims=dims[1:], coords=coords)
 
-    attrs = {"notes": notes, "cells": cells}
-    return xr.DataArray(result.reshape(shape), dims=dims[1:], coords=coords, attrs=attrs)
+    def without(keep: Keep) -> xr.DataArray:
+        rows = keep["stimulus"]
+        return samples.copy(
+            data=_ratio(mean[rows], within[rows], count[rows]).reshape(shape)
+        )
 
-
-class _Variances(NamedTuple):
-    """Noise variance and squared deviation of each mean (stimulus × column), the mask ``present``, and values per column.
-
-    ``share`` is the factor ``(n − 3) / (n − 1)``, ``usable`` marks the columns whose reliability is defined.
-    """
-
-    noise: Floats
-    squares: Floats
-    present: Booleans
-    share: Floats
-    usable: Booleans
+    return Samples(
+        samples, Variation({"stimulus": coded.labels.astype(str)}, without), notes=notes
+    )
 
 
 def _ratio(mean: Floats, within: Floats, count: Floats) -> Floats:
-    """Reliability of each column from means, sums of squares within and counts (stimulus × column)."""
-    variances = _variances(mean, within, count)
-    stimuli = variances.present.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        noise, variance = variances.noise.sum(axis=0) / stimuli, variances.squares.sum(axis=0) / (stimuli - 1)
-        return np.where(variances.usable, 1 - noise / variance * variances.share, np.nan)
-
-
-def _influence(mean: Floats, within: Floats, count: Floats) -> Floats:
-    """Influence of each stimulus on the reliability of each column, weighted 1/n (stimulus × column)."""
-    variances = _variances(mean, within, count)
-    stimuli = variances.present.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        noise, variance = variances.noise.sum(axis=0) / stimuli, variances.squares.sum(axis=0) / (stimuli - 1)
-        changes = (
-            -variances.share
-            / variance
-            * ((variances.noise - noise) - noise / variance * (variances.squares - variance))
-        )
-        return np.where(variances.present & variances.usable, changes / stimuli, 0.0)
-
-
-def _variances(mean: Floats, within: Floats, count: Floats) -> _Variances:
+    """Reliability of each column from means, sums of squares within and counts (stimulus × column); NaN if undefined."""
     present, repeated = count > 0, count > 1
     stimuli, repeated_count = present.sum(axis=0), repeated.sum(axis=0)
     single = np.where(repeated, within / np.maximum(count - 1, 1), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         typical = single.sum(axis=0) / repeated_count
-        noise = np.where(present, np.where(repeated, single, typical) / np.maximum(count, 1), 0.0)
+        of_mean = np.where(
+            present, np.where(repeated, single, typical) / np.maximum(count, 1), 0.0
+        )
         centre = np.where(present, mean, 0.0).sum(axis=0) / stimuli
-        squares = np.where(present, (mean - centre) ** 2, 0.0)
-        usable = (stimuli >= FEWEST_STIMULI) & (repeated_count > 0) & (squares.sum(axis=0) > 0)
-        return _Variances(noise, squares, present, (stimuli - 3) / (stimuli - 1), usable)
+        squares = np.where(present, (mean - centre) ** 2, 0.0).sum(axis=0)
+        usable = (stimuli >= FEWEST_STIMULI) & (repeated_count > 0) & (squares > 0)
+        noise, variance = of_mean.sum(axis=0) / stimuli, squares / (stimuli - 1)
+        return np.where(
+            usable, 1 - noise / variance * ((stimuli - 3) / (stimuli - 1)), np.nan
+        )

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from neuroledger.errors import CeilingError
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["stored"]
 
@@ -21,7 +22,7 @@ def stored(
     coordinate: str,
     divide_by: Annotated[float, Field(gt=0)] = 1.0,
     root: bool = False,
-) -> xr.DataArray:
+) -> Samples:
     """Value of each neuroid in ``coordinate``, divided by ``divide_by`` (100 for percent); with ``root`` its square root.
 
     Parameters
@@ -31,7 +32,7 @@ def stored(
 
     Returns
     -------
-    xr.DataArray
+    Samples
         ``(neuroid,)``; values that are not above 0 become NaN and are counted in the notes.
 
     Raises
@@ -50,8 +51,17 @@ def stored(
             f"no neuroid has a {coordinate!r} above 0: the data contain no signal to normalise by"
         )
     missing = int(np.isnan(values).sum())
-    notes = [f"{missing} of {values.size} neuroids have no {coordinate} above 0"] if missing else []
-    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
-    return xr.DataArray(
-        np.sqrt(values) if root else values, dims=("neuroid",), coords=coords, attrs={"notes": notes}
+    notes = (
+        [f"{missing} of {values.size} neuroids have no {coordinate} above 0"]
+        if missing
+        else []
     )
+    coords = {
+        name: coord
+        for name, coord in assembly.coords.items()
+        if coord.dims == ("neuroid",)
+    }
+    samples = xr.DataArray(
+        np.sqrt(values) if root else values, dims=("neuroid",), coords=coords
+    )
+    return Samples(samples, Variation({}, lambda _: samples), notes=notes)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 from scipy.optimize import OptimizeWarning, curve_fit
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.families.alignment.regression.held_out import (
     Correlation,
@@ -20,20 +20,26 @@ from neuroledger.families.alignment.regression.held_out import (
     Facts,
     correlations,
 )
-from neuroledger.families.alignment.regression.influence import correlation_influence, refit_of
+from neuroledger.families.alignment.regression.held_out_variation import (
+    held_out_variation,
+)
+from neuroledger.families.alignment.regression.missing_trials import (
+    with_means_for_missing_trials,
+)
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.spec.registry import ceiling
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
+from neuroledger.stats.variation import inflation, one_by_one
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["extrapolated_predictivity", "subject_predictivity"]
 
 FEWEST = 2
-STEP = 0.02  # change of a mean correlation in central differences, about its error: curves near a line have steep slopes
 
 
-@ceiling("subject_predictivity", version=3)
+@ceiling("subject_predictivity", version=4)
 def subject_predictivity(
     assembly: xr.DataArray,
     *,
@@ -41,7 +47,7 @@ def subject_predictivity(
     workspace: Workspace,
     estimator: Estimator = Ridge(),  # noqa: B008 - a frozen default
     correlation: Correlation = "pearson",
-) -> xr.DataArray:
+) -> Samples:
     """Correlation of predicted and measured responses, with the other subjects in place of a model.
 
     For each subject, the neuroids of all other subjects are the features of ``estimator``, and the score is computed as
@@ -52,35 +58,51 @@ def subject_predictivity(
     ----------
     assembly
         ``(presentation, neuroid)`` with ``subject`` on the neuroids; repeated presentations are separate rows, or were
-        averaged before.
+        averaged before. The mean of the neuroid's other responses to the stimulus stands for a missing one.
 
     Returns
     -------
-    xr.DataArray
+    Samples
         ``(split, neuroid)`` with ``subject``. An interval for new subjects counts them as the predicted ones only: other
         predictors would change the ceiling further.
 
     Raises
     ------
     CeilingError
-        Fewer than two subjects have a neuroid without missing responses; subjects without such a neuroid are left out.
+        Fewer than two subjects have a neuroid with a response to every stimulus; subjects without such a neuroid are left
+        out.
     """
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
-        raise CeilingError("subject predictivity needs the coordinate 'subject' on the neuroids")
+        raise CeilingError(
+            "subject predictivity needs the coordinate 'subject' on the neuroids"
+        )
     if set(assembly.dims) != {"presentation", "neuroid"}:
-        raise CeilingError(f"subject predictivity needs (presentation, neuroid), not {tuple(assembly.dims)}")
+        raise CeilingError(
+            f"subject predictivity needs (presentation, neuroid), not {tuple(assembly.dims)}"
+        )
+    assembly, counted = with_means_for_missing_trials(assembly, splits)
     values = assembly.transpose("presentation", "neuroid").values
     labels = assembly["subject"].values.astype(str)
     complete = np.isfinite(values).all(axis=0)
     subjects, notes = _complete_subjects(labels, complete)
+    notes = [*counted, *notes]
     if len(subjects) < FEWEST:
         raise CeilingError(
             "one subject cannot be predicted from others: subject predictivity needs at least two"
             + "".join(f" ({note})" for note in notes)
         )
     result = np.full((len(splits), values.shape[1]), np.nan)
-    facts = Facts([], {}, [])
+    coords = {
+        name: coord
+        for name, coord in assembly.coords.items()
+        if coord.dims == ("neuroid",)
+    }
+    coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
+    samples = xr.DataArray(result, dims=("split", "neuroid"), coords=coords)
+    ids, inflated = stimulus_names(assembly, len(values)), inflation(splits)
+    varying: list[tuple[Booleans, Variation]] = []
     for subject in subjects:
+        facts = Facts(notes, {}, [])
         others = (labels != subject) & complete
         try:
             scores = correlations(
@@ -95,27 +117,39 @@ def subject_predictivity(
             )
         except MetricError as error:
             raise CeilingError(f"subject {str(subject)!r}: {error}") from error
-        result[:, labels == subject] = scores[:, 0]
-    features = int(np.mean([((labels != subject) & complete).sum() for subject in subjects]))
+        own = labels == subject
+        result[:, own] = scores[:, 0]
+        places = [[at] for at in range(len(splits))]
+        varying.append(
+            (
+                own,
+                held_out_variation(
+                    samples[:, own], ids, facts.test_parts, places, inflated
+                ),
+            )
+        )
 
-    def cells() -> Cells:
-        parts = []
-        for at, split in enumerate(splits):  # held-out parts are ordered by subject, then by split
-            full = np.zeros((len(split.test), values.shape[1]))
-            for number, subject in enumerate(subjects):
-                test_parts = facts.test_parts[number * len(splits) : (number + 1) * len(splits)]
-                full[:, labels == subject] = correlation_influence(test_parts)[at]
-            parts.append((split.test, full))
-        ids = assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(len(values))
-        return Cells(ids, parts, refit=refit_of(splits, features))
+    def each(factor: str, codes: Indices) -> Floats:
+        left = np.full((int(codes.max()) + 1, *result.shape), np.nan)
+        for own, part in varying:
+            left[:, :, own] = np.array(one_by_one(part, factor, codes, len(left)))
+        return left
 
-    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
-    coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
-    attrs = {"notes": notes + facts.notes, "cells": cells}
-    return xr.DataArray(result, dims=("split", "neuroid"), coords=coords, attrs=attrs)
+    def without(keep: Keep) -> xr.DataArray:
+        left = np.full(result.shape, np.nan)
+        for own, part in varying:
+            left[:, own] = part.without(keep).values
+        return samples.copy(data=left)
+
+    varies = Variation(
+        {"stimulus": ids}, without, each, inflation={"stimulus": inflated}
+    )
+    return Samples(samples, varies, notes=notes)
 
 
-def _complete_subjects(labels: np.ndarray, complete: np.ndarray) -> tuple[list[str], list[str]]:
+def _complete_subjects(
+    labels: np.ndarray, complete: np.ndarray
+) -> tuple[list[str], list[str]]:
     """Subjects that have a neuroid without missing responses, and a note about the others."""
     subjects = np.unique(labels[complete]).tolist()
     incomplete = sorted(set(labels.tolist()) - set(subjects))
@@ -126,7 +160,7 @@ def _complete_subjects(labels: np.ndarray, complete: np.ndarray) -> tuple[list[s
     ]
 
 
-@ceiling("extrapolated_predictivity", version=3)
+@ceiling("extrapolated_predictivity", version=4)
 def extrapolated_predictivity(
     assembly: xr.DataArray,
     *,
@@ -136,7 +170,7 @@ def extrapolated_predictivity(
     correlation: Correlation = "pearson",
     bootstraps: Annotated[int, Field(ge=1)] = 100,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Subject predictivity of each neuroid, extrapolated to infinitely many subjects: ``(neuroid,)``.
 
     Subject predictivity is computed in every set of 2, 3, … subjects, and ``v (1 − exp(−x / τ))`` is fitted to the means
@@ -151,9 +185,9 @@ def extrapolated_predictivity(
 
     Returns
     -------
-    xr.DataArray
-        ``(neuroid,)``; ``attrs["cells"]`` returns the influence of stimuli through the mean predictivities to which the
-        curve is fitted.
+    Samples
+        ``(neuroid,)``. Without some stimuli, the ceiling changes as the height of the curve that is fitted to the mean
+        predictivities of all sets.
 
     Raises
     ------
@@ -165,21 +199,25 @@ def extrapolated_predictivity(
     Schrimpf et al. (2021), as Brain-Score language computes it.
     """
     if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
-        raise CeilingError("extrapolation over subjects needs the coordinate 'subject' on the neuroids")
+        raise CeilingError(
+            "extrapolation over subjects needs the coordinate 'subject' on the neuroids"
+        )
     labels = assembly["subject"].values.astype(str)
     rows = [dim for dim in assembly.dims if dim != "neuroid"]
+    assembly, counted = with_means_for_missing_trials(assembly, splits)
     subjects, notes = _complete_subjects(labels, (~assembly.isnull()).all(rows).values)
+    notes = [*counted, *notes]
     if len(subjects) < FEWEST + 1:
         details = "".join(f" ({note})" for note in notes)
         raise CeilingError(
             f"{len(subjects)} subjects: a curve over their number needs at least three{details}"
         )
     sizes = range(FEWEST, len(subjects) + 1)
-    samples: dict[int, list[list[float]]] = {size: [[] for _ in labels] for size in sizes}
-    count = assembly.sizes["presentation"]
-    influence = np.zeros((len(sizes), count, len(labels)))
-    refit = 1.0
-    for number, size in enumerate(sizes):
+    samples: dict[int, list[list[float]]] = {
+        size: [[] for _ in labels] for size in sizes
+    }
+    varying: dict[int, list[tuple[Indices, Variation]]] = {size: [] for size in sizes}
+    for size in sizes:
         for chosen in combinations(subjects, size):
             columns = np.flatnonzero(np.isin(labels, chosen))
             part = subject_predictivity(
@@ -189,47 +227,112 @@ def extrapolated_predictivity(
                 estimator=estimator,
                 correlation=correlation,
             )
-            for column, values in zip(columns, part.transpose("neuroid", "split").values, strict=True):
+            for column, values in zip(
+                columns, part.values.transpose("neuroid", "split").values, strict=True
+            ):
                 samples[size][column] += values[np.isfinite(values)].tolist()
-            cells = part.attrs["cells"]()
-            refit = cells.refit  # of all subjects at last
-            for rows, moves in cells.parts:
-                influence[number][np.ix_(rows, columns)] += np.nan_to_num(moves)
+            varying[size].append((columns, cast(Variation, part.variation)))
     asymptotes = np.asarray(
         [
-            _asymptote([samples[size][column] for size in sizes], sizes, bootstraps, seed)
+            _asymptote(
+                [samples[size][column] for size in sizes], sizes, bootstraps, seed
+            )
             for column in range(len(labels))
         ]
     )
     if not np.isfinite(asymptotes).any():
-        raise CeilingError("no neuroid's predictivity could be extrapolated over the number of subjects")
-    coords = {name: coord for name, coord in assembly.coords.items() if coord.dims == ("neuroid",)}
+        raise CeilingError(
+            "no neuroid's predictivity could be extrapolated over the number of subjects"
+        )
+    coords = {
+        name: coord
+        for name, coord in assembly.coords.items()
+        if coord.dims == ("neuroid",)
+    }
     undefined = int(np.isnan(asymptotes[np.isin(labels, subjects)]).sum())
-    notes += [f"{undefined} of {len(labels)} neuroids could not be extrapolated"] if undefined else []
+    notes += (
+        [f"{undefined} of {len(labels)} neuroids could not be extrapolated"]
+        if undefined
+        else []
+    )
 
-    def cells_of_heights() -> Cells:
-        known = np.flatnonzero(np.isfinite(asymptotes))
-        moves = np.zeros((count, len(labels)))
-        for column in known:
-            values = [samples[size][column] for size in sizes]
-            slopes = _slopes([float(np.mean(each)) for each in values], sizes)
-            weights = slopes / [len(each) for each in values]
-            moves[:, column] = np.tensordot(weights, influence[:, :, column], 1)
-        ids = assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(count)
-        return Cells(ids, [(np.arange(count), moves)], refit=refit)
+    means = np.array(
+        [
+            [np.mean(values) if values else np.nan for values in samples[size]]
+            for size in sizes
+        ]
+    )
+    heights = _heights(means, sizes)
+    result = xr.DataArray(asymptotes, dims=("neuroid",), coords=coords)
 
-    attrs = {"notes": notes, "cells": cells_of_heights}
-    return xr.DataArray(asymptotes, dims=("neuroid",), coords=coords, attrs=attrs)
+    def moved(left: Mapping[int, Sequence[tuple[Indices, Floats]]]) -> Floats:
+        of_sizes = np.array(
+            [_mean_over_sets(left[size], len(labels)) for size in sizes]
+        )
+        return np.asarray(asymptotes + _heights(of_sizes, sizes) - heights)
+
+    def without(keep: Keep) -> xr.DataArray:
+        left = {
+            size: [(columns, varies.without(keep).values) for columns, varies in parts]
+            for size, parts in varying.items()
+        }
+        return result.copy(data=moved(left))
+
+    def each(factor: str, codes: Indices) -> Floats:
+        count = int(codes.max()) + 1
+        left = {
+            size: [
+                (columns, one_by_one(varies, factor, codes, count))
+                for columns, varies in parts
+            ]
+            for size, parts in varying.items()
+        }
+        return np.array(
+            [
+                moved(
+                    {
+                        size: [(columns, groups[at]) for columns, groups in parts]
+                        for size, parts in left.items()
+                    }
+                )
+                for at in range(count)
+            ]
+        )
+
+    ids = stimulus_names(assembly, assembly.sizes["presentation"])
+    varies = Variation(
+        {"stimulus": ids}, without, each, inflation={"stimulus": inflation(splits)}
+    )
+    return Samples(result, varies, notes=notes)
 
 
-def _asymptote(samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int) -> float:
+def _mean_over_sets(parts: Sequence[tuple[Indices, Floats]], neuroids: int) -> Floats:
+    """Mean over sets of subjects and splits, (neuroid,), of predictivities (split, neuroid of the set)."""
+    total, known = np.zeros(neuroids), np.zeros(neuroids)
+    for columns, values in parts:
+        total[columns] += np.nansum(values, axis=0)
+        known[columns] += np.isfinite(values).sum(axis=0)
+    return np.asarray(total / np.where(known > 0, known, np.nan))
+
+
+def _heights(means: Floats, sizes: Sequence[int]) -> Floats:
+    """Height of the curve fitted to the means of each neuroid, (size, neuroid)."""
+    return np.array([_height(column.tolist(), sizes) for column in means.T])
+
+
+def _asymptote(
+    samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int
+) -> float:
     """Median over bootstraps of the height of the fitted curve; NaN if a size has no value or no fit converges."""
     if not all(samples):
         return float("nan")
     rng = np.random.RandomState(seed)
     heights = []
     for _ in range(bootstraps):
-        means = [float(np.mean(rng.choice(values, size=len(values), replace=True))) for values in samples]
+        means = [
+            float(np.mean(rng.choice(values, size=len(values), replace=True)))
+            for values in samples
+        ]
         height = _height(means, sizes)
         if np.isfinite(height):
             heights.append(height)
@@ -240,22 +343,17 @@ def _height(means: Sequence[float], sizes: Sequence[int]) -> float:
     """Height of the curve fitted to mean predictivities by number of subjects; NaN if the fit does not converge."""
     try:
         # The covariance of the parameters is not used, and an extreme pace of an intermediate step may overflow.
-        with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with (
+            warnings.catch_warnings(),
+            np.errstate(over="ignore", invalid="ignore", divide="ignore"),
+        ):
             warnings.simplefilter("ignore", OptimizeWarning)
-            (height, _), _ = curve_fit(_rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf]))
+            (height, _), _ = curve_fit(
+                _rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf])
+            )
     except (RuntimeError, ValueError):
         return float("nan")
     return float(height)
-
-
-def _slopes(means: Sequence[float], sizes: Sequence[int]) -> Floats:
-    """Derivative of the height by the mean at each number of subjects, by central differences; 0 where it is undefined."""
-    slopes = np.zeros(len(means))
-    for at in range(len(means)):
-        shift = np.where(np.arange(len(means)) == at, STEP, 0.0)
-        ends = [_height((np.asarray(means) + sign * shift).tolist(), sizes) for sign in (1, -1)]
-        slopes[at] = np.nan_to_num((ends[0] - ends[1]) / (2 * STEP))
-    return slopes
 
 
 def _rise(x: np.ndarray, height: float, pace: float) -> np.ndarray:

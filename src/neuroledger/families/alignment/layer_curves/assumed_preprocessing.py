@@ -47,12 +47,17 @@ def assumed_preprocessing(module: torch.nn.Module) -> tuple[Preprocessing, str]:
             f"{type(module).__name__} comes without preprocessing, and {takes}, so that none can be assumed: give "
             "preprocessing={'resize': …, 'colour': …, 'mean': …, 'std': …} or a function of an image"
         )
-    return Preprocessing(), "preprocessing assumed: 224 x 224 pixels, mean and standard deviation of ImageNet"
+    return (
+        Preprocessing(),
+        "preprocessing assumed: 224 x 224 pixels, mean and standard deviation of ImageNet",
+    )
 
 
 def _item(config: Any, name: str) -> Any:
     """Return a field of a configuration, which is a mapping or an object."""
-    return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+    return (
+        config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+    )
 
 
 def _of_timm(config: Any) -> Preprocessing:

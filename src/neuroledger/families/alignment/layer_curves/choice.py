@@ -19,7 +19,11 @@ from neuroledger.engine.resolve import Resolved, resolve
 from neuroledger.engine.score import headline, measure
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, MetricError, RequestError
-from neuroledger.families.alignment.layer_curves.stages import depths, recordable, stages
+from neuroledger.families.alignment.layer_curves.stages import (
+    depths,
+    recordable,
+    stages,
+)
 from neuroledger.models.activations import PROBE
 from neuroledger.models.model import LayeredModel, unknown
 from neuroledger.models.torch_layers import OUTPUT, TorchExtract
@@ -27,7 +31,16 @@ from neuroledger.spec.kinds import BenchmarkSpec, SplitsSpec
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import stimuli_of
 
-__all__ = ["ALL", "Choice", "choose", "halves", "layers_by_depth", "region_of", "score_layers", "with_layers"]
+__all__ = [
+    "ALL",
+    "Choice",
+    "choose",
+    "halves",
+    "layers_by_depth",
+    "region_of",
+    "score_layers",
+    "with_layers",
+]
 
 ALL: Final = "all"
 """In place of layers: every module of the network that runs and answers with a row for each stimulus."""
@@ -78,7 +91,10 @@ def region_of(benchmark: BenchmarkSpec) -> str:
 
 @exclusive()
 def layers_by_depth(
-    session: Session, benchmark: BenchmarkSpec, model: LayeredModel, layers: Sequence[str] | str = ()
+    session: Session,
+    benchmark: BenchmarkSpec,
+    model: LayeredModel,
+    layers: Sequence[str] | str = (),
 ) -> dict[str, float]:
     """Return layers in the order in which they finish, with their relative depth from 0 to 1.
 
@@ -103,12 +119,16 @@ def layers_by_depth(
             if layer not in model.layers:
                 raise RequestError(f"no {unknown('layer', layer, model.layers)}")
         return {layer: number / len(names) for number, layer in enumerate(names, 1)}
-    job = resolve(session, benchmark, _committed(model, model.layers[0], benchmark), headline_of)
+    job = resolve(
+        session, benchmark, _committed(model, model.layers[0], benchmark), headline_of
+    )
     if job.data.stimuli is None:
         raise DataError(f"data set {job.data.id!r} has no stimuli to show to a model")
     first = job.data.stimuli.select(job.data.stimuli.ids[:PROBE])
     presented = spanning(
-        first, job.parameters.get("visual_degrees"), job.parameters.get("screen", "visual_degrees")
+        first,
+        job.parameters.get("visual_degrees"),
+        job.parameters.get("screen", "visual_degrees"),
     )
     shown = place(presented, model.visual_degrees)
     runs = model.extract.trace(shown, shown.ids)
@@ -125,11 +145,17 @@ def layers_by_depth(
             raise RequestError(f"no {unknown('layer', layer, known)} that runs")
     depth = depths(runs, names)
     order = {name: at for at, name in enumerate(known)}
-    return {layer: depth[layer] for layer in sorted(names, key=lambda name: order.get(name, len(order)))}
+    return {
+        layer: depth[layer]
+        for layer in sorted(names, key=lambda name: order.get(name, len(order)))
+    }
 
 
 def score_layers(
-    session: Session, benchmark: BenchmarkSpec, model: LayeredModel, layers: Sequence[str]
+    session: Session,
+    benchmark: BenchmarkSpec,
+    model: LayeredModel,
+    layers: Sequence[str],
 ) -> dict[str, Score]:
     """Return the benchmark's headline for each layer as the region; all layers are recorded in one pass.
 
@@ -140,13 +166,17 @@ def score_layers(
     """
     recorded = with_layers(model, layers)
     return {
-        layer: headline_of(session, benchmark, _committed(recorded, layer, benchmark)) for layer in layers
+        layer: headline_of(session, benchmark, _committed(recorded, layer, benchmark))
+        for layer in layers
     }
 
 
 @exclusive()
 def choose(
-    session: Session, benchmark: BenchmarkSpec, model: LayeredModel, scores: Mapping[str, Score]
+    session: Session,
+    benchmark: BenchmarkSpec,
+    model: LayeredModel,
+    scores: Mapping[str, Score],
 ) -> Choice:
     """Choose a layer on one half of the stimuli, and score it on the other half.
 
@@ -171,15 +201,25 @@ def choose(
     try:
         first, measured = _measured(session, bare, recorded, layers[0])
         metric = first.metrics[first.first]
-        choosing, other = halves(metric.spec.splits, measured.target, session.request.seed)
+        choosing, other = halves(
+            metric.spec.splits, measured.target, session.request.seed
+        )
         for layer in layers:
             job, measured = _measured(session, bare, recorded, layer)
             values[layer] = _value(job, part_of(measured, choosing), session)
-        ranked = {layer: sign * value for layer, value in values.items() if math.isfinite(value)}
+        ranked = {
+            layer: sign * value
+            for layer, value in values.items()
+            if math.isfinite(value)
+        }
         if not ranked:
-            raise MetricError("the score of every layer on the choosing half is undefined")
+            raise MetricError(
+                "the score of every layer on the choosing half is undefined"
+            )
         layer = max(ranked, key=lambda name: ranked[name])
-        nested = _scored_on(session, benchmark, _committed(recorded, layer, benchmark), other)
+        nested = _scored_on(
+            session, benchmark, _committed(recorded, layer, benchmark), other
+        )
     except (MetricError, DataError) as error:
         best = max(layers, key=lambda name: sign * scores[name].value)
         return Choice(best, None, str(error), 0, 0, values)
@@ -210,7 +250,11 @@ def halves(
     """
     stimuli = stimuli_of(assembly)
     named = None if spec is None else spec.groups or spec.by
-    known = named is not None and named in assembly.coords and assembly[named].dims == ("presentation",)
+    known = (
+        named is not None
+        and named in assembly.coords
+        and assembly[named].dims == ("presentation",)
+    )
     labels = as_text(assembly[named].values) if known else stimuli
     units, first, of_row = np.unique(labels, return_index=True, return_inverse=True)
     if len(units) < 2:
@@ -218,7 +262,11 @@ def halves(
             f"{len(units)} value of {named or 'stimulus_id'!r} cannot be divided into two halves"
         )
     order = np.random.default_rng(seed).permutation(len(units))
-    if spec is not None and spec.stratify is not None and spec.stratify in assembly.coords:
+    if (
+        spec is not None
+        and spec.stratify is not None
+        and spec.stratify in assembly.coords
+    ):
         classes = as_text(assembly[spec.stratify].values)[first]
         order = order[np.argsort(classes[order], kind="stable")]
     second = np.zeros(len(units), dtype=bool)
@@ -230,10 +278,14 @@ def halves(
 
 def with_layers(model: LayeredModel, layers: Sequence[str]) -> LayeredModel:
     """Return the model with these layers, all of which one pass records, and no commitments."""
-    return replace(model, layers=tuple(layers), regions={}, readout=None, logits=None, labels=())
+    return replace(
+        model, layers=tuple(layers), regions={}, readout=None, logits=None, labels=()
+    )
 
 
-def _committed(model: LayeredModel, layer: str, benchmark: BenchmarkSpec) -> LayeredModel:
+def _committed(
+    model: LayeredModel, layer: str, benchmark: BenchmarkSpec
+) -> LayeredModel:
     return replace(model, regions={region_of(benchmark): layer})
 
 
@@ -253,7 +305,10 @@ def _value(job: Resolved, measured: Measurement, session: Session) -> float:
 
 
 def _scored_on(
-    session: Session, benchmark: BenchmarkSpec, model: LayeredModel, stimuli: frozenset[str]
+    session: Session,
+    benchmark: BenchmarkSpec,
+    model: LayeredModel,
+    stimuli: frozenset[str],
 ) -> Score:
     job = resolve(session, benchmark, model, headline_of)
     dummy = dummy_of(session, job) if job.benchmark.normalised_by == "floor" else None

@@ -16,7 +16,9 @@ from neuroledger.engine.resolve import model_of, untrained_of
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.families.alignment.figures import layers as draw
-from neuroledger.families.alignment.layer_curves.assumed_preprocessing import assumed_preprocessing
+from neuroledger.families.alignment.layer_curves.assumed_preprocessing import (
+    assumed_preprocessing,
+)
 from neuroledger.families.alignment.layer_curves.choice import (
     Choice,
     choose,
@@ -42,8 +44,17 @@ __all__ = ["Layers", "curve", "layers"]
 FORMAT: Final = 1
 """Version of the plain form of a curve."""
 COLUMNS: Final = (
-    "layer", "depth", "score", "low", "high", "untrained", "untrained_low", "untrained_high", "ceiling", "chosen",
-)  # fmt: skip
+    "layer",
+    "depth",
+    "score",
+    "low",
+    "high",
+    "untrained",
+    "untrained_low",
+    "untrained_high",
+    "ceiling",
+    "chosen",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,7 +122,10 @@ class Layers(Mapping[str, Score]):
         ceiling = next(iter(self.scores.values())).ceiling
         if ceiling is None:
             return None
-        ends = (_finite(ceiling.low / ceiling.value), _finite(ceiling.high / ceiling.value))
+        ends = (
+            _finite(ceiling.low / ceiling.value),
+            _finite(ceiling.high / ceiling.value),
+        )
         return {"value": 1.0, "low": ends[0], "high": ends[1]}
 
     def to_frame(self) -> pd.DataFrame:
@@ -122,10 +136,14 @@ class Layers(Mapping[str, Score]):
         rows = []
         for layer, score in self.scores.items():
             twin = self.untrained.get(layer)
-            below = (math.nan,) * 3 if twin is None else (twin.value, twin.low, twin.high)
+            below = (
+                (math.nan,) * 3 if twin is None else (twin.value, twin.low, twin.high)
+            )
             ceiling = math.nan if score.ceiling is None else score.ceiling.value
             own = (score.value, score.low, score.high)
-            rows.append((layer, self.depths[layer], *own, *below, ceiling, layer == self.best))
+            rows.append(
+                (layer, self.depths[layer], *own, *below, ceiling, layer == self.best)
+            )
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,7 +154,9 @@ class Layers(Mapping[str, Score]):
                 "layer": layer,
                 "depth": round(self.depths[layer], 6),
                 **_plain(score),
-                "untrained": _plain(self.untrained[layer]) if layer in self.untrained else None,
+                "untrained": _plain(self.untrained[layer])
+                if layer in self.untrained
+                else None,
             }
             for layer, score in self.scores.items()
         ]
@@ -167,9 +187,7 @@ class Layers(Mapping[str, Score]):
         """Return the lines below the table: the choice, its score on other stimuli, the commitment, and the notes."""
         choice = self.choice
         if choice.nested is None:
-            chosen = (
-                f"best on all stimuli, which is optimistic: {self.best} (no nested score: {choice.reason})"
-            )
+            chosen = f"best on all stimuli, which is optimistic: {self.best} (no nested score: {choice.reason})"
         else:
             chosen = (
                 f"{self.best} was chosen on {choice.chosen_on} stimuli; on the {choice.scored_on} others, which had no part "
@@ -181,14 +199,20 @@ class Layers(Mapping[str, Score]):
         table = self.to_frame()
         for name in ("score", "untrained"):
             prefix = "" if name == "score" else "untrained_"
-            ends = zip(table[name], table[f"{prefix}low"], table[f"{prefix}high"], strict=True)
+            ends = zip(
+                table[name], table[f"{prefix}low"], table[f"{prefix}high"], strict=True
+            )
             table[name] = [_range(value, low, high) for value, low, high in ends]
         table["chosen"] = ["<" if chosen else "" for chosen in table["chosen"]]
-        shown = table[["layer", "depth", "score", "untrained", "chosen"]].rename(columns={"chosen": ""})
+        shown = table[["layer", "depth", "score", "untrained", "chosen"]].rename(
+            columns={"chosen": ""}
+        )
         if not self.untrained:
             shown = shown.drop(columns="untrained")
         text = shown.to_string(index=False, float_format=lambda value: f"{value:.2f}")
-        return "\n".join([f"{self.model} on {self.benchmark}, {self._unit()}", text, *self.said()])
+        return "\n".join(
+            [f"{self.model} on {self.benchmark}, {self._unit()}", text, *self.said()]
+        )
 
     def __repr__(self) -> str:
         return str(self)
@@ -197,7 +221,9 @@ class Layers(Mapping[str, Score]):
         def number(value: float) -> str:
             return f"{value:.3g}"
 
-        table = self.to_frame().to_html(index=False, float_format=number, na_rep="–", border=0, escape=True)
+        table = self.to_frame().to_html(
+            index=False, float_format=number, na_rep="–", border=0, escape=True
+        )
         lines = "".join(f"<p>{escape(line)}</p>" for line in self.said())
         head = f"<p><b>{escape(self.model)}</b> on {escape(self.benchmark)}, {escape(self._unit())}</p>"
         return f"{head}{table}{lines}"
@@ -256,8 +282,19 @@ def layers(
         The model cannot be scored; the message states the reason.
     """
     catalog = open_catalog()
-    session = Session(catalog, Request(seed=seed, limit=limit, device=device), open_store(catalog.root))
-    return curve(session, catalog.benchmark(benchmark), model, layers, untrained=untrained, **declared)
+    session = Session(
+        catalog,
+        Request(seed=seed, limit=limit, device=device),
+        open_store(catalog.root),
+    )
+    return curve(
+        session,
+        catalog.benchmark(benchmark),
+        model,
+        layers,
+        untrained=untrained,
+        **declared,
+    )
 
 
 def curve(
@@ -274,19 +311,30 @@ def curve(
     if isinstance(model, str):
         session.catalog.model(model)
     subject, notes = _layered(session, model, declared)
-    module = subject.extract.module if isinstance(subject.extract, TorchExtract) else None
+    module = (
+        subject.extract.module if isinstance(subject.extract, TorchExtract) else None
+    )
     with in_place(module) if module is not None else nullcontext():
         depths = layers_by_depth(session, benchmark, subject, layers)
         scores = score_layers(session, benchmark, subject, list(depths))
         choice = choose(session, benchmark, subject, scores)
         twin, twin_notes = _twin(session, model, subject, untrained, declared)
-        below = {} if twin is None else score_layers(session, benchmark, twin, list(depths))
+        below = (
+            {} if twin is None else score_layers(session, benchmark, twin, list(depths))
+        )
     committed = subject.regions.get(region)
     return Layers(
-        subject.id, benchmark.id, region, scores, depths, choice, below,
+        subject.id,
+        benchmark.id,
+        region,
+        scores,
+        depths,
+        choice,
+        below,
         committed=committed if isinstance(committed, str) else None,
-        notes=(*notes, *twin_notes), seed=session.request.seed,
-    )  # fmt: skip
+        notes=(*notes, *twin_notes),
+        seed=session.request.seed,
+    )
 
 
 def _layered(
@@ -295,7 +343,11 @@ def _layered(
     """Return a model with layers, and notes on what was assumed about it."""
     notes: tuple[str, ...] = ()
     if _is_module(model):
-        fields = {"id": type(model).__name__.lower(), "device": session.request.device, **declared}
+        fields = {
+            "id": type(model).__name__.lower(),
+            "device": session.request.device,
+            **declared,
+        }
         if fields.get("preprocessing") is None:
             fields["preprocessing"], words = assumed_preprocessing(model)
             notes = (words,)
@@ -304,7 +356,9 @@ def _layered(
         built: Any = api.torch(model, **fields)
     elif isinstance(model, str):
         if declared:
-            raise RequestError(f"{', '.join(sorted(declared))}: only a torch module takes declarations")
+            raise RequestError(
+                f"{', '.join(sorted(declared))}: only a torch module takes declarations"
+            )
         built = model_of(session, model)
     else:
         built = api.wrapped(model, **declared)
@@ -318,7 +372,11 @@ def _is_module(model: Any) -> bool:
 
 
 def _twin(
-    session: Session, model: Any, subject: LayeredModel, asked: Any, declared: Mapping[str, Any]
+    session: Session,
+    model: Any,
+    subject: LayeredModel,
+    asked: Any,
+    declared: Mapping[str, Any],
 ) -> tuple[LayeredModel | None, tuple[str, ...]]:
     """Return the untrained twin of a model, or None, with notes on how its weights were drawn or why there is none."""
     if asked is False:
@@ -327,7 +385,9 @@ def _twin(
         fields: dict[str, Any] = {}
         if _is_module(asked):
             steps = (
-                subject.extract.inputs.preprocessing if isinstance(subject.extract, TorchExtract) else None
+                subject.extract.inputs.preprocessing
+                if isinstance(subject.extract, TorchExtract)
+                else None
             )
             fields = {"preprocessing": steps, **declared}
         given, _ = _layered(session, asked, fields)
@@ -361,13 +421,21 @@ def _drawn_again(
     if shuffled:
         more = f" and {len(shuffled) - 3} more" if len(shuffled) > 3 else ""
         names = ", ".join(shuffled[:3])
-        notes.append(f"untrained: without an initialiser, in random order: {names}{more}")
+        notes.append(
+            f"untrained: without an initialiser, in random order: {names}{more}"
+        )
     return _with_module(subject, extract, module), tuple(notes)
 
 
-def _with_module(subject: LayeredModel, extract: TorchExtract, module: Module) -> LayeredModel:
+def _with_module(
+    subject: LayeredModel, extract: TorchExtract, module: Module
+) -> LayeredModel:
     """Return a model with another module in place of its own, and an identity of its own."""
-    known = subject.identity() if callable(subject.identity) else dict(subject.identity or {})
+    known = (
+        subject.identity()
+        if callable(subject.identity)
+        else dict(subject.identity or {})
+    )
     described = {**known, "untrained": True}
     return replace(
         subject,

@@ -52,7 +52,8 @@ def stages(runs: Sequence[Run]) -> list[str]:
         cut = [
             run
             for run in usable
-            if levels[run.name] == level or (levels[run.name] < level and run.name not in blocks)
+            if levels[run.name] == level
+            or (levels[run.name] < level and run.name not in blocks)
         ]
         found = _stages_of(cut, blocks)
         if len(found) > len(best):

@@ -22,7 +22,9 @@ TWIN: Final = tuple(b"twin")
 """What the seed of a twin is mixed with."""
 
 
-def untrained(module: torch.nn.Module, seed: int) -> tuple[torch.nn.Module, tuple[str, ...]]:
+def untrained(
+    module: torch.nn.Module, seed: int
+) -> tuple[torch.nn.Module, tuple[str, ...]]:
     """Return a copy of a module with newly drawn weights, and the names of the parameters that no initialiser draws.
 
     Every submodule with a method ``reset_parameters`` draws its parameters with it (all layers of PyTorch with weights
@@ -48,7 +50,9 @@ def untrained(module: torch.nn.Module, seed: int) -> tuple[torch.nn.Module, tupl
     try:
         twin = copy.deepcopy(module)
     except (RuntimeError, TypeError, AttributeError) as error:
-        raise ModelError(f"{type(module).__name__} cannot be copied ({error})") from error
+        raise ModelError(
+            f"{type(module).__name__} cannot be copied ({error})"
+        ) from error
     # Not the seed itself: a network that its user drew with the same seed would be its own twin.
     drawn = np.random.SeedSequence((seed, *TWIN)).generate_state(1, np.uint64)[0] >> 1
     return twin, seeded(lambda: _draw(twin), int(drawn))
@@ -58,12 +62,20 @@ def _draw(module: torch.nn.Module) -> tuple[str, ...]:
     """Draw all parameters again in place; return the names of those whose values were put in a random order."""
     import torch
 
-    parameters = {name: part for name, part in module.named_parameters() if part.is_floating_point()}
-    trained = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    parameters = {
+        name: part
+        for name, part in module.named_parameters()
+        if part.is_floating_point()
+    }
+    trained = {
+        name: parameter.detach().clone() for name, parameter in parameters.items()
+    }
     shuffled = []
     with torch.no_grad():
         for parameter in parameters.values():
-            parameter.fill_(math.nan)  # what is not a number afterwards, no initialiser has drawn
+            parameter.fill_(
+                math.nan
+            )  # what is not a number afterwards, no initialiser has drawn
         for part in module.modules():
             reset = getattr(part, "reset_parameters", None)
             if callable(reset):
@@ -81,7 +93,11 @@ def _draw(module: torch.nn.Module) -> tuple[str, ...]:
 @contextmanager
 def in_place(*modules: torch.nn.Module) -> Iterator[None]:
     """Return the parameters and buffers of modules to the devices on which they were, when the context closes."""
-    tensors = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
+    tensors = [
+        tensor
+        for module in modules
+        for tensor in (*module.parameters(), *module.buffers())
+    ]
     devices = [tensor.device for tensor in tensors]
     try:
         yield

@@ -6,8 +6,12 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.families.alignment.metrics.cka import Regularisation, cka
-from neuroledger.families.alignment.similarity.subjects import by_subject, by_subject_values
+from neuroledger.families.alignment.similarity.subjects import (
+    by_subject,
+    by_subject_values,
+)
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cka_subjects"]
@@ -21,7 +25,7 @@ def cka_subjects(
     workspace: Workspace,
     unbiased: bool = True,
     regularisation: Regularisation = 0.0,
-) -> xr.DataArray:
+) -> Samples:
     """Alignment of the source with each subject's neuroids, as the metric ``cka``, over the stimuli shown to that subject.
 
     Parameters
@@ -31,19 +35,32 @@ def cka_subjects(
 
     Returns
     -------
-    xr.DataArray
-        One number per ``subject``; ``attrs["cells"]`` returns the influence of stimuli on each.
+    Samples
+        One number per ``subject``.
 
     Raises
     ------
     MetricError
         The neuroids have no subject, or a subject's responses cannot be aligned.
     """
-    parts = {}
-    for name, responses in by_subject(target, "for one alignment with all neuroids use `cka`").items():
-        rows = np.flatnonzero(
-            responses.notnull().any([dim for dim in responses.dims if dim != "presentation"]).values
+    parts, rows = {}, {}
+    for name, responses in by_subject(
+        target, "for one alignment with all neuroids use `cka`"
+    ).items():
+        shown = (
+            responses.notnull()
+            .any([dim for dim in responses.dims if dim != "presentation"])
+            .values
         )
-        sides = [side.isel(presentation=rows) for side in (source, responses)]
-        parts[name] = cka(*sides, workspace=workspace, unbiased=unbiased, regularisation=regularisation)
-    return by_subject_values(parts)
+        rows[name] = np.asarray(shown)
+        sides = [
+            side.isel(presentation=np.flatnonzero(shown))
+            for side in (source, responses)
+        ]
+        parts[name] = cka(
+            *sides,
+            workspace=workspace,
+            unbiased=unbiased,
+            regularisation=regularisation,
+        )
+    return by_subject_values(parts, target, rows)

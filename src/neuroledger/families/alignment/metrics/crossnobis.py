@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Floats
-from neuroledger.data.assembly import rows_of
+from neuroledger.data.arrays import Floats, Indices, Strings
 from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.metrics.rdm import rdm
-from neuroledger.families.alignment.similarity.influence import AFRESH, FEWEST_LEFT, of_unequal, pair_slopes
-from neuroledger.families.alignment.similarity.rdm import Comparison, Distance, agreement, condensed, prepared
+from neuroledger.families.alignment.metrics.rdm import paired
+from neuroledger.families.alignment.similarity.pair import Left, Pair, left_out
+from neuroledger.families.alignment.similarity.rdm import (
+    Comparison,
+    Distance,
+    condensed,
+    prepared,
+)
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
-from neuroledger.stats.resampling import names_of
-from neuroledger.stats.spread import Influence, centred, left_out, moved
+from neuroledger.stats.groups import names_of
+from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cross_validated_distances", "crossnobis"]
@@ -37,7 +41,7 @@ def crossnobis(
     noise: Noise = "univariate",
     distance: Distance = "squared_euclidean",
     comparison: Comparison = "cosine",
-) -> xr.DataArray:
+) -> Samples:
     """Agreement of the source's dissimilarities with the target's cross-validated ones [walther2016].
 
     The target's squared distances multiply pattern differences of different folds (values of ``fold``), so that noise
@@ -53,10 +57,8 @@ def crossnobis(
 
     Returns
     -------
-    xr.DataArray
-        One number, with the influence of stimuli and neuroids as in
-        :func:`~neuroledger.families.alignment.metrics.rdm.rdm`. With ``multivariate``, that of a neuroid is the influence of
-        its whitened response.
+    Samples
+        One number.
 
     Raises
     ------
@@ -64,8 +66,12 @@ def crossnobis(
         There is only one fold, a stimulus is missing from a fold, or responses are missing.
     """
     if fold not in target.coords:
-        raise MetricError(f"crossnobis needs the coordinate {fold!r} on the target's presentations")
-    values = np.asarray(target.transpose("presentation", "neuroid").values, dtype=np.float64)
+        raise MetricError(
+            f"crossnobis needs the coordinate {fold!r} on the target's presentations"
+        )
+    values = np.asarray(
+        target.transpose("presentation", "neuroid").values, dtype=np.float64
+    )
     if not np.isfinite(values).all():
         raise MetricError(
             "crossnobis needs complete responses; drop neuroids or presentations with missing ones"
@@ -74,21 +80,21 @@ def crossnobis(
     values = moderate(values)
     values = moderate(values - values.mean(axis=0))
     stimuli, folds = encode(target["stimulus_id"].values), encode(target[fold].values)
-    patterns = _patterns(values, stimuli.codes, folds.codes)
-    if noise != "none":
-        patterns = patterns @ _whitening(values, stimuli.codes, noise)
-    distances = cross_validated_distances(patterns)
+    trials = _Trials(values, stimuli.codes, folds.codes, noise)
     ids = stimuli.labels.astype(str)
     coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
-    target_rdm = xr.DataArray(distances, dims=("stimulus", "stimulus_b"), coords=coords)
-    first = np.unique(encode(source["stimulus_id"].values).codes, return_index=True)[1]
-    source = source.isel(presentation=first)
-    out = rdm(source, target_rdm, workspace=workspace, distance=distance, comparison=comparison)
-    of_stimuli, names = out.attrs["influence"], names_of(target, "neuroid")
-    out.attrs["influence"] = lambda: _with_neuroids(
-        of_stimuli(), _dissimilarities(source, ids, distance), ids, patterns, names, comparison
+    target_rdm = xr.DataArray(
+        trials.distances(), dims=("stimulus", "stimulus_b"), coords=coords
     )
-    return out
+    first = np.unique(encode(source["stimulus_id"].values).codes, return_index=True)[1]
+    pair = paired(source.isel(presentation=first), target_rdm, distance, workspace)
+    samples = xr.DataArray(pair.compared(np.flatnonzero(pair.usable), comparison)[0])
+    factors = {"stimulus": ids, "neuroid": names_of(target, "neuroid")}
+    return Samples(
+        samples,
+        _variation(pair, trials, factors, comparison, samples),
+        notes=pair.notes,
+    )
 
 
 def cross_validated_distances(patterns: Floats) -> Floats:
@@ -105,73 +111,71 @@ def cross_validated_distances(patterns: Floats) -> Floats:
     return np.asarray(power[:, None] + power - 2 * between)
 
 
-def _dissimilarities(source: xr.DataArray, ids: NDArray[np.str_], distance: Distance) -> Floats:
-    """Dissimilarities of the source's patterns (stimulus × stimulus), in the order of ``ids``."""
-    from scipy.spatial.distance import pdist, squareform
+class _Trials(NamedTuple):
+    """Responses (presentation × neuroid), the stimulus and fold of each presentation, and how noise is scaled."""
 
-    rows = rows_of(source, ids)
-    values = moderate(np.asarray(source.transpose("presentation", "neuroid").values, dtype=np.float64)[rows])
-    name = "sqeuclidean" if distance == "squared_euclidean" else distance
-    return np.asarray(squareform(pdist(values, name), checks=False))
+    values: Floats
+    stimulus: Indices
+    fold: Indices
+    noise: Noise
+
+    def without(self, keep: Keep) -> _Trials:
+        """Return the trials of the stimuli and neuroids that stay."""
+        rows = np.ones(len(self.values), dtype=bool)
+        columns = keep.get("neuroid", np.ones(self.values.shape[1], dtype=bool))
+        stimulus = self.stimulus
+        if "stimulus" in keep:
+            rows = keep["stimulus"][stimulus]
+            stimulus = np.cumsum(keep["stimulus"])[stimulus] - 1
+        values = self.values[np.ix_(rows, columns)]
+        return _Trials(values, stimulus[rows], self.fold[rows], self.noise)
+
+    def distances(self) -> Floats:
+        """Return cross-validated distances (stimulus × stimulus)."""
+        patterns = _patterns(self.values, self.stimulus, self.fold)
+        if self.noise != "none":
+            patterns = patterns @ _whitening(self.values, self.stimulus, self.noise)
+        return cross_validated_distances(patterns)
 
 
-def _with_neuroids(
-    stimuli: Influence,
-    a: Floats,
-    ids: NDArray[np.str_],
-    patterns: Floats,
-    names: NDArray[np.str_],
+def _variation(
+    pair: Pair,
+    trials: _Trials,
+    factors: Mapping[str, Strings],
     comparison: Comparison,
-) -> Influence:
-    """Add the influence of neuroids, of which every dissimilarity of the target is a sum.
+    like: xr.DataArray,
+) -> Variation:
+    """Return how the agreement changes without stimuli and neuroids, of which distances and noise are then computed."""
 
-    Parameters
-    ----------
-    stimuli
-        The influence of stimuli.
-    a
-        Dissimilarities of the source (stimulus × stimulus); NaN for stimuli without a pattern.
-    patterns
-        As in :func:`cross_validated_distances`.
-    """
-    from scipy.spatial.distance import squareform
+    def of_target(keep: Keep) -> Left:
+        stimuli = keep.get("stimulus", np.ones(len(pair.usable), dtype=bool))
+        rows = np.flatnonzero(pair.usable & stimuli)
+        try:
+            distances = trials.without(keep).distances()
+        except MetricError:  # undefined without these items
+            return Left(rows[:0], [])
+        among = np.flatnonzero(pair.usable[stimuli])
+        return Left(
+            rows,
+            [
+                prepared(
+                    moderate(condensed(distances[np.ix_(among, among)])), comparison
+                )
+            ],
+        )
 
-    usable = np.isin(ids, stimuli.factors["stimulus"].ids)
-    a, patterns = a[np.ix_(usable, usable)], patterns[:, usable]
-    folds, count, neuroids = patterns.shape
-    if neuroids < 2:
-        return stimuli
-    scale, total = 1 / (folds * (folds - 1) * neuroids), patterns.sum(axis=0)
-    power = scale * (total * total - (patterns * patterns).sum(axis=0))
-    b = cross_validated_distances(patterns)
-    Q = squareform(pair_slopes(condensed(a), condensed(b), comparison), checks=False)
-    product = scale * (total * (Q @ total) - (patterns * (Q @ patterns)).sum(axis=0))
-    cells = (power * Q.sum(axis=1)[:, None] + Q @ power - 2 * product) / 2
-    ready, rest = prepared(condensed(a), comparison), np.triu_indices(count, 1)
-
-    def without(groups: NDArray[np.intp]) -> Floats | None:
-        """Similarity without each group of neuroids, whose numbers are in the order of ``names``."""
-        sizes = np.bincount(groups)
-        if neuroids - int(sizes.max()) < FEWEST_LEFT or len(rest[0]) * len(sizes) > AFRESH:
-            return None
-        left = (cross_validated_distances(patterns[:, :, groups != group]) for group in range(len(sizes)))
-        return np.array([agreement(ready, prepared(part[rest], comparison), comparison) for part in left])
-
-    each, place = without(np.arange(neuroids)), np.argsort(np.argsort(names))
-    items = moved(names, cells.sum(axis=0)) if each is None else left_out(names, each)
-    items = replace(items, without=lambda groups: without(groups[place]))
-    rows, columns = np.argsort(ids[usable]), np.argsort(names)
-    return of_unequal(
-        {**stimuli.factors, "neuroid": items},
-        {**stimuli.crossed, ("stimulus", "neuroid"): centred(2 * cells[np.ix_(rows, columns)])},
-    )
+    return left_out(pair, factors, of_target, comparison, like)
 
 
-def _patterns(values: Floats, stimulus: NDArray[np.intp], fold: NDArray[np.intp]) -> Floats:
+def _patterns(
+    values: Floats, stimulus: NDArray[np.intp], fold: NDArray[np.intp]
+) -> Floats:
     """Mean response to each stimulus in each fold (fold × stimulus × neuroid)."""
     folds, stimuli = int(fold.max()) + 1, int(stimulus.max()) + 1
     if folds < 2:
-        raise MetricError("crossnobis multiplies differences of different folds; the target has one")
+        raise MetricError(
+            "crossnobis multiplies differences of different folds; the target has one"
+        )
     cell = fold * stimuli + stimulus
     count = np.bincount(cell, minlength=folds * stimuli)
     if not count.all():
@@ -190,13 +194,18 @@ def _whitening(values: Floats, stimulus: NDArray[np.intp], noise: Noise) -> Floa
     count = np.bincount(stimulus)
     order = np.argsort(stimulus, kind="stable")
     mean = (
-        np.add.reduceat(values[order], np.concatenate([[0], np.cumsum(count)[:-1]]), axis=0) / count[:, None]
+        np.add.reduceat(
+            values[order], np.concatenate([[0], np.cumsum(count)[:-1]]), axis=0
+        )
+        / count[:, None]
     )
     residual = values - mean[stimulus]
     freedom = len(values) - len(count)
     variance = (residual * residual).sum(axis=0) / max(freedom, 1)
     if freedom < 1 or not variance.all():
-        raise MetricError("a neuroid has no noise to scale by; use `noise: none`, or drop constant neuroids")
+        raise MetricError(
+            "a neuroid has no noise to scale by; use `noise: none`, or drop constant neuroids"
+        )
     if noise == "univariate":
         return np.diag(1 / np.sqrt(variance))
     from sklearn.covariance import ledoit_wolf

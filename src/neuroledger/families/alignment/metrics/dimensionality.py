@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Keep, Samples, Variation
 
 __all__ = ["factor_dimensionality"]
 
@@ -18,8 +20,12 @@ RESIDUAL = "residual"
 
 @metric("factor_dimensionality", version=1, input="behaviour")
 def factor_dimensionality(
-    source: xr.DataArray, target: xr.DataArray, *, factor: str | None = None, by: str = "factor"
-) -> xr.DataArray:
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    factor: str | None = None,
+    by: str = "factor",
+) -> Samples:
     """Estimated share of dimensions that encode ``factor``: one number.
 
     For pairs of stimuli that share a factor ``f``, ``s_f`` is the covariance of their responses (about the mean of both
@@ -44,13 +50,18 @@ def factor_dimensionality(
     Islam et al. (2021).
     """
     a, b = (
-        np.asarray(side.transpose("presentation", "neuroid").values, np.float64) for side in (source, target)
+        np.asarray(side.transpose("presentation", "neuroid").values, np.float64)
+        for side in (source, target)
     )
     labels = coordinate(source, by)
     if labels is None:
-        raise MetricError(f"responses have no coordinate {by!r} that names the factor each pair shares")
+        raise MetricError(
+            f"responses have no coordinate {by!r} that names the factor each pair shares"
+        )
     other = coordinate(target, by)
-    if a.shape != b.shape or (other is not None and (other.astype(str) != labels.astype(str)).any()):
+    if a.shape != b.shape or (
+        other is not None and (other.astype(str) != labels.astype(str)).any()
+    ):
         raise MetricError(
             f"pairs do not match: {a.shape} and {b.shape} responses must share {by!r} row by row"
         )
@@ -65,17 +76,42 @@ def factor_dimensionality(
     if RESIDUAL in names:
         raise MetricError("a factor may not be called 'residual': that is the rest")
     a, b = moderate(np.stack([a, b]))
+    asked = [*names, RESIDUAL].index(str(factor))
+    value = _share(a, b, factors.codes, len(names))[asked]
+    if not np.isfinite(value):
+        raise MetricError(
+            "the responses do not vary (or are missing), so no dimension encodes anything"
+        )
+
+    def without(keep: Keep) -> xr.DataArray:
+        rows = keep["stimulus"]
+        return xr.DataArray(
+            _share(a[rows], b[rows], factors.codes[rows], len(names))[asked]
+        )
+
+    # The two stimuli of a pair stay together; neuroids are those of the model.
+    pairs = np.arange(len(a)).astype(str)
+    return Samples(xr.DataArray(value), Variation({"stimulus": pairs}, without))
+
+
+def _share(a: Floats, b: Floats, codes: Indices, count: int) -> Floats:
+    """Return the share of dimensions of each factor and of the residual, (factor + 1,); NaN if responses do not vary.
+
+    ``a`` and ``b`` are the responses to both stimuli of each pair, (pair × neuroid); ``codes`` the factor of each pair.
+    """
     variance = float(np.concatenate([a, b]).var(axis=0).sum())
-    if not variance > 0:
-        raise MetricError("the responses do not vary (or are missing), so no dimension encodes anything")
-    scores = np.ones(len(names) + 1)
-    for f in range(len(names)):
-        rows = factors.codes == f
+    if not variance > 0 or len(np.unique(codes)) < count:
+        return np.full(count + 1, np.nan)
+    scores = np.ones(count + 1)
+    for f in range(count):
+        rows = codes == f
         mean = 0.5 * (a[rows].mean(axis=0) + b[rows].mean(axis=0))
-        scores[f] = float(((a[rows] - mean) * (b[rows] - mean)).mean(axis=0).sum()) / variance
+        scores[f] = (
+            float(((a[rows] - mean) * (b[rows] - mean)).mean(axis=0).sum()) / variance
+        )
     shares = np.exp(scores - scores.max())
     shares /= shares.sum()
     n = a.shape[1]
     counts = [int(share * n) for share in shares[:-1]]
     counts.append(n - sum(counts))
-    return xr.DataArray(counts[[*names, RESIDUAL].index(str(factor))] / n)
+    return np.asarray(np.array(counts) / n)

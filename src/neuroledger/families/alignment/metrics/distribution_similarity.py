@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -13,11 +12,11 @@ from neuroledger.errors import MetricError
 from neuroledger.families.alignment.tuning.distributions import (
     bins_of,
     ids_of,
-    of_new_neuroids,
     property_values,
-    resampled_similarity,
+    resampled,
 )
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
 
 __all__ = ["distribution_similarity"]
 
@@ -33,7 +32,7 @@ def distribution_similarity(
     draws: Annotated[int, Field(ge=1)] = 1000,
     generator: Literal["seeded", "legacy"] = "seeded",
     seed: int = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Similarity of resampled model distributions to the brain's distribution: ``(draw,)``.
 
     Each draw takes as many model neuroids as the brain has, with replacement. The similarity is one minus the
@@ -64,11 +63,28 @@ def distribution_similarity(
     """
     edges = bins_of(target, property_name, bins)
     random = np.random.RandomState(seed) if generator == "legacy" else rng
-    sides = property_values(source, property_name), property_values(target, property_name)
-    values = resampled_similarity(*sides, edges, draws=draws, rng=random)
+    sides = (
+        property_values(source, property_name),
+        property_values(target, property_name),
+    )
+    samples = resampled(*sides, edges, draws=draws, rng=random)
+    values = samples.similarity()
     if np.isnan(values).sum() > draws / 10:
         if generator == "legacy":
-            return xr.DataArray(np.zeros(draws), dims=("draw",))
-        raise MetricError("more than a tenth of the samples of the model have no value of this property")
-    influence = partial(of_new_neuroids, *sides, edges, ids_of(target), own=False)
-    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})
+            reason = "more than a tenth of the samples of the model have no value of this property"
+            return Samples(
+                xr.DataArray(np.zeros(draws), dims=("draw",)), NotKnown(reason)
+            )
+        raise MetricError(
+            "more than a tenth of the samples of the model have no value of this property"
+        )
+
+    def without(keep: Keep) -> xr.DataArray:
+        return xr.DataArray(
+            samples.without(keep["neuroid"]).similarity(), dims=("draw",)
+        )
+
+    return Samples(
+        xr.DataArray(values, dims=("draw",)),
+        Variation({"neuroid": ids_of(target).astype(str)}, without),
+    )

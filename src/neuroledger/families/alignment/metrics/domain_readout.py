@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, Strings
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
@@ -17,7 +17,10 @@ from neuroledger.families.alignment.regression.one_against_rest import decisions
 from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import metric
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
+from neuroledger.stats.splits import Split
+from neuroledger.stats.variation import held_out_deviation, inflation
 
 __all__ = ["domain_readout"]
 
@@ -50,10 +53,12 @@ def domain_readout(
     tested: Annotated[int, Field(ge=1)] = 30,
     divisions: Annotated[int, Field(ge=1)] = 100,
     paired: Paired | None = None,
-    penalties: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = PENALTIES,
+    penalties: Annotated[
+        tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)
+    ] = PENALTIES,
     ties: Literal["half", "lost"] = "half",
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Share of the other labels that the correct label outranks, for each division and domain: ``(split, domain)``.
 
     In each division, ``tested`` stimuli of every domain are drawn, stratified by label. A ridge readout of each label
@@ -84,66 +89,130 @@ def domain_readout(
     """
     domains = coordinate(target, "domain")
     if domains is None or target.ndim != 1:
-        raise MetricError("labels need the coordinate 'domain', and one row for each stimulus")
+        raise MetricError(
+            "labels need the coordinate 'domain', and one row for each stimulus"
+        )
     X = moderate_columns(_responses(source, target))
     labels = encode(as_text(target.values))
     names = list(dict.fromkeys(str(name) for name in domains))
     rows = {name: np.flatnonzero(domains.astype(str) == name) for name in names}
     pairs = None if paired is None else coordinate(target, paired.by)
-    missing = [name for name in (fitted, *(paired.domains if paired else ())) if name not in rows]
+    missing = [
+        name
+        for name in (fitted, *(paired.domains if paired else ()))
+        if name not in rows
+    ]
     if missing or (paired is not None and (pairs is None or fitted in paired.domains)):
-        problem = f"the domain {missing[0]!r}" if missing else f"partners by {paired.by!r}" if paired else ""
+        problem = (
+            f"the domain {missing[0]!r}"
+            if missing
+            else f"partners by {paired.by!r}"
+            if paired
+            else ""
+        )
         raise MetricError(
             f"{problem} cannot be used: the domains are {', '.join(names)}; correct `fitted` or `paired`"
         )
     order = [fitted, *(name for name in names if name != fitted)]
-    rule = _Rule(order, rows, labels.codes, tested, paired, None if pairs is None else as_text(pairs))
+    rule = _Rule(
+        order,
+        rows,
+        labels.codes,
+        tested,
+        paired,
+        None if pairs is None else as_text(pairs),
+    )
     values = np.full((divisions, len(order)), np.nan)
-    cells: list[tuple[Indices, Floats]] = []
+    parts: list[tuple[Indices, Floats]] = []
+    splits = []
     for number, division in enumerate(rule.draw(divisions, seed)):
         tested_rows = np.concatenate(list(division.tested.values()))
         classes, scores = decisions(
             X[division.fitted], labels.codes[division.fitted], X[tested_rows], penalties
         )
-        shares = _outranked(scores, classes, labels.codes[tested_rows], labels.labels, ties)
-        influence = np.zeros((tested_rows.size, len(order)))
+        shares = _outranked(
+            scores, classes, labels.codes[tested_rows], labels.labels, ties
+        )
+        splits.append(Split(division.fitted, division.tested[fitted]))
         start = 0
         for domain, part in enumerate(division.tested.values()):
             domain_shares = shares[start : start + part.size]
             values[number, domain] = domain_shares.mean()
-            influence[start : start + part.size, domain] = (domain_shares - domain_shares.mean()) / part.size
+            parts.append((part, domain_shares))
             start += part.size
-        cells.append((tested_rows, influence))
     coords: dict[str, Any] = {"split": np.arange(divisions), "domain": order}
-    out = xr.DataArray(values, dims=("split", "domain"), coords=coords)
-    ids = coordinate(target, "stimulus_id")
-    out.attrs["cells"] = Cells(np.arange(target.size) if ids is None else ids, cells)
-    out.attrs |= {"limits": (0.0, 1.0), "skewed": True}
-    return out
+    samples = xr.DataArray(values, dims=("split", "domain"), coords=coords)
+    varies = _variation(
+        samples, stimulus_names(target, target.size), parts, inflation(splits)
+    )
+    return Samples(samples, varies, limits=(0.0, 1.0))
+
+
+def _variation(
+    samples: xr.DataArray,
+    ids: Strings,
+    parts: Sequence[tuple[Indices, Floats]],
+    inflated: float,
+) -> Variation:
+    """Return how the shares change without tested stimuli; the readouts stay.
+
+    ``parts`` are the tested rows, and their shares, of each division and domain.
+    """
+    from scipy.sparse import csr_matrix
+
+    columns = np.concatenate([rows for rows, _ in parts])
+    ends = np.cumsum([0, *(len(rows) for rows, _ in parts)])
+    shape = len(parts), len(ids)
+    tested = csr_matrix((np.ones(len(columns)), columns, ends), shape)
+    shares = csr_matrix(
+        (np.concatenate([shares for _, shares in parts]), columns, ends), shape
+    )
+    count = np.diff(ends)
+
+    def without(keep: Keep) -> xr.DataArray:
+        kept = keep["stimulus"].astype(np.float64)
+        rest = tested @ kept
+        with np.errstate(invalid="ignore", divide="ignore"):
+            left = (shares @ kept) / rest
+        moved = held_out_deviation(samples.values.ravel(), left, 1 - rest / count)
+        return samples.copy(data=moved.reshape(samples.shape))
+
+    return Variation({"stimulus": ids}, without, inflation={"stimulus": inflated})
 
 
 def _responses(source: xr.DataArray, target: xr.DataArray) -> Floats:
     """Responses in the order of the labels, as float64."""
     if set(source.dims) != {"presentation", "neuroid"}:
         dims = ", ".join(map(str, source.dims))
-        raise MetricError(f"a readout needs responses (presentation, neuroid), not ({dims})")
+        raise MetricError(
+            f"a readout needs responses (presentation, neuroid), not ({dims})"
+        )
     X = np.asarray(source.transpose("presentation", "neuroid").values, dtype=np.float64)
-    source_ids, target_ids = coordinate(source, "stimulus_id"), coordinate(target, "stimulus_id")
+    source_ids, target_ids = (
+        coordinate(source, "stimulus_id"),
+        coordinate(target, "stimulus_id"),
+    )
     if source_ids is not None and target_ids is not None:
         ids = encode(source_ids)
         if (twice := repeated(ids.codes)).size:
             name = str(ids.labels[ids.codes[twice[0]]])
-            raise MetricError(f"stimulus {name!r} has several responses of the model; average them first")
+            raise MetricError(
+                f"stimulus {name!r} has several responses of the model; average them first"
+            )
         rows = locate(target_ids, source_ids)
         if (rows < 0).any():
-            raise MetricError(f"the model did not answer stimulus {str(target_ids[rows < 0][0])!r}")
+            raise MetricError(
+                f"the model did not answer stimulus {str(target_ids[rows < 0][0])!r}"
+            )
         X = X[rows]
     if len(X) != target.size:
         raise MetricError(
             f"{len(X)} responses for {target.size} labels: both need the coordinate 'stimulus_id'"
         )
     if not np.isfinite(X).all():
-        raise MetricError("responses are missing or infinite; a readout needs all of them")
+        raise MetricError(
+            "responses are missing or infinite; a readout needs all of them"
+        )
     return X
 
 
@@ -168,7 +237,9 @@ class _Rule(NamedTuple):
                     partners = self.partners[tested[self.order[0]]]
                     tested[name] = rows[np.isin(self.partners[rows], partners)]
                     if not tested[name].size:
-                        raise MetricError(f"no stimulus of {name!r} has a partner by {self.paired.by!r}")
+                        raise MetricError(
+                            f"no stimulus of {name!r} has a partner by {self.paired.by!r}"
+                        )
                 else:
                     tested[name] = self._part(name, rows, stream)
             first = self.rows[self.order[0]]
@@ -186,7 +257,10 @@ class _Rule(NamedTuple):
             return rows
         try:
             rule = StratifiedShuffleSplit(
-                1, train_size=self.size, test_size=rows.size - self.size, random_state=stream
+                1,
+                train_size=self.size,
+                test_size=rows.size - self.size,
+                random_state=stream,
             )
             drawn = next(rule.split(np.zeros(rows.size), self.codes[rows]))[0]
             return np.asarray(rows[drawn], dtype=np.intp)
@@ -196,7 +270,9 @@ class _Rule(NamedTuple):
             ) from error
 
 
-def _outranked(scores: Floats, classes: Indices, truth: Indices, labels: Any, ties: str) -> Floats:
+def _outranked(
+    scores: Floats, classes: Indices, truth: Indices, labels: Any, ties: str
+) -> Floats:
     """Share of the other labels whose decision value is below that of the true label, (row,)."""
     columns = locate(truth, classes)
     if (columns < 0).any():
@@ -205,6 +281,11 @@ def _outranked(scores: Floats, classes: Indices, truth: Indices, labels: Any, ti
             "stimuli of every label"
         )
     true_scores = scores[np.arange(len(scores)), columns][:, None]
-    below, equal = (true_scores > scores).sum(axis=1), (true_scores == scores).sum(axis=1) - 1
-    result: Floats = (below + (0.5 * equal if ties == "half" else 0.0)) / (len(classes) - 1)
+    below, equal = (
+        (true_scores > scores).sum(axis=1),
+        (true_scores == scores).sum(axis=1) - 1,
+    )
+    result: Floats = (below + (0.5 * equal if ties == "half" else 0.0)) / (
+        len(classes) - 1
+    )
     return result

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -13,37 +12,26 @@ from numpy.typing import NDArray
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.similarity.gram import Gram, complete_neuroids, patterns, relative_gram
-from neuroledger.families.alignment.similarity.influence import (
-    beyond_each,
-    influence_of,
-    pair_influence,
-    rdm_neuroids,
-    without_each_neuroid,
-    without_each_stimulus,
+from neuroledger.families.alignment.similarity.gram import patterns, relative_gram
+from neuroledger.families.alignment.similarity.pair import (
+    FEWEST_STIMULI,
+    Pair,
+    Side,
+    variation_of,
 )
 from neuroledger.families.alignment.similarity.rdm import (
     Comparison,
     Distance,
-    agreement,
     condensed,
-    dissimilarities,
-    patterned,
-    prepared,
 )
-from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.samples import Samples
 from neuroledger.stats.splits import Split
-from neuroledger.stats.spread import Influence, from_left_out
 from neuroledger.stats.workspace import Workspace
 
-__all__ = ["rdm", "rdm_subsets"]
+__all__ = ["paired", "rdm", "rdm_subsets"]
 
 Ties = Literal["exact", "rounding"]
-
-# Three stimuli have three pairs, which agree in rank by chance in one of six cases.
-FEWEST_STIMULI = 4
 
 
 def _fits(parameters: Any) -> None:
@@ -55,70 +43,6 @@ def _fits(parameters: Any) -> None:
         )
 
 
-class _Side(NamedTuple):
-    """One side of the comparison: a Gram matrix (``gram``), or precomputed RDMs (``rdms``: subject × row × row)."""
-
-    gram: Gram | None
-    rdms: Floats | None
-    key: str
-    workspace: Workspace
-
-    def usable(self, distance: Distance) -> NDArray[np.bool_]:
-        """Mask of the rows whose dissimilarities to other rows are defined."""
-        if self.rdms is None:
-            return patterned(cast(Gram, self.gram), distance)
-        off = ~np.eye(self.rdms.shape[1], dtype=bool)
-        return np.asarray((np.isfinite(self.rdms) & off).any(axis=2).all(axis=0))
-
-    def condensed(self, rows: NDArray[np.intp], distance: Distance) -> list[Floats]:
-        """Condensed dissimilarities among ``rows``, one array per subject."""
-        if self.rdms is None:
-            side_gram = cast(Gram, self.gram)
-            part = side_gram if len(rows) == len(side_gram.K) else side_gram.subset(rows)
-            return [moderate(dissimilarities(part, distance))]
-        values = [condensed(entries[np.ix_(rows, rows)]) for entries in self.rdms]
-        if not all(np.isfinite(entries).all() for entries in values):
-            raise MetricError(
-                "an RDM has missing entries for stimuli that have others; complete it or drop them"
-            )
-        return [moderate(entries) for entries in values]
-
-    def prepared(self, distance: Distance, comparison: Comparison) -> list[Floats]:
-        """All dissimilarities, prepared for comparison; cached, because every layer is compared with the same brain data."""
-
-        def compute() -> list[Floats]:
-            rows = np.arange(len(cast(Gram, self.gram).K) if self.rdms is None else self.rdms.shape[1])
-            return [prepared(values, comparison) for values in self.condensed(rows, distance)]
-
-        def size(values: list[Floats]) -> int:
-            return sum(entries.nbytes for entries in values)
-
-        stored: list[Floats] = self.workspace.once(f"rdm {distance} {comparison}", self.key, compute, size)
-        return stored
-
-
-class _Pair(NamedTuple):
-    """Source and target over the same stimuli, and the rows that have a pattern in both."""
-
-    source: _Side
-    target: _Side
-    usable: NDArray[np.bool_]
-    distance: Distance
-    subjects: list[str]
-    notes: list[str]
-
-    def compared(self, rows: NDArray[np.intp], comparison: Comparison) -> Floats:
-        """Agreement over the pairs of ``rows`` for each subject, shape (subject,)."""
-        if len(rows) == len(self.usable):
-            (a,) = self.source.prepared(self.distance, comparison)
-            others = self.target.prepared(self.distance, comparison)
-        else:
-            (entries,) = self.source.condensed(rows, self.distance)
-            a = prepared(entries, comparison)
-            others = [prepared(b, comparison) for b in self.target.condensed(rows, self.distance)]
-        return np.array([agreement(a, b, comparison) for b in others])
-
-
 @metric("rdm", version=6, together=_fits)
 def rdm(
     source: xr.DataArray,
@@ -128,7 +52,7 @@ def rdm(
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
     ties: Ties = "exact",
-) -> xr.DataArray:
+) -> Samples:
     """Agreement of the dissimilarities of all pairs of stimuli [kriegeskorte2008].
 
     Parameters
@@ -142,23 +66,25 @@ def rdm(
 
     Returns
     -------
-    xr.DataArray
-        One number, or one per ``subject``. ``attrs["influence"]`` (with subjects: ``cells``) returns the influence of
-        stimuli and neuroids on it.
+    Samples
+        One number, or one per ``subject``.
 
     Raises
     ------
     MetricError
         Fewer than 4 stimuli have a pattern in both, or a stimulus has several rows.
     """
-    pair = _pair(source, target, distance, workspace, ties)
+    pair = paired(source, target, distance, workspace, ties)
     values = pair.compared(np.flatnonzero(pair.usable), comparison)
-    notes = {"notes": pair.notes}
-    if not pair.subjects:
-        influence = {"influence": lambda: _influence(pair, target, comparison)}
-        return xr.DataArray(values[0], attrs=notes | influence)
-    cells = {"cells": lambda: _cells(pair, target, comparison)}
-    return xr.DataArray(values, dims="subject", coords={"subject": pair.subjects}, attrs=notes | cells)
+    samples = xr.DataArray(values[0])
+    if "subject" in target.dims:
+        names = [str(name) for name in target["subject"].values]
+        samples = xr.DataArray(values, dims="subject", coords={"subject": names})
+    # Dissimilarities ranked as the peer computes them are those of whole assemblies: the general route.
+    variation = (
+        None if ties == "rounding" else variation_of(pair, target, comparison, samples)
+    )
+    return Samples(samples, variation, notes=pair.notes)
 
 
 @metric("rdm_subsets", version=6, together=_fits)
@@ -171,13 +97,10 @@ def rdm_subsets(
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
     ties: Ties = "exact",
-) -> xr.DataArray:
-    """Agreement of dissimilarities over the test presentations of each split, computed as :func:`rdm`: ``(split,)``.
-
-    ``attrs["influence"]`` is computed for the agreement over all tested stimuli, an approximation to the mean over splits.
-    """
-    pair = _pair(source, target, distance, workspace, ties)
-    if pair.subjects:
+) -> Samples:
+    """Agreement of dissimilarities over the test presentations of each split, computed as :func:`rdm`: ``(split,)``."""
+    pair = paired(source, target, distance, workspace, ties)
+    if "subject" in target.dims:
         raise MetricError(
             "subsets of stimuli are compared for assemblies; for RDMs of several subjects use `rdm`"
         )
@@ -187,17 +110,32 @@ def rdm_subsets(
             f"a split compares {min(map(len, parts))} stimuli; at least {FEWEST_STIMULI} are needed: use larger test parts"
         )
     values = [pair.compared(part, comparison)[0] for part in parts]
-    tested = np.isin(np.arange(len(pair.usable)), np.concatenate(parts))
-    attrs = {
-        "notes": pair.notes,
-        "influence": lambda: _influence(pair._replace(usable=tested), target, comparison),
-    }
-    return xr.DataArray(values, dims="split", coords={"split": np.arange(len(splits))}, attrs=attrs)
+    samples = xr.DataArray(
+        values, dims="split", coords={"split": np.arange(len(splits))}
+    )
+    # Nothing is trained: the mean over subsets varies as the agreement over all of their stimuli.
+    tested = replace(
+        pair, usable=np.isin(np.arange(len(pair.usable)), np.concatenate(parts))
+    )
+    return Samples(
+        samples, variation_of(tested, target, comparison, samples), notes=pair.notes
+    )
 
 
-def _pair(
-    source: xr.DataArray, target: xr.DataArray, distance: Distance, workspace: Workspace, ties: Ties
-) -> _Pair:
+def paired(
+    source: xr.DataArray,
+    target: xr.DataArray,
+    distance: Distance,
+    workspace: Workspace,
+    ties: Ties = "exact",
+) -> Pair:
+    """Return both sides of a comparison, as described in :func:`rdm`.
+
+    Raises
+    ------
+    MetricError
+        Fewer than 4 stimuli have a pattern in both, or a stimulus has several rows.
+    """
     notes: list[str] = []
     if "stimulus_b" in target.dims:
         source = _aligned(source, target)
@@ -205,22 +143,22 @@ def _pair(
     b = _side(target, distance, workspace, "target", notes, ties)
     if a.rdms is not None and len(a.rdms) != 1:
         raise MetricError("the source contains several RDMs; select one subject")
-    source_usable, target_usable = a.usable(distance), b.usable(distance)
-    if len(source_usable) != len(target_usable):
+    if len(a.usable) != len(b.usable):
         raise MetricError(
-            f"source has {len(source_usable)} stimuli and target {len(target_usable)}; both sides need the same"
+            f"source has {len(a.usable)} stimuli and target {len(b.usable)}; both sides need the same"
         )
-    usable = source_usable & target_usable
+    usable = a.usable & b.usable
     count = int(usable.sum())
     if count < len(usable):
-        notes.append(f"{len(usable) - count} of {len(usable)} stimuli left out: no pattern on one side")
+        notes.append(
+            f"{len(usable) - count} of {len(usable)} stimuli left out: no pattern on one side"
+        )
     if count < FEWEST_STIMULI:
         raise MetricError(
             f"only {count} stimuli have a pattern on both sides; at least {FEWEST_STIMULI} are needed, or too few pairs are "
             "compared for any agreement to mean something"
         )
-    subjects = [str(s) for s in target["subject"].values] if "subject" in target.dims else []
-    return _Pair(a, b, usable, distance, subjects, notes)
+    return Pair(a, b, usable, notes)
 
 
 def _side(
@@ -230,20 +168,25 @@ def _side(
     name: str,
     notes: list[str],
     ties: Ties,
-) -> _Side:
+) -> Side:
     if "stimulus_b" in assembly.dims:
         order = ("stimulus", "stimulus_b")
         if "subject" in assembly.dims:
             order = ("subject", *order)  # type: ignore[assignment]
         values = np.asarray(assembly.transpose(*order).values, dtype=np.float64)
-        return _Side(None, values if values.ndim == 3 else values[None], "", workspace)
+        values = values if values.ndim == 3 else values[None]
+        return Side(None, values, distance, workspace.key(values), workspace)
     X = patterns(assembly, name, notes, drop_missing=name == "target")
     if X.shape[1] < (2 if distance == "correlation" else 1):
-        raise MetricError(f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}")
+        raise MetricError(
+            f"{name}: {distance} dissimilarity needs more neuroids than {X.shape[1]}"
+        )
     if ties == "rounding":
-        return _Side(None, _ranked_as_computed(X, assembly)[None], "", workspace)
+        return Side(
+            None, _ranked_as_computed(X, assembly)[None], distance, "", workspace
+        )
     key = workspace.key(X)
-    return _Side(relative_gram(X, workspace, key), None, key, workspace)
+    return Side(relative_gram(X, workspace, key), None, distance, key, workspace)
 
 
 def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floats:
@@ -273,52 +216,10 @@ def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     ids = [str(id) for id in target[key].values]
     missing = [id for id in ids if id not in positions]
     if missing:
-        raise MetricError(f"the source lacks {len(missing)} of {len(ids)} stimuli, such as {missing[0]!r}")
+        raise MetricError(
+            f"the source lacks {len(missing)} of {len(ids)} stimuli, such as {missing[0]!r}"
+        )
     rows = np.array([positions[id] for id in ids])
     if "stimulus_b" in source.dims:
         return source.isel(stimulus=rows, stimulus_b=rows)
     return source.isel(presentation=rows)
-
-
-def _matrices(pair: _Pair) -> tuple[Floats, list[Floats]]:
-    """Square dissimilarity matrices over the usable stimuli: the source's, and one per subject of the target."""
-    from scipy.spatial.distance import squareform
-
-    rows = np.flatnonzero(pair.usable)
-    sides = (pair.source.condensed(rows, pair.distance), pair.target.condensed(rows, pair.distance))
-    (a,), others = ([cast(Floats, squareform(entries, checks=False)) for entries in side] for side in sides)
-    return a, others
-
-
-def _ids(target: xr.DataArray, rows: NDArray[np.bool_]) -> NDArray[np.str_]:
-    ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(len(rows))
-    return np.asarray(ids).astype(str)[rows]
-
-
-def _influence(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Influence:
-    """Influence on the similarity of stimuli and, if the target contains responses, of neuroids."""
-    a, (b,) = _matrices(pair)
-    ids, left = _ids(target, pair.usable), without_each_stimulus(a, b, comparison)
-    pairs = pair_influence(a, b, comparison)
-    if "neuroid" not in target.dims:
-        return influence_of(ids, left, pairs)
-    names, Y = complete_neuroids(target)
-    Y = Y[pair.usable]
-    cells = rdm_neuroids(a, Y, pair.distance, comparison)
-    each = partial(without_each_neuroid, a, Y, pair.distance, comparison)
-    influence = influence_of(ids, left, pairs, names, cells, each())
-    if "neuroid" not in influence.factors:
-        return influence
-    # Groups are numbered in the order of the items, which is that of their names.
-    place = np.argsort(np.argsort(names))
-    items = replace(influence.factors["neuroid"], without=lambda groups: each(groups[place]))
-    return replace(influence, factors={**influence.factors, "neuroid": items})
-
-
-def _cells(pair: _Pair, target: xr.DataArray, comparison: Comparison) -> Cells:
-    """Influence of stimuli on the similarity with each subject."""
-    a, others = _matrices(pair)
-    left = np.stack([without_each_stimulus(a, b, comparison) for b in others], axis=1)
-    ids = _ids(target, pair.usable)
-    beyond = np.mean([beyond_each(ids, pair_influence(a, b, comparison)) for b in others], axis=0)
-    return Cells(ids, [(np.arange(len(left)), from_left_out(left))], pairs=beyond)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import xarray as xr
 
 from neuroledger.families.alignment.metrics.rdm import rdm
 from neuroledger.families.alignment.similarity.rdm import Comparison, Distance
-from neuroledger.families.alignment.similarity.subjects import by_subject, by_subject_values
+from neuroledger.families.alignment.similarity.subjects import (
+    by_subject,
+    by_subject_values,
+)
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["rdm_subjects"]
@@ -21,7 +26,7 @@ def rdm_subjects(
     workspace: Workspace,
     distance: Distance = "correlation",
     comparison: Comparison = "spearman",
-) -> xr.DataArray:
+) -> Samples:
     """Agreement of the source's dissimilarities with those of each subject's neuroids [kriegeskorte2008].
 
     Parameters
@@ -33,8 +38,8 @@ def rdm_subjects(
 
     Returns
     -------
-    xr.DataArray
-        One number per ``subject``; ``attrs["cells"]`` returns the influence of stimuli on each.
+    Samples
+        One number per ``subject``.
 
     Raises
     ------
@@ -42,9 +47,13 @@ def rdm_subjects(
         The neuroids have no subject, or a subject's dissimilarities cannot be compared.
     """
     hint = "for one RDM of all neuroids use `rdm`"
+    parts = {
+        name: rdm(
+            source, part, workspace=workspace, distance=distance, comparison=comparison
+        )
+        for name, part in by_subject(target, hint).items()
+    }
+    stimuli = target.sizes["stimulus" if "stimulus" in target.dims else "presentation"]
     return by_subject_values(
-        {
-            name: rdm(source, part, workspace=workspace, distance=distance, comparison=comparison)
-            for name, part in by_subject(target, hint).items()
-        }
+        parts, target, dict.fromkeys(parts, np.ones(stimuli, dtype=bool))
     )

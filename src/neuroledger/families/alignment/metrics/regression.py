@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from neuroledger.data.arrays import Array
+from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.held_out import (
     Correlation,
@@ -18,17 +19,16 @@ from neuroledger.families.alignment.regression.held_out import (
     MapEstimator,
     correlations,
 )
-from neuroledger.families.alignment.regression.influence import (
-    correlation_influence,
-    refit_of,
-    training_influence,
+from neuroledger.families.alignment.regression.held_out_variation import (
+    held_out_variation,
 )
 from neuroledger.families.alignment.regression.linear import Linear
 from neuroledger.families.alignment.regression.mask import Mask
 from neuroledger.families.alignment.regression.pls import Pls
 from neuroledger.spec.registry import metric
-from neuroledger.stats.resampling import Cells, Fitted
+from neuroledger.stats.samples import Samples
 from neuroledger.stats.splits import Split
+from neuroledger.stats.variation import inflation
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["regression"]
@@ -46,7 +46,7 @@ def regression(
     time: Literal["none", "shared", "separate"] = "none",
     reverse: bool = False,
     relative: bool = False,
-) -> xr.DataArray:
+) -> Samples:
     """Correlate predicted with measured responses on the test presentations of each split.
 
     ``estimator`` is fitted on the train presentations from ``source`` (presentation, neuroid) to ``target``
@@ -59,7 +59,7 @@ def regression(
 
     Returns
     -------
-    xr.DataArray
+    Samples
         Correlations ``(split, neuroid)`` or ``(split, time_bin, neuroid)``. Neuroids whose responses are constant
         or have missing values are NaN and counted in the notes.
 
@@ -84,7 +84,9 @@ def regression(
         )
     if relative:
         source = source.copy(data=_of_unit_variance(source.values))
-    by_order = isinstance(estimator, Mask) or (isinstance(estimator, Linear) and estimator.solver == "lapack")
+    by_order = isinstance(estimator, Mask) or (
+        isinstance(estimator, Linear) and estimator.solver == "lapack"
+    )
     if by_order:
         source, target, splits = _by_stimulus(source, target, splits)
     readout = estimator.over(source) if isinstance(estimator, Mask) else estimator
@@ -116,10 +118,27 @@ def regression(
             count,
             facts,
         )
-    samples = _labelled(values, target, time, facts)
-    refit = refit_of(splits, source.sizes["neuroid"])
-    samples.attrs["cells"] = lambda: _cells(samples, target, facts, time, refit)
-    return samples
+    samples = _labelled(values, target, time).assign_attrs(facts.attrs)
+    rows = target.sizes["presentation"]
+    ids = (
+        as_text(target["stimulus_id"].values)
+        if "stimulus_id" in target.coords
+        else np.arange(rows).astype(str)
+    )
+    places = _places(len(splits), samples.sizes.get("time_bin", 1), time)
+    varies = held_out_variation(
+        samples, ids, facts.test_parts, places, inflation(splits)
+    )
+    return Samples(samples, varies, notes=facts.notes)
+
+
+def _places(splits: int, bins: int, time: str) -> list[list[int]]:
+    """Return, for each split, the positions of its time bins among the held-out parts."""
+    if time == "separate":  # ordered bin by bin
+        return [
+            [bin * splits + split for bin in range(bins)] for split in range(splits)
+        ]
+    return [[split * bins + bin for bin in range(bins)] for split in range(splits)]
 
 
 def _of_unit_variance(features: Array) -> Array:
@@ -142,19 +161,36 @@ def _by_stimulus(
     order = np.argsort(target["stimulus_id"].values, kind="stable")
     positions = np.argsort(order)
     sorted_splits = [
-        Split(np.sort(positions[split.train]), np.sort(positions[split.test])) for split in splits
+        Split(np.sort(positions[split.train]), np.sort(positions[split.test]))
+        for split in splits
     ]
-    return source.isel(presentation=order), target.isel(presentation=order), sorted_splits
+    return (
+        source.isel(presentation=order),
+        target.isel(presentation=order),
+        sorted_splits,
+    )
 
 
 def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:
-    dims = ("presentation", "neuroid") if time == "none" else ("presentation", "neuroid", "time_bin")
-    if "time_bin" in assembly.dims and time == "none" and assembly.sizes["time_bin"] == 1:
+    dims = (
+        ("presentation", "neuroid")
+        if time == "none"
+        else ("presentation", "neuroid", "time_bin")
+    )
+    if (
+        "time_bin" in assembly.dims
+        and time == "none"
+        and assembly.sizes["time_bin"] == 1
+    ):
         assembly = assembly.isel(time_bin=0)
     if set(assembly.dims) != set(dims):
         raise MetricError(
             f"regression needs dimensions ({', '.join(dims)}), not ({', '.join(map(str, assembly.dims))})"
-            + ("; `time: shared` or `separate` scores time bins" if "time_bin" in assembly.dims else "")
+            + (
+                "; `time: shared` or `separate` scores time bins"
+                if "time_bin" in assembly.dims
+                else ""
+            )
         )
     return assembly if assembly.dims == dims else assembly.transpose(*dims)
 
@@ -163,7 +199,9 @@ def _stacked(assembly: xr.DataArray) -> Array:
     """Concatenate the rows of all time bins (time-bin major); a two-dimensional assembly is returned unchanged."""
     if assembly.ndim == 2:
         return assembly.values
-    return np.concatenate([assembly[..., t].values for t in range(assembly.sizes["time_bin"])])
+    return np.concatenate(
+        [assembly[..., t].values for t in range(assembly.sizes["time_bin"])]
+    )
 
 
 def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
@@ -172,50 +210,25 @@ def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
         return splits
     rows = max(int(np.concatenate(split).max()) for split in splits) + 1
     return [
-        Split(*(np.concatenate([part + t * rows for t in range(bins)]) for part in split)) for split in splits
-    ]
-
-
-def _cells(samples: xr.DataArray, target: xr.DataArray, facts: Facts, time: str, refit: float) -> Cells:
-    """Influence of each stimulus on the correlations of each split."""
-    rows = target.sizes["presentation"]
-    ids = target["stimulus_id"].values if "stimulus_id" in target.coords else np.arange(rows)
-    bins = samples.sizes.get("time_bin", 1)
-    splits = samples.sizes["split"]
-    influence = correlation_influence(facts.test_parts)
-    # Separately fitted bins are ordered bin by bin; bins of a shared fit are ordered split by split.
-    places = [
-        [bin * splits + split if time == "separate" else split * bins + bin for bin in range(bins)]
-        for split in range(splits)
-    ]
-    parts = []
-    for at in places:
-        test = facts.test_parts[at[0]].rows % rows
-        values = (
-            np.stack([influence[i] for i in at], axis=1) if "time_bin" in samples.dims else influence[at[0]]
+        Split(
+            *(np.concatenate([part + t * rows for t in range(bins)]) for part in split)
         )
-        parts.append((test, values))
-
-    def fits(
-        weights: NDArray[np.float64], signs: NDArray[np.float64], columns: NDArray[np.float64]
-    ) -> Fitted | None:
-        by_part = np.empty((len(facts.test_parts), weights.shape[-1]))
-        by_part[np.concatenate(places)] = weights.reshape(len(by_part), -1)
-        order = np.empty(len(by_part), dtype=int)
-        order[np.concatenate(places)] = np.tile(np.arange(bins), splits)
-        return training_influence(facts.test_parts, order.tolist(), by_part, signs, columns)
-
-    return Cells(ids, parts, refit=refit, fits=fits)
+        for split in splits
+    ]
 
 
-def _labelled(values: NDArray[np.float64], target: xr.DataArray, time: str, facts: Facts) -> xr.DataArray:
+def _labelled(
+    values: NDArray[np.float64], target: xr.DataArray, time: str
+) -> xr.DataArray:
     coords = {
         name: coord
         for name, coord in target.coords.items()
-        if coord.dims == ("neuroid",) or (time != "none" and coord.dims == ("time_bin",))
+        if coord.dims == ("neuroid",)
+        or (time != "none" and coord.dims == ("time_bin",))
     }
     dims = ("split", "time_bin", "neuroid")
     if time == "none":
         values, dims = values[:, 0], ("split", "neuroid")  # type: ignore[assignment]
-    attrs = {**facts.attrs, "notes": facts.notes}
-    return xr.DataArray(values, dims=dims, coords={**coords, "split": np.arange(len(values))}, attrs=attrs)
+    return xr.DataArray(
+        values, dims=dims, coords={**coords, "split": np.arange(len(values))}
+    )

@@ -10,12 +10,15 @@ from pydantic import Field
 
 from neuroledger.errors import MetricError
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 
 __all__ = ["value_delta"]
 
 
 @metric("value_delta", version=1, input="behaviour")
-def value_delta(source: Any, target: Any, *, scale: Annotated[float, Field(gt=0)] = 1.0) -> xr.DataArray:
+def value_delta(
+    source: Any, target: Any, *, scale: Annotated[float, Field(gt=0)] = 1.0
+) -> Samples:
     """Similarity ``exp(−scale · |a − b|)``: 1 if the values are equal, approaching 0 as they differ more.
 
     Parameters
@@ -30,8 +33,11 @@ def value_delta(source: Any, target: Any, *, scale: Annotated[float, Field(gt=0)
     MetricError
         A side is not a single finite number.
     """
-    sides = [np.asarray(getattr(side, "values", side), dtype=np.float64).ravel() for side in (source, target)]
+    sides = [
+        np.asarray(getattr(side, "values", side), dtype=np.float64).ravel()
+        for side in (source, target)
+    ]
     if any(side.size != 1 or not np.isfinite(side[0]) for side in sides):
         raise MetricError("value_delta compares one finite number with one other")
     delta = abs(float(sides[0][0]) - float(sides[1][0]))
-    return xr.DataArray(np.clip(np.exp(-scale * delta), 0.0, 1.0))
+    return Samples(xr.DataArray(np.clip(np.exp(-scale * delta), 0.0, 1.0)))

@@ -62,13 +62,20 @@ MAPS_MULTIPLE: Final = 8
 
 # Names in the published files → names in the module, outside and inside blocks.
 PUBLISHED_OUTSIDE: Final = {
-    "_conv_stem": "stem.convolution", "_bn0": "stem.norm", "_conv_head": "head.convolution", "_bn1": "head.norm",
+    "_conv_stem": "stem.convolution",
+    "_bn0": "stem.norm",
+    "_conv_head": "head.convolution",
+    "_bn1": "head.norm",
     "_fc": "logits",
-}  # fmt: skip
+}
 PUBLISHED_INSIDE: Final = {
-    "_expand_conv": "expand.convolution", "_bn0": "expand.norm", "_depthwise_conv": "filter.convolution",
-    "_bn1": "filter.norm", "_project_conv": "project.convolution", "_bn2": "project.norm",
-}  # fmt: skip
+    "_expand_conv": "expand.convolution",
+    "_bn0": "expand.norm",
+    "_depthwise_conv": "filter.convolution",
+    "_bn1": "filter.norm",
+    "_project_conv": "project.convolution",
+    "_bn2": "project.norm",
+}
 
 
 def scaled_maps(maps: int, width: float) -> int:
@@ -78,7 +85,9 @@ def scaled_maps(maps: int, width: float) -> int:
     [16, 24, 48, 88, 120, 208, 352]
     """
     wanted = maps * width
-    rounded = max(MAPS_MULTIPLE, int(wanted + MAPS_MULTIPLE / 2) // MAPS_MULTIPLE * MAPS_MULTIPLE)
+    rounded = max(
+        MAPS_MULTIPLE, int(wanted + MAPS_MULTIPLE / 2) // MAPS_MULTIPLE * MAPS_MULTIPLE
+    )
     return rounded if rounded >= 0.9 * wanted else rounded + MAPS_MULTIPLE
 
 
@@ -121,14 +130,23 @@ def network(variant: Variant, seed: int | None = 0) -> torch.nn.Sequential:
     from torch import nn
 
     width, _ = SCALES[variant]
-    parts: list[tuple[str, nn.Module]] = [("stem", _normalised(3, STEM_MAPS, kernel=3, stride=2))]
+    parts: list[tuple[str, nn.Module]] = [
+        ("stem", _normalised(3, STEM_MAPS, kernel=3, stride=2))
+    ]
     maps = STEM_MAPS
-    for number, (stage, blocks) in enumerate(zip(STAGES, blocks_of(variant), strict=True), start=1):
+    for number, (stage, blocks) in enumerate(
+        zip(STAGES, blocks_of(variant), strict=True), start=1
+    ):
         members: list[tuple[str, nn.Module]] = []
         for block in range(1, blocks + 1):
             after = scaled_maps(stage.maps, width)
             stride = stage.stride if block == 1 else 1
-            members.append((f"block{block}", _block(maps, after, stage.kernel, stride, stage.expansion)))
+            members.append(
+                (
+                    f"block{block}",
+                    _block(maps, after, stage.kernel, stride, stage.expansion),
+                )
+            )
             maps = after
         parts.append((f"stage{number}", nn.Sequential(OrderedDict(members))))
     parts += [
@@ -143,14 +161,23 @@ def network(variant: Variant, seed: int | None = 0) -> torch.nn.Sequential:
 
 
 def _normalised(
-    before: int, after: int, *, kernel: int = 1, stride: int = 1, groups: int = 1, rectified: bool = True
+    before: int,
+    after: int,
+    *,
+    kernel: int = 1,
+    stride: int = 1,
+    groups: int = 1,
+    rectified: bool = True,
 ) -> torch.nn.Sequential:
     """A convolution padded as TensorFlow's ``SAME``, batch normalisation, and ReLU6 unless ``rectified`` is false."""
     from torch import nn
 
     parts: list[tuple[str, nn.Module]] = [
         ("padding", _same_padding(kernel, stride)),
-        ("convolution", nn.Conv2d(before, after, kernel, stride, groups=groups, bias=False)),
+        (
+            "convolution",
+            nn.Conv2d(before, after, kernel, stride, groups=groups, bias=False),
+        ),
         ("norm", nn.BatchNorm2d(after, eps=NORM_EPSILON)),
     ]
     if rectified:
@@ -184,7 +211,9 @@ def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
     return zeros // 2, zeros - zeros // 2
 
 
-def _block(before: int, after: int, kernel: int, stride: int, expansion: int) -> torch.nn.Module:
+def _block(
+    before: int, after: int, kernel: int, stride: int, expansion: int
+) -> torch.nn.Module:
     """An inverted residual block: maps are expanded, filtered one by one, and projected; not rectified at its output."""
     from torch import nn
 
@@ -218,10 +247,16 @@ def _draw_weights(module: torch.nn.Module, rng: np.random.Generator) -> None:
             if isinstance(part, nn.Conv2d):
                 shape = tuple(part.weight.shape)
                 fan_out = shape[0] // part.groups * shape[2] * shape[3]
-                part.weight.copy_(torch.from_numpy(rng.standard_normal(shape) * sqrt(2 / fan_out)))
+                part.weight.copy_(
+                    torch.from_numpy(rng.standard_normal(shape) * sqrt(2 / fan_out))
+                )
             elif isinstance(part, nn.Linear):
                 bound = 1 / sqrt(part.out_features)
-                part.weight.copy_(torch.from_numpy(rng.uniform(-bound, bound, tuple(part.weight.shape))))
+                part.weight.copy_(
+                    torch.from_numpy(
+                        rng.uniform(-bound, bound, tuple(part.weight.shape))
+                    )
+                )
                 part.bias.zero_()
 
 

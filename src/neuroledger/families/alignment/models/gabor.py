@@ -19,7 +19,10 @@ from neuroledger.spec.registry import builder
 
 VERSION = 1
 
-Frequencies = Annotated[tuple[Annotated[float, Field(gt=0, le=0.5)], ...], Field(min_length=1, max_length=16)]
+Frequencies = Annotated[
+    tuple[Annotated[float, Field(gt=0, le=0.5)], ...],
+    Field(min_length=1, max_length=16),
+]
 
 
 def gabor_transfer(size: int, frequency: float, angle: float) -> NDArray[np.float64]:
@@ -32,12 +35,16 @@ def gabor_transfer(size: int, frequency: float, angle: float) -> NDArray[np.floa
     along = x * np.cos(angle) + y * np.sin(angle)
     across = -x * np.sin(angle) + y * np.cos(angle)
     spread = frequency / 3 / np.sqrt(2 * np.log(2))
-    gain: NDArray[np.float64] = np.exp(-((along - frequency) ** 2 + across**2) / (2 * spread**2))
+    gain: NDArray[np.float64] = np.exp(
+        -((along - frequency) ** 2 + across**2) / (2 * spread**2)
+    )
     gain[0, 0] = 0.0
     return gain
 
 
-def gabor_energy(image: NDArray[np.float64], filters: NDArray[np.float64], grid: int) -> NDArray[np.float64]:
+def gabor_energy(
+    image: NDArray[np.float64], filters: NDArray[np.float64], grid: int
+) -> NDArray[np.float64]:
     """Contrast energy (filter, grid, grid) of an image (size, size): magnitude of the filtered image, mean per grid cell."""
     spectrum = np.fft.fft2(image - image.mean())
     amplitude = np.abs(np.fft.ifft2(spectrum[None] * filters))
@@ -46,7 +53,12 @@ def gabor_energy(image: NDArray[np.float64], filters: NDArray[np.float64], grid:
     return np.asarray(cells.mean(axis=(2, 4)))
 
 
-@builder("gabor", version=VERSION, takes={"images"}, gives=partial(of_layers, decisions=READOUTS))
+@builder(
+    "gabor",
+    version=VERSION,
+    takes={"images"},
+    gives=partial(of_layers, decisions=READOUTS),
+)
 def gabor(
     *,
     id: str,
@@ -67,16 +79,30 @@ def gabor(
         raise ValueError(f"model {id!r}: grid {grid} does not divide size {size}")
     angles = np.pi * np.arange(orientations) / orientations
     filters = np.stack(
-        [gabor_transfer(size, frequency, angle) for frequency in frequencies for angle in angles]
+        [
+            gabor_transfer(size, frequency, angle)
+            for frequency in frequencies
+            for angle in angles
+        ]
     )
 
     def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+        stimuli: StimulusSet,
+        stimulus_ids: Sequence[str],
+        layers: Sequence[str],
+        trial: Trial,
     ) -> dict[str, NDArray[np.float64]]:
         images = (grey_pixels(image, size) for image in shown(stimuli, stimulus_ids))
-        return {"energy": np.stack([gabor_energy(image, filters, grid) for image in images])}
+        return {
+            "energy": np.stack([gabor_energy(image, filters, grid) for image in images])
+        }
 
-    bank = {"size": size, "grid": grid, "orientations": orientations, "frequencies": list(frequencies)}
+    bank = {
+        "size": size,
+        "grid": grid,
+        "orientations": orientations,
+        "frequencies": list(frequencies),
+    }
     return LayeredModel(
         id=id,
         takes=frozenset({"images"}),

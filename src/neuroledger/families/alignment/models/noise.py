@@ -20,7 +20,12 @@ from neuroledger.spec.registry import builder
 VERSION = 1
 
 
-@builder("noise", version=VERSION, takes=STIMULI, gives=partial(of_layers, decisions=READOUTS))
+@builder(
+    "noise",
+    version=VERSION,
+    takes=STIMULI,
+    gives=partial(of_layers, decisions=READOUTS),
+)
 def noise(
     *,
     id: str,
@@ -37,10 +42,15 @@ def noise(
 
     def draw(stimulus_id: str) -> NDArray[np.float64]:
         digest = hashlib.sha256(stimulus_id.encode()).digest()
-        return np.random.default_rng([seed, int.from_bytes(digest)]).standard_normal(features)
+        return np.random.default_rng([seed, int.from_bytes(digest)]).standard_normal(
+            features
+        )
 
     def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+        stimuli: StimulusSet,
+        stimulus_ids: Sequence[str],
+        layers: Sequence[str],
+        trial: Trial,
     ) -> dict[str, NDArray[np.float64]]:
         return {"noise": np.stack([draw(stimulus_id) for stimulus_id in stimulus_ids])}
 
@@ -52,6 +62,11 @@ def noise(
         layers=("noise",),
         regions=dict(regions or {}),
         visual_degrees=visual_degrees,
-        identity={"builder": "noise", "version": VERSION, "features": features, "seed": seed},
+        identity={
+            "builder": "noise",
+            "version": VERSION,
+            "features": features,
+            "seed": seed,
+        },
         store=store,
     )

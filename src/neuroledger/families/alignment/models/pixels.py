@@ -30,7 +30,12 @@ def grey_pixels(image: Image, size: int) -> NDArray[np.float64]:
     return np.asarray(grey, dtype=np.float64) / 255
 
 
-@builder("pixels", version=VERSION, takes={"images"}, gives=partial(of_layers, decisions=READOUTS))
+@builder(
+    "pixels",
+    version=VERSION,
+    takes={"images"},
+    gives=partial(of_layers, decisions=READOUTS),
+)
 def pixels(
     *,
     id: str,
@@ -42,9 +47,14 @@ def pixels(
     """Model with one layer, ``pixels``: the grey image at ``size`` × ``size``, size² features in 0…1."""
 
     def extract(
-        stimuli: StimulusSet, stimulus_ids: Sequence[str], layers: Sequence[str], trial: Trial
+        stimuli: StimulusSet,
+        stimulus_ids: Sequence[str],
+        layers: Sequence[str],
+        trial: Trial,
     ) -> dict[str, NDArray[np.float64]]:
-        features = [grey_pixels(image, size).ravel() for image in shown(stimuli, stimulus_ids)]
+        features = [
+            grey_pixels(image, size).ravel() for image in shown(stimuli, stimulus_ids)
+        ]
         return {"pixels": np.stack(features)}
 
     return LayeredModel(

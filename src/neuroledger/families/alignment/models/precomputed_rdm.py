@@ -38,7 +38,9 @@ class RdmModel:
         """RDM of the stimuli of ``question``; see :func:`neuroledger.models.model.record`."""
         return self.record(question.stimuli, question.time_bins)
 
-    def record(self, stimuli: StimulusSet, time_bins: Sequence[Bin] | None = None) -> xr.DataArray:
+    def record(
+        self, stimuli: StimulusSet, time_bins: Sequence[Bin] | None = None
+    ) -> xr.DataArray:
         """RDM of ``stimuli`` (stimulus, stimulus_b).
 
         Raises
@@ -47,24 +49,36 @@ class RdmModel:
             The RDM does not contain a stimulus, or responses in time bins are requested.
         """
         if time_bins is not None:
-            raise RequestError(f"model {self.id!r} is a single RDM and has no responses over time")
+            raise RequestError(
+                f"model {self.id!r} is a single RDM and has no responses over time"
+            )
         row_of = {id: row for row, id in enumerate(self.ids)}
         missing = [id for id in stimuli.ids if id not in row_of]
         if missing:
-            raise RequestError(f"model {self.id!r} has no {unknown('stimulus', missing[0], self.ids)}")
+            raise RequestError(
+                f"model {self.id!r} has no {unknown('stimulus', missing[0], self.ids)}"
+            )
         rows = np.array([row_of[id] for id in stimuli.ids])
         names = np.array(stimuli.ids)
         return xr.DataArray(
             self.rdm[np.ix_(rows, rows)],
             dims=("stimulus", "stimulus_b"),
-            coords={"stimulus_id": ("stimulus", names), "stimulus_id_b": ("stimulus_b", names)},
+            coords={
+                "stimulus_id": ("stimulus", names),
+                "stimulus_id_b": ("stimulus_b", names),
+            },
             attrs={"model": self.id},
         )
 
 
 @builder("precomputed_rdm", version=1, takes=STIMULI, gives={"responses"})
 def precomputed_rdm(
-    *, id: str, variable: str, rdm: str, stimuli: str, weights: Mapping[str, Path] | None = None
+    *,
+    id: str,
+    variable: str,
+    rdm: str,
+    stimuli: str,
+    weights: Mapping[str, Path] | None = None,
 ) -> RdmModel:
     """Model from the RDM named ``rdm`` in the MATLAB structure array ``variable`` (fields ``name``, ``RDM``) of one file.
 
@@ -80,14 +94,28 @@ def precomputed_rdm(
         raise ModelError(f"model {id!r}: `weights` must pin one file, not {len(files)}")
     (path,) = files.values()
     entries = confined(
-        lambda: _read_rdms(path, variable, id), limits_for([path]), f"model {id!r}: {path.name}"
+        lambda: _read_rdms(path, variable, id),
+        limits_for([path]),
+        f"model {id!r}: {path.name}",
     )
     if rdm not in entries:
-        raise ModelError(f"model {id!r}: {path.name} has no {unknown('RDM', rdm, tuple(entries))}")
+        raise ModelError(
+            f"model {id!r}: {path.name} has no {unknown('RDM', rdm, tuple(entries))}"
+        )
     values = entries[rdm]
-    if values.ndim != 2 or values.shape[0] != values.shape[1] or not np.allclose(values, values.T):
-        raise ModelError(f"model {id!r}: {rdm!r} in {path.name} is {values.shape}, not a symmetric matrix")
-    return RdmModel(id, values, tuple(stimuli.format(number) for number in range(1, len(values) + 1)))
+    if (
+        values.ndim != 2
+        or values.shape[0] != values.shape[1]
+        or not np.allclose(values, values.T)
+    ):
+        raise ModelError(
+            f"model {id!r}: {rdm!r} in {path.name} is {values.shape}, not a symmetric matrix"
+        )
+    return RdmModel(
+        id,
+        values,
+        tuple(stimuli.format(number) for number in range(1, len(values) + 1)),
+    )
 
 
 def _read_rdms(path: Path, variable: str, id: str) -> dict[str, Floats]:

@@ -25,9 +25,12 @@ LAYERS: Final = ("conv1", "conv2", "conv3", "hidden", "logits")
 """Layers that can be recorded; ``conv…`` and ``hidden`` are recorded after rectification."""
 
 Channels = Literal[1, 3]
+DIGITS: Final = Preprocessing(resize=64, colour="grey", mean=(0.1,), std=(0.3,))
 
 
-def network(channels: Channels = 3, classes: int = 10, seed: int | None = 0) -> torch.nn.Sequential:
+def network(
+    channels: Channels = 3, classes: int = 10, seed: int | None = 0
+) -> torch.nn.Sequential:
     """Build the untrained network: three 3 × 3 convolutions (16, 32, 64 maps), pooled to 2 × 2, 64 hidden units, logits.
 
     Input is (stimulus, channels, side, side) with a side of at least 8. Weights are normal with variance 2 / fan-in
@@ -37,7 +40,9 @@ def network(channels: Channels = 3, classes: int = 10, seed: int | None = 0) -> 
     from torch import nn
 
     parts: list[tuple[str, nn.Module]] = []
-    for number, (before, after) in enumerate([(channels, 16), (16, 32), (32, 64)], start=1):
+    for number, (before, after) in enumerate(
+        [(channels, 16), (16, 32), (32, 64)], start=1
+    ):
         parts += [
             (f"filter{number}", nn.Conv2d(before, after, kernel_size=3, padding=1)),
             (f"conv{number}", nn.ReLU()),
@@ -65,16 +70,25 @@ def _draw_weights(module: torch.nn.Module, rng: np.random.Generator) -> None:
                 parameter.zero_()
             else:
                 deviation = np.sqrt(2 / np.prod(parameter.shape[1:]))
-                parameter.copy_(torch.from_numpy(rng.standard_normal(tuple(parameter.shape)) * deviation))
+                parameter.copy_(
+                    torch.from_numpy(
+                        rng.standard_normal(tuple(parameter.shape)) * deviation
+                    )
+                )
 
 
-@builder("small_cnn", version=VERSION, takes={"images"}, gives=partial(of_layers, layers=LAYERS))
+@builder(
+    "small_cnn",
+    version=VERSION,
+    takes={"images"},
+    gives=partial(of_layers, layers=LAYERS),
+)
 def small_cnn(
     *,
     id: str,
     channels: Channels = 1,
     classes: Annotated[int, Field(ge=2, le=10_000)] = 10,
-    preprocessing: Preprocessing = Preprocessing(resize=64, colour="grey", mean=(0.1,), std=(0.3,)),  # noqa: B008
+    preprocessing: Preprocessing = DIGITS,
     labels: tuple[str, ...] = (),
     seed: Annotated[int, Field(ge=0)] = 0,
     weights: Mapping[str, Path] | None = None,
@@ -89,7 +103,12 @@ def small_cnn(
     require("torch", "torch")
     return assemble(
         network(channels, classes, seed),
-        {"builder": "small_cnn", "version": VERSION, "channels": channels, "classes": classes},
+        {
+            "builder": "small_cnn",
+            "version": VERSION,
+            "channels": channels,
+            "classes": classes,
+        },
         id=id,
         preprocessing=preprocessing,
         labels=labels,

@@ -29,11 +29,18 @@ class LeakyAreas(nn.Module):  # type: ignore[misc]
     """
 
     def __init__(
-        self, steps: int = 18, rate: float = 0.25, maps: int = 24, units: int = 48, classes: int = 10
+        self,
+        steps: int = 18,
+        rate: float = 0.25,
+        maps: int = 24,
+        units: int = 48,
+        classes: int = 10,
     ) -> None:
         super().__init__()
         self.steps = steps
-        self.retina = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+        self.retina = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
+        )
         self.into_v4 = nn.Conv2d(16, maps, 3, padding=1, stride=2)
         self.within_v4 = nn.Conv2d(maps, maps, 3, padding=1)
         self.v4 = Leaky(rate)
@@ -50,6 +57,8 @@ class LeakyAreas(nn.Module):  # type: ignore[misc]
         answers = []
         for _ in range(self.steps):
             maps = self.v4(maps, drive + self.within_v4(maps))
-            units = self.it(units, self.into_it(maps.flatten(1)) + self.within_it(units))
+            units = self.it(
+                units, self.into_it(maps.flatten(1)) + self.within_it(units)
+            )
             answers.append(self.logits(units))
         return torch.stack(answers, dim=1)

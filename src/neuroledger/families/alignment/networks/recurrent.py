@@ -14,7 +14,11 @@ __all__ = ["Recurrent"]
 
 @factory
 def Recurrent(  # noqa: N802 (specs and their records name it so)
-    steps: int = 18, rate: float = 0.25, maps: int = 24, units: int = 48, classes: int = 10
+    steps: int = 18,
+    rate: float = 0.25,
+    maps: int = 24,
+    units: int = 48,
+    classes: int = 10,
 ) -> nn.Module:
     """Areas ``v4`` and ``it`` that are computed in each of ``steps``, see `leaky_areas`."""
     from neuroledger.families.alignment.networks.leaky_areas import LeakyAreas

@@ -81,8 +81,12 @@ def labelled_responses(
     stimuli, domain_of = _select_domains(data.stimuli, domains)
     labels = _read_labels(stimuli, label_column)
     presented = spanning(stimuli, visual_degrees, screen)
-    response = mean_responses(model, presented, region, time_bins, trials, over_time=True)
-    response = prepared(response, prepare_model, name=f"the responses of model {model.id!r}")
+    response = mean_responses(
+        model, presented, region, time_bins, trials, over_time=True
+    )
+    response = prepared(
+        response, prepare_model, name=f"the responses of model {model.id!r}"
+    )
     columns = {
         str(name): ("presentation", stimuli.table[name].to_numpy())
         for name in stimuli.table.columns
@@ -95,7 +99,9 @@ def labelled_responses(
     return Measurement(response, target)
 
 
-def _select_domains(stimuli: StimulusSet, domains: Mapping[str, Rows]) -> tuple[StimulusSet, list[str]]:
+def _select_domains(
+    stimuli: StimulusSet, domains: Mapping[str, Rows]
+) -> tuple[StimulusSet, list[str]]:
     """Stimuli of the domains, domain by domain in the order of the table, and the domain of each."""
     domain_numbers = np.full(len(stimuli), -1)
     names = list(domains)
@@ -110,7 +116,9 @@ def _select_domains(stimuli: StimulusSet, domains: Mapping[str, Rows]) -> tuple[
             where = f"stimuli {stimuli.id!r}: domain {name!r}: {column}"
             inside &= among(stimuli.table[column].to_numpy(), values, where)
         if not inside.any():
-            raise DataError(f"no stimulus of {stimuli.id!r} is in the domain {name!r} ({conditions})")
+            raise DataError(
+                f"no stimulus of {stimuli.id!r} is in the domain {name!r} ({conditions})"
+            )
         shared = np.flatnonzero(inside & (domain_numbers >= 0))
         if shared.size:
             raise DataError(
@@ -120,7 +128,9 @@ def _select_domains(stimuli: StimulusSet, domains: Mapping[str, Rows]) -> tuple[
         domain_numbers[inside] = number
     order = np.argsort(domain_numbers, kind="stable")
     rows, ids = order[domain_numbers[order] >= 0], stimuli.ids
-    return stimuli.select([ids[row] for row in rows]), [names[domain_numbers[row]] for row in rows]
+    return stimuli.select([ids[row] for row in rows]), [
+        names[domain_numbers[row]] for row in rows
+    ]
 
 
 def _read_labels(stimuli: StimulusSet, column: str) -> list[str]:

@@ -44,7 +44,12 @@ def properties(
     data: Dataset,
     *,
     study: Literal[
-        "orientation", "preferred_orientation", "peak_frequency", "frequency_selectivity", "size", "texture"
+        "orientation",
+        "preferred_orientation",
+        "peak_frequency",
+        "frequency_selectivity",
+        "size",
+        "texture",
     ],
     region: str = "V1",
     blank: str = "blank",
@@ -98,10 +103,14 @@ def properties(
     notes: tuple[str, ...] = ()
     keep = np.arange(measured.sizes["neuroid"])
     if receptive_fields is not None:
-        positions = centres(record(_extra_stimuli(data, receptive_fields)), _mean(empty))
+        positions = centres(
+            record(_extra_stimuli(data, receptive_fields)), _mean(empty)
+        )
         distance = np.hypot(*(positions - _position(data.stimuli)).T)
         keep = np.flatnonzero(distance <= within)
-        notes = (f"{keep.size} of {len(positions)} neuroids are within {within:g} degrees of the stimuli",)
+        notes = (
+            f"{keep.size} of {len(positions)} neuroids are within {within:g} degrees of the stimuli",
+        )
         if not keep.size:
             raise DataError(
                 f"no neuroid of model {model.id!r} is centred within {within:g} degrees of the stimuli"
@@ -109,7 +118,11 @@ def properties(
     measured, empty = measured.isel(neuroid=keep), empty.isel(neuroid=keep)
     slope, offset = 1.0, 0.0
     if rates is not None:
-        gratings = measured if rates == "study" else record(_extra_stimuli(data, rates)).isel(neuroid=keep)
+        gratings = (
+            measured
+            if rates == "study"
+            else record(_extra_stimuli(data, rates)).isel(neuroid=keep)
+        )
         slope, offset = _fit_spike_rates(gratings, _mean(empty))
     responses = measured.copy(data=np.maximum(slope * measured.values + offset, 0.0))
     baseline = np.maximum(slope * _mean(empty) + offset, 0.0)
@@ -120,7 +133,9 @@ def properties(
 def _extra_stimuli(data: Dataset, name: str) -> StimulusSet:
     if name not in data.extra_stimuli:
         known = ", ".join(data.extra_stimuli) or "none"
-        raise DataError(f"data set {data.id!r} has no stimulus set {name!r}; known: {known}")
+        raise DataError(
+            f"data set {data.id!r} has no stimulus set {name!r}; known: {known}"
+        )
     return data.extra_stimuli[name]
 
 
@@ -139,9 +154,15 @@ def _record(
     rows = stimuli.table.set_index(stimuli.table["stimulus_id"].astype(str)).loc[
         recorded["stimulus_id"].values.astype(str)
     ]
-    columns = [str(name) for name in rows.columns if name not in {"stimulus_id", "filename"}]
-    recorded = recorded.assign_coords({name: ("presentation", rows[name].to_numpy()) for name in columns})
-    return recorded.copy(data=np.maximum(np.asarray(recorded.values, dtype=np.float64), 0.0))
+    columns = [
+        str(name) for name in rows.columns if name not in {"stimulus_id", "filename"}
+    ]
+    recorded = recorded.assign_coords(
+        {name: ("presentation", rows[name].to_numpy()) for name in columns}
+    )
+    return recorded.copy(
+        data=np.maximum(np.asarray(recorded.values, dtype=np.float64), 0.0)
+    )
 
 
 def _mean(assembly: xr.DataArray) -> Floats:
@@ -175,7 +196,11 @@ def _fit_spike_rates(gratings: xr.DataArray, blank: Floats) -> tuple[float, floa
     strongest = mean.reshape(len(mean), -1).max(axis=1)
     above = strongest - blank
     responsive = above > RESPONSIVE / MAXIMUM * above.max()
-    rise = float(np.median(strongest[responsive]) - np.median(blank[responsive])) if responsive.any() else 0.0
+    rise = (
+        float(np.median(strongest[responsive]) - np.median(blank[responsive]))
+        if responsive.any()
+        else 0.0
+    )
     if not rise > 0:
         raise DataError(
             "no neuroid responds to gratings more than to a blank screen, so there is no scale to spikes/s"

@@ -25,10 +25,14 @@ __all__ = ["recording"]
 
 
 def _asks(values: Mapping[str, Any]) -> set[str]:
-    return {f"responses:{values['region']}"} | ({"dynamics"} if values["varies_in_time"] else set())
+    return {f"responses:{values['region']}"} | (
+        {"dynamics"} if values["varies_in_time"] else set()
+    )
 
 
-Condition = dict[str, str | int | float | list[str] | list[int] | list[float] | dict[str, float]]
+Condition = dict[
+    str, str | int | float | list[str] | list[int] | list[float] | dict[str, float]
+]
 
 
 @paradigm(
@@ -107,11 +111,17 @@ def recording(
         )
     if "stimulus" in repeated.dims:
         if train is not None or test is not None:
-            raise RequestError("a data set of RDMs has no presentations to divide into train and test")
+            raise RequestError(
+                "a data set of RDMs has no presentations to divide into train and test"
+            )
         ids = [str(value) for value in repeated["stimulus_id"].values]
         target, bins = repeated, time_bins
     else:
-        target = average_repetitions(repeated) if "repetition" in repeated.coords else repeated
+        target = (
+            average_repetitions(repeated)
+            if "repetition" in repeated.coords
+            else repeated
+        )
         ids = list(dict.fromkeys(str(value) for value in target["stimulus_id"].values))
         bins = time_bins if time_bins is not None else _bins_of(target)
     if varies_in_time and len(bins or []) < 2:
@@ -131,18 +141,24 @@ def recording(
     if bins is not None and len(bins) == 1 and "time_bin" not in target.dims:
         source = source.isel(time_bin=0)
     target = prepared(target, prepare_target, name=f"the means of data set {data.id!r}")
-    source = prepared(source, prepare_model, name=f"the responses of model {model.id!r}")
+    source = prepared(
+        source, prepare_model, name=f"the responses of model {model.id!r}"
+    )
     if ceiling_from == "test":
         if test is None:
             raise RequestError("`ceiling_from: test` needs `train` and `test`")
         repeated = select(repeated, test, name="test")
-    return Measurement(source, target, repeated, splits=_predefined_split(target, train, test))
+    return Measurement(
+        source, target, repeated, splits=_predefined_split(target, train, test)
+    )
 
 
 def _varies_over_time(response: xr.DataArray) -> bool:
     """Whether any response in a later time bin differs from that in the first."""
     ordered = response.transpose("time_bin", ...)
-    return any(bool((ordered[later] != ordered[0]).any()) for later in range(1, len(ordered)))
+    return any(
+        bool((ordered[later] != ordered[0]).any()) for later in range(1, len(ordered))
+    )
 
 
 def _bins_of(assembly: xr.DataArray) -> list[tuple[float, float]] | None:
@@ -153,17 +169,27 @@ def _bins_of(assembly: xr.DataArray) -> list[tuple[float, float]] | None:
 
 
 def _predefined_split(
-    target: xr.DataArray, train: Mapping[str, Any] | None, test: Mapping[str, Any] | None
+    target: xr.DataArray,
+    train: Mapping[str, Any] | None,
+    test: Mapping[str, Any] | None,
 ) -> list[Split] | None:
     if train is None and test is None:
         return None
     if train is None or test is None:
         raise RequestError("a predefined split needs both `train` and `test`")
-    rows = target.assign_coords(row=("presentation", np.arange(target.sizes["presentation"])))
-    parts = [select(rows, part, name=name)["row"].values for part, name in ((train, "train"), (test, "test"))]
+    rows = target.assign_coords(
+        row=("presentation", np.arange(target.sizes["presentation"]))
+    )
+    parts = [
+        select(rows, part, name=name)["row"].values
+        for part, name in ((train, "train"), (test, "test"))
+    ]
     shared = np.intersect1d(
-        target["stimulus_id"].values[parts[0]].astype(str), target["stimulus_id"].values[parts[1]].astype(str)
+        target["stimulus_id"].values[parts[0]].astype(str),
+        target["stimulus_id"].values[parts[1]].astype(str),
     )
     if shared.size:
-        raise RequestError(f"{shared.size} stimuli are in both train and test (first {str(shared[0])!r})")
+        raise RequestError(
+            f"{shared.size} stimuli are in both train and test (first {str(shared[0])!r})"
+        )
     return [Split(parts[0].astype(np.intp), parts[1].astype(np.intp))]

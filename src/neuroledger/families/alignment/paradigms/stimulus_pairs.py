@@ -81,21 +81,37 @@ def stimulus_pairs(
         raise DataError(f"data set {data.id!r} has no stimuli to show to a model")
     first, second, names = _draw_pairs(data.stimuli, factors, seed)
     presented = spanning(data.stimuli, visual_degrees, screen)
-    response = mean_responses(model, presented, region, time_bins, trials, over_time=True)
-    response = prepared(response, prepare_model, name=f"the responses of model {model.id!r}")
+    response = mean_responses(
+        model, presented, region, time_bins, trials, over_time=True
+    )
+    response = prepared(
+        response, prepare_model, name=f"the responses of model {model.id!r}"
+    )
     row_of = {str(id): row for row, id in enumerate(response["stimulus_id"].values)}
     ids = data.stimuli.ids
     pair_ids = [f"{ids[a]}|{ids[b]}" for a, b in zip(first, second, strict=True)]
 
     def responses_to(stimulus_rows: list[int]) -> xr.DataArray:
-        selected = response.isel(presentation=[row_of[ids[row]] for row in stimulus_rows])
-        plain = selected.transpose("presentation", "neuroid").drop_vars(
-            [name for name, coord in selected.coords.items() if coord.dims == ("presentation",)]
+        selected = response.isel(
+            presentation=[row_of[ids[row]] for row in stimulus_rows]
         )
-        return plain.assign_coords(stimulus_id=("presentation", pair_ids), factor=("presentation", names))
+        plain = selected.transpose("presentation", "neuroid").drop_vars(
+            [
+                name
+                for name, coord in selected.coords.items()
+                if coord.dims == ("presentation",)
+            ]
+        )
+        return plain.assign_coords(
+            stimulus_id=("presentation", pair_ids), factor=("presentation", names)
+        )
 
     unpaired = len(ids) - len(first)
-    notes = (f"{unpaired} of {len(ids)} stimuli have no partner and were left out",) if unpaired else ()
+    notes = (
+        (f"{unpaired} of {len(ids)} stimuli have no partner and were left out",)
+        if unpaired
+        else ()
+    )
     return Measurement(responses_to(first), responses_to(second), notes=notes)
 
 
@@ -104,7 +120,11 @@ def _draw_pairs(
 ) -> tuple[list[int], list[int], list[str]]:
     """Rows of the first and second stimulus of each pair, and the factor that they share."""
     table = stimuli.table
-    needed = {column for factor in factors.values() for column in (*factor.same, *factor.differ)}
+    needed = {
+        column
+        for factor in factors.values()
+        for column in (*factor.same, *factor.differ)
+    }
     missing = sorted(needed - set(map(str, table.columns)))
     if missing:
         raise DataError(
@@ -128,11 +148,17 @@ def _draw_pairs(
             differ = [columns[column] for column in factors[drawn_factor].differ]
             by_value: dict[tuple[str, ...], list[int]] = {}
             for partner in partners[drawn_factor]:
-                by_value.setdefault(tuple(str(column[partner]) for column in differ), []).append(partner)
+                by_value.setdefault(
+                    tuple(str(column[partner]) for column in differ), []
+                ).append(partner)
             candidates = by_value[generator.choice(sorted(by_value))]
             first.append(row)
-            second.append(candidates[0] if len(candidates) == 1 else generator.choice(candidates))
+            second.append(
+                candidates[0] if len(candidates) == 1 else generator.choice(candidates)
+            )
             names.append(drawn_factor)
     if not first:
-        raise DataError(f"no two stimuli of {stimuli.id!r} share a factor as declared: correct `factors`")
+        raise DataError(
+            f"no two stimuli of {stimuli.id!r} share a factor as declared: correct `factors`"
+        )
     return first, second, names

@@ -16,7 +16,12 @@ from pydantic import BaseModel, ConfigDict
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.parsing import note_opened
-from neuroledger.data.stimuli import StimulusFiles, StimulusSet, read_table, safe_members
+from neuroledger.data.stimuli import (
+    StimulusFiles,
+    StimulusSet,
+    read_table,
+    safe_members,
+)
 from neuroledger.errors import AssemblyError, DataError
 from neuroledger.families.alignment.preparation import Step, prepared
 from neuroledger.spec.registry import reader
@@ -101,9 +106,13 @@ def brainio(
         The file is not a BrainIO assembly, or stimuli of the assembly are missing from the table.
     """
     if parts and assembly is not None:
-        raise DataError("the reader joins `parts`, or reads one `assembly`: give only one of them")
+        raise DataError(
+            "the reader joins `parts`, or reads one `assembly`: give only one of them"
+        )
     parts, columns = parts or {}, columns or {}
-    stimulus_set = None if stimuli is None else _read_stimuli(files, stimuli, archive, columns)
+    stimulus_set = (
+        None if stimuli is None else _read_stimuli(files, stimuli, archive, columns)
+    )
     stimuli_of_parts = {
         name: _read_stimuli(files, source.stimuli, source.archive, columns)
         for name, source in parts.items()
@@ -111,18 +120,24 @@ def brainio(
     }
     if stimuli_of_parts:
         if stimulus_set is not None or len(stimuli_of_parts) != len(parts):
-            raise DataError("give `stimuli` either for each of the `parts`, or once for the data set")
+            raise DataError(
+                "give `stimuli` either for each of the `parts`, or once for the data set"
+            )
         stimulus_set = _join_stimuli(stimuli_of_parts, part)
     for name in tables:
         if stimulus_set is None:
-            raise DataError(f"the table {name!r} adds columns to stimuli, and there are none: give `stimuli`")
+            raise DataError(
+                f"the table {name!r} adds columns to stimuli, and there are none: give `stimuli`"
+            )
         stimulus_set = _add_columns(stimulus_set, read_table(files[name]), name)
     sets = {
         name: _read_stimuli(files, source.stimuli, source.archive, columns)
         for name, source in (fitting_stimuli or {}).items()
     }
     assemblies = {
-        name: read_assembly(files[source.assembly]) for name, source in parts.items() if source.assembly
+        name: read_assembly(files[source.assembly])
+        for name, source in parts.items()
+        if source.assembly
     }
     if assembly is not None:
         main, extras = read_assembly(files[assembly])
@@ -134,7 +149,10 @@ def brainio(
             for group, array in groups.items()
         }
         main = _join_parts(
-            {name: prepared(array, prepare, name=name) for name, (array, _) in assemblies.items()},
+            {
+                name: prepared(array, prepare, name=name)
+                for name, (array, _) in assemblies.items()
+            },
             part,
             along,
         )
@@ -142,7 +160,9 @@ def brainio(
         return Dataset(stimulus_set, None, extra_stimuli=sets)
     if texts is not None:
         if stimulus_set is not None:
-            raise DataError("stimuli come from `stimuli` or from the assembly's `texts`: give one of them")
+            raise DataError(
+                "stimuli come from `stimuli` or from the assembly's `texts`: give one of them"
+            )
         stimulus_set = _texts_of_assembly(main, texts, Path(str(assembly)).stem)
         return Dataset(stimulus_set, main, extras=extras, extra_stimuli=sets)
     if several:
@@ -174,18 +194,29 @@ def _texts_of_assembly(assembly: xr.DataArray, name: str, id: str) -> StimulusSe
 
 
 def _read_stimuli(
-    files: Mapping[str, Path], name: str, archive: str | None, renamed: Mapping[str, str]
+    files: Mapping[str, Path],
+    name: str,
+    archive: str | None,
+    renamed: Mapping[str, str],
 ) -> StimulusSet:
     table = read_table(files[name])
-    if "stimulus_id" not in table and "image_id" in table:  # the older name; its column is kept as well
+    if (
+        "stimulus_id" not in table and "image_id" in table
+    ):  # the older name; its column is kept as well
         table.insert(0, "stimulus_id", table["image_id"].astype(str))
-    clashes = [column for column in renamed if column in table and renamed[column] in table]
+    clashes = [
+        column for column in renamed if column in table and renamed[column] in table
+    ]
     if clashes:
         raise AssemblyError(
             f"{name} has a column {renamed[clashes[0]]!r} already: {clashes[0]!r} cannot be renamed to it"
         )
     table = table.rename(columns=dict(renamed))
-    repeated = table["stimulus_id"].astype(str).duplicated() if "stimulus_id" in table else None
+    repeated = (
+        table["stimulus_id"].astype(str).duplicated()
+        if "stimulus_id" in table
+        else None
+    )
     if repeated is not None and repeated.any():
         if len(table.drop_duplicates()) != int((~repeated).sum()):
             first = str(table.loc[repeated, "stimulus_id"].iloc[0])
@@ -202,10 +233,18 @@ def _read_stimuli(
 
 def _require_unique_numbers(table: pd.DataFrame, name: str) -> None:
     """Raise AssemblyError if two ids are the same number, such as ``1`` and ``1.0``, in a column of numbers."""
-    numbers = pd.to_numeric(table["stimulus_id"], errors="coerce") if "stimulus_id" in table else None
+    numbers = (
+        pd.to_numeric(table["stimulus_id"], errors="coerce")
+        if "stimulus_id" in table
+        else None
+    )
     if numbers is None or numbers.isna().any() or not numbers.duplicated().any():
         return
-    same = table.loc[numbers == numbers[numbers.duplicated()].iloc[0], "stimulus_id"].astype(str).tolist()
+    same = (
+        table.loc[numbers == numbers[numbers.duplicated()].iloc[0], "stimulus_id"]
+        .astype(str)
+        .tolist()
+    )
     raise AssemblyError(
         f"{name}: the ids {same[0]!r} and {same[1]!r} are one number: write each id in one way"
     )
@@ -215,7 +254,9 @@ def _require_same_files(table: pd.DataFrame, archive: Path, name: str) -> None:
     """Raise AssemblyError unless the archive contains exactly the files of the table."""
     members = {member.filename for member in safe_members(archive, repeated=True)}
     if "filename" not in table:
-        raise AssemblyError(f"{name} has no column 'filename', so nothing in {archive.name} belongs to it")
+        raise AssemblyError(
+            f"{name} has no column 'filename', so nothing in {archive.name} belongs to it"
+        )
     filenames = list(dict.fromkeys(table["filename"].astype(str)))
     missing = [file for file in filenames if file not in members]
     if missing:
@@ -244,7 +285,11 @@ def _join_stimuli(sets: Mapping[str, StimulusSet], part: str) -> StimulusSet:
         raise AssemblyError(
             f"stimulus {table.loc[repeated, 'stimulus_id'].iloc[0]!r} is in several of the parts"
         )
-    archives = {name: stimuli.archive for name, stimuli in sets.items() if isinstance(stimuli.archive, Path)}
+    archives = {
+        name: stimuli.archive
+        for name, stimuli in sets.items()
+        if isinstance(stimuli.archive, Path)
+    }
     if archives and len(archives) != len(sets):
         raise AssemblyError("some of the parts have an `archive` and some have none")
     return StimulusSet("+".join(sets), table, archives or None)
@@ -254,7 +299,9 @@ def _add_columns(stimuli: StimulusSet, table: pd.DataFrame, name: str) -> Stimul
     """Add the columns of a table that has one row for each stimulus."""
     if "stimulus_id" not in table:
         raise AssemblyError(f"{name} has no column 'stimulus_id'")
-    by_id = table.assign(stimulus_id=as_text(table["stimulus_id"])).set_index("stimulus_id")
+    by_id = table.assign(stimulus_id=as_text(table["stimulus_id"])).set_index(
+        "stimulus_id"
+    )
     missing = [id for id in stimuli.ids if id not in by_id.index]
     if missing or not by_id.index.is_unique:
         raise AssemblyError(
@@ -267,7 +314,9 @@ def _add_columns(stimuli: StimulusSet, table: pd.DataFrame, name: str) -> Stimul
     return replace(stimuli, table=stimuli.table.assign(**added))
 
 
-def _join_parts(parts: Mapping[str, xr.DataArray], part: str, along: str) -> xr.DataArray:
+def _join_parts(
+    parts: Mapping[str, xr.DataArray], part: str, along: str
+) -> xr.DataArray:
     """Concatenate the parts along a dimension, with the coordinate ``part``; other dimensions must be the same."""
     first = next(iter(parts.values()))
     for name, array in parts.items():
@@ -279,17 +328,25 @@ def _join_parts(parts: Mapping[str, xr.DataArray], part: str, along: str) -> xr.
         parts = _match_presentations(parts)
     elif along == "subject":
         parts = {
-            name: array if along in array.dims else array.expand_dims(along) for name, array in parts.items()
+            name: array if along in array.dims else array.expand_dims(along)
+            for name, array in parts.items()
         }
     labelled = {
-        name: array.assign_coords({part: (along, [name] * array.sizes[along])}).transpose(along, ...)
+        name: array.assign_coords(
+            {part: (along, [name] * array.sizes[along])}
+        ).transpose(along, ...)
         for name, array in parts.items()
     }
     reference = next(iter(labelled.values()))
     for name, array in labelled.items():
         for dim in (dim for dim in array.dims if dim != along):
             key = next(
-                (key for key in KEYS if key in reference.coords and reference[key].dims == (dim,)), None
+                (
+                    key
+                    for key in KEYS
+                    if key in reference.coords and reference[key].dims == (dim,)
+                ),
+                None,
             )
             labels, reference_labels = (
                 as_text(side[key].values if key else np.arange(side.sizes[dim]))
@@ -300,7 +357,9 @@ def _join_parts(parts: Mapping[str, xr.DataArray], part: str, along: str) -> xr.
                     f"part {name!r} and the first part differ along {dim!r}: select the same items in both"
                 )
     coords: dict[str, Any] = {}
-    for coord in dict.fromkeys(str(coord) for array in labelled.values() for coord in array.coords):
+    for coord in dict.fromkeys(
+        str(coord) for array in labelled.values() for coord in array.coords
+    ):
         owner = next(array for array in labelled.values() if coord in array.coords)
         if owner[coord].dims != (along,):
             coords[coord] = (owner[coord].dims, owner[coord].values)
@@ -312,9 +371,15 @@ def _join_parts(parts: Mapping[str, xr.DataArray], part: str, along: str) -> xr.
             for array in labelled.values()
         ]
         coords[coord] = (along, np.concatenate(columns))
-    values = np.concatenate([array.transpose(*reference.dims).values for array in labelled.values()])
-    attrs = {key: value for key, value in reference.attrs.items() if key != "identifier"}
-    joined = xr.DataArray(values, dims=reference.dims, coords=coords, attrs=attrs, name="data")
+    values = np.concatenate(
+        [array.transpose(*reference.dims).values for array in labelled.values()]
+    )
+    attrs = {
+        key: value for key, value in reference.attrs.items() if key != "identifier"
+    }
+    joined = xr.DataArray(
+        values, dims=reference.dims, coords=coords, attrs=attrs, name="data"
+    )
     return joined.transpose(*first.dims) if along in first.dims else joined
 
 
@@ -329,9 +394,15 @@ def _match_presentations(parts: Mapping[str, xr.DataArray]) -> dict[str, xr.Data
     keys_of_parts: dict[str, list[tuple[str, str]]] = {}
     for name, array in parts.items():
         if "stimulus_id" not in array.coords:
-            raise AssemblyError(f"part {name!r} has no coordinate 'stimulus_id' to match presentations by")
+            raise AssemblyError(
+                f"part {name!r} has no coordinate 'stimulus_id' to match presentations by"
+            )
         ids = as_text(array["stimulus_id"].values)
-        repetitions = array["repetition"].values if "repetition" in array.coords else np.zeros(len(ids))
+        repetitions = (
+            array["repetition"].values
+            if "repetition" in array.coords
+            else np.zeros(len(ids))
+        )
         keys = list(zip(ids.tolist(), as_text(repetitions).tolist(), strict=True))
         if len(set(keys)) != len(keys):
             raise AssemblyError(
@@ -343,19 +414,32 @@ def _match_presentations(parts: Mapping[str, xr.DataArray]) -> dict[str, xr.Data
     matched = {}
     for name, array in parts.items():
         array = array.transpose("presentation", ...)
-        values = np.full((len(rows), *array.shape[1:]), np.nan, np.result_type(array.dtype, np.float32))
+        values = np.full(
+            (len(rows), *array.shape[1:]),
+            np.nan,
+            np.result_type(array.dtype, np.float32),
+        )
         values[[rows[key] for key in keys_of_parts[name]]] = array.values
         coords: dict[Any, Any] = {
-            coord: content for coord, content in array.coords.items() if "presentation" not in content.dims
+            coord: content
+            for coord, content in array.coords.items()
+            if "presentation" not in content.dims
         }
         coords["stimulus_id"] = ("presentation", [id for id, _ in rows])
         if any("repetition" in other.coords for other in parts.values()):
-            coords["repetition"] = ("presentation", [repetition for _, repetition in rows])
-        matched[name] = xr.DataArray(values, dims=array.dims, coords=coords, attrs=array.attrs)
+            coords["repetition"] = (
+                "presentation",
+                [repetition for _, repetition in rows],
+            )
+        matched[name] = xr.DataArray(
+            values, dims=array.dims, coords=coords, attrs=array.attrs
+        )
     return matched
 
 
-def read_assembly(path: Path, *, values: bool = True) -> tuple[xr.DataArray, dict[str, xr.DataArray]]:
+def read_assembly(
+    path: Path, *, values: bool = True
+) -> tuple[xr.DataArray, dict[str, xr.DataArray]]:
     """Read the unchanged assembly of a file, and its groups by name; without ``values`` all responses are zero.
 
     Raises
@@ -380,15 +464,24 @@ def read_assembly(path: Path, *, values: bool = True) -> tuple[xr.DataArray, dic
 
 def _read_array(group: Any, name: str, with_values: bool = True) -> xr.DataArray:
     """Assembly of a netCDF group, with coordinates in the order of the file's variables."""
-    data_name = next((variable for variable in DATA if variable in group.variables), None)
+    data_name = next(
+        (variable for variable in DATA if variable in group.variables), None
+    )
     if data_name is None:
-        raise AssemblyError(f"{name} has no variable {' or '.join(DATA)}: it is not a BrainIO assembly")
+        raise AssemblyError(
+            f"{name} has no variable {' or '.join(DATA)}: it is not a BrainIO assembly"
+        )
     data = group.variables[data_name]
     data.set_auto_mask(False)
     # A dimension that occurs twice, as in a matrix of stimuli by stimuli, gets the suffix `_b` the second time.
-    dims = [f"{dim}_b" if dim in data.dimensions[:at] else dim for at, dim in enumerate(data.dimensions)]
+    dims = [
+        f"{dim}_b" if dim in data.dimensions[:at] else dim
+        for at, dim in enumerate(data.dimensions)
+    ]
     if len(set(dims)) != len(dims):
-        raise AssemblyError(f"{name} repeats a dimension more than once: {', '.join(data.dimensions)}")
+        raise AssemblyError(
+            f"{name} repeats a dimension more than once: {', '.join(data.dimensions)}"
+        )
     coords: dict[str, Any] = {}
     for variable, values in group.variables.items():
         if (
@@ -401,14 +494,26 @@ def _read_array(group: Any, name: str, with_values: bool = True) -> xr.DataArray
         content = np.asarray(values[:])
         content = content.astype(str) if content.dtype.kind == "O" else content
         dim = values.dimensions[0]
-        if variable == dim and content.dtype.kind == "i" and np.array_equal(content, np.arange(len(content))):
+        if (
+            variable == dim
+            and content.dtype.kind == "i"
+            and np.array_equal(content, np.arange(len(content)))
+        ):
             continue  # a running number is not a label
         # BrainIO writes a coordinate that is named as its dimension with a trailing `_`.
-        label = variable.removesuffix("_") if variable.removesuffix("_") == dim else variable
+        label = (
+            variable.removesuffix("_")
+            if variable.removesuffix("_") == dim
+            else variable
+        )
         coords[label] = (dim, content)
         if f"{dim}_b" in dims:
             coords[f"{label}_b"] = (f"{dim}_b", content)
-    content = np.asarray(data[:]) if with_values else np.broadcast_to(np.float32(0), data.shape)
+    content = (
+        np.asarray(data[:])
+        if with_values
+        else np.broadcast_to(np.float32(0), data.shape)
+    )
     content = content.astype(str) if content.dtype.kind == "O" else content
     attributes = {key: data.getncattr(key) for key in data.ncattrs()}
     attrs = {
@@ -427,13 +532,17 @@ def _join_ids(assembly: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
             f"the assembly has no coordinate {missing[0]!r}; it has {', '.join(map(str, assembly.coords))}"
         )
     rows = zip(*(assembly[name].values.astype(str) for name in names), strict=True)
-    return assembly.assign_coords(stimulus_id=("presentation", ["|".join(row) for row in rows]))
+    return assembly.assign_coords(
+        stimulus_id=("presentation", ["|".join(row) for row in rows])
+    )
 
 
 def _merge_columns(assembly: xr.DataArray, table: pd.DataFrame) -> xr.DataArray:
     """Add the columns of the stimulus table to the presentations."""
     if "stimulus_id" not in assembly.coords and "image_id" in assembly.coords:
-        assembly = assembly.assign_coords(stimulus_id=("presentation", assembly["image_id"].values))
+        assembly = assembly.assign_coords(
+            stimulus_id=("presentation", assembly["image_id"].values)
+        )
     if "stimulus_id" not in assembly.coords:
         raise AssemblyError(
             "the assembly has no coordinate 'stimulus_id' to merge the stimulus table by; if several coordinates name "
@@ -443,7 +552,9 @@ def _merge_columns(assembly: xr.DataArray, table: pd.DataFrame) -> xr.DataArray:
     ids = as_text(values)
     # Whole numbers stay numbers (0.0 is stimulus 0), because averaging sorts by them.
     if values.dtype.kind == "f" and (values == np.floor(values)).all():
-        assembly = assembly.assign_coords(stimulus_id=("presentation", values.astype(np.int64)))
+        assembly = assembly.assign_coords(
+            stimulus_id=("presentation", values.astype(np.int64))
+        )
     known = as_text(table["stimulus_id"].to_numpy()).tolist()
     row_of = {id: row for row, id in enumerate(known)}
     if values.dtype.kind in "iuf" and not set(ids.tolist()) <= set(known):
@@ -464,5 +575,8 @@ def _merge_columns(assembly: xr.DataArray, table: pd.DataFrame) -> xr.DataArray:
     for column in map(str, table.columns):
         if column not in assembly.coords:
             values = table[column].to_numpy()[rows]
-            added[column] = ("presentation", values.astype(str) if values.dtype.kind in "OT" else values)
+            added[column] = (
+                "presentation",
+                values.astype(str) if values.dtype.kind in "OT" else values,
+            )
     return assembly.assign_coords(added)

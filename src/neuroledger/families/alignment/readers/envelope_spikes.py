@@ -87,11 +87,19 @@ def envelope_spikes(
     """
     if not recordings:
         raise DataError("`recordings` names no recording")
-    wanted = {name for recording in recordings.values() for name in (recording.envelope, recording.spikes)}
+    wanted = {
+        name
+        for recording in recordings.values()
+        for name in (recording.envelope, recording.spikes)
+    }
     if missing := sorted(wanted - set(files)):
         known = ", ".join(sorted(files))
-        raise DataError(f"the reader needs the file {missing[0]!r}; declared files are {known}")
-    envelopes = [_read_envelope(files[each.envelope], bin_width) for each in recordings.values()]
+        raise DataError(
+            f"the reader needs the file {missing[0]!r}; declared files are {known}"
+        )
+    envelopes = [
+        _read_envelope(files[each.envelope], bin_width) for each in recordings.values()
+    ]
     sizes = sorted({len(envelope) for envelope in envelopes})
     if len(sizes) > 1:
         raise DataError(
@@ -103,7 +111,10 @@ def envelope_spikes(
     for id, recording in recordings.items():
         path = files[recording.spikes]
         spikes = _read_spikes(path)
-        described = {name: _number(spikes.header, field, path) for name, field in (properties or {}).items()}
+        described = {
+            name: _number(spikes.header, field, path)
+            for name, field in (properties or {}).items()
+        }
         for repetition, times in enumerate(spikes.repetitions):
             counts.append(_count(times, bin_width, bins, path))
             rows.append({"stimulus_id": id, "repetition": repetition, **described})
@@ -129,8 +140,14 @@ def envelope_spikes(
             **_bins(bins, bin_width),
         },
     )
-    sounds = table.drop_duplicates("stimulus_id").drop(columns="repetition").reset_index(drop=True)
-    return Dataset(StimulusSet("sounds", sounds), assembly, extras={"envelope": envelope})
+    sounds = (
+        table.drop_duplicates("stimulus_id")
+        .drop(columns="repetition")
+        .reset_index(drop=True)
+    )
+    return Dataset(
+        StimulusSet("sounds", sounds), assembly, extras={"envelope": envelope}
+    )
 
 
 def _read_envelope(path: Path, bin_width: float) -> Floats:
@@ -138,12 +155,18 @@ def _read_envelope(path: Path, bin_width: float) -> Floats:
     with parsing(path, "two columns of numbers"):
         times, amplitudes = np.loadtxt(path, dtype=np.float64, ndmin=2, unpack=True)
     if len(times) < 2 or times[0] != 0 or not np.isfinite(amplitudes).all():
-        raise DataError(f"{path.name} is not an envelope: times begin at 0 µs, and all amplitudes are finite")
+        raise DataError(
+            f"{path.name} is not an envelope: times begin at 0 µs, and all amplitudes are finite"
+        )
     step = times[1]
     if step <= 0 or not np.array_equal(times, np.arange(len(times)) * step):
         raise DataError(f"{path.name} has times that are not in equal steps from 0 µs")
     samples = round(bin_width * MICROSECONDS / step)
-    if samples < 1 or samples * step != bin_width * MICROSECONDS or len(times) % samples:
+    if (
+        samples < 1
+        or samples * step != bin_width * MICROSECONDS
+        or len(times) % samples
+    ):
         raise DataError(
             f"bins of {bin_width:g} ms do not divide {path.name}: {len(times)} samples, one in {step:g} µs"
         )
@@ -163,31 +186,43 @@ def _read_spikes(path: Path) -> Spikes:
                     header[field[1]] = field[2]
             elif line.strip():
                 if not repetitions:
-                    raise DataError(f"{path.name} has a spike before the line '# {REPETITION}: …'")
+                    raise DataError(
+                        f"{path.name} has a spike before the line '# {REPETITION}: …'"
+                    )
                 repetitions[-1].append(float(line))
     if not repetitions:
         raise DataError(f"{path.name} has no line '# {REPETITION}: …'")
-    return Spikes(header, [np.asarray(times, dtype=np.float64) for times in repetitions])
+    return Spikes(
+        header, [np.asarray(times, dtype=np.float64) for times in repetitions]
+    )
 
 
-def _count(times: Floats, bin_width: float, bins: int, path: Path) -> npt.NDArray[np.intp]:
+def _count(
+    times: Floats, bin_width: float, bins: int, path: Path
+) -> npt.NDArray[np.intp]:
     """Return the number of spikes in each bin; a spike at the edge of two bins belongs to the later one."""
     duration = bins * bin_width * MICROSECONDS
     outside = ~((times >= 0) & (times < duration))
     if outside.any():
         first = times[int(outside.argmax())]
-        raise DataError(f"{path.name} has a spike at {first:g} µs, but the sound lasts {duration:g} µs")
+        raise DataError(
+            f"{path.name} has a spike at {first:g} µs, but the sound lasts {duration:g} µs"
+        )
     rows = np.floor_divide(times, bin_width * MICROSECONDS).astype(np.intp)
     return np.bincount(rows, minlength=bins)
 
 
 def _number(header: Mapping[str, str], field: str, path: Path) -> float:
     if field not in header:
-        raise DataError(f"{path.name} has no header {field!r}; it has {', '.join(header) or 'none'}")
+        raise DataError(
+            f"{path.name} has no header {field!r}; it has {', '.join(header) or 'none'}"
+        )
     try:
         return float(header[field])
     except ValueError:
-        raise DataError(f"{path.name}: the header {field!r} is {header[field]!r}, not a number") from None
+        raise DataError(
+            f"{path.name}: the header {field!r} is {header[field]!r}, not a number"
+        ) from None
 
 
 def _column(values: pd.Series) -> npt.NDArray[np.generic]:
@@ -198,4 +233,7 @@ def _column(values: pd.Series) -> npt.NDArray[np.generic]:
 
 def _bins(bins: int, bin_width: float) -> dict[str, tuple[str, Floats]]:
     edges: Floats = np.arange(bins + 1, dtype=np.float64) * bin_width
-    return {"time_bin_start": ("time_bin", edges[:-1]), "time_bin_end": ("time_bin", edges[1:])}
+    return {
+        "time_bin_start": ("time_bin", edges[:-1]),
+        "time_bin_end": ("time_bin", edges[1:]),
+    }

@@ -33,7 +33,9 @@ class _Subject(NamedTuple):
 
 
 @reader("kriegeskorte92", version=1)
-def kriegeskorte92(files: Mapping[str, Path], *, brains: str, supplement: str) -> Dataset:
+def kriegeskorte92(
+    files: Mapping[str, Path], *, brains: str, supplement: str
+) -> Dataset:
     """Read images and RDMs (subject, stimulus, stimulus_b) of IT: four people and one population of monkey neurons.
 
     The file ``brains`` contains 1 − Pearson for each person and session; the two sessions of a person are averaged. The
@@ -48,7 +50,10 @@ def kriegeskorte92(files: Mapping[str, Path], *, brains: str, supplement: str) -
     """
     pictures = _load(files[supplement], "stimuli_92objs").ravel()
     ids = np.array([f"object_{number:02d}" for number in range(1, len(pictures) + 1)])
-    contents = {f"{id}.bmp": _bmp(picture["image"]) for id, picture in zip(ids, pictures, strict=True)}
+    contents = {
+        f"{id}.bmp": _bmp(picture["image"])
+        for id, picture in zip(ids, pictures, strict=True)
+    }
     table = pd.DataFrame({"stimulus_id": ids, "filename": list(contents)})
     table["object_name"] = [str(picture["category"].ravel()[0]) for picture in pictures]
     for trait in TRAITS:
@@ -56,7 +61,9 @@ def kriegeskorte92(files: Mapping[str, Path], *, brains: str, supplement: str) -
     subjects = [*_read_people(files[brains]), _read_monkeys(files[supplement])]
     for subject in subjects:
         if subject.rdm.shape != (len(ids), len(ids)):
-            raise DataError(f"the RDM of {subject.name} is {subject.rdm.shape}, for {len(ids)} stimuli")
+            raise DataError(
+                f"the RDM of {subject.name} is {subject.rdm.shape}, for {len(ids)} stimuli"
+            )
     assembly = xr.DataArray(
         np.stack([subject.rdm for subject in subjects]),
         dims=("subject", "stimulus", "stimulus_b"),
@@ -69,7 +76,9 @@ def kriegeskorte92(files: Mapping[str, Path], *, brains: str, supplement: str) -
         },
         attrs={"units": "1 - Pearson r"},
     )
-    return Dataset(stimuli=StimulusSet(supplement, table, contents=contents), assembly=assembly)
+    return Dataset(
+        stimuli=StimulusSet(supplement, table, contents=contents), assembly=assembly
+    )
 
 
 def _read_people(path: Path) -> list[_Subject]:
@@ -80,7 +89,10 @@ def _read_people(path: Path) -> list[_Subject]:
         _Subject(
             str(person[0]["name"].item()).split("|")[1].strip(),
             "human",
-            np.mean([np.asarray(session["RDM"], dtype=np.float64) for session in person], axis=0),
+            np.mean(
+                [np.asarray(session["RDM"], dtype=np.float64) for session in person],
+                axis=0,
+            ),
         )
         for person in sessions
     ]
@@ -92,7 +104,11 @@ def _read_monkeys(path: Path) -> _Subject:
     for entry in _load(path, "RDMs_mIT_hIT_fig1").ravel():
         name = str(entry["name"].item())
         if name.startswith("mIT"):
-            return _Subject(name, "monkey", squareform(np.asarray(entry["RDM"], dtype=np.float64).ravel()))
+            return _Subject(
+                name,
+                "monkey",
+                squareform(np.asarray(entry["RDM"], dtype=np.float64).ravel()),
+            )
     raise DataError(f"{path.name} has no monkey RDM (a name that begins with 'mIT')")
 
 

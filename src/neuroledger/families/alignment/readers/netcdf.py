@@ -47,16 +47,23 @@ def netcdf(
     return Dataset(
         stimuli=None if stimuli is None else _read_stimuli(files, stimuli, archive),
         assembly=None if assembly is None else assemblies.read(files[assembly]),
-        extras={name: assemblies.read(files[file]) for name, file in (extras or {}).items()},
+        extras={
+            name: assemblies.read(files[file]) for name, file in (extras or {}).items()
+        },
         extra_stimuli={
-            name: _read_stimuli(files, file, archive) for name, file in (fitting_stimuli or {}).items()
+            name: _read_stimuli(files, file, archive)
+            for name, file in (fitting_stimuli or {}).items()
         },
     )
 
 
-def _read_stimuli(files: Mapping[str, Path], table_name: str, archive_name: str | None) -> StimulusSet:
+def _read_stimuli(
+    files: Mapping[str, Path], table_name: str, archive_name: str | None
+) -> StimulusSet:
     table = files[table_name]
-    content = read_table(table)  # before the archive, so that errors name a damaged table first
+    content = read_table(
+        table
+    )  # before the archive, so that errors name a damaged table first
     archive = None if archive_name is None else files[archive_name]
     stimuli = StimulusSet(table.stem, content, archive)
     if archive is not None:
@@ -65,7 +72,11 @@ def _read_stimuli(files: Mapping[str, Path], table_name: str, archive_name: str 
                 f"{table.name} has no column 'filename', so nothing in {archive.name} belongs to it"
             )
         members = {member.filename for member in safe_members(archive)}
-        missing = [name for name in stimuli.table["filename"].astype(str) if name not in members]
+        missing = [
+            name
+            for name in stimuli.table["filename"].astype(str)
+            if name not in members
+        ]
         if missing:
             raise AssemblyError(
                 f"{archive.name} lacks {len(missing)} files of {table.name}, first {missing[0]!r}"

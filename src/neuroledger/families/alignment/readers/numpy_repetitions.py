@@ -49,7 +49,9 @@ def numpy_repetitions(
     presented = recorded.any(axis=1)
     if not presented.all():
         unseen = members[int(np.argmin(presented))]
-        raise DataError(f"{responses}: stimulus {unseen!r} was never presented; remove it from {archive}")
+        raise DataError(
+            f"{responses}: stimulus {unseen!r} was never presented; remove it from {archive}"
+        )
     stimulus, repetition = np.nonzero(recorded)
     ids = np.array([PurePosixPath(name).stem for name in members])
     assembly = xr.DataArray(
@@ -59,14 +61,19 @@ def numpy_repetitions(
             "stimulus_id": ("presentation", ids[stimulus]),
             "session": ("presentation", np.full(len(stimulus), session)),
             "repetition": ("presentation", repetition),
-            "neuroid_id": ("neuroid", np.array([f"{session}.{number:03d}" for number in range(len(values))])),
+            "neuroid_id": (
+                "neuroid",
+                np.array([f"{session}.{number:03d}" for number in range(len(values))]),
+            ),
             "region": ("neuroid", np.full(len(values), region)),
             "subject": ("neuroid", np.full(len(values), subject)),
         },
         attrs={"units": units},
     )
     table = pd.DataFrame({"stimulus_id": ids, "filename": members})
-    return Dataset(stimuli=StimulusSet(archive, table, files[archive]), assembly=assembly)
+    return Dataset(
+        stimuli=StimulusSet(archive, table, files[archive]), assembly=assembly
+    )
 
 
 def _read_responses(path: Path, *, stimuli: int, archive: str) -> NDArray[Any]:
@@ -76,5 +83,7 @@ def _read_responses(path: Path, *, stimuli: int, archive: str) -> NDArray[Any]:
             f"{path.name} contains {values.dtype} of shape {values.shape}, not floats (neuroid, stimulus, repetition)"
         )
     if values.shape[1] != stimuli:
-        raise DataError(f"{path.name} has {values.shape[1]} stimuli, but {archive} has {stimuli} files")
+        raise DataError(
+            f"{path.name} has {values.shape[1]} stimuli, but {archive} has {stimuli} files"
+        )
     return values

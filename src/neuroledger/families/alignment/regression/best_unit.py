@@ -32,7 +32,9 @@ class BestUnit(BaseModel):
         """Yield one prediction for each split, in order."""
         best = _best(problem)
         for split, units in zip(problem.splits, best, strict=True):
-            yield Prediction(problem.workspace.put(problem.X[np.ix_(split.test, units)]))
+            yield Prediction(
+                problem.workspace.put(problem.X[np.ix_(split.test, units)])
+            )
 
 
 class _Part(NamedTuple):
@@ -66,14 +68,18 @@ def _best(problem: Problem) -> Indices:
         X -= X.mean(0)
         C, power = Yt @ X, (X * X).sum(0)
         if not bool(xp.isfinite(power).all()):
-            raise MetricError("the source has missing or infinite values; drop those neuroids or stimuli")
+            raise MetricError(
+                "the source has missing or infinite values; drop those neuroids or stimuli"
+            )
         for at, part in enumerate(parts):
             top, unit = _strongest(part, X, C, power, xp)
             top, unit = workspace.take(top), workspace.take(unit)
             better = top > r[at]
             r[at, better], best[at, better] = top[better], unit[better] + start
     if not np.isfinite(r).all():
-        raise MetricError("every unit of the source is constant on the train presentations of a split")
+        raise MetricError(
+            "every unit of the source is constant on the train presentations of a split"
+        )
     return best
 
 
@@ -85,10 +91,18 @@ def _part(problem: Problem, split: Any, Y: Array) -> _Part:
     mean = train.mean(0)
     rows = workspace.indices(out if down else split.train)
     centred = train - mean
-    return _Part(rows, down, len(split.train), (Y[rows] - mean).T + 0.0, (centred * centred).sum(0) ** 0.5)
+    return _Part(
+        rows,
+        down,
+        len(split.train),
+        (Y[rows] - mean).T + 0.0,
+        (centred * centred).sum(0) ** 0.5,
+    )
 
 
-def _strongest(part: _Part, X: Array, C: Array, power: Array, xp: Any) -> tuple[Array, Array]:
+def _strongest(
+    part: _Part, X: Array, C: Array, power: Array, xp: Any
+) -> tuple[Array, Array]:
     """Greatest correlation and its unit, for each target, over the units of one block.
 
     ``C`` are the products of the targets with the units over all rows, ``power`` the units' sums of squares.
@@ -107,5 +121,9 @@ def _strongest(part: _Part, X: Array, C: Array, power: Array, xp: Any) -> tuple[
     if bool(constant.any()):
         r = xp.where(constant, -xp.inf, r)
     unit = r.argmax(1)
-    top = xp.take_along_dim(r, unit[:, None], 1)[:, 0] if xp is not np else r[np.arange(len(r)), unit]
+    top = (
+        xp.take_along_dim(r, unit[:, None], 1)[:, 0]
+        if xp is not np
+        else r[np.arange(len(r)), unit]
+    )
     return top / part.size, unit

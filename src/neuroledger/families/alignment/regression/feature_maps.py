@@ -43,7 +43,9 @@ class Grid:
     @property
     def shape(self) -> tuple[int, int]:
         """Lengths of the shorter and the longer axis."""
-        return (self.places, self.channels) if self.deep else (self.channels, self.places)
+        return (
+            (self.places, self.channels) if self.deep else (self.channels, self.places)
+        )
 
     @cached_property
     def order(self) -> Indices:
@@ -62,7 +64,9 @@ def grid(source: xr.DataArray) -> Grid:
     MetricError
         A coordinate is missing (for all or some neuroids), several neuroids are at one place, or a place is empty.
     """
-    known = [str(name) for name, coord in source.coords.items() if coord.dims == ("neuroid",)]
+    known = [
+        str(name) for name, coord in source.coords.items() if coord.dims == ("neuroid",)
+    ]
     absent = [name for name in AXES if name not in known]
     if absent:
         raise MetricError(
@@ -79,7 +83,10 @@ def grid(source: xr.DataArray) -> Grid:
                 f"{_label(source, missing[0])}); select one layer with maps of channels and places"
             )
     codings = [np.unique(along, return_inverse=True) for along in values]
-    labels, numbers = [labels for labels, _ in codings], [number for _, number in codings]
+    labels, numbers = (
+        [labels for labels, _ in codings],
+        [number for _, number in codings],
+    )
     channels, width, height = shape = tuple(len(label) for label in labels)
     flat = np.ravel_multi_index(tuple(numbers), shape)
     filled = np.bincount(flat, minlength=channels * width * height)
@@ -101,7 +108,9 @@ def grid(source: xr.DataArray) -> Grid:
 
 def _place(at: int, labels: list[NDArray[np.generic]]) -> str:
     where = np.unravel_index(at, tuple(len(label) for label in labels))
-    return ", ".join(f"{name} {label[i]}" for name, label, i in zip(AXES, labels, where, strict=True))
+    return ", ".join(
+        f"{name} {label[i]}" for name, label, i in zip(AXES, labels, where, strict=True)
+    )
 
 
 def _label(source: xr.DataArray, at: int) -> str:

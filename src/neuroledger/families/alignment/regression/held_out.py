@@ -15,10 +15,13 @@ from neuroledger.families.alignment.regression.best_unit import BestUnit
 from neuroledger.families.alignment.regression.linear import Linear
 from neuroledger.families.alignment.regression.mask import Mask
 from neuroledger.families.alignment.regression.pls import Pls
-from neuroledger.families.alignment.regression.problem import Problem, Readout, column_correlation
+from neuroledger.families.alignment.regression.problem import (
+    Problem,
+    Readout,
+    column_correlation,
+)
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
-from neuroledger.families.alignment.regression.training import Training
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
@@ -32,9 +35,13 @@ __all__ = [
     "correlations",
 ]
 
-Estimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")]
+Estimator = Annotated[
+    Pls | Ridge | RidgeCv | Linear | BestUnit, Field(discriminator="name")
+]
 # Includes estimators that need feature maps, which only models have.
-MapEstimator = Annotated[Pls | Ridge | RidgeCv | Linear | BestUnit | Mask, Field(discriminator="name")]
+MapEstimator = Annotated[
+    Pls | Ridge | RidgeCv | Linear | BestUnit | Mask, Field(discriminator="name")
+]
 Correlation = Literal["pearson", "spearman"]
 
 # With fewer test presentations, any correlation is 1 or -1.
@@ -51,24 +58,18 @@ class _Usable(NamedTuple):
 
 
 class HeldOutPart(NamedTuple):
-    """Predictions and responses (row, target) of one split and time bin, and what was fitted.
+    """Predictions and responses (row, target) of one split and time bin; for rank correlations, their ranks.
 
-    For rank correlations, ``predicted`` and ``measured`` are ranks, and ``values`` the predictions themselves. ``rows`` and
-    ``train`` are numbers of rows of the target, ``columns`` the usable targets, ``split`` the position of the split, and
-    ``places`` the positions of the rows among all ``tested`` rows of the split.
+    ``rows`` are numbers of rows of the target, ``columns`` the usable targets, ``r`` their correlations, and ``ranked``
+    whether ``predicted`` and ``measured`` are ranks.
     """
 
     rows: NDArray[np.intp]
     predicted: NDArray[np.float64]
     measured: NDArray[np.float64]
-    values: NDArray[np.float64]
     r: NDArray[np.float64]
     columns: NDArray[np.bool_]
-    split: int
-    places: slice
-    tested: int
-    train: NDArray[np.intp]
-    training: Training | None
+    ranked: bool
 
 
 class Facts(NamedTuple):
@@ -107,7 +108,9 @@ def correlations(
     facts.notes.extend(note for note in usable.notes if note not in facts.notes)
     if not usable.columns.any():
         raise MetricError(f"no neuroid can be predicted: {'; '.join(usable.notes)}")
-    Y = np.ascontiguousarray(Y[:, usable.columns] if not usable.columns.all() else Y, dtype=np.float64)
+    Y = np.ascontiguousarray(
+        Y[:, usable.columns] if not usable.columns.all() else Y, dtype=np.float64
+    )
     shortest = min(len(split.test) // bins for split in splits)
     if shortest < FEWEST_TESTED:
         raise MetricError(
@@ -115,7 +118,9 @@ def correlations(
             f"at least {FEWEST_TESTED} are needed: use fewer folds, a larger test part or more stimuli"
         )
     Y = moderate(Y)  # correlations ignore the targets' units
-    if isinstance(estimator, Pls | BestUnit) and X.size:  # whose predictions ignore the features' units, too
+    if (
+        isinstance(estimator, Pls | BestUnit) and X.size
+    ):  # whose predictions ignore the features' units, too
         X = moderate(X)
     original_splits = splits
     X, Y, splits = _copy_shared_rows(X, Y, splits)
@@ -124,7 +129,9 @@ def correlations(
     spread, level = Y.std(axis=0), np.sqrt((Y * Y).mean(axis=0))
     alphas = []
     xp = workspace.xp
-    for at, (split, predicted) in enumerate(zip(splits, estimator.predictions(problem), strict=True)):
+    for at, (split, predicted) in enumerate(
+        zip(splits, estimator.predictions(problem), strict=True)
+    ):
         facts.notes.extend(note for note in predicted.notes if note not in facts.notes)
         if predicted.alpha is not None:
             alphas.append(predicted.alpha)
@@ -135,11 +142,16 @@ def correlations(
         rounding = workspace.put(sums * (predicted.rounding * spread + ULPS * level))
         size = len(split.test) // bins
         for t in range(bins):
-            a, b = predicted.values[t * size : (t + 1) * size], measured[t * size : (t + 1) * size]
+            a, b = (
+                predicted.values[t * size : (t + 1) * size],
+                measured[t * size : (t + 1) * size],
+            )
             flat = constant | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
-            raw = a
             if correlation == "spearman":
-                a, b = workspace.put(_ranks(workspace.take(a))), workspace.put(_ranks(workspace.take(b)))
+                a, b = (
+                    workspace.put(_ranks(workspace.take(a))),
+                    workspace.put(_ranks(workspace.take(b))),
+                )
             r = xp.where(flat, xp.nan, column_correlation(a, b, xp))
             result[at, t, usable.columns] = workspace.take(r)
             rows = original_splits[at].test[t * size : (t + 1) * size]
@@ -148,14 +160,9 @@ def correlations(
                     rows,
                     workspace.take(a),
                     workspace.take(b),
-                    workspace.take(raw),
                     result[at, t, usable.columns],
                     usable.columns,
-                    at,
-                    slice(t * size, (t + 1) * size),
-                    len(split.test),
-                    original_splits[at].train,
-                    predicted.training,
+                    correlation == "spearman",
                 )
             )
     if alphas:
@@ -175,12 +182,18 @@ def _copy_shared_rows(
         Split(
             split.train,
             np.where(
-                np.isin(split.test, rows), len(Y) + np.searchsorted(shared_rows, split.test), split.test
+                np.isin(split.test, rows),
+                len(Y) + np.searchsorted(shared_rows, split.test),
+                split.test,
             ),
         )
         for split, rows in zip(splits, shared, strict=True)
     ]
-    return np.concatenate([X, X[shared_rows]]), np.concatenate([Y, Y[shared_rows]]), copies
+    return (
+        np.concatenate([X, X[shared_rows]]),
+        np.concatenate([Y, Y[shared_rows]]),
+        copies,
+    )
 
 
 def _usable(Y: Array) -> _Usable:
@@ -189,7 +202,10 @@ def _usable(Y: Array) -> _Usable:
         constant = ~missing & (np.ptp(Y, axis=0) == 0)
     notes = [
         f"{int(mask.sum())} of {Y.shape[1]} neuroids left out: {reason}"
-        for mask, reason in ((missing, "responses are missing"), (constant, "responses are constant"))
+        for mask, reason in (
+            (missing, "responses are missing"),
+            (constant, "responses are constant"),
+        )
         if mask.any()
     ]
     return _Usable(~missing & ~constant, tuple(notes))

@@ -10,9 +10,12 @@ from pydantic import BaseModel, ConfigDict
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
+from neuroledger.families.alignment.regression.problem import (
+    DIFFERENCE,
+    Prediction,
+    Problem,
+)
 from neuroledger.families.alignment.regression.ridge import Withheld, leave_out
-from neuroledger.families.alignment.regression.smoother import Residuals, SmootherTraining
 from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
 from neuroledger.families.alignment.similarity.gram import BLOCK
 from neuroledger.stats.splits import Split
@@ -60,7 +63,9 @@ class Linear(BaseModel):
             inverse = _wide_inverse(problem)
             if inverse is not None:
                 P = put(inverse)
-                yield from leave_out(problem, Withheld(np.arange(rows), P, P @ problem.centred))
+                yield from leave_out(
+                    problem, Withheld(np.arange(rows), P, P @ problem.centred)
+                )
                 return
         elif count + 1 < fewest:
             hat = _tall_basis(problem)
@@ -80,7 +85,9 @@ def _by_lapack(problem: Problem) -> Iterator[Prediction]:
         A, B = X[split.train], problem.Y[split.train]
         a, b = A.mean(axis=0), B.mean(axis=0)
         weights = lstsq(A - a, B - b)[0]
-        yield Prediction(problem.workspace.put(X[split.test] @ weights + (b - a @ weights)))
+        yield Prediction(
+            problem.workspace.put(X[split.test] @ weights + (b - a @ weights))
+        )
 
 
 def _wide_inverse(problem: Problem) -> Floats | None:
@@ -105,7 +112,9 @@ def _wide_inverse(problem: Problem) -> Floats | None:
     elif condition <= FIRM:
         X = _centred(problem.X)
         X -= 2 * v[:, None] * (v @ X)
-        factor = qr(X[1:].T, mode="r", overwrite_a=True, check_finite=False)[0][: rows - 1]
+        factor = qr(X[1:].T, mode="r", overwrite_a=True, check_finite=False)[0][
+            : rows - 1
+        ]
         if float(lapack.dtrcon(factor)[0]) < SINGULAR:
             return None
     inverse, failed = lapack.dtrtri(factor)
@@ -170,7 +179,6 @@ def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:
     """
     Y = problem.Y - problem.mean
     residual = Y - Q @ (Q.T @ Y)
-    training = SmootherTraining(problem, lambda: Residuals(None, Q, residual))
     for split in problem.splits:
         out = problem.left_out(split)
         L = root(np.eye(len(out)) - Q[out] @ Q[out].T, SHAKY, np)
@@ -180,7 +188,7 @@ def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:
         solved = divided(L, divided(L, residual[out], np), np, transposed=True)
         tested = solved[np.searchsorted(out, split.test)]
         values = problem.workspace.put(Y[split.test] - tested + problem.mean)
-        yield Prediction(values, rounding=DIFFERENCE, training=training)
+        yield Prediction(values, rounding=DIFFERENCE)
 
 
 def _rotated(problem: Problem) -> Floats:
@@ -189,7 +197,9 @@ def _rotated(problem: Problem) -> Floats:
 
     Z = _centred(problem.X)
     if Z.shape[1] > len(Z):
-        return np.asarray(qr(Z.T, mode="r", overwrite_a=True, check_finite=False)[0][: len(Z)].T)
+        return np.asarray(
+            qr(Z.T, mode="r", overwrite_a=True, check_finite=False)[0][: len(Z)].T
+        )
     return Z
 
 

@@ -101,8 +101,13 @@ class MaskReadout:
         random = np.random.RandomState(self.rule.seed)
         for split in problem.splits:
             weights = self._trained(maps, Y, split, random, workspace)
-            values = _answers(weights, maps, split.test, self.grid, self.rule.batch, workspace)
-            yield Prediction(workspace.put(workspace.take(values)), _short(self.rule, len(split.train)))
+            values = _answers(
+                weights, maps, split.test, self.grid, self.rule.batch, workspace
+            )
+            yield Prediction(
+                workspace.put(workspace.take(values)),
+                _short(self.rule, len(split.train)),
+            )
 
     def _trained(
         self,
@@ -122,7 +127,9 @@ class MaskReadout:
             order = random.permutation(len(rows))
             for start in range(0, len(rows), rule.batch):
                 chosen = rows[order[start : start + rule.batch]]
-                error, slopes = _slopes(weights, maps(chosen), Y[workspace.indices(chosen)], rule, self.grid)
+                error, slopes = _slopes(
+                    weights, maps(chosen), Y[workspace.indices(chosen)], rule, self.grid
+                )
                 step += 1
                 _descend(weights, slopes, first, second, _rate(rule, epoch), step)
             if not np.isfinite(float(error)):
@@ -171,7 +178,10 @@ def _single(values: Array, workspace: Workspace) -> Array:
     if workspace.dtype == "float64":
         return values
     tensor: Any = values
-    return cast(Array, tensor.astype(np.float32) if isinstance(tensor, np.ndarray) else tensor.float())
+    return cast(
+        Array,
+        tensor.astype(np.float32) if isinstance(tensor, np.ndarray) else tensor.float(),
+    )
 
 
 def _initial_weights(
@@ -180,17 +190,25 @@ def _initial_weights(
     drawn = random.standard_normal((neuroids, grid.places + grid.channels))
     parts = (drawn[:, : grid.places], drawn[:, grid.places :], np.zeros(neuroids))
     # Copies, because training changes them in place.
-    return Weights(*(_single(workspace.put(np.array(part)), workspace) for part in parts))
+    return Weights(
+        *(_single(workspace.put(np.array(part)), workspace) for part in parts)
+    )
 
 
 def _read(weights: Weights, X: Array, grid: Grid) -> tuple[Array, Array]:
     """Sums over the longer axis of the maps, (row, shorter axis, neuroid), and the predictions (row × neuroid)."""
-    long, short = (weights.channels, weights.masks) if grid.deep else (weights.masks, weights.channels)
+    long, short = (
+        (weights.channels, weights.masks)
+        if grid.deep
+        else (weights.masks, weights.channels)
+    )
     inner = (X.reshape(-1, X.shape[2]) @ long.T).reshape(len(X), X.shape[1], -1)
     return inner, (inner * short.T).sum(1) + weights.offsets
 
 
-def _slopes(weights: Weights, X: Array, Y: Array, rule: Mask, grid: Grid) -> tuple[Array, Weights]:
+def _slopes(
+    weights: Weights, X: Array, Y: Array, rule: Mask, grid: Grid
+) -> tuple[Array, Weights]:
     """Norm of the errors of a batch, and the gradient of the loss with respect to all weights."""
     inner, predicted = _read(weights, X, grid)
     residual = predicted - Y
@@ -221,7 +239,12 @@ def _laplacian(masks: Array, grid: Grid) -> Array:
 
 
 def _descend(
-    weights: Weights, slopes: Weights, first: Weights, second: Weights, rate: float, step: int
+    weights: Weights,
+    slopes: Weights,
+    first: Weights,
+    second: Weights,
+    rate: float,
+    step: int,
 ) -> None:
     """Apply one step of Adam (Kingma and Ba 2015, the form at the end of their section 2), in place."""
     rate *= (1 - DECAYS[1] ** step) ** 0.5 / (1 - DECAYS[0] ** step)
@@ -242,6 +265,9 @@ def _answers(
     workspace: Workspace,
 ) -> Array:
     """Predictions (row × neuroid), computed batch by batch to need no more memory than training."""
-    parts = [_read(weights, maps(rows[at : at + batch]), grid)[1] for at in range(0, len(rows), batch)]
+    parts = [
+        _read(weights, maps(rows[at : at + batch]), grid)[1]
+        for at in range(0, len(rows), batch)
+    ]
     joined: Array = workspace.xp.concatenate(parts)
     return joined

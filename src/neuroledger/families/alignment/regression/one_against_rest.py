@@ -8,7 +8,12 @@ import numpy as np
 
 from neuroledger.data.arrays import Floats, Indices
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.regression.ridge_cv import RidgeCv, errors, of_gram, predicted
+from neuroledger.families.alignment.regression.ridge_cv import (
+    RidgeCv,
+    errors,
+    of_gram,
+    predicted,
+)
 from neuroledger.stats.workspace import Workspace
 
 __all__ = ["decisions"]
@@ -30,7 +35,9 @@ def decisions(
     """
     classes = np.unique(codes)
     if len(classes) < 2:
-        raise MetricError("a readout needs stimuli of at least two labels to be fitted to")
+        raise MetricError(
+            "a readout needs stimuli of at least two labels to be fitted to"
+        )
     mean, variance = train.mean(axis=0), train.var(axis=0)
     # A variance within rounding error counts as zero.
     eps, n = np.finfo(np.float64).eps, len(train)
@@ -42,5 +49,7 @@ def decisions(
     rule = RidgeCv(alphas=tuple(penalties))
     spectrum = of_gram(Z @ Z.T, new @ Z.T, Y - base, np)
     best = int(np.argmin(errors(spectrum, Y - base, rule, np)))
-    scores: Floats = predicted(spectrum, np.asarray(rule.alphas)[[best]], Workspace(), np) + base
+    scores: Floats = (
+        predicted(spectrum, np.asarray(rule.alphas)[[best]], Workspace(), np) + base
+    )
     return classes, scores

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.data.arrays import Array
-from neuroledger.families.alignment.regression.pls_training import PlsTraining
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.families.alignment.similarity.gram import Features, square, tall
 from neuroledger.stats.splits import Split
@@ -54,14 +53,15 @@ class Pls(BaseModel):
         Y = problem.centred
         rows, count = Y.shape
         reduced, basis = (Y, None) if count <= rows else _reduce(Y, xp)
-        together = max(1, max(TOGETHER, GRAMS * rows**2) // (rows * int(reduced.shape[1])))
+        together = max(
+            1, max(TOGETHER, GRAMS * rows**2) // (rows * int(reduced.shape[1]))
+        )
         mean = workspace.put(problem.mean)
         for first in range(0, len(problem.splits), together):
             batch = problem.splits[first : first + together]
             latent = _latent(problem, self, reduced, basis, batch)
             if latent.faint:
                 latent = _latent_of_features(problem, self, reduced, basis, batch)
-            training = _training(problem, latent, first, reduced, basis)
             for at, split in enumerate(batch):
                 scores, used = latent.scores[at], int(latent.used[at])
                 test = workspace.indices(split.test)
@@ -73,45 +73,25 @@ class Pls(BaseModel):
                 fitted = weights @ Y
                 values = scores[:used][:, test].T @ (fitted[:used] / sizes[:, None])
                 values += fitted[used] + mean
-                yield Prediction(values, self._notes(used), training=training[at])
+                yield Prediction(values, self._notes(used))
 
     def _notes(self, used: int) -> tuple[str, ...]:
         if used == self.components:
             return ()
-        return (f"{used} of {self.components} PLS components used: the train presentations carry no more",)
-
-
-def _training(
-    problem: Problem, latent: _Latent, first: int, reduced: Array, basis: Array | None
-) -> list[PlsTraining]:
-    """Training rows of each split of a batch from split ``first`` on; shared by splits with equally many components."""
-
-    def cross(splits: Sequence[int], within: Array) -> Array:
-        return _cross(problem, problem.features, reduced, within, [problem.splits[at] for at in splits])
-
-    used = [int(count) for count in latent.used]
-    if len(set(used)) == 1:
-        scores = latent.scores[:, : used[0]]
-        return [PlsTraining(problem, scores, first, reduced, basis, cross, latent.directed)] * len(used)
-    return [
-        PlsTraining(
-            problem, latent.scores[at : at + 1, :count], first + at, reduced, basis, cross, latent.directed
+        return (
+            f"{used} of {self.components} PLS components used: the train presentations carry no more",
         )
-        for at, count in enumerate(used)
-    ]
 
 
 class _Latent(NamedTuple):
     """Scores of every row on each component (split × component × row), and the number of components with signal.
 
-    ``faint``: the square of some direction is so much smaller than that of the first that its digits are lost. ``directed``:
-    directions depend smoothly on the data.
+    ``faint``: the square of some direction is so much smaller than that of the first that its digits are lost.
     """
 
     scores: Array
     used: Array
     faint: bool = False
-    directed: bool = True
 
 
 def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
@@ -133,7 +113,9 @@ def _start(Y: Array, basis: Array | None, rows: Array, width: int, xp: Any) -> A
     for candidate in range(Y.shape[1]):
         values = Y[:, candidate]
         trained = values[rows]
-        if float(abs(trained - trained.mean(0)).max()) > 1e-13 * float(abs(values).max()):
+        if float(abs(trained - trained.mean(0)).max()) > 1e-13 * float(
+            abs(values).max()
+        ):
             column = candidate
             break
     if basis is not None:
@@ -161,21 +143,36 @@ class _Batch(NamedTuple):
         """Centred train targets of a split without the first ``taken`` components; other rows are zero."""
         inside = self.within[at]
         centred = (Y - (inside @ Y) / self.trained[at]) * inside[:, None]
-        return cast(Array, centred - self.fitted[at, :taken].T @ self.Q[at, :taken] if taken else centred)
+        return cast(
+            Array,
+            centred - self.fitted[at, :taken].T @ self.Q[at, :taken]
+            if taken
+            else centred,
+        )
 
 
 def _batch(
-    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any, count: int
+    problem: Problem,
+    rule: Pls,
+    Y: Array,
+    basis: Array | None,
+    splits: tuple[Split, ...] | Any,
+    count: int,
 ) -> _Batch:
     workspace, xp = problem.workspace, problem.workspace.xp
     rows, width = Y.shape
-    components = min(rule.components, count, min(len(split.train) for split in splits) - 1)
+    components = min(
+        rule.components, count, min(len(split.train) for split in splits) - 1
+    )
     new: dict[str, Any] = {"dtype": Y.dtype, **device_of(Y)}
     inside = np.zeros((len(splits), rows))
     for at, split in enumerate(splits):
         inside[at, split.train] = 1.0
     w = workspace.put(inside)
-    starts = [_start(problem.centred, basis, workspace.indices(s.train), width, xp) for s in splits]
+    starts = [
+        _start(problem.centred, basis, workspace.indices(s.train), width, xp)
+        for s in splits
+    ]
     T = xp.zeros((len(splits), components, rows), **new)
     return _Batch(
         within=w,
@@ -192,7 +189,11 @@ def _batch(
 
 
 def _latent(
-    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
+    problem: Problem,
+    rule: Pls,
+    Y: Array,
+    basis: Array | None,
+    splits: tuple[Split, ...] | Any,
 ) -> _Latent:
     features, xp = problem.features, problem.workspace.xp
     b = _batch(problem, rule, Y, basis, splits, features.count)
@@ -219,7 +220,9 @@ def _latent(
             v -= (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
         masked = v * w
         size = (masked * v).sum(1)
-        if not bool(((size > SPENT**2 * before) & (size > SHARE * features.trace)).all()):
+        if not bool(
+            ((size > SPENT**2 * before) & (size > SHARE * features.trace)).all()
+        ):
             return _Latent(T, used, faint=True)
         s = features.times(masked.T).T
         s = s - ((s * w).sum(1) / trained)[:, None]
@@ -227,7 +230,9 @@ def _latent(
         products = xp.concatenate([masked, s * w]) @ Y
         load, z = products[: len(splits)] / size[:, None], products[len(splits) :]
         if k:
-            z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ masked[:, :, None]))[:, :, 0]
+            z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ masked[:, :, None]))[
+                :, :, 0
+            ]
         # Deflation of M is symmetric: half of the component's square is assigned to each of the two products.
         z -= 0.5 * (masked * s).sum(1)[:, None] * load
         pair = xp.stack([z, load], axis=2)
@@ -237,7 +242,11 @@ def _latent(
 
 
 def _latent_of_features(
-    problem: Problem, rule: Pls, Y: Array, basis: Array | None, splits: tuple[Split, ...] | Any
+    problem: Problem,
+    rule: Pls,
+    Y: Array,
+    basis: Array | None,
+    splits: tuple[Split, ...] | Any,
 ) -> _Latent:
     """As :func:`_latent`, from the features instead of their Gram matrix, by their covariance with the targets.
 
@@ -271,10 +280,17 @@ def _latent_of_features(
             c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
             fresh = xp.where(stale, power, fresh)
         alive = xp.where(power > floor * varied, alive, 0.0)
-        weight = (C @ c[:, :, None])[:, :, 0] / xp.sqrt(xp.where(alive > 0, power, 1.0))[:, None]
+        weight = (C @ c[:, :, None])[:, :, 0] / xp.sqrt(
+            xp.where(alive > 0, power, 1.0)
+        )[:, None]
         r = weight
         if k:
-            r = r - (xp.swapaxes(R[:, :k], 1, 2) @ (loads[:, :k] @ weight[:, :, None]))[:, :, 0]
+            r = (
+                r
+                - (xp.swapaxes(R[:, :k], 1, 2) @ (loads[:, :k] @ weight[:, :, None]))[
+                    :, :, 0
+                ]
+            )
         v = (X @ r.T).T
         v = v - ((v * w).sum(1) / trained)[:, None]
         for _ in range(2 if k else 0):
@@ -289,14 +305,21 @@ def _latent_of_features(
         v = v * alive[:, None]
         masked = v * w
         size = xp.where(alive > 0, size, 1.0)
-        T[:, k], fitted[:, k], R[:, k], sizes[:, k] = v, masked, r * alive[:, None], size
+        T[:, k], fitted[:, k], R[:, k], sizes[:, k] = (
+            v,
+            masked,
+            r * alive[:, None],
+            size,
+        )
         loads[:, k] = (masked @ X) / size[:, None]
         Q[:, k] = (masked @ Y) / size[:, None]
         C = C - size[:, None, None] * loads[:, k][:, :, None] * Q[:, k][:, None, :]
-    return _Latent(T, used, directed=False)
+    return _Latent(T, used)
 
 
-def _cross(problem: Problem, features: Features, Y: Array, w: Array, splits: Any) -> Array:
+def _cross(
+    problem: Problem, features: Features, Y: Array, w: Array, splits: Any
+) -> Array:
     """``X Xᵀ Y`` of each split's train rows (split × row × target), centred over them, from one product over all rows."""
     workspace, xp = problem.workspace, problem.workspace.xp
     # The product with an additional column of ones is used to centre the targets of each split.
@@ -342,11 +365,15 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]
         length = xp.where(length > 0, length, 1.0)
         through = (b[:-1] * b[1:]).sum(2) / length[:-1] ** 2
         squares = through[:-1] * through[1:]
-        change = 2 - 2 * (length[1:-1] / length[:-2]) / xp.sqrt(xp.where(squares > 0, squares, 1.0))
+        change = 2 - 2 * (length[1:-1] / length[:-2]) / xp.sqrt(
+            xp.where(squares > 0, squares, 1.0)
+        )
         stop = np.asarray(((change < rule.tolerance) | (squares <= 0)).tolist())
         done = np.asarray(stop.any(axis=0))
         last = np.where(done, stop.argmax(axis=0), steps - 1) + 1
-        for at, (split, step) in enumerate(zip(active.tolist(), last.tolist(), strict=True)):
+        for at, (split, step) in enumerate(
+            zip(active.tolist(), last.tolist(), strict=True)
+        ):
             c[split], power[split] = b[step, at] / length[step, at], through[step, at]
         count += steps
         remaining = np.flatnonzero(np.logical_not(done))

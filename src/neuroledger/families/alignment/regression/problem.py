@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 
 from neuroledger.data.arrays import Array, Floats, Indices
-from neuroledger.families.alignment.regression.training import Training
 from neuroledger.families.alignment.similarity.gram import Features, features
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
@@ -26,15 +25,13 @@ SMALL = 1e-290
 class Prediction(NamedTuple):
     """Predictions of one split (test row × target), notes about the fit, and the chosen penalty.
 
-    ``rounding`` is the share of a target's standard deviation by which predictions of equal rows may differ. ``training``
-    is shared by the predictions of several splits; None if the dependence of the fit on its rows is not known.
+    ``rounding`` is the share of a target's standard deviation by which predictions of equal rows may differ.
     """
 
     values: Array
     notes: tuple[str, ...] = ()
     alpha: Floats | None = None
     rounding: float = 0.0
-    training: Training | None = None
 
 
 @dataclass(frozen=True)
@@ -90,4 +87,6 @@ def column_correlation(A: Array, B: Array, xp: Any) -> Array:
     # The product of two small sums of squares underflows before the product of their roots.
     size = xp.where(a * b > SMALL, xp.sqrt(a * b), xp.sqrt(a) * xp.sqrt(b))
     flat = constant | (size == 0)
-    return cast(Array, xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size)))
+    return cast(
+        Array, xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size))
+    )

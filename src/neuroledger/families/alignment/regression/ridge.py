@@ -10,8 +10,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.data.arrays import Array, Indices
-from neuroledger.families.alignment.regression.problem import DIFFERENCE, Prediction, Problem
-from neuroledger.families.alignment.regression.smoother import Residuals, SmootherTraining
+from neuroledger.families.alignment.regression.problem import (
+    DIFFERENCE,
+    Prediction,
+    Problem,
+)
 from neuroledger.families.alignment.regression.triangular import SHAKY, divided, root
 from neuroledger.families.alignment.similarity.gram import tall
 from neuroledger.stats.splits import Split
@@ -36,21 +39,30 @@ class Ridge(BaseModel):
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order."""
-        training = SmootherTraining(problem, lambda: _residuals(problem, self.alpha))
-        for prediction in self._predictions(problem):
-            yield prediction._replace(training=training)
-
-    def _predictions(self, problem: Problem) -> Iterator[Prediction]:
         features = problem.features
         heavy = self.alpha * len(problem.Y) > features.trace
-        if features.K is not None and features.count < len(problem.Y) and self.alpha < LIGHT * features.trace:
+        if (
+            features.K is not None
+            and features.count < len(problem.Y)
+            and self.alpha < LIGHT * features.trace
+        ):
             features = tall(problem.X, problem.workspace)
         if features.K is not None:
-            yield from _direct(problem, self.alpha) if heavy else _by_inverse(problem, features.K, self.alpha)
+            yield from (
+                _direct(problem, self.alpha)
+                if heavy
+                else _by_inverse(problem, features.K, self.alpha)
+            )
             return
         X = cast(Array, features.X)
-        if heavy or max(len(problem.left_out(split)) for split in problem.splits) > features.count:
-            yield from (_refitted(problem, X, split, self.alpha) for split in problem.splits)
+        if (
+            heavy
+            or max(len(problem.left_out(split)) for split in problem.splits)
+            > features.count
+        ):
+            yield from (
+                _refitted(problem, X, split, self.alpha) for split in problem.splits
+            )
         else:
             yield from _by_hat(problem, X, self.alpha)
 
@@ -90,7 +102,10 @@ def leave_out(problem: Problem, withheld: Withheld) -> Iterator[Prediction]:
             product -= share[:, None] * withheld.level
         residual = _solved(within, product, xp)
         tested = workspace.indices(np.searchsorted(out, split.test))
-        yield Prediction(Y[workspace.indices(split.test)] - residual[tested] + mean, rounding=DIFFERENCE)
+        yield Prediction(
+            Y[workspace.indices(split.test)] - residual[tested] + mean,
+            rounding=DIFFERENCE,
+        )
 
 
 def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction]:
@@ -101,11 +116,16 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
         ever[problem.left_out(split)] = True
     order = np.argsort(ever, kind="stable")
     start = len(order) - int(ever.sum())
-    key = problem.key and f"{problem.key} {hashlib.sha256(np.packbits(ever).tobytes()).hexdigest()}"
+    key = (
+        problem.key
+        and f"{problem.key} {hashlib.sha256(np.packbits(ever).tobytes()).hexdigest()}"
+    )
     factors = workspace.once(
         f"ridge {alpha!r}",
         key,
-        lambda: _factored(_penalised(K, workspace.indices(order), alpha, xp), start, xp),
+        lambda: _factored(
+            _penalised(K, workspace.indices(order), alpha, xp), start, xp
+        ),
         lambda factors: 8 * sum(len(part) ** 2 for part in factors),
     )
     if not factors:
@@ -115,13 +135,19 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
     rows, targets = problem.centred.shape
     last = rows - start
     if last * rows * (rows + 2 * targets) > targets * (rows**2 + last**2):
-        products = _solved_products(L, start, problem.centred[workspace.indices(order)], xp)
+        products = _solved_products(
+            L, start, problem.centred[workspace.indices(order)], xp
+        )
     else:
-        products = _products_by_rows(L, start, problem.centred, workspace.indices(order), xp)
+        products = _products_by_rows(
+            L, start, problem.centred, workspace.indices(order), xp
+        )
     yield from leave_out(problem, Withheld(order[start:], P, *products))
 
 
-def _solved_products(L: Array, start: int, Y: Array, xp: Any) -> tuple[Array, Array, Any, Array]:
+def _solved_products(
+    L: Array, start: int, Y: Array, xp: Any
+) -> tuple[Array, Array, Any, Array]:
     """``PY``, ``total``, ``mass`` and ``level`` of the rows from ``start`` on, by solving for all targets."""
     Y = xp.concatenate([Y, xp.ones_like(Y[:, :1])], 1)
     half = divided(L, Y, xp)
@@ -179,7 +205,9 @@ def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
     # The lower triangle in C order is the upper triangle in Fortran order: no copy is needed.
     factor, info = lapack.dpotrf(K.T, lower=0, overwrite_a=1, clean=0)
     if info == 0:
-        part, info = lapack.dpotri(np.array(factor[start:, start:], order="F"), lower=0, overwrite_c=1)
+        part, info = lapack.dpotri(
+            np.array(factor[start:, start:], order="F"), lower=0, overwrite_c=1
+        )
     return () if info else (factor.T, part)
 
 
@@ -207,14 +235,18 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
         out = problem.left_out(split)
         rows = workspace.indices(out)
         part = W[rows]
-        within = xp.eye(len(out), dtype=Y.dtype, **device_of(Y)) - part @ part.T - 1 / len(Y)
+        within = (
+            xp.eye(len(out), dtype=Y.dtype, **device_of(Y)) - part @ part.T - 1 / len(Y)
+        )
         L = root(within, SHAKY, xp)
         if L is None:
             yield _refitted(problem, X, split, alpha)
             continue
         solved = divided(L, divided(L, residual[rows], xp), xp, transposed=True)
         at = workspace.indices(np.searchsorted(out, split.test))
-        yield Prediction(Y[workspace.indices(split.test)] - solved[at] + mean, rounding=DIFFERENCE)
+        yield Prediction(
+            Y[workspace.indices(split.test)] - solved[at] + mean, rounding=DIFFERENCE
+        )
 
 
 def _whitened(X: Array, alpha: float, xp: Any) -> tuple[Array, ...]:
@@ -249,30 +281,6 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     return Prediction(values + (y + workspace.put(problem.mean)))
 
 
-def _residuals(problem: Problem, alpha: float) -> Residuals:
-    """Residuals of the fit to all rows, on the host."""
-    workspace, features = problem.workspace, problem.features
-    Y = workspace.take(problem.centred)
-    Y = Y - Y.mean(axis=0)
-    ones = np.full((len(Y), 1), len(Y) ** -0.5)
-    if features.K is None:
-        left, s, _ = np.linalg.svd(workspace.take(cast(Array, features.X)), full_matrices=False)
-        W = np.hstack([ones, left * (s / np.sqrt(s * s + alpha))])
-        return Residuals(None, W, Y - W @ (W.T @ Y))
-    # Centred features have no product with the constant vector, which is an eigenvector of value alpha.
-    factors = _factored(_penalised(workspace.take(features.K), np.arange(len(Y)), alpha, np), 0, np)
-    if factors:
-        upper = factors[1]
-        P = np.triu(upper) + np.triu(upper, 1).T
-        total = P.sum(axis=0)
-        W = (total / np.sqrt(total.sum()))[:, None]
-        P, W = alpha * P, np.sqrt(alpha) * W
-    else:
-        w, Q = np.linalg.eigh(workspace.take(features.K))
-        P, W = (Q * (alpha / (np.maximum(w, 0.0) + alpha))) @ Q.T, ones
-    return Residuals(P, W, P @ Y - W @ (W.T @ Y))
-
-
 def _solved(A: Array, B: Array, xp: Any) -> Array:
     """``A⁻¹ B`` of symmetric ``A`` (upper triangle), by its Cholesky factor or, if rounding prevents it, by LU."""
     if xp is not np:
@@ -286,7 +294,9 @@ def _solved(A: Array, B: Array, xp: Any) -> Array:
     return np.linalg.solve(np.triu(A) + np.triu(A, 1).T, B)
 
 
-def _direct(problem: Problem, alpha: float, *, spectral: bool = False) -> Iterator[Prediction]:
+def _direct(
+    problem: Problem, alpha: float, *, spectral: bool = False
+) -> Iterator[Prediction]:
     """Predictions fitted split by split; with ``spectral`` by eigenvectors, without those that are rounding errors.
 
     With a heavy penalty, predictions hardly vary and must not be computed as a difference from the responses. With a
@@ -296,7 +306,11 @@ def _direct(problem: Problem, alpha: float, *, spectral: bool = False) -> Iterat
     mean = workspace.put(problem.mean)
     for split in problem.splits:
         train, test = workspace.indices(split.train), workspace.indices(split.test)
-        K, cross, Y = features.block(train, train), features.block(test, train), problem.centred[train]
+        K, cross, Y = (
+            features.block(train, train),
+            features.block(test, train),
+            problem.centred[train],
+        )
         rows, base = K.mean(0), Y.mean(0)
         total = rows.mean()
         K = K - rows - rows[:, None] + total
@@ -304,7 +318,11 @@ def _direct(problem: Problem, alpha: float, *, spectral: bool = False) -> Iterat
         if spectral:
             w, Q = xp.linalg.eigh(K)
             usable = w > len(K) * float(np.finfo(np.float64).eps) * w[-1]
-            solved = Q @ (xp.where(usable, 1 / (w + alpha), 0.0)[:, None] * (Q.T @ (Y - base)))
+            solved = Q @ (
+                xp.where(usable, 1 / (w + alpha), 0.0)[:, None] * (Q.T @ (Y - base))
+            )
         else:
-            solved = xp.linalg.solve(K + alpha * xp.eye(len(K), dtype=K.dtype, **device_of(K)), Y - base)
+            solved = xp.linalg.solve(
+                K + alpha * xp.eye(len(K), dtype=K.dtype, **device_of(K)), Y - base
+            )
         yield Prediction(cross @ solved + (base + mean))

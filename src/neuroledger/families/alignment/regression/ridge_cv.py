@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
-from neuroledger.families.alignment.regression.training import (
-    Slopes,
-    TrainingInfluence,
-    separate_influence,
-)
-from neuroledger.stats.workspace import Workspace, device_of
+from neuroledger.stats.workspace import device_of
 
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv", "errors", "of_gram", "predicted"]
 
@@ -44,7 +39,9 @@ class RidgeCv(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["ridge_cv"] = "ridge_cv"
-    alphas: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = DEFAULT_ALPHAS
+    alphas: Annotated[
+        tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)
+    ] = DEFAULT_ALPHAS
     per_target: bool = False
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
@@ -61,13 +58,22 @@ class RidgeCv(BaseModel):
             else:
                 best = np.argmin(workspace.take(error), axis=0, keepdims=True)
             chosen = np.asarray(self.alphas)[best]
-            values = predicted(spectrum, chosen, workspace, xp) + (base + workspace.put(problem.mean))
-            edge = int(((best == 0) | (best == len(self.alphas) - 1)).sum()) if len(self.alphas) > 2 else 0
-            notes = (
-                (f"the chosen penalty is at the edge of the grid for {edge} of {best.size}",) if edge else ()
+            values = predicted(spectrum, chosen, workspace, xp) + (
+                base + workspace.put(problem.mean)
             )
-            training = _SpectralTraining(spectrum, Y - base, chosen, workspace)
-            yield Prediction(values, notes if best.size == 1 else (), chosen, training=training)
+            edge = (
+                int(((best == 0) | (best == len(self.alphas) - 1)).sum())
+                if len(self.alphas) > 2
+                else 0
+            )
+            notes = (
+                (
+                    f"the chosen penalty is at the edge of the grid for {edge} of {best.size}",
+                )
+                if edge
+                else ()
+            )
+            yield Prediction(values, notes if best.size == 1 else (), chosen)
 
 
 class _Spectrum(NamedTuple):
@@ -84,71 +90,18 @@ class _Spectrum(NamedTuple):
     complete: bool
 
 
-class _SpectralTraining(NamedTuple):
-    """The train rows of one split: their spectrum, centred targets ``Y``, and the chosen penalties."""
-
-    spectrum: _Spectrum
-    Y: Array
-    alphas: Floats
-    workspace: Workspace
-
-    def influence(self, slopes: Sequence[Slopes]) -> Iterator[TrainingInfluence]:
-        """Yield the influence of the train rows; that of the choice of the penalty is not included."""
-        Q, w, projected, onto = (self.workspace.take(part) for part in self.spectrum[:4])
-        Y = self.workspace.take(self.Y)
-        for slope in slopes:
-            parts = [
-                (at, self._of_penalty(Q, w, projected, onto, Y, float(alpha), at, slope))
-                for alpha in np.unique(self.alphas)
-                for at in [np.flatnonzero(np.broadcast_to(self.alphas == alpha, Y.shape[1]))]
-            ]
-            cells, signed_cells = np.empty((2, *Y.shape))
-            for at, part in parts:
-                cells[:, at], signed_cells[:, at] = part.cells, part.signed_cells
-            rows, signed = (sum(part[i] for _, part in parts) for i in (0, 1))
-            leverage = sum(part.leverage * len(at) for at, part in parts) / Y.shape[1]
-            none = np.zeros(Y.shape[1])
-            yield TrainingInfluence(
-                np.asarray(rows),
-                np.asarray(signed),
-                cells,
-                signed_cells,
-                none,
-                none,
-                np.zeros(Y.shape),
-                leverage,
-            )
-
-    def _of_penalty(
-        self,
-        Q: Floats,
-        w: Floats,
-        projected: Floats,
-        onto: Floats,
-        Y: Floats,
-        alpha: float,
-        at: Indices,
-        slope: Slopes,
-    ) -> TrainingInfluence:
-        """Return the influence through the targets with one penalty."""
-        filters = 1 / (w + alpha)
-        if self.spectrum.complete:
-            residual, free = alpha * (Q @ (filters[:, None] * projected[:, at])), (Q * Q) @ (alpha * filters)
-        else:
-            residual = Y[:, at] - Q @ ((w * filters)[:, None] * projected[:, at])
-            free = 1 - 1 / len(Y) - (Q * Q) @ (w * filters)
-        gain = (Q * filters) @ onto.T
-        return separate_influence(gain, residual, free, slope._replace(gradient=slope.gradient[:, at]))
-
-
-def _spectrum(problem: Problem, train: Array, test: Array, Y: Array, xp: Any) -> _Spectrum:
+def _spectrum(
+    problem: Problem, train: Array, test: Array, Y: Array, xp: Any
+) -> _Spectrum:
     features = problem.features
     if features.K is None:
         X = cast(Array, features.X)
         mean = X[train].mean(0)
         U, s, V = xp.linalg.svd(X[train] - mean, full_matrices=False)
         # The test rows' projections on the right singular vectors, times s, are their inner products with U·s².
-        return _Spectrum(U, s * s, U.T @ Y, ((X[test] - mean) @ V.T) * s, complete=False)
+        return _Spectrum(
+            U, s * s, U.T @ Y, ((X[test] - mean) @ V.T) * s, complete=False
+        )
     return of_gram(features.block(train, train), features.block(test, train), Y, xp)
 
 
@@ -192,7 +145,10 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
         # The errors depend on the targets only through QᵀYYᵀQ, whose size does not depend on their number.
         inner = projected @ projected.T
         summed = [
-            (((Q * filters[:, i]) @ inner * (Q * filters[:, i])).sum(1) / share[:, i] ** 2).sum()
+            (
+                ((Q * filters[:, i]) @ inner * (Q * filters[:, i])).sum(1)
+                / share[:, i] ** 2
+            ).sum()
             for i in range(len(alphas))
         ]
         return cast(Array, xp.stack(summed) / (rows * count))
@@ -214,9 +170,13 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
 def predicted(spectrum: _Spectrum, chosen: Floats, workspace: Any, xp: Any) -> Array:
     """Predictions (test row × target), with one penalty for all targets or one for each."""
     if len(chosen) == 1:
-        return spectrum.onto @ (spectrum.projected / (spectrum.w + float(chosen[0]))[:, None])
+        return spectrum.onto @ (
+            spectrum.projected / (spectrum.w + float(chosen[0]))[:, None]
+        )
     result = xp.empty(
-        (len(spectrum.onto), spectrum.projected.shape[1]), dtype=spectrum.Q.dtype, **device_of(spectrum.Q)
+        (len(spectrum.onto), spectrum.projected.shape[1]),
+        dtype=spectrum.Q.dtype,
+        **device_of(spectrum.Q),
     )
     for alpha in np.unique(chosen):
         columns = workspace.indices(np.flatnonzero(chosen == alpha))

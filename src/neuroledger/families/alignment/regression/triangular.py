@@ -37,5 +37,8 @@ def divided(L: Array, B: Array, xp: Any, *, transposed: bool = False) -> Array:
     from scipy.linalg import solve_triangular
 
     return cast(
-        Array, solve_triangular(L.T, B, trans="N" if transposed else "T", lower=False, check_finite=False)
+        Array,
+        solve_triangular(
+            L.T, B, trans="N" if transposed else "T", lower=False, check_finite=False
+        ),
     )

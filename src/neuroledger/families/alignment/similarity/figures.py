@@ -21,7 +21,10 @@ __all__ = ["rdm"]
 
 
 def rdm(
-    assemblies: Mapping[str, xr.DataArray], *, by: str | None = None, distance: Distance = "correlation"
+    assemblies: Mapping[str, xr.DataArray],
+    *,
+    by: str | None = None,
+    distance: Distance = "correlation",
 ) -> Panels:
     """Draw the rank percentiles of the dissimilarities of all pairs of stimuli, one matrix per assembly.
 
@@ -56,7 +59,9 @@ def rdm(
         dim, matrix = _matrix(label, assembly, distance)
         order, edges = _grouped(label, assembly, dim, by)
         percentiles = _percentiles(matrix[np.ix_(order, order)])
-        image = ax.imshow(percentiles, cmap="viridis", vmin=0, vmax=100, interpolation="nearest")
+        image = ax.imshow(
+            percentiles, cmap="viridis", vmin=0, vmax=100, interpolation="nearest"
+        )
         for edge in edges:
             ax.axhline(edge - 0.5, color="white", linewidth=0.6)
             ax.axvline(edge - 0.5, color="white", linewidth=0.6)
@@ -72,20 +77,29 @@ def rdm(
 
 def _matrix(label: str, assembly: xr.DataArray, distance: Distance) -> tuple[str, Any]:
     if set(assembly.dims) == {"presentation", "neuroid"}:
-        values = np.asarray(assembly.transpose("presentation", "neuroid").values, dtype=np.float64)
+        values = np.asarray(
+            assembly.transpose("presentation", "neuroid").values, dtype=np.float64
+        )
         condensed = dissimilarities(gram(values, Workspace()), distance)
         full = np.zeros((len(values), len(values)))
         full[np.triu_indices(len(values), 1)] = condensed
         return "presentation", full + full.T
-    if set(assembly.dims) in ({"stimulus", "stimulus_b"}, {"subject", "stimulus", "stimulus_b"}):
+    if set(assembly.dims) in (
+        {"stimulus", "stimulus_b"},
+        {"subject", "stimulus", "stimulus_b"},
+    ):
         mean = assembly.mean("subject") if "subject" in assembly.dims else assembly
-        return "stimulus", np.asarray(mean.transpose("stimulus", "stimulus_b").values, dtype=np.float64)
+        return "stimulus", np.asarray(
+            mean.transpose("stimulus", "stimulus_b").values, dtype=np.float64
+        )
     raise RequestError(
         f"{label!r} has dims {assembly.dims}; an RDM is drawn of (presentation, neuroid) or (stimulus, stimulus_b)"
     )
 
 
-def _grouped(label: str, assembly: xr.DataArray, dim: str, by: str | None) -> tuple[Any, list[int]]:
+def _grouped(
+    label: str, assembly: xr.DataArray, dim: str, by: str | None
+) -> tuple[Any, list[int]]:
     if by is None:
         return np.arange(assembly.sizes[dim]), []
     if by not in assembly.coords or assembly[by].dims != (dim,):

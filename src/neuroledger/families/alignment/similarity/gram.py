@@ -15,7 +15,7 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import DataError, MetricError
-from neuroledger.stats.resampling import names_of
+from neuroledger.stats.groups import names_of
 from neuroledger.stats.workspace import Workspace
 from neuroledger.store.store import Written
 
@@ -74,13 +74,22 @@ class Gram:
 
     def on_host(self, workspace: Workspace) -> Gram:
         """Copy to the host, as NumPy arrays."""
-        K, product, total = (workspace.take(a) for a in (self.K, self.mean_product, self.row_sum))
+        K, product, total = (
+            workspace.take(a) for a in (self.K, self.mean_product, self.row_sum)
+        )
         return Gram(K, product, self.mean_square, total, self.offset, self.count)
 
     def subset(self, rows: NDArray[np.intp]) -> Gram:
         """Restrict to ``rows``; features stay centred by the means over all rows."""
         K = self.K[np.ix_(rows, rows)]
-        return Gram(K, self.mean_product[rows], self.mean_square, self.row_sum[rows], self.offset, self.count)
+        return Gram(
+            K,
+            self.mean_product[rows],
+            self.mean_square,
+            self.row_sum[rows],
+            self.offset,
+            self.count,
+        )
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,11 @@ class Features:
     @property
     def trace(self) -> float:
         """Trace of ``X Xᵀ``: the total squared deviation of the features."""
-        return float(self.K.diagonal().sum() if self.K is not None else (cast(Array, self.X) ** 2).sum())
+        return float(
+            self.K.diagonal().sum()
+            if self.K is not None
+            else (cast(Array, self.X) ** 2).sum()
+        )
 
     def times_of(self, rows: Array, B: Array) -> Array:
         """``X X[rows]ᵀ B``, where ``B`` has one row for each of ``rows``."""
@@ -124,7 +137,11 @@ class Features:
 def features(X: Array, workspace: Workspace, key: str | None = None) -> Features:
     """Convert ``X`` (row × feature) for readouts: to its Gram matrix, or centred if it has far fewer columns than rows."""
     rows, count = X.shape
-    return tall(X, workspace) if count <= TALL * rows else Features(count, K=gram(X, workspace, key).K)
+    return (
+        tall(X, workspace)
+        if count <= TALL * rows
+        else Features(count, K=gram(X, workspace, key).K)
+    )
 
 
 def tall(X: Array, workspace: Workspace) -> Features:
@@ -172,12 +189,19 @@ def square(X: Array, workspace: Workspace, key: str) -> Features:
             centred -= centred.mean(axis=0)
             deviation += float((centred * centred).sum())
             level += rows * float((means**2).sum())
-            R = qr(np.concatenate([R, centred.T]), mode="r", overwrite_a=True, check_finite=False)[0][:rows]
+            R = qr(
+                np.concatenate([R, centred.T]),
+                mode="r",
+                overwrite_a=True,
+                check_finite=False,
+            )[0][:rows]
         if _idle(deviation, level):
             R[:] = 0.0
         return workspace.put(np.ascontiguousarray(R.T))
 
-    return Features(count, X=workspace.once("square", key, compute, lambda _: 8 * rows * rows))
+    return Features(
+        count, X=workspace.once("square", key, compute, lambda _: 8 * rows * rows)
+    )
 
 
 def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
@@ -197,7 +221,10 @@ def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
     return cast(
         Gram,
         workspace.once(
-            "gram", identity, lambda: _load_or_compute(X, workspace, identity), lambda result: result.nbytes
+            "gram",
+            identity,
+            lambda: _load_or_compute(X, workspace, identity),
+            lambda result: result.nbytes,
         ),
     )
 
@@ -221,13 +248,17 @@ def _load_or_compute(X: Array, workspace: Workspace, key: str) -> Gram:
         if entry is None and 8 * rows * rows > store.make_room(8 * rows * rows):
             return _gram_numpy(X, workspace)
         entry = entry or store.keep(KIND, recipe, partial(_save, X, workspace))
-        K, product, total = (np.load(entry.place / f"{name}.npy", allow_pickle=False) for name in ARRAYS)
+        K, product, total = (
+            np.load(entry.place / f"{name}.npy", allow_pickle=False) for name in ARRAYS
+        )
     except (
         DataError,
         FileNotFoundError,
     ):  # full or read-only disk, or another process evicted the entry
         return _gram_numpy(X, workspace)
-    return Gram(K, product, entry.about["mean_square"], total, entry.about["offset"], count)
+    return Gram(
+        K, product, entry.about["mean_square"], total, entry.about["offset"], count
+    )
 
 
 def _save(X: Array, workspace: Workspace, folder: Path) -> Written:
@@ -249,12 +280,15 @@ def _blas() -> list[str]:
         if {"numpy.libs", "scipy.libs"} & set(Path(library["filepath"]).parts)
     ]
     descriptions = sorted(
-        "|".join(str(library.get(name)) for name in known) for library in used or threadpool_info()
+        "|".join(str(library.get(name)) for name in known)
+        for library in used or threadpool_info()
     )
     return [*descriptions, f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
 
 
-def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missing: bool = False) -> Array:
+def patterns(
+    assembly: xr.DataArray, name: str, notes: list[str], *, drop_missing: bool = False
+) -> Array:
     """Responses ``(stimulus, neuroid)`` with one row per stimulus.
 
     With ``drop_missing``, neuroids with missing responses are dropped and counted in ``notes``.
@@ -267,9 +301,13 @@ def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missin
     if "time_bin" in assembly.dims and assembly.sizes["time_bin"] == 1:
         assembly = assembly.isel(time_bin=0)
     if set(assembly.dims) != {"presentation", "neuroid"}:
-        raise MetricError(f"{name}: patterns need (presentation, neuroid), not {tuple(assembly.dims)}")
+        raise MetricError(
+            f"{name}: patterns need (presentation, neuroid), not {tuple(assembly.dims)}"
+        )
     if "stimulus_id" in assembly.coords:
-        ids, count = np.unique(as_text(assembly["stimulus_id"].values), return_counts=True)
+        ids, count = np.unique(
+            as_text(assembly["stimulus_id"].values), return_counts=True
+        )
         if count.max() > 1:
             raise MetricError(
                 f"{name}: stimulus {str(ids[count.argmax()])!r} has {count.max()} rows, and patterns need one row per "
@@ -278,21 +316,31 @@ def patterns(assembly: xr.DataArray, name: str, notes: list[str], *, drop_missin
             )
     X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
     if drop_missing and not (complete := np.isfinite(X).all(axis=0)).all():
-        notes.append(f"{int((~complete).sum())} of {X.shape[1]} neuroids left out: responses are missing")
+        notes.append(
+            f"{int((~complete).sum())} of {X.shape[1]} neuroids left out: responses are missing"
+        )
         X = X[:, complete]
     if not X.shape[1]:
-        raise MetricError(f"{name}: no neuroid is left; {notes[-1] if notes else 'there are none'}")
+        raise MetricError(
+            f"{name}: no neuroid is left; {notes[-1] if notes else 'there are none'}"
+        )
     return X
 
 
-def complete_neuroids(assembly: xr.DataArray) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
-    """Names and responses (stimulus, neuroid) of the neuroids that :func:`patterns` keeps, scaled to magnitudes below 1."""
+def complete_neuroids(
+    assembly: xr.DataArray, *, scaled: bool = True
+) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+    """Names and responses (stimulus, neuroid) of the neuroids that :func:`patterns` keeps.
+
+    ``scaled`` divides responses by a power of two, to magnitudes below 1.
+    """
     if "time_bin" in assembly.dims:
         assembly = assembly.isel(time_bin=0)
     X = np.asarray(assembly.transpose("presentation", "neuroid").values)
     complete = np.isfinite(X).all(axis=0)
     X = X[:, complete].astype(np.float64)
-    X = np.ldexp(X, -int(np.frexp(np.abs(X).max())[1]))
+    if scaled:
+        X = np.ldexp(X, -int(np.frexp(np.abs(X).max())[1]))
     return names_of(assembly, "neuroid")[complete], X
 
 
@@ -314,11 +362,19 @@ def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gra
     except MetricError:
         result = None
     largest = float(np.abs(values).max())
-    if not np.isfinite(largest) or largest == 0 or (result is not None and 2.0**-100 < largest < 2.0**100):
-        return result if result is not None else gram(values, workspace, key).on_host(workspace)
-    return gram(np.ldexp(np.asarray(values, np.float64), -int(np.frexp(largest)[1])), workspace).on_host(
-        workspace
-    )
+    if (
+        not np.isfinite(largest)
+        or largest == 0
+        or (result is not None and 2.0**-100 < largest < 2.0**100)
+    ):
+        return (
+            result
+            if result is not None
+            else gram(values, workspace, key).on_host(workspace)
+        )
+    return gram(
+        np.ldexp(np.asarray(values, np.float64), -int(np.frexp(largest)[1])), workspace
+    ).on_host(workspace)
 
 
 def _means(X: Array) -> NDArray[np.float64]:
@@ -349,7 +405,9 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
         mean_square += float(mean @ mean)
         if single:
             fresh = start % SINGLE == 0
-            part_sum = blas.ssyrk(1.0, block.T, beta=float(not fresh), c=part_sum, trans=1, overwrite_c=1)
+            part_sum = blas.ssyrk(
+                1.0, block.T, beta=float(not fresh), c=part_sum, trans=1, overwrite_c=1
+            )
             if start + BLOCK >= count or (start + BLOCK) % SINGLE == 0:
                 _add(K.T, part_sum.T)
         else:
@@ -369,7 +427,9 @@ def _widened(part: Array, block: Array) -> tuple[Array, Array]:
     side_by_side(lambda piece: np.copyto(block[piece], part[piece]), pieces)
     # The shift need not be the exact mean, as long as the subtracted values are returned.
     mean = blas.dgemv(1.0, block.T, np.full(len(block), 1 / len(block)))
-    side_by_side(lambda piece: np.subtract(block[piece], mean, out=block[piece]), pieces)
+    side_by_side(
+        lambda piece: np.subtract(block[piece], mean, out=block[piece]), pieces
+    )
     return mean, blas.dgemv(1.0, block.T, np.ones(block.shape[1]), trans=1)
 
 
@@ -377,7 +437,10 @@ def _narrowed(part: Array, block: Array) -> tuple[Array, Array]:
     """As :func:`_widened`, in float32, with a shift that float32 represents exactly; row sums are float64."""
     mean, total = np.empty(block.shape[1]), np.empty(len(block))
     side_by_side(
-        lambda piece: np.mean(part[:, piece], axis=0, dtype=np.float64, out=mean[piece]), _pieces(block.T)
+        lambda piece: np.mean(
+            part[:, piece], axis=0, dtype=np.float64, out=mean[piece]
+        ),
+        _pieces(block.T),
     )
     near = mean.astype(np.float32)
     mean = near.astype(np.float64)

@@ -17,7 +17,9 @@ NOISELESS = 0.999
 POINTS, STEPS = 240, 200
 
 
-def rank_agreement(d: Floats, reliability: float, comparison: Comparison, slope: float = 0.0) -> float:
+def rank_agreement(
+    d: Floats, reliability: float, comparison: Comparison, slope: float = 0.0
+) -> float:
     """Expected rank agreement of noiseless dissimilarities with measured ones.
 
     The density of the noiseless values is deconvolved from that of the measured values [richardson1972, lucy1974],
@@ -40,14 +42,21 @@ def rank_agreement(d: Floats, reliability: float, comparison: Comparison, slope:
     average = math.sqrt((1 - reliability) * variance)
 
     def noise(values: Floats) -> Floats:
-        return np.asarray(average * np.sqrt(np.maximum(0.05, 1 + slope * (values - mean))))
+        return np.asarray(
+            average * np.sqrt(np.maximum(0.05, 1 + slope * (values - mean)))
+        )
 
     edges = np.linspace(d.min(), d.max(), POINTS + 1)
     at = (edges[1:] + edges[:-1]) / 2
     measured = np.histogram(d, edges)[0] / len(d)
     kernel = np.exp(-0.5 * ((at[:, None] - at) / noise(at)) ** 2)
     kernel /= kernel.sum(axis=0)
-    density = np.interp(at, mean + math.sqrt(reliability) * (at - mean), measured, left=0, right=0) + 1e-12
+    density = (
+        np.interp(
+            at, mean + math.sqrt(reliability) * (at - mean), measured, left=0, right=0
+        )
+        + 1e-12
+    )
     for _ in range(STEPS):
         density *= kernel.T @ (measured / np.maximum(kernel @ density, 1e-300))
         density /= density.sum()
@@ -65,5 +74,10 @@ def rank_agreement(d: Floats, reliability: float, comparison: Comparison, slope:
         inner = np.pad(below, ((1, 0), (1, 0)))
         mid = (inner[1:, 1:] + inner[:-1, 1:] + inner[1:, :-1] + inner[:-1, :-1]) / 4
         return 4 * float((joint * mid).sum()) - 1
-    a, b = np.cumsum(density) - density / 2 - 0.5, np.cumsum(marginal) - marginal / 2 - 0.5
-    return float(a @ joint @ b) / math.sqrt(float(density @ a**2) * float(marginal @ b**2))
+    a, b = (
+        np.cumsum(density) - density / 2 - 0.5,
+        np.cumsum(marginal) - marginal / 2 - 0.5,
+    )
+    return float(a @ joint @ b) / math.sqrt(
+        float(density @ a**2) * float(marginal @ b**2)
+    )

@@ -25,7 +25,9 @@ __all__ = [
 ]
 
 Distance: TypeAlias = Literal["correlation", "euclidean", "squared_euclidean", "cosine"]
-Comparison: TypeAlias = Literal["spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"]
+Comparison: TypeAlias = Literal[
+    "spearman", "pearson", "cosine", "kendall_tau_a", "rho_a"
+]
 
 # Comparisons that use only ranks.
 RANKED: tuple[Comparison, ...] = ("spearman", "rho_a", "kendall_tau_a")
@@ -53,7 +55,9 @@ def dissimilarities(gram: Gram, distance: Distance) -> Floats:
         scale = np.where(defined, 1 / np.sqrt(np.where(defined, power, 1.0)), np.nan)
         for row, part in _triangle(result, rows):
             others = slice(row + 1, rows)
-            np.add(gram.K[row, others], product[others] + (product[row] + level), out=part)
+            np.add(
+                gram.K[row, others], product[others] + (product[row] + level), out=part
+            )
             part -= shift[row] * gram.row_sum[others]
             part *= scale[others] * -scale[row]
             part += 1.0
@@ -91,7 +95,11 @@ def _uncentred(gram: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
     if distance == "correlation":
         return gram.mean_product, gram.mean_square, gram.row_sum / gram.count
     product = gram.mean_product + gram.offset * gram.row_sum
-    return product, gram.mean_square + gram.count * gram.offset**2, np.zeros(len(gram.K))
+    return (
+        product,
+        gram.mean_square + gram.count * gram.offset**2,
+        np.zeros(len(gram.K)),
+    )
 
 
 def patterned(gram: Gram, distance: Distance) -> Booleans:
@@ -105,11 +113,11 @@ def patterned(gram: Gram, distance: Distance) -> Booleans:
 
 def condensed(matrix: Floats) -> Floats:
     """Upper triangle without the diagonal, row by row."""
-    rows = len(matrix)
-    result = np.empty(rows * (rows - 1) // 2)
-    for row, part in _triangle(result, rows):
-        part[:] = matrix[row, row + 1 :]
-    return result
+    from scipy.spatial.distance import squareform
+
+    return np.asarray(
+        squareform(matrix, force="tovector", checks=False), dtype=np.float64
+    )
 
 
 def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
@@ -122,11 +130,14 @@ def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
     tolerance = alike * float(np.abs(values).max(initial=0.0))
     order = np.argsort(values)
     ordered = values[order]
+    ranks = np.empty(count)
     is_new = np.ones(count, bool)
     is_new[1:] = ordered[1:] - ordered[:-1] > tolerance
+    if is_new.all():
+        ranks[order] = np.arange(1.0, count + 1)
+        return ranks
     starts = np.flatnonzero(is_new)
     sizes = np.diff(np.append(starts, count))
-    ranks = np.empty(count)
     # A group of `size` ties after `start` smaller values has the ranks start + 1 to start + size.
     ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
     return ranks

@@ -16,17 +16,23 @@ SAMPLE = 64
 
 def moderate(values: Array) -> Array:
     """Rescale extreme values by one power of two, which changes no digit; other values are returned unchanged."""
-    return _rescaled(values, np.fmax.reduce(values, axis=None), np.fmin.reduce(values, axis=None))
+    return _rescaled(
+        values, np.fmax.reduce(values, axis=None), np.fmin.reduce(values, axis=None)
+    )
 
 
 def moderate_columns(values: Array) -> Array:
     """As :func:`moderate`, each column (row × column) by a power of its own, judged by evenly spaced rows."""
     sample = values[:: max(1, len(values) // SAMPLE)]
-    return _rescaled(values, np.fmax.reduce(sample, axis=0), np.fmin.reduce(sample, axis=0))
+    return _rescaled(
+        values, np.fmax.reduce(sample, axis=0), np.fmin.reduce(sample, axis=0)
+    )
 
 
 def _rescaled(values: Array, highest: Array, lowest: Array) -> Array:
-    largest = np.maximum(np.asarray(highest, np.float64), -np.asarray(lowest, np.float64))
+    largest = np.maximum(
+        np.asarray(highest, np.float64), -np.asarray(lowest, np.float64)
+    )
     exponent = np.frexp(np.where(np.isfinite(largest), largest, 0.0))[1]
     if (np.abs(exponent) <= MODERATE).all():
         return values

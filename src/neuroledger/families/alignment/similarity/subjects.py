@@ -1,17 +1,19 @@
-"""Comparisons with each subject separately: the assembly of each, and the influence of stimuli on all values."""
+"""Comparisons with each subject separately: the assembly of each, and all values as one result."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Booleans
 from neuroledger.errors import MetricError
-from neuroledger.stats.resampling import Cells
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
 
-__all__ = ["by_subject", "by_subject_values", "moved_together"]
+__all__ = ["by_subject", "by_subject_values"]
 
 
 def by_subject(
@@ -36,23 +38,38 @@ def by_subject(
     return parts
 
 
-def by_subject_values(parts: dict[str, xr.DataArray]) -> xr.DataArray:
-    """One value per ``subject`` from the separate results; notes are prefixed by the subject."""
-    notes = [f"{name}: {note}" for name, part in parts.items() for note in part.attrs["notes"]]
-    attrs: dict[str, Any] = {"notes": notes, "cells": lambda: moved_together(list(parts.values()))}
-    values = [float(part) for part in parts.values()]
-    return xr.DataArray(values, dims="subject", coords={"subject": list(parts)}, attrs=attrs)
+def by_subject_values(
+    parts: Mapping[str, Samples], target: xr.DataArray, rows: Mapping[str, Booleans]
+) -> Samples:
+    """Return one value per ``subject`` from the separate results, which vary over the same stimuli.
+
+    Parameters
+    ----------
+    parts
+        Samples of each subject: one number, which varies over stimuli.
+    target
+        The assembly of all subjects.
+    rows
+        Mask of the stimuli of each subject's part, (stimulus,).
+    """
+    count = len(next(iter(rows.values())))
+    values = [float(part.values) for part in parts.values()]
+    samples = xr.DataArray(values, dims="subject", coords={"subject": list(parts)})
+
+    def without(keep: Keep) -> xr.DataArray:
+        left = [
+            _without(parts[name], keep["stimulus"][own]) for name, own in rows.items()
+        ]
+        return samples.copy(data=left)
+
+    notes = [f"{name}: {note}" for name, part in parts.items() for note in part.notes]
+    return Samples(
+        samples,
+        Variation({"stimulus": stimulus_names(target, count)}, without),
+        notes=notes,
+    )
 
 
-def moved_together(parts: Sequence[xr.DataArray]) -> Cells | None:
-    """Influence of each stimulus on the value of every subject; None if a result has no influence."""
-    influences = [part.attrs["influence"]() for part in parts]
-    if any(influence is None for influence in influences):
-        return None
-    ids = np.unique(np.concatenate([influence.factors["stimulus"].ids for influence in influences]))
-    values, beyond = np.zeros((len(ids), len(influences))), np.zeros((len(ids), len(ids)))
-    for column, influence in enumerate(influences):
-        at = np.searchsorted(ids, influence.factors["stimulus"].ids)
-        values[at, column] = influence.factors["stimulus"].deviation
-        beyond[np.ix_(at, at)] += influence.crossed["stimulus", "stimulus"] / len(influences)
-    return Cells(ids, [(np.arange(len(ids)), values)], pairs=beyond)
+def _without(part: Samples, kept: Booleans) -> float:
+    """Return the value of one subject without stimuli."""
+    return float(cast(Variation, part.variation).without({"stimulus": kept}))

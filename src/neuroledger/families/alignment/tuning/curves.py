@@ -69,7 +69,9 @@ class Variances(NamedTuple):
     family: Floats
 
 
-def _smooth(curves: Floats, smoothing: Smoothing | None, mode: Literal["constant", "nearest"]) -> Floats:
+def _smooth(
+    curves: Floats, smoothing: Smoothing | None, mode: Literal["constant", "nearest"]
+) -> Floats:
     if smoothing is None:
         return curves
     kernel = np.asarray(KERNELS[smoothing])
@@ -105,7 +107,11 @@ def orientation_bandwidth(
     for neuroid, peak in enumerate(preferred + 180):
         low = np.flatnonzero(full[neuroid] <= full[neuroid, peak] * threshold)
         before, after = low[low < peak], low[low > peak]
-        if before.size and after.size and degrees[after[0]] - degrees[before[-1]] <= 180:
+        if (
+            before.size
+            and after.size
+            and degrees[after[0]] - degrees[before[-1]] <= 180
+        ):
             width[neuroid] = degrees[after[0]] - degrees[before[-1]]
     return Bandwidth(width / 2 if half else width, preferred.astype(np.float64))
 
@@ -115,7 +121,9 @@ def orthogonal_preferred_ratio(curves: Floats) -> Floats:
     count = curves.shape[1]
     rows, preferred = np.arange(len(curves)), curves.argmax(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(curves[rows, (preferred + count // 2) % count] / curves[rows, preferred])
+        return np.asarray(
+            curves[rows, (preferred + count // 2) % count] / curves[rows, preferred]
+        )
 
 
 def spatial_frequency_tuning(
@@ -133,7 +141,9 @@ def spatial_frequency_tuning(
     """
     axis = np.log2(frequencies)
     fine = np.linspace(axis[0], axis[-1], num=100)
-    spline = make_interp_spline(axis, _smooth(curves, smoothing, "nearest"), k=3, axis=1)
+    spline = make_interp_spline(
+        axis, _smooth(curves, smoothing, "nearest"), k=3, axis=1
+    )
     full = spline(fine)
     peaks = full.argmax(axis=1)
     sides = np.full((len(curves), 2), np.nan)
@@ -148,7 +158,9 @@ def spatial_frequency_tuning(
     with np.errstate(invalid="ignore", divide="ignore"):
         r2 = 1 - rest / total
     width = upper / lower - 1 if mode == "octaves" else lower / upper * 100
-    return FrequencyTuning(np.asarray(width), np.asarray(2.0 ** fine[peaks]), np.asarray(r2))
+    return FrequencyTuning(
+        np.asarray(width), np.asarray(2.0 ** fine[peaks]), np.asarray(r2)
+    )
 
 
 def size_tuning(curves: Floats, radii: Floats) -> SizeTuning:
@@ -177,7 +189,12 @@ def texture_modulation(noise: Floats, texture: Floats) -> Floats:
         index = (texture - noise) / (texture + noise)
     known = ~np.isnan(index)
     mean = np.full(len(index), np.nan)
-    np.divide(np.where(known, index, 0.0).sum(axis=1), known.sum(axis=1), out=mean, where=known.any(axis=1))
+    np.divide(
+        np.where(known, index, 0.0).sum(axis=1),
+        known.sum(axis=1),
+        out=mean,
+        where=known.any(axis=1),
+    )
     return mean
 
 
@@ -186,7 +203,9 @@ def sparseness(responses: Floats) -> Floats:
     flat = responses.reshape(len(responses), -1)
     n = flat.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((1 - flat.mean(axis=1) ** 2 / (flat**2).mean(axis=1)) / (1 - 1 / n))
+        return np.asarray(
+            (1 - flat.mean(axis=1) ** 2 / (flat**2).mean(axis=1)) / (1 - 1 / n)
+        )
 
 
 def variance_components(responses: Floats) -> Variances:
@@ -197,8 +216,12 @@ def variance_components(responses: Floats) -> Variances:
     families, samples = responses.shape[1:3]
     sample_means = responses.mean(axis=3) if responses.ndim == 4 else responses
     means = sample_means.mean(axis=2)
-    between = ((means - means.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) / (families - 1)
-    within = ((sample_means - means[:, :, None]) ** 2).sum(axis=(1, 2)) / (families * (samples - 1))
+    between = ((means - means.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) / (
+        families - 1
+    )
+    within = ((sample_means - means[:, :, None]) ** 2).sum(axis=(1, 2)) / (
+        families * (samples - 1)
+    )
     if responses.ndim == 4:
         n = responses.shape[3]
         rest = ((responses - sample_means[..., None]) ** 2).sum(axis=(1, 2, 3)) / (
@@ -210,14 +233,22 @@ def variance_components(responses: Floats) -> Variances:
             rest,
         )
     else:
-        sample, family, residual = within, (samples * between - within) / samples, np.zeros_like(within)
+        sample, family, residual = (
+            within,
+            (samples * between - within) / samples,
+            np.zeros_like(within),
+        )
     total = residual + sample + family
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = (family / total + 0.02) / (sample / total + 0.02)
-        return Variances(np.asarray(ratio), np.asarray(sample / total), np.asarray(family / total))
+        return Variances(
+            np.asarray(ratio), np.asarray(sample / total), np.asarray(family / total)
+        )
 
 
 def mean_and_modulation(responses: Floats) -> tuple[Floats, Floats]:
     """F0, the mean over phases (last axis), and F1, the amplitude of the first harmonic, ``2 |FFT₁| / n``."""
     harmonic = np.fft.rfft(responses, axis=-1)[..., 1]
-    return responses.mean(axis=-1), np.asarray(2 * np.abs(harmonic) / responses.shape[-1])
+    return responses.mean(axis=-1), np.asarray(
+        2 * np.abs(harmonic) / responses.shape[-1]
+    )

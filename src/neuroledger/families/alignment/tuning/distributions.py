@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Places
 from neuroledger.errors import MetricError
-from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = [
+    "Resampled",
     "bins_of",
+    "drawn_rows",
     "histogram",
     "ids_of",
     "ks_similarity",
-    "of_new_neuroids",
     "property_values",
-    "resampled_similarity",
+    "resampled",
 ]
 
 CHUNK = 4_000_000  # number of values drawn at a time
-SAMPLES = 20  # number of samples of the source over which the influence of neuroids is averaged
 
 
 def ks_similarity(p: Any, q: Any) -> Floats:
@@ -32,12 +30,17 @@ def ks_similarity(p: Any, q: Any) -> Floats:
     ``D_max`` is the largest distance of any distribution over these bins to ``q``, which has all its mass in the first or
     in the last bin. NaN if there is a single bin.
     """
-    p, q = np.atleast_1d(np.asarray(p, dtype=np.float64)), np.asarray(q, dtype=np.float64)
+    p, q = (
+        np.atleast_1d(np.asarray(p, dtype=np.float64)),
+        np.asarray(q, dtype=np.float64),
+    )
     below = np.cumsum(q, axis=-1)
     distance = np.abs(np.cumsum(p, axis=-1) - below).max(axis=-1)
     last = np.zeros_like(q)
     last[..., -1] = 1.0
-    farthest = np.maximum(np.abs(1.0 - below).max(axis=-1), np.abs(last - below).max(axis=-1))
+    farthest = np.maximum(
+        np.abs(1.0 - below).max(axis=-1), np.abs(last - below).max(axis=-1)
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(1.0 - distance / farthest)
 
@@ -51,13 +54,23 @@ def property_values(assembly: Any, name: str | None) -> Floats:
         The assembly has several properties and ``name`` is not among them, or it has other dimensions.
     """
     if isinstance(assembly, xr.DataArray) and assembly.ndim == 2:
-        along = next((str(dim) for dim in assembly.dims if dim != "neuroid"), "property")
-        names = assembly[along].values.astype(str).tolist() if along in assembly.coords else []
+        along = next(
+            (str(dim) for dim in assembly.dims if dim != "neuroid"), "property"
+        )
+        names = (
+            assembly[along].values.astype(str).tolist()
+            if along in assembly.coords
+            else []
+        )
         if name is None and assembly.sizes[along] == 1:
             return np.asarray(assembly.isel({along: 0}).values, dtype=np.float64)
         if name not in names:
-            raise MetricError(f"there is no property {name!r}; known: {', '.join(names) or 'none'}")
-        return np.asarray(assembly.isel({along: names.index(name)}).values, dtype=np.float64)
+            raise MetricError(
+                f"there is no property {name!r}; known: {', '.join(names) or 'none'}"
+            )
+        return np.asarray(
+            assembly.isel({along: names.index(name)}).values, dtype=np.float64
+        )
     values = np.asarray(getattr(assembly, "values", assembly), dtype=np.float64)
     if values.ndim != 1:
         raise MetricError(
@@ -73,7 +86,9 @@ def ids_of(assembly: xr.DataArray) -> Array:
         and len(np.unique(assembly["neuroid_id"].values)) == assembly.sizes["neuroid"]
     ):
         return np.asarray(assembly["neuroid_id"].values)
-    return np.arange(assembly.sizes["neuroid"] if "neuroid" in assembly.dims else assembly.size)
+    return np.arange(
+        assembly.sizes["neuroid"] if "neuroid" in assembly.dims else assembly.size
+    )
 
 
 def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
@@ -85,7 +100,8 @@ def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
         The edges are missing or do not increase.
     """
     edges = np.asarray(
-        bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ()), dtype=np.float64
+        bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ()),
+        dtype=np.float64,
     )
     if edges.size < 2 or not (np.diff(edges) > 0).all():
         raise MetricError(
@@ -97,68 +113,97 @@ def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
 def histogram(values: Floats, edges: Floats) -> Indices:
     """Bin of each value; values outside the edges belong to the first or last bin, missing values to -1."""
     clipped = np.clip(values, edges[0], edges[-1])
-    places = np.minimum(np.searchsorted(edges, clipped, side="right") - 1, len(edges) - 2)
+    places = np.minimum(
+        np.searchsorted(edges, clipped, side="right") - 1, len(edges) - 2
+    )
     return np.where(np.isnan(values), -1, places)
 
 
-def resampled_similarity(
+class Resampled(NamedTuple):
+    """Samples of a source, each as large as the target.
+
+    ``drawn`` are the bins of the source's neuroids in each sample, (draw × target neuroid), and ``target`` those of the
+    target, (neuroid,); -1 for missing values. ``bins`` is their number.
+    """
+
+    drawn: Places
+    target: Indices
+    bins: int
+
+    def similarity(self) -> Floats:
+        """Return the similarity of each sample to the target, (draw,); NaN for a sample or a target without values."""
+        known = self.target[self.target >= 0]
+        with np.errstate(invalid="ignore"):
+            q = np.bincount(known, minlength=self.bins) / np.float64(len(known))
+        step = max(1, CHUNK // max(self.drawn.shape[1], 1))
+        parts = [
+            self._similarity(self.drawn[at : at + step], q)
+            for at in range(0, len(self.drawn), step)
+        ]
+        return np.concatenate(parts)
+
+    def _similarity(self, drawn: Places, q: Floats) -> Floats:
+        count, width = len(drawn), self.bins + 1
+        places = drawn + (np.arange(count) * width)[:, None] + 1
+        all_counts = np.bincount(places.ravel(), minlength=count * width).reshape(
+            count, width
+        )
+        counts = all_counts[:, 1:].astype(np.float64)
+        total = counts.sum(axis=1, keepdims=True)
+        p = np.divide(counts, total, out=np.full_like(counts, np.nan), where=total > 0)
+        return ks_similarity(p, q)
+
+    def without(self, kept: Booleans) -> Resampled:
+        """Return the same samples without some of the target's neuroids and their counterparts in every sample."""
+        return Resampled(self.drawn[:, kept], self.target[kept], self.bins)
+
+
+def drawn_rows(
     source: Floats,
     target: Floats,
-    edges: Floats,
     *,
     draws: int,
     rng: np.random.Generator | np.random.RandomState,
-) -> Floats:
-    """Similarity of ``draws`` samples of the source, each as large as the target, to the target: ``(draw,)``.
+) -> Places:
+    """Draw rows of the source with replacement, as many as the target has in each sample: (draw × target neuroid).
 
     Raises
     ------
     MetricError
         A side has no values.
     """
-    size, bins = target.size, len(edges) - 1
-    target_bins, source_bins = histogram(target, edges), histogram(source, edges)
-    if not (target_bins >= 0).any() or not (source_bins >= 0).any():
+    if np.isnan(target).all() or np.isnan(source).all():
         raise MetricError("the distribution of one side is empty")
-    q = np.bincount(target_bins[target_bins >= 0], minlength=bins) / (target_bins >= 0).sum()
-    out = np.empty(draws)
+    size, parts = target.size, []
     step = max(1, CHUNK // max(size, 1))
     for start in range(0, draws, step):
-        n = min(step, draws - start)
-        legacy = isinstance(rng, np.random.RandomState)
-        rows = rng.randint(0, source.size, (n, size)) if legacy else rng.integers(0, source.size, (n, size))  # type: ignore[union-attr]
-        places = source_bins[rows] + (np.arange(n) * (bins + 1))[:, None] + 1
-        counts = (
-            np.bincount(places.ravel(), minlength=n * (bins + 1))
-            .reshape(n, bins + 1)[:, 1:]
-            .astype(np.float64)
-        )
-        total = counts.sum(axis=1, keepdims=True)
-        p = np.divide(counts, total, out=np.full_like(counts, np.nan), where=total > 0)
-        out[start : start + n] = ks_similarity(p, q)
-    return out
+        shape = (min(step, draws - start), size)
+        if isinstance(rng, np.random.RandomState):
+            rows = rng.randint(0, source.size, shape)
+        else:
+            rows = rng.integers(0, source.size, shape)
+        parts.append(rows.astype(np.int32))
+    return np.concatenate(parts)
 
 
-def of_new_neuroids(source: Floats, target: Floats, edges: Floats, names: Array, own: bool) -> Influence:
-    """Influence of the target's neuroids on the mean similarity between samples of the source and the target.
+def resampled(
+    source: Floats,
+    target: Floats,
+    edges: Floats,
+    *,
+    draws: int,
+    rng: np.random.Generator | np.random.RandomState,
+) -> Resampled:
+    """Draw samples of the source with replacement, each as large as the target.
 
-    Samples are as large as the target. ``own``: the source is the target.
+    Raises
+    ------
+    MetricError
+        A side has no values.
     """
-    target_bins, bins = histogram(target, edges), len(edges) - 1
-    known = target_bins >= 0
-    cells = np.eye(bins)[np.where(known, target_bins, 0)] * known[:, None]
-    mass = np.bincount(histogram(source, edges) + 1, minlength=bins + 1)[1:].astype(np.float64)
-
-    def similarity(weights: Mapping[str, Floats]) -> Floats:
-        # The same random numbers for all weights, so that only the weights differ.
-        rng = np.random.default_rng(0)
-        q = weights["neuroid"] @ cells
-        q = q / q.sum(axis=1, keepdims=True)
-        p = q if own else np.broadcast_to(mass / mass.sum(), q.shape)
-        levels = rng.random((SAMPLES, 1, len(target)))
-        ends = np.cumsum(p, axis=1)
-        below = np.stack([(levels <= ends[:, bin, None]).mean(axis=-1) for bin in range(bins)], axis=-1)
-        drawn = np.diff(below, axis=-1, prepend=0.0)
-        return np.asarray(ks_similarity(drawn, q).mean(axis=0))
-
-    return reweighted({"neuroid": names}, similarity)
+    rows = drawn_rows(source, target, draws=draws, rng=rng)
+    return Resampled(
+        histogram(source, edges).astype(np.int32)[rows],
+        histogram(target, edges),
+        len(edges) - 1,
+    )

@@ -11,7 +11,9 @@ from neuroledger.errors import DataError
 
 __all__ = ["centres"]
 
-SUPPORT = 0.05  # share of the largest response from which a position belongs to the field
+SUPPORT = (
+    0.05  # share of the largest response from which a position belongs to the field
+)
 
 
 def centres(responses: xr.DataArray, blank: Floats) -> Floats:
@@ -38,7 +40,9 @@ def centres(responses: xr.DataArray, blank: Floats) -> Floats:
     """
     places = [coordinate(responses, name) for name in ("position_y", "position_x")]
     if places[0] is None or places[1] is None:
-        raise DataError("stimuli that map receptive fields need the columns position_y and position_x")
+        raise DataError(
+            "stimuli that map receptive fields need the columns position_y and position_x"
+        )
     y, x = (encode(values) for values in places)
     cell = y.codes * len(x.labels) + x.codes
     shape = (len(y.labels), len(x.labels))
@@ -58,5 +62,7 @@ def centres(responses: xr.DataArray, blank: Floats) -> Floats:
     responsive = total > 0
     for axis, (index, labels) in enumerate(((rows, y.labels), (columns, x.labels))):
         mean = (index @ weights)[responsive] / total[responsive]
-        out[responsive, axis] = np.interp(mean, np.arange(len(labels)), labels.astype(np.float64))
+        out[responsive, axis] = np.interp(
+            mean, np.arange(len(labels)), labels.astype(np.float64)
+        )
     return out

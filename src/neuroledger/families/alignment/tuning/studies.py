@@ -15,7 +15,9 @@ from neuroledger.families.alignment.tuning import curves as tuning
 
 __all__ = ["STUDIES", "Grid", "grating_grid", "property_table", "texture_grid"]
 
-RESPONSE_THRESHOLD = 5.0  # spikes/s above baseline that a neuroid must reach to be included
+RESPONSE_THRESHOLD = (
+    5.0  # spikes/s above baseline that a neuroid must reach to be included
+)
 ORIENTATION_LIMIT = 157.5  # degrees; orientations from here on are reported minus 180
 
 
@@ -32,7 +34,9 @@ class Grid(NamedTuple):
 def _coded(assembly: xr.DataArray, name: str) -> tuple[Indices, Array]:
     values = coordinate(assembly, name)
     if values is None:
-        raise DataError(f"stimuli have no column {name!r}, which the tuning property varies")
+        raise DataError(
+            f"stimuli have no column {name!r}, which the tuning property varies"
+        )
     return encode(values)
 
 
@@ -42,21 +46,31 @@ def _on_grid(
     """Responses ``(neuroid, rest, *names)`` and the axes; rows within a cell are sorted by the coordinate ``rest``."""
     coded = {name: _coded(assembly, name) for name in names}
     remaining = (
-        encode(coordinate(assembly, rest)) if rest and coordinate(assembly, rest) is not None else None
+        encode(coordinate(assembly, rest))
+        if rest and coordinate(assembly, rest) is not None
+        else None
     )
     keys = [coded[name][0] for name in reversed(names)]
     keys.append(
-        remaining.codes if remaining is not None else np.zeros(assembly.sizes["presentation"], dtype=np.intp)
+        remaining.codes
+        if remaining is not None
+        else np.zeros(assembly.sizes["presentation"], dtype=np.intp)
     )
-    cell = np.ravel_multi_index([coded[name][0] for name in names], [len(coded[name][1]) for name in names])
-    counts = np.bincount(cell, minlength=int(np.prod([len(coded[name][1]) for name in names])))
+    cell = np.ravel_multi_index(
+        [coded[name][0] for name in names], [len(coded[name][1]) for name in names]
+    )
+    counts = np.bincount(
+        cell, minlength=int(np.prod([len(coded[name][1]) for name in names]))
+    )
     if counts.min() != counts.max():
         raise DataError(
             f"stimuli are not a full grid of {', '.join(names)}: cells have {counts.min()} to {counts.max()}"
         )
     # Rows within a cell are sorted, not matched, by `rest`, because sizes may increase with the period.
     order = np.lexsort((keys[-1], cell))
-    values = assembly.transpose("presentation", "neuroid").values.astype(np.float64)[order]
+    values = assembly.transpose("presentation", "neuroid").values.astype(np.float64)[
+        order
+    ]
     shape = [len(coded[name][1]) for name in names]
     grid = np.moveaxis(values.reshape(*shape, int(counts[0]), -1), (-1, -2), (0, 1))
     axes = {name: coded[name][1] for name in names}
@@ -73,7 +87,9 @@ def grating_grid(assembly: xr.DataArray) -> Grid:
     DataError
         A parameter is missing, or the stimuli do not form a full grid.
     """
-    return Grid(*_on_grid(assembly, ("spatial_frequency", "orientation", "phase"), "radius"))
+    return Grid(
+        *_on_grid(assembly, ("spatial_frequency", "orientation", "phase"), "radius")
+    )
 
 
 def texture_grid(assembly: xr.DataArray) -> Grid:
@@ -86,13 +102,17 @@ def texture_grid(assembly: xr.DataArray) -> Grid:
     """
     responses, axes = _on_grid(assembly, ("type", "family", "sample"), None)
     if len(axes["type"]) != 2:
-        raise DataError(f"textures have {len(axes['type'])} types; two are needed, noise before texture")
+        raise DataError(
+            f"textures have {len(axes['type'])} types; two are needed, noise before texture"
+        )
     return Grid(responses[:, 0], axes)
 
 
 def _best(responses: Floats) -> tuple[Indices, ...]:
     """Indices of the largest response of each neuroid, one array per axis."""
-    return np.unravel_index(responses.reshape(len(responses), -1).argmax(axis=1), responses.shape[1:])
+    return np.unravel_index(
+        responses.reshape(len(responses), -1).argmax(axis=1), responses.shape[1:]
+    )
 
 
 Columns = dict[str, Floats]
@@ -107,7 +127,10 @@ def _orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     width = tuning.orientation_bandwidth(
         curves, angles, smoothing="hanning", threshold=0.707, half=True
     ).width
-    variance, ratio = tuning.circular_variance(curves, angles), tuning.orthogonal_preferred_ratio(curves)
+    variance, ratio = (
+        tuning.circular_variance(curves, angles),
+        tuning.orthogonal_preferred_ratio(curves),
+    )
     max_dc, max_ac = curves.max(axis=1), modulation[rows, size, frequency, orientation]
     with np.errstate(invalid="ignore", divide="ignore"):
         columns = {
@@ -137,7 +160,9 @@ def _preferred_orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Boole
     ).preferred
     preferred = np.where(preferred >= ORIENTATION_LIMIT, preferred - 180, preferred)
     strongest = mean.reshape(len(mean), -1).max(axis=1)
-    return {"preferred_orientation": preferred}, strongest > baseline + RESPONSE_THRESHOLD
+    return {
+        "preferred_orientation": preferred
+    }, strongest > baseline + RESPONSE_THRESHOLD
 
 
 def _components(grid: Grid, baseline: Floats) -> Floats:
@@ -149,13 +174,18 @@ def _components(grid: Grid, baseline: Floats) -> Floats:
 def _peak_frequency(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     """Peak spatial frequency after De Valois, Albrecht and Thorell (1982)."""
     components = _components(grid, baseline)
-    rows, (size, _, orientation, component) = np.arange(len(components)), _best(components)
+    rows, (size, _, orientation, component) = (
+        np.arange(len(components)),
+        _best(components),
+    )
     curves = components[rows, size, :, orientation, component]
     frequencies = grid.axes["spatial_frequency"].astype(np.float64)
-    peaks = tuning.spatial_frequency_tuning(curves, frequencies, smoothing="smooth").preferred
-    return {"peak_spatial_frequency": peaks}, components.reshape(len(components), -1).max(
-        axis=1
-    ) > RESPONSE_THRESHOLD
+    peaks = tuning.spatial_frequency_tuning(
+        curves, frequencies, smoothing="smooth"
+    ).preferred
+    return {"peak_spatial_frequency": peaks}, components.reshape(
+        len(components), -1
+    ).max(axis=1) > RESPONSE_THRESHOLD
 
 
 def _frequency_selectivity(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
@@ -170,7 +200,9 @@ def _frequency_selectivity(grid: Grid, baseline: Floats) -> tuple[Columns, Boole
         "spatial_frequency_selective": (~np.isnan(width)).astype(np.float64),
         "spatial_frequency_bandwidth": width,
     }
-    return columns, mean.reshape(len(mean), -1).max(axis=1) > baseline + RESPONSE_THRESHOLD
+    return columns, mean.reshape(len(mean), -1).max(
+        axis=1
+    ) > baseline + RESPONSE_THRESHOLD
 
 
 def _size(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
@@ -180,7 +212,10 @@ def _size(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
             "size tuning needs gratings of the same radii at every frequency, orientation and phase"
         )
     components = _components(grid, baseline)
-    rows, (_, frequency, orientation, component) = np.arange(len(components)), _best(components)
+    rows, (_, frequency, orientation, component) = (
+        np.arange(len(components)),
+        _best(components),
+    )
     curves = components[rows, :, frequency, orientation, component]
     sizes = tuning.size_tuning(curves, grid.axes["radius"].astype(np.float64))
     columns = {
@@ -190,7 +225,9 @@ def _size(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
         "surround_diameter": sizes.surround_diameter,
         "surround_grating_summation_field_ratio": sizes.ratio,
     }
-    return columns, components.reshape(len(components), -1).max(axis=1) > RESPONSE_THRESHOLD
+    return columns, components.reshape(len(components), -1).max(
+        axis=1
+    ) > RESPONSE_THRESHOLD
 
 
 def _texture(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
@@ -198,7 +235,9 @@ def _texture(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     above = grid.responses - baseline[:, None, None, None]
     families = above.mean(axis=3)
     scaled = grid.responses / 10
-    variances = tuning.variance_components((np.sqrt(scaled) + np.sqrt(scaled + 1))[:, 1])
+    variances = tuning.variance_components(
+        (np.sqrt(scaled) + np.sqrt(scaled + 1))[:, 1]
+    )
     modulation = tuning.texture_modulation(families[:, 0], families[:, 1])
     columns = {
         "texture_modulation_index": modulation,
@@ -227,7 +266,9 @@ STUDIES: Mapping[str, tuple[Callable[[xr.DataArray], Grid], Study]] = {
 }
 
 
-def property_table(study: str, responses: xr.DataArray, baseline: Floats) -> xr.DataArray:
+def property_table(
+    study: str, responses: xr.DataArray, baseline: Floats
+) -> xr.DataArray:
     """Properties ``(neuroid, property)`` of the neuroids whose responses exceed the threshold.
 
     Parameters

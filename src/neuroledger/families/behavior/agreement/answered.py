@@ -19,7 +19,13 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     choices,
 )
 
-__all__ = ["UNANSWERED", "by_variables", "given_by_model", "given_by_people", "left_out"]
+__all__ = [
+    "UNANSWERED",
+    "by_variables",
+    "given_by_model",
+    "given_by_people",
+    "left_out",
+]
 
 # Values that mark trials without an answer, in addition to missing values.
 UNANSWERED = ("", "NaN")
@@ -43,12 +49,18 @@ def given_by_people(
     if not answered.any():
         raise error("no subject answered any trial")
     people = answers_of_people(filled, by=by, error=error)
-    seen = answers_of_people(_answers_of(assembly, answered), by=by, error=error).correct
+    seen = answers_of_people(
+        _answers_of(assembly, answered), by=by, error=error
+    ).correct
     return replace(people, correct=people.correct * seen, seen=seen)
 
 
 def given_by_model(
-    source: xr.DataArray, people: Answers, *, by: str | None, unanswered: Sequence[str] = UNANSWERED
+    source: xr.DataArray,
+    people: Answers,
+    *,
+    by: str | None,
+    unanswered: Sequence[str] = UNANSWERED,
 ) -> Answers:
     """Return the table of `answers_of_model`, with unanswered cells counted as not seen.
 
@@ -66,7 +78,10 @@ def given_by_model(
 
 
 def by_variables(
-    assembly: xr.DataArray, variables: Sequence[str], *, error: type[MetricError] | None = None
+    assembly: xr.DataArray,
+    variables: Sequence[str],
+    *,
+    error: type[MetricError] | None = None,
 ) -> xr.DataArray:
     """Add a coordinate with the combination of the variables at each trial, named as the variables joined by ``|``.
 
@@ -123,5 +138,7 @@ def _where_answered(
 
 def _answers_of(assembly: xr.DataArray, answered: Booleans) -> xr.DataArray:
     """Return ``given`` as values, with the coordinates of the presentations."""
-    row = assembly.isel({dim: 0 for dim in assembly.dims if dim != "presentation"}, drop=True)
+    row = assembly.isel(
+        {dim: 0 for dim in assembly.dims if dim != "presentation"}, drop=True
+    )
     return row.copy(data=answered).drop_vars("prediction", errors="ignore")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -13,24 +12,23 @@ import xarray as xr
 from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated
 from neuroledger.errors import MetricError
-from neuroledger.stats.spread import Influence, reweighted
 
 __all__ = [
     "Agreement",
     "Answers",
     "answers_of_model",
     "answers_of_people",
-    "cell_influence",
     "choices",
     "compare",
     "correctness",
     "least_kappa",
-    "of_new_stimuli_and_people",
     "step_of",
 ]
 
 Codes = npt.NDArray[np.intp]
-Measure = Literal["error_consistency", "observed_consistency", "squared_accuracy_difference"]
+Measure = Literal[
+    "error_consistency", "observed_consistency", "squared_accuracy_difference"
+]
 # `label` is not included, because some models store their answers in it.
 TRUTHS = ("truth", "image_label", "object_name")
 
@@ -76,20 +74,28 @@ class Agreement(NamedTuple):
         return kappa
 
 
-def choices(assembly: xr.DataArray, *, error: type[MetricError] = MetricError) -> npt.NDArray[Any]:
+def choices(
+    assembly: xr.DataArray, *, error: type[MetricError] = MetricError
+) -> npt.NDArray[Any]:
     """Return one answer per presentation: labels unchanged, probabilities ``(presentation, choice)`` by their maximum."""
     if "choice" in assembly.dims and assembly.sizes["choice"] > 1:
         if "choice" not in assembly.coords:
-            raise error("probabilities have no coordinate 'choice' that names their columns")
+            raise error(
+                "probabilities have no coordinate 'choice' that names their columns"
+            )
         values = assembly.transpose("presentation", "choice").values
         if np.isnan(values.astype(np.float64)).any():
-            raise error("some probabilities are missing, so there is no most probable choice")
+            raise error(
+                "some probabilities are missing, so there is no most probable choice"
+            )
         names: npt.NDArray[Any] = np.asarray(assembly["choice"].values)
         return np.asarray(names[values.argmax(axis=1)])
     return np.asarray(assembly.values).ravel()
 
 
-def correctness(assembly: xr.DataArray, truth: Any = None, *, error: type[MetricError] = MetricError) -> Any:
+def correctness(
+    assembly: xr.DataArray, truth: Any = None, *, error: type[MetricError] = MetricError
+) -> Any:
     """Return whether each presentation was answered correctly, as booleans.
 
     Boolean values are returned unchanged, as are 0 and 1 if there is no truth or if the truths are words. If the values
@@ -104,7 +110,11 @@ def correctness(assembly: xr.DataArray, truth: Any = None, *, error: type[Metric
     if answers.dtype.kind == "b":
         return answers
     truth = coordinate(assembly, *TRUTHS) if truth is None else truth
-    if truth is not None and answers.dtype.kind in "iuf" and _are_words(np.asarray(truth)):
+    if (
+        truth is not None
+        and answers.dtype.kind in "iuf"
+        and _are_words(np.asarray(truth))
+    ):
         if not np.isin(answers, (0, 1)).all():
             raise error(
                 "answers are numbers and right answers are words; give both alike, or 1 and 0 for right and wrong"
@@ -113,7 +123,9 @@ def correctness(assembly: xr.DataArray, truth: Any = None, *, error: type[Metric
     if truth is None:
         if answers.dtype.kind in "iuf" and np.isin(answers, (0, 1)).all():
             return answers.astype(bool)
-        raise error(f"answers cannot be judged: there is no coordinate {' or '.join(map(repr, TRUTHS))}")
+        raise error(
+            f"answers cannot be judged: there is no coordinate {' or '.join(map(repr, TRUTHS))}"
+        )
     return same(answers, np.asarray(truth))
 
 
@@ -146,11 +158,16 @@ def answers_of_people(
         Trials, ``stimulus_id`` or ``subject`` are missing, or a subject answered a stimulus twice in one condition.
     """
     right = correctness(assembly, error=error)
-    stimulus, subject = coordinate(assembly, "stimulus_id"), coordinate(assembly, "subject", "subject_id")
+    stimulus, subject = (
+        coordinate(assembly, "stimulus_id"),
+        coordinate(assembly, "subject", "subject_id"),
+    )
     if stimulus is None or subject is None:
         raise error("trials of people need the coordinates stimulus_id and subject")
     condition = coordinate(assembly, by) if by is not None else None
-    conditions = encode(condition if condition is not None else np.zeros(right.size, dtype=np.intp))
+    conditions = encode(
+        condition if condition is not None else np.zeros(right.size, dtype=np.intp)
+    )
     stimuli, subjects = encode(stimulus), encode(subject)
     twice = repeated(conditions.codes, stimuli.codes, subjects.codes)
     if twice.size:
@@ -178,7 +195,9 @@ def answers_of_people(
     )
 
 
-def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = "condition") -> Answers:
+def answers_of_model(
+    source: xr.DataArray, people: Answers, *, by: str | None = "condition"
+) -> Answers:
     """Return the correctness of the model on the cells that people answered.
 
     Rows are matched by stimulus, and also by condition if the model's behaviour has this coordinate.
@@ -190,23 +209,36 @@ def answers_of_model(source: xr.DataArray, people: Answers, *, by: str | None = 
     """
     stimulus = coordinate(source, "stimulus_id")
     if stimulus is None:
-        raise MetricError("model behaviour has no stimulus_id; give one row per stimulus with its id")
+        raise MetricError(
+            "model behaviour has no stimulus_id; give one row per stimulus with its id"
+        )
     place = locate(stimulus, people.stimuli)
     needed, size = people.stimulus, len(people.stimuli)
-    condition = coordinate(source, by) if by is not None and len(people.conditions) > 1 else None
+    condition = (
+        coordinate(source, by)
+        if by is not None and len(people.conditions) > 1
+        else None
+    )
     if condition is not None:
         at = locate(condition, people.conditions)
         place = np.where((place >= 0) & (at >= 0), at * size + place, -1)
-        needed, size = people.condition * size + people.stimulus, size * len(people.conditions)
+        needed, size = (
+            people.condition * size + people.stimulus,
+            size * len(people.conditions),
+        )
     rows = np.flatnonzero(place >= 0)
     if rows.size and repeated(place[rows]).size:
         name = stimulus[rows[repeated(place[rows])[0]]]
-        raise MetricError(f"stimulus {str(name)!r} has several answers of the model; keep or average one")
+        raise MetricError(
+            f"stimulus {str(name)!r} has several answers of the model; keep or average one"
+        )
     table = np.full(size, -1, dtype=np.intp)
     table[place[rows]] = rows
     row_of_cell = table[needed]
     if (row_of_cell < 0).any():
-        absent = ", ".join(map(repr, people.stimuli[people.stimulus[row_of_cell < 0]][:3].tolist()))
+        absent = ", ".join(
+            map(repr, people.stimuli[people.stimulus[row_of_cell < 0]][:3].tolist())
+        )
         raise MetricError(
             f"the model has no answer for {int((row_of_cell < 0).sum())} stimuli people saw ({absent})"
         )
@@ -243,7 +275,9 @@ def compare(a: Answers, b: Answers) -> Agreement:
     return _agreement(n, right_a, right_b, both_right)
 
 
-def _agreement(n: Floats, right_a: Floats, right_b: Floats, both_right: Floats) -> Agreement:
+def _agreement(
+    n: Floats, right_a: Floats, right_b: Floats, both_right: Floats
+) -> Agreement:
     """Compute proportions from counts of cells seen by both, and answered correctly by ``a``, by ``b``, and by both."""
     out = [np.full(n.shape, np.nan) for _ in range(3)]
     for numerator, result in zip(
@@ -253,14 +287,20 @@ def _agreement(n: Floats, right_a: Floats, right_b: Floats, both_right: Floats) 
     return Agreement(n, *out)
 
 
-def measured(pairs: Agreement, measure: Measure, undefined: Literal["skip", "one"] = "skip") -> Floats:
+def measured(
+    pairs: Agreement, measure: Measure, undefined: Literal["skip", "one"] = "skip"
+) -> Floats:
     """Return one measure of agreement; ``undefined`` is the kappa without errors: ``skip`` for NaN, ``one`` for 1."""
     if measure == "observed_consistency":
         return pairs.observed
     if measure == "squared_accuracy_difference":
         return np.asarray((pairs.accuracy_a - pairs.accuracy_b) ** 2)
     kappa = pairs.kappa
-    return np.where(np.isnan(kappa) & (pairs.n > 0), 1.0, kappa) if undefined == "one" else kappa
+    return (
+        np.where(np.isnan(kappa) & (pairs.n > 0), 1.0, kappa)
+        if undefined == "one"
+        else kappa
+    )
 
 
 def least_kappa(pairs: Agreement, undefined: Literal["skip", "one"] = "skip") -> float:
@@ -282,66 +322,3 @@ def step_of(pairs: Agreement, measure: Measure) -> float:
             steps = steps * (2 * np.abs(pairs.accuracy_a - pairs.accuracy_b) + steps)
     known = steps[np.isfinite(steps)]
     return float(known.mean() / len(pairs.n)) if known.size else 0.0
-
-
-def cell_influence(model: Answers, people: Answers, pairs: Agreement, measure: Measure) -> Floats:
-    """Return the influence of each cell on the agreement of the model with each person, (cell, condition, person).
-
-    Influences are weighted 1/n. That of kappa is computed from its value without the cell (Tukey's jackknife), because
-    its slope is too small where errors are rare.
-    """
-    n, a, b, o = (part[:, 0, :][people.condition] for part in pairs)
-    right_a, right_b, seen = model.correct[0][:, None], people.correct.T, people.seen.T
-    agrees = right_a == right_b
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if measure == "observed_consistency":
-            moved = (agrees - o) / n
-        elif measure == "squared_accuracy_difference":
-            moved = 2 * (a - b) * ((right_a - a) - (right_b - b)) / n
-        else:
-            remaining = n - 1
-            reduced = Agreement(
-                remaining,
-                (n * a - right_a) / remaining,
-                (n * b - right_b) / remaining,
-                (n * o - agrees) / remaining,
-            )
-            moved = (pairs.kappa[:, 0, :][people.condition] - reduced.kappa) * remaining / n
-    moved = np.nan_to_num(moved) * (seen > 0)
-    table = np.zeros((len(people.condition), len(people.conditions), len(people.observers)))
-    for c in range(len(people.conditions)):
-        cells = np.flatnonzero(people.condition == c)
-        mean = moved[cells].sum(axis=0) / np.maximum(seen[cells].sum(axis=0), 1)
-        table[cells, c] = (moved[cells] - mean) * (seen[cells] > 0)
-    return table
-
-
-def of_new_stimuli_and_people(
-    a: Answers, b: Answers, pairs: Codes, measure: Callable[[Agreement], Floats]
-) -> Influence:
-    """Return the influence of stimuli and people on the mean of ``measure`` over conditions and ``pairs (pair, 2)``.
-
-    Each pair has an observer of ``a`` and one of ``b``. Its weight is that of the observer of ``b``, times that of the
-    observer of ``a`` if both are the same people.
-    """
-    first, second = pairs.T
-
-    def score(weights: Mapping[str, Floats]) -> Floats:
-        stimuli, people = weights["stimulus"][:, b.stimulus], weights["subject"]
-        total, count = np.zeros((len(people), len(pairs))), np.zeros((len(people), len(pairs)))
-        for c in range(len(a.conditions)):
-            cells = np.flatnonzero(a.condition == c)
-            ca, sa = a.correct[np.ix_(first, cells)].T, a.seen[np.ix_(first, cells)].T
-            cb, sb = b.correct[np.ix_(second, cells)].T, b.seen[np.ix_(second, cells)].T
-            counts = [stimuli[:, cells] @ part for part in (sa * sb, ca * sb, sa * cb, ca * cb)]
-            values = measure(_agreement(*counts))
-            known = ~np.isnan(values)
-            total += np.where(known, values, 0.0)
-            count += known
-        weight = people[:, second] * (people[:, first] if a is b else 1.0) * (count > 0)
-        mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
-        out = np.full(len(people), np.nan)
-        np.divide((weight * mean).sum(axis=1), weight.sum(axis=1), out=out, where=weight.sum(axis=1) > 0)
-        return out
-
-    return reweighted({"stimulus": b.stimuli, "subject": b.observers}, score)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -15,9 +14,11 @@ from neuroledger.families.behavior.agreement.accuracy_drop import (
     drop_similarity,
     drops_of_people,
     half_of,
-    of_drops,
+    means_of_halves,
+    trials_of,
 )
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import Keep, Samples, Variation
 
 __all__ = ["accuracy_delta"]
 
@@ -31,7 +32,7 @@ def accuracy_delta(
     by: str = "image_type",
     draws: Annotated[int, Field(ge=1)] = 100,
     subjects: Literal["all", "brainscore"] = "all",
-) -> xr.DataArray:
+) -> Samples:
     """Return the similarity ``s`` of the losses of two halves of the people as ``2s / (1 + s)``: ``(draw,)``.
 
     Parameters
@@ -47,19 +48,21 @@ def accuracy_delta(
         There are fewer than two subjects, a condition is missing, or the reference half loses no accuracy.
     """
     people = drops_of_people(assembly, image_types, by=by, error=CeilingError)
-    drops, names = people.values, people.names
     peer = np.random.RandomState(0) if subjects == "brainscore" else None
+    halves = [half_of(people.names, peer=peer, rng=rng) for _ in range(draws)]
 
-    def of_whole(first: Floats, second: Floats) -> Floats:
+    def of_whole(drops: Floats) -> xr.DataArray:
+        first, second = means_of_halves(drops, halves).T
         similarity = drop_similarity(first, second, signed=peer is not None)
-        return np.asarray(2 * similarity / (1 + similarity))
+        return xr.DataArray(2 * similarity / (1 + similarity), dims=("draw",))
 
-    values = np.empty(draws)
-    halves = [half_of(names, peer=peer, rng=rng) for _ in range(draws)]
-    for i, members in enumerate(halves):
-        first, second = float(drops[members].mean()), float(drops[~members].mean())
-        if second == 0:
-            raise CeilingError("half of the people lose no accuracy at all, so there is no loss to compare")
-        values[i] = of_whole(np.array(first), np.array(second))
-    influence = partial(of_drops, (people,), halves, of_whole)
-    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})
+    if (means_of_halves(people.values, halves)[:, 1] == 0).any():
+        raise CeilingError(
+            "half of the people lose no accuracy at all, so there is no loss to compare"
+        )
+    trials = trials_of(people)
+
+    def without(keep: Keep) -> xr.DataArray:
+        return of_whole(people.of(trials.rows(keep)[0]))
+
+    return Samples(of_whole(people.values), Variation(trials.items, without))

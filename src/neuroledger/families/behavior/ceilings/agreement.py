@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import combinations
 from typing import Literal
 
@@ -15,9 +14,9 @@ from neuroledger.families.behavior.agreement.error_agreement import (
     answers_of_people,
     compare,
     measured,
-    of_new_stimuli_and_people,
 )
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import Samples
 
 __all__ = ["agreement"]
 
@@ -29,7 +28,7 @@ def agreement(
     measure: Measure = "error_consistency",
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
-) -> xr.DataArray:
+) -> Samples:
     """Return the agreement of every pair of people in every condition: ``(condition, pair)``.
 
     Parameters
@@ -58,19 +57,27 @@ def agreement(
     table = measured(all_pairs, measure, undefined)
     values = table[:, first, second]
     if np.isnan(values).all():
-        raise CeilingError("no two subjects share stimuli with errors that could be compared")
+        raise CeilingError(
+            "no two subjects share stimuli with errors that could be compared"
+        )
     names = [f"{people.observers[a]}|{people.observers[b]}" for a, b in pairs]
     out = xr.DataArray(
-        values, dims=("condition", "pair"), coords={"condition": people.conditions, "pair": names}
+        values,
+        dims=("condition", "pair"),
+        coords={"condition": people.conditions, "pair": names},
     )
-    missing, unseen = int((np.isnan(values) & (shared > 0)).sum()), int((shared == 0).sum())
+    missing, unseen = (
+        int((np.isnan(values) & (shared > 0)).sum()),
+        int((shared == 0).sum()),
+    )
     notes = (
-        [f"{missing} pair × condition cells without any error to compare were left out"] if missing else []
+        [f"{missing} pair × condition cells without any error to compare were left out"]
+        if missing
+        else []
     )
-    notes += [f"{unseen} pair × condition cells without shared stimuli were left out"] if unseen else []
-    out.attrs["notes"] = notes
-    pair_codes = np.asarray(pairs, dtype=np.intp)
-    out.attrs["influence"] = lambda: of_new_stimuli_and_people(
-        people, people, pair_codes, partial(measured, measure=measure, undefined=undefined)
+    notes += (
+        [f"{unseen} pair × condition cells without shared stimuli were left out"]
+        if unseen
+        else []
     )
-    return out
+    return Samples(out, notes=notes)

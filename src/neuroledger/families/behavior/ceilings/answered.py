@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Indices
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.agreement.accuracies import relative_distance
+from neuroledger.families.behavior.agreement.accuracies import (
+    over_conditions,
+    relative_distance,
+)
 from neuroledger.families.behavior.agreement.answered import (
     UNANSWERED,
     by_variables,
@@ -19,14 +21,13 @@ from neuroledger.families.behavior.agreement.answered import (
     left_out,
 )
 from neuroledger.families.behavior.agreement.error_agreement import (
-    Agreement,
     Answers,
     Measure,
     compare,
     measured,
-    of_new_stimuli_and_people,
 )
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import Samples
 
 __all__ = ["answered_accuracy_distance", "answered_agreement"]
 
@@ -39,7 +40,7 @@ def answered_agreement(
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
     unanswered: tuple[str, ...] = UNANSWERED,
-) -> xr.DataArray:
+) -> Samples:
     """Return the agreement of every pair of people on the stimuli that both answered: ``(condition, pair)``.
 
     Parameters
@@ -54,22 +55,25 @@ def answered_agreement(
     """
     people = given_by_people(assembly, by=by, unanswered=unanswered, error=CeilingError)
     pairs = _pairs(people)
-    values = measured(compare(people, people), measure, undefined)[:, pairs[:, 0], pairs[:, 1]]
+    values = measured(compare(people, people), measure, undefined)[
+        :, pairs[:, 0], pairs[:, 1]
+    ]
     if np.isnan(values).all():
-        raise CeilingError("no two subjects answered the same stimuli with errors that could be compared")
+        raise CeilingError(
+            "no two subjects answered the same stimuli with errors that could be compared"
+        )
     out = xr.DataArray(
         values,
         dims=("condition", "pair"),
         coords={"condition": people.conditions, "pair": _names(people, pairs)},
     )
     empty = int(np.isnan(values).sum())
-    out.attrs["notes"] = left_out(people) + (
-        [f"{empty} pair × condition cells with nothing to compare were left out"] if empty else []
-    )
-    out.attrs["influence"] = lambda: of_new_stimuli_and_people(
-        people, people, pairs, partial(measured, measure=measure, undefined=undefined)
-    )
-    return out
+    notes = left_out(people)
+    if empty:
+        notes.append(
+            f"{empty} pair × condition cells with nothing to compare were left out"
+        )
+    return Samples(out, notes=notes)
 
 
 @ceiling("answered_accuracy_distance", version=2, input="behaviour")
@@ -79,7 +83,7 @@ def answered_accuracy_distance(
     variables: tuple[str, ...] = (),
     chance: float = 0.0,
     unanswered: tuple[str, ...] = UNANSWERED,
-) -> xr.DataArray:
+) -> Samples:
     """Return the similarity of accuracies of each pair of people on stimuli that both answered: ``(pair,)``.
 
     The second person of a pair is the reference.
@@ -102,25 +106,24 @@ def answered_accuracy_distance(
     )
     pairs = _pairs(people)
 
-    def similar(agreement: Agreement) -> Floats:
-        return relative_distance(agreement.accuracy_a, agreement.accuracy_b, chance=chance)
-
-    similarity = similar(compare(people, people))[:, pairs[:, 0], pairs[:, 1]]
-    shared = ~np.isnan(similarity).all(axis=0)
-    if not shared.any():
+    shared = compare(people, people)
+    accuracies = (
+        side[:, pairs[:, 0], pairs[:, 1]]
+        for side in (shared.accuracy_a, shared.accuracy_b)
+    )
+    values = over_conditions(relative_distance(*accuracies, chance=chance).T)
+    if np.isnan(values).all():
         raise CeilingError("no two subjects answered the same stimuli")
-    values = np.full(len(pairs), np.nan)
-    values[shared] = np.nanmean(similarity[:, shared], axis=0)
     out = xr.DataArray(values, dims=("pair",), coords={"pair": _names(people, pairs)})
-    out.attrs["influence"] = lambda: of_new_stimuli_and_people(people, people, pairs, similar)
-    out.attrs["notes"] = left_out(people)
-    return out
+    return Samples(out, notes=left_out(people))
 
 
 def _pairs(people: Answers) -> Indices:
     pairs = list(combinations(range(len(people.observers)), 2))
     if not pairs:
-        raise CeilingError("one subject: people are compared with each other, which needs at least two")
+        raise CeilingError(
+            "one subject: people are compared with each other, which needs at least two"
+        )
     return np.asarray(pairs, dtype=np.intp)
 
 

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Annotated
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats, Indices
-from neuroledger.data.factorize import encode
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.errors import CeilingError
-from neuroledger.families.behavior.agreement.accuracies import table_of_people, tabulate
-from neuroledger.families.behavior.agreement.confusions import rows_pearson
-from neuroledger.families.behavior.agreement.of_accuracies import (
-    known_correlations,
-    of_accuracies_of_people,
-    stimuli_of,
+from neuroledger.families.behavior.agreement.accuracies import (
+    PeopleTable,
+    table_of_people,
+    tabulate,
 )
+from neuroledger.families.behavior.agreement.confusions import rows_pearson
+from neuroledger.families.behavior.agreement.trial_items import TrialItems
 from neuroledger.families.behavior.tasks.discrimination import FEWEST, pearson
 from neuroledger.spec.registry import ceiling
-from neuroledger.stats.spread import reweighted
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
 
 __all__ = ["condition_accuracy", "condition_accuracy_halves"]
-
-# Number of halves over which the influence of trials is averaged.
-HALVES = 20
 
 
 @ceiling("condition_accuracy", version=2, input="behaviour")
@@ -35,7 +30,7 @@ def condition_accuracy(
     assembly: xr.DataArray,
     *,
     variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
-) -> xr.DataArray:
+) -> Samples:
     """Return the correlation across conditions of each person's accuracies with the mean of all others: ``(subject,)``.
 
     Parameters
@@ -55,34 +50,42 @@ def condition_accuracy(
     The lower bound of a noise ceiling (Nili et al., 2014), as used by Coggan and Tong (2024).
     """
     table = table_of_people(assembly, variables, error=CeilingError)
-    accuracies = tabulate(table.correct, table)
-    n, cells = accuracies.shape
-    if n < 2 or cells < FEWEST:
-        raise CeilingError(f"{n} subjects and {cells} conditions: at least 2 and {FEWEST} are needed")
+    n = len(table.subjects)
+    if n < 2 or table.cells < FEWEST:
+        raise CeilingError(
+            f"{n} subjects and {table.cells} conditions: at least 2 and {FEWEST} are needed"
+        )
+    values = _with_others(tabulate(table.correct, table))
+    if np.isnan(values).all():
+        raise CeilingError("accuracies do not vary between conditions for any person")
+    out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
+    trials = _trials(table, stimulus_names(assembly, table.correct.size))
+
+    def without(keep: Keep) -> xr.DataArray:
+        some = table.some(trials.rows(keep)[0])
+        return out.copy(data=_with_others(tabulate(some.correct, some)))
+
+    # A person who is left out also changes the mean that the others are compared with.
+    return Samples(out, Variation(trials.items, without, fixed=("subject",)))
+
+
+def _with_others(accuracies: Floats) -> Floats:
+    """Return the correlation of the accuracies (subject, condition) of each person with the mean of all others."""
     present = ~np.isnan(accuracies)
     filled = np.where(present, accuracies, 0.0)
     count = present.sum(axis=0) - present
     others = np.full(accuracies.shape, np.nan)
     np.divide(filled.sum(axis=0) - filled, count, out=others, where=count > 0)
     known = present & (count > 0)
-    values = np.asarray([pearson(a[k], b[k]) for a, b, k in zip(accuracies, others, known, strict=True)])
-    if np.isnan(values).all():
-        raise CeilingError("accuracies do not vary between conditions for any person")
+    return np.asarray(
+        [pearson(a[k], b[k]) for a, b, k in zip(accuracies, others, known, strict=True)]
+    )
 
-    def mean(accuracies: Floats, weights: Floats) -> Floats:
-        known = ~np.isnan(accuracies)
-        parts = [weights[:, :, None] * part for part in (np.where(known, accuracies, 0.0), known)]
-        rest = [part.sum(axis=1, keepdims=True) - part for part in parts]
-        rest_mean = np.full(accuracies.shape, np.nan)
-        np.divide(rest[0], rest[1], out=rest_mean, where=rest[1] > 0)
-        shape = (-1, accuracies.shape[2])
-        r = known_correlations(accuracies.reshape(shape), rest_mean.reshape(shape)).reshape(weights.shape)
-        weight = weights * ~np.isnan(r)
-        return np.asarray((np.nan_to_num(r) * weight).sum(axis=1) / weight.sum(axis=1))
 
-    out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
-    out.attrs["influence"] = lambda: of_accuracies_of_people(mean, table, stimuli_of(assembly))
-    return out
+def _trials(table: PeopleTable, stimulus: Strings) -> TrialItems:
+    return TrialItems.of(
+        [(stimulus, table.subjects[table.subject])], [table.correct.size]
+    )
 
 
 @ceiling("condition_accuracy_halves", version=1, input="behaviour")
@@ -92,7 +95,7 @@ def condition_accuracy_halves(
     rng: np.random.Generator,
     variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
     draws: Annotated[int, Field(ge=1)] = 100,
-) -> xr.DataArray:
+) -> Samples:
     """Return the corrected correlation of accuracies across conditions between random halves of trials: ``(draw,)``.
 
     The Spearman-Brown correction ``2r / (1 + r)`` is used because the metric compares with all trials. The published
@@ -106,30 +109,38 @@ def condition_accuracy_halves(
     table = table_of_people(assembly, variables, error=CeilingError)
     size = table.correct.size
     if size < 2 or table.cells < FEWEST:
-        raise CeilingError(f"{size} trials and {table.cells} conditions: at least 2 and {FEWEST} are needed")
+        raise CeilingError(
+            f"{size} trials and {table.cells} conditions: at least 2 and {FEWEST} are needed"
+        )
     orders = [rng.permutation(size) for _ in range(draws)]
-    cells = np.eye(table.cells)[table.cell]
+    trials = _trials(table, stimulus_names(assembly, size))
 
-    def of_order(weights: Floats, order: Indices) -> Floats:
-        profiles = []
-        for half in (order[: size // 2], order[size // 2 :]):
-            with np.errstate(invalid="ignore", divide="ignore"):
-                half_weights = weights[:, half]
-                profiles.append(
-                    (half_weights * table.correct[half]) @ cells[half] / (half_weights @ cells[half])
-                )
-        known = np.isfinite(profiles).all(axis=(0, 1))
-        r = rows_pearson(*(profile[:, known] for profile in profiles))
-        return np.where(r > -1, 2 * r / (1 + r), np.nan)
+    def of_halves(rows: Booleans) -> xr.DataArray:
+        values = [
+            _half_with_half(table, order[: size // 2], order[size // 2 :], rows)
+            for order in orders
+        ]
+        return xr.DataArray(values, dims=("draw",))
 
-    values = np.concatenate([of_order(np.ones((1, size)), order) for order in orders])
-    if np.isnan(values).all():
+    values = of_halves(np.ones(size, dtype=bool))
+    if values.isnull().all():
         raise CeilingError("accuracies do not vary between conditions")
-    stimuli = encode(assembly["stimulus_id"].values if "stimulus_id" in assembly.coords else np.arange(size))
+    # The halves are those of all trials, without the trials that are left out.
+    return Samples(
+        values, Variation(trials.items, lambda keep: of_halves(trials.rows(keep)[0]))
+    )
 
-    def score(weights: Mapping[str, Floats]) -> Floats:
-        trial_weights = weights["stimulus"][:, stimuli.codes] * weights["subject"][:, table.subject]
-        return np.asarray(np.mean([of_order(trial_weights, order) for order in orders[:HALVES]], axis=0))
 
-    influence = partial(reweighted, {"stimulus": stimuli.labels, "subject": table.subjects}, score)
-    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})
+def _half_with_half(
+    table: PeopleTable, first: Indices, second: Indices, rows: Booleans
+) -> float:
+    """Return the corrected correlation of accuracies across conditions of two halves of the trials that stay."""
+    profiles = []
+    for half in (first[rows[first]], second[rows[second]]):
+        cell = table.cell[half]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            hits = np.bincount(cell, table.correct[half], table.cells)
+            profiles.append(hits / np.bincount(cell, minlength=table.cells))
+    known = np.isfinite(profiles).all(axis=0)
+    r = float(rows_pearson(*(profile[None, known] for profile in profiles))[0])
+    return 2 * r / (1 + r) if r > -1 else np.nan

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Annotated
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.agreement.confusions import (
     answers_and_truths,
-    confusions,
+    cells_of,
     off_diagonal,
     rows_pearson,
 )
+from neuroledger.families.behavior.agreement.trial_items import TrialItems, ids_of
 from neuroledger.spec.registry import ceiling
-from neuroledger.stats.spread import reweighted
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["confusion_similarity"]
-
-# Number of halves over which the influence of people is averaged.
-HALVES = 20
 
 
 @ceiling("confusion_similarity", version=1, input="behaviour")
@@ -34,7 +30,7 @@ def confusion_similarity(
     *,
     rng: np.random.Generator,
     draws: Annotated[int, Field(ge=1)] = 100,
-) -> xr.DataArray:
+) -> Samples:
     """Return the corrected correlation of the off-diagonal confusions of random halves of the subjects: ``(draw,)``.
 
     The Spearman-Brown correction ``2r / (1 + r)`` is used because the metric compares with all people.
@@ -59,29 +55,40 @@ def confusion_similarity(
     n = len(people.labels)
     if n < 2:
         raise CeilingError("one subject: halves of the people need at least two")
-    counts = np.stack(
-        [off_diagonal(confusions(answers[rows], truth[rows], labels)) for rows in _rows(people.codes, n)]
-    )
+    cells = cells_of(answers, truth, labels)
     orders = [rng.permutation(n) for _ in range(draws)]
+    trials = TrialItems.of([(ids_of(assembly)[0], subject)], [len(cells)])
 
-    def of_order(weights: Floats, order: Indices) -> Floats:
-        first, second = (weights[:, half] @ counts[half] for half in (order[: n // 2], order[n // 2 :]))
+    def of_halves(rows: Booleans) -> xr.DataArray:
+        stay = rows & (cells >= 0)
+        counts = _of_people(people.codes[stay], cells[stay], n, len(labels))
+        first, second = (
+            np.stack([counts[half].sum(axis=0) for half in halves])
+            for halves in (
+                [order[: n // 2] for order in orders],
+                [order[n // 2 :] for order in orders],
+            )
+        )
         r = rows_pearson(first, second)
-        return np.where(r > -1, 2 * r / (1 + r), np.nan)
+        return xr.DataArray(np.where(r > -1, 2 * r / (1 + r), np.nan), dims=("draw",))
 
-    values = np.concatenate([of_order(np.ones((1, n)), order) for order in orders])
-    if np.isnan(values).all():
-        raise CeilingError("halves of the people confuse nothing, so there is no pattern to compare")
+    values = of_halves(np.ones(len(cells), dtype=bool))
+    if values.isnull().all():
+        raise CeilingError(
+            "halves of the people confuse nothing, so there is no pattern to compare"
+        )
+    # The halves are those of all people, without the people that are left out.
+    return Samples(
+        values, Variation(trials.items, lambda keep: of_halves(trials.rows(keep)[0]))
+    )
 
-    def score(weights: Mapping[str, Floats]) -> Floats:
-        scores = [of_order(weights["subject"], order) for order in orders[:HALVES]]
-        return np.asarray(np.mean(scores, axis=0))
 
-    influence = partial(reweighted, {"subject": people.labels}, score)
-    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})
-
-
-def _rows(
-    codes: np.ndarray[tuple[int], np.dtype[np.intp]], n: int
-) -> list[np.ndarray[tuple[int], np.dtype[np.intp]]]:
-    return [np.flatnonzero(codes == person) for person in range(n)]
+def _of_people(person: Indices, cells: Indices, people: int, size: int) -> Floats:
+    """Return the off-diagonal confusions of each person, (person, cell)."""
+    counts = np.bincount(person * size**2 + cells, minlength=people * size**2)
+    return np.stack(
+        [
+            off_diagonal(own)
+            for own in counts.reshape(people, size, size).astype(np.float64)
+        ]
+    )

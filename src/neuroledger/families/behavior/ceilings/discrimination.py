@@ -12,12 +12,13 @@ from neuroledger.families.behavior.tasks.discrimination import (
     FREE,
     halves,
     independent,
-    of_new_images,
     pattern,
     pearson,
+    without_images,
 )
 from neuroledger.families.behavior.tasks.trials import read_trials
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import Samples
 
 __all__ = ["discrimination"]
 
@@ -31,7 +32,7 @@ def discrimination(
     normalise: bool = False,
     repetitions: int = 2,
     seed: int = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Return the correlation between the d-prime patterns of two random halves of the trials: ``(split,)``.
 
     There is no Spearman-Brown correction: the metric compares with one half, so the score is ``r / √ceiling`` with the
@@ -58,17 +59,33 @@ def discrimination(
     for half, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
         half_rates = trials.rates_of_both(half)
         first, second = (
-            pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
+            pattern(
+                rates,
+                trials.truth,
+                level=level,
+                distractors=distractors,
+                normalise=normalise,
+            )
             for rates in half_rates
         )
         known = ~(np.isnan(first) | np.isnan(second))
-        enough = independent(known, trials.truth, normalise=normalise and level == "image") >= FREE
+        enough = (
+            independent(known, trials.truth, normalise=normalise and level == "image")
+            >= FREE
+        )
         scores.append(pearson(first[known], second[known]) if enough else np.nan)
         pairs.append(half_rates)
     if np.isnan(scores).any():
-        raise CeilingError("the halves share too few images to be correlated; more trials are needed")
-    out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
-    out.attrs["n"] = {"stimuli": len(trials.images)}
-    kind: dict[str, Any] = {"level": level, "distractors": distractors, "normalise": normalise}
-    out.attrs["influence"] = lambda: of_new_images(trials.images, trials.truth, pairs, **kind)
-    return out
+        raise CeilingError(
+            "the halves share too few images to be correlated; more trials are needed"
+        )
+    out = xr.DataArray(
+        np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)}
+    )
+    kind: dict[str, Any] = {
+        "level": level,
+        "distractors": distractors,
+        "normalise": normalise,
+    }
+    variation = without_images(trials.images, trials.truth, pairs, **kind)
+    return Samples(out, variation, counts={"stimuli": len(trials.images)})

@@ -8,15 +8,13 @@ import numpy as np
 import xarray as xr
 from scipy.stats import rankdata
 
-from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior.tasks.discrimination import group_mean, pearson
-from neuroledger.families.behavior.tasks.solution_times import rank_correlation_without_each
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
+from neuroledger.stats.samples import Samples
 from neuroledger.stats.splits import Split
-from neuroledger.stats.spread import Influence, left_out
 
 __all__ = ["rank_consistency"]
 
@@ -24,7 +22,7 @@ FEWEST_STIMULI = 4
 
 
 @ceiling("rank_consistency", version=3, input="behaviour")
-def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.DataArray:
+def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> Samples:
     """Return the highest Spearman correlation that a model can reach with the mean over all repetitions.
 
     Each half is averaged per stimulus, ignoring missing values. The mean over splits of the Spearman correlation between
@@ -36,18 +34,15 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
     assembly
         ``(presentation,)`` numbers with ``stimulus_id`` and ``repetition``; the splits divide the repetitions.
 
-    Returns
-    -------
-    xr.DataArray
-        One number. ``attrs["influence"]``: influence of stimuli on it.
-
     Raises
     ------
     CeilingError
         Dimensions are wrong, there are no repetitions, fewer than four stimuli are in both halves, or halves disagree.
     """
     if assembly.dims != ("presentation",):
-        raise CeilingError(f"rank consistency needs one number per presentation, not {tuple(assembly.dims)}")
+        raise CeilingError(
+            f"rank consistency needs one number per presentation, not {tuple(assembly.dims)}"
+        )
     stimuli = encode(assembly["stimulus_id"].values)
     if len(stimuli.labels) == assembly.sizes["presentation"]:
         raise CeilingError(
@@ -59,7 +54,9 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
     pairs, counts = [], []
     for split in splits:
         parts = (split.train, split.test)
-        halves = [group_mean(values[rows], stimuli.codes[rows], count)[:, 0] for rows in parts]
+        halves = [
+            group_mean(values[rows], stimuli.codes[rows], count)[:, 0] for rows in parts
+        ]
         present = [np.isfinite(values[rows, 0]) for rows in parts]
         counts.append(
             [
@@ -68,22 +65,20 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
             ]
         )
         known = np.isfinite(halves).all(axis=0)
-        pairs.append((halves[0][known], halves[1][known], np.flatnonzero(known)))
-    fewest = min(len(rows) for _, _, rows in pairs)
+        pairs.append((halves[0][known], halves[1][known]))
+    fewest = min(len(first) for first, _ in pairs)
     if fewest < FEWEST_STIMULI:
         raise CeilingError(
             f"only {fewest} stimuli have values in both halves; at least {FEWEST_STIMULI} are needed"
         )
     lengths = np.asarray(counts, dtype=np.float64)
 
-    def of_whole(r: Floats) -> Floats:
-        """Return the ceiling for correlations of the halves (split, case); negative where the halves disagree."""
-        mean = np.clip(np.nanmean(r, axis=0), -0.99, 1)
-        whole = of_all(np.broadcast_to(mean, r.shape), lengths[:, 0], lengths[:, 1]).mean(axis=0)
-        return np.asarray(np.sign(whole) * np.sqrt(np.abs(whole)))
-
-    agreed = np.array([[pearson(rankdata(a), rankdata(b))] for a, b, _ in pairs])
-    value = float(of_whole(agreed)[0])
+    agreed = np.array([[pearson(rankdata(a), rankdata(b))] for a, b in pairs])
+    mean = np.clip(np.nanmean(agreed, axis=0), -0.99, 1)
+    whole = of_all(
+        np.broadcast_to(mean, agreed.shape), lengths[:, 0], lengths[:, 1]
+    ).mean(axis=0)
+    value = float((np.sign(whole) * np.sqrt(np.abs(whole)))[0])
     if not value > 0:
         raise CeilingError(
             f"halves of the repetitions do not agree over {fewest} stimuli or more: there is no order for a model to find"
@@ -91,10 +86,4 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> xr.D
     missing = count - fewest
     notes = [f"{missing} stimuli have no value in a half: left out"] if missing else []
 
-    def influence() -> Influence:
-        reduced = np.repeat(agreed, count, axis=1)
-        for values_of_split, (a, b, rows) in zip(reduced, pairs, strict=True):
-            values_of_split[rows] = rank_correlation_without_each(a, b)
-        return Influence({"stimulus": left_out(stimuli.labels, of_whole(reduced))})
-
-    return xr.DataArray(value, attrs={"notes": notes, "influence": influence, "skewed": True})
+    return Samples(xr.DataArray(value), notes=notes)

@@ -12,10 +12,11 @@ from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     Measured,
     elevations_of_people,
     leave_one_out,
-    of_new_people,
     people_thresholds,
+    without_people,
 )
 from neuroledger.spec.registry import ceiling
+from neuroledger.stats.samples import Samples
 
 __all__ = ["threshold", "threshold_elevation"]
 
@@ -26,10 +27,11 @@ def threshold(
     *,
     procedure: Literal["each", "brainscore"] = "each",
     independent_variable: str = "independent_variable",
-    threshold_accuracy: Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"] = "inflection",
+    threshold_accuracy: Annotated[float, Field(gt=0, lt=1)]
+    | Literal["inflection"] = "inflection",
     required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
     guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
-) -> xr.DataArray:
+) -> Samples:
     """Return the mean similarity ``max(1 − |t − s| / t, 0)`` of each person's threshold to the others': ``(subject,)``.
 
     Parameters
@@ -40,12 +42,6 @@ def threshold(
         ``each``: every person is left out once. ``brainscore``: Brain-Score's random draws, some of which repeat.
     independent_variable, threshold_accuracy, required_accuracy, guess
         As in the metric ``threshold``, if thresholds are fitted to trials.
-
-    Returns
-    -------
-    xr.DataArray
-        ``attrs["influence"]`` returns the influence of people on the mean, from the mean without each of them; None for two
-        people, whose comparison does not show how much others would differ.
 
     Raises
     ------
@@ -62,7 +58,9 @@ def threshold(
         guess=guess,
     )
     if people.values.size < 2:
-        raise CeilingError("one subject: a threshold can be compared with others' only if there are others")
+        raise CeilingError(
+            "one subject: a threshold can be compared with others' only if there are others"
+        )
     return _ceiling(people, procedure)
 
 
@@ -73,7 +71,7 @@ def threshold_elevation(
     baseline_condition: str = "baseline",
     test_condition: str = "test",
     procedure: Literal["each", "brainscore"] = "each",
-) -> xr.DataArray:
+) -> Samples:
     """Return the mean similarity of each person's elevation to the others': ``(subject,)``.
 
     Parameters
@@ -85,12 +83,6 @@ def threshold_elevation(
     procedure
         As in the ceiling ``threshold``.
 
-    Returns
-    -------
-    xr.DataArray
-        ``attrs["influence"]`` returns the influence of people on the mean, from the mean without each of them; None for two
-        people, whose comparison does not show how much others would differ.
-
     Raises
     ------
     CeilingError
@@ -100,16 +92,19 @@ def threshold_elevation(
         assembly, baseline=baseline_condition, test=test_condition, error=CeilingError
     )
     if values.size < 2:
-        raise CeilingError("one subject: an elevation can be compared with others' only if there are others")
-    return _ceiling(Measured(values, [], [str(i) for i in range(values.size)]), procedure)
+        raise CeilingError(
+            "one subject: an elevation can be compared with others' only if there are others"
+        )
+    return _ceiling(
+        Measured(values, [], [str(i) for i in range(values.size)]), procedure
+    )
 
 
-def _ceiling(people: Measured, procedure: Literal["each", "brainscore"]) -> xr.DataArray:
-    """Mean nearness of each person to the others, with the influence of people, which is that of ``each`` for both."""
-    attrs = {
-        "notes": people.notes,
-        "influence": lambda: of_new_people(people),
-        "limits": (0.0, 1.0),
-        "skewed": True,
-    }
-    return xr.DataArray(leave_one_out(people.values, procedure=procedure), dims=("subject",), attrs=attrs)
+def _ceiling(people: Measured, procedure: Literal["each", "brainscore"]) -> Samples:
+    """Mean nearness of each person to the others. Without people, it is computed by ``each`` for both procedures."""
+    values = xr.DataArray(
+        leave_one_out(people.values, procedure=procedure), dims=("subject",)
+    )
+    return Samples(
+        values, without_people(people), limits=(0.0, 1.0), notes=people.notes
+    )

@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
-from neuroledger.families.behavior.agreement.error_agreement import TRUTHS, choices, same
-from neuroledger.families.rare_outcomes import unseen
+from neuroledger.families.behavior.agreement.error_agreement import (
+    TRUTHS,
+    choices,
+    same,
+)
 from neuroledger.spec.registry import metric
-from neuroledger.stats.spread import Influence, Items, moved
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["accuracy"]
 
 
 @metric("accuracy", version=4, input="behaviour")
-def accuracy(source: Any, target: Any, *, by: str | None = "condition") -> xr.DataArray:
+def accuracy(source: Any, target: Any) -> Samples:
     """Return 1 where an answer equals the target, else 0: ``(presentation[, time_bin])``; the mean is the accuracy.
 
     Parameters
@@ -31,16 +34,6 @@ def accuracy(source: Any, target: Any, *, by: str | None = "condition") -> xr.Da
         The right answers ``(presentation,)``. Rows are matched by ``stimulus_id`` if both sides have it, else by
         position. For trials of people (with ``subject`` and a truth), the right answers are the truths, and each stimulus
         counts once.
-    by
-        Coordinate of the conditions of trials of people. New stimuli are shown in the same conditions, as many in each, so
-        that the differences between conditions are no part of the variance. If None, conditions are random, too.
-
-    Returns
-    -------
-    xr.DataArray
-        ``attrs["influence"]``, without time bins: influence of each stimulus on the accuracy; an accuracy of 0 or 1 has the
-        variance of :func:`~neuroledger.families.rare_outcomes.unseen`. Its interval is computed in log odds.
-        ``attrs["step"]``: change of the accuracy by one more right answer.
 
     Raises
     ------
@@ -48,69 +41,72 @@ def accuracy(source: Any, target: Any, *, by: str | None = "condition") -> xr.Da
         There are no answers, lengths differ without ids, or the model did not answer some stimuli.
     """
     source = (
-        source if isinstance(source, xr.DataArray) else xr.DataArray(np.ravel(source), dims=("presentation",))
+        source
+        if isinstance(source, xr.DataArray)
+        else xr.DataArray(np.ravel(source), dims=("presentation",))
     )
     if "time_bin" in source.dims:
         parts = [
-            accuracy(source.isel(time_bin=bin), target, by=by) for bin in range(source.sizes["time_bin"])
+            _correct(source.isel(time_bin=bin), target)
+            for bin in range(source.sizes["time_bin"])
         ]
-        over_time = xr.concat(parts, "time_bin", combine_attrs="drop").transpose("presentation", "time_bin")
-        edges = {n: ("time_bin", c.values) for n, c in source.coords.items() if c.dims == ("time_bin",)}
-        return over_time.assign_coords(edges)
-    truth = condition = None
-    if isinstance(target, xr.DataArray) and "subject" in target.coords and "subject" not in target.dims:
+        over_time = xr.concat(parts, "time_bin").transpose("presentation", "time_bin")
+        edges = {
+            n: ("time_bin", c.values)
+            for n, c in source.coords.items()
+            if c.dims == ("time_bin",)
+        }
+        correct = over_time.assign_coords(edges)
+    else:
+        correct = _correct(source, target)
+    # People who saw the same stimuli are no items of a model's accuracy: only the stimuli of the samples are.
+    alone = Variation({}, lambda _: correct)
+    return Samples(
+        correct, alone, limits=(0.0, 1.0), outcome=1 / correct.sizes["presentation"]
+    )
+
+
+def _correct(source: xr.DataArray, target: Any) -> xr.DataArray:
+    truth = None
+    if (
+        isinstance(target, xr.DataArray)
+        and "subject" in target.coords
+        and "subject" not in target.dims
+    ):
         ids = coordinate(target, "stimulus_id")
         if ids is not None and coordinate(target, *TRUTHS) is not None:
             twice = repeated(encode(ids).codes)
-            target = target.isel(presentation=np.delete(np.arange(ids.size), twice)) if twice.size else target
+            target = (
+                target.isel(presentation=np.delete(np.arange(ids.size), twice))
+                if twice.size
+                else target
+            )
         truth = coordinate(target, *TRUTHS)
-        condition = None if by is None else coordinate(target, by)
     answers = choices(source)
-    right = np.asarray(truth) if truth is not None else np.asarray(getattr(target, "values", target)).ravel()
+    right = (
+        np.asarray(truth)
+        if truth is not None
+        else np.asarray(getattr(target, "values", target)).ravel()
+    )
     answers = answers[_rows(source, target, answers, right)]
     correct = same(answers, right).astype(np.float64)
-    ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
+    ids = (
+        coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
+    )
     coords = {"stimulus_id": ("presentation", ids)} if ids is not None else {}
-    out = xr.DataArray(correct, dims=("presentation",), coords=coords)
-    names = (np.arange(correct.size) if ids is None else np.asarray(ids)).astype(str)
-
-    def influence() -> Influence:
-        items = moved(names, _beyond_conditions(correct, condition) / correct.size)
-        rare = unseen(correct, np.searchsorted(items.ids, names), len(items.ids))
-        return Influence({"presentation": Items(items.ids, items.deviation + rare)})
-
-    if correct.size > 1:
-        out.attrs |= {
-            "influence": influence,
-            "limits": (0.0, 1.0),
-            "skewed": True,
-            "step": {"presentation": 1 / correct.size},
-        }
-    return out
-
-
-def _beyond_conditions(correct: Floats, condition: Array | None) -> Floats:
-    """Return deviations from the mean of each condition, scaled so that their variance is that of sampling within it.
-
-    Deviations from the overall mean are returned without conditions, or if a condition has a single stimulus, which does
-    not show how much others would differ.
-    """
-    codes = encode(np.zeros(correct.size) if condition is None else condition).codes
-    sizes = np.bincount(codes)
-    if len(sizes) == 1 or sizes.min() < 2:
-        return np.asarray(correct - correct.mean())
-    means = np.bincount(codes, correct) / sizes
-    # `moved` multiplies by the root of n / (n - 1), which counts one mean only.
-    scale = np.sqrt(sizes / (sizes - 1) * (correct.size - 1) / correct.size)
-    return np.asarray(scale[codes] * (correct - means[codes]))
+    return xr.DataArray(correct, dims=("presentation",), coords=coords)
 
 
 def _rows(source: xr.DataArray, target: Any, answers: Array, right: Array) -> Any:
     if right.size == 0 or answers.size == 0:
         raise MetricError("there are no answers to compare")
-    ids = coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
+    ids = (
+        coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
+    )
     if ids is not None and right.size != ids.size:
-        raise MetricError(f"the target has {right.size} answers for {ids.size} stimuli; give one for each")
+        raise MetricError(
+            f"the target has {right.size} answers for {ids.size} stimuli; give one for each"
+        )
     model_ids = coordinate(source, "stimulus_id")
     if ids is None or model_ids is None:
         if answers.size != right.size:
@@ -122,7 +118,9 @@ def _rows(source: xr.DataArray, target: Any, answers: Array, right: Array) -> An
         return slice(None)
     twice = repeated(encode(model_ids).codes)
     if twice.size:
-        raise MetricError(f"stimulus {str(model_ids[twice[0]])!r} has several answers; keep one per stimulus")
+        raise MetricError(
+            f"stimulus {str(model_ids[twice[0]])!r} has several answers; keep one per stimulus"
+        )
     rows = locate(ids, model_ids)
     if (rows < 0).any():
         raise MetricError(

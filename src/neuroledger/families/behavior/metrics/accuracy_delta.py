@@ -8,23 +8,21 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
+from neuroledger.families.behavior.agreement.accuracies import over_conditions
 from neuroledger.families.behavior.agreement.accuracy_drop import (
     drop_similarity,
     drops_of_model,
     drops_of_people,
     half_of,
-    of_drops,
+    means_of_halves,
+    trials_of,
 )
 from neuroledger.spec.registry import metric
-from neuroledger.stats.spread import Influence
+from neuroledger.stats.samples import Keep, Samples, Variation
 
 __all__ = ["accuracy_delta"]
-
-
-# Draws of the similarity may be negative down to here: a similarity of 0 would otherwise hardly vary, although other stimuli
-# might show a larger one. Determined with simulated experiments.
-BELOW = -0.3
 
 
 @metric("accuracy_delta", version=3, input="behaviour")
@@ -38,7 +36,7 @@ def accuracy_delta(
     category: str = "animal",
     draws: Annotated[int, Field(ge=1)] = 100,
     subjects: Literal["all", "brainscore"] = "all",
-) -> xr.DataArray:
+) -> Samples:
     """Return the similarity of the losses of accuracy, for each random half of the people: ``(draw,)``.
 
     With the losses ``m`` of the model and ``h`` of half of the people, ``max(1 − |h − m| / |h|, 0)``.
@@ -59,11 +57,6 @@ def accuracy_delta(
         ``all``: halves of all subjects, drawn with the seed of the request. ``brainscore``: Brain-Score's draws from
         subjects numbered from 1, which never include the last one; the divisor is then ``h`` instead of ``|h|``.
 
-    Returns
-    -------
-    xr.DataArray
-        ``attrs["influence"]``: influence of stimuli and people on the mean, whose draws may be negative down to ``BELOW``.
-
     Raises
     ------
     MetricError
@@ -75,23 +68,29 @@ def accuracy_delta(
     """
     of_model = drops_of_model(source, image_types, by=by, category=category)
     people = drops_of_people(target, image_types, by=by)
-    model, drops, names = float(of_model.values.mean()), people.values, people.names
     peer = subjects == "brainscore"
-    values = np.empty(draws)
-    halves = [half_of(names, peer=np.random.RandomState(i) if peer else None, rng=rng) for i in range(draws)]
-    for i, members in enumerate(halves):
-        half = float(drops[members].mean())
-        if half == 0:
-            raise MetricError(
-                "half of the people lose no accuracy at all, so there is no loss to compare with"
-            )
-        values[i] = drop_similarity(model, half, signed=peer)
+    halves = [
+        half_of(people.names, peer=np.random.RandomState(i) if peer else None, rng=rng)
+        for i in range(draws)
+    ]
 
-    def influence() -> Influence:
-        return of_drops(
-            (people, of_model),
-            halves,
-            lambda half, _, drop: drop_similarity(drop, half, signed=peer, least=BELOW),
+    def similarity(of_people: Floats, drops: Floats) -> xr.DataArray:
+        half = means_of_halves(of_people, halves)[:, 0]
+        return xr.DataArray(
+            drop_similarity(over_conditions(drops), half, signed=peer), dims=("draw",)
         )
 
-    return xr.DataArray(values, dims=("draw",), attrs={"influence": influence})
+    if (means_of_halves(people.values, halves)[:, 0] == 0).any():
+        raise MetricError(
+            "half of the people lose no accuracy at all, so there is no loss to compare with"
+        )
+    trials = trials_of(people, of_model)
+
+    def without(keep: Keep) -> xr.DataArray:
+        of_people, rows = trials.rows(keep)
+        return similarity(people.of(of_people), of_model.of(rows))
+
+    # The halves are those of all people, without the people that are left out.
+    return Samples(
+        similarity(people.values, of_model.values), Variation(trials.items, without)
+    )

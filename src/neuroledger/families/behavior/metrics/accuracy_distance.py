@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.accuracies import (
     model_on_trials,
@@ -14,8 +13,8 @@ from neuroledger.families.behavior.agreement.accuracies import (
     table_of_people,
     tabulate,
 )
-from neuroledger.families.behavior.agreement.of_accuracies import of_accuracies, stimuli_of
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 
 __all__ = ["accuracy_distance"]
 
@@ -27,7 +26,7 @@ def accuracy_distance(
     *,
     variables: tuple[str, ...] = (),
     chance: float = 0.0,
-) -> xr.DataArray:
+) -> Samples:
     """Return the similarity of accuracies for each person: ``(subject,)``, 1 where they are equal.
 
     The similarity is ``1 − |a − h| / max(1 − h, h − chance)`` with the accuracies ``a`` of the model and ``h`` of the
@@ -54,13 +53,12 @@ def accuracy_distance(
     table = table_of_people(target, variables)
     model = model_on_trials(source, target)
 
-    def similarity(accuracy: Floats, reference: Floats) -> Floats:
-        return over_conditions(relative_distance(accuracy, reference, chance=chance))
-
-    values = similarity(tabulate(model, table), tabulate(table.correct, table))
+    similarity = relative_distance(
+        tabulate(model, table), tabulate(table.correct, table), chance=chance
+    )
+    values = over_conditions(similarity)
     if np.isnan(values).all():
         raise MetricError("no person has trials in any condition")
-    out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
-    stimulus = stimuli_of(target)
-    out.attrs["influence"] = lambda: of_accuracies(similarity, model, table, stimulus, peaked=True)
-    return out
+    return Samples(
+        xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
+    )

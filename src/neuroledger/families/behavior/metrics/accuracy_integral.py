@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import correctness
+from neuroledger.families.behavior.agreement.trial_items import TrialItems
 from neuroledger.spec.registry import metric
-from neuroledger.stats.spread import Influence, reweighted
+from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
 
 __all__ = ["accuracy_integral"]
 
@@ -32,7 +32,7 @@ def accuracy_integral(
     lapses: Literal["people", "both"] = "people",
     scale: Annotated[float, Field(gt=0)] = 1.0,
     decimals: Annotated[int, Field(ge=0)] | None = None,
-) -> xr.DataArray:
+) -> Samples:
     """Return ``exp(−scale · |a − b|)`` from the model's integral ``a`` and people's ``b``: ``()``.
 
     The integrand is the accuracy in the second of ``blocks`` minus that in the first, over the levels of ``over``, by the
@@ -57,15 +57,16 @@ def accuracy_integral(
     -----
     Ferguson et al. (2024).
     """
-    model = _read(source, over, block, blocks, lapse if lapses == "both" else 0.0, "the model")
+    model = _read(
+        source, over, block, blocks, lapse if lapses == "both" else 0.0, "the model"
+    )
     people = _read(target, over, block, blocks, lapse, "people")
-    ends = [float(side.integral(np.ones((1, len(side.correct))))[0]) for side in (model, people)]
+    ends = [side.integral() for side in (model, people)]
     if decimals is not None:
         ends = [round(end, decimals) for end in ends]
+    notes = [f"integrals: {ends[0]:.4g} of the model, {ends[1]:.4g} of people"]
     out = xr.DataArray(np.exp(-scale * abs(ends[0] - ends[1])))
-    out.attrs["notes"] = [f"integrals: {ends[0]:.4g} of the model, {ends[1]:.4g} of people"]
-    out.attrs["influence"] = lambda: _influence(model, people, scale)
-    return out
+    return Samples(out, _variation(model, people, scale), notes=notes)
 
 
 @dataclass(frozen=True)
@@ -79,44 +80,49 @@ class _Answers:
     stimulus: Array | None
     subject: Array | None
 
-    def integral(self, weights: Floats) -> Floats:
-        """Return the integral of the change of accuracy, (draw,), for weights of answers (draw, answer)."""
-        order = np.argsort(self.cell, kind="stable")
-        starts = np.searchsorted(self.cell[order], np.arange(2 * len(self.grid)))
-        ordered = weights[:, order]
-        sums = [np.add.reduceat(part, starts, axis=1) for part in (ordered * self.correct[order], ordered)]
-        accuracy = (sums[0] / sums[1] - self.lapse / 2) / (1 - self.lapse)
-        first, second = accuracy[:, : len(self.grid)], accuracy[:, len(self.grid) :]
-        return np.asarray(np.trapezoid(second - first, self.grid, axis=1))
+    def integral(self, rows: Booleans | slice = slice(None)) -> float:
+        """Return the integral of the change of accuracy, of all or some answers; NaN if a level has none in a block."""
+        cell, size = self.cell[rows], 2 * len(self.grid)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.bincount(cell, self.correct[rows], size) / np.bincount(
+                cell, minlength=size
+            )
+        accuracy = (share - self.lapse / 2) / (1 - self.lapse)
+        first, second = accuracy.reshape(2, -1)
+        return float(np.trapezoid(second - first, self.grid))
 
 
-def _influence(model: _Answers, people: _Answers, scale: float) -> Influence | None:
-    """Return the influence of stimuli, if both sides name them, and of people, if they are named; None without either."""
-    factors: dict[str, Array] = {}
-    if model.stimulus is not None and people.stimulus is not None:
-        factors["stimulus"] = np.unique(np.concatenate([model.stimulus, people.stimulus]))
-    if people.subject is not None and len(np.unique(people.subject)) > 1:
-        factors["subject"] = np.unique(people.subject)
+def _variation(model: _Answers, people: _Answers, scale: float) -> Variation | NotKnown:
+    """Return how the score changes without stimuli, if both sides name them, and without people, if they are named."""
+    sides = (model, people)
+    named = [(model.stimulus, None), (people.stimulus, people.subject)]
+    trials = TrialItems.of(named, [len(side.correct) for side in sides])
+    if not any(len(ids) > 1 for ids in trials.items.values()):
+        return NotKnown("neither stimuli nor people are named")
 
-    def score(weights: Mapping[str, Floats]) -> Floats:
-        integrals = []
-        for side in (model, people):
-            w = np.ones((len(next(iter(weights.values()))), len(side.correct)))
-            for name, ids in (("stimulus", side.stimulus), ("subject", side.subject)):
-                if name in factors and ids is not None:
-                    w = w * weights[name][:, np.searchsorted(factors[name], ids)]
-            integrals.append(side.integral(w))
-        return np.asarray(np.exp(-scale * np.abs(integrals[0] - integrals[1])))
+    def without(keep: Keep) -> xr.DataArray:
+        ends = [
+            side.integral(rows)
+            for side, rows in zip(sides, trials.rows(keep), strict=True)
+        ]
+        return xr.DataArray(np.exp(-scale * abs(ends[0] - ends[1])))
 
-    return replace(reweighted(factors, score), skewed=True) if factors else None
+    return Variation(trials.items, without)
 
 
 def _read(
-    answers: xr.DataArray, over: str, block: str, blocks: tuple[str, str], lapse: float, who: str
+    answers: xr.DataArray,
+    over: str,
+    block: str,
+    blocks: tuple[str, str],
+    lapse: float,
+    who: str,
 ) -> _Answers:
     x, part = coordinate(answers, over), coordinate(answers, block)
     if x is None or part is None:
-        raise MetricError(f"answers of {who} have no coordinate {over if x is None else block!r}")
+        raise MetricError(
+            f"answers of {who} have no coordinate {over if x is None else block!r}"
+        )
     try:
         levels = np.asarray(x, dtype=np.float64)
     except ValueError:
@@ -126,15 +132,24 @@ def _read(
     right = np.asarray(correctness(answers), dtype=np.float64)
     grid, level = np.unique(levels, return_inverse=True)
     if len(grid) < 2:
-        raise MetricError(f"{over!r} of {who} has {len(grid)} level: an integral needs at least 2")
+        raise MetricError(
+            f"{over!r} of {who} has {len(grid)} level: an integral needs at least 2"
+        )
     place = np.full(len(levels), -1)
     for at, name in enumerate(blocks):
         rows = part.astype(str) == name
         empty = np.setdiff1d(np.arange(len(grid)), level[rows])
         if empty.size:
-            raise MetricError(f"{who} gave no answers at {over} = {grid[empty[0]]:g} in block {name!r}")
+            raise MetricError(
+                f"{who} gave no answers at {over} = {grid[empty[0]]:g} in block {name!r}"
+            )
         place[rows] = at * len(grid) + level[rows]
     used = place >= 0
-    ids = [coordinate(answers, *names) for names in (("stimulus_id",), ("subject", "subject_id"))]
-    stimulus, subject = (None if each is None else each[used].astype(str) for each in ids)
+    ids = [
+        coordinate(answers, *names)
+        for names in (("stimulus_id",), ("subject", "subject_id"))
+    ]
+    stimulus, subject = (
+        None if each is None else each[used].astype(str) for each in ids
+    )
     return _Answers(right[used], place[used], grid, lapse, stimulus, subject)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import xarray as xr
@@ -14,6 +15,7 @@ from neuroledger.families.behavior.agreement.error_agreement import (
 )
 from neuroledger.families.behavior.agreement.with_people import agreement_with_people
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 
 __all__ = ["agreement"]
 
@@ -26,13 +28,12 @@ def agreement(
     measure: Measure = "error_consistency",
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
-) -> xr.DataArray:
+) -> Samples:
     """Return the agreement of the model with every person in every condition: ``(condition, subject)``.
 
     ``error_consistency`` is Cohen's kappa of the two correctness vectors, ``(o − e) / (1 − e)`` with observed
     agreement ``o`` and ``e = ab + (1−a)(1−b)`` from the accuracies ``a``, ``b``; ``observed_consistency`` is ``o``;
-    ``squared_accuracy_difference`` is ``(a − b)²``. Attributes:
-    :func:`~neuroledger.families.behavior.agreement.with_people.agreement_with_people`.
+    ``squared_accuracy_difference`` is ``(a − b)²``.
 
     Parameters
     ----------
@@ -60,19 +61,20 @@ def agreement(
     people = answers_of_people(target, by=by)
     model = answers_of_model(source, people, by=by)
     out, stimuli = agreement_with_people(model, people, measure, undefined)
-    missing = int((out.isnull().values & (stimuli > 0)).sum())
-    if missing == out.size:
+    missing = int((out.values.isnull().values & (stimuli > 0)).sum())
+    if missing == out.values.size:
         raise MetricError(
             "error consistency is undefined for every person: there are no errors, or nothing else, to compare"
         )
-    out.attrs["notes"] = _notes(missing, int((stimuli == 0).sum()))
-    return out
+    return replace(out, notes=_notes(missing, int((stimuli == 0).sum())))
 
 
 def _notes(undefined: int, unseen: int) -> list[str]:
     notes = []
     if undefined:
-        notes.append(f"{undefined} person × condition cells without any error to compare were left out")
+        notes.append(
+            f"{undefined} person × condition cells without any error to compare were left out"
+        )
     if unseen:
         notes.append(f"{unseen} person × condition cells without trials were left out")
     return notes

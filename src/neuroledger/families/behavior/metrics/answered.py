@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
-from neuroledger.families.behavior.agreement.accuracies import PeopleTable, over_conditions, relative_distance
+from neuroledger.families.behavior.agreement.accuracies import (
+    over_conditions,
+    relative_distance,
+)
 from neuroledger.families.behavior.agreement.answered import (
     UNANSWERED,
     by_variables,
@@ -17,15 +20,10 @@ from neuroledger.families.behavior.agreement.answered import (
     given_by_people,
     left_out,
 )
-from neuroledger.families.behavior.agreement.error_agreement import (
-    Answers,
-    Measure,
-    compare,
-)
-from neuroledger.families.behavior.agreement.of_accuracies import of_accuracies
+from neuroledger.families.behavior.agreement.error_agreement import Measure, compare
 from neuroledger.families.behavior.agreement.with_people import agreement_with_people
 from neuroledger.spec.registry import metric
-from neuroledger.stats.spread import Influence
+from neuroledger.stats.samples import Samples
 
 __all__ = ["answered_accuracy_distance", "answered_agreement"]
 
@@ -39,7 +37,7 @@ def answered_agreement(
     by: str | None = "condition",
     undefined: Literal["skip", "one"] = "skip",
     unanswered: tuple[str, ...] = UNANSWERED,
-) -> xr.DataArray:
+) -> Samples:
     """Return the agreement of the model with every person in every condition: ``(condition, subject)``.
 
     This is the metric ``agreement`` over the stimuli that both answered; accuracies, and thus the agreement by chance,
@@ -64,15 +62,17 @@ def answered_agreement(
     people = given_by_people(target, by=by, unanswered=unanswered)
     model = given_by_model(source, people, by=by, unanswered=unanswered)
     out, _ = agreement_with_people(model, people, measure, undefined)
-    empty = int(out.isnull().sum())
-    if empty == out.size:
+    empty = int(out.values.isnull().sum())
+    if empty == out.values.size:
         raise MetricError(
             "agreement is undefined for every person: nothing that both answered, or no errors to compare"
         )
-    out.attrs["notes"] = left_out(people, model) + (
-        [f"{empty} person × condition cells with nothing to compare were left out"] if empty else []
-    )
-    return out
+    notes = left_out(people, model)
+    if empty:
+        notes.append(
+            f"{empty} person × condition cells with nothing to compare were left out"
+        )
+    return replace(out, notes=notes)
 
 
 @metric("answered_accuracy_distance", version=3, input="behaviour")
@@ -83,7 +83,7 @@ def answered_accuracy_distance(
     variables: tuple[str, ...] = (),
     chance: float = 0.0,
     unanswered: tuple[str, ...] = UNANSWERED,
-) -> xr.DataArray:
+) -> Samples:
     """Return the similarity of accuracies on the stimuli that both answered, for each person: ``(subject,)``.
 
     This is the metric ``accuracy_distance`` with both accuracies on the stimuli that the person and the model answered.
@@ -101,31 +101,18 @@ def answered_accuracy_distance(
         As in ``accuracy_distance``, or the model and people answered no stimulus in common.
     """
     by = "|".join(variables) or None
-    people = given_by_people(by_variables(target, variables, error=MetricError), by=by, unanswered=unanswered)
-    model = given_by_model(by_variables(source, variables), people, by=by, unanswered=unanswered)
+    people = given_by_people(
+        by_variables(target, variables, error=MetricError), by=by, unanswered=unanswered
+    )
+    model = given_by_model(
+        by_variables(source, variables), people, by=by, unanswered=unanswered
+    )
     pairs = compare(model, people)
-    similarity = relative_distance(pairs.accuracy_a[:, 0], pairs.accuracy_b[:, 0], chance=chance)
-    shared = ~np.isnan(similarity).all(axis=0)
-    if not shared.any():
+    similarity = relative_distance(
+        pairs.accuracy_a[:, 0], pairs.accuracy_b[:, 0], chance=chance
+    )
+    values = over_conditions(similarity.T)
+    if np.isnan(values).all():
         raise MetricError("the model and people answered no stimulus in common")
-    values = np.full(similarity.shape[1], np.nan)
-    values[shared] = np.nanmean(similarity[:, shared], axis=0)
     out = xr.DataArray(values, dims=("subject",), coords={"subject": people.observers})
-    out.attrs["influence"] = lambda: _of_both_answered(model, people, chance)
-    out.attrs["notes"] = left_out(people, model)
-    return out
-
-
-def _of_both_answered(model: Answers, people: Answers, chance: float) -> Influence:
-    """Return the influence of stimuli and people on the mean similarity of accuracies on what both answered."""
-    person, cell = np.nonzero(people.seen * model.seen)
-    table = PeopleTable(
-        people.correct[person, cell], person, people.observers, people.condition[cell], len(people.conditions)
-    )
-
-    def similarity(accuracy: Floats, reference: Floats) -> Floats:
-        return over_conditions(relative_distance(accuracy, reference, chance=chance))
-
-    return of_accuracies(
-        similarity, model.correct[0, cell], table, people.stimuli[people.stimulus[cell]], peaked=True
-    )
+    return Samples(out, notes=left_out(people, model))

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Booleans
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
@@ -21,15 +21,10 @@ from neuroledger.families.behavior.agreement.accuracies import (
 )
 from neuroledger.families.behavior.agreement.confusions import rows_pearson
 from neuroledger.families.behavior.agreement.error_agreement import correctness
-from neuroledger.families.behavior.agreement.of_accuracies import (
-    curvature_of_correlation,
-    known_correlations,
-    of_accuracies,
-    stimuli_of,
-)
+from neuroledger.families.behavior.agreement.trial_items import TrialItems, ids_of
 from neuroledger.families.behavior.tasks.discrimination import FEWEST, pearson
 from neuroledger.spec.registry import metric
-from neuroledger.stats.spread import Influence, reweighted
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["condition_accuracy"]
 
@@ -42,7 +37,7 @@ def condition_accuracy(
     variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
     people: Literal["each", "pooled"] = "each",
     match: Mapping[str, Mapping[str, str]] | None = None,
-) -> xr.DataArray:
+) -> Samples:
     """Return the correlation of accuracies across conditions, with each person ``(subject,)`` or all pooled ``()``.
 
     Parameters
@@ -87,15 +82,17 @@ def condition_accuracy(
         ]
         value = pearson(*profiles)
         if np.isnan(value):
-            raise MetricError("accuracies do not differ between conditions, so they have no correlation")
-        return xr.DataArray(
-            value, attrs={"influence": lambda: _influence(model, table, target["stimulus_id"].values)}
-        )
+            raise MetricError(
+                "accuracies do not differ between conditions, so they have no correlation"
+            )
+        return Samples(xr.DataArray(value))
     model_table, people_table = tabulate(model, table), tabulate(table.correct, table)
     values = np.asarray(
         [
             pearson(a[k], b[k])
-            for a, b, k in zip(model_table, people_table, ~np.isnan(people_table), strict=True)
+            for a, b, k in zip(
+                model_table, people_table, ~np.isnan(people_table), strict=True
+            )
         ]
     )
     flat = int(np.isnan(values).sum())
@@ -104,13 +101,14 @@ def condition_accuracy(
             f"for no person do accuracies differ between conditions, of at least {FEWEST}: no correlation"
         )
     out = xr.DataArray(values, dims=("subject",), coords={"subject": table.subjects})
-    out.attrs["influence"] = lambda: of_accuracies(
-        known_correlations, model, table, stimuli_of(target), curvature=curvature_of_correlation
+    notes = (
+        [
+            f"{flat} people whose accuracies do not vary over {FEWEST} conditions were left out"
+        ]
+        if flat
+        else []
     )
-    out.attrs["notes"] = (
-        [f"{flat} people whose accuracies do not vary over {FEWEST} conditions were left out"] if flat else []
-    )
-    return out
+    return Samples(out, notes=notes)
 
 
 def _too_few(variables: tuple[str, ...], count: int) -> str:
@@ -126,10 +124,15 @@ def _matched(
     table: PeopleTable,
     variables: tuple[str, ...],
     match: Mapping[str, Mapping[str, str]],
-) -> xr.DataArray:
+) -> Samples:
     """Return the correlation over conditions in which people and the model saw different stimuli."""
     columns = [as_text(coordinate(target, name)) for name in variables]
-    names = np.asarray(["|".join(row) for row in zip(*(values.tolist() for values in columns), strict=True)])
+    names = np.asarray(
+        [
+            "|".join(row)
+            for row in zip(*(values.tolist() for values in columns), strict=True)
+        ]
+    )
     conditions = encode(names)
     if len(conditions.labels) < FEWEST:
         raise MetricError(_too_few(variables, len(conditions.labels)))
@@ -144,7 +147,9 @@ def _matched(
         for column, accepted in match[name].items():
             column_values = coordinate(source, column)
             if column_values is None:
-                raise MetricError(f"the model's stimuli have no column {column!r}, which `match` names")
+                raise MetricError(
+                    f"the model's stimuli have no column {column!r}, which `match` names"
+                )
             matches &= as_text(column_values) == accepted
         if not matches.any():
             raise MetricError(
@@ -152,41 +157,36 @@ def _matched(
             )
         rows.append(matches)
     membership = np.asarray(rows, dtype=np.float64)
-    cells = np.eye(len(rows))[conditions.codes]
+    sides = [ids_of(side) for side in (source, target)]
+    if any(stimulus is None for stimulus, _ in sides):
+        raise MetricError(
+            "both sides need stimulus_id, to know which stimuli they share"
+        )
+    trials = TrialItems.of([(sides[0][0], None), sides[1]], [len(right), len(names)])
 
-    sides = [coordinate(side, "stimulus_id") for side in (source, target)]
-    if sides[0] is None or sides[1] is None:
-        raise MetricError("both sides need stimulus_id, to know which stimuli they share")
-    stimuli = np.unique(np.concatenate([as_text(side) for side in sides]))
-    model_stimuli, people_stimuli = (np.searchsorted(stimuli, as_text(side)) for side in sides)
-
-    def score(weights: Mapping[str, Floats]) -> Floats:
-        model_weights = weights["stimulus"][:, model_stimuli]
-        trials = weights["stimulus"][:, people_stimuli] * weights["subject"][:, table.subject]
+    def correlation(of_model: Booleans, of_people: Booleans) -> float:
+        weights = of_people.astype(np.float64)
+        count = np.bincount(conditions.codes, weights, minlength=len(rows))
+        hits = np.bincount(
+            conditions.codes, weights * table.correct, minlength=len(rows)
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
-            people = (trials * table.correct) @ cells / (trials @ cells)
-            return rows_pearson(
-                (model_weights * right) @ membership.T / (model_weights @ membership.T), people
+            profiles = (
+                (of_model * right) @ membership.T / (of_model @ membership.T),
+                hits / count,
             )
+        known = np.isfinite(profiles).all(axis=0)
+        return float(rows_pearson(*(profile[None, known] for profile in profiles))[0])
 
-    factors = {"stimulus": stimuli, "subject": table.subjects}
-    value = float(score({name: np.ones((1, len(ids))) for name, ids in factors.items()})[0])
+    value = correlation(*trials.rows({}))
     if np.isnan(value):
-        raise MetricError("accuracies do not differ between conditions, so they have no correlation")
-    return xr.DataArray(value, attrs={"influence": lambda: reweighted(factors, score)})
-
-
-def _influence(model: Floats, table: PeopleTable, stimulus: Array) -> Influence:
-    """Return the influence of stimuli and people on the correlation of the accuracies over all trials."""
-    stimuli = encode(stimulus)
-    cells = np.eye(table.cells)[table.cell]
-
-    def score(weights: Mapping[str, Floats]) -> Floats:
-        trial_weights = weights["stimulus"][:, stimuli.codes] * weights["subject"][:, table.subject]
-        count = trial_weights @ cells
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return rows_pearson(
-                *((trial_weights * right) @ cells / count for right in (model, table.correct))
-            )
-
-    return reweighted({"stimulus": stimuli.labels, "subject": table.subjects}, score)
+        raise MetricError(
+            "accuracies do not differ between conditions, so they have no correlation"
+        )
+    # The stimuli of both sides vary, so that those of the people alone would not do.
+    return Samples(
+        xr.DataArray(value),
+        Variation(
+            trials.items, lambda keep: xr.DataArray(correlation(*trials.rows(keep)))
+        ),
+    )

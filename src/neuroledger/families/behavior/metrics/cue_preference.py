@@ -8,16 +8,20 @@ import xarray as xr
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import choices, same
-from neuroledger.families.behavior.agreement.proportions import of_proportions
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["cue_preference"]
 
 
 @metric("cue_preference", version=3, input="behaviour")
 def cue_preference(
-    source: xr.DataArray, target: xr.DataArray, *, cue: str = "truth", against: str = "texture"
-) -> xr.DataArray:
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    cue: str = "truth",
+    against: str = "texture",
+) -> Samples:
     """Return 1 where the answer follows ``cue``, 0 where it follows ``against``, else NaN: ``(presentation,)``.
 
     The mean over presentations is the preference, ``s / (s + t)``. Stimuli whose cues agree are left out.
@@ -31,12 +35,6 @@ def cue_preference(
     cue, against
         Coordinates with the category of each cue.
 
-    Returns
-    -------
-    xr.DataArray
-        ``attrs["influence"]``: influence of the stimuli whose answers follow either cue; a preference of 0 or 1 has the
-        variance of :func:`~neuroledger.families.rare_outcomes.unseen`. Its interval is computed in log odds.
-
     Raises
     ------
     MetricError
@@ -46,7 +44,10 @@ def cue_preference(
     -----
     Geirhos et al. (2019); Hermann et al. (2020).
     """
-    ids, model_ids = coordinate(target, "stimulus_id"), coordinate(source, "stimulus_id")
+    ids, model_ids = (
+        coordinate(target, "stimulus_id"),
+        coordinate(source, "stimulus_id"),
+    )
     cue_values, against_values = coordinate(target, cue), coordinate(target, against)
     if ids is None or model_ids is None or cue_values is None or against_values is None:
         raise MetricError(
@@ -62,21 +63,25 @@ def cue_preference(
             f"the model has no answer for {int((rows < 0).sum())} stimuli, first {ids[keep][rows < 0][0]!r}"
         )
     answers = choices(source)[rows]
-    by_cue, by_other = same(answers, cue_values[keep]), same(answers, against_values[keep])
+    by_cue, by_other = (
+        same(answers, cue_values[keep]),
+        same(answers, against_values[keep]),
+    )
     if not (by_cue | by_other).any():
         raise MetricError(f"no answer names the {cue} or the {against} of its stimulus")
     values = np.where(by_cue, 1.0, np.where(by_other, 0.0, np.nan))
-    out = xr.DataArray(values, dims=("presentation",), coords={"stimulus_id": ("presentation", ids[keep])})
-    decided = np.flatnonzero(~np.isnan(values))
-    if decided.size > 1:
-        decided = decided[np.argsort(ids[keep][decided].astype(str))]
-        names, outcomes = ids[keep][decided].astype(str), values[decided, None]
-        out.attrs |= {
-            "influence": lambda: of_proportions("presentation", names, outcomes),
-            "limits": (0.0, 1.0),
-        }
-    neither = int(np.isnan(values).sum())
-    out.attrs["notes"] = (
-        [f"{neither} of {keep.size} answers follow neither cue and do not count"] if neither else []
+    out = xr.DataArray(
+        values,
+        dims=("presentation",),
+        coords={"stimulus_id": ("presentation", ids[keep])},
     )
-    return out
+    neither = int(np.isnan(values).sum())
+    notes = (
+        [f"{neither} of {keep.size} answers follow neither cue and do not count"]
+        if neither
+        else []
+    )
+    alone = Variation({}, lambda _: out)  # only the stimuli of the samples are random
+    return Samples(
+        out, alone, limits=(0.0, 1.0), outcome=1 / (keep.size - neither), notes=notes
+    )

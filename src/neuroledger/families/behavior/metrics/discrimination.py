@@ -15,13 +15,14 @@ from neuroledger.families.behavior.tasks.discrimination import (
     FREE,
     halves,
     independent,
-    of_new_images,
     pattern,
     pearson,
     rates_from_probabilities,
+    without_images,
 )
 from neuroledger.families.behavior.tasks.trials import ObjectTrials, read_trials
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 
 __all__ = ["discrimination"]
 
@@ -36,7 +37,7 @@ def discrimination(
     normalise: bool = False,
     repetitions: int = 2,
     seed: int = 0,
-) -> xr.DataArray:
+) -> Samples:
     """Return the correlation of the model's and people's d-prime patterns, for each random half of trials: ``(split,)``.
 
     Parameters
@@ -57,11 +58,6 @@ def discrimination(
         Each repetition compares the model with the first random half of the trials; the ceiling compares the two halves,
         so that ``r / √ceiling`` corrects for the noise of a half.
 
-    Returns
-    -------
-    xr.DataArray
-        ``(split,)`` Pearson correlations. ``attrs["influence"]``: influence of images within objects on the mean.
-
     Raises
     ------
     MetricError
@@ -73,32 +69,47 @@ def discrimination(
     """
     trials = read_trials(target, objects=_choices(source))
     rates, notes = _model_rates(source, trials)
-    model = pattern(rates, trials.truth, level=level, distractors=distractors, normalise=normalise)
+    model = pattern(
+        rates, trials.truth, level=level, distractors=distractors, normalise=normalise
+    )
     pairs, scores, undefined = [], [], 0
     for half, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
         people_rates = trials.rates(half)
         people = pattern(
-            people_rates, trials.truth, level=level, distractors=distractors, normalise=normalise
+            people_rates,
+            trials.truth,
+            level=level,
+            distractors=distractors,
+            normalise=normalise,
         )
         known = ~np.isnan(people)
         undefined += int((known & np.isnan(model)).sum())
         known &= ~np.isnan(model)
-        enough = independent(known, trials.truth, normalise=normalise and level == "image") >= FREE
+        enough = (
+            independent(known, trials.truth, normalise=normalise and level == "image")
+            >= FREE
+        )
         scores.append(pearson(model[known], people[known]) if enough else np.nan)
         pairs.append((rates, people_rates))
     if undefined:
-        notes.append(f"{undefined} cells where the model's d-prime is undefined were left out")
+        notes.append(
+            f"{undefined} cells where the model's d-prime is undefined were left out"
+        )
     if np.isnan(scores).any():
         raise MetricError(
             "a pattern of d-primes is constant, or fewer than two of its values vary independently of the means that are "
             "subtracted: no correlation; show more images or objects"
         )
-    out = xr.DataArray(np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)})
-    out.attrs["n"] = {"stimuli": len(trials.images)}
-    out.attrs["notes"] = notes
-    kind: dict[str, Any] = {"level": level, "distractors": distractors, "normalise": normalise}
-    out.attrs["influence"] = lambda: of_new_images(trials.images, trials.truth, pairs, **kind)
-    return out
+    out = xr.DataArray(
+        np.asarray(scores), dims=("split",), coords={"split": np.arange(repetitions)}
+    )
+    kind: dict[str, Any] = {
+        "level": level,
+        "distractors": distractors,
+        "normalise": normalise,
+    }
+    variation = without_images(trials.images, trials.truth, pairs, **kind)
+    return Samples(out, variation, counts={"stimuli": len(trials.images)}, notes=notes)
 
 
 def _choices(source: xr.DataArray) -> npt.NDArray[np.object_]:
@@ -114,11 +125,15 @@ def _choices(source: xr.DataArray) -> npt.NDArray[np.object_]:
     return np.asarray(labels)
 
 
-def _model_rates(source: xr.DataArray, trials: ObjectTrials) -> tuple[Floats, list[str]]:
+def _model_rates(
+    source: xr.DataArray, trials: ObjectTrials
+) -> tuple[Floats, list[str]]:
     """Return the model's distractor rates on the images that people saw, ``(image, object)``, and notes."""
     probabilities = source.transpose("presentation", "choice")
     if "stimulus_id" not in source.coords:
-        raise MetricError("model behaviour has no stimulus_id; give one row per stimulus with its id")
+        raise MetricError(
+            "model behaviour has no stimulus_id; give one row per stimulus with its id"
+        )
     rows = locate(trials.images, source["stimulus_id"].values)
     if (rows < 0).any():
         absent = ", ".join(map(repr, trials.images[rows < 0][:3].tolist()))
@@ -129,7 +144,9 @@ def _model_rates(source: xr.DataArray, trials: ObjectTrials) -> tuple[Floats, li
     twice = repeated(ids.codes)
     if twice.size:
         name = ids.labels[ids.codes[twice[0]]]
-        raise MetricError(f"stimulus {str(name)!r} has several rows of model behaviour; average them first")
+        raise MetricError(
+            f"stimulus {str(name)!r} has several rows of model behaviour; average them first"
+        )
     columns = locate(trials.objects, source["choice"].values)
     values = np.asarray(probabilities.values, dtype=np.float64)[np.ix_(rows, columns)]
     if np.isnan(values).any() or (values < 0).any():
@@ -138,5 +155,7 @@ def _model_rates(source: xr.DataArray, trials: ObjectTrials) -> tuple[Floats, li
         )
     extra = source.sizes["presentation"] - len(rows)
     return rates_from_probabilities(values, trials.truth), (
-        [f"{extra} stimuli of the model without human trials were left out"] if extra else []
+        [f"{extra} stimuli of the model without human trials were left out"]
+        if extra
+        else []
     )

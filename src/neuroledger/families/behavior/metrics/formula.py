@@ -10,9 +10,9 @@ import xarray as xr
 from neuroledger.data.arrays import Array
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
-from neuroledger.families.behavior.agreement.proportions import of_proportions
 from neuroledger.families.behavior.tasks.formulas import Formula, parse
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["formula"]
 
@@ -23,7 +23,9 @@ def _readable(parameters: Any) -> None:
     except MetricError as error:
         raise ValueError(str(error)) from None
     if len(logical) > 1:
-        raise ValueError("`formulas` mixes comparisons and numbers: declare a metric for each")
+        raise ValueError(
+            "`formulas` mixes comparisons and numbers: declare a metric for each"
+        )
 
 
 @metric("formula", version=3, input="behaviour", together=_readable)
@@ -36,7 +38,7 @@ def formula(
     item: str = "item",
     condition: str = "condition",
     region: str = "region",
-) -> xr.DataArray:
+) -> Samples:
     """Return the value of each formula for each item ``(formula, item)``: a number, or 1 or 0 for a comparison.
 
     ``(6;%match%) < (6;%mismatch%)`` compares the model's values in region 6 of two conditions of the same item;
@@ -52,12 +54,6 @@ def formula(
     formulas, criterion
         The formulas; by default those in the coordinate ``criterion`` of the data.
 
-    Returns
-    -------
-    xr.DataArray
-        ``attrs["influence"]``, if all formulas are comparisons: influence of the items on the mean share; a share of 0 or 1
-        has the variance of :func:`~neuroledger.families.rare_outcomes.unseen`. Its interval is computed in log odds.
-
     Raises
     ------
     MetricError
@@ -70,40 +66,68 @@ def formula(
     if source.dims != ("presentation",) or absent:
         raise MetricError(
             f"formulas need one number per presentation with {item!r}, {condition!r} and {region!r}; "
-            + (f"absent: {', '.join(absent)}" if absent else f"dimensions are {tuple(source.dims)}")
+            + (
+                f"absent: {', '.join(absent)}"
+                if absent
+                else f"dimensions are {tuple(source.dims)}"
+            )
         )
     parsed = [parse(text) for text in formulas]
     if not parsed:
         stored = coordinate(source, criterion)
         if stored is None:
-            raise MetricError(f"no `formulas` are given, and the data carry no {criterion!r} with them")
+            raise MetricError(
+                f"no `formulas` are given, and the data carry no {criterion!r} with them"
+            )
         formulas = tuple(dict.fromkeys(stored.astype(str).tolist()))
         parsed = [parse(text) for text in formulas]
     items = encode(columns[item])
-    values = _places(source, parsed, items.codes, len(items.labels), columns[condition], columns[region])
-    results = np.stack([np.broadcast_to(evaluate(values), len(items.labels)) for evaluate in parsed]).astype(
-        np.float64
+    values = _places(
+        source,
+        parsed,
+        items.codes,
+        len(items.labels),
+        columns[condition],
+        columns[region],
     )
+    results = np.stack(
+        [np.broadcast_to(evaluate(values), len(items.labels)) for evaluate in parsed]
+    ).astype(np.float64)
     coords = {"formula": list(formulas), "item": items.labels}
     count = len(items.labels)
-    out = xr.DataArray(results, dims=("formula", "item"), coords=coords, attrs={"n": {"items": count}})
-    if count > 1 and all(parsed_formula.logical for parsed_formula in parsed):
-        order = np.argsort(items.labels.astype(str))
-        names, outcomes = items.labels.astype(str)[order], results.T[order]
-        out.attrs |= {"influence": lambda: of_proportions("item", names, outcomes), "limits": (0.0, 1.0)}
-    return out
+    out = xr.DataArray(results, dims=("formula", "item"), coords=coords)
+    shares = all(parsed_formula.logical for parsed_formula in parsed)
+    return Samples(
+        out,
+        Variation({}, lambda _: out),  # only the items of the samples are random
+        limits=(0.0, 1.0) if shares else None,
+        outcome=1 / count if shares else 0.0,
+        counts={"items": count},
+    )
 
 
 def _places(
-    source: xr.DataArray, read: list[Formula], item: Array, count: int, condition: Any, region: Any
+    source: xr.DataArray,
+    read: list[Formula],
+    item: Array,
+    count: int,
+    condition: Any,
+    region: Any,
 ) -> dict[tuple[str, str], Array]:
     """Return the values of every place in the formulas, for each item."""
     numbers = np.asarray(source.values, dtype=np.float64)
-    conditions, regions = np.asarray(condition).astype(str), np.asarray(region).astype(str)
+    conditions, regions = (
+        np.asarray(condition).astype(str),
+        np.asarray(region).astype(str),
+    )
     known = dict.fromkeys(zip(regions.tolist(), conditions.tolist(), strict=True))
     values: dict[tuple[str, str], Array] = {place: np.empty(0) for place in known}
-    for where, name in dict.fromkeys(place for parsed in read for place in parsed.places):
-        rows = np.flatnonzero((conditions == name) & ((regions == where) | (where == "*")))
+    for where, name in dict.fromkeys(
+        place for parsed in read for place in parsed.places
+    ):
+        rows = np.flatnonzero(
+            (conditions == name) & ((regions == where) | (where == "*"))
+        )
         if not rows.size:
             continue  # reported when the formula is evaluated, with similar names
         counts = np.bincount(item[rows], minlength=count)
@@ -114,11 +138,15 @@ def _places(
                 "every item needs one: average trials, or remove incomplete items"
             )
         if not counts.all():
-            raise MetricError(f"{int((counts == 0).sum())} items have no value in condition {name!r}")
+            raise MetricError(
+                f"{int((counts == 0).sum())} items have no value in condition {name!r}"
+            )
         if counts.min() < counts.max():
             raise MetricError(
                 f"item number {int(counts.argmin()) + 1} has {counts.min()} regions in condition {name!r}, others have "
                 f"{counts.max()}: a sum over all regions needs the same regions of every item"
             )
-        values[where, name] = np.bincount(item[rows], weights=numbers[rows], minlength=count)
+        values[where, name] = np.bincount(
+            item[rows], weights=numbers[rows], minlength=count
+        )
     return values

@@ -20,12 +20,13 @@ from neuroledger.families.behavior.tasks.discrimination import (
 )
 from neuroledger.families.behavior.tasks.solution_times import (
     crossing_times,
-    rank_correlation_without_each,
     softmax_readout,
 )
 from neuroledger.spec.registry import metric
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
-from neuroledger.stats.spread import Influence, left_out
+from neuroledger.stats.variation import held_out_deviation, inflation
 from neuroledger.stats.workspace import Workspace, fingerprint
 
 __all__ = ["object_solution_times"]
@@ -40,7 +41,7 @@ def object_solution_times(
     workspace: Workspace,
     label: str = "image_label",
     threshold: str = "i1",
-) -> xr.DataArray:
+) -> Samples:
     """Return the Spearman correlation of solution times over the tested stimuli, for each split: ``(split,)``.
 
     In every time bin a softmax readout of the object is fitted to the training stimuli; its probabilities give the d-prime
@@ -56,11 +57,6 @@ def object_solution_times(
         and the d-prime of people (``threshold``).
     label, threshold
         Coordinates of the target; that of the object may also be in the source.
-
-    Returns
-    -------
-    xr.DataArray
-        ``(split,)``. ``attrs["influence"]``: influence of stimuli on the mean over splits.
 
     Raises
     ------
@@ -86,12 +82,17 @@ def object_solution_times(
     starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
     order = np.argsort(starts)
     responses = source.transpose("time_bin", "presentation", "neuroid").values
-    objects, brain = encode(labels).codes, np.asarray(target.values, dtype=np.float64).ravel()
+    objects, brain = (
+        encode(labels).codes,
+        np.asarray(target.values, dtype=np.float64).ravel(),
+    )
     thresholds = people.astype(np.float64)
 
     def solve() -> list[Floats]:
         bins = [responses[number] for number in order]
-        return [_times(bins, starts[order], objects, thresholds, split) for split in splits]
+        return [
+            _times(bins, starts[order], objects, thresholds, split) for split in splits
+        ]
 
     # The times do not depend on those of the brain, so permutation tests on the same responses use the cached values.
     fingerprints = (
@@ -99,20 +100,24 @@ def object_solution_times(
         *map(fingerprint, (starts, objects, thresholds, *map(np.hstack, splits))),
     )
     solved = workspace.memo.get(
-        ("object_solution_times", *fingerprints), solve, lambda times: sum(part.nbytes for part in times)
+        ("object_solution_times", *fingerprints),
+        solve,
+        lambda times: sum(part.nbytes for part in times),
     )
     values, notes, known = [], [], []
     for number, (split, predicted) in enumerate(zip(splits, solved, strict=True)):
         solved_by_both = ~(np.isnan(predicted) | np.isnan(brain[split.test]))
         enough = solved_by_both.sum() >= 3
         pair = predicted[solved_by_both], brain[split.test][solved_by_both]
-        values.append(pearson(rankdata(pair[0]), rankdata(pair[1])) if enough else np.nan)
+        values.append(
+            pearson(rankdata(pair[0]), rankdata(pair[1])) if enough else np.nan
+        )
         if np.isnan(values[-1]):
             notes.append(
                 f"split {number}: {int(solved_by_both.sum())} stimuli solved by both, or all at one time: left out"
             )
         else:
-            known.append((values[-1], *pair, split.test[solved_by_both]))
+            known.append((number, *pair, split.test[solved_by_both]))
     if np.isnan(values).all():
         raise MetricError(
             "in no split do model and brain solve at least three stimuli at different times: its responses do not "
@@ -123,20 +128,24 @@ def object_solution_times(
         notes.append(
             f"{unsolved} of {sum(map(len, solved))} tested stimuli were never solved by the model: left out"
         )
-    out = xr.DataArray(np.asarray(values), dims=("split",), coords={"split": np.arange(len(values))})
-    out.attrs["notes"] = notes
-    ids = coordinate(target, "stimulus_id")
-    names = np.arange(len(brain)) if ids is None or len(np.unique(ids)) < len(brain) else ids
+    out = xr.DataArray(
+        np.asarray(values), dims=("split",), coords={"split": np.arange(len(values))}
+    )
 
-    def influence() -> Influence:
-        reduced = np.zeros(len(brain))
-        for value, x, y, rows in known:
-            without = rank_correlation_without_each(x, y)
-            reduced[rows] += np.where(np.isnan(without), 0.0, without - value) / len(known)
-        return Influence({"stimulus": left_out(names, reduced)})
+    def without(keep: Keep) -> xr.DataArray:
+        left, share = np.full((2, len(values)), np.nan)
+        for number, times, of_brain, rows in known:
+            stay = keep["stimulus"][rows]
+            left[number] = pearson(rankdata(times[stay]), rankdata(of_brain[stay]))
+            share[number] = 1 - stay.mean()
+        return out.copy(data=held_out_deviation(out.values, left, share))
 
-    out.attrs |= {"influence": influence, "skewed": True}
-    return out
+    variation = Variation(
+        {"stimulus": stimulus_names(target, len(brain))},
+        without,
+        inflation={"stimulus": inflation(splits)},
+    )
+    return Samples(out, variation, notes=notes)
 
 
 def _times(
@@ -156,8 +165,12 @@ def _times(
         )
         wide = np.zeros((len(split.test), int(objects.max()) + 1))
         wide[:, classes] = probabilities
-        patterns = image_dprimes(rates_from_probabilities(wide, truth), truth, normalise=False)
+        patterns = image_dprimes(
+            rates_from_probabilities(wide, truth), truth, normalise=False
+        )
         performance[:, bin] = np.nan_to_num(collapse(patterns)[:, 0], nan=-np.inf)
         if (performance.max(axis=1) >= thresholds[split.test]).all():
             break
-    return crossing_times(performance[:, : bin + 1], starts[: bin + 1], thresholds[split.test])
+    return crossing_times(
+        performance[:, : bin + 1], starts[: bin + 1], thresholds[split.test]
+    )

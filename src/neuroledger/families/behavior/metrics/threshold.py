@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Booleans, Floats
+from neuroledger.data.factorize import coordinate
 from neuroledger.families.behavior.psychophysics.threshold_similarity import (
+    Measured,
+    has_trials,
     model_threshold,
     nearness,
-    of_new_people_and_stimuli,
     people_thresholds,
+    stimuli_of,
+    value_of,
+    without_people_or_stimuli,
 )
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import NotKnown, Samples, Variation
 
 __all__ = ["threshold"]
 
@@ -30,7 +39,7 @@ def threshold(
     required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
     search: Literal["fast", "brainscore"] = "fast",
     guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
-) -> xr.DataArray:
+) -> Samples:
     """Return the similarity of the model's threshold ``s`` to each person's ``t``: ``max(1 − |t − s| / t, 0)``.
 
     Parameters
@@ -55,9 +64,8 @@ def threshold(
 
     Returns
     -------
-    xr.DataArray
-        ``(target,)``; all zero, with a note on the reason, if the model has no threshold. ``attrs["influence"]``: influence
-        on the mean of people, and of stimuli through the fits of the model and of people.
+    Samples
+        ``(target,)``; all zero, with a note on the reason, if the model has no threshold, whose interval is then not known.
 
     Raises
     ------
@@ -77,14 +85,59 @@ def threshold(
     }
     people = people_thresholds(target, **fitting)
     fitted = model_threshold(source, **fitting)
-    similarity = people.values * 0 if fitted.failure else nearness(fitted.value, people.values)
+    similarity = (
+        people.values * 0 if fitted.failure else nearness(fitted.value, people.values)
+    )
     out = xr.DataArray(similarity, dims=("target",))
     notes = [f"no threshold, counted as 0: {fitted.failure}"] if fitted.failure else []
     if not fitted.determined:
-        notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
-    out.attrs["notes"] = [*people.notes, *notes]
-    if not fitted.failure and people.values.size > 1:
-        out.attrs["influence"] = lambda: of_new_people_and_stimuli(
-            people, fitted.value, source, target, **fitting
+        notes.append(
+            "accuracy jumps between two points: the threshold anywhere between them fits as well"
         )
-    return out
+    varies: Variation | NotKnown = NotKnown(
+        f"no threshold of the model: {fitted.failure}"
+    )
+    if not fitted.failure:
+        varies = _variation(people, fitted.value, source, target, fitting)
+    return Samples(out, varies, notes=[*people.notes, *notes])
+
+
+def _variation(
+    people: Measured, value: float, source: Any, target: Any, fitting: dict[str, Any]
+) -> Variation:
+    """Return how the nearness changes without people, and without stimuli in the fits of the model and of each person.
+
+    The thresholds of the model and of people move together where they find the same stimuli hard.
+    """
+    if not has_trials(source, fitting["independent_variable"]):
+        return without_people_or_stimuli(people, value)
+    tables = [source, *_trials_of_people(people, source, target)]
+
+    def refit(rows: Sequence[Booleans]) -> tuple[float, Floats]:
+        own, *others = (
+            value_of(model_threshold(table.isel(presentation=stay), **fitting))
+            for table, stay in zip(tables, rows, strict=True)
+        )
+        return own, np.asarray(others) if others else people.values
+
+    return without_people_or_stimuli(
+        people, value, [stimuli_of(table) for table in tables], refit
+    )
+
+
+def _trials_of_people(
+    people: Measured, source: xr.DataArray, target: Any
+) -> list[xr.DataArray]:
+    """Return the trials of each person with a threshold, if both sides name their stimuli."""
+    if not isinstance(target, xr.DataArray) or "presentation" not in target.dims:
+        return []
+    subjects = coordinate(target, "subject", "subject_id")
+    if subjects is None or any(
+        coordinate(side, "stimulus_id") is None for side in (source, target)
+    ):
+        return []
+    names = subjects.astype(str)
+    return [
+        target.isel(presentation=np.flatnonzero(names == person))
+        for person in people.names
+    ]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.data.factorize import coordinate
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.psychophysics.psychometric import Threshold
@@ -19,12 +19,12 @@ from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     has_trials,
     model_threshold,
     nearness,
-    of_nearness,
-    of_trials,
+    stimuli_of,
     value_of,
+    without_people_or_stimuli,
 )
 from neuroledger.spec.registry import metric
-from neuroledger.stats.spread import Influence
+from neuroledger.stats.samples import NotKnown, Samples, Variation
 
 __all__ = ["threshold_elevation"]
 
@@ -45,7 +45,7 @@ def threshold_elevation(
     required_test_accuracy: Share = 0.6,
     search: Literal["fast", "brainscore"] = "fast",
     guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
-) -> xr.DataArray:
+) -> Samples:
     """Return the similarity of elevations, the ratios of test threshold to baseline threshold: ``(target,)``.
 
     The similarity is ``max(1 − |t − s| / t, 0)`` with the model's elevation ``s`` and each person's ``t``.
@@ -66,9 +66,8 @@ def threshold_elevation(
 
     Returns
     -------
-    xr.DataArray
-        ``(target,)``; all zero, with a note on the reason, if the model has no elevation. ``attrs["influence"]``: influence
-        on the mean of people, and of stimuli through the fits of both conditions.
+    Samples
+        ``(target,)``; all zero, with a note on the reason, if the model has no elevation, whose interval is then not known.
 
     Raises
     ------
@@ -79,58 +78,81 @@ def threshold_elevation(
     -----
     Malania et al. (2007).
     """
-    elevations = elevations_of_people(target, baseline=baseline_condition, test=test_condition)
+    elevations = elevations_of_people(
+        target, baseline=baseline_condition, test=test_condition
+    )
     people = Measured(elevations, [], [str(i) for i in range(elevations.size)])
     if not isinstance(source, Mapping | xr.DataArray) or (
         isinstance(source, xr.DataArray) and source.ndim == 0
     ):
-        value = float(np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(()))
-        out = xr.DataArray(nearness(value, elevations), dims=("target",))
-        if elevations.size > 1:
-            out.attrs["influence"] = of_nearness(people, value)
-        return out
+        value = float(
+            np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(())
+        )
+        near = xr.DataArray(nearness(value, elevations), dims=("target",))
+        return Samples(near, without_people_or_stimuli(people, value))
     names = (baseline_condition, test_condition)
     sides = {name: _condition(source, name) for name in names}
-    required = dict(zip(names, (required_baseline_accuracy, required_test_accuracy), strict=True))
-    fitting: dict[str, Any] = {"independent_variable": independent_variable, "search": search, "guess": guess}
+    required = dict(
+        zip(names, (required_baseline_accuracy, required_test_accuracy), strict=True)
+    )
+    fitting: dict[str, Any] = {
+        "independent_variable": independent_variable,
+        "search": search,
+        "guess": guess,
+    }
 
     def thresholds(behaviour: Mapping[str, Any]) -> tuple[Threshold, Threshold]:
         first, second = names
         low = model_threshold(
-            behaviour[first], accuracy=threshold_accuracy, required=required[first], **fitting
+            behaviour[first],
+            accuracy=threshold_accuracy,
+            required=required[first],
+            **fitting,
         )
         determined = threshold_accuracy == "inflection" and np.isfinite(low.accuracy)
         level = low.accuracy if determined else threshold_accuracy
-        return low, model_threshold(behaviour[second], accuracy=level, required=required[second], **fitting)
+        return low, model_threshold(
+            behaviour[second], accuracy=level, required=required[second], **fitting
+        )
 
     low, high = thresholds(sides)
     failures = [
-        f"{name}: {fitted.failure}" for name, fitted in zip(names, (low, high), strict=True) if fitted.failure
+        f"{name}: {fitted.failure}"
+        for name, fitted in zip(names, (low, high), strict=True)
+        if fitted.failure
     ]
-    similarity = elevations * 0 if failures else nearness(high.value / low.value, elevations)
+    similarity = (
+        elevations * 0 if failures else nearness(high.value / low.value, elevations)
+    )
     out = xr.DataArray(similarity, dims=("target",))
     notes = [f"no elevation, counted as 0: {'; '.join(failures)}"] if failures else []
     if not (low.determined and high.determined):
-        notes.append("accuracy jumps between two points: the threshold anywhere between them fits as well")
-    out.attrs["notes"] = notes
-
-    def influence() -> Influence:
-        def refit(name: str, rest: xr.DataArray) -> float:
-            one, other = (value_of(fitted) for fitted in thresholds({**sides, name: rest}))
-            return other / one
-
-        parts = [
-            of_trials(side, independent_variable, partial(refit, name), prefix=f"{name} ")
+        notes.append(
+            "accuracy jumps between two points: the threshold anywhere between them fits as well"
+        )
+    varies: Variation | NotKnown = NotKnown(
+        f"no elevation of the model: {'; '.join(failures)}"
+    )
+    if not failures:
+        tables = {
+            name: side
             for name, side in sides.items()
             if has_trials(side, independent_variable)
-        ]
-        stimuli, moves = zip(*parts, strict=True) if parts else ((), ())
-        own = (np.concatenate(stimuli), np.concatenate(moves)) if parts else None
-        return of_nearness(people, high.value / low.value, own)
+        }
 
-    if not failures and elevations.size > 1:
-        out.attrs["influence"] = influence
-    return out
+        def refit(rows: Sequence[Booleans]) -> tuple[float, Floats]:
+            fewer = zip(tables.items(), rows, strict=True)
+            rest = {
+                name: table.isel(presentation=stay) for (name, table), stay in fewer
+            }
+            one, other = (value_of(fitted) for fitted in thresholds({**sides, **rest}))
+            return other / one, elevations
+
+        stimuli = [stimuli_of(table, f"{name} ") for name, table in tables.items()]
+        varies = without_people_or_stimuli(
+            people, high.value / low.value, stimuli, refit
+        )
+    return Samples(out, varies, notes=notes)
 
 
 def _condition(source: Mapping[str, Any] | xr.DataArray, name: str) -> Any:
@@ -142,5 +164,7 @@ def _condition(source: Mapping[str, Any] | xr.DataArray, name: str) -> Any:
         return source[name]
     conditions = coordinate(source, "condition")
     if conditions is None or not (conditions.astype(str) == name).any():
-        raise MetricError(f"model behaviour has no presentation with condition = {name!r}")
+        raise MetricError(
+            f"model behaviour has no presentation with condition = {name!r}"
+        )
     return source.isel(presentation=np.flatnonzero(conditions.astype(str) == name))

@@ -15,7 +15,10 @@ from neuroledger.data.factorize import coordinate, locate
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError
-from neuroledger.families.behavior.tasks.trial_tables import answers_by_stimulus, read_trial_tables
+from neuroledger.families.behavior.tasks.trial_tables import (
+    answers_by_stimulus,
+    read_trial_tables,
+)
 from neuroledger.models.model import Task
 from neuroledger.spec.channels import STIMULI, Channels
 from neuroledger.spec.registry import builder
@@ -64,9 +67,15 @@ class StoredAnswers:
                 f"model {self.id!r} has no stored answer for {int((rows < 0).sum())} stimuli, first {first!r}"
             )
         answers = self.answers.isel(presentation=rows)
-        return answers if task.name == self.kind else self._most_probable(answers, task.choices)
+        return (
+            answers
+            if task.name == self.kind
+            else self._most_probable(answers, task.choices)
+        )
 
-    def _most_probable(self, answers: xr.DataArray, choices: Sequence[str]) -> xr.DataArray:
+    def _most_probable(
+        self, answers: xr.DataArray, choices: Sequence[str]
+    ) -> xr.DataArray:
         columns = locate(choices, answers["choice"].values)
         if not choices or (columns < 0).any():
             known = ", ".join(map(str, answers["choice"].values[:5]))
@@ -92,7 +101,9 @@ def stored_answers(*, id: str, weights: Mapping[str, Path]) -> StoredAnswers:
         limits_for(tables),
         f"model {id!r}: its answers",
     )
-    return StoredAnswers(id, _by_stimulus(np.asarray(list(answers.values())), np.asarray(list(answers))))
+    return StoredAnswers(
+        id, _by_stimulus(np.asarray(list(answers.values())), np.asarray(list(answers)))
+    )
 
 
 @builder(
@@ -113,9 +124,13 @@ def stored_probabilities(*, id: str, weights: Mapping[str, Path]) -> StoredAnswe
         There is not exactly one file, or names are missing or duplicated.
     """
     if len(weights) != 1:
-        raise ModelError(f"model {id!r} needs one file of probabilities, but {len(weights)} are declared")
+        raise ModelError(
+            f"model {id!r} needs one file of probabilities, but {len(weights)} are declared"
+        )
     (path,) = weights.values()
-    probabilities = confined(lambda: read(path), limits_for([path]), f"model {id!r}: {path.name}")
+    probabilities = confined(
+        lambda: read(path), limits_for([path]), f"model {id!r}: {path.name}"
+    )
     if set(probabilities.dims) != {"presentation", "choice"}:
         raise ModelError(
             f"model {id!r}: {path.name} has the dimensions {probabilities.dims}, not (presentation, choice)"
@@ -128,11 +143,22 @@ def stored_probabilities(*, id: str, weights: Mapping[str, Path]) -> StoredAnswe
         raise ModelError(
             f"model {id!r}: its file lacks the coordinates of stimuli (stimulus_id, image_id) or objects (choice)"
         )
-    if len(set(stimuli.tolist())) < stimuli.size or len(set(objects.tolist())) < objects.size:
-        raise ModelError(f"model {id!r}: its file contains a stimulus or an object twice")
-    table = _by_stimulus(probabilities.values.astype(np.float64), stimuli.astype(str), "choice")
+    if (
+        len(set(stimuli.tolist())) < stimuli.size
+        or len(set(objects.tolist())) < objects.size
+    ):
+        raise ModelError(
+            f"model {id!r}: its file contains a stimulus or an object twice"
+        )
+    table = _by_stimulus(
+        probabilities.values.astype(np.float64), stimuli.astype(str), "choice"
+    )
     return StoredAnswers(id, table.assign_coords(choice=objects.astype(str)))
 
 
 def _by_stimulus(values: np.ndarray, ids: np.ndarray, *dims: str) -> xr.DataArray:
-    return xr.DataArray(values, dims=("presentation", *dims), coords={"stimulus_id": ("presentation", ids)})
+    return xr.DataArray(
+        values,
+        dims=("presentation", *dims),
+        coords={"stimulus_id": ("presentation", ids)},
+    )

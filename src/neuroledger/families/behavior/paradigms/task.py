@@ -21,7 +21,12 @@ from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.behavior.simulated import simulated_trials
-from neuroledger.families.behavior.tasks.microsaccades import Microsaccades, in_trials, looks, of_stimuli
+from neuroledger.families.behavior.tasks.microsaccades import (
+    Microsaccades,
+    in_trials,
+    looks,
+    of_stimuli,
+)
 from neuroledger.models.model import Model, Task, perform
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import paradigm
@@ -140,7 +145,9 @@ def task(
         The model does not answer every stimulus exactly once.
     """
     target = data.assembly
-    if microsaccades is not None and (decide == "odd_one_out" or trials > 1 or alternatives):
+    if microsaccades is not None and (
+        decide == "odd_one_out" or trials > 1 or alternatives
+    ):
         raise RequestError(
             "`microsaccades` say how often each stimulus is shown, one decision for each trial: leave out `trials` and "
             "`alternatives`, and ask for labels or probabilities"
@@ -174,16 +181,30 @@ def task(
                 trials=trials,
                 microsaccades=microsaccades,
             ).source
-            parts.append(part.assign_coords(condition=("presentation", [name] * part.sizes["presentation"])))
-        source = xr.concat(parts, "presentation", coords="different", compat="equals", join="exact")
+            parts.append(
+                part.assign_coords(
+                    condition=("presentation", [name] * part.sizes["presentation"])
+                )
+            )
+        source = xr.concat(
+            parts, "presentation", coords="different", compat="equals", join="exact"
+        )
         target = target if target is not None else source
         return Measurement(source, target, target)
     if decide == "odd_one_out":
         return _odd_one_out(
-            model, data, all_stimuli, similarity, (visual_degrees, screen), trials, alternatives
+            model,
+            data,
+            all_stimuli,
+            similarity,
+            (visual_degrees, screen),
+            trials,
+            alternatives,
         )
     fitted = (
-        _labelled(_fitting(data, all_stimuli, fitting), label_column) if decide == "probabilities" else None
+        _labelled(_fitting(data, all_stimuli, fitting), label_column)
+        if decide == "probabilities"
+        else None
     )
     has_trials = target is not None and "presentation" in target.dims
     tested = _tested(all_stimuli, target if has_trials else None, test, fitted)
@@ -217,7 +238,9 @@ def _add_derived_columns(data: Dataset, derive: Mapping[str, Derived]) -> Datase
 
     def add_columns(stimuli: StimulusSet) -> StimulusSet:
         added = {
-            name: _derived(stimuli, rule) for name, rule in derive.items() if rule.column in stimuli.table
+            name: _derived(stimuli, rule)
+            for name, rule in derive.items()
+            if rule.column in stimuli.table
         }
         return replace(stimuli, table=stimuli.table.assign(**added))
 
@@ -228,9 +251,13 @@ def _add_derived_columns(data: Dataset, derive: Mapping[str, Derived]) -> Datase
         if data.stimuli is None or rule.column not in data.stimuli.table
     ]
     if missing:
-        raise RequestError(f"data set {data.id!r} has no column {missing[0]!r} to derive another one from")
+        raise RequestError(
+            f"data set {data.id!r} has no column {missing[0]!r} to derive another one from"
+        )
     return replace(
-        data, stimuli=None if data.stimuli is None else add_columns(data.stimuli), extra_stimuli=sets
+        data,
+        stimuli=None if data.stimuli is None else add_columns(data.stimuli),
+        extra_stimuli=sets,
     )
 
 
@@ -258,11 +285,15 @@ def _rows_of_stimuli(target: xr.DataArray, tested: StimulusSet) -> xr.DataArray:
     """Select the trials of the tested stimuli."""
     rows = np.flatnonzero(locate(coordinate(target, "stimulus_id"), tested.ids) >= 0)
     if not rows.size:
-        raise RequestError(f"no trial is of the {len(tested)} stimuli that are tested; correct `test`")
+        raise RequestError(
+            f"no trial is of the {len(tested)} stimuli that are tested; correct `test`"
+        )
     return target.isel(presentation=rows)
 
 
-def _of_people(target: xr.DataArray, conditions: tuple[str, ...], people: str) -> xr.DataArray:
+def _of_people(
+    target: xr.DataArray, conditions: tuple[str, ...], people: str
+) -> xr.DataArray:
     """Return, for each condition, the values of ``people`` from subjects with a value in that condition."""
     columns = {name: coordinate(target, name) for name in ("condition", "subject")}
     missing = [name for name, values in columns.items() if values is None]
@@ -277,7 +308,9 @@ def _of_people(target: xr.DataArray, conditions: tuple[str, ...], people: str) -
     for name in conditions:
         others = set(subject[finite & (condition == name)])
         shared = [
-            int(row) for row in np.flatnonzero(finite & (condition == people)) if subject[row] in others
+            int(row)
+            for row in np.flatnonzero(finite & (condition == people))
+            if subject[row] in others
         ]
         if not shared:
             known = ", ".join(sorted(set(condition)))
@@ -348,13 +381,21 @@ def _matching(stimuli: StimulusSet, conditions: Rows, purpose: str) -> StimulusS
         where = f"stimuli {stimuli.id!r}: {purpose} {column}"
         keep &= among(stimuli.table[column].to_numpy(), values, where)
     if not keep.any():
-        raise RequestError(f"no stimulus of {stimuli.id!r} fits the {purpose} conditions {conditions}")
-    return stimuli.select([id for id, matches in zip(stimuli.ids, keep, strict=True) if matches])
+        raise RequestError(
+            f"no stimulus of {stimuli.id!r} fits the {purpose} conditions {conditions}"
+        )
+    return stimuli.select(
+        [id for id, matches in zip(stimuli.ids, keep, strict=True) if matches]
+    )
 
 
-def _fitting(data: Dataset, stimuli: StimulusSet, fitting: str | Rows | None) -> StimulusSet:
+def _fitting(
+    data: Dataset, stimuli: StimulusSet, fitting: str | Rows | None
+) -> StimulusSet:
     if fitting is None:
-        raise RequestError("probabilities need `fitting`: stimuli with labels that the readout is fitted to")
+        raise RequestError(
+            "probabilities need `fitting`: stimuli with labels that the readout is fitted to"
+        )
     if isinstance(fitting, str):
         if fitting not in data.extra_stimuli:
             known = ", ".join(data.extra_stimuli) or "none"
@@ -375,26 +416,35 @@ def _labelled(fitted: StimulusSet, column: str) -> StimulusSet:
     missing = fitted.table[column].isna().to_numpy()
     if missing.any():
         first = fitted.ids[int(missing.argmax())]
-        raise DataError(f"{int(missing.sum())} fitting stimuli have no {column!r}, first {first!r}")
+        raise DataError(
+            f"{int(missing.sum())} fitting stimuli have no {column!r}, first {first!r}"
+        )
     return fitted
 
 
 def _tested(
-    stimuli: StimulusSet, target: xr.DataArray | None, test: Rows | None, fitted: StimulusSet | None
+    stimuli: StimulusSet,
+    target: xr.DataArray | None,
+    test: Rows | None,
+    fitted: StimulusSet | None,
 ) -> StimulusSet:
     same = fitted is not None and fitted.id == stimuli.id
     used = set(fitted.ids) if fitted is not None and same else set()
     if test is not None:
         chosen = _matching(stimuli, test, "test")
     elif target is not None:
-        chosen = stimuli.select([str(id) for id in encode(coordinate(target, "stimulus_id")).labels])
+        chosen = stimuli.select(
+            [str(id) for id in encode(coordinate(target, "stimulus_id")).labels]
+        )
     else:
         chosen = stimuli.select([id for id in stimuli.ids if id not in used])
     overlap = [id for id in chosen.ids if id in used]
     if fitted is not None and not same:
         overlap = _same_files(fitted, chosen)
     if overlap:
-        raise RequestError(f"{len(overlap)} stimuli are both fitted on and tested, first {overlap[0]!r}")
+        raise RequestError(
+            f"{len(overlap)} stimuli are both fitted on and tested, first {overlap[0]!r}"
+        )
     return chosen
 
 
@@ -404,16 +454,21 @@ def _same_files(fitted: StimulusSet, chosen: StimulusSet) -> list[str]:
     for stimuli in (fitted, chosen):
         if stimuli.archive is None and stimuli.contents is None:
             return []
-        _ = (
-            stimuli.content_sha256
-        )  # computes and stores the hash of every file, also for the store of activations
-        digests.append([stimuli.digests[name] for name in stimuli.table["filename"].astype(str)])
+        _ = stimuli.content_sha256  # computes and stores the hash of every file, also for the store of activations
+        digests.append(
+            [stimuli.digests[name] for name in stimuli.table["filename"].astype(str)]
+        )
     known = set(digests[0])
-    return [id for id, digest in zip(chosen.ids, digests[1], strict=True) if digest in known]
+    return [
+        id for id, digest in zip(chosen.ids, digests[1], strict=True) if digest in known
+    ]
 
 
 def _labels(
-    stimuli: StimulusSet, target: xr.DataArray | None, choices: tuple[str, ...], column: str
+    stimuli: StimulusSet,
+    target: xr.DataArray | None,
+    choices: tuple[str, ...],
+    column: str,
 ) -> tuple[str, ...]:
     if choices:
         return choices
@@ -421,26 +476,36 @@ def _labels(
         return tuple(sorted({str(value) for value in stimuli.table[column]}))
     truth = coordinate(target, "truth") if target is not None else None
     if truth is None:
-        raise DataError(f"there are no choices: give `choices`, a column {column!r}, or trials with a truth")
+        raise DataError(
+            f"there are no choices: give `choices`, a column {column!r}, or trials with a truth"
+        )
     return tuple(sorted({str(value) for value in truth}))
 
 
-def _on_screen(stimuli: StimulusSet, visual_degrees: float | None, screen: Screen) -> StimulusSet:
+def _on_screen(
+    stimuli: StimulusSet, visual_degrees: float | None, screen: Screen
+) -> StimulusSet:
     if "filename" not in stimuli.table:
         return stimuli
     return spanning(stimuli, visual_degrees, screen)
 
 
-def _one_answer_each(source: xr.DataArray, stimuli: StimulusSet, model: str) -> xr.DataArray:
+def _one_answer_each(
+    source: xr.DataArray, stimuli: StimulusSet, model: str
+) -> xr.DataArray:
     """Return one answer per stimulus, in the order of the stimuli, without a choice dimension of length 1."""
     if "choice" in source.dims and source.sizes["choice"] == 1:
         source = source.isel(choice=0, drop=True)
     if coordinate(source, "stimulus_id") is None:
-        raise ModelError(f"model {model!r} does not say which stimulus each answer belongs to")
+        raise ModelError(
+            f"model {model!r} does not say which stimulus each answer belongs to"
+        )
     source = _averaged(source, model)
     rows = locate(stimuli.ids, source["stimulus_id"].values)
     if (rows < 0).any():
-        raise ModelError(f"model {model!r} did not answer {int((rows < 0).sum())} of {len(stimuli)} stimuli")
+        raise ModelError(
+            f"model {model!r} did not answer {int((rows < 0).sum())} of {len(stimuli)} stimuli"
+        )
     return source.isel(presentation=rows)
 
 
@@ -459,31 +524,55 @@ def _averaged(source: xr.DataArray, model: str) -> xr.DataArray:
     return xr.DataArray(
         total / np.bincount(ids.codes)[:, None],
         dims=("presentation", "choice"),
-        coords={"stimulus_id": ("presentation", ids.labels), "choice": ordered["choice"].values},
+        coords={
+            "stimulus_id": ("presentation", ids.labels),
+            "choice": ordered["choice"].values,
+        },
     )
 
 
 def _with_columns(source: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
-    columns = [str(name) for name in stimuli.table.columns if name not in {"stimulus_id", "filename"}]
-    free = [name for name in columns if name not in source.coords and name not in source.dims]
-    return source.assign_coords({name: ("presentation", stimuli.table[name].to_numpy()) for name in free})
+    columns = [
+        str(name)
+        for name in stimuli.table.columns
+        if name not in {"stimulus_id", "filename"}
+    ]
+    free = [
+        name
+        for name in columns
+        if name not in source.coords and name not in source.dims
+    ]
+    return source.assign_coords(
+        {name: ("presentation", stimuli.table[name].to_numpy()) for name in free}
+    )
 
 
 def _with_stimulus(target: xr.DataArray, stimuli: StimulusSet) -> xr.DataArray:
     """Add the columns of the stimulus table to the trials."""
     table = stimuli.table.drop(columns=["filename"], errors="ignore")
-    free = [str(name) for name in table.columns if name not in target.coords and name not in target.dims]
+    free = [
+        str(name)
+        for name in table.columns
+        if name not in target.coords and name not in target.dims
+    ]
     rows = locate(coordinate(target, "stimulus_id"), stimuli.ids)
     if not free or (rows < 0).any():
         return target
-    return target.assign_coords({name: ("presentation", table[name].to_numpy()[rows]) for name in free})
+    return target.assign_coords(
+        {name: ("presentation", table[name].to_numpy()[rows]) for name in free}
+    )
 
 
 def _truths(stimuli: StimulusSet, column: str) -> xr.DataArray:
     if column not in stimuli.table:
-        raise DataError(f"stimuli {stimuli.id!r} have no column {column!r} with the right answers")
+        raise DataError(
+            f"stimuli {stimuli.id!r} have no column {column!r} with the right answers"
+        )
     labels = stimuli.table[column].astype(str).to_numpy(dtype=str)
-    coords = {"stimulus_id": ("presentation", np.asarray(stimuli.ids)), "truth": ("presentation", labels)}
+    coords = {
+        "stimulus_id": ("presentation", np.asarray(stimuli.ids)),
+        "truth": ("presentation", labels),
+    }
     return xr.DataArray(labels, dims=("presentation",), coords=coords)
 
 
@@ -492,18 +581,33 @@ def _choose(
 ) -> tuple[xr.DataArray, xr.DataArray]:
     """Return the answer to each pair of stimulus and alternatives, and the trials with ids that contain both."""
     if "choice" not in source.dims:
-        raise RequestError("a choice between alternatives needs `decide: probabilities`")
-    labels = np.sort(np.stack([_offered_alternative(target, name) for name in alternatives], axis=1), axis=1)
+        raise RequestError(
+            "a choice between alternatives needs `decide: probabilities`"
+        )
+    labels = np.sort(
+        np.stack([_offered_alternative(target, name) for name in alternatives], axis=1),
+        axis=1,
+    )
     ids = np.asarray(target["stimulus_id"].values).astype(str)
-    keys = np.asarray([SEPARATOR.join((id, *row)) for id, row in zip(ids, labels, strict=True)])
+    keys = np.asarray(
+        [SEPARATOR.join((id, *row)) for id, row in zip(ids, labels, strict=True)]
+    )
     distinct, first = np.unique(keys, return_index=True)
-    columns = locate(labels[first].ravel(), source["choice"].values).reshape(len(first), -1)
+    columns = locate(labels[first].ravel(), source["choice"].values).reshape(
+        len(first), -1
+    )
     if (columns < 0).any():
-        raise DataError("a label on offer is not among the labels that the readout was fitted to")
+        raise DataError(
+            "a label on offer is not among the labels that the readout was fitted to"
+        )
     rows = locate(ids[first], source["stimulus_id"].values)
     values = source.transpose("presentation", "choice").values[rows[:, None], columns]
     answers = labels[first][np.arange(len(first)), values.argmax(axis=1)]
-    chosen = xr.DataArray(answers, dims=("presentation",), coords={"stimulus_id": ("presentation", distinct)})
+    chosen = xr.DataArray(
+        answers,
+        dims=("presentation",),
+        coords={"stimulus_id": ("presentation", distinct)},
+    )
     return chosen, target.assign_coords(stimulus_id=("presentation", keys))
 
 
@@ -525,19 +629,30 @@ def _odd_one_out(
 ) -> Measurement:
     target = data.assembly
     if target is None:
-        raise DataError(f"data set {data.id!r} has no trials of people, and with them no triplets")
+        raise DataError(
+            f"data set {data.id!r} has no trials of people, and with them no triplets"
+        )
     if alternatives:
         parts = [_offered_alternative(target, name) for name in alternatives]
         target = target.assign_coords(
-            stimulus_id=("presentation", [SEPARATOR.join(row) for row in zip(*parts, strict=True)])
+            stimulus_id=(
+                "presentation",
+                [SEPARATOR.join(row) for row in zip(*parts, strict=True)],
+            )
         )
     if target.dtype.kind in "iuf":  # numeric ids in the file
         target = target.copy(data=as_text(target.values))
     triplets = _triplets(np.asarray(target["stimulus_id"].values).astype(str))
     ids = sorted({id for triplet in triplets for id in triplet})
     question = Task("odd_one_out", similarity=similarity, triplets=triplets)
-    known = stimuli if data.stimuli is not None else StimulusSet(data.id, pd.DataFrame({"stimulus_id": ids}))
-    source = perform(model, question, _on_screen(known.select(ids), *span), None, trials)
+    known = (
+        stimuli
+        if data.stimuli is not None
+        else StimulusSet(data.id, pd.DataFrame({"stimulus_id": ids}))
+    )
+    source = perform(
+        model, question, _on_screen(known.select(ids), *span), None, trials
+    )
     if "choice" in source.dims:
         source = source.isel(choice=0, drop=True)
     return Measurement(source, target, target)
@@ -548,6 +663,8 @@ def _triplets(keys: npt.NDArray[Any]) -> tuple[tuple[str, str, str], ...]:
     for key in dict.fromkeys(keys.tolist()):
         parts = key.split(SEPARATOR)
         if len(parts) != 3:
-            raise DataError(f"{key!r} does not name three stimuli joined by {SEPARATOR!r}")
+            raise DataError(
+                f"{key!r} does not name three stimuli joined by {SEPARATOR!r}"
+            )
         triplets.append((parts[0], parts[1], parts[2]))
     return tuple(triplets)

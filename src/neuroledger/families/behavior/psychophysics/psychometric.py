@@ -43,7 +43,9 @@ class Fit(NamedTuple):
         """Return the ``x`` at which ``accuracy`` is expected; NaN if it is never reached."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return float(
-                self.mean + ndtri((accuracy - self.guess) / (1 - self.guess - self.lapse)) / self.slope
+                self.mean
+                + ndtri((accuracy - self.guess) / (1 - self.guess - self.lapse))
+                / self.slope
             )
 
 
@@ -59,7 +61,9 @@ class Threshold(NamedTuple):
 def accuracies(x: Floats, correct: Booleans) -> tuple[Floats, Floats]:
     """Return distinct ``x`` in ascending order, and the proportion of correct answers at each."""
     levels, codes = np.unique(x, return_inverse=True)
-    return levels, np.bincount(codes, weights=correct, minlength=levels.size) / np.bincount(codes)
+    return levels, np.bincount(
+        codes, weights=correct, minlength=levels.size
+    ) / np.bincount(codes)
 
 
 def before_decline(x: Floats, y: Floats) -> tuple[Floats, Floats, bool]:
@@ -81,7 +85,9 @@ def _loss(parameters: Floats, x: Floats, y: Floats, guess: float) -> float:
     return float(-np.sum(y * np.log(p) + (1 - y) * np.log(1 - p)))
 
 
-def _loss_and_gradient(parameters: Floats, x: Floats, y: Floats, guess: float) -> tuple[float, Floats]:
+def _loss_and_gradient(
+    parameters: Floats, x: Floats, y: Floats, guess: float
+) -> tuple[float, Floats]:
     slope, mean, lapse = parameters
     z = slope * (x - mean)
     rise, density, span = ndtr(z), np.exp(-0.5 * z * z) / ROOT, 1 - guess - lapse
@@ -97,7 +103,13 @@ def _loss_and_gradient(parameters: Floats, x: Floats, y: Floats, guess: float) -
     return float(-np.sum(y * np.log(p) + (1 - y) * np.log(1 - p))), gradient
 
 
-def fit(x: Floats, y: Floats, *, search: Literal["fast", "brainscore"] = "fast", guess: float = GUESS) -> Fit:
+def fit(
+    x: Floats,
+    y: Floats,
+    *,
+    search: Literal["fast", "brainscore"] = "fast",
+    guess: float = GUESS,
+) -> Fit:
     """Fit accuracies ``y`` at ``x`` by maximum likelihood, with a lapse rate within [.03, .5].
 
     ``guess`` is the accuracy of guessing: ½ for two alternatives, 1/n for n. ``fast`` evaluates the likelihood on a grid,
@@ -113,8 +125,13 @@ def fit(x: Floats, y: Floats, *, search: Literal["fast", "brainscore"] = "fast",
     if best is None:
         return Fit(np.nan, np.nan, np.nan, -np.inf, False)
     result = Fit(float(best[0]), float(best[1]), float(best[2]), 0.0, determined, guess)
-    residual, total = float(((y - result(x)) ** 2).sum()), float(((y - y.mean()) ** 2).sum())
-    return result._replace(r2=1 - residual / total if total > 0 else float(residual == 0))
+    residual, total = (
+        float(((y - result(x)) ** 2).sum()),
+        float(((y - y.mean()) ** 2).sum()),
+    )
+    return result._replace(
+        r2=1 - residual / total if total > 0 else float(residual == 0)
+    )
 
 
 def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | None:
@@ -126,7 +143,9 @@ def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | N
     for start in starts if thorough else _likely_starts(x, y, guess):
         with np.errstate(all="ignore"):
             if thorough:
-                optimum = minimize(_loss, start, args=(x, y, guess), method="L-BFGS-B", bounds=bounds)
+                optimum = minimize(
+                    _loss, start, args=(x, y, guess), method="L-BFGS-B", bounds=bounds
+                )
             else:
                 optimum = minimize(
                     _loss_and_gradient,
@@ -150,7 +169,9 @@ def _is_determined(best: Floats, x: Floats, y: Floats, guess: float) -> bool:
     for i in range(2):
         step = np.zeros(3)
         step[i] = 1e-5 * scale[i]
-        above, below = (_loss_and_gradient(best + sign * step, x, y, guess)[1] for sign in (1, -1))
+        above, below = (
+            _loss_and_gradient(best + sign * step, x, y, guess)[1] for sign in (1, -1)
+        )
         curvature[i] = ((above - below) * scale)[:2] / 2e-5
     return bool(
         np.isfinite(curvature).all()
@@ -160,12 +181,16 @@ def _is_determined(best: Floats, x: Floats, y: Floats, guess: float) -> bool:
 
 def _likely_starts(x: Floats, y: Floats, guess: float) -> Floats:
     """Return start values ``(x, 3)``: every ``x`` as the mean, with the most likely slope and lapse of a grid."""
-    lapses = np.unique(np.clip([LAPSES[0], 1 - y.max(), 1 - np.mean(y), 0.1, 0.2, 0.3, 0.4], *LAPSES))
+    lapses = np.unique(
+        np.clip([LAPSES[0], 1 - y.max(), 1 - np.mean(y), 0.1, 0.2, 0.3, 0.4], *LAPSES)
+    )
     rise = ndtr(SLOPES[:, None, None] * (x - x[:, None]))  # (slope, mean, point)
     p = guess + (1 - guess - lapses[:, None, None, None]) * rise
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = -(y * np.log(p) + (1 - y) * np.log(1 - p)).sum(axis=-1)
-    losses = np.moveaxis(np.where(np.isnan(losses), np.inf, losses), -1, 0).reshape(len(x), -1)
+    losses = np.moveaxis(np.where(np.isnan(losses), np.inf, losses), -1, 0).reshape(
+        len(x), -1
+    )
     lapse, slope = np.unravel_index(losses.argmin(axis=1), (len(lapses), len(SLOPES)))
     return np.stack([SLOPES[slope], x, lapses[lapse]], axis=1)
 
@@ -187,20 +212,29 @@ def threshold(
     """
     undefined = Threshold(np.nan, np.nan)
     if correct.mean() < required:
-        return undefined._replace(failure=f"accuracy {correct.mean():.3f} is below the required {required:g}")
+        return undefined._replace(
+            failure=f"accuracy {correct.mean():.3f} is below the required {required:g}"
+        )
     levels, rates = accuracies(x, correct)
     x_before, y_before, rises = before_decline(levels, rates)
     if not rises:
-        return undefined._replace(failure="accuracy falls with the independent variable")
+        return undefined._replace(
+            failure="accuracy falls with the independent variable"
+        )
     fitted = fit(x_before, y_before, search=search, guess=guess)
     if not fitted.r2 >= LEAST_R2:
         return undefined._replace(
             failure=f"the psychometric function explains {fitted.r2:.2f} of the variance"
         )
-    at = float((fitted(levels[-1]) + fitted(levels[0])) / 2) if accuracy == "inflection" else float(accuracy)
+    at = (
+        float((fitted(levels[-1]) + fitted(levels[0])) / 2)
+        if accuracy == "inflection"
+        else float(accuracy)
+    )
     value = fitted.inverse(at)
     if np.isnan(value) or value > x_before[-1]:
         return undefined._replace(
-            accuracy=at, failure=f"accuracy {at:.3f} is not reached within the points measured"
+            accuracy=at,
+            failure=f"accuracy {at:.3f} is not reached within the points measured",
         )
     return Threshold(value, at, determined=fitted.determined)

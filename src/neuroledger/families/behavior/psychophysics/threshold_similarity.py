@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Strings
+from neuroledger.data.arrays import Booleans, Floats, Strings
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import correctness
-from neuroledger.families.behavior.psychophysics.psychometric import Threshold, threshold
-from neuroledger.stats.spread import Influence, Items, centred, from_left_out, left_out, moved
+from neuroledger.families.behavior.psychophysics.psychometric import (
+    Threshold,
+    threshold,
+)
+from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.samples import Keep, NotKnown, Variation
 
 __all__ = [
     "Measured",
@@ -23,16 +26,16 @@ __all__ = [
     "leave_one_out",
     "model_threshold",
     "nearness",
-    "of_nearness",
-    "of_new_people",
-    "of_new_people_and_stimuli",
-    "of_trials",
     "people_thresholds",
+    "stimuli_of",
     "value_of",
     "values_of_people",
+    "without_people",
+    "without_people_or_stimuli",
 ]
 
-Moves = tuple[Strings, Floats]  # the stimulus of each trial, and the influence of the trial
+# Returns the model's value and those of people, fitted to the trials of each table that stay.
+Refit = Callable[[Sequence[Booleans]], tuple[float, Floats]]
 
 
 class Measured(NamedTuple):
@@ -60,7 +63,9 @@ def model_threshold(
         The behaviour lacks the independent variable, or the number is not finite.
     """
     if not isinstance(source, xr.DataArray) or source.ndim == 0:
-        value = float(np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(()))
+        value = float(
+            np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(())
+        )
         if not np.isfinite(value):
             raise MetricError(f"the threshold given for the model is {value}")
         return Threshold(value, np.nan)
@@ -75,11 +80,18 @@ def model_threshold(
             f"{independent_variable!r} has {np.unique(x).size} values; a threshold needs at least 3"
         )
     return threshold(
-        x.astype(np.float64), right, accuracy=accuracy, required=required, search=search, guess=guess
+        x.astype(np.float64),
+        right,
+        accuracy=accuracy,
+        required=required,
+        search=search,
+        guess=guess,
     )
 
 
-def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **fitting: Any) -> Measured:
+def people_thresholds(
+    target: Any, *, error: type[MetricError] = MetricError, **fitting: Any
+) -> Measured:
     """Return thresholds of people: as given, or fitted to the trials ``(presentation,)`` of each ``subject``.
 
     ``fitting`` contains the keyword arguments of :func:`model_threshold`. People without a threshold are left out, with a
@@ -90,13 +102,19 @@ def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **
     MetricError
         No person has a threshold, or given thresholds are missing or not positive.
     """
-    subject = coordinate(target, "subject", "subject_id") if isinstance(target, xr.DataArray) else None
+    subject = (
+        coordinate(target, "subject", "subject_id")
+        if isinstance(target, xr.DataArray)
+        else None
+    )
     if subject is None or "presentation" not in target.dims:
         values = values_of_people(target, error=error)
         return Measured(values, [], [str(i) for i in range(values.size)])
     people = encode(subject)
     thresholds = [
-        model_threshold(target.isel(presentation=np.flatnonzero(people.codes == place)), **fitting)
+        model_threshold(
+            target.isel(presentation=np.flatnonzero(people.codes == place)), **fitting
+        )
         for place in range(len(people.labels))
     ]
     determined = [threshold for threshold in thresholds if not threshold.failure]
@@ -108,15 +126,21 @@ def people_thresholds(target: Any, *, error: type[MetricError] = MetricError, **
     if not determined:
         raise error(f"no subject has a threshold ({'; '.join(failures[:2])})")
     notes = (
-        [f"{len(failures)} people without a threshold were left out ({'; '.join(failures[:3])})"]
+        [
+            f"{len(failures)} people without a threshold were left out ({'; '.join(failures[:3])})"
+        ]
         if failures
         else []
     )
     names = [
-        str(name) for name, threshold in zip(people.labels, thresholds, strict=True) if not threshold.failure
+        str(name)
+        for name, threshold in zip(people.labels, thresholds, strict=True)
+        if not threshold.failure
     ]
     return Measured(
-        values_of_people([threshold.value for threshold in determined], error=error), notes, names
+        values_of_people([threshold.value for threshold in determined], error=error),
+        notes,
+        names,
     )
 
 
@@ -150,7 +174,9 @@ def elevations_of_people(
     MetricError
         A condition is missing, or the conditions have different numbers of subjects.
     """
-    condition = coordinate(target, "condition") if isinstance(target, xr.DataArray) else None
+    condition = (
+        coordinate(target, "condition") if isinstance(target, xr.DataArray) else None
+    )
     if condition is not None:
         target = _by_condition(target, condition.astype(str), (baseline, test), error)
     if not isinstance(target, Mapping):
@@ -171,23 +197,35 @@ def elevations_of_people(
 
 
 def _by_condition(
-    target: xr.DataArray, condition: Any, names: tuple[str, str], error: type[MetricError]
+    target: xr.DataArray,
+    condition: Any,
+    names: tuple[str, str],
+    error: type[MetricError],
 ) -> dict[str, Floats]:
     """Return the thresholds of people with a threshold in both conditions, in the same order."""
     subject = coordinate(target, "subject")
     if subject is None:
-        raise error("thresholds of two conditions need the coordinate 'subject', to know whose they are")
+        raise error(
+            "thresholds of two conditions need the coordinate 'subject', to know whose they are"
+        )
     values = np.asarray(target.values, dtype=np.float64).ravel()
     thresholds = {}
     for name in names:
         rows = np.flatnonzero((condition == name) & np.isfinite(values))
-        thresholds[name] = dict(zip(subject[rows].astype(str).tolist(), values[rows].tolist(), strict=True))
+        thresholds[name] = dict(
+            zip(subject[rows].astype(str).tolist(), values[rows].tolist(), strict=True)
+        )
         if not thresholds[name]:
             raise error(
                 f"people's thresholds have no condition {name!r}; known: {', '.join(sorted(set(condition)))}"
             )
-    shared = [person for person in thresholds[names[0]] if person in thresholds[names[1]]]
-    return {name: np.asarray([thresholds[name][person] for person in shared]) for name in names}
+    shared = [
+        person for person in thresholds[names[0]] if person in thresholds[names[1]]
+    ]
+    return {
+        name: np.asarray([thresholds[name][person] for person in shared])
+        for name in names
+    }
 
 
 def nearness(value: float | Floats, targets: Floats) -> Floats:
@@ -195,82 +233,46 @@ def nearness(value: float | Floats, targets: Floats) -> Floats:
     return np.asarray(np.maximum(1 - np.abs(targets - value) / targets, 0.0))
 
 
-def of_new_people_and_stimuli(
-    people: Measured, value: float, source: Any, target: Any, **fitting: Any
-) -> Influence:
-    """Return the influence of people and stimuli on the mean nearness of a model's threshold to those of people.
+def without_people_or_stimuli(
+    people: Measured,
+    value: float,
+    tables: Sequence[Strings] = (),
+    refit: Refit | None = None,
+) -> Variation:
+    """Return how the nearness ``(target,)`` of a model's value to those of people changes without people or stimuli.
 
-    Stimuli act through the fits of the model and of each person, whose thresholds move together where they find the same
-    stimuli hard.
+    Parameters
+    ----------
+    people, value
+        Values of people and of the model.
+    tables
+        The stimulus of each trial, for every table of trials that a value is fitted to.
+    refit
+        Fits the values again to some of the trials, if there are any.
     """
-    variable = fitting["independent_variable"]
+    subjects = np.asarray(people.names).astype(str)
+    items = {"subject": subjects}
+    if tables:
+        items["stimulus"] = np.unique(np.concatenate(tables))
+    fits: dict[bytes, tuple[float, Floats]] = {}
 
-    def of_fit(trials: xr.DataArray) -> Moves:
-        return of_trials(trials, variable, lambda rest: value_of(model_threshold(rest, **fitting)))
+    def fitted(stay: Booleans) -> tuple[float, Floats]:
+        names, key = items["stimulus"][stay], stay.tobytes()
+        if refit is not None and key not in fits:
+            fits[key] = refit([np.isin(table, names) for table in tables])
+        return fits[key]
 
-    if not has_trials(source, variable):
-        return of_nearness(people, value)
-    others = []
-    trials = isinstance(target, xr.DataArray) and "presentation" in target.dims
-    sides = (source, target) if trials else ()
-    subjects = coordinate(target, "subject", "subject_id") if trials else None
-    if subjects is not None and all(coordinate(side, "stimulus_id") is not None for side in sides):
-        names = subjects.astype(str)
-        for person in people.names:
-            others.append(of_fit(target.isel(presentation=np.flatnonzero(names == person))))
-    return of_nearness(people, value, of_fit(source), others)
+    def without(keep: Keep) -> xr.DataArray:
+        of_model, of_people = (
+            fitted(keep["stimulus"]) if "stimulus" in keep else (value, people.values)
+        )
+        near = nearness(of_model, of_people)
+        return xr.DataArray(
+            np.where(keep.get("subject", True), near, np.nan), dims=("target",)
+        )
 
-
-def of_nearness(
-    people: Measured, value: float, own: Moves | None = None, others: Sequence[Moves] = ()
-) -> Influence:
-    """Return the influence of people and stimuli on the mean nearness of a model's value to those of people.
-
-    ``own`` and ``others`` say how stimuli move the value of the model and that of each person; None and an empty list if
-    they do not. The nearness has a peak between the values of people and falls on both sides of it: on a side, its slope
-    claims more than the value can move before it passes the peak, and at the peak it claims nothing. The nearness is
-    therefore recomputed for each draw of the values, from :func:`_nearer_to_peak`.
-    """
-    similarity = nearness(value, people.values)
-    count = similarity.size
-    factors = {"subject": moved(people.names, (similarity - similarity.mean()) / count)}
-    if own is None:
-        return Influence(factors)
-    parts = [own, *others]
-    ids = np.unique(np.concatenate([part[0] for part in parts]))
-    moves = np.zeros((len(ids), 1 + count))
-    for column, (own_ids, influence) in enumerate(parts):
-        np.add.at(moves[:, column], np.searchsorted(ids, own_ids), influence)
-    items = [moved(ids, column) for column in moves.T]
-
-    def redrawn(multipliers: Floats) -> Floats:
-        drawn = items[0].draws(multipliers)
-        rest = np.stack([each.draws(multipliers) for each in items[1:]], axis=1)
-        start = _nearer_to_peak(value, people.values, float(((drawn - rest.mean(axis=1)) ** 2).mean()))
-        near = nearness((start + drawn)[:, None], people.values + rest).mean(axis=1)
-        return np.asarray(near - near.mean())
-
-    above = np.where(similarity > 0, np.sign(people.values - value), 0.0) / (count * people.values)
-    of_people = -above * value / people.values
-    deviation = above.sum() * items[0].deviation
-    deviation = deviation + sum(
-        slope * each.deviation for slope, each in zip(of_people, items[1:], strict=True)
-    )
-    factors["stimulus"] = Items(items[0].ids, deviation, redrawn)
-    order = np.argsort(np.asarray(people.names).astype(str))
-    return Influence(factors, {("stimulus", "subject"): centred((moves[:, 1:] * of_people)[:, order])})
-
-
-def _nearer_to_peak(value: float, targets: Floats, variance: float) -> float:
-    """Return the value moved towards the peak of the mean nearness, by what its error has moved it away on average.
-
-    The expected square of an estimated distance is that of the true distance plus the variance of the estimate.
-    """
-    order = np.argsort(targets)
-    weights = np.cumsum(1 / targets[order])
-    peak = float(targets[order][np.searchsorted(weights, weights[-1] / 2)])
-    distance = math.sqrt(max(0.0, (value - peak) ** 2 - variance))
-    return peak + math.copysign(distance, value - peak)
+    # The entries of the samples are people.
+    return Variation(items, without, fixed=("target",))
 
 
 def has_trials(source: Any, independent_variable: str) -> bool:
@@ -286,39 +288,36 @@ def value_of(fitted: Threshold) -> float:
     return np.nan if fitted.failure else fitted.value
 
 
-def of_trials(
-    trials: xr.DataArray,
-    independent_variable: str,
-    refit: Callable[[xr.DataArray], float],
-    prefix: str = "",
-) -> Moves:
-    """Return the stimulus of each trial and its influence on the value that ``refit`` fits to the trials, (trial,).
-
-    Leaving out any of the trials with the same stimulus intensity and outcome gives the same value, so each such group is
-    fitted once. A value without a fit is NaN. Trials without a ``stimulus_id`` are named by their position and ``prefix``.
-    """
-    x = np.asarray(coordinate(trials, independent_variable), dtype=np.float64)
-    right = np.asarray(correctness(trials), dtype=bool)
-    _, first, codes = np.unique(np.stack([x, right]), axis=1, return_index=True, return_inverse=True)
-    without = np.array(
-        [refit(trials.isel(presentation=np.delete(np.arange(x.size), row))) for row in first],
-        dtype=np.float64,
+def stimuli_of(trials: xr.DataArray, prefix: str = "") -> Strings:
+    """Return the stimulus of each trial; without ``stimulus_id``, its position and ``prefix``."""
+    if "stimulus_id" in trials.coords:
+        return stimulus_names(trials, trials.sizes["presentation"])
+    return np.asarray(
+        [f"{prefix}{position}" for position in range(trials.sizes["presentation"])]
     )
-    ids = coordinate(trials, "stimulus_id")
-    names = [f"{prefix}{position}" for position in range(x.size)] if ids is None else ids
-    return np.asarray(names).astype(str), from_left_out(without[codes.ravel()])
 
 
-def of_new_people(people: Measured) -> Influence | None:
-    """Return the influence of people on their mean nearness, by leaving each out; None for fewer than three people."""
-    if people.values.size < 3:
-        return None
-    indices = range(people.values.size)
-    without = [leave_one_out(np.delete(people.values, i), procedure="each").mean() for i in indices]
-    return Influence({"subject": left_out(people.names, np.array(without))})
+def without_people(people: Measured) -> Variation | NotKnown:
+    """Return how the mean nearness of each person to the others changes without people, who are compared each with each."""
+    count = people.values.size
+    if count < 3:
+        return NotKnown("one pair of people does not show how much others would differ")
+
+    def without(keep: Keep) -> xr.DataArray:
+        near = np.full(count, np.nan)
+        near[keep["subject"]] = leave_one_out(
+            people.values[keep["subject"]], procedure="each"
+        )
+        return xr.DataArray(near, dims=("subject",))
+
+    return Variation(
+        {"subject": np.asarray(people.names).astype(str)}, without, fixed=("subject",)
+    )
 
 
-def leave_one_out(values: Floats, *, procedure: Literal["each", "brainscore"]) -> Floats:
+def leave_one_out(
+    values: Floats, *, procedure: Literal["each", "brainscore"]
+) -> Floats:
     """Return the mean nearness of one person to all others, ``(subject,)``.
 
     ``each``: every person once. ``brainscore``: step ``i`` draws one element with the legacy generator seeded by
@@ -326,7 +325,9 @@ def leave_one_out(values: Floats, *, procedure: Literal["each", "brainscore"]) -
     """
     n = values.size
     if procedure == "each":
-        return np.asarray([nearness(values[i], np.delete(values, i)).mean() for i in range(n)])
+        return np.asarray(
+            [nearness(values[i], np.delete(values, i)).mean() for i in range(n)]
+        )
     pool = values.tolist()
     out = np.empty(n)
     for i in range(n):

@@ -9,7 +9,12 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.stimuli import StimulusFiles, StimulusSet, further_sets, read_table
+from neuroledger.data.stimuli import (
+    StimulusFiles,
+    StimulusSet,
+    further_sets,
+    read_table,
+)
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
 
@@ -52,17 +57,27 @@ def choice_trials(
     table = read_table(files[trials])
     for column in ("stimulus_id", values):
         if column not in table:
-            raise DataError(f"{trials} has no column {column!r}; it has {', '.join(map(str, table.columns))}")
+            raise DataError(
+                f"{trials} has no column {column!r}; it has {', '.join(map(str, table.columns))}"
+            )
     coords = {
-        str(name): ("presentation", _column(table[name].to_numpy())) for name in table if name != values
+        str(name): ("presentation", _column(table[name].to_numpy()))
+        for name in table
+        if name != values
     }
-    assembly = xr.DataArray(_column(table[values].to_numpy()), dims=("presentation",), coords=coords)
+    assembly = xr.DataArray(
+        _column(table[values].to_numpy()), dims=("presentation",), coords=coords
+    )
     stimulus_set = None
     if stimuli is not None:
         zipped = files[archive] if archive is not None else None
-        stimulus_set = StimulusSet(files[stimuli].stem, read_table(files[stimuli]), zipped)
+        stimulus_set = StimulusSet(
+            files[stimuli].stem, read_table(files[stimuli]), zipped
+        )
     return Dataset(
-        stimuli=stimulus_set, assembly=assembly, extra_stimuli=further_sets(files, fitting_stimuli)
+        stimuli=stimulus_set,
+        assembly=assembly,
+        extra_stimuli=further_sets(files, fitting_stimuli),
     )
 
 

@@ -43,7 +43,9 @@ def trial_tables(files: Mapping[str, Path], *, archive: str | None = None) -> Da
         raise DataError(
             f"the reader needs the file {archive!r}; declared files are {', '.join(sorted(files))}"
         )
-    trials = read_trial_tables([files[name] for name in sorted(files) if name != archive])
+    trials = read_trial_tables(
+        [files[name] for name in sorted(files) if name != archive]
+    )
     stimuli = None if archive is None else _images(trials, files[archive])
     return Dataset(stimuli=stimuli, assembly=trials)
 
@@ -56,14 +58,22 @@ def _images(trials: xr.DataArray, archive: Path) -> StimulusSet:
     names = [id.partition(":")[2] for id in ids.tolist()]
     missing = sorted(set(names) - set(by_name))
     if missing:
-        raise DataError(f"{archive.name} lacks {len(missing)} images that were shown, first {missing[0]!r}")
+        raise DataError(
+            f"{archive.name} lacks {len(missing)} images that were shown, first {missing[0]!r}"
+        )
     if len(members) != len(names):
         unseen = sorted(set(by_name) - set(names))
-        words = f"first {unseen[0]!r}" if unseen else "some of one name, in different folders"
+        words = (
+            f"first {unseen[0]!r}"
+            if unseen
+            else "some of one name, in different folders"
+        )
         raise DataError(
             f"{archive.name} has {len(members)} files, but {len(names)} images were shown: {words}"
         )
-    table = pd.DataFrame({"stimulus_id": ids, "filename": [by_name[name] for name in names]})
+    table = pd.DataFrame(
+        {"stimulus_id": ids, "filename": [by_name[name] for name in names]}
+    )
     for name in OF_IMAGES:
         table[name] = trials[name].values[first]
     return StimulusSet(archive.name, table, archive)

@@ -93,7 +93,9 @@ def parse(text: str) -> Formula:
         The text contains anything else; the message quotes it.
     """
     if len(text) > LONGEST:
-        raise MetricError(f"a formula has {len(text)} characters; at most {LONGEST} are read")
+        raise MetricError(
+            f"a formula has {len(text)} characters; at most {LONGEST} are read"
+        )
     places: list[tuple[str, str]] = []
 
     def place(match: re.Match[str]) -> str:
@@ -103,13 +105,20 @@ def parse(text: str) -> Formula:
         return f" place_{places.index(parsed)} "
 
     if internal := NAMED.search(PLACE.sub(" ", text)):
-        raise MetricError(f"formula {text!r}: {internal[0]!r} is not part of the language")
+        raise MetricError(
+            f"formula {text!r}: {internal[0]!r} is not part of the language"
+        )
     plain = PLACE.sub(place, text)
     if stray := re.search(r"[;%]", plain):
         raise MetricError(
             f"formula {text!r}: {stray[0]!r} is not part of a place; places are written (region;%condition%)"
         )
-    plain = plain.replace("[", "(").replace("]", ")").replace("&", " and ").replace("|", " or ")
+    plain = (
+        plain.replace("[", "(")
+        .replace("]", ")")
+        .replace("&", " and ")
+        .replace("|", " or ")
+    )
     plain = re.sub(r"(?<![<>=!])=(?!=)", "==", plain).strip()
     try:
         tree = ast.parse(plain, mode="eval").body
@@ -119,18 +128,23 @@ def parse(text: str) -> Formula:
         ) from None
     logical = _kind(tree, text, places, 0)
     if not places:
-        raise MetricError(f"formula {text!r} names no place; places are written (region;%condition%)")
+        raise MetricError(
+            f"formula {text!r} names no place; places are written (region;%condition%)"
+        )
     return Formula(text, tuple(places), logical, tree)
 
 
 def _shown(node: ast.expr, places: Sequence[tuple[str, str]]) -> str:
     """Return a part of a formula as it is written, with its places."""
     return NAMED.sub(
-        lambda name: f"({places[int(name[1])][0]};%{places[int(name[1])][1]}%)", ast.unparse(node)
+        lambda name: f"({places[int(name[1])][0]};%{places[int(name[1])][1]}%)",
+        ast.unparse(node),
     )
 
 
-def _kind(node: ast.expr, text: str, places: Sequence[tuple[str, str]], depth: int) -> bool:
+def _kind(
+    node: ast.expr, text: str, places: Sequence[tuple[str, str]], depth: int
+) -> bool:
     """Return whether a node is logical (true or false); refuse a node that is not part of the language."""
     if depth > DEEPEST:
         raise MetricError(f"formula {text!r} is nested deeper than {DEEPEST} levels")
@@ -138,14 +152,18 @@ def _kind(node: ast.expr, text: str, places: Sequence[tuple[str, str]], depth: i
     def require(operand: ast.expr, *, logical: bool) -> None:
         if _kind(operand, text, places, depth + 1) != logical:
             expected = "a comparison" if logical else "a number"
-            raise MetricError(f"formula {text!r}: {_shown(operand, places)!r} must be {expected}")
+            raise MetricError(
+                f"formula {text!r}: {_shown(operand, places)!r} must be {expected}"
+            )
 
     match node:
         case ast.Constant(value=bool()):
             pass
         case ast.Constant(value=int() | float() as number):
             if not -LARGEST <= number <= LARGEST:
-                raise MetricError(f"formula {text!r} contains a number beyond {LARGEST:g}")
+                raise MetricError(
+                    f"formula {text!r} contains a number beyond {LARGEST:g}"
+                )
             return False
         case ast.Name(id=name) if NAMED.fullmatch(name):
             return False
@@ -159,7 +177,9 @@ def _kind(node: ast.expr, text: str, places: Sequence[tuple[str, str]], depth: i
             require(left, logical=False)
             require(right, logical=False)
             return False
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in COMPARED for op in ops):
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(
+            type(op) in COMPARED for op in ops
+        ):
             for side in (left, *others):
                 require(side, logical=False)
             return True
@@ -167,11 +187,15 @@ def _kind(node: ast.expr, text: str, places: Sequence[tuple[str, str]], depth: i
             for part in parts:
                 require(part, logical=True)
             return True
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if (
+            name in FUNCTIONS
+        ):
             if len(arguments) != FUNCTIONS[name][0] or any(
                 isinstance(argument, ast.Starred) for argument in arguments
             ):
-                raise MetricError(f"formula {text!r}: {name} takes {FUNCTIONS[name][0]} arguments")
+                raise MetricError(
+                    f"formula {text!r}: {name} takes {FUNCTIONS[name][0]} arguments"
+                )
             for argument in arguments:
                 require(argument, logical=False)
             return False
@@ -183,7 +207,9 @@ def _kind(node: ast.expr, text: str, places: Sequence[tuple[str, str]], depth: i
     )
 
 
-def _value(node: ast.expr, formula: Formula, values: Mapping[tuple[str, str], Array]) -> Any:
+def _value(
+    node: ast.expr, formula: Formula, values: Mapping[tuple[str, str], Array]
+) -> Any:
     """Return the value of a node for each item; a value that is not defined is an error."""
     result = _computed(node, formula, values)
     if (undefined := np.isnan(result)).any():
@@ -194,7 +220,9 @@ def _value(node: ast.expr, formula: Formula, values: Mapping[tuple[str, str], Ar
     return result
 
 
-def _computed(node: ast.expr, formula: Formula, values: Mapping[tuple[str, str], Array]) -> Any:
+def _computed(
+    node: ast.expr, formula: Formula, values: Mapping[tuple[str, str], Array]
+) -> Any:
     def value(part: ast.expr) -> Any:
         return _value(part, formula, values)
 
@@ -204,8 +232,12 @@ def _computed(node: ast.expr, formula: Formula, values: Mapping[tuple[str, str],
         case ast.Name(id=name):
             place = formula.places[int(name[6:])]
             if place not in values:
-                available = {f"({region};%{condition}%)": None for region, condition in values}
-                near = difflib.get_close_matches(f"({place[0]};%{place[1]}%)", list(available), 2, 0.5)
+                available = {
+                    f"({region};%{condition}%)": None for region, condition in values
+                }
+                near = difflib.get_close_matches(
+                    f"({place[0]};%{place[1]}%)", list(available), 2, 0.5
+                )
                 hint = (
                     f"did you mean {' or '.join(near)}?"
                     if near
@@ -229,10 +261,13 @@ def _computed(node: ast.expr, formula: Formula, values: Mapping[tuple[str, str],
         case ast.Compare(left=left, ops=ops, comparators=others):
             chain = [value(part) for part in (left, *others)]
             pairs = zip(ops, chain[:-1], chain[1:], strict=True)
-            return reduce(np.logical_and, [COMPARED[type(op)](a, b) for op, a, b in pairs])
+            return reduce(
+                np.logical_and, [COMPARED[type(op)](a, b) for op, a, b in pairs]
+            )
         case ast.BoolOp(op=op, values=parts):
             return reduce(
-                np.logical_and if isinstance(op, ast.And) else np.logical_or, [value(part) for part in parts]
+                np.logical_and if isinstance(op, ast.And) else np.logical_or,
+                [value(part) for part in parts],
             )
         case ast.Call(func=ast.Name(id=name), args=arguments):
             return FUNCTIONS[name][1](*(value(argument) for argument in arguments))

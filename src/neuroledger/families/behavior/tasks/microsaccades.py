@@ -54,7 +54,9 @@ def in_trials(stimuli: StimulusSet, trials: int) -> StimulusSet:
     """
     if trials == 1:
         return stimuli
-    if "filename" not in stimuli.table or (stimuli.archive is None and stimuli.contents is None):
+    if "filename" not in stimuli.table or (
+        stimuli.archive is None and stimuli.contents is None
+    ):
         raise DataError(f"stimuli {stimuli.id!r} have no files to displace")
     marked = next((id for id in stimuli.ids if MARK in id), None)
     if marked is not None:
@@ -66,8 +68,12 @@ def in_trials(stimuli: StimulusSet, trials: int) -> StimulusSet:
     tables = []
     for trial in range(trials):
         table = stimuli.table.copy()
-        table["filename"] = [f"{trial}/{name}" for name in table["filename"].astype(str)]
-        table["stimulus_id"] = [f"{id}{MARK}{trial}" if trial else id for id in stimuli.ids]
+        table["filename"] = [
+            f"{trial}/{name}" for name in table["filename"].astype(str)
+        ]
+        table["stimulus_id"] = [
+            f"{id}{MARK}{trial}" if trial else id for id in stimuli.ids
+        ]
         tables.append(table)
     contents = _DisplacedFiles(stimuli, files, degrees, trials)
     table = pd.concat(tables, ignore_index=True)
@@ -94,7 +100,9 @@ class _DisplacedFiles(Mapping[str, bytes]):
         image = np.asarray(decode(content, id), dtype=np.float64).transpose(2, 0, 1)
         moved = look(image, trial, self.trials, self.degrees[id]).transpose(1, 2, 0)
         file_content = io.BytesIO()
-        PIL.Image.fromarray(np.rint(moved).astype(np.uint8)).save(file_content, format="PNG")
+        PIL.Image.fromarray(np.rint(moved).astype(np.uint8)).save(
+            file_content, format="PNG"
+        )
         return file_content.getvalue()
 
     def __contains__(self, name: object) -> bool:
@@ -113,5 +121,8 @@ def of_stimuli(answers: xr.DataArray) -> xr.DataArray:
     parts = [str(id).partition(MARK) for id in answers["stimulus_id"].values]
     return answers.assign_coords(
         stimulus_id=("presentation", np.asarray([id for id, _, _ in parts])),
-        repetition=("presentation", np.asarray([int(trial or 0) for _, _, trial in parts])),
+        repetition=(
+            "presentation",
+            np.asarray([int(trial or 0) for _, _, trial in parts]),
+        ),
     )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import rankdata
 
 from neuroledger.data.arrays import Array, Floats
 
-__all__ = ["crossing_times", "rank_correlation_without_each", "softmax_readout"]
+__all__ = ["crossing_times", "softmax_readout"]
 
 PENALTY = 0.463  # Kar et al. minimise the mean cross-entropy + ½ · PENALTY · ‖weights‖²
-BLOCK = 256  # number of leave-one-out positions computed at a time
-NEGLIGIBLE = 1e-12  # directions with less than this share of the largest variance are dropped
+NEGLIGIBLE = (
+    1e-12  # directions with less than this share of the largest variance are dropped
+)
 
 
 def crossing_times(performance: Floats, times: Floats, thresholds: Floats) -> Floats:
@@ -53,25 +53,14 @@ def softmax_readout(
         z_train, z_test = _project_on_span(z_train, z_test)
     ones, test_ones = np.ones((len(z_train), 1)), np.ones((len(z_test), 1))
     model = LogisticRegression(
-        C=1 / (penalty * len(z_train)), fit_intercept=False, solver="lbfgs", tol=1e-8, max_iter=2000
+        C=1 / (penalty * len(z_train)),
+        fit_intercept=False,
+        solver="lbfgs",
+        tol=1e-8,
+        max_iter=2000,
     ).fit(np.hstack([z_train, ones]), labels)
     probabilities = model.predict_proba(np.hstack([z_test, test_ones]))
     return np.asarray(probabilities, dtype=np.float64), np.asarray(model.classes_)
-
-
-def rank_correlation_without_each(x: Floats, y: Floats) -> Floats:
-    """Return the Spearman correlation of two arrays with each position left out in turn, (position,); NaN if constant."""
-    ranks = rankdata(x), rankdata(y)
-    count, correlations = len(x), np.empty(len(x))
-    for start in range(0, count, BLOCK):
-        rows = np.arange(start, min(start + BLOCK, count))
-        others = np.arange(count) != rows[:, None]
-        # Removing a value lowers larger ranks by one and equal ranks by one half.
-        parts = [r - (r > r[rows, None]) - (r == r[rows, None]) / 2 for r in ranks]
-        a, b = (np.where(others, part - count / 2, 0.0) for part in parts)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            correlations[rows] = (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
-    return correlations
 
 
 def _project_on_span(x: Floats, test: Floats) -> tuple[Floats, Floats]:

@@ -14,7 +14,15 @@ from neuroledger.errors import DataError
 
 __all__ = ["answers_by_stimulus", "image_key", "read_trial_tables", "texture_of"]
 
-COLUMNS = ("subj", "session", "trial", "object_response", "category", "condition", "imagename")
+COLUMNS = (
+    "subj",
+    "session",
+    "trial",
+    "object_response",
+    "category",
+    "condition",
+    "imagename",
+)
 
 
 def image_key(name: str) -> str:
@@ -29,7 +37,11 @@ def image_key(name: str) -> str:
     'bird3-bird2.png'
     """
     parts = name.split("_")
-    return "_".join(parts[-2:]) if len(parts) > 1 and parts[-2].startswith("n0") else parts[-1]
+    return (
+        "_".join(parts[-2:])
+        if len(parts) > 1 and parts[-2].startswith("n0")
+        else parts[-1]
+    )
 
 
 def texture_of(key: str) -> str:
@@ -61,16 +73,23 @@ def read_trial_tables(paths: Sequence[Path]) -> xr.DataArray:
     # Counted over all files, because a session may contain only one of several conditions.
     several = table.groupby("experiment")["condition"].transform("nunique") > 1
     table["condition"] = table["condition"].where(several, "all")
-    conditions = table.groupby(["experiment", "subject", "stimulus_id"])["condition"].transform("nunique")
+    conditions = table.groupby(["experiment", "subject", "stimulus_id"])[
+        "condition"
+    ].transform("nunique")
     repeated = (conditions > 1).groupby(table["experiment"]).transform("any")
     table["stimulus_id"] = table["stimulus_id"].where(
         ~repeated, table["stimulus_id"] + "@" + table["condition"]
     )
     text = ("stimulus_id", "subject", "condition", "truth", "texture")
     coords = {name: ("presentation", table[name].to_numpy(dtype=str)) for name in text}
-    numbers = {name: ("presentation", table[name].to_numpy(dtype=np.int64)) for name in ("session", "trial")}
+    numbers = {
+        name: ("presentation", table[name].to_numpy(dtype=np.int64))
+        for name in ("session", "trial")
+    }
     return xr.DataArray(
-        table["object_response"].to_numpy(dtype=str), dims=("presentation",), coords={**coords, **numbers}
+        table["object_response"].to_numpy(dtype=str),
+        dims=("presentation",),
+        coords={**coords, **numbers},
     )
 
 
@@ -101,7 +120,9 @@ def _table(path: Path) -> pd.DataFrame:
     table.columns = [str(name).lower() for name in table.columns]
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing or table.empty:
-        raise DataError(f"{path.name} is not a trial table: it lacks {', '.join(missing) or 'trials'}")
+        raise DataError(
+            f"{path.name} is not a trial table: it lacks {', '.join(missing) or 'trials'}"
+        )
     experiment = path.name.split("_")[0]
     keys = table["imagename"].map(image_key)
     table["stimulus_id"] = experiment + ":" + keys

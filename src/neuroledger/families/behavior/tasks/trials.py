@@ -11,7 +11,14 @@ import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices
-from neuroledger.data.factorize import Coded, coordinate, encode, first_rows, locate, words
+from neuroledger.data.factorize import (
+    Coded,
+    coordinate,
+    encode,
+    first_rows,
+    locate,
+    words,
+)
 from neuroledger.data.threads import pool
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.tasks.discrimination import (
@@ -57,11 +64,16 @@ class ObjectTrials:
 
     @cached_property
     def _cells(self) -> Indices:
-        return cells(self.image, self.choice, self.sample, self.distractor, len(self.objects))
+        return cells(
+            self.image, self.choice, self.sample, self.distractor, len(self.objects)
+        )
 
 
 def read_trials(
-    assembly: xr.DataArray, *, objects: Any = None, error: type[MetricError] = MetricError
+    assembly: xr.DataArray,
+    *,
+    objects: Any = None,
+    error: type[MetricError] = MetricError,
 ) -> ObjectTrials:
     """Encode trials of people: chosen objects ``(presentation,)`` with the coordinates of a two-choice task.
 
@@ -80,7 +92,9 @@ def read_trials(
     """
     choices = np.asarray(assembly.values).ravel()
     if choices.size < 2:
-        raise error(f"{choices.size} trials: an object task needs trials of people to compare with")
+        raise error(
+            f"{choices.size} trials: an object task needs trials of people to compare with"
+        )
     columns = {}
     for name, alternatives in {
         "stimulus_id": (),
@@ -100,9 +114,13 @@ def read_trials(
     coded = _objects(choices, columns, ids, offer.result())
     if objects is None:
         objects = encode(
-            np.concatenate([np.asarray(column.labels, dtype=object) for column in coded.values()])
+            np.concatenate(
+                [np.asarray(column.labels, dtype=object) for column in coded.values()]
+            )
         ).labels
-    codes = {name: _codes_in(column, objects, name, error) for name, column in coded.items()}
+    codes = {
+        name: _codes_in(column, objects, name, error) for name, column in coded.items()
+    }
     truth = codes["truth"][first_rows(ids.codes, len(ids.labels))]
     inconsistent = np.flatnonzero(truth[ids.codes] != codes["truth"])
     if inconsistent.size:
@@ -120,14 +138,21 @@ def read_trials(
     )
 
 
-def _encode_offer(choices: Any, columns: dict[str, Any]) -> tuple[Coded, Booleans | None]:
+def _encode_offer(
+    choices: Any, columns: dict[str, Any]
+) -> tuple[Coded, Booleans | None]:
     """Return the encoded distractors, and where the sample was chosen (``None`` if some choice is neither object)."""
-    sample, other = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "dist_obj"))
+    sample, other = (
+        words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "dist_obj")
+    )
     return encode(columns["dist_obj"]), _chosen(words(choices), sample, other)
 
 
 def _objects(
-    choices: Any, columns: dict[str, Any], ids: Coded, offer: tuple[Coded, Booleans | None]
+    choices: Any,
+    columns: dict[str, Any],
+    ids: Coded,
+    offer: tuple[Coded, Booleans | None],
 ) -> dict[str, Coded]:
     """Encode the four columns of objects.
 
@@ -136,7 +161,9 @@ def _objects(
     """
     distractor, right = offer
     encoded = {"dist_obj": distractor}
-    sample, truth = (words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "truth"))
+    sample, truth = (
+        words(np.asarray(columns[name]).ravel()) for name in ("sample_obj", "truth")
+    )
     if sample is not None:
         first = first_rows(ids.codes, len(ids.labels))
         if np.array_equal(sample[first].take(ids.codes, axis=0), sample):
@@ -149,17 +176,26 @@ def _objects(
     if right is None:
         encoded["choice"] = encode(choices)
     else:
-        labels = encode(np.concatenate([encoded["sample_obj"].labels, distractor.labels])).labels
+        labels = encode(
+            np.concatenate([encoded["sample_obj"].labels, distractor.labels])
+        ).labels
         sample_codes, distractor_codes = (
-            _moved(encoded[name], locate(encoded[name].labels, labels)) for name in ("sample_obj", "dist_obj")
+            _moved(encoded[name], locate(encoded[name].labels, labels))
+            for name in ("sample_obj", "dist_obj")
         )
-        encoded["choice"] = Coded(np.where(right, sample_codes, distractor_codes), labels)
+        encoded["choice"] = Coded(
+            np.where(right, sample_codes, distractor_codes), labels
+        )
     return encoded
 
 
 def _moved(coded: Coded, places: Indices) -> Indices:
     """Return the codes of a column after moving its labels to ``places``; the same array if no label moved."""
-    return coded.codes if np.array_equal(places, np.arange(len(places))) else places[coded.codes]
+    return (
+        coded.codes
+        if np.array_equal(places, np.arange(len(places)))
+        else places[coded.codes]
+    )
 
 
 def _chosen(chosen: Words, sample: Words, distractor: Words) -> Booleans | None:
@@ -172,10 +208,16 @@ def _chosen(chosen: Words, sample: Words, distractor: Words) -> Booleans | None:
     for column in range(1, chosen.shape[1]):
         differs |= chosen[:, column] ^ sample[:, column]
     rows = np.flatnonzero(differs)
-    return differs == 0 if np.array_equal(chosen.take(rows, axis=0), distractor.take(rows, axis=0)) else None
+    return (
+        differs == 0
+        if np.array_equal(chosen.take(rows, axis=0), distractor.take(rows, axis=0))
+        else None
+    )
 
 
-def _codes_in(coded: Coded, objects: Any, column: str, error: type[MetricError]) -> Indices:
+def _codes_in(
+    coded: Coded, objects: Any, column: str, error: type[MetricError]
+) -> Indices:
     places = locate(coded.labels, objects)
     if (places < 0).any():
         absent = ", ".join(map(repr, coded.labels[places < 0][:3].tolist()))

@@ -68,7 +68,11 @@ def balanced_accuracy(rows: Rows) -> Measure:
     def score(weights: Floats) -> float:
         total = np.bincount(codes, weights, len(names))
         right = np.bincount(codes, weights * hit, len(names))
-        return float(np.mean(right[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
+        return (
+            float(np.mean(right[total > 0] / total[total > 0]))
+            if (total > 0).any()
+            else float("nan")
+        )
 
     return score
 
@@ -83,7 +87,11 @@ def macro_f1(rows: Rows) -> Measure:
     def score(weights: Floats) -> float:
         hits = weights @ (true & predicted)
         total = weights @ true + weights @ predicted
-        return float(np.mean(2 * hits[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
+        return (
+            float(np.mean(2 * hits[total > 0] / total[total > 0]))
+            if (total > 0).any()
+            else float("nan")
+        )
 
     return score
 
@@ -104,9 +112,13 @@ def auroc(rows: Rows) -> Measure:
             "the area under the curve needs a score for each choice; this model answers with labels only"
         )
     truth = as_text(rows.truth)
-    columns = range(len(rows.choices)) if len(rows.choices) > 2 else [len(rows.choices) - 1]
+    columns = (
+        range(len(rows.choices)) if len(rows.choices) > 2 else [len(rows.choices) - 1]
+    )
     choices = as_text(rows.choices)
-    curves = [_area(rows.answer[:, k].astype(float), truth == choices[k]) for k in columns]
+    curves = [
+        _area(rows.answer[:, k].astype(float), truth == choices[k]) for k in columns
+    ]
 
     def score(weights: Floats) -> float:
         areas = np.array([curve(weights) for curve in curves])
@@ -139,7 +151,9 @@ def pearson_r(rows: Rows) -> Measure:
         floor = np.maximum(_ROUNDING * np.sqrt(share @ answer**2), _NARROW * spread)
         with np.errstate(divide="ignore", invalid="ignore"):
             r = share @ (x * y) / (own * spread)
-            return float(np.mean(np.where((own > floor) & (spread > narrow), r, np.nan)))
+            return float(
+                np.mean(np.where((own > floor) & (spread > narrow), r, np.nan))
+            )
 
     return score
 
@@ -174,8 +188,14 @@ def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
     def score(weights: Floats) -> float:
         counted = np.where(inside, weights, 0.0)
         total = np.bincount(np.where(inside, bins, 0), counted, len(edges) - 1)
-        error_sums = np.bincount(np.where(inside, bins, 0), counted * errors, len(edges) - 1)
-        return float(np.mean(error_sums[total > 0] / total[total > 0])) if (total > 0).any() else float("nan")
+        error_sums = np.bincount(
+            np.where(inside, bins, 0), counted * errors, len(edges) - 1
+        )
+        return (
+            float(np.mean(error_sums[total > 0] / total[total > 0]))
+            if (total > 0).any()
+            else float("nan")
+        )
 
     return score
 
@@ -191,7 +211,9 @@ def r2(rows: Rows) -> Measure:
         share = weights / weights.sum() if weights.sum() > 0 else weights
         spread = share @ (truth - share @ truth) ** 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            return float(np.mean(np.where(spread > narrow, 1 - share @ squares / spread, np.nan)))
+            return float(
+                np.mean(np.where(spread > narrow, 1 - share @ squares / spread, np.nan))
+            )
 
     return score
 
@@ -210,7 +232,9 @@ def bits_per_spike(rows: Rows) -> Measure:
     """
     truth, answer = _columns(rows)
     if (truth < 0).any():
-        raise MetricError("spike counts cannot be negative: bits per spike need counts of spikes as truth")
+        raise MetricError(
+            "spike counts cannot be negative: bits per spike need counts of spikes as truth"
+        )
     rates = np.maximum(answer, 1e-9)
     explained = truth * np.log(rates) - rates
 
@@ -253,7 +277,9 @@ def retrieval_hits(rows: Rows, k: int = 5) -> tuple[Floats, Indices]:
     if (norms == 0).any():
         raise MetricError("retrieval: a candidate embedding is zero everywhere")
     pairs, pair = np.unique(
-        np.stack([rows.subject.astype(str), stimulus_codes.astype(str)], axis=1), axis=0, return_inverse=True
+        np.stack([rows.subject.astype(str), stimulus_codes.astype(str)], axis=1),
+        axis=0,
+        return_inverse=True,
     )
     pair = pair.ravel()
     own = pairs[:, 1].astype(int)
@@ -266,9 +292,12 @@ def retrieval_hits(rows: Rows, k: int = 5) -> tuple[Floats, Indices]:
 def word_error_rate(rows: Rows, symbols: str = "word") -> Measure:
     """Edits (substitutions, insertions, deletions) from predicted to true texts, per true word or character."""
     pairs = [
-        (_symbols(t, symbols), _symbols(a, symbols)) for t, a in zip(rows.truth, rows.answer, strict=True)
+        (_symbols(t, symbols), _symbols(a, symbols))
+        for t, a in zip(rows.truth, rows.answer, strict=True)
     ]
-    edits = np.array([edit_distance(true, predicted) for true, predicted in pairs], dtype=float)
+    edits = np.array(
+        [edit_distance(true, predicted) for true, predicted in pairs], dtype=float
+    )
     length = np.array([len(true) for true, _ in pairs], dtype=float)
 
     def score(weights: Floats) -> float:
@@ -304,7 +333,8 @@ def _mean(values: Floats, weights: Floats) -> float:
 def _columns(rows: Rows) -> tuple[Array, Array]:
     """True values and predictions as arrays (row, column) of 64-bit numbers."""
     truth, answer = (
-        np.asarray(part, dtype=float).reshape(len(part), -1) for part in (rows.truth, rows.answer)
+        np.asarray(part, dtype=float).reshape(len(part), -1)
+        for part in (rows.truth, rows.answer)
     )
     if truth.shape != answer.shape:
         raise MetricError(

@@ -15,10 +15,24 @@ import neuroledger.families.decoding.pipelines.steps  # noqa: F401 (registers th
 from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines import transforms
-from neuroledger.families.decoding.pipelines.declare import Head, Steps, declared_step, objectives_of
+from neuroledger.families.decoding.pipelines.declare import (
+    Head,
+    Steps,
+    declared_step,
+    objectives_of,
+)
 from neuroledger.families.decoding.pipelines.transforms import Stateless, every_nth
-from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
-from neuroledger.families.decoding.training.linear_heads import DoublePrecisionPipeline, for_objective
+from neuroledger.families.decoding.protocols.decoder import (
+    TAKES,
+    Decoder,
+    Objective,
+    Signature,
+    decoded,
+)
+from neuroledger.families.decoding.training.linear_heads import (
+    DoublePrecisionPipeline,
+    for_objective,
+)
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
@@ -57,7 +71,11 @@ class Dummy:
             self.constant_: Any = names[np.argmax(counts)]
         elif self.objective == "sequence":
             letters = Counter("".join(str(text) for text in y))
-            commonest = max(sorted(letters), key=lambda letter: letters[letter]) if letters else ""
+            commonest = (
+                max(sorted(letters), key=lambda letter: letters[letter])
+                if letters
+                else ""
+            )
             self.constant_ = commonest * int(np.median([len(str(text)) for text in y]))
         else:
             self.constant_ = y.mean(axis=0)
@@ -73,14 +91,22 @@ class Dummy:
         """Probabilities of zero or one, (window, class) or (window, label)."""
         if self.objective == "multilabel":
             rng = np.random.default_rng(SEED)
-            return np.asarray(rng.random((len(x), len(self.constant_))) < self.constant_, dtype=float)
+            return np.asarray(
+                rng.random((len(x), len(self.constant_))) < self.constant_, dtype=float
+            )
         return np.asarray(self.predict(x)[:, None] == self.classes_, dtype=float)
 
 
 Most = Annotated[int, Field(ge=1)]
 """Largest number of windows that a decoder is trained on."""
 
-ALL: tuple[Objective, ...] = ("classification", "multilabel", "regression", "retrieval", "sequence")
+ALL: tuple[Objective, ...] = (
+    "classification",
+    "multilabel",
+    "regression",
+    "retrieval",
+    "sequence",
+)
 
 
 @builder("dummy_decoder", version=1, takes=TAKES, gives=decoded(*ALL))
@@ -110,7 +136,10 @@ class Search(Frozen):
         The score to maximise: `auto` is the area under the curve for two classes, accuracy for more, and r2 for numbers.
     """
 
-    grid: Annotated[Mapping[str, Annotated[tuple[JsonValue, ...], Field(min_length=1)]], Field(min_length=1)]
+    grid: Annotated[
+        Mapping[str, Annotated[tuple[JsonValue, ...], Field(min_length=1)]],
+        Field(min_length=1),
+    ]
     folds: Annotated[int, Field(ge=2)] = 3
     seed: Annotated[int, Field(ge=0)] = 42
     scoring: Literal["auto", "accuracy", "balanced_accuracy", "roc_auc", "r2"] = "auto"
@@ -197,11 +226,14 @@ def pipeline_decoder(
         raise ModelError(
             f"model {id!r}: the steps {', '.join(step.name for step in steps)} have no objective in common"
         )
-    leading = next((place for place, step in enumerate(steps) if step.learns), len(steps))
+    leading = next(
+        (place for place, step in enumerate(steps) if step.learns), len(steps)
+    )
     candidates = [] if search is None else _candidates(steps, search)
     names: list[str] = [step.name for step in steps]
     first_searched = min(
-        (names.index(name) for candidate in candidates for name in candidate), default=len(steps)
+        (names.index(name) for candidate in candidates for name in candidate),
+        default=len(steps),
     )
     leading = min(leading, first_searched)
     labels = [f"{place}_{name}" for place, name in enumerate(names)]
@@ -221,38 +253,67 @@ def pipeline_decoder(
         named_steps = list(zip(labels, estimators, strict=True))
         if search is not None:
             # Unfitted steps before the first searched one are the same for all candidates.
-            outside = max(leading, names.index("recentre") + 1 if "recentre" in names else 0)
+            outside = max(
+                leading, names.index("recentre") + 1 if "recentre" in names else 0
+            )
             grids = [
-                {labels[names.index(name)]: [step.make(signature)] for name, step in candidate.items()}
+                {
+                    labels[names.index(name)]: [step.make(signature)]
+                    for name, step in candidate.items()
+                }
                 for candidate in candidates
             ]
             named_steps = [
                 *named_steps[:outside],
-                ("search", _grid_search(Pipeline(named_steps[outside:]), grids, search, signature)),
+                (
+                    "search",
+                    _grid_search(
+                        Pipeline(named_steps[outside:]), grids, search, signature
+                    ),
+                ),
             ]
         # Covariances, tangent vectors, and standardised tangent vectors.
-        bytes_each = 16 * signature.channels**2 if any(step.gives == "covariances" for step in steps) else 0
+        bytes_each = (
+            16 * signature.channels**2
+            if any(step.gives == "covariances" for step in steps)
+            else 0
+        )
         # The same cache name as for pyriemann's covariances at the beginning of a pipeline.
         head = steps[0]
         alone = leading == 1 and head.name == "covariances"
         cache_name = (
-            f"covariances {getattr(head, 'estimator', '')}" if alone else f"{key} {signature.sampling_rate:g}"
+            f"covariances {getattr(head, 'estimator', '')}"
+            if alone
+            else f"{key} {signature.sampling_rate:g}"
         )
         return DoublePrecisionPipeline(
-            Pipeline(named_steps), most, bytes_each, (leading, cache_name) if leading else None
+            Pipeline(named_steps),
+            most,
+            bytes_each,
+            (leading, cache_name) if leading else None,
         )
 
     return Decoder(
-        id=id, make=make, objectives=objectives, shuffles_labels=shuffles_labels, inject_signal=plants
+        id=id,
+        make=make,
+        objectives=objectives,
+        shuffles_labels=shuffles_labels,
+        inject_signal=plants,
     )
 
 
-def _grid_search(pipeline: Any, grids: list[dict[str, Any]], search: Search, signature: Signature) -> Any:
+def _grid_search(
+    pipeline: Any, grids: list[dict[str, Any]], search: Search, signature: Signature
+) -> Any:
     from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 
     numbers = signature.objective in ("regression", "retrieval")
-    default_scoring = "r2" if numbers else "roc_auc" if signature.outputs == 2 else "accuracy"
-    folds = (KFold if numbers else StratifiedKFold)(search.folds, shuffle=True, random_state=search.seed)
+    default_scoring = (
+        "r2" if numbers else "roc_auc" if signature.outputs == 2 else "accuracy"
+    )
+    folds = (KFold if numbers else StratifiedKFold)(
+        search.folds, shuffle=True, random_state=search.seed
+    )
     return GridSearchCV(
         pipeline,
         grids,
@@ -265,7 +326,11 @@ def _grid_search(pipeline: Any, grids: list[dict[str, Any]], search: Search, sig
 def _covariance_objectives(values: Mapping[str, Any]) -> tuple[Objective, ...]:
     """The objectives of the head; Xdawn needs one class per window."""
     objectives: tuple[Objective, ...] = values["head"].objectives
-    return tuple(name for name in objectives if values["xdawn"] is None or name == "classification")
+    return tuple(
+        name
+        for name in objectives
+        if values["xdawn"] is None or name == "classification"
+    )
 
 
 @builder(
@@ -304,7 +369,12 @@ def covariance_decoder(
     first = (
         declared_step("covariances", estimator=estimator)
         if xdawn is None
-        else declared_step("xdawn_covariances", filters=xdawn, estimator=estimator, classes=xdawn_classes)
+        else declared_step(
+            "xdawn_covariances",
+            filters=xdawn,
+            estimator=estimator,
+            classes=xdawn_classes,
+        )
     )
     between: list[Any] = [declared_step("shrink", share=shrinkage)] if shrinkage else []
     after: list[Any] = [declared_step("tangent_space"), declared_step("standardise")]
@@ -318,7 +388,10 @@ def covariance_decoder(
 
 
 @builder(
-    "cospectra_decoder", version=1, takes=TAKES, gives=lambda values: decoded(*values["head"].objectives)
+    "cospectra_decoder",
+    version=1,
+    takes=TAKES,
+    gives=lambda values: decoded(*values["head"].objectives),
 )
 def cospectra_decoder(
     *,
@@ -341,19 +414,32 @@ def cospectra_decoder(
     UnavailableError
         pyriemann is not installed.
     """
-    spectra = declared_step("cospectra", window=window, overlap=overlap, low=low, high=high)
-    return pipeline_decoder(id=id, steps=(spectra, declared_step("standardise"), head), most=most)
+    spectra = declared_step(
+        "cospectra", window=window, overlap=overlap, low=low, high=high
+    )
+    return pipeline_decoder(
+        id=id, steps=(spectra, declared_step("standardise"), head), most=most
+    )
 
 
-@builder("shrinkage_lda", version=1, takes=TAKES, gives=decoded("classification", "multilabel"))
-def shrinkage_lda(*, id: str, every: int = 8, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
+@builder(
+    "shrinkage_lda",
+    version=1,
+    takes=TAKES,
+    gives=decoded("classification", "multilabel"),
+)
+def shrinkage_lda(
+    *, id: str, every: int = 8, shuffles_labels: bool = False, plants: float = 0.0
+) -> Decoder:
     """Linear discriminant analysis with Ledoit-Wolf shrinkage on every `every`-th sample [blankertz2011]."""
     steps = (
         declared_step("amplitudes", step=every),
         declared_step("standardise"),
         declared_step("lda", solver="lsqr", shrinkage="auto"),
     )
-    return pipeline_decoder(id=id, steps=steps, shuffles_labels=shuffles_labels, plants=plants)
+    return pipeline_decoder(
+        id=id, steps=steps, shuffles_labels=shuffles_labels, plants=plants
+    )
 
 
 def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
@@ -361,7 +447,10 @@ def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, 
 
 
 @builder(
-    "sklearn_decoder", version=1, takes=TAKES, gives=lambda values: decoded(*_as_tuple(values["objective"]))
+    "sklearn_decoder",
+    version=1,
+    takes=TAKES,
+    gives=lambda values: decoded(*_as_tuple(values["objective"])),
 )
 def sklearn_decoder(
     *,
@@ -371,7 +460,8 @@ def sklearn_decoder(
     flatten: bool = True,
     standardise: bool = True,
     seeded: bool = False,
-    objective: Objective | Annotated[tuple[Objective, ...], Field(min_length=1)] = "classification",
+    objective: Objective
+    | Annotated[tuple[Objective, ...], Field(min_length=1)] = "classification",
     most: Most | None = None,
     shuffles_labels: bool = False,
     plants: float = 0.0,
@@ -394,11 +484,16 @@ def sklearn_decoder(
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        arguments = {**(parameters or {}), **({"random_state": signature.seed} if seeded else {})}
+        arguments = {
+            **(parameters or {}),
+            **({"random_state": signature.seed} if seeded else {}),
+        }
         try:
             last = trusted(path, SKLEARN, id)(**arguments)
         except TypeError as error:
-            raise ModelError(f"model {id!r}: {path} does not take these parameters: {error}") from error
+            raise ModelError(
+                f"model {id!r}: {path} does not take these parameters: {error}"
+            ) from error
         last = for_objective(last, signature, f"model {id!r}: {path}")
         flattening = [Stateless(every_nth, step=1)] if flatten else []
         scaling = [StandardScaler()] if flatten and standardise else []

@@ -43,11 +43,15 @@ def eegnet(
     features = temporal_filters * depth
     length = _same(_same(samples, kernel) // 4, depthwise_kernel) // 8
     _require(length, "EEGNet", samples, at_least=32)
-    spatial = nn.Conv2d(temporal_filters, features, (channels, 1), groups=temporal_filters, bias=False)
+    spatial = nn.Conv2d(
+        temporal_filters, features, (channels, 1), groups=temporal_filters, bias=False
+    )
     spatial.largest_norm = 1.0
     network = nn.Sequential(
         nn.Unflatten(1, (1, channels)),
-        nn.Conv2d(1, temporal_filters, (1, kernel), padding=(0, kernel // 2), bias=False),
+        nn.Conv2d(
+            1, temporal_filters, (1, kernel), padding=(0, kernel // 2), bias=False
+        ),
         nn.BatchNorm2d(temporal_filters, momentum=0.01, eps=1e-3),
         spatial,
         nn.BatchNorm2d(features, momentum=0.01, eps=1e-3),
@@ -122,7 +126,9 @@ def limit_norms(network: nn.Module) -> None:
         limit = getattr(module, "largest_norm", None)
         if limit is not None:
             with torch.no_grad():
-                module.weight.copy_(torch.renorm(module.weight, p=2, dim=0, maxnorm=limit))
+                module.weight.copy_(
+                    torch.renorm(module.weight, p=2, dim=0, maxnorm=limit)
+                )
 
 
 def _same(samples: int, kernel: int) -> int:

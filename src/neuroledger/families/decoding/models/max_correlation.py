@@ -20,7 +20,10 @@ class MaxCorrelation:
     def fit(self, x: Array, y: Array) -> MaxCorrelation:
         """Compute means, standard deviations, and one template for each class."""
         flat = x.reshape(len(x), -1).astype(np.float64)
-        self.mean_, deviation = flat.mean(axis=0), flat.std(axis=0, ddof=1 if len(flat) > 1 else 0)
+        self.mean_, deviation = (
+            flat.mean(axis=0),
+            flat.std(axis=0, ddof=1 if len(flat) > 1 else 0),
+        )
         self.scale_ = np.where(deviation > 0, deviation, np.inf)
         self.classes_ = np.unique(y)
         scaled = (flat - self.mean_) / self.scale_
@@ -33,7 +36,11 @@ class MaxCorrelation:
         """Correlations ``(window, class)``."""
         scaled = (x.reshape(len(x), -1).astype(np.float64) - self.mean_) / self.scale_
         scores: Floats = _centred(scaled) @ self.templates_.T
-        return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
+        return (
+            np.asarray(scores[:, 1] - scores[:, 0])
+            if len(self.classes_) == 2
+            else scores
+        )
 
     def predict(self, x: Array) -> Array:
         """The class with the highest correlation."""
@@ -45,11 +52,15 @@ class MaxCorrelation:
 def _centred(patterns: Floats) -> Floats:
     centred = patterns - patterns.mean(axis=1, keepdims=True)
     norm = np.linalg.norm(centred, axis=1, keepdims=True)
-    return np.asarray(np.divide(centred, norm, out=np.zeros_like(centred), where=norm > 0))
+    return np.asarray(
+        np.divide(centred, norm, out=np.zeros_like(centred), where=norm > 0)
+    )
 
 
 @builder("max_correlation", version=1, takes=TAKES, gives=decoded("classification"))
-def max_correlation(*, id: str, shuffles_labels: bool = False, plants: float = 0.0) -> Decoder:
+def max_correlation(
+    *, id: str, shuffles_labels: bool = False, plants: float = 0.0
+) -> Decoder:
     """A decoder that assigns each pattern to the class whose mean it correlates with most (Zhang et al., 2011).
 
     With ``shuffles_labels``, the training labels are permuted: a negative control at chance. With ``plants``, a signal of

@@ -16,7 +16,10 @@ import numpy as np
 from pydantic import Field
 
 from neuroledger.errors import ModelError, UnavailableError
-from neuroledger.families.decoding.models.convolutional_decoders import eegnet, shallow_fbcsp_net
+from neuroledger.families.decoding.models.convolutional_decoders import (
+    eegnet,
+    shallow_fbcsp_net,
+)
 from neuroledger.families.decoding.models.pretrained_contract import (
     Contract,
     WindowArrangement,
@@ -24,23 +27,53 @@ from neuroledger.families.decoding.models.pretrained_contract import (
     tensor_adapter,
 )
 from neuroledger.families.decoding.models.response_networks import residual_mlp
-from neuroledger.families.decoding.protocols.decoder import TAKES, Decoder, Objective, Signature, decoded
-from neuroledger.families.decoding.training.decoding_recipes import NeuralBench, Recipe, TrainingRecipe
+from neuroledger.families.decoding.protocols.decoder import (
+    TAKES,
+    Decoder,
+    Objective,
+    Signature,
+    decoded,
+)
+from neuroledger.families.decoding.training.decoding_recipes import (
+    NeuralBench,
+    Recipe,
+    TrainingRecipe,
+)
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
-from neuroledger.spec.trusted import TORCH, Arguments, ModulePath, require_typed, trusted
+from neuroledger.spec.trusted import (
+    TORCH,
+    Arguments,
+    ModulePath,
+    require_typed,
+    trusted,
+)
 
 __all__ = [
-    "ANYTHING", "braindecode_decoder", "build_network", "ctc_decoder", "network_decoder",
-    "network_to_decoder", "torch_decoder",
-]  # fmt: skip
+    "ANYTHING",
+    "braindecode_decoder",
+    "build_network",
+    "ctc_decoder",
+    "network_decoder",
+    "network_to_decoder",
+    "torch_decoder",
+]
 
-OBJECTIVES: tuple[Objective, ...] = ("classification", "multilabel", "regression", "retrieval")
+OBJECTIVES: tuple[Objective, ...] = (
+    "classification",
+    "multilabel",
+    "regression",
+    "retrieval",
+)
 ANYTHING: tuple[Objective, ...] = (*OBJECTIVES, "sequence")
 PUBLISHED = NeuralBench()
 OWN: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {"eegnet": eegnet, "shallow_fbcsp_net": shallow_fbcsp_net, "residual_mlp": residual_mlp}
+    {
+        "eegnet": eegnet,
+        "shallow_fbcsp_net": shallow_fbcsp_net,
+        "residual_mlp": residual_mlp,
+    }
 )
 # Parameter names of other packages for the parts of a signature; the first one that a constructor has is used.
 NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -78,7 +111,10 @@ def network_decoder(
     def make(signature: Signature) -> Any:
         try:
             return OWN[architecture](
-                signature.channels, signature.samples, signature.outputs, **(parameters or {})
+                signature.channels,
+                signature.samples,
+                signature.outputs,
+                **(parameters or {}),
             )
         except TypeError as error:
             raise ModelError(
@@ -92,7 +128,9 @@ def _typed(values: Any) -> None:
     require_typed(values.path, values.parameters)
 
 
-@builder("torch_decoder", version=2, takes=TAKES, gives=decoded(*ANYTHING), together=_typed)
+@builder(
+    "torch_decoder", version=2, takes=TAKES, gives=decoded(*ANYTHING), together=_typed
+)
 def torch_decoder(
     *,
     id: str,
@@ -140,16 +178,31 @@ def build_network(
         part: next((name for name in names if name in parameters_taken), None)
         for part, names in NAMES.items()
     }
-    arguments = {name: getattr(signature, part) for part, name in names_of_parts.items() if name is not None}
-    arguments |= {name: value for name, value in known.items() if name in parameters_taken}
+    arguments = {
+        name: getattr(signature, part)
+        for part, name in names_of_parts.items()
+        if name is not None
+    }
+    arguments |= {
+        name: value for name, value in known.items() if name in parameters_taken
+    }
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return constructor(**{**arguments, **parameters})
-    except (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AssertionError) as error:
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+        RuntimeError,
+        ArithmeticError,
+        AssertionError,
+    ) as error:
         name = getattr(constructor, "__name__", constructor)
         shape = f"{signature.channels} channels × {signature.samples} samples"
-        raise ModelError(f"model {id!r}: {name} cannot be built for {shape}: {error}") from error
+        raise ModelError(
+            f"model {id!r}: {name} cannot be built for {shape}: {error}"
+        ) from error
 
 
 def network_to_decoder(
@@ -163,7 +216,9 @@ def network_to_decoder(
 ) -> Decoder:
     """A decoder from a factory of networks; unless `trained`, its weights stay random."""
     if not trained:
-        recipe = recipe.model_copy(update={"learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1})
+        recipe = recipe.model_copy(
+            update={"learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1}
+        )
     return Decoder(
         id=id,
         make=lambda signature: TrainedNetwork(make, signature, recipe, device),
@@ -173,11 +228,15 @@ def network_to_decoder(
     )
 
 
-@builder("ctc_decoder", version=1, takes=TAKES, gives=decoded("sequence"), together=_typed)
+@builder(
+    "ctc_decoder", version=1, takes=TAKES, gives=decoded("sequence"), together=_typed
+)
 def ctc_decoder(
     *,
     id: str,
-    path: ModulePath = ("neuroledger.families.decoding.models.time_depth_networks.typing_network"),
+    path: ModulePath = (
+        "neuroledger.families.decoding.models.time_depth_networks.typing_network"
+    ),
     parameters: Arguments | None = None,
     symbols: str | None = None,
     breadth: Annotated[int, Field(ge=1)] = 1,
@@ -216,11 +275,17 @@ def ctc_decoder(
 
     def estimator(signature: Signature) -> TrainedNetwork:
         if symbols is not None:
-            signature = signature._replace(symbols=tuple(symbols), outputs=len(symbols) + 1)
+            signature = signature._replace(
+                symbols=tuple(symbols), outputs=len(symbols) + 1
+            )
         return TrainedNetwork(make, signature, recipe, device, breadth=breadth)
 
     return Decoder(
-        id=id, make=estimator, stochastic=True, objectives=("sequence",), shuffles_labels=shuffles_labels
+        id=id,
+        make=estimator,
+        stochastic=True,
+        objectives=("sequence",),
+        shuffles_labels=shuffles_labels,
     )
 
 
@@ -270,20 +335,31 @@ def braindecode_decoder(
 
     def make(signature: Signature) -> Any:
         models = _models(id)
-        name = architecture if hasattr(models, architecture) else RENAMED.get(architecture, architecture)
+        name = (
+            architecture
+            if hasattr(models, architecture)
+            else RENAMED.get(architecture, architecture)
+        )
         if not hasattr(models, name):
-            suggestions = ", ".join(_similar_names(architecture, models)) or "see braindecode.models"
+            suggestions = (
+                ", ".join(_similar_names(architecture, models))
+                or "see braindecode.models"
+            )
             raise ModelError(
                 f"model {id!r}: braindecode has no network {architecture!r}; similar names: {suggestions}"
             )
-        arrangement = WindowArrangement(signature, tuple(range(signature.channels)), 1.0)
+        arrangement = WindowArrangement(
+            signature, tuple(range(signature.channels)), 1.0
+        )
         if contract is not None:
             arrangement = arrange_windows(contract, signature, recipe, id)
         signature = arrangement.signature
         known = {"chs_info": _channel_info(signature)}
         network_class = getattr(models, name)
         if not (isinstance(network_class, type) and hasattr(network_class, "forward")):
-            raise ModelError(f"model {id!r}: {architecture!r} of braindecode is not a network")
+            raise ModelError(
+                f"model {id!r}: {architecture!r} of braindecode is not a network"
+            )
         network = build_network(network_class, signature, parameters or {}, id, known)
         if weights:
             adapt = dict if contract is None else tensor_adapter(contract, network, id)
@@ -299,7 +375,10 @@ def braindecode_decoder(
 
 def _models(id: str) -> ModuleType:
     """Import `braindecode.models`."""
-    if "braindecode.models" in sys.modules and sys.modules["braindecode.models"] is not None:
+    if (
+        "braindecode.models" in sys.modules
+        and sys.modules["braindecode.models"] is not None
+    ):
         return sys.modules["braindecode.models"]
     try:
         with warnings.catch_warnings(), _torchaudio_stubs():
@@ -321,7 +400,9 @@ def _torchaudio_stubs() -> Iterator[None]:
     try:
         importlib.import_module("torchaudio")
     except (ImportError, OSError) as error:
-        for name in [name for name in sys.modules if name.split(".")[0] == "torchaudio"]:
+        for name in [
+            name for name in sys.modules if name.split(".")[0] == "torchaudio"
+        ]:
             del sys.modules[name]
         package, *parts = (_StubModule(name, str(error)) for name in AUDIO)
         for part in parts:
@@ -347,22 +428,24 @@ class _StubModule(ModuleType):
     def __getattr__(self, part: str) -> Any:
         if part.startswith("__"):
             raise AttributeError(part)
-        reason = (
-            f"this network uses {self.__name__}.{part}, but torchaudio cannot be imported ({self.reason})"
-        )
+        reason = f"this network uses {self.__name__}.{part}, but torchaudio cannot be imported ({self.reason})"
 
         class Missing:
             """Raises the error on use."""
 
             def __new__(cls, *_: Any, **__: Any) -> Any:
-                raise UnavailableError(f"{reason}: install the torchaudio that was built for this torch")
+                raise UnavailableError(
+                    f"{reason}: install the torchaudio that was built for this torch"
+                )
 
         return Missing
 
 
 def _channel_info(signature: Signature) -> list[dict[str, Any]]:
     """Names and known positions of the channels in the format of MNE's `info["chs"]`."""
-    channels: list[dict[str, Any]] = [{"ch_name": name} for name in signature.channel_ids]
+    channels: list[dict[str, Any]] = [
+        {"ch_name": name} for name in signature.channel_ids
+    ]
     for channel, place in zip(channels, signature.positions or (), strict=False):
         if np.isfinite(place).all():
             channel["loc"] = np.array([*place, *[0.0] * 9])
@@ -372,7 +455,9 @@ def _channel_info(signature: Signature) -> list[dict[str, Any]]:
 def _similar_names(name: str, models: ModuleType) -> list[str]:
     import difflib
 
-    return difflib.get_close_matches(name, [key for key in dir(models) if key[:1].isupper()], 3)
+    return difflib.get_close_matches(
+        name, [key for key in dir(models) if key[:1].isupper()], 3
+    )
 
 
 def _wrapped_network(network: Any, arrangement: WindowArrangement) -> Any:
@@ -395,10 +480,20 @@ def _wrapped_network(network: Any, arrangement: WindowArrangement) -> Any:
                 windows = windows[:, list(rows)]
             windows = windows if factor == 1.0 else windows * factor
             try:
-                outputs = network(windows, ch_names=list(names)) if takes_names else network(windows)
+                outputs = (
+                    network(windows, ch_names=list(names))
+                    if takes_names
+                    else network(windows)
+                )
             except (ValueError, LookupError) as error:
-                raise ModelError(f"{type(network).__name__} refuses these windows: {error}") from error
+                raise ModelError(
+                    f"{type(network).__name__} refuses these windows: {error}"
+                ) from error
             over_time = signature.objective != "sequence" and outputs.ndim == 3
-            return outputs.mean(dim=2) if over_time and outputs.shape[1] == signature.outputs else outputs
+            return (
+                outputs.mean(dim=2)
+                if over_time and outputs.shape[1] == signature.outputs
+                else outputs
+            )
 
     return OneAnswer()

@@ -74,11 +74,23 @@ def arrange_windows(
         The windows violate the contract; the message lists all violations.
     """
     known = {name.lower(): place for place, name in enumerate(contract.channels)}
-    channels_of_rows = {row: known.get(name.lower()) for row, name in enumerate(signature.channel_ids)}
-    rows_of_channels = {place: row for row, place in channels_of_rows.items() if place is not None}
-    unknown = [signature.channel_ids[row] for row, place in channels_of_rows.items() if place is None]
+    channels_of_rows = {
+        row: known.get(name.lower()) for row, name in enumerate(signature.channel_ids)
+    }
+    rows_of_channels = {
+        place: row for row, place in channels_of_rows.items() if place is not None
+    }
+    unknown = [
+        signature.channel_ids[row]
+        for row, place in channels_of_rows.items()
+        if place is None
+    ]
     problems = []
-    missing = [name for place, name in enumerate(contract.channels) if place not in rows_of_channels]
+    missing = [
+        name
+        for place, name in enumerate(contract.channels)
+        if place not in rows_of_channels
+    ]
     if contract.needs == "all" and missing:
         problems.append(f"channels {_first_few(missing)} are missing")
     if not rows_of_channels:
@@ -86,14 +98,21 @@ def arrange_windows(
             f"none of the channels {_first_few(signature.channel_ids)} is a channel of the weights"
         )
     elif unknown and contract.others == "refuse":
-        problems.append(f"the weights do not have channels {_first_few(unknown)} (`others: drop` drops them)")
+        problems.append(
+            f"the weights do not have channels {_first_few(unknown)} (`others: drop` drops them)"
+        )
     if signature.sampling_rate != contract.sampling_rate:
         problems.append(
             f"{signature.sampling_rate:g} Hz instead of {contract.sampling_rate:g}: resample in the data set's reader"
         )
     seconds = signature.samples / signature.sampling_rate
-    if contract.whole and abs(seconds / contract.whole - round(seconds / contract.whole)) > 1e-9:
-        problems.append(f"windows of {seconds:g} s are not a multiple of {contract.whole:g} s")
+    if (
+        contract.whole
+        and abs(seconds / contract.whole - round(seconds / contract.whole)) > 1e-9
+    ):
+        problems.append(
+            f"windows of {seconds:g} s are not a multiple of {contract.whole:g} s"
+        )
     if contract.longest and seconds > contract.longest + 1e-9:
         problems.append(f"windows of {seconds:g} s, at most {contract.longest:g} s")
     factor = to_microvolts(signature.units, "eeg") if contract.one else 1.0
@@ -102,10 +121,14 @@ def arrange_windows(
     if contract.one and recipe.for_task(signature.recipe).scale != "none":
         problems.append("the recipe scales channels: set `scale: none` in it")
     if problems:
-        raise ModelError(f"model {id!r}: the windows do not fit its weights: {'; '.join(problems)}")
+        raise ModelError(
+            f"model {id!r}: the windows do not fit its weights: {'; '.join(problems)}"
+        )
     if unknown:
         log.warning(
-            "model %r: channels %s are dropped, which its weights do not have", id, _first_few(unknown)
+            "model %r: channels %s are dropped, which its weights do not have",
+            id,
+            _first_few(unknown),
         )
     if contract.needs == "all":
         rows = tuple(rows_of_channels[place] for place in range(len(contract.channels)))
@@ -114,10 +137,14 @@ def arrange_windows(
     arranged_signature = signature._replace(
         channels=len(rows),
         channel_ids=tuple(signature.channel_ids[row] for row in rows),
-        positions=None if signature.positions is None else tuple(signature.positions[row] for row in rows),
+        positions=None
+        if signature.positions is None
+        else tuple(signature.positions[row] for row in rows),
     )
     return WindowArrangement(
-        arranged_signature, rows, 1.0 if contract.one is None or factor is None else factor / contract.one
+        arranged_signature,
+        rows,
+        1.0 if contract.one is None or factor is None else factor / contract.one,
     )
 
 
@@ -134,14 +161,24 @@ def tensor_adapter(
     own = network.state_dict()
 
     def adapt(state: Mapping[str, Any]) -> dict[str, Any]:
-        unmatched = [part for part in contract.unused if not any(name.startswith(part) for name in state)]
-        missing = [name for name in contract.cut if name not in state or name not in own]
+        unmatched = [
+            part
+            for part in contract.unused
+            if not any(name.startswith(part) for name in state)
+        ]
+        missing = [
+            name for name in contract.cut if name not in state or name not in own
+        ]
         if unmatched or missing:
             raise ModelError(
                 f"model {id!r}: the tensors {_first_few([*unmatched, *missing])} of its contract do not exist"
             )
         # str.startswith(()) is False.
-        adapted_state = {name: value for name, value in state.items() if not name.startswith(contract.unused)}
+        adapted_state = {
+            name: value
+            for name, value in state.items()
+            if not name.startswith(contract.unused)
+        }
         for name, axis in contract.cut.items():
             value = adapted_state[name]
             size = own[name].shape[axis] if axis < own[name].ndim else 0

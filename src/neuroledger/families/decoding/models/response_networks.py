@@ -32,7 +32,12 @@ def residual_mlp(
     from torch import nn
 
     def step(inputs: int, share: float) -> nn.Module:
-        return nn.Sequential(nn.Linear(inputs, hidden), nn.LayerNorm(hidden), nn.GELU(), nn.Dropout(share))
+        return nn.Sequential(
+            nn.Linear(inputs, hidden),
+            nn.LayerNorm(hidden),
+            nn.GELU(),
+            nn.Dropout(share),
+        )
 
     class ResidualMlp(nn.Module):  # type: ignore[misc]
         """(window, channel, sample) to (window, output)."""
@@ -40,9 +45,13 @@ def residual_mlp(
         def __init__(self) -> None:
             super().__init__()
             self.first = step(channels, dropout)
-            self.blocks = nn.ModuleList([step(hidden, block_dropout) for _ in range(blocks)])
+            self.blocks = nn.ModuleList(
+                [step(hidden, block_dropout) for _ in range(blocks)]
+            )
             self.over_time = nn.Linear(samples, 1)
-            self.last = nn.Sequential(nn.Linear(hidden, outputs), nn.Linear(outputs, outputs))
+            self.last = nn.Sequential(
+                nn.Linear(hidden, outputs), nn.Linear(outputs, outputs)
+            )
 
         def forward(self, windows: Tensor) -> Tensor:
             hidden_values = self.first(windows.transpose(1, 2))

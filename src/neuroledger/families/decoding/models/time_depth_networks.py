@@ -52,7 +52,9 @@ def typing_network(
     from torch import nn
 
     masks = _masks((time_masks, time_mask), (frequency_masks, frequency_mask))
-    encoder = _encoder(channels, samples, bands, window, hop, features, turns, depths, kernel, masks)
+    encoder = _encoder(
+        channels, samples, bands, window, hop, features, turns, depths, kernel, masks
+    )
     return nn.Sequential(encoder, nn.Linear(bands * features, outputs))
 
 
@@ -89,17 +91,26 @@ def pose_network(
     from torch import nn
 
     if outputs % joints:
-        raise ModelError(f"{outputs} outputs are not a multiple of {joints} joints: set `joints`")
+        raise ModelError(
+            f"{outputs} outputs are not a multiple of {joints} joints: set `joints`"
+        )
     rolled = _layer_classes()["Rolled"](bands, rolls) if any(rolls) else nn.Identity()
-    encoder = _encoder(channels, samples, bands, window, hop, features, turns, depths, kernel, rolled)
+    encoder = _encoder(
+        channels, samples, bands, window, hop, features, turns, depths, kernel, rolled
+    )
     shortened = sum(kernel - 1 for _ in depths)
     last = nn.Linear(bands * features, joints)
     if not 0 <= context < samples:
-        raise ModelError(f"a `context` of {context} samples must be shorter than the window of {samples}")
+        raise ModelError(
+            f"a `context` of {context} samples must be shorter than the window of {samples}"
+        )
     times = outputs // joints
     at = [context + time * (samples - context) / times for time in range(times)]
     # The time of a step is the end of its spectrum.
-    first, steps = shortened * hop + window - 1, (samples - window) // hop + 1 - shortened
+    first, steps = (
+        shortened * hop + window - 1,
+        (samples - window) // hop + 1 - shortened,
+    )
     place = [min(max((sample - first) / hop, 0.0), steps - 1.0) for sample in at]
     return _layer_classes()["Spread"](encoder, last, place)
 
@@ -142,7 +153,10 @@ def _encoder(
         *(
             layer
             for depth in depths
-            for layer in (layers["Convolution"](depth, width, kernel), layers["Perceptron"](width))
+            for layer in (
+                layers["Convolution"](depth, width, kernel),
+                layers["Perceptron"](width),
+            )
         ),
     )
 
@@ -150,7 +164,11 @@ def _encoder(
 def _masks(time: tuple[int, int], frequency: tuple[int, int]) -> nn.Module:
     from torch import nn
 
-    return _layer_classes()["Masks"](time, frequency) if time[0] or frequency[0] else nn.Identity()
+    return (
+        _layer_classes()["Masks"](time, frequency)
+        if time[0] or frequency[0]
+        else nn.Identity()
+    )
 
 
 @cache
@@ -193,13 +211,17 @@ def _layer_classes() -> dict[str, Any]:
                 return spectra
             for axis, (most, width) in self.along.items():
                 for _ in range(int(torch.randint(most + 1, ()))):
-                    spectra = spectra.masked_fill(self._stretch(spectra, axis, width), 0.0)
+                    spectra = spectra.masked_fill(
+                        self._stretch(spectra, axis, width), 0.0
+                    )
             return spectra
 
         @staticmethod
         def _stretch(spectra: Tensor, axis: int, width: int) -> Tensor:
             size = spectra.shape[axis]
-            length = torch.rand((*spectra.shape[:2], 1), device=spectra.device) * min(width, size)
+            length = torch.rand((*spectra.shape[:2], 1), device=spectra.device) * min(
+                width, size
+            )
             first = torch.rand_like(length) * (size - length)
             place = torch.arange(size, device=spectra.device)
             inside = (place >= first.floor()) & (place < first.floor() + length.floor())
@@ -216,28 +238,42 @@ def _layer_classes() -> dict[str, Any]:
             if not self.training:
                 return spectra
             roll = self.rolls[int(torch.randint(len(self.rolls), ()))]
-            return spectra.unflatten(1, (self.bands, -1)).roll(roll, dims=2).flatten(1, 2)
+            return (
+                spectra.unflatten(1, (self.bands, -1)).roll(roll, dims=2).flatten(1, 2)
+            )
 
     class Turned(nn.Module):  # type: ignore[misc]
         """(window, channel, frequency, time) to (window, time, band × feature): a perceptron per band, mean over turns."""
 
         def __init__(
-            self, bands: int, electrodes: int, frequencies: int, features: int, turns: Sequence[int]
+            self,
+            bands: int,
+            electrodes: int,
+            frequencies: int,
+            features: int,
+            turns: Sequence[int],
         ) -> None:
             super().__init__()
             self.bands, self.electrodes, self.turns = bands, electrodes, tuple(turns)
             self.perceptrons = nn.ModuleList(
                 [
-                    nn.Sequential(nn.Linear(electrodes * frequencies, features), nn.ReLU())
+                    nn.Sequential(
+                        nn.Linear(electrodes * frequencies, features), nn.ReLU()
+                    )
                     for _ in range(bands)
                 ]
             )
 
         def forward(self, spectra: Tensor) -> Tensor:
-            of_band = spectra.unflatten(1, (self.bands, self.electrodes)).permute(1, 0, 4, 2, 3)
+            of_band = spectra.unflatten(1, (self.bands, self.electrodes)).permute(
+                1, 0, 4, 2, 3
+            )
             features_of_bands = []
             for band, perceptron in zip(of_band, self.perceptrons, strict=True):
-                turned = [perceptron(band.roll(turn, dims=2).flatten(2)) for turn in self.turns]
+                turned = [
+                    perceptron(band.roll(turn, dims=2).flatten(2))
+                    for turn in self.turns
+                ]
                 features_of_bands.append(torch.stack(turned).mean(dim=0))
             return torch.cat(features_of_bands, dim=2)
 
@@ -252,7 +288,9 @@ def _layer_classes() -> dict[str, Any]:
 
         def forward(self, values: Tensor) -> Tensor:
             folded = values.transpose(1, 2).unflatten(1, (self.depth, -1))
-            convolved = functional.relu(self.convolution(folded)).flatten(1, 2).transpose(1, 2)
+            convolved = (
+                functional.relu(self.convolution(folded)).flatten(1, 2).transpose(1, 2)
+            )
             return self.norm(convolved + values[:, -convolved.shape[1] :])
 
     class Perceptron(nn.Module):  # type: ignore[misc]
@@ -260,7 +298,9 @@ def _layer_classes() -> dict[str, Any]:
 
         def __init__(self, width: int) -> None:
             super().__init__()
-            self.layers = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+            self.layers = nn.Sequential(
+                nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)
+            )
             self.norm = nn.LayerNorm(width)
 
         def forward(self, values: Tensor) -> Tensor:
@@ -269,7 +309,9 @@ def _layer_classes() -> dict[str, Any]:
     class Spread(nn.Module):  # type: ignore[misc]
         """(window, channel, sample) to (window, joint × time), interpolated linearly between the encoder's steps."""
 
-        def __init__(self, encoder: nn.Module, last: nn.Module, place: Sequence[float]) -> None:
+        def __init__(
+            self, encoder: nn.Module, last: nn.Module, place: Sequence[float]
+        ) -> None:
             super().__init__()
             self.encoder, self.last = encoder, last
             between = torch.tensor(place)
@@ -279,7 +321,10 @@ def _layer_classes() -> dict[str, Any]:
         def forward(self, values: Tensor) -> Tensor:
             angles = self.last(self.encoder(values)).transpose(1, 2)
             after = (self.before + 1).clamp(max=angles.shape[2] - 1)
-            spread = angles[:, :, self.before] * (1 - self.share) + angles[:, :, after] * self.share
+            spread = (
+                angles[:, :, self.before] * (1 - self.share)
+                + angles[:, :, after] * self.share
+            )
             return spread.flatten(1)
 
     layers = (LogSpectrogram, Masks, Rolled, Turned, Convolution, Perceptron, Spread)

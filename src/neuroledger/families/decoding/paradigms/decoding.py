@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,44 +18,41 @@ from neuroledger.engine.measurement import Measurement, recording_overlap
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.decoding.protocols.decoder import (
     FIT_ERRORS,
-    TRAINED,
     Decoder,
     Objective,
     Signature,
     StoppedEarly,
-    TrainingAnswers,
     answer,
     decoded,
     failure,
 )
-from neuroledger.families.decoding.protocols.fold_windows import Windows, standardised, truth_of
+from neuroledger.families.decoding.protocols.fold_windows import (
+    Windows,
+    standardised,
+    truth_of,
+)
 from neuroledger.families.decoding.protocols.leakage_checks import (
     gate,
     label_channels,
     partition_sha256,
     telling_channels,
 )
-from neuroledger.families.decoding.protocols.splits import Fold, SplitRule, Train, draw_folds, unit_of
+from neuroledger.families.decoding.protocols.splits import (
+    Fold,
+    SplitRule,
+    Train,
+    draw_folds,
+    unit_of,
+)
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
 from neuroledger.families.signals.signals import recording_digests
-from neuroledger.families.simulated_predictions import Draw, simulated_predictions
+from neuroledger.families.simulated_predictions import simulated_predictions
 from neuroledger.models.model import fit
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.spec.registry import paradigm
 
 __all__ = ["decoding", "measure_folds", "people_left_out"]
-
-# Objectives whose measures have a known chance level, so that training and test can be compared above chance.
-COMPARED = ("classification", "multilabel", "regression")
-# Training windows that a decoder predicts, unless it tests more.
-SHOWN = 2000
-
-
-def _simulated(measured: Measurement, factors: Collection[str]) -> Draw:
-    """Experiments with predictions like these, which no training relates to one another."""
-    source = measured.source.assign_attrs({TRAINED: None})
-    return simulated_predictions(replace(measured, source=source), factors)
 
 
 @paradigm(
@@ -65,7 +62,7 @@ def _simulated(measured: Measurement, factors: Collection[str]) -> Draw:
     asks=lambda values: decoded(values["objective"]),
     itself=False,
     permuted=None,
-    simulates=_simulated,
+    simulates=simulated_predictions,
 )
 def decoding(
     model: Decoder,
@@ -114,10 +111,8 @@ def decoding(
     -------
     Measurement
         source: (presentation, choice) scores, or (presentation,) numbers, or (presentation, neuroid) embeddings, with
-        `seed`, `split` and `row`; target: the targets. Its attribute `trained` contains the predictions
-        and targets of training windows, which show how much of the training generalises and what each fold adds to it;
-        the coordinate `tested_in` is the fold that tests such a window. Notes state the SHA-256
-        of the partition and of the prepared signals, and waived gates.
+        `seed`, `split` and `row`; target: the targets. Notes state the SHA-256 of the partition and of the prepared
+        signals, and waived gates.
 
     Raises
     ------
@@ -131,15 +126,28 @@ def decoding(
     assembly = signals.check(data.assembly, name=data.id or "signals")
     truth = truth_of(assembly, data, target, objective)
     folds = draw_folds(splits, assembly, train)
-    digest = partition_sha256(folds, [str(row) for row in range(assembly.sizes["presentation"])])
+    digest = partition_sha256(
+        folds, [str(row) for row in range(assembly.sizes["presentation"])]
+    )
     if splits.sha256 is not None and digest != splits.sha256:
         raise DataError(
             f"splits {splits.name!r}: the partition's SHA-256 is {digest}, pinned is {splits.sha256}"
         )
-    labels = truth.astype(str) if objective == "classification" and not unseen_classes else None
+    labels = (
+        truth.astype(str)
+        if objective == "classification" and not unseen_classes
+        else None
+    )
     calibration = getattr(splits, "calibration", None)
     labelled = calibration is not None and calibration.labels
-    gate(folds, assembly, disjoint=splits.disjoint, labels=labels, waive=splits.waive, labelled=labelled)
+    gate(
+        folds,
+        assembly,
+        disjoint=splits.disjoint,
+        labels=labels,
+        waive=splits.waive,
+        labelled=labelled,
+    )
     notes = [f"splits {splits.name}, {len(folds)} folds, sha256 {digest[:12]}"]
     notes += people_left_out(folds, assembly)
     notes += [f"prepared signals, sha256 {data.content[:12]}"] if data.content else []
@@ -160,23 +168,30 @@ def decoding(
         unit=unit_of(splits, train),
         labelled=labelled,
     )
-    return Measurement(source=measured.source, target=measured.target, notes=(*notes, *measured.notes))
+    return Measurement(
+        source=measured.source, target=measured.target, notes=(*notes, *measured.notes)
+    )
 
 
 def people_left_out(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
     """A note about subjects that no fold tests, if there are any."""
     subjects = assembly["subject"].values.astype(str)
     untested = sorted(
-        set(subjects.tolist()) - {name for fold in folds for name in subjects[fold.test].tolist()}
+        set(subjects.tolist())
+        - {name for fold in folds for name in subjects[fold.test].tolist()}
     )
     return (
-        [f"{len(untested)} of {len(set(subjects.tolist()))} people are not tested: {', '.join(untested[:3])}"]
+        [
+            f"{len(untested)} of {len(set(subjects.tolist()))} people are not tested: {', '.join(untested[:3])}"
+        ]
         if untested
         else []
     )
 
 
-def _trained_content_notes(assembly: xr.DataArray, folds: list[Fold], objective: Objective) -> list[str]:
+def _trained_content_notes(
+    assembly: xr.DataArray, folds: list[Fold], objective: Objective
+) -> list[str]:
     """Notes about information on test windows that training had and no gate forbids."""
     notes = []
     if objective == "retrieval":
@@ -185,9 +200,13 @@ def _trained_content_notes(assembly: xr.DataArray, folds: list[Fold], objective:
         for fold in folds:
             in_fold = set(stimuli[fold.test].tolist())
             tested |= in_fold
-            trained |= in_fold & set(stimuli[np.concatenate([fold.train, fold.validation])].tolist())
+            trained |= in_fold & set(
+                stimuli[np.concatenate([fold.train, fold.validation])].tolist()
+            )
         if trained:
-            notes.append(f"{len(trained)} of {len(tested)} tested stimuli were trained on too")
+            notes.append(
+                f"{len(trained)} of {len(tested)} tested stimuli were trained on too"
+            )
     if assembly.attrs.get("units") in ("robust", "standard"):
         recordings = assembly["recording"].values.astype(str)
         if any(
@@ -195,7 +214,9 @@ def _trained_content_notes(assembly: xr.DataArray, folds: list[Fold], objective:
             & set(recordings[np.concatenate([fold.train, fold.validation])].tolist())
             for fold in folds
         ):
-            notes.append("each recording was scaled by its own statistics, tested windows included")
+            notes.append(
+                "each recording was scaled by its own statistics, tested windows included"
+            )
     return notes
 
 
@@ -241,16 +262,26 @@ def measure_folds(
             f"decoder {model.id!r} does not support {objective}; it supports {', '.join(model.objectives)}"
         )
     if not seeds or len(set(seeds)) != len(seeds):
-        raise RequestError("decoding needs at least one training seed, without repetitions")
+        raise RequestError(
+            "decoding needs at least one training seed, without repetitions"
+        )
     windows = Windows(assembly)
     people = assembly["subject"].values.astype(str)
     used = np.concatenate([rows for fold in folds for rows in fold])
-    choices = np.unique(truth[used].astype(str)) if objective == "classification" else np.empty(0, dtype=str)
+    choices = (
+        np.unique(truth[used].astype(str))
+        if objective == "classification"
+        else np.empty(0, dtype=str)
+    )
     truth = truth.astype(str) if objective == "classification" else truth
     leaking = label_channels(assembly, truth)
     if not leaking and objective == "classification":
         leaking = telling_channels(assembly, truth, folds[0].train)
-    notes = [f"the answer is written in the data: {', '.join(leaking[:3])} tells it alone"] if leaking else []
+    notes = (
+        [f"the answer is written in the data: {', '.join(leaking[:3])} tells it alone"]
+        if leaking
+        else []
+    )
     if model.inject_signal:
         windows.inject_signal(truth, model.inject_signal)
         notes.append(
@@ -259,13 +290,12 @@ def measure_folds(
     if model.shuffles_labels:
         notes.append("control: the training labels were permuted")
     if standardise and objective not in ("regression", "retrieval"):
-        raise RequestError(f"standardise_targets applies to numbers and embeddings, not to {objective}")
+        raise RequestError(
+            f"standardise_targets applies to numbers and embeddings, not to {objective}"
+        )
     trained: list[Any] = []
     seconds: list[float] = []
     columns: dict[str, list[Array]] = defaultdict(list)
-    recalled: dict[str, list[Array]] = defaultdict(list)
-    tested_in = _tested_in(folds, len(truth))
-    shown = _shown(folds, len(truth), seeds[0]) if objective in COMPARED else []
     adapted, calibrating = False, any(len(fold.calibration) for fold in folds)
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
@@ -274,7 +304,9 @@ def measure_folds(
             targets = standardised(truth, fold.train) if standardise else truth
             part = fold
             if labelled:
-                part = fold._replace(train=np.sort(np.concatenate([fold.train, fold.calibration])))
+                part = fold._replace(
+                    train=np.sort(np.concatenate([fold.train, fold.calibration]))
+                )
             taught = _training_truth(model, targets, part, rng)
             started = time.perf_counter()
             _fit(estimator, windows, taught, part, people, model.id)
@@ -282,8 +314,13 @@ def measure_folds(
             if getattr(estimator, "adapts", False):
                 adapted = True
                 for subject in np.unique(people[fold.calibration]):
-                    rows_of_subject = fold.calibration[people[fold.calibration] == subject]
-                    estimator.adapt(windows.for_estimator(rows_of_subject, estimator, model.id), str(subject))
+                    rows_of_subject = fold.calibration[
+                        people[fold.calibration] == subject
+                    ]
+                    estimator.adapt(
+                        windows.for_estimator(rows_of_subject, estimator, model.id),
+                        str(subject),
+                    )
             _set_subjects(estimator, people[fold.test])
             trained.append(estimator)
             columns["answers"].append(
@@ -299,21 +336,16 @@ def measure_folds(
             columns["row"].append(fold.test)
             columns["split"].append(np.full(len(fold.test), number))
             columns["seed"].append(np.full(len(fold.test), seed))
-            columns["trained"].append(np.full(len(fold.test), len(part.train) + len(part.validation)))
-            if objective in COMPARED:
-                rows = shown[number]
-                _set_subjects(estimator, people[rows])
-                again = windows.for_estimator(rows, estimator, model.id)
-                recalled["answers"].append(answer(estimator, again, objective, choices, id=model.id))
-                recalled["targets"].append(taught[rows])
-                recalled["row"].append(rows)
-                recalled["split"].append(np.full(len(rows), number))
-                recalled["seed"].append(np.full(len(rows), seed))
+            columns["trained"].append(
+                np.full(len(fold.test), len(part.train) + len(part.validation))
+            )
     if calibrating:
         uses = ["joined the training part"] if labelled else []
         uses += ["were shown without labels to the steps that adapt"] if adapted else []
         usage = " and ".join(uses) or "were left out for calibration; no step uses them"
-        notes.append(f"{sum(len(fold.calibration) for fold in folds)} windows of tested people {usage}")
+        notes.append(
+            f"{sum(len(fold.calibration) for fold in folds)} windows of tested people {usage}"
+        )
     notes += _training_notes(trained, seeds if model.stochastic else ())
     row_numbers = np.concatenate(columns["row"])
     coords: dict[str, Any] = {
@@ -323,56 +355,22 @@ def measure_folds(
     }
     target = _labelled(np.concatenate(columns["targets"]), np.empty(0), coords)
     coords |= {
-        name: ("presentation", np.concatenate(columns[name])) for name in ("row", "split", "seed", "trained")
+        name: ("presentation", np.concatenate(columns[name]))
+        for name in ("row", "split", "seed", "trained")
     }
     if unit:
         notes.append(f"one decoder for each {' and '.join(unit)}")
-        names = zip(*(assembly[name].values[row_numbers].astype(str) for name in unit), strict=True)
-        coords["decoder"] = ("presentation", np.array([" ".join(name) for name in names]))
+        names = zip(
+            *(assembly[name].values[row_numbers].astype(str) for name in unit),
+            strict=True,
+        )
+        coords["decoder"] = (
+            "presentation",
+            np.array([" ".join(name) for name in names]),
+        )
     source = _labelled(np.concatenate(columns["answers"]), choices, coords)
     source.encoding["seconds"] = seconds
-    if recalled:
-        own = {name: ("presentation", np.concatenate(recalled[name])) for name in ("row", "split", "seed")}
-        recalled_rows = own["row"][1]
-        own["tested_in"] = ("presentation", tested_in[recalled_rows])
-        own |= {
-            name: ("presentation", assembly[name].values[recalled_rows])
-            for name in ("subject", "recording")
-            if name in assembly.coords
-        }
-        source.attrs[TRAINED] = TrainingAnswers(
-            _labelled(np.concatenate(recalled["answers"]), choices, own),
-            _labelled(np.concatenate(recalled["targets"]), np.empty(0), own),
-        )
     return _Measured(source, target, tuple(notes))
-
-
-def _tested_in(folds: Sequence[Fold], count: int) -> Array:
-    """The fold that tests each row, (row,); -1 for rows that none or several test."""
-    times, number_of = np.zeros(count, dtype=int), np.full(count, -1)
-    for number, fold in enumerate(folds):
-        times[fold.test] += 1
-        number_of[fold.test] = number
-    return np.where(times == 1, number_of, -1)
-
-
-def _shown(folds: Sequence[Fold], count: int, seed: int) -> list[Array]:
-    """The training rows that each fold's decoder predicts: about as many as it tests, or ``SHOWN`` if these are more.
-
-    Decoders with equally large training parts are shown the same rows of these.
-    """
-    largest = max(len(fold.train) for fold in folds)
-    order = np.random.default_rng([abs(seed), count]).permutation(count)
-    shown = []
-    for fold in folds:
-        most = max(len(fold.test), SHOWN)
-        if largest <= most:
-            shown.append(fold.train)
-        elif len(fold.train) < largest / 2:
-            shown.append(np.sort(fold.train[np.argsort(order[fold.train])][:most]))
-        else:
-            shown.append(fold.train[order[fold.train] < count * most / largest])
-    return shown
 
 
 def _set_subjects(estimator: Any, people: Array) -> None:
@@ -381,7 +379,9 @@ def _set_subjects(estimator: Any, people: Array) -> None:
         estimator.subjects = people
 
 
-def _fit(estimator: Any, windows: Windows, truth: Array, fold: Fold, people: Array, id: str) -> None:
+def _fit(
+    estimator: Any, windows: Windows, truth: Array, fold: Fold, people: Array, id: str
+) -> None:
     """Train; without early stopping, the validation part is used for training too, as in the published baselines."""
     train_rows = np.sort(np.concatenate([fold.train, fold.validation]))
     _set_subjects(estimator, people[train_rows])
@@ -395,24 +395,39 @@ def _fit(estimator: Any, windows: Windows, truth: Array, fold: Fold, people: Arr
                 truth[validation_rows],
             )
         else:
-            estimator.fit(windows.for_estimator(train_rows, estimator, id), truth[train_rows])
+            estimator.fit(
+                windows.for_estimator(train_rows, estimator, id), truth[train_rows]
+            )
     except FIT_ERRORS as error:
         raise failure(id, f"be trained on {len(train_rows)} windows", error) from error
 
 
 def _training_notes(trained: list[Any], seeds: tuple[int, ...]) -> list[str]:
     """Notes on seeds, sizes of networks and epochs of training, and the estimators' own `notes_`."""
-    sizes = {estimator.parameters_ for estimator in trained if hasattr(estimator, "parameters_")}
-    epochs = [estimator.epochs_ for estimator in trained if hasattr(estimator, "epochs_")]
+    sizes = {
+        estimator.parameters_
+        for estimator in trained
+        if hasattr(estimator, "parameters_")
+    }
+    epochs = [
+        estimator.epochs_ for estimator in trained if hasattr(estimator, "epochs_")
+    ]
     notes = [f"training seeds {', '.join(map(str, seeds))}"] if seeds else []
     if sizes:
         notes.append(
             f"{max(sizes):,} parameters, {min(epochs)} to {max(epochs)} epochs, {trained[0].threads} threads"
         )
-    return [*notes, *sorted({note for estimator in trained for note in getattr(estimator, "notes_", ())})]
+    return [
+        *notes,
+        *sorted(
+            {note for estimator in trained for note in getattr(estimator, "notes_", ())}
+        ),
+    ]
 
 
-def _training_truth(model: Decoder, truth: Array, fold: Fold, rng: np.random.Generator) -> Array:
+def _training_truth(
+    model: Decoder, truth: Array, fold: Fold, rng: np.random.Generator
+) -> Array:
     if not model.shuffles_labels:
         return truth
     shuffled = truth.copy()
@@ -429,8 +444,14 @@ def _signature(
     seed: int,
     recipe: TaskRecipe | None,
 ) -> Signature:
-    outputs = len(choices) if objective == "classification" else (truth.shape[1] if truth.ndim == 2 else 1)
-    symbols = tuple(sorted(set("".join(truth.tolist())))) if objective == "sequence" else None
+    outputs = (
+        len(choices)
+        if objective == "classification"
+        else (truth.shape[1] if truth.ndim == 2 else 1)
+    )
+    symbols = (
+        tuple(sorted(set("".join(truth.tolist())))) if objective == "sequence" else None
+    )
     return Signature(
         objective=objective,
         channels=assembly.sizes["channel"],
@@ -451,15 +472,25 @@ def _positions(assembly: xr.DataArray) -> tuple[tuple[float, float, float], ...]
     if not all(axis in assembly.coords for axis in "xyz"):
         return None
     places = np.stack([assembly[axis].values.astype(float) for axis in "xyz"], axis=1)
-    return tuple((x, y, z) for x, y, z in places.tolist()) if np.isfinite(places).any() else None
+    return (
+        tuple((x, y, z) for x, y, z in places.tolist())
+        if np.isfinite(places).any()
+        else None
+    )
 
 
 def _labelled(values: Array, choices: Array, coords: dict[str, Any]) -> xr.DataArray:
     if values.ndim == 1:
         return xr.DataArray(values, dims=("presentation",), coords=coords)
     if len(choices):
-        return xr.DataArray(values, dims=("presentation", "choice"), coords={**coords, "choice": choices})
+        return xr.DataArray(
+            values,
+            dims=("presentation", "choice"),
+            coords={**coords, "choice": choices},
+        )
     numbered = np.arange(values.shape[1])
     return xr.DataArray(
-        values, dims=("presentation", "neuroid"), coords={**coords, "neuroid_id": ("neuroid", numbered)}
+        values,
+        dims=("presentation", "neuroid"),
+        coords={**coords, "neuroid_id": ("neuroid", numbered)},
     )

@@ -13,7 +13,12 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError
-from neuroledger.families.decoding.protocols.decoder import Decoder, Signature, answer, decoded
+from neuroledger.families.decoding.protocols.decoder import (
+    Decoder,
+    Signature,
+    answer,
+    decoded,
+)
 from neuroledger.models.model import fit
 from neuroledger.spec.registry import paradigm
 
@@ -80,31 +85,60 @@ def population_decoding(
         raise DataError(f"data set {data.id!r} has no responses to decode from")
     if "time_bin" not in assembly.dims:
         assembly = assembly.expand_dims("time_bin", axis=2)
-    values = np.asarray(assembly.transpose("presentation", "neuroid", "time_bin").values, dtype=np.float64)
+    values = np.asarray(
+        assembly.transpose("presentation", "neuroid", "time_bin").values,
+        dtype=np.float64,
+    )
     label_values = coordinate(assembly, label)
     if label_values is None:
-        raise DataError(f"data set {data.id!r}: presentations have no coordinate {label!r} to decode")
+        raise DataError(
+            f"data set {data.id!r}: presentations have no coordinate {label!r} to decode"
+        )
     labels = encode(label_values)
-    usable = [_trials_of_label(values, labels.codes == code) for code in range(len(labels.labels))]
+    usable = [
+        _trials_of_label(values, labels.codes == code)
+        for code in range(len(labels.labels))
+    ]
     fewest = min(int(mask.sum(axis=0).min()) for mask, _ in usable)
     if fewest < folds:
-        raise DataError(f"a neuron has {fewest} trials of a {label}, fewer than the {folds} folds")
+        raise DataError(
+            f"a neuron has {fewest} trials of a {label}, fewer than the {folds} folds"
+        )
     names = labels.labels.astype(str)
-    answers = [_decode_resample(model, values, usable, names, folds, rng) for _ in range(resamples)]
+    answers = [
+        _decode_resample(model, values, usable, names, folds, rng)
+        for _ in range(resamples)
+    ]
     split = np.tile(np.repeat(np.arange(folds), len(names)), resamples)
     truth = np.tile(names, folds * resamples)
-    ids = [f"{r}-{f}-{name}" for r in range(resamples) for f in range(folds) for name in names]
-    coords: dict[str, Any] = {"stimulus_id": ("presentation", ids), "split": ("presentation", split)}
+    ids = [
+        f"{r}-{f}-{name}"
+        for r in range(resamples)
+        for f in range(folds)
+        for name in names
+    ]
+    coords: dict[str, Any] = {
+        "stimulus_id": ("presentation", ids),
+        "split": ("presentation", split),
+    }
     times = {
         name: ("time_bin", assembly[name].values)
         for name in ("time_bin_start", "time_bin_end")
         if name in assembly.coords
     }
     source = xr.DataArray(
-        np.concatenate(answers), dims=("presentation", "time_bin"), coords={**coords, **times}
+        np.concatenate(answers),
+        dims=("presentation", "time_bin"),
+        coords={**coords, **times},
     )
-    target = xr.DataArray(truth, dims=("presentation",), coords={**coords, "truth": ("presentation", truth)})
-    notes = ("control: the training labels were permuted",) if model.shuffles_labels else ()
+    target = xr.DataArray(
+        truth,
+        dims=("presentation",),
+        coords={**coords, "truth": ("presentation", truth)},
+    )
+    notes = (
+        ("control: the training labels were permuted",) if model.shuffles_labels else ()
+    )
     if model.inject_signal:
         notes = (
             *notes,
@@ -131,15 +165,27 @@ def _decode_resample(
     neurons, bins = values.shape[1:]
     trials = np.empty((folds, len(names), neurons, bins))
     for position, (present, part) in enumerate(usable):
-        keys = np.where(present, rng.random(present.shape), np.inf)  # an independent order for each neuron
+        keys = np.where(
+            present, rng.random(present.shape), np.inf
+        )  # an independent order for each neuron
         chosen = np.argsort(keys, axis=0)[:folds]
         trials[:, position] = part[chosen, np.arange(neurons)]
-    if model.inject_signal:  # control: add a label-specific pattern to all pseudo-trials
-        patterns = np.random.default_rng(0).choice((-1.0, 1.0), (len(names), neurons, 1))
+    if (
+        model.inject_signal
+    ):  # control: add a label-specific pattern to all pseudo-trials
+        patterns = np.random.default_rng(0).choice(
+            (-1.0, 1.0), (len(names), neurons, 1)
+        )
         trials += model.inject_signal * trials.std() * patterns
     predictions = np.empty((folds, len(names), bins), dtype=names.dtype)
     signature = Signature(
-        "classification", neurons, 1, len(names), 1.0, tuple(str(i) for i in range(neurons)), 0
+        "classification",
+        neurons,
+        1,
+        len(names),
+        1.0,
+        tuple(str(i) for i in range(neurons)),
+        0,
     )
     for fold in range(folds):
         training_folds = np.delete(np.arange(folds), fold)
@@ -150,7 +196,11 @@ def _decode_resample(
             estimator = fit(model, "decoded:classification", signature)
             estimator.fit(trials[training_folds, :, :, bin].reshape(-1, neurons, 1), y)
             scores = answer(
-                estimator, trials[fold, :, :, bin][:, :, None], "classification", names, id=model.id
+                estimator,
+                trials[fold, :, :, bin][:, :, None],
+                "classification",
+                names,
+                id=model.id,
             )
             predictions[fold, :, bin] = names[scores.argmax(axis=1)]
     return predictions.reshape(-1, bins)

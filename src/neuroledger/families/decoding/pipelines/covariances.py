@@ -13,7 +13,9 @@ from neuroledger.errors import package_missing
 
 __all__ = ["CovarianceEstimator", "MatrixOfWindows", "covariances", "pyriemann"]
 
-CovarianceEstimator = Literal["oas", "lwf", "scm", "cov", "corr", "sch", "hub", "stu", "tyl", "mcd"]
+CovarianceEstimator = Literal[
+    "oas", "lwf", "scm", "cov", "corr", "sch", "hub", "stu", "tyl", "mcd"
+]
 
 
 def covariances(x: Array, estimator: CovarianceEstimator = "oas") -> Array:
@@ -28,7 +30,11 @@ def covariances(x: Array, estimator: CovarianceEstimator = "oas") -> Array:
         :math:`\mu I` [chen2010]; `lwf` by the ratio of Ledoit and Wolf [ledoit2004]; `scm` divides by the number of samples
         n, `cov` by n - 1. The others are pyriemann's.
     """
-    if estimator not in ("oas", "lwf", "cov") or x.dtype != np.float64 or x.shape[1] == 1:
+    if (
+        estimator not in ("oas", "lwf", "cov")
+        or x.dtype != np.float64
+        or x.shape[1] == 1
+    ):
         from pyriemann.geometry.covariance import covariances as one_by_one
 
         return np.asarray(one_by_one(np.asarray(x), estimator=estimator))
@@ -75,7 +81,9 @@ def _lwf(x: Array) -> Array:
 
 def _traces(matrices: Array) -> Array:
     """Traces, summed along contiguous memory: the order of the sum determines its last bit."""
-    return np.asarray(np.ascontiguousarray(np.diagonal(matrices, axis1=1, axis2=2)).sum(axis=1))
+    return np.asarray(
+        np.ascontiguousarray(np.diagonal(matrices, axis1=1, axis2=2)).sum(axis=1)
+    )
 
 
 def _squares(values: Array) -> Array:

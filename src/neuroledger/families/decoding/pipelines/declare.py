@@ -65,7 +65,11 @@ class Step(Frozen):
 
     def make(self, signature: Signature) -> Any:
         """An untrained estimator with the API of scikit-learn."""
-        parameters = {field: getattr(self, field) for field in type(self).model_fields if field != "name"}
+        parameters = {
+            field: getattr(self, field)
+            for field in type(self).model_fields
+            if field != "name"
+        }
         return type(self).function(signature, **parameters)
 
 
@@ -119,10 +123,16 @@ def _model_of(name: str, function: Callable[..., Any], is_head: bool) -> type[St
     fields: dict[str, Any] = {"name": (Literal[name], name if is_head else ...)}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+            default = (
+                ...
+                if parameter.default is inspect.Parameter.empty
+                else parameter.default
+            )
             fields[parameter.name] = (hints[parameter.name], default)
     title = "".join(part.title() for part in re.split(r"\W|_", function.__name__))
-    return create_model(title, __base__=Step, __doc__=inspect.getdoc(function), **fields)
+    return create_model(
+        title, __base__=Step, __doc__=inspect.getdoc(function), **fields
+    )
 
 
 def declared_step(name: str, **parameters: Any) -> Step:
@@ -145,9 +155,14 @@ class _OneOf:
     def __init__(self, condition: Callable[[type[Step]], bool]) -> None:
         self.condition = condition
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         kinds = tuple(kind for kind in _STEPS.values() if self.condition(kind))
-        return handler.generate_schema(Annotated[Union[kinds], Field(discriminator="name")])  # noqa: UP007
+        union: Any = Union.__getitem__(
+            kinds
+        )  # of kinds that are known at run time only
+        return handler.generate_schema(Annotated[union, Field(discriminator="name")])
 
 
 def _may_be_inside(kind: type[Step]) -> bool:
@@ -214,4 +229,8 @@ Steps = Annotated[
 def objectives_of(steps: Sequence[Any]) -> tuple[Objective, ...]:
     """The objectives that all steps of a pipeline support."""
     inner_steps = [inner for outer in steps for inner in getattr(outer, "steps", ())]
-    return tuple(one for one in ANY if all(one in each.objectives for each in [*steps, *inner_steps]))
+    return tuple(
+        one
+        for one in ANY
+        if all(one in each.objectives for each in [*steps, *inner_steps])
+    )

@@ -23,7 +23,9 @@ def references(hertz: float, harmonics: int, rate: float, samples: int) -> Float
     """Sine and cosine of a frequency and its harmonics, (2 × harmonic, sample)."""
     time = np.arange(samples) / rate
     phases = 2 * np.pi * hertz * np.arange(1, harmonics + 1)[:, None] * time
-    return np.asarray(np.stack([np.sin(phases), np.cos(phases)], axis=1).reshape(-1, samples))
+    return np.asarray(
+        np.stack([np.sin(phases), np.cos(phases)], axis=1).reshape(-1, samples)
+    )
 
 
 def _basis(x: Floats) -> tuple[Floats, Floats]:
@@ -42,14 +44,18 @@ def canonical(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     (u, weights), (v, _) = _basis(x), _basis(y)
     left, size, _ = np.linalg.svd(np.swapaxes(u, -1, -2) @ v)
     x_weights = (weights @ left[..., :, :1])[..., 0]
-    return np.minimum(size[..., 0], 1.0), x_weights / np.linalg.norm(x_weights, axis=-1, keepdims=True)
+    return np.minimum(size[..., 0], 1.0), x_weights / np.linalg.norm(
+        x_weights, axis=-1, keepdims=True
+    )
 
 
 def _correlation(a: Floats, b: Floats) -> Floats:
     """Correlation along the last axis; -1 if one of the two is constant."""
     a, b = a - a.mean(axis=-1, keepdims=True), b - b.mean(axis=-1, keepdims=True)
     size = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-    return np.where(size > 0, (a * b).sum(axis=-1) / np.where(size > 0, size, 1.0), -1.0)
+    return np.where(
+        size > 0, (a * b).sum(axis=-1) / np.where(size > 0, size, 1.0), -1.0
+    )
 
 
 def sub_band(x: Floats, rate: float, number: int, hertz: Floats) -> Floats:
@@ -77,14 +83,18 @@ def sub_band(x: Floats, rate: float, number: int, hertz: Floats) -> Floats:
     inner[1] = min(0.99, max(inner[1], inner[0] + 0.01))
     outer[1] = min(0.999, max(outer[1], inner[1] + 0.001))
     order, edges = cheb1ord(inner, outer, PASS_LOSS, STOP_LOSS)
-    sections = cheby1(min(order, MOST_ORDER), RIPPLE, edges, btype="bandpass", output="sos")
+    sections = cheby1(
+        min(order, MOST_ORDER), RIPPLE, edges, btype="bandpass", output="sos"
+    )
     return np.asarray(sosfiltfilt(sections, x, axis=-1))
 
 
 class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that is fitted to the windows of each class; `fields` are those of the declared step."""
 
-    def __init__(self, rate: float, frequencies: Mapping[str, float], **fields: Any) -> None:
+    def __init__(
+        self, rate: float, frequencies: Mapping[str, float], **fields: Any
+    ) -> None:
         self.rate, self.frequencies, self.fields = rate, frequencies, fields
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -119,13 +129,17 @@ class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, x: Array) -> Array:
         """The class with the highest score."""
-        return np.asarray(self.classes_[self.scores(np.asarray(x, dtype=float)).argmax(axis=1)])
+        return np.asarray(
+            self.classes_[self.scores(np.asarray(x, dtype=float)).argmax(axis=1)]
+        )
 
     @property
     def hertz(self) -> Floats:
         """The frequency of each class."""
         try:
-            return np.array([float(self.frequencies.get(str(name), name)) for name in self.classes_])
+            return np.array(
+                [float(self.frequencies.get(str(name), name)) for name in self.classes_]
+            )
         except ValueError as error:
             raise ModelError(
                 f"the name of a class is not a frequency ({error}): set `frequencies: {{class: Hz}}`"
@@ -135,7 +149,10 @@ class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 class _Cca(_Flicker):
     def learn(self, parts: list[Floats]) -> None:
         samples = parts[0].shape[2]
-        self.of_ = [references(hz, self.fields["harmonics"], self.rate, samples) for hz in self.hertz]
+        self.of_ = [
+            references(hz, self.fields["harmonics"], self.rate, samples)
+            for hz in self.hertz
+        ]
 
     def scores(self, x: Floats) -> Floats:
         return np.stack([canonical(x, of)[0] for of in self.of_], axis=1)
@@ -150,7 +167,9 @@ class _Extended(_Cca):
     def learn(self, parts: list[Floats]) -> None:
         super().learn(parts)
         self.templates_ = [part.mean(axis=0) for part in parts]
-        self.weights_ = [canonical(t, of)[1] for t, of in zip(self.templates_, self.of_, strict=True)]
+        self.weights_ = [
+            canonical(t, of)[1] for t, of in zip(self.templates_, self.of_, strict=True)
+        ]
 
     def scores(self, x: Floats) -> Floats:
         return np.stack(
@@ -168,13 +187,16 @@ class _Extended(_Cca):
         second, _ = canonical(x, template)
         third = _correlation((weights[:, None, :] @ x)[:, 0], weights @ template)
         fourth = _correlation(template_weights @ x, template_weights @ template)
-        return np.asarray(sum(np.sign(r) * r**2 for r in (first, second, third, fourth)))
+        return np.asarray(
+            sum(np.sign(r) * r**2 for r in (first, second, third, fourth))
+        )
 
 
 class _Multiset(_Cca):
     def learn(self, parts: list[Floats]) -> None:
         self.of_ = [
-            self._common(_whitened(part), str(name)) for part, name in zip(parts, self.classes_, strict=True)
+            self._common(_whitened(part), str(name))
+            for part, name in zip(parts, self.classes_, strict=True)
         ]
 
     def _common(self, x: Floats, name: str) -> Floats:
@@ -182,7 +204,9 @@ class _Multiset(_Cca):
 
         windows, channels, samples = x.shape
         if windows < 2:
-            raise ModelError(f"multiset_cca needs two windows of each class, and {name!r} has {windows}")
+            raise ModelError(
+                f"multiset_cca needs two windows of each class, and {name!r} has {windows}"
+            )
         stacked = x.reshape(windows * channels, samples)
         scatter = stacked @ stacked.T
         own = scatter * np.kron(np.eye(windows), np.ones((channels, channels)))
@@ -207,7 +231,9 @@ def _whitened(x: Floats) -> Floats:
 
     centred = x - x.mean(axis=2, keepdims=True)
     values, vectors = np.linalg.eigh(covariance_sch(centred))
-    return np.asarray((np.abs(values) ** -0.5)[:, :, None] * vectors.swapaxes(1, 2) @ centred)
+    return np.asarray(
+        (np.abs(values) ** -0.5)[:, :, None] * vectors.swapaxes(1, 2) @ centred
+    )
 
 
 class _Banded(_Flicker):
@@ -224,7 +250,9 @@ class _Banded(_Flicker):
         for band in range(bands):
             filtered = [sub_band(part, self.rate, band, hertz) for part in parts]
             self.weights_.append(self.filters(filtered))
-            self.templates_.append([self.shaped(part.mean(axis=0)[None])[0] for part in filtered])
+            self.templates_.append(
+                [self.shaped(part.mean(axis=0)[None])[0] for part in filtered]
+            )
 
     @abstractmethod
     def filters(self, parts: list[Floats]) -> Floats:
@@ -235,14 +263,19 @@ class _Banded(_Flicker):
         return x
 
     def scores(self, x: Floats) -> Floats:
-        shares = np.array([(band + 1) ** -1.25 + 0.25 for band in range(len(self.templates_))])
+        shares = np.array(
+            [(band + 1) ** -1.25 + 0.25 for band in range(len(self.templates_))]
+        )
         totals = np.zeros((len(x), len(self.classes_)))
         for band, share in enumerate(shares):
             filtered = self.shaped(sub_band(x, self.rate, band, self.hertz_))
             for k, template in enumerate(self.templates_[band]):
                 weights = self.weights_[band][k]
                 # Flatten filters and samples of both sides in the same order.
-                parts = (weights @ filtered).reshape(len(x), -1), (weights @ template).reshape(1, -1)
+                parts = (
+                    (weights @ filtered).reshape(len(x), -1),
+                    (weights @ template).reshape(1, -1),
+                )
                 totals[:, k] += share * _correlation(*parts)
         return totals
 
@@ -250,9 +283,16 @@ class _Banded(_Flicker):
 class _Trca(_Banded):
     def filters(self, parts: list[Floats]) -> Floats:
         components = np.stack(
-            [self._component(part, hz) for part, hz in zip(parts, self.hertz_, strict=True)]
+            [
+                self._component(part, hz)
+                for part, hz in zip(parts, self.hertz_, strict=True)
+            ]
         )
-        return np.stack([components] * len(parts)) if self.fields["ensemble"] else components[:, None]
+        return (
+            np.stack([components] * len(parts))
+            if self.fields["ensemble"]
+            else components[:, None]
+        )
 
     def _component(self, x: Floats, hertz: float) -> Floats:
         """The unit-norm filter with the most reproducible output over windows."""
@@ -271,7 +311,9 @@ class _Trca(_Banded):
         flat = flat.transpose(1, 0, 2).reshape(x.shape[1], -1)
         if not self.fields["unit_variance"]:
             flat = flat - flat.mean(axis=1, keepdims=True)
-        return np.asarray(_leading_vectors(eigh, together @ together.T - alone, flat @ flat.T, 1)[0])
+        return np.asarray(
+            _leading_vectors(eigh, together @ together.T - alone, flat @ flat.T, 1)[0]
+        )
 
 
 def _leading_vectors(eigh: Any, above: Floats, below: Floats, count: int) -> Floats:
@@ -279,14 +321,18 @@ def _leading_vectors(eigh: Any, above: Floats, below: Floats, count: int) -> Flo
     try:
         vectors = eigh(above, below)[1][:, ::-1][:, :count].T
     except np.linalg.LinAlgError as error:
-        raise ModelError("channels are linearly dependent: drop one, such as the reference") from error
+        raise ModelError(
+            "channels are linearly dependent: drop one, such as the reference"
+        ) from error
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 class _Tdca(_Banded):
     def shaped(self, x: Floats) -> Floats:
         delays, samples = self.fields["delays"], x.shape[2] - self.fields["delays"] + 1
-        return np.concatenate([x[:, :, delay : delay + samples] for delay in range(delays)], axis=1)
+        return np.concatenate(
+            [x[:, :, delay : delay + samples] for delay in range(delays)], axis=1
+        )
 
     def filters(self, parts: list[Floats]) -> Floats:
         from scipy.linalg import eigh
@@ -295,14 +341,18 @@ class _Tdca(_Banded):
         means = [part.mean(axis=0) for part in parts]
         middle = np.concatenate(parts).mean(axis=0)
         between = sum(
-            len(part) * (mean - middle) @ (mean - middle).T for part, mean in zip(parts, means, strict=True)
+            len(part) * (mean - middle) @ (mean - middle).T
+            for part, mean in zip(parts, means, strict=True)
         )
         within = sum(
             np.einsum("tcs,tds->cd", part - mean, part - mean)
             for part, mean in zip(parts, means, strict=True)
         )
         components = _leading_vectors(
-            eigh, between, within + 1e-6 * np.eye(len(within)), self.fields["components"]
+            eigh,
+            between,
+            within + 1e-6 * np.eye(len(within)),
+            self.fields["components"],
         )
         return np.stack([components] * len(parts))
 

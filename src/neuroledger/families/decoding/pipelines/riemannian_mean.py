@@ -36,7 +36,11 @@ def by_descent(metric: str) -> Any:
 
 
 def _metric_with(metric: str, mean: Callable[..., Floats]) -> Any:
-    return {"mean": mean, "map": metric, "distance": metric} if metric == "riemann" else metric
+    return (
+        {"mean": mean, "map": metric, "distance": metric}
+        if metric == "riemann"
+        else metric
+    )
 
 
 def mean_riemann(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
@@ -78,7 +82,10 @@ def mean_riemann(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
         values, vectors = np.linalg.eigh(mean)
         if not values.min() > 0:
             break
-        root, inverse = ((vectors * power) @ vectors.T for power in (np.sqrt(values), 1.0 / np.sqrt(values)))
+        root, inverse = (
+            (vectors * power) @ vectors.T
+            for power in (np.sqrt(values), 1.0 / np.sqrt(values))
+        )
         scales, frames = np.linalg.eigh(inverse @ X @ inverse)
         if not scales.min() > 0:
             break
@@ -91,10 +98,16 @@ def mean_riemann(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
             break
         best = mean
         # The error of the linear equation stays below that of the quadratic convergence.
-        step = _newton(gradient, frames, logs, weights, max(1e-3 * norm**2, TOLERANCE / 10))
+        step = _newton(
+            gradient, frames, logs, weights, max(1e-3 * norm**2, TOLERANCE / 10)
+        )
         mean, before = root @ _exponential(step) @ root, norm
         mean = (mean + mean.T) / 2
-    return best if before < ROUNDING else np.asarray(theirs(X, sample_weight=sample_weight))
+    return (
+        best
+        if before < ROUNDING
+        else np.asarray(theirs(X, sample_weight=sample_weight))
+    )
 
 
 def mean_by_descent(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
@@ -125,14 +138,17 @@ def mean_by_descent(X: Floats, *, sample_weight: Floats | None = None) -> Floats
             if not values.min() > 0:
                 return fallback()
             root, inverse = (
-                vectors @ (power[:, None] * vectors.T) for power in (np.sqrt(values), 1.0 / np.sqrt(values))
+                vectors @ (power[:, None] * vectors.T)
+                for power in (np.sqrt(values), 1.0 / np.sqrt(values))
             )
             scales, frames = np.linalg.eigh(inverse @ X @ inverse)
             if not scales.min() > 0:
                 return fallback()
             logs = np.log(scales)
             gradient = np.tensordot(
-                weights, frames @ (logs[:, :, None] * frames.swapaxes(1, 2)), axes=([0], [0])
+                weights,
+                frames @ (logs[:, :, None] * frames.swapaxes(1, 2)),
+                axes=([0], [0]),
             )
             log_step = pace * gradient
             mean = root @ _exponential(log_step) @ root
@@ -143,7 +159,9 @@ def mean_by_descent(X: Floats, *, sample_weight: Floats | None = None) -> Floats
             log_step = log_step + pace * gradient
         norm, pace_before = float(np.linalg.norm(gradient)), pace
         moved = pace * norm
-        pace, smallest = (0.95 * pace, moved) if moved < smallest else (0.5 * pace, smallest)
+        pace, smallest = (
+            (0.95 * pace, moved) if moved < smallest else (0.5 * pace, smallest)
+        )
         if norm <= TOLERANCE or pace <= TOLERANCE:
             return np.asarray(root @ _exponential(log_step) @ root)
     return fallback()
@@ -155,11 +173,17 @@ def _is_regular(X: Floats) -> bool:
 
 
 def _weights(X: Floats, sample_weight: Floats | None) -> Floats:
-    weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    weights = (
+        np.ones(len(X))
+        if sample_weight is None
+        else np.asarray(sample_weight, dtype=float)
+    )
     return np.asarray(weights / weights.sum())
 
 
-def _newton(gradient: Floats, frames: Floats, logs: Floats, weights: Floats, tolerance: float) -> Floats:
+def _newton(
+    gradient: Floats, frames: Floats, logs: Floats, weights: Floats, tolerance: float
+) -> Floats:
     """Newton's step by conjugate gradients, to a relative tolerance in the norm."""
     curvature = _curvature(frames, logs, weights)
     step = gradient.copy()
@@ -180,15 +204,21 @@ def _newton(gradient: Floats, frames: Floats, logs: Floats, weights: Floats, tol
     return (step + step.T) / 2
 
 
-def _curvature(frames: Floats, logs: Floats, weights: Floats) -> Callable[[Floats], Floats]:
+def _curvature(
+    frames: Floats, logs: Floats, weights: Floats
+) -> Callable[[Floats], Floats]:
     """The second derivative as a function from a step to the decrease of the gradient."""
     differences = logs[:, :, None] - logs[:, None, :]
     half = np.where(np.abs(differences) < 1e-4, 1.0, differences / 2)
-    curvature = np.where(np.abs(differences) < 1e-4, 1.0 + differences**2 / 12, half / np.tanh(half))
+    curvature = np.where(
+        np.abs(differences) < 1e-4, 1.0 + differences**2 / 12, half / np.tanh(half)
+    )
     transposed = np.ascontiguousarray(frames.swapaxes(1, 2))
 
     def apply(step: Floats) -> Floats:
-        return _mean_of(frames @ ((transposed @ step @ frames) * curvature), frames, weights)
+        return _mean_of(
+            frames @ ((transposed @ step @ frames) * curvature), frames, weights
+        )
 
     return apply
 

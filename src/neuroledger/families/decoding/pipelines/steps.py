@@ -14,10 +14,19 @@ from neuroledger.families.decoding.pipelines.covariances import (
     MatrixOfWindows,
     pyriemann,
 )
-from neuroledger.families.decoding.pipelines.declare import CLASSES, LABELS, NUMBERS, InnerStep, step
+from neuroledger.families.decoding.pipelines.declare import (
+    CLASSES,
+    LABELS,
+    NUMBERS,
+    InnerStep,
+    step,
+)
 from neuroledger.families.decoding.pipelines.riemannian_mean import by_newton
 from neuroledger.families.decoding.protocols.decoder import Signature
-from neuroledger.families.decoding.training.linear_heads import for_objective, one_vs_rest
+from neuroledger.families.decoding.training.linear_heads import (
+    for_objective,
+    one_vs_rest,
+)
 from neuroledger.families.signals.bands import groups_of
 from neuroledger.spec.trusted import SKLEARN, Arguments, EstimatorPath, trusted
 
@@ -92,7 +101,9 @@ def bands(
 
 
 @step("xdawn", "windows", "windows", objectives=CLASSES)
-def xdawn(signature: Signature, *, filters: Count = 4, estimator: CovarianceEstimator = "scm") -> Any:
+def xdawn(
+    signature: Signature, *, filters: Count = 4, estimator: CovarianceEstimator = "scm"
+) -> Any:
     """Windows filtered by spatial filters that enhance the mean response of each class [rivet2009]."""
     return pyriemann("spatialfilters").Xdawn(filters, estimator=estimator)
 
@@ -106,10 +117,15 @@ def covariances(signature: Signature, *, estimator: CovarianceEstimator = "oas")
 
 @step("erp_covariances", "windows", "covariances", objectives=CLASSES)
 def response_covariances(
-    signature: Signature, *, estimator: CovarianceEstimator = "oas", components: Count | None = None
+    signature: Signature,
+    *,
+    estimator: CovarianceEstimator = "oas",
+    components: Count | None = None,
 ) -> Any:
     """Covariance of the window stacked under the mean responses of the classes [barachant2014]."""
-    return transforms.stacked_covariances("ERPCovariances", estimator=estimator, svd=components)
+    return transforms.stacked_covariances(
+        "ERPCovariances", estimator=estimator, svd=components
+    )
 
 
 @step("xdawn_covariances", "windows", "covariances", objectives=CLASSES)
@@ -125,14 +141,18 @@ def xdawn_covariances(
     estimators = {"estimator": estimator, "xdawn_estimator": xdawn_estimator}
     if classes == "rarest":
         return transforms.RarestXdawn(filters, estimators)
-    return transforms.stacked_covariances("XdawnCovariances", nfilter=filters, **estimators)
+    return transforms.stacked_covariances(
+        "XdawnCovariances", nfilter=filters, **estimators
+    )
 
 
 # Steps that take covariances
 
 
 @step("shrink", "covariances", "covariances", learns=False)
-def shrink(signature: Signature, *, share: Annotated[float, Field(gt=0, lt=1)] = 0.1) -> Any:
+def shrink(
+    signature: Signature, *, share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+) -> Any:
     """Each covariance mixed with the identity of the same trace."""
     return pyriemann("estimation").Shrinkage(share)
 
@@ -161,7 +181,10 @@ def csp(
 
 @step("tikhonov_csp", "covariances", "features", objectives=CLASSES)
 def tikhonov_csp(
-    signature: Signature, *, filters: Count = 6, alpha: Annotated[float, Field(ge=0)] = 1.0
+    signature: Signature,
+    *,
+    filters: Count = 6,
+    alpha: Annotated[float, Field(ge=0)] = 1.0,
 ) -> Any:
     """Common spatial patterns of two classes, the other class's covariance plus `alpha` times the identity [lotte2011]."""
     return transforms.TikhonovCsp(filters, alpha)
@@ -199,7 +222,10 @@ def select(
     """The features with the most information about the class: mutual information (seed 0), or the F statistic."""
     from sklearn.feature_selection import SelectKBest, f_classif
 
-    return SelectKBest(transforms.mutual_information if by == "mutual_information" else f_classif, k=features)
+    return SelectKBest(
+        transforms.mutual_information if by == "mutual_information" else f_classif,
+        k=features,
+    )
 
 
 @step("pca", "features", "features")
@@ -235,7 +261,9 @@ def lda(
     """Linear discriminant analysis; `shrinkage: auto` is that of Ledoit and Wolf [blankertz2011]."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-    return for_objective(LinearDiscriminantAnalysis(solver=solver, shrinkage=shrinkage), signature, "lda")
+    return for_objective(
+        LinearDiscriminantAnalysis(solver=solver, shrinkage=shrinkage), signature, "lda"
+    )
 
 
 @step("svm", "features", "answers")
@@ -253,7 +281,12 @@ def svm(
     if signature.objective in NUMBERS:
         machine = SVR(kernel=kernel, C=c, gamma=gamma)
     else:
-        machine = SVC(kernel=kernel, C=c, gamma=gamma, class_weight="balanced" if balanced else None)
+        machine = SVC(
+            kernel=kernel,
+            C=c,
+            gamma=gamma,
+            class_weight="balanced" if balanced else None,
+        )
     return for_objective(machine, signature, "svm")
 
 
@@ -270,7 +303,9 @@ def logistic(
     from sklearn.linear_model import LogisticRegression
 
     weight = "balanced" if balanced else None
-    net: dict[str, Any] = {} if l1 is None else {"l1_ratio": l1, "solver": "saga", "random_state": 0}
+    net: dict[str, Any] = (
+        {} if l1 is None else {"l1_ratio": l1, "solver": "saga", "random_state": 0}
+    )
     estimator = LogisticRegression(C=c, class_weight=weight, max_iter=iterations, **net)
     return one_vs_rest(estimator) if signature.objective == "multilabel" else estimator
 
@@ -287,13 +322,23 @@ def logistic_search(
     from sklearn.linear_model import LogisticRegressionCV
 
     estimator = LogisticRegressionCV(
-        Cs=list(strengths), cv=folds, class_weight="balanced", max_iter=iterations, scoring="accuracy"
+        Cs=list(strengths),
+        cv=folds,
+        class_weight="balanced",
+        max_iter=iterations,
+        scoring="accuracy",
     )
-    return one_vs_rest(estimator, least=2) if signature.objective == "multilabel" else estimator
+    return (
+        one_vs_rest(estimator, least=2)
+        if signature.objective == "multilabel"
+        else estimator
+    )
 
 
 @step("ridge_search", "features", "answers", objectives=NUMBERS, is_head=True)
-def ridge_search(signature: Signature, *, penalties: tuple[Positive, ...] = STRENGTHS) -> Any:
+def ridge_search(
+    signature: Signature, *, penalties: tuple[Positive, ...] = STRENGTHS
+) -> Any:
     """Ridge regression whose penalty is chosen by leave-one-out within the training part."""
     from sklearn.linear_model import RidgeCV
 
@@ -310,26 +355,36 @@ def ridge(signature: Signature, *, penalty: Positive = 1.0) -> Any:
 
 
 @step("estimator", "features", "answers")
-def estimator(signature: Signature, *, path: EstimatorPath, parameters: Arguments | None = None) -> Any:
+def estimator(
+    signature: Signature, *, path: EstimatorPath, parameters: Arguments | None = None
+) -> Any:
     """A scikit-learn classifier or regressor of features by its import path."""
     try:
         made = trusted(path, SKLEARN, "estimator")(**(parameters or {}))
     except TypeError as error:
-        raise ModelError(f"step estimator: {path} does not take these parameters: {error}") from error
+        raise ModelError(
+            f"step estimator: {path} does not take these parameters: {error}"
+        ) from error
     return for_objective(made, signature, path)
 
 
 # Classifiers of responses to flicker
 
 
-def _flicker(name: str, signature: Signature, frequencies: Frequencies, **parameters: Any) -> Any:
+def _flicker(
+    name: str, signature: Signature, frequencies: Frequencies, **parameters: Any
+) -> Any:
     from neuroledger.families.decoding.pipelines.flicker import CLASSIFIERS
 
-    return CLASSIFIERS[name](rate=signature.sampling_rate, frequencies=dict(frequencies or {}), **parameters)
+    return CLASSIFIERS[name](
+        rate=signature.sampling_rate, frequencies=dict(frequencies or {}), **parameters
+    )
 
 
 @step("cca", "windows", "answers", objectives=CLASSES)
-def cca(signature: Signature, *, frequencies: Frequencies = None, harmonics: Count = 3) -> Any:
+def cca(
+    signature: Signature, *, frequencies: Frequencies = None, harmonics: Count = 3
+) -> Any:
     """Canonical correlation with sines and cosines of each frequency and its harmonics [lin2007]."""
     return _flicker("cca", signature, frequencies, harmonics=harmonics)
 
@@ -341,13 +396,17 @@ def template_cca(signature: Signature, *, frequencies: Frequencies = None) -> An
 
 
 @step("extended_cca", "windows", "answers", objectives=CLASSES)
-def extended_cca(signature: Signature, *, frequencies: Frequencies = None, harmonics: Count = 3) -> Any:
+def extended_cca(
+    signature: Signature, *, frequencies: Frequencies = None, harmonics: Count = 3
+) -> Any:
     """Four correlations with references and mean windows, squared with their signs and added [chen2015]."""
     return _flicker("extended_cca", signature, frequencies, harmonics=harmonics)
 
 
 @step("multiset_cca", "windows", "answers", objectives=CLASSES)
-def multiset_cca(signature: Signature, *, frequencies: Frequencies = None, filters: Count = 1) -> Any:
+def multiset_cca(
+    signature: Signature, *, frequencies: Frequencies = None, filters: Count = 1
+) -> Any:
     """Canonical correlation with the common component of the training windows of each class [zhang2014]."""
     return _flicker("multiset_cca", signature, frequencies, filters=filters)
 
@@ -367,7 +426,12 @@ def trca(
     With `harmonics`, the filters are fitted to the residuals of a regression on references with that many harmonics, as in
     MOABB's TRCA-R; with `unit_variance`, to channels of unit norm in each window (SSCOR).
     """
-    options = {"bands": bands, "ensemble": ensemble, "harmonics": harmonics, "unit_variance": unit_variance}
+    options = {
+        "bands": bands,
+        "ensemble": ensemble,
+        "harmonics": harmonics,
+        "unit_variance": unit_variance,
+    }
     return _flicker("trca", signature, frequencies, **options)
 
 
@@ -381,7 +445,14 @@ def tdca(
     delays: Count = 6,
 ) -> Any:
     """Discriminant components, in sub-bands, of windows stacked with delayed copies of themselves [liu2021]."""
-    return _flicker("tdca", signature, frequencies, bands=bands, components=components, delays=delays)
+    return _flicker(
+        "tdca",
+        signature,
+        frequencies,
+        bands=bands,
+        components=components,
+        delays=delays,
+    )
 
 
 # A step that repeats other steps

@@ -12,7 +12,10 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.memory import LazyRows
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines.covariances import covariances, pyriemann
-from neuroledger.families.decoding.pipelines.riemannian_mean import by_descent, by_newton
+from neuroledger.families.decoding.pipelines.riemannian_mean import (
+    by_descent,
+    by_newton,
+)
 from neuroledger.families.decoding.protocols.array_cache import cached, content_hash
 from neuroledger.families.decoding.training.linear_heads import fit_first_step
 
@@ -39,7 +42,9 @@ MEANS: Final[Mapping[str, str]] = {"logeuclid": "log-Euclidean", "euclid": "arit
 class Stateless(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A function of windows as a step; `of` is a transformer without fitting that is applied first."""
 
-    def __init__(self, function: Callable[..., Array], of: Any = None, **given: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Array], of: Any = None, **given: Any
+    ) -> None:
         self.function, self.of, self.given = function, of, given
 
     def fit(self, x: Array, y: Any = None) -> Stateless:
@@ -48,7 +53,9 @@ class Stateless(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, x: Array) -> Array:
         """Apply the function to windows."""
-        return self.function(x if self.of is None else self.of.transform(x), **self.given)
+        return self.function(
+            x if self.of is None else self.of.transform(x), **self.given
+        )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters, as scikit-learn's API requires."""
@@ -87,8 +94,12 @@ def delayed(x: Array, order: int, lag: int) -> Array:
     if order == 1:
         return x
     if order * lag >= x.shape[2]:
-        raise ValueError(f"augment: {order} copies {lag} samples apart need more than {x.shape[2]} samples")
-    return np.concatenate([x[:, :, p * lag : -(order - p) * lag] for p in range(order)], axis=1)
+        raise ValueError(
+            f"augment: {order} copies {lag} samples apart need more than {x.shape[2]} samples"
+        )
+    return np.concatenate(
+        [x[:, :, p * lag : -(order - p) * lag] for p in range(order)], axis=1
+    )
 
 
 def band_passed(x: Array, band: tuple[float, float], order: int, rate: float) -> Array:
@@ -103,28 +114,42 @@ def band_passed(x: Array, band: tuple[float, float], order: int, rate: float) ->
 
     low, high = band
     if not 0 < low < high < rate / 2:
-        raise ValueError(f"the band {low:g} to {high:g} Hz does not fit between 0 and {rate / 2:g} Hz")
-    return np.asarray(sosfiltfilt(butter(order, band, "bandpass", fs=rate, output="sos"), x, axis=-1))
+        raise ValueError(
+            f"the band {low:g} to {high:g} Hz does not fit between 0 and {rate / 2:g} Hz"
+        )
+    return np.asarray(
+        sosfiltfilt(butter(order, band, "bandpass", fs=rate, output="sos"), x, axis=-1)
+    )
 
 
 class BandStack(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Band-passed copies of windows, concatenated along channels."""
 
     def __init__(
-        self, bands: Sequence[tuple[float, float]] | None, width: float, order: int, rate: float
+        self,
+        bands: Sequence[tuple[float, float]] | None,
+        width: float,
+        order: int,
+        rate: float,
     ) -> None:
         self.bands, self.width, self.order, self.rate = bands, width, order, rate
 
     def fit(self, x: Array, y: Array) -> BandStack:
         """Without given bands, derive them from the frequencies that are the names of the classes."""
         names = sorted(np.unique(y).tolist(), key=_hertz) if self.bands is None else ()
-        around = [(_hertz(name) - self.width / 2, _hertz(name) + self.width / 2) for name in names]
+        around = [
+            (_hertz(name) - self.width / 2, _hertz(name) + self.width / 2)
+            for name in names
+        ]
         self.bands_ = list(self.bands or around)
         return self
 
     def transform(self, x: Array) -> Array:
         """(window, band × channel, sample)."""
-        return np.concatenate([band_passed(x, band, self.order, self.rate) for band in self.bands_], axis=1)
+        return np.concatenate(
+            [band_passed(x, band, self.order, self.rate) for band in self.bands_],
+            axis=1,
+        )
 
 
 def _hertz(name: Any) -> float:
@@ -140,7 +165,11 @@ class FilterBank(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A copy of a transformer for each band, with concatenated features."""
 
     def __init__(
-        self, inner: Any, bands: Sequence[tuple[float, float]] | int, order: int, rate: float
+        self,
+        inner: Any,
+        bands: Sequence[tuple[float, float]] | int,
+        order: int,
+        rate: float,
     ) -> None:
         self.inner, self.bands, self.order, self.rate = inner, bands, order, rate
 
@@ -148,7 +177,9 @@ class FilterBank(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.bands, int):
             return [band_passed(x, band, self.order, self.rate) for band in self.bands]
         if x.shape[1] % self.bands:
-            raise ValueError(f"filter_bank: {x.shape[1]} channels are not {self.bands} equal groups")
+            raise ValueError(
+                f"filter_bank: {x.shape[1]} channels are not {self.bands} equal groups"
+            )
         return np.split(x, self.bands, axis=1)
 
     def fit(self, x: Array, y: Array) -> FilterBank:
@@ -159,7 +190,9 @@ class FilterBank(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, x: Array) -> Array:
         """Features (window, feature), ordered by band."""
         parts = zip(self.parts_, self._each(x), strict=True)
-        return np.concatenate([transformer.transform(part) for transformer, part in parts], axis=1)
+        return np.concatenate(
+            [transformer.transform(part) for transformer, part in parts], axis=1
+        )
 
 
 def mutual_information(x: Array, y: Array) -> Array:
@@ -203,7 +236,10 @@ class RarestXdawn(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names, counts = np.unique(y, return_counts=True)
         rarest = names[np.argmin(counts)]
         xdawn = stacked_covariances(
-            "XdawnCovariances", nfilter=self.filters, classes=[rarest], **self.estimators
+            "XdawnCovariances",
+            nfilter=self.filters,
+            classes=[rarest],
+            **self.estimators,
         )
         self.covariances_ = fit_first_step(xdawn, x, y)
         return self
@@ -231,17 +267,24 @@ class TikhonovCsp(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         names = np.unique(y)
         if len(names) != 2:
-            raise ValueError(f"tikhonov_csp needs two classes, but there are {len(names)}: use csp")
+            raise ValueError(
+                f"tikhonov_csp needs two classes, but there are {len(names)}: use csp"
+            )
         means = [x[y == name].mean(axis=0) for name in names]
         ridge = self.alpha * np.eye(x.shape[1])
         # The first half belongs to the second class, as in the published code.
-        vectors = [eigh(means[1 - k], means[k] + ridge)[1][:, ::-1][:, : self.filters // 2] for k in (0, 1)]
+        vectors = [
+            eigh(means[1 - k], means[k] + ridge)[1][:, ::-1][:, : self.filters // 2]
+            for k in (0, 1)
+        ]
         self.filters_ = np.concatenate(vectors, axis=1).T
         return self
 
     def transform(self, x: Array) -> Array:
         """Log-variances of the filtered signals, (window, filter)."""
-        return np.asarray(np.log(np.einsum("fc,ncd,fd->nf", self.filters_, x, self.filters_)))
+        return np.asarray(
+            np.log(np.einsum("fc,ncd,fd->nf", self.filters_, x, self.filters_))
+        )
 
 
 def tangent(metric: str, *, newton: bool = False) -> Any:
@@ -262,24 +305,42 @@ def tangent(metric: str, *, newton: bool = False) -> Any:
             for fallback in ("logeuclid", "euclid", ""):
                 try:
                     key = ("mean", _metric_name(self.metric), digest)
-                    self.reference_ = cached(key, lambda: super(Tangent, self).fit(X).reference_)
+                    self.reference_ = cached(
+                        key, lambda: super(Tangent, self).fit(X).reference_
+                    )
                     return self
                 except (ValueError, np.linalg.LinAlgError):
                     if not fallback:
                         raise
                     self.metric = {"mean": fallback, "map": fallback}
-                    self.notes_ = [f"tangent space at the {MEANS[fallback]} mean: no better one was found"]
+                    self.notes_ = [
+                        f"tangent space at the {MEANS[fallback]} mean: no better one was found"
+                    ]
             return self
 
         def transform(self, X: Array) -> Array:
             def make() -> Array:
                 return np.asarray(
-                    np.nan_to_num(super(Tangent, self).transform(X), nan=0.0, posinf=0.0, neginf=0.0)
+                    np.nan_to_num(
+                        super(Tangent, self).transform(X),
+                        nan=0.0,
+                        posinf=0.0,
+                        neginf=0.0,
+                    )
                 )
 
-            return cached(("tangent", _metric_name(self.metric), content_hash(X, self.reference_)), make)
+            return cached(
+                (
+                    "tangent",
+                    _metric_name(self.metric),
+                    content_hash(X, self.reference_),
+                ),
+                make,
+            )
 
-        def fit_transform(self, X: Array, y: Any = None, sample_weight: Any = None) -> Array:
+        def fit_transform(
+            self, X: Array, y: Any = None, sample_weight: Any = None
+        ) -> Array:
             return np.asarray(self.fit(X, y, sample_weight).transform(X))
 
         def __sklearn_clone__(self) -> Any:
@@ -306,7 +367,8 @@ class Recentre(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         subjects = getattr(self, "subjects", None)
         if subjects is not None:
             self.whitening_ |= {
-                str(subject): _whitening(x[subjects == subject]) for subject in np.unique(subjects)
+                str(subject): _whitening(x[subjects == subject])
+                for subject in np.unique(subjects)
             }
         return self
 
@@ -317,10 +379,17 @@ class Recentre(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, x: Array) -> Array:
         """Whitened covariances, (window, channel, channel)."""
         subjects = getattr(self, "subjects", None)
-        names = np.full(len(x), "") if subjects is None else np.asarray(subjects).astype(str)
+        names = (
+            np.full(len(x), "")
+            if subjects is None
+            else np.asarray(subjects).astype(str)
+        )
         whitened = np.empty_like(x)
         for name in np.unique(names):
-            rows, root = names == name, self.whitening_.get(str(name), self.whitening_[""])
+            rows, root = (
+                names == name,
+                self.whitening_.get(str(name), self.whitening_[""]),
+            )
             whitened[rows] = root @ x[rows] @ root
         return whitened
 

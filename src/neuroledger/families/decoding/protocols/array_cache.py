@@ -33,7 +33,9 @@ def cached(key: tuple[str, ...], make: Callable[[], Array]) -> Array:
         array = make()
         array.flags.writeable = False
         _CACHE[key] = array
-        while sum(entry.nbytes for entry in _CACHE.values()) > LIMIT and len(_CACHE) > 1:
+        while (
+            sum(entry.nbytes for entry in _CACHE.values()) > LIMIT and len(_CACHE) > 1
+        ):
             _CACHE.popitem(last=False)
     _CACHE.move_to_end(key)
     return _CACHE[key]

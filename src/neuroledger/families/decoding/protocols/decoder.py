@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import xarray as xr
 
 from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
@@ -16,7 +15,6 @@ from neuroledger.spec.channels import Channels
 
 __all__ = [
     "FIT_ERRORS",
-    "TRAINED",
     "Decoder",
     "Objective",
     "Signature",
@@ -37,9 +35,9 @@ FIT_ERRORS = (
     AssertionError,
 )
 TAKES: Final = frozenset({"signals", "training"})
-# Attribute of predictions: the `TrainingAnswers`, or None of predictions whose folds share no training.
-TRAINED: Final = "trained"
-Objective = Literal["classification", "multilabel", "regression", "retrieval", "sequence"]
+Objective = Literal[
+    "classification", "multilabel", "regression", "retrieval", "sequence"
+]
 
 
 class Signature(NamedTuple):
@@ -63,24 +61,6 @@ class Signature(NamedTuple):
     units: str = "arbitrary"
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingAnswers:
-    """Predictions for training windows and the targets that were trained on, both with coordinates `seed` and `split`."""
-
-    source: xr.DataArray
-    target: xr.DataArray
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both are identical; xarray compares attributes."""
-        return (
-            isinstance(other, TrainingAnswers)
-            and self.source.identical(other.source)
-            and self.target.identical(other.target)
-        )
-
-    __hash__ = object.__hash__
-
-
 @runtime_checkable
 class Estimator(Protocol):
     """The part of the scikit-learn API that decoding uses.
@@ -102,7 +82,9 @@ class Estimator(Protocol):
 class StoppedEarly(Protocol):
     """An estimator whose training is stopped early by a validation part."""
 
-    def fit_validated(self, x: Array, y: Array, validation_x: Array, validation_y: Array) -> Any:
+    def fit_validated(
+        self, x: Array, y: Array, validation_x: Array, validation_y: Array
+    ) -> Any:
         """Fit to `x` and `y`, and stop by the validation part."""
         ...
 
@@ -154,7 +136,9 @@ def decoded(*objectives: Objective) -> Channels:
     return frozenset(f"decoded:{objective}" for objective in objectives)
 
 
-def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id: str) -> Array:
+def answer(
+    estimator: Any, x: Array, objective: Objective, choices: Array, *, id: str
+) -> Array:
     """Predictions: (window, choice) scores of classes, (window, label) probabilities, or (window[, output]) values.
 
     Raises
@@ -170,11 +154,17 @@ def answer(estimator: Any, x: Array, objective: Objective, choices: Array, *, id
         else:
             predictions = np.asarray(estimator.predict(x))
     except FIT_ERRORS as error:
-        raise ModelError(f"decoder {id!r} could not predict {len(x)} windows: {_message(error)}") from error
+        raise ModelError(
+            f"decoder {id!r} could not predict {len(x)} windows: {_message(error)}"
+        ) from error
     if predictions.ndim == 0 or predictions.dtype == object:
-        raise ModelError(f"decoder {id!r} gave no array of answers for {len(x)} windows")
+        raise ModelError(
+            f"decoder {id!r} gave no array of answers for {len(x)} windows"
+        )
     if len(predictions) != len(x):
-        raise ModelError(f"decoder {id!r} gave {len(predictions)} answers for {len(x)} windows")
+        raise ModelError(
+            f"decoder {id!r} gave {len(predictions)} answers for {len(x)} windows"
+        )
     if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
         raise ModelError(
             f"decoder {id!r} gave {int((~np.isfinite(predictions)).sum())} answers that are not finite"
@@ -189,7 +179,11 @@ def failure(id: str, doing: str, error: Exception) -> ModelError:
 
 def _message(error: Exception) -> str:
     """The message of an exception, with its type unless the message explains itself."""
-    return str(error) if isinstance(error, (ValueError, RuntimeError)) else f"{type(error).__name__}: {error}"
+    return (
+        str(error)
+        if isinstance(error, (ValueError, RuntimeError))
+        else f"{type(error).__name__}: {error}"
+    )
 
 
 def _label_scores(estimator: Any, x: Array) -> Array:
@@ -197,11 +191,15 @@ def _label_scores(estimator: Any, x: Array) -> Array:
     probabilities = estimator.predict_proba(x)
     if not isinstance(probabilities, list):
         return np.asarray(probabilities, dtype=float)
-    classes_of_labels = getattr(estimator, "classes_", None) or [np.array([0, 1])] * len(probabilities)
+    classes_of_labels = getattr(estimator, "classes_", None) or [
+        np.array([0, 1])
+    ] * len(probabilities)
     columns = []
     for scores, classes in zip(probabilities, classes_of_labels, strict=True):
         (at,) = np.nonzero(np.asarray(classes).astype(float) == 1)
-        columns.append(np.asarray(scores, dtype=float)[:, at[0]] if len(at) else np.zeros(len(x)))
+        columns.append(
+            np.asarray(scores, dtype=float)[:, at[0]] if len(at) else np.zeros(len(x))
+        )
     return np.stack(columns, axis=1)
 
 
@@ -234,10 +232,14 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
         raise ModelError(
             f"decoder {id!r} gave scores {scores.shape} for {len(x)} windows and {len(own)} classes"
         )
-    aligned = np.full((len(x), len(choices)), scores.min() - 1.0 if scores.size else 0.0)
+    aligned = np.full(
+        (len(x), len(choices)), scores.min() - 1.0 if scores.size else 0.0
+    )
     column_of = {name: column for column, name in enumerate(choices.tolist())}
     for column, name in enumerate(own.tolist()):
         if name not in column_of:
-            raise ModelError(f"decoder {id!r} answers {name!r}, which is not a class of the training part")
+            raise ModelError(
+                f"decoder {id!r} answers {name!r}, which is not a class of the training part"
+            )
         aligned[:, column_of[name]] = scores[:, column]
     return aligned

@@ -12,7 +12,11 @@ from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import WHOLE, LazyRows, Rows, require_memory, row_blocks
 from neuroledger.errors import DataError, RequestError
-from neuroledger.families.decoding.protocols.array_cache import LIMIT, cached, content_hash
+from neuroledger.families.decoding.protocols.array_cache import (
+    LIMIT,
+    cached,
+    content_hash,
+)
 from neuroledger.families.decoding.protocols.decoder import Objective
 from neuroledger.families.signals.signals import DIMS
 
@@ -35,10 +39,14 @@ def quartiles(x: Array | LazyRows) -> Array:
     count = x.shape[0] * x.shape[2]
     position = (count - 1) * QUARTERS
     lower = np.floor(position).astype(np.int64)
-    values = _order_statistics(x, np.concatenate([lower, np.minimum(lower + 1, count - 1)]))
+    values = _order_statistics(
+        x, np.concatenate([lower, np.minimum(lower + 1, count - 1)])
+    )
     low, high, weight = values[:3], values[3:], (position - lower)[:, None]
     step = high - low
-    return np.asarray(np.where(weight >= 0.5, high - step * (1 - weight), low + step * weight))
+    return np.asarray(
+        np.where(weight >= 0.5, high - step * (1 - weight), low + step * weight)
+    )
 
 
 def mean_and_spread(x: Array | LazyRows) -> tuple[Array, Array]:
@@ -68,7 +76,9 @@ def _order_statistics(x: LazyRows, places: Integers) -> Array:
         for place in range(len(places)):
             below = np.cumsum(counts[place], axis=1)
             digits = (below <= rest[place][:, None]).sum(axis=1)
-            smaller = np.where(digits > 0, below[np.arange(channels), np.maximum(digits - 1, 0)], 0)
+            smaller = np.where(
+                digits > 0, below[np.arange(channels), np.maximum(digits - 1, 0)], 0
+            )
             rest[place] -= smaller
             known[place] |= digits.astype(unsigned) << unsigned.type(shift)
     return _values_of_keys(known, x.dtype)
@@ -83,7 +93,9 @@ def _digit_counts(x: LazyRows, known: Array, shift: int, digit: int) -> Integers
     offset = (np.arange(channels) * size)[None, :, None]
     for block in _blocks(x):
         keys = _sortable_keys(block)
-        digits = ((keys >> known.dtype.type(shift)) & known.dtype.type(size - 1)).astype(np.int64) + offset
+        digits = (
+            (keys >> known.dtype.type(shift)) & known.dtype.type(size - 1)
+        ).astype(np.int64) + offset
         if first:
             counts += np.bincount(digits.ravel(), minlength=counts.shape[1])
             continue
@@ -103,11 +115,16 @@ def _sortable_keys(values: Array) -> Array:
 
 def _values_of_keys(keys: Array, dtype: np.dtype[Any]) -> Array:
     sign = keys.dtype.type(1) << keys.dtype.type(8 * keys.dtype.itemsize - 1)
-    return np.asarray(np.where(keys & sign, keys & ~sign, ~keys).astype(keys.dtype).view(dtype))
+    return np.asarray(
+        np.where(keys & sign, keys & ~sign, ~keys).astype(keys.dtype).view(dtype)
+    )
 
 
 def truth_of(
-    assembly: xr.DataArray, dataset: Dataset, target: str | tuple[str, ...], objective: Objective
+    assembly: xr.DataArray,
+    dataset: Dataset,
+    target: str | tuple[str, ...],
+    objective: Objective,
 ) -> Array:
     """The targets of the windows, (presentation,) or (presentation, output).
 
@@ -122,25 +139,39 @@ def truth_of(
         Several targets are given where one is decoded.
     """
     if objective == "retrieval" or (
-        objective == "regression" and isinstance(target, str) and target in dataset.extras
+        objective == "regression"
+        and isinstance(target, str)
+        and target in dataset.extras
     ):
         if not isinstance(target, str) or target not in dataset.extras:
             raise DataError(
                 f"data set {dataset.id!r} has no embeddings {target!r}; it has {', '.join(dataset.extras) or 'none'}"
             )
         embeddings = dataset.extras[target]
-        row_of = {str(id): row for row, id in enumerate(embeddings["stimulus_id"].values)}
-        missing = sorted({str(id) for id in assembly["stimulus_id"].values} - set(row_of))
+        row_of = {
+            str(id): row for row, id in enumerate(embeddings["stimulus_id"].values)
+        }
+        missing = sorted(
+            {str(id) for id in assembly["stimulus_id"].values} - set(row_of)
+        )
         if missing:
-            raise DataError(f"embeddings {target!r} lack {len(missing)} stimuli, first {missing[0]}")
+            raise DataError(
+                f"embeddings {target!r} lack {len(missing)} stimuli, first {missing[0]}"
+            )
         rows = [row_of[str(id)] for id in assembly["stimulus_id"].values]
         targets = np.asarray(embeddings.values[rows]).reshape(len(rows), -1)
         # Trajectories are large: keep their precision.
-        return targets if objective == "regression" and targets.dtype.kind == "f" else targets.astype(float)
+        return (
+            targets
+            if objective == "regression" and targets.dtype.kind == "f"
+            else targets.astype(float)
+        )
     names = (target,) if isinstance(target, str) else target
     for name in names:
         if name not in assembly.coords or assembly[name].dims != ("presentation",):
-            raise DataError(f"data set {dataset.id!r}: presentations have no coordinate {name!r} to decode")
+            raise DataError(
+                f"data set {dataset.id!r}: presentations have no coordinate {name!r} to decode"
+            )
     if objective == "multilabel":
         return np.stack([assembly[name].values.astype(int) for name in names], axis=1)
     if objective == "regression" and len(names) > 1:
@@ -154,7 +185,9 @@ def truth_of(
 def standardised(truth: Array, train: Array) -> Array:
     """Targets (window,) or (window, output), standardised by mean and standard deviation of the training rows."""
     spread = truth[train].std(axis=0)
-    return np.asarray((truth - truth[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+    return np.asarray(
+        (truth - truth[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    )
 
 
 class Windows:
@@ -162,7 +195,11 @@ class Windows:
 
     def __init__(self, assembly: xr.DataArray) -> None:
         self._values: Array = np.asarray(assembly.transpose(*DIMS).values)
-        self._dtype = self._values.dtype if self._values.dtype.kind == "f" else np.dtype(np.float64)
+        self._dtype = (
+            self._values.dtype
+            if self._values.dtype.kind == "f"
+            else np.dtype(np.float64)
+        )
         self._change: Callable[[Array, Rows], Array] | None = None
         self._digest: str | None = None
 
@@ -201,9 +238,13 @@ class Windows:
         shared = getattr(estimator, "shared", None)
         if shared is None:
             return None
-        whole = LazyRows(self._values, np.arange(len(self._values)), self._dtype, self._change)
+        whole = LazyRows(
+            self._values, np.arange(len(self._values)), self._dtype, self._change
+        )
         if self._digest is None:
-            self._digest = " ".join(content_hash(whole[rows]) for rows in row_blocks(whole))
+            self._digest = " ".join(
+                content_hash(whole[rows]) for rows in row_blocks(whole)
+            )
         first = np.asarray(estimator.shared_features(whole[:1]))
         if first.nbytes * len(self._values) > LIMIT:
             return None
@@ -231,7 +272,9 @@ def _signal_injection(
     if truth.dtype.kind in "US":
         codes = np.unique(truth, return_inverse=True)[1]
         channel = codes % values.shape[1]
-        size = (amplitude * (1 + codes // values.shape[1]) * spread[channel])[:, None].astype(values.dtype)
+        size = (amplitude * (1 + codes // values.shape[1]) * spread[channel])[
+            :, None
+        ].astype(values.dtype)
 
         def label(taken: Array, rows: Rows) -> Array:
             taken[np.arange(len(rows)), channel[rows]] += size[rows] * wave
@@ -244,13 +287,15 @@ def _signal_injection(
     def numbers(taken: Array, rows: Rows) -> Array:
         for column in range(columns.shape[1]):
             at = column % values.shape[1]
-            taken[:, at] += (amplitude * spreads[at] * columns[rows, column, None] * wave).astype(
-                values.dtype
-            )
+            taken[:, at] += (
+                amplitude * spreads[at] * columns[rows, column, None] * wave
+            ).astype(values.dtype)
         return taken
 
     used = min(columns.shape[1], values.shape[1])
     spreads = (
-        spread if isinstance(values, LazyRows) else [values[:, channel].std() for channel in range(used)]
+        spread
+        if isinstance(values, LazyRows)
+        else [values[:, channel].std() for channel in range(used)]
     )
     return numbers

@@ -54,7 +54,9 @@ def run_length(assembly: xr.DataArray) -> int | None:
     of :math:`\ln(n^2/10^{-6}) / \ln(1/q)` samples does not repeat, provided that steps are independent. Twice this length
     is used.
     """
-    windows, channels, samples = (assembly.sizes[dim] for dim in ("presentation", "channel", "sample"))
+    windows, channels, samples = (
+        assembly.sizes[dim] for dim in ("presentation", "channel", "sample")
+    )
     if samples < 3:
         return None
     if channels >= 3 and assembly.dtype.kind == "f":
@@ -62,10 +64,14 @@ def run_length(assembly: xr.DataArray) -> int | None:
     steps = _steps(assembly)
     _, often = np.unique(steps, return_counts=True)
     pairs = len(steps) * (len(steps) - 1)
-    equal = max(float((often * (often - 1.0)).sum()) / max(pairs, 1), 1.0 / max(pairs, 1))
+    equal = max(
+        float((often * (often - 1.0)).sum()) / max(pairs, 1), 1.0 / max(pairs, 1)
+    )
     if equal >= 1:
         return None
-    length = 2 * math.ceil(math.log((windows * samples) ** 2 / BY_CHANCE) / -math.log(equal))
+    length = 2 * math.ceil(
+        math.log((windows * samples) ** 2 / BY_CHANCE) / -math.log(equal)
+    )
     return length if length + 3 <= samples else None
 
 
@@ -80,20 +86,27 @@ def runs(codes: Floats, length: int, seed: int) -> Floats:
     weights = rng.standard_normal(length).tolist()
     count = codes.shape[1] - length + 1
     codes_of_runs = np.zeros((len(codes), count))
-    lowest, highest = np.full(codes_of_runs.shape, np.inf), np.full(codes_of_runs.shape, -np.inf)
+    lowest, highest = (
+        np.full(codes_of_runs.shape, np.inf),
+        np.full(codes_of_runs.shape, -np.inf),
+    )
     for place, weight in enumerate(weights):
         part = codes[:, place : place + count]
         codes_of_runs += weight * part
         np.minimum(lowest, part, out=lowest)
         np.maximum(highest, part, out=highest)
     constant = lowest == highest
-    codes_of_runs[constant] = np.random.default_rng([length, seed]).standard_normal(int(constant.sum()))
+    codes_of_runs[constant] = np.random.default_rng([length, seed]).standard_normal(
+        int(constant.sum())
+    )
     return codes_of_runs
 
 
 def _steps(assembly: xr.DataArray) -> Floats:
     """One number for each difference between consecutive samples, of some of the windows."""
-    weights = np.random.default_rng(1).standard_normal(assembly.sizes["channel"]).tolist()
+    weights = (
+        np.random.default_rng(1).standard_normal(assembly.sizes["channel"]).tolist()
+    )
     steps_of_windows: list[Floats] = []
     for _, values in blocks(assembly):
         steps = np.diff(values.astype(np.float64), axis=2)
@@ -102,7 +115,9 @@ def _steps(assembly: xr.DataArray) -> Floats:
         for channel, weight in enumerate(weights):
             if size[channel] > 0:
                 coded += weight * np.round(steps[:, channel] / size[channel] * FINE)
-        steps_of_windows.append(coded.ravel()[: MOST_STEPS - sum(map(len, steps_of_windows))])
+        steps_of_windows.append(
+            coded.ravel()[: MOST_STEPS - sum(map(len, steps_of_windows))]
+        )
         if sum(map(len, steps_of_windows)) >= MOST_STEPS:
             break
     return np.concatenate(steps_of_windows)
@@ -120,13 +135,19 @@ PAIR: Final = np.dtype([("code", "<f8"), ("window", "<i4")])
 
 def numbered_windows(assembly: xr.DataArray) -> Indices:
     """A number for each window, (presentation,): equal if and only if their samples are equal in single precision."""
-    return found_once(assembly.transpose(*DIMS).values, "numbered windows", lambda: _numbered(assembly))
+    return found_once(
+        assembly.transpose(*DIMS).values,
+        "numbered windows",
+        lambda: _numbered(assembly),
+    )
 
 
 def _numbered(assembly: xr.DataArray) -> Indices:
     known: dict[bytes, int] = {}
     numbers = [
-        known.setdefault(hashlib.sha256(window.astype("<f4").tobytes()).digest(), len(known))
+        known.setdefault(
+            hashlib.sha256(window.astype("<f4").tobytes()).digest(), len(known)
+        )
         for _, values in blocks(assembly)
         for window in values
     ]
@@ -162,7 +183,10 @@ class Sharing:
             ) from error
 
     def _found(self) -> list[Indices]:
-        windows, samples = self._assembly.sizes["presentation"], self._assembly.sizes["sample"]
+        windows, samples = (
+            self._assembly.sizes["presentation"],
+            self._assembly.sizes["sample"],
+        )
         nothing = np.empty(0, dtype=np.intp)
         length = run_length(self._assembly)
         if length is None:
@@ -171,7 +195,9 @@ class Sharing:
         counts = [np.zeros(len(fold.test), dtype=np.int64) for fold in self._folds]
         with ExitStack() as stack:
             parts = min(MOST_PARTS, -(-windows * samples // IN_MEMORY))
-            files: list[IO[bytes]] = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(parts - 1)]
+            files: list[IO[bytes]] = [
+                stack.enter_context(tempfile.TemporaryFile()) for _ in range(parts - 1)
+            ]
             repeated = 0
             in_memory: list[Array] = []
             for start, values in blocks(self._assembly):
@@ -183,7 +209,10 @@ class Sharing:
                 return [nothing for _ in self._folds]
             for pairs in _partitions(files, in_memory):
                 _count_shared(pairs, windows, self._folds, counts)
-        return [fold.test[count >= MIN_COMMON] for fold, count in zip(self._folds, counts, strict=True)]
+        return [
+            fold.test[count >= MIN_COMMON]
+            for fold, count in zip(self._folds, counts, strict=True)
+        ]
 
 
 def _codes(values: Array) -> Floats:
@@ -195,7 +224,9 @@ def _codes(values: Array) -> Floats:
     return codes
 
 
-def _distribute(codes: Array, start: int, files: Sequence[IO[bytes]], in_memory: list[Array]) -> None:
+def _distribute(
+    codes: Array, start: int, files: Sequence[IO[bytes]], in_memory: list[Array]
+) -> None:
     """Distribute codes with their windows over the files and the memory, so that equal codes are together."""
     pairs = np.empty(codes.size, dtype=PAIR)
     pairs["code"] = codes.ravel()
@@ -204,7 +235,9 @@ def _distribute(codes: Array, start: int, files: Sequence[IO[bytes]], in_memory:
         in_memory.append(pairs)
         return
     # The lower bits of a fraction are effectively random; adding zero maps both zeros to one.
-    place = ((pairs["code"] + 0.0).view(np.uint64) >> np.uint64(8)) % np.uint64(len(files) + 1)
+    place = ((pairs["code"] + 0.0).view(np.uint64) >> np.uint64(8)) % np.uint64(
+        len(files) + 1
+    )
     order = np.argsort(place, kind="stable")
     ends = np.searchsorted(place[order], np.arange(len(files) + 1), side="right")
     *dealt, rest = np.split(pairs[order], ends[:-1])
@@ -220,7 +253,9 @@ def _partitions(files: Sequence[IO[bytes]], in_memory: list[Array]) -> Iterator[
         yield np.frombuffer(file.read(), dtype=PAIR)
 
 
-def _count_shared(pairs: Array, windows: int, folds: Sequence[Fold], counts: Sequence[Array]) -> None:
+def _count_shared(
+    pairs: Array, windows: int, folds: Sequence[Fold], counts: Sequence[Array]
+) -> None:
     """Add to `counts` the number of samples of each test window that also occur in the training or validation part."""
     _, equal, often = np.unique(pairs["code"], return_inverse=True, return_counts=True)
     shared = often[equal] > 1
@@ -269,9 +304,16 @@ def gate(
         raise DataError("splits: no fold was drawn")
     starts, ends = extents(assembly)
     recordings = assembly["recording"].values.astype(str)
-    windows = numbered_windows(assembly) if not {"duplicates", "overlap"} <= set(waive) else None
+    windows = (
+        numbered_windows(assembly)
+        if not {"duplicates", "overlap"} <= set(waive)
+        else None
+    )
     training = [
-        fold._replace(validation=np.concatenate([fold.validation, fold.calibration]), calibration=NONE)
+        fold._replace(
+            validation=np.concatenate([fold.validation, fold.calibration]),
+            calibration=NONE,
+        )
         if labelled
         else fold._replace(calibration=NONE)
         for fold in folds
@@ -288,13 +330,19 @@ def gate(
             fold_problems += _shared_values(
                 assembly, name, np.concatenate([fold.train, fold.validation]), fold.test
             )
-        trained_rows = np.concatenate([training[number].train, training[number].validation])
+        trained_rows = np.concatenate(
+            [training[number].train, training[number].validation]
+        )
         repeated = np.empty(0, dtype=np.intp)
         if windows is not None:
             repeated = fold.test[np.isin(windows[fold.test], windows[trained_rows])]
         if sharing is not None:
-            hits = _overlapping_windows(recordings, starts, ends, half_sample, trained_rows, fold.test)
-            fold_problems += hits or _common_samples(assembly, np.setdiff1d(sharing.hits(number), repeated))
+            hits = _overlapping_windows(
+                recordings, starts, ends, half_sample, trained_rows, fold.test
+            )
+            fold_problems += hits or _common_samples(
+                assembly, np.setdiff1d(sharing.hits(number), repeated)
+            )
         if len(repeated) and "duplicates" not in waive:
             names = assembly["stimulus_id"].values.astype(str)[repeated].tolist()
             fold_problems += [
@@ -314,8 +362,12 @@ def gate(
 
 
 def _row_problems(fold: Fold, count: int) -> list[str]:
-    problems = [f"no {part} rows" for part in ("train", "test") if len(getattr(fold, part)) == 0]
-    rows = np.concatenate(fold[:3] if np.array_equal(fold.calibration, fold.test) else fold)
+    problems = [
+        f"no {part} rows" for part in ("train", "test") if len(getattr(fold, part)) == 0
+    ]
+    rows = np.concatenate(
+        fold[:3] if np.array_equal(fold.calibration, fold.test) else fold
+    )
     if len(rows) and (rows.min() < 0 or rows.max() >= count):
         return [*problems, f"rows outside 0…{count - 1}"]
     unique, counts = np.unique(rows, return_counts=True)
@@ -326,7 +378,9 @@ def _row_problems(fold: Fold, count: int) -> list[str]:
     return problems
 
 
-def _shared_values(assembly: xr.DataArray, name: str, seen: Indices, test: Indices) -> list[str]:
+def _shared_values(
+    assembly: xr.DataArray, name: str, seen: Indices, test: Indices
+) -> list[str]:
     """Values of a coordinate that occur on both sides; subjects also in another spelling."""
     values = assembly[name].values.astype(str)
     trained, tested = set(values[seen].tolist()), set(values[test].tolist())
@@ -341,14 +395,20 @@ def _shared_values(assembly: xr.DataArray, name: str, seen: Indices, test: Indic
         for value in sorted(tested)
         if _normalised_subject(value) in plain
     ]
-    problems = [f"one subject in two spellings on both sides: {_first_few(spellings)}"] if spellings else []
+    problems = (
+        [f"one subject in two spellings on both sides: {_first_few(spellings)}"]
+        if spellings
+        else []
+    )
     if "recording_sha256" in assembly.coords:
         files = assembly["recording_sha256"].values.astype(str)
         same = sorted(set(files[seen].tolist()) & set(files[test].tolist()))
         owners = [sorted(set(values[files == file].tolist())) for file in same]
         names = [" and ".join(subjects) for subjects in owners if len(subjects) > 1]
         problems += (
-            [f"one recording under the names of several subjects: {_first_few(names)}"] if names else []
+            [f"one recording under the names of several subjects: {_first_few(names)}"]
+            if names
+            else []
         )
     return problems
 
@@ -356,7 +416,9 @@ def _shared_values(assembly: xr.DataArray, name: str, seen: Indices, test: Indic
 def _normalised_subject(subject: str) -> str:
     """A subject's name in a normal form: `sub-01`, `SUB-1`, `01` and `1` are equal."""
     plain = unicodedata.normalize("NFKC", subject).strip().casefold()
-    return re.sub(r"^0+(?=\d)", "", re.sub(r"^(?:subject|subj|sub)[-_ ]*(?=\S)", "", plain))
+    return re.sub(
+        r"^0+(?=\d)", "", re.sub(r"^(?:subject|subj|sub)[-_ ]*(?=\S)", "", plain)
+    )
 
 
 def _common_samples(assembly: xr.DataArray, hits: Indices) -> list[str]:
@@ -370,7 +432,12 @@ def _common_samples(assembly: xr.DataArray, hits: Indices) -> list[str]:
 
 
 def _overlapping_windows(
-    recordings: Strings, starts: Floats, ends: Floats, slack: float, seen: Indices, test: Indices
+    recordings: Strings,
+    starts: Floats,
+    ends: Floats,
+    slack: float,
+    seen: Indices,
+    test: Indices,
 ) -> list[str]:
     """The problem of test windows that overlap with a training window in time, if there are any."""
     # Among the training windows that start before the end of a test window, only the latest end matters.
@@ -383,11 +450,17 @@ def _overlapping_windows(
         latest = np.maximum.accumulate(ends[train]) - slack
         tested = test[recordings[test] == recording]
         before = np.searchsorted(starts[train], ends[tested] - slack, side="left")
-        hits += tested[(before > 0) & (latest[np.maximum(before - 1, 0)] > starts[tested])].tolist()
+        hits += tested[
+            (before > 0) & (latest[np.maximum(before - 1, 0)] > starts[tested])
+        ].tolist()
     if not hits:
         return []
-    places = [f"{recordings[row]} at {starts[row]:.2f}–{ends[row]:.2f} s" for row in hits]
-    return [f"{len(hits)} tested windows overlap in time with trained ones: {_first_few(places)}"]
+    places = [
+        f"{recordings[row]} at {starts[row]:.2f}–{ends[row]:.2f} s" for row in hits
+    ]
+    return [
+        f"{len(hits)} tested windows overlap in time with trained ones: {_first_few(places)}"
+    ]
 
 
 def _class_problems(labels: Strings, fold: Fold) -> list[str]:
@@ -397,7 +470,9 @@ def _class_problems(labels: Strings, fold: Fold) -> list[str]:
         if tested - trained
         else []
     )
-    return problems + (["fewer than two classes to train on"] if len(trained) < 2 else [])
+    return problems + (
+        ["fewer than two classes to train on"] if len(trained) < 2 else []
+    )
 
 
 def _first_few(items: Sequence[str]) -> str:
@@ -424,7 +499,9 @@ def write_partition(path: Path, folds: Sequence[Fold], keys: Sequence[str]) -> s
     return hashlib.sha256(content).hexdigest()
 
 
-def read_partition(path: Path, keys: Sequence[str], *, sha256: str | None = None) -> list[Fold]:
+def read_partition(
+    path: Path, keys: Sequence[str], *, sha256: str | None = None
+) -> list[Fold]:
     """Read the folds of a partition file, as numbers of the rows with these `keys`.
 
     Raises
@@ -435,18 +512,33 @@ def read_partition(path: Path, keys: Sequence[str], *, sha256: str | None = None
     try:
         content = json.loads(path.read_bytes())
         keys_of_folds = [
-            {part: [str(key) for key in fold.get(part, ())] for part in Fold._fields} for fold in content
+            {part: [str(key) for key in fold.get(part, ())] for part in Fold._fields}
+            for fold in content
         ]
     except (ValueError, AttributeError, TypeError) as error:
         raise DataError(
             f"{path.name} is not a partition: a JSON list of folds, each with train and test keys ({error})"
         ) from error
     row_of = {key: row for row, key in enumerate(keys)}
-    unknown = sorted({key for fold in keys_of_folds for key in chain(*fold.values()) if key not in row_of})
+    unknown = sorted(
+        {
+            key
+            for fold in keys_of_folds
+            for key in chain(*fold.values())
+            if key not in row_of
+        }
+    )
     if unknown:
-        raise DataError(f"{path.name} names {len(unknown)} keys that no window has: {_first_few(unknown)}")
+        raise DataError(
+            f"{path.name} names {len(unknown)} keys that no window has: {_first_few(unknown)}"
+        )
     folds = [
-        Fold(*(np.array(sorted(row_of[key] for key in rows), dtype=np.intp) for rows in fold.values()))
+        Fold(
+            *(
+                np.array(sorted(row_of[key] for key in rows), dtype=np.intp)
+                for rows in fold.values()
+            )
+        )
         for fold in keys_of_folds
     ]
     digest = partition_sha256(folds, keys)
@@ -466,7 +558,10 @@ def _canonical(folds: Sequence[Fold], keys: Sequence[str]) -> bytes:
         }
         for fold in folds
     ]
-    return (json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n").encode()
+    return (
+        json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        + "\n"
+    ).encode()
 
 
 FEWEST: Final = 20
@@ -500,15 +595,24 @@ def label_channels(assembly: xr.DataArray, truth: Array) -> list[str]:
     values = assembly.transpose(*DIMS).values
     ends = np.empty((2, len(rows), values.shape[1]))
     for place, row in enumerate(rows):
-        ends[0, place], ends[1, place] = values[row].min(axis=1), values[row].max(axis=1)
+        ends[0, place], ends[1, place] = (
+            values[row].min(axis=1),
+            values[row].max(axis=1),
+        )
         release(values)
     labels = truth[rows]
     encodes = _is_code if labels.dtype.kind in "US" else _is_linear
     names = assembly["channel_id"].values.astype(str)
-    return [str(names[k]) for k in range(len(names)) if any(encodes(end[:, k], labels) for end in ends)]
+    return [
+        str(names[k])
+        for k in range(len(names))
+        if any(encodes(end[:, k], labels) for end in ends)
+    ]
 
 
-def telling_channels(assembly: xr.DataArray, labels: Array, rows: Indices | None = None) -> list[str]:
+def telling_channels(
+    assembly: xr.DataArray, labels: Array, rows: Indices | None = None
+) -> list[str]:
     """Names of the channels of which one value and one threshold tell a class from the others.
 
     The value is the mean, the smallest or the largest sample of a window. A channel tells a class if the area under the
@@ -526,21 +630,36 @@ def telling_channels(assembly: xr.DataArray, labels: Array, rows: Indices | None
     classes, sizes = np.unique(labels[rows], return_counts=True)
     if len(rows) < FEWEST or len(classes) < 2 or sizes.min() < FEWEST_OF_CLASS:
         return []
-    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_WINDOWS)).astype(int))]
+    rows = rows[
+        np.unique(
+            np.linspace(0, len(rows) - 1, min(len(rows), MOST_WINDOWS)).astype(int)
+        )
+    ]
     values = assembly.transpose(*DIMS).values
     summaries = np.empty((3, len(rows), values.shape[1]))
     for place, row in enumerate(rows):
         window = np.asarray(values[row], dtype=np.float64)
-        summaries[:, place] = window.mean(axis=1), window.min(axis=1), window.max(axis=1)
+        summaries[:, place] = (
+            window.mean(axis=1),
+            window.min(axis=1),
+            window.max(axis=1),
+        )
         release(values)
     names = assembly["channel_id"].values.astype(str)
     # Where most channels tell the classes, the classes differ plainly, and no channel was written.
     telling = [
         k
         for k in range(len(names))
-        if any(_tells(each[:, k], labels[rows], least) for each, least in zip(summaries, TELLS, strict=True))
+        if any(
+            _tells(each[:, k], labels[rows], least)
+            for each, least in zip(summaries, TELLS, strict=True)
+        )
     ]
-    return [str(names[k]) for k in telling] if 2 * len(telling) <= max(len(names), 2) else []
+    return (
+        [str(names[k]) for k in telling]
+        if 2 * len(telling) <= max(len(names), 2)
+        else []
+    )
 
 
 def _tells(values: Floats, labels: Array, least: float) -> bool:
@@ -570,4 +689,7 @@ def _is_linear(values: Array, numbers: Array) -> bool:
     """Whether the numbers are a linear function of the values."""
     if np.ptp(values) == 0 or np.ptp(numbers) == 0 or len(np.unique(numbers)) < 3:
         return False
-    return abs(float(np.corrcoef(values.astype(float), numbers.astype(float))[0, 1])) > 1 - 1e-9
+    return (
+        abs(float(np.corrcoef(values.astype(float), numbers.astype(float))[0, 1]))
+        > 1 - 1e-9
+    )

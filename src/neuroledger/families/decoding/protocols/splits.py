@@ -62,7 +62,9 @@ class Calibration(Frozen):
     @model_validator(mode="after")
     def _not_all(self) -> Calibration:
         if self.labels and self.share > HALF:
-            raise ValueError("calibration with labels takes a share of 0.5 at most: the rest is tested")
+            raise ValueError(
+                "calibration with labels takes a share of 0.5 at most: the rest is tested"
+            )
         return self
 
 
@@ -126,7 +128,11 @@ class Grouped(_Rule):
     @property
     def column(self) -> str:
         """The coordinate whose values are the groups."""
-        usual = {"cross_subject": "subject", "cross_session": "session", "leave_concept_out": "stimulus_id"}
+        usual = {
+            "cross_subject": "subject",
+            "cross_session": "session",
+            "leave_concept_out": "stimulus_id",
+        }
         return self.by or usual[self.name]
 
     @property
@@ -187,7 +193,9 @@ class LearningCurve(_Rule):
     name: Literal["learning_curve"]
     sizes: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)]
     per_class: bool = False
-    permutations: Annotated[int, Field(ge=1)] | tuple[Annotated[int, Field(ge=1)], ...] = 5
+    permutations: (
+        Annotated[int, Field(ge=1)] | tuple[Annotated[int, Field(ge=1)], ...]
+    ) = 5
     test: Fraction = 0.2
     stratify: str = "label"
     seed: Annotated[int, Field(ge=0)] = 42
@@ -204,7 +212,9 @@ class LearningCurve(_Rule):
             raise ValueError("sizes must be whole numbers of windows with `per_class`")
         times = self.times
         if len(times) != len(self.sizes) or list(times) != sorted(times, reverse=True):
-            raise ValueError("permutations must be one number, or one for each size in non-increasing order")
+            raise ValueError(
+                "permutations must be one number, or one for each size in non-increasing order"
+            )
         return self
 
     @property
@@ -232,10 +242,16 @@ def unit_of(rule: _Rule, train: Train) -> tuple[str, ...]:
         raise RequestError(
             "train: each trains one decoder for each subject, but cross_subject tests subjects without training windows"
         )
-    return ("subject", "session") if isinstance(rule, Sessions | LearningCurve) else ("subject",)
+    return (
+        ("subject", "session")
+        if isinstance(rule, Sessions | LearningCurve)
+        else ("subject",)
+    )
 
 
-def draw_folds(rule: Rule, assembly: xr.DataArray, train: Train = "pooled") -> list[Fold]:
+def draw_folds(
+    rule: Rule, assembly: xr.DataArray, train: Train = "pooled"
+) -> list[Fold]:
     """The folds of `rule` over the rows of `assembly`, in a fixed order; a row may be in no part.
 
     With ``train="each"``, the folds of each subject's (or session's) rows, one subject after the other. If sessions are
@@ -251,11 +267,20 @@ def draw_folds(rule: Rule, assembly: xr.DataArray, train: Train = "pooled") -> l
     columns = unit_of(rule, train)
     if columns:
         names = np.stack([_column(assembly, name) for name in columns], axis=1)
-        units = [np.flatnonzero((names == name).all(axis=1)) for name in np.unique(names, axis=0)]
+        units = [
+            np.flatnonzero((names == name).all(axis=1))
+            for name in np.unique(names, axis=0)
+        ]
         if isinstance(rule, Grouped):
-            units = [rows for rows in units if len(np.unique(_column(assembly, rule.column)[rows])) > 1]
+            units = [
+                rows
+                for rows in units
+                if len(np.unique(_column(assembly, rule.column)[rows])) > 1
+            ]
             if not units:
-                raise DataError(f"splits {rule.name!r}: no subject has more than one {rule.column}")
+                raise DataError(
+                    f"splits {rule.name!r}: no subject has more than one {rule.column}"
+                )
         return [
             Fold(*(rows[part] for part in fold))
             for rows in units
@@ -263,20 +288,32 @@ def draw_folds(rule: Rule, assembly: xr.DataArray, train: Train = "pooled") -> l
         ]
     divided = _DIVIDE[type(rule)](rule, assembly)
     if isinstance(rule, Declared | Grouped) and rule.purge is not None:
-        divided = [(_purged(train, test, assembly, rule.purge), test) for train, test in divided]
-    folds = [_with_validation(rule, assembly, np.sort(train), np.sort(test)) for train, test in divided]
+        divided = [
+            (_purged(train, test, assembly, rule.purge), test)
+            for train, test in divided
+        ]
+    folds = [
+        _with_validation(rule, assembly, np.sort(train), np.sort(test))
+        for train, test in divided
+    ]
     calibration = getattr(rule, "calibration", None)
     return (
-        folds if calibration is None else [_with_calibration(fold, calibration, assembly) for fold in folds]
+        folds
+        if calibration is None
+        else [_with_calibration(fold, calibration, assembly) for fold in folds]
     )
 
 
-def _with_calibration(fold: Fold, calibration: Calibration, assembly: xr.DataArray) -> Fold:
+def _with_calibration(
+    fold: Fold, calibration: Calibration, assembly: xr.DataArray
+) -> Fold:
     """The fold with a calibration part: the first windows of each tested session, but not all of them."""
     if calibration.share == 1:
         return fold._replace(calibration=fold.test)
     columns = [name for name in ("subject", "session") if name in assembly.coords]
-    sessions = np.stack([_column(assembly, name)[fold.test] for name in columns], axis=1)
+    sessions = np.stack(
+        [_column(assembly, name)[fold.test] for name in columns], axis=1
+    )
     chosen = np.zeros(len(fold.test), bool)
     for session in np.unique(sessions, axis=0):
         (rows,) = np.nonzero((sessions == session).all(axis=1))
@@ -284,7 +321,9 @@ def _with_calibration(fold: Fold, calibration: Calibration, assembly: xr.DataArr
             raise DataError(
                 f"splits: {' '.join(session)} has one window, which cannot calibrate and be tested"
             )
-        chosen[rows[: min(max(int(calibration.share * len(rows)), 1), len(rows) - 1)]] = True
+        chosen[
+            rows[: min(max(int(calibration.share * len(rows)), 1), len(rows) - 1)]
+        ] = True
     return fold._replace(calibration=fold.test[chosen], test=fold.test[~chosen])
 
 
@@ -298,8 +337,15 @@ def _declared(rule: Declared, assembly: xr.DataArray) -> Parts:
     train = known - test if rule.train is None else {str(value) for value in rule.train}
     if (train | test) - known:
         absent = ", ".join(sorted((train | test) - known))
-        raise DataError(f"splits: {rule.column!r} has no value {absent}; its values are {_first_few(known)}")
-    return [(np.flatnonzero(np.isin(parts, sorted(train))), np.flatnonzero(np.isin(parts, sorted(test))))]
+        raise DataError(
+            f"splits: {rule.column!r} has no value {absent}; its values are {_first_few(known)}"
+        )
+    return [
+        (
+            np.flatnonzero(np.isin(parts, sorted(train))),
+            np.flatnonzero(np.isin(parts, sorted(test))),
+        )
+    ]
 
 
 def _grouped(rule: Grouped, assembly: xr.DataArray) -> Parts:
@@ -319,16 +365,23 @@ def _grouped(rule: Grouped, assembly: xr.DataArray) -> Parts:
         )
         test_groups = [_draw_share(names, rule.test, rule.seed, labels)]
     else:
-        test_groups = [names[fold :: rule.folds or len(names)] for fold in range(rule.folds or len(names))]
+        test_groups = [
+            names[fold :: rule.folds or len(names)]
+            for fold in range(rule.folds or len(names))
+        ]
         if rule.balance and rule.folds is not None:
             from sklearn.model_selection import GroupKFold
 
             parts = GroupKFold(rule.folds).split(np.zeros(len(groups)), groups=groups)
             test_groups = [np.unique(groups[test]) for _, test in parts]
-    return [_train_and_test(np.isin(groups, names_of_fold)) for names_of_fold in test_groups]
+    return [
+        _train_and_test(np.isin(groups, names_of_fold)) for names_of_fold in test_groups
+    ]
 
 
-def _purged(train: Indices, test: Indices, assembly: xr.DataArray, seconds: float) -> Indices:
+def _purged(
+    train: Indices, test: Indices, assembly: xr.DataArray, seconds: float
+) -> Indices:
     """The training rows at least `seconds` before or after every test window of their recording."""
     starts, ends = extents(assembly)
     recordings = _column(assembly, "recording")
@@ -340,8 +393,12 @@ def _purged(train: Indices, test: Indices, assembly: xr.DataArray, seconds: floa
         latest = np.maximum.accumulate(ends[tested]) - half + seconds
         rows = np.flatnonzero(recordings[train] == recording)
         # Of the test windows that begin before the end of a row, only the one that ends last matters.
-        before = np.searchsorted(starts[tested], ends[train[rows]] - half + seconds, side="left")
-        far[rows] = (before == 0) | (latest[np.maximum(before - 1, 0)] <= starts[train[rows]])
+        before = np.searchsorted(
+            starts[tested], ends[train[rows]] - half + seconds, side="left"
+        )
+        far[rows] = (before == 0) | (
+            latest[np.maximum(before - 1, 0)] <= starts[train[rows]]
+        )
     return train[far]
 
 
@@ -351,8 +408,19 @@ def _within(rule: Within, assembly: xr.DataArray) -> Parts:
             "splits 'within_subject': give the share of time to `test`, or the `values` of a column"
         )
     if rule.values:
-        return [_train_and_test(among(_column(assembly, rule.column), rule.values, f"splits: {rule.column}"))]
-    onset, recordings = assembly["onset"].values.astype(float), _column(assembly, "recording")
+        return [
+            _train_and_test(
+                among(
+                    _column(assembly, rule.column),
+                    rule.values,
+                    f"splits: {rule.column}",
+                )
+            )
+        ]
+    onset, recordings = (
+        assembly["onset"].values.astype(float),
+        _column(assembly, "recording"),
+    )
     test, train = np.zeros(len(onset), bool), np.zeros(len(onset), bool)
     for recording in np.unique(recordings):
         rows = np.flatnonzero(recordings == recording)
@@ -364,8 +432,15 @@ def _within(rule: Within, assembly: xr.DataArray) -> Parts:
 
 
 def _blocked(rule: Blocked, assembly: xr.DataArray) -> Parts:
-    onset, recordings = assembly["onset"].values.astype(float), _column(assembly, "recording")
-    trials = np.arange(len(onset)).astype(str) if rule.trial is None else _column(assembly, rule.trial)
+    onset, recordings = (
+        assembly["onset"].values.astype(float),
+        _column(assembly, "recording"),
+    )
+    trials = (
+        np.arange(len(onset)).astype(str)
+        if rule.trial is None
+        else _column(assembly, rule.trial)
+    )
     fold_of, near = np.full(len(onset), -1), np.zeros((rule.folds, len(onset)), bool)
     for recording in np.unique(recordings):
         rows = np.flatnonzero(recordings == recording)
@@ -378,10 +453,16 @@ def _blocked(rule: Blocked, assembly: xr.DataArray) -> Parts:
         for fold, block in enumerate(np.array_split(np.array(order), rule.folds)):
             inside = rows[np.isin(trials[rows], block)]
             fold_of[inside] = fold
-            low, high = onset[inside].min() - rule.purge, onset[inside].max() + rule.purge
+            low, high = (
+                onset[inside].min() - rule.purge,
+                onset[inside].max() + rule.purge,
+            )
             near[fold, rows] = (onset[rows] > low) & (onset[rows] < high)
     return [
-        (np.flatnonzero((fold_of != fold) & ~near[fold]), np.flatnonzero(fold_of == fold))
+        (
+            np.flatnonzero((fold_of != fold) & ~near[fold]),
+            np.flatnonzero(fold_of == fold),
+        )
         for fold in range(rule.folds)
     ]
 
@@ -400,7 +481,9 @@ def _random(rule: Random, assembly: xr.DataArray) -> Parts:
         rule.folds, shuffle=True, random_state=rule.seed
     )
     try:
-        return [(train, test) for train, test in splitter.split(np.zeros(count), labels)]
+        return [
+            (train, test) for train, test in splitter.split(np.zeros(count), labels)
+        ]
     except ValueError as error:
         raise DataError(f"splits 'random': {error}") from error
 
@@ -410,7 +493,9 @@ def _sessions(rule: Sessions, assembly: xr.DataArray) -> Parts:
     from sklearn.model_selection import StratifiedKFold
 
     labels = _column(assembly, rule.stratify)
-    sessions = np.stack([_column(assembly, name) for name in ("subject", "session")], axis=1)
+    sessions = np.stack(
+        [_column(assembly, name) for name in ("subject", "session")], axis=1
+    )
     test_rows: list[list[Indices]] = [[] for _ in range(rule.folds)]
     for session in np.unique(sessions, axis=0):
         rows = np.flatnonzero((sessions == session).all(axis=1))
@@ -421,16 +506,23 @@ def _sessions(rule: Sessions, assembly: xr.DataArray) -> Parts:
                 f"splits 'within_session': {' '.join(session)} has a class of {fewest} windows for {rule.folds} folds: "
                 "use fewer folds"
             )
-        for place, (_, test) in enumerate(splitter.split(np.zeros(len(rows)), labels[rows])):
+        for place, (_, test) in enumerate(
+            splitter.split(np.zeros(len(rows)), labels[rows])
+        ):
             test_rows[place].append(rows[test])
-    return [_train_and_test(np.isin(np.arange(len(labels)), np.concatenate(parts))) for parts in test_rows]
+    return [
+        _train_and_test(np.isin(np.arange(len(labels)), np.concatenate(parts)))
+        for parts in test_rows
+    ]
 
 
 def _learning_curve(rule: LearningCurve, assembly: xr.DataArray) -> Parts:
     from sklearn.model_selection import StratifiedShuffleSplit
 
     labels = _column(assembly, rule.stratify)
-    draws = StratifiedShuffleSplit(max(rule.times), test_size=rule.test, random_state=rule.seed)
+    draws = StratifiedShuffleSplit(
+        max(rule.times), test_size=rule.test, random_state=rule.seed
+    )
     parts: Parts = []
     try:
         divisions = list(draws.split(np.zeros(len(labels)), labels))
@@ -441,7 +533,10 @@ def _learning_curve(rule: LearningCurve, assembly: xr.DataArray) -> Parts:
             if number >= repetitions:
                 continue
             if rule.per_class:
-                rows = [np.flatnonzero(labels[train] == name) for name in np.unique(labels[train])]
+                rows = [
+                    np.flatnonzero(labels[train] == name)
+                    for name in np.unique(labels[train])
+                ]
                 fewest = min(map(len, rows))
                 if fewest < size:
                     raise DataError(
@@ -466,13 +561,17 @@ _DIVIDE: dict[type, Callable[[Any, xr.DataArray], Parts]] = {
 }
 
 
-def _with_validation(rule: _Rule, assembly: xr.DataArray, train: Indices, test: Indices) -> Fold:
+def _with_validation(
+    rule: _Rule, assembly: xr.DataArray, train: Indices, test: Indices
+) -> Fold:
     """The fold with its validation part taken from the training rows."""
     validation = rule.validation
     if validation is None:
         return Fold(train, NONE, test)
     if validation.last:
-        order = train[np.argsort(assembly["onset"].values[train].astype(float), kind="stable")]
+        order = train[
+            np.argsort(assembly["onset"].values[train].astype(float), kind="stable")
+        ]
         chosen = order[len(order) - max(1, round(len(order) * validation.fraction)) :]
     else:
         keys = (
@@ -485,24 +584,42 @@ def _with_validation(rule: _Rule, assembly: xr.DataArray, train: Indices, test: 
             raise DataError(
                 f"splits: one value of {validation.by!r} in the training part cannot be divided for validation"
             )
-        labels = None if (name := _validation_strata(rule)) is None else _column(assembly, name)[train][first]
-        chosen = train[np.isin(keys, _draw_share(names, validation.fraction, validation.seed, labels))]
+        labels = (
+            None
+            if (name := _validation_strata(rule)) is None
+            else _column(assembly, name)[train][first]
+        )
+        chosen = train[
+            np.isin(
+                keys, _draw_share(names, validation.fraction, validation.seed, labels)
+            )
+        ]
     return Fold(np.setdiff1d(train, chosen), np.sort(chosen), test)
 
 
 def _validation_strata(rule: _Rule) -> str | None:
     """The coordinate that stratifies the validation part: that of the test part, if both consist of the same groups."""
-    if not isinstance(rule, Grouped | Random) or rule.test is None or rule.validation is None:
+    if (
+        not isinstance(rule, Grouped | Random)
+        or rule.test is None
+        or rule.validation is None
+    ):
         return None
-    return rule.stratify if rule.validation.by == getattr(rule, "column", None) else None
+    return (
+        rule.stratify if rule.validation.by == getattr(rule, "column", None) else None
+    )
 
 
-def _draw_share(names: Array, fraction: float, seed: int, labels: Array | None) -> Array:
+def _draw_share(
+    names: Array, fraction: float, seed: int, labels: Array | None
+) -> Array:
     """A random share of `names`, the same share of each label, drawn by scikit-learn's `train_test_split`."""
     from sklearn.model_selection import train_test_split
 
     try:
-        _, chosen = train_test_split(names, test_size=fraction, random_state=seed, stratify=labels)
+        _, chosen = train_test_split(
+            names, test_size=fraction, random_state=seed, stratify=labels
+        )
     except ValueError as error:
         raise DataError(
             f"splits: no share of {fraction:g} can be drawn from {len(names)} groups: {error}"
@@ -510,10 +627,16 @@ def _draw_share(names: Array, fraction: float, seed: int, labels: Array | None) 
     return np.asarray(chosen)
 
 
-def _label_of_group(assembly: xr.DataArray, stratify: str, groups: Array, names: Array, column: str) -> Array:
+def _label_of_group(
+    assembly: xr.DataArray, stratify: str, groups: Array, names: Array, column: str
+) -> Array:
     labels = _column(assembly, stratify)
     values_of_groups = [np.unique(labels[groups == name]) for name in names]
-    mixed = [str(name) for name, values in zip(names, values_of_groups, strict=True) if len(values) > 1]
+    mixed = [
+        str(name)
+        for name, values in zip(names, values_of_groups, strict=True)
+        if len(values) > 1
+    ]
     if mixed:
         raise DataError(
             f"splits: {column} {_first_few(mixed)} has several values of {stratify!r}; "
@@ -529,9 +652,13 @@ def _train_and_test(is_test: Booleans) -> tuple[Indices, Indices]:
 def _column(assembly: xr.DataArray, name: str) -> Array:
     if name not in assembly.coords or assembly[name].dims != ("presentation",):
         known = sorted(
-            str(key) for key, values in assembly.coords.items() if values.dims == ("presentation",)
+            str(key)
+            for key, values in assembly.coords.items()
+            if values.dims == ("presentation",)
         )
-        raise DataError(f"splits: presentations have no coordinate {name!r}; they have {', '.join(known)}")
+        raise DataError(
+            f"splits: presentations have no coordinate {name!r}; they have {', '.join(known)}"
+        )
     return np.asarray(assembly[name].values).astype(str)
 
 

@@ -62,18 +62,27 @@ def raster_trials(
         raise DataError("there are no rasters to read")
     duration = min(raster.shape[1] for raster, _, _ in neurons)
     starts = np.arange(0, duration - width + 1, step)
-    stimuli = encode(np.concatenate([np.char.add(np.char.add(a, "_"), b) for _, a, b in neurons]))
-    repetitions = max(int(np.unique(_keys(a, b), return_counts=True)[1].max()) for _, a, b in neurons)
-    values = np.full((len(stimuli.labels), repetitions, len(neurons), len(starts)), np.nan)
+    stimuli = encode(
+        np.concatenate([np.char.add(np.char.add(a, "_"), b) for _, a, b in neurons])
+    )
+    repetitions = max(
+        int(np.unique(_keys(a, b), return_counts=True)[1].max()) for _, a, b in neurons
+    )
+    values = np.full(
+        (len(stimuli.labels), repetitions, len(neurons), len(starts)), np.nan
+    )
     for column, (raster, objects, positions) in enumerate(neurons):
         sums = np.concatenate(
-            [np.zeros((len(raster), 1)), np.cumsum(raster, axis=1, dtype=np.float64)], axis=1
+            [np.zeros((len(raster), 1)), np.cumsum(raster, axis=1, dtype=np.float64)],
+            axis=1,
         )
         binned = (sums[:, starts + width] - sums[:, starts]) / width
         stimulus_rows = np.searchsorted(stimuli.labels, _keys(objects, positions))
         order = np.argsort(stimulus_rows, kind="stable")
         first = np.searchsorted(stimulus_rows[order], stimulus_rows[order])
-        values[stimulus_rows[order], np.arange(len(order)) - first, column] = binned[order]
+        values[stimulus_rows[order], np.arange(len(order)) - first, column] = binned[
+            order
+        ]
     ids = np.repeat(stimuli.labels.astype(str), repetitions)
     parts = np.char.partition(ids, "_")
     assembly = xr.DataArray(
@@ -83,8 +92,14 @@ def raster_trials(
             "stimulus_id": ("presentation", ids),
             "object_name": ("presentation", parts[:, 0]),
             "position": ("presentation", parts[:, 2]),
-            "repetition": ("presentation", np.tile(np.arange(repetitions), len(stimuli.labels))),
-            "neuroid_id": ("neuroid", [name.split("_raster")[0] for name in sorted(files)]),
+            "repetition": (
+                "presentation",
+                np.tile(np.arange(repetitions), len(stimuli.labels)),
+            ),
+            "neuroid_id": (
+                "neuroid",
+                [name.split("_raster")[0] for name in sorted(files)],
+            ),
             "region": ("neuroid", np.full(len(neurons), region)),
             "time_bin_start": ("time_bin", (starts - onset).astype(np.float64)),
             "time_bin_end": ("time_bin", (starts - onset + width).astype(np.float64)),
@@ -98,11 +113,15 @@ def _keys(objects: Strings, positions: Strings) -> Strings:
     return np.char.add(np.char.add(objects, "_"), positions)
 
 
-def _read_neuron(path: Path, labels: tuple[str, str]) -> tuple[npt.NDArray[np.uint8], Strings, Strings]:
+def _read_neuron(
+    path: Path, labels: tuple[str, str]
+) -> tuple[npt.NDArray[np.uint8], Strings, Strings]:
     with parsing(path, f"a raster with the labels {' and '.join(labels)}"):
         variables = matlab(path, "raster_data", "raster_labels", structs="squeezed")
         raster, label_columns = variables["raster_data"], variables["raster_labels"]
-        columns = [np.asarray(label_columns[name].item()).astype(str) for name in labels]
+        columns = [
+            np.asarray(label_columns[name].item()).astype(str) for name in labels
+        ]
     if raster.ndim != 2 or any(len(column) != len(raster) for column in columns):
         raise DataError(
             f"{path.name}: {raster.shape} raster for {[len(column) for column in columns]} labels"

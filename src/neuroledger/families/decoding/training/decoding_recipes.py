@@ -120,7 +120,9 @@ class NeuralBench(TrainingRecipe):
         task_fields = {} if task is None else task.model_dump(exclude_none=True)
         return self.model_copy(
             update={
-                field: value for field, value in task_fields.items() if field not in self.model_fields_set
+                field: value
+                for field, value in task_fields.items()
+                if field not in self.model_fields_set
             }
         )
 

@@ -9,11 +9,24 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from neuroledger.data.arrays import Array, Integers
-from neuroledger.data.memory import WHOLE, LazyRows, empty_array, part_of, require_memory, row_blocks
+from neuroledger.data.memory import (
+    WHOLE,
+    LazyRows,
+    empty_array,
+    part_of,
+    require_memory,
+    row_blocks,
+)
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.protocols.decoder import Signature
 
-__all__ = ["DoublePrecisionPipeline", "sample_rows", "fit_first_step", "for_objective", "one_vs_rest"]
+__all__ = [
+    "DoublePrecisionPipeline",
+    "sample_rows",
+    "fit_first_step",
+    "for_objective",
+    "one_vs_rest",
+]
 
 
 def for_objective(estimator: Any, signature: Signature, name: str) -> Any:
@@ -40,7 +53,9 @@ def for_objective(estimator: Any, signature: Signature, name: str) -> Any:
             f"{name} predicts classes, but {objective} needs a regressor: use one, or remove this objective"
         )
     tags = get_tags(estimator)
-    if objective == "multilabel" and not (tags.classifier_tags and tags.classifier_tags.multi_label):
+    if objective == "multilabel" and not (
+        tags.classifier_tags and tags.classifier_tags.multi_label
+    ):
         return one_vs_rest(estimator)
     several = objective in ("regression", "retrieval") and signature.outputs > 1
     if several and not tags.target_tags.multi_output:
@@ -108,15 +123,20 @@ def sample_rows(y: Array, most: int | None) -> Integers:
         return np.arange(len(y))
     rng = np.random.default_rng(0)
     numbers = y.ndim > 1 or y.dtype.kind == "f"
-    _, codes, counts = np.unique(np.zeros(len(y)) if numbers else y, return_inverse=True, return_counts=True)
+    _, codes, counts = np.unique(
+        np.zeros(len(y)) if numbers else y, return_inverse=True, return_counts=True
+    )
     if numbers or len(counts) > most:
         return np.sort(rng.choice(len(y), most, replace=False))
     shares = counts * (most / len(y))
     quota = np.maximum(1, np.floor(shares)).astype(int)
-    for code in np.argsort(np.floor(shares) - shares, kind="stable")[: max(0, most - int(quota.sum()))]:
+    for code in np.argsort(np.floor(shares) - shares, kind="stable")[
+        : max(0, most - int(quota.sum()))
+    ]:
         quota[code] += 1
     rows_by_class = [
-        rng.choice(np.flatnonzero(codes == code), number, replace=False) for code, number in enumerate(quota)
+        rng.choice(np.flatnonzero(codes == code), number, replace=False)
+        for code, number in enumerate(quota)
     ]
     return np.sort(np.concatenate(rows_by_class))
 
@@ -148,12 +168,19 @@ class DoublePrecisionPipeline:
         bytes_each: int = 0,
         shared: tuple[int, str] | None = None,
     ) -> None:
-        self.pipeline, self.most, self.bytes_each, self.shared = pipeline, most, bytes_each, shared
+        self.pipeline, self.most, self.bytes_each, self.shared = (
+            pipeline,
+            most,
+            bytes_each,
+            shared,
+        )
         self.takes_features = False
         # The subject of each window in the next call; set by the paradigm for steps that adapt.
         self.subjects: Array | None = None
         for name in ("predict", "predict_proba", "decision_function"):
-            if hasattr(pipeline, name) or (name == "predict_proba" and hasattr(pipeline[-1], name)):
+            if hasattr(pipeline, name) or (
+                name == "predict_proba" and hasattr(pipeline[-1], name)
+            ):
                 setattr(self, name, self._delegate(name))
 
     def shared_features(self, x: Array) -> Array:
@@ -184,7 +211,11 @@ class DoublePrecisionPipeline:
 
     @property
     def _rest(self) -> Any:
-        return self.pipeline[self.shared[0] :] if self.takes_features and self.shared else self.pipeline
+        return (
+            self.pipeline[self.shared[0] :]
+            if self.takes_features and self.shared
+            else self.pipeline
+        )
 
     def fit(self, x: Array | LazyRows, y: Array) -> DoublePrecisionPipeline:
         """Fit to at most `most` windows."""
@@ -209,7 +240,9 @@ class DoublePrecisionPipeline:
             else:
                 self._rest.fit(_in_doubles(x), y)
         self.notes_ = (
-            [f"fitted on {len(rows):,} windows, drawn from all of the training part"] if sampled else []
+            [f"fitted on {len(rows):,} windows, drawn from all of the training part"]
+            if sampled
+            else []
         )
         for _, step in self.pipeline.steps:
             self.notes_ += getattr(step, "notes_", [])
@@ -223,7 +256,12 @@ class DoublePrecisionPipeline:
             or getattr(self.pipeline[0], "takes_rows", False)
             or _is_xdawn(self.pipeline[0])
         )
-        return blockwise and isinstance(x, LazyRows) and x.nbytes > WHOLE and len(self.pipeline.steps) > 1
+        return (
+            blockwise
+            and isinstance(x, LazyRows)
+            and x.nbytes > WHOLE
+            and len(self.pipeline.steps) > 1
+        )
 
     def _delegate(self, name: str) -> Callable[[Array | LazyRows], Any]:
         # For several labels, scikit-learn returns a list of probabilities, one array per label.
@@ -231,7 +269,11 @@ class DoublePrecisionPipeline:
             self._set_subjects()
             if not self._by_blocks(x):
                 predictions = getattr(self._rest, name)(_in_doubles(x))
-                return predictions if isinstance(predictions, list) else np.asarray(predictions)
+                return (
+                    predictions
+                    if isinstance(predictions, list)
+                    else np.asarray(predictions)
+                )
             parts = []
             for rows, block in _blocks(x):
                 self._set_subjects(rows)
@@ -248,7 +290,11 @@ def _is_xdawn(step: Any) -> bool:
 
 
 def _in_doubles(x: Array | LazyRows) -> Array:
-    return np.asarray(x, dtype=np.float64) if isinstance(x, LazyRows) else x.astype(np.float64)
+    return (
+        np.asarray(x, dtype=np.float64)
+        if isinstance(x, LazyRows)
+        else x.astype(np.float64)
+    )
 
 
 def fit_first_step(step: Any, x: Array | LazyRows, y: Array) -> Any:
@@ -282,7 +328,10 @@ def transform_blockwise(step: Any, x: LazyRows) -> Array:
             description = f"computing the features of {len(x):,} windows"
             change = "use fewer windows (`most`), fewer channels or a shorter window"
             features = empty_array(
-                (len(x), *block_features.shape[1:]), block_features.dtype, description, change
+                (len(x), *block_features.shape[1:]),
+                block_features.dtype,
+                description,
+                change,
             )
         features[rows] = block_features
     return features

@@ -14,7 +14,10 @@ from neuroledger.data.memory import LazyRows, part_of
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.models.convolutional_decoders import limit_norms
 from neuroledger.families.decoding.protocols.decoder import Signature
-from neuroledger.families.decoding.protocols.fold_windows import mean_and_spread, quartiles
+from neuroledger.families.decoding.protocols.fold_windows import (
+    mean_and_spread,
+    quartiles,
+)
 from neuroledger.families.decoding.training.decoding_recipes import TrainingRecipe
 from neuroledger.families.decoding.training.text_reading import Texts
 from neuroledger.families.decoding.training.training_objectives import objective_for
@@ -23,7 +26,14 @@ from neuroledger.models.devices import available, reproducible
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
 
-__all__ = ["TrainedNetwork", "batch_sizes", "batches_of", "optimiser_of", "sampling_weights", "schedule_of"]
+__all__ = [
+    "TrainedNetwork",
+    "batch_sizes",
+    "batches_of",
+    "optimiser_of",
+    "sampling_weights",
+    "schedule_of",
+]
 
 
 def optimiser_of(recipe: TrainingRecipe, network: nn.Module) -> Any:
@@ -32,7 +42,9 @@ def optimiser_of(recipe: TrainingRecipe, network: nn.Module) -> Any:
 
     if recipe.optimiser == "adam":
         return torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
-    return torch.optim.AdamW(network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+    return torch.optim.AdamW(
+        network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+    )
 
 
 def schedule_of(recipe: TrainingRecipe, optimiser: Any, steps: int) -> Any:
@@ -70,7 +82,9 @@ def sampling_weights(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
     elif targets.ndim == 2 and targets.shape[1] == 1 and len(recipe.bins) > 1:
         edges = torch.tensor(recipe.bins, dtype=targets.dtype, device=targets.device)
         values = targets[:, 0].contiguous()
-        groups = (torch.bucketize(values, edges, right=True) - 1).clamp(0, len(edges) - 2)
+        groups = (torch.bucketize(values, edges, right=True) - 1).clamp(
+            0, len(edges) - 2
+        )
         inside = (values >= edges[0]) & (values <= edges[-1])
     else:
         raise ModelError(
@@ -79,11 +93,18 @@ def sampling_weights(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
     if not inside.any():
         raise ModelError(f"no training window is within the bins {recipe.bins}")
     counts = torch.bincount(groups[inside], minlength=int(groups.max()) + 1).double()
-    return torch.where(inside, 1.0 / counts[groups].clamp(min=1.0), torch.zeros(()).double())
+    return torch.where(
+        inside, 1.0 / counts[groups].clamp(min=1.0), torch.zeros(()).double()
+    )
 
 
 def batches_of(
-    count: int, recipe: TrainingRecipe, rarity: Tensor | None, order: Generator, *, join: bool = False
+    count: int,
+    recipe: TrainingRecipe,
+    rarity: Tensor | None,
+    order: Generator,
+    *,
+    join: bool = False,
 ) -> Iterator[Any]:
     """Row numbers of the batches of one epoch: each window once, or as many weighted draws with replacement.
 
@@ -145,24 +166,39 @@ class TrainedNetwork:
         validation = np.zeros(len(y), dtype=bool)
         for label in np.unique(labels):
             rows = np.flatnonzero(labels == label)
-            validation[rng.permutation(rows)[: max(1, round(len(rows) * self.recipe.validation))]] = True
+            validation[
+                rng.permutation(rows)[
+                    : max(1, round(len(rows) * self.recipe.validation))
+                ]
+            ] = True
         if validation.all():
             raise ModelError(
                 f"{len(y)} windows are too few for a training and a validation part: use more, or another decoder"
             )
         return self.fit_validated(
-            part_of(x, ~validation), y[~validation], part_of(x, validation), y[validation]
+            part_of(x, ~validation),
+            y[~validation],
+            part_of(x, validation),
+            y[validation],
         )
 
     def fit_validated(
-        self, x: Array | LazyRows, y: Array, validation_x: Array | LazyRows, validation_y: Array
+        self,
+        x: Array | LazyRows,
+        y: Array,
+        validation_x: Array | LazyRows,
+        validation_y: Array,
     ) -> TrainedNetwork:
         """Train on windows `x`, (window, channel, sample), and keep the state that is best on the validation part."""
         with self._repeatable():
             return self._train(x, y, validation_x, validation_y)
 
     def _train(
-        self, x: Array | LazyRows, y: Array, validation_x: Array | LazyRows, validation_y: Array
+        self,
+        x: Array | LazyRows,
+        y: Array,
+        validation_x: Array | LazyRows,
+        validation_y: Array,
     ) -> TrainedNetwork:
         import torch
 
@@ -172,7 +208,9 @@ class TrainedNetwork:
         if self.signature.objective == "classification":
             self.classes_ = np.unique(y)
         device = available(self.device)
-        targets, validation_targets = (self.objective_.targets(part).to(device) for part in (y, validation_y))
+        targets, validation_targets = (
+            self.objective_.targets(part).to(device) for part in (y, validation_y)
+        )
         inputs, validation_inputs = self._inputs(x), self._inputs(validation_x)
         network = self.make(self.signature).to(device)
         self._probe(network, inputs)
@@ -185,7 +223,9 @@ class TrainedNetwork:
         )
         optimiser = optimiser_of(recipe, network)
         join = len(inputs) % recipe.batch == 1 and not self._takes_one(network, inputs)
-        schedule = schedule_of(recipe, optimiser, len(batch_sizes(len(inputs), recipe.batch, join=join)))
+        schedule = schedule_of(
+            recipe, optimiser, len(batch_sizes(len(inputs), recipe.batch, join=join))
+        )
         order = torch.Generator().manual_seed(self.signature.seed)
         best, best_state, epochs_without_gain = -np.inf, None, 0
         for epoch in range(recipe.epochs):
@@ -195,11 +235,15 @@ class TrainedNetwork:
                 value = loss(network(inputs[rows]), targets[rows])
                 value.backward()
                 if recipe.gradient_norm:
-                    torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.gradient_norm)
+                    torch.nn.utils.clip_grad_norm_(
+                        network.parameters(), recipe.gradient_norm
+                    )
                 optimiser.step()
                 schedule.step()
                 limit_norms(network)
-            monitor_value = self._monitor_value(network, validation_inputs, validation_targets, loss)
+            monitor_value = self._monitor_value(
+                network, validation_inputs, validation_targets, loss
+            )
             self.epochs_ = epoch + 1
             if not np.isfinite(float(value.detach())):
                 raise ModelError(
@@ -207,7 +251,9 @@ class TrainedNetwork:
                 )
             if best_state is None or monitor_value > best:
                 best, epochs_without_gain = monitor_value, 0
-                best_state = {name: state.clone() for name, state in network.state_dict().items()}
+                best_state = {
+                    name: state.clone() for name, state in network.state_dict().items()
+                }
             else:
                 epochs_without_gain += 1
                 if epochs_without_gain >= recipe.patience:
@@ -251,7 +297,9 @@ class TrainedNetwork:
 
     def predict_proba(self, x: Array | LazyRows) -> Array:
         """Probabilities, (window, class) or (window, label)."""
-        return self.objective_.probabilities(self._outputs(self.network_, self._inputs(x)))
+        return self.objective_.probabilities(
+            self._outputs(self.network_, self._inputs(x))
+        )
 
     def _learn_scale(self, x: Array | LazyRows) -> None:
         if self.recipe.scale == "robust":
@@ -261,7 +309,10 @@ class TrainedNetwork:
             centre, spread = mean_and_spread(x)
         else:
             centre, spread = np.zeros(x.shape[1]), np.ones(x.shape[1])
-        self.centre_, self.spread_ = centre[:, None], np.where(spread > 0, spread, 1.0)[:, None]
+        self.centre_, self.spread_ = (
+            centre[:, None],
+            np.where(spread > 0, spread, 1.0)[:, None],
+        )
 
     @contextmanager
     def _repeatable(self) -> Iterator[None]:
@@ -294,14 +345,16 @@ class TrainedNetwork:
         import torch
 
         if self.recipe.monitor != "loss":
-            return self.objective_.monitor_value(self._outputs(network, inputs), targets)
+            return self.objective_.monitor_value(
+                self._outputs(network, inputs), targets
+            )
         network.eval()
         size = max(1, self.recipe.batch)
         with torch.inference_mode(), self._repeatable():
             parts = zip(inputs.split(size), targets.split(size), strict=True)
-            return -sum(float(loss(network(part), target)) * len(part) for part, target in parts) / len(
-                inputs
-            )
+            return -sum(
+                float(loss(network(part), target)) * len(part) for part, target in parts
+            ) / len(inputs)
 
     def _outputs(self, network: Any, inputs: Any) -> Array:
         import torch
@@ -309,7 +362,9 @@ class TrainedNetwork:
         network.eval()
         with torch.inference_mode(), self._repeatable():
             parts = inputs.split(max(1, self.recipe.batch))
-            return np.concatenate([self.objective_.to_array(network(part)) for part in parts])
+            return np.concatenate(
+                [self.objective_.to_array(network(part)) for part in parts]
+            )
 
 
 class _Batches:

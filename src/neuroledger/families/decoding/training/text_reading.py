@@ -30,7 +30,10 @@ def edit_distance(true: Sequence[str], predicted: Sequence[str]) -> int:
     for i, left in enumerate(true, 1):
         previous, row[0] = row[0], i
         for j, right in enumerate(predicted, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (left != right))
+            previous, row[j] = (
+                row[j],
+                min(row[j] + 1, row[j - 1] + 1, previous + (left != right)),
+            )
     return row[-1]
 
 
@@ -45,7 +48,9 @@ class Texts:
     search; 1 takes the best symbol at each time.
     """
 
-    def __init__(self, signature: Signature, recipe: TrainingRecipe, y: Array, breadth: int = 1) -> None:
+    def __init__(
+        self, signature: Signature, recipe: TrainingRecipe, y: Array, breadth: int = 1
+    ) -> None:
         if signature.symbols is None:
             raise ModelError("a decoder of texts needs the symbols of the texts")
         self.signature, self.recipe, self.breadth = signature, recipe, breadth
@@ -58,13 +63,19 @@ class Texts:
         import torch
 
         texts = [str(text) for text in y]
-        unknown = sorted({symbol for text in texts for symbol in text} - set(self.number))
+        unknown = sorted(
+            {symbol for text in texts for symbol in text} - set(self.number)
+        )
         if unknown:
             raise ModelError(
                 f"{unknown[0]!r} is in a text but not among the {self.blank} symbols of the decoder: add it to `symbols`, "
                 "or exclude such windows"
             )
-        numbers = torch.full((len(texts), max(map(len, texts), default=0) or 1), self.blank, dtype=torch.long)
+        numbers = torch.full(
+            (len(texts), max(map(len, texts), default=0) or 1),
+            self.blank,
+            dtype=torch.long,
+        )
         for row, text in enumerate(texts):
             numbers[row, : len(text)] = torch.tensor(
                 [self.number[symbol] for symbol in text], dtype=torch.long
@@ -79,7 +90,10 @@ class Texts:
         """CTC loss: the negative log probability of the text, per symbol."""
         from torch.nn import functional
 
-        longest = max((steps_needed(row[row != self.blank].tolist()) for row in targets.cpu()), default=0)
+        longest = max(
+            (steps_needed(row[row != self.blank].tolist()) for row in targets.cpu()),
+            default=0,
+        )
 
         def ctc(outputs: Any, target: Any) -> Any:
             self._check(outputs)
@@ -91,7 +105,9 @@ class Texts:
             scores = functional.log_softmax(outputs.float(), dim=2).transpose(0, 1)
             lengths = (target != self.blank).sum(dim=1)
             steps = lengths.new_full((len(target),), outputs.shape[1])
-            return functional.ctc_loss(scores, target, steps, lengths, blank=self.blank, zero_infinity=True)
+            return functional.ctc_loss(
+                scores, target, steps, lengths, blank=self.blank, zero_infinity=True
+            )
 
         return ctc
 
@@ -105,12 +121,21 @@ class Texts:
             decoded = [greedy(window, self.blank) for window in scores]
         else:
             decoded = [beam(window, self.blank, self.breadth) for window in scores]
-        return np.array(["".join(self.symbols[k] for k in numbers) for numbers in decoded], dtype=object)
+        return np.array(
+            ["".join(self.symbols[k] for k in numbers) for numbers in decoded],
+            dtype=object,
+        )
 
     def monitor_value(self, outputs: Array, targets: Tensor) -> float:
         """The negative character error rate."""
-        truth = ["".join(self.symbols[k] for k in row[row != self.blank].tolist()) for row in targets.cpu()]
-        edits = sum(edit_distance(true, predicted) for true, predicted in zip(truth, outputs, strict=True))
+        truth = [
+            "".join(self.symbols[k] for k in row[row != self.blank].tolist())
+            for row in targets.cpu()
+        ]
+        edits = sum(
+            edit_distance(true, predicted)
+            for true, predicted in zip(truth, outputs, strict=True)
+        )
         return -edits / max(1, sum(map(len, truth)))
 
     def answers(self, outputs: Array) -> Array:
@@ -157,7 +182,9 @@ def beam(scores: Array, blank: int, breadth: int) -> list[int]:
     """
     beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, LOWEST)}
     for scores_now in scores.astype(float):
-        candidates: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [LOWEST, LOWEST])
+        candidates: dict[tuple[int, ...], list[float]] = defaultdict(
+            lambda: [LOWEST, LOWEST]
+        )
         likely = [int(k) for k in np.argsort(-scores_now, kind="stable")[: breadth + 1]]
         for text, (after_blank, after_symbol) in beams.items():
             either = _sum((after_blank, after_symbol))

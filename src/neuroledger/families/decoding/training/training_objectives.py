@@ -34,7 +34,9 @@ class Classes:
 
         unknown = np.setdiff1d(y, self.classes)
         if len(unknown):
-            raise ModelError(f"class {unknown[0]!r} is in the validation part but not in the training part")
+            raise ModelError(
+                f"class {unknown[0]!r} is in the validation part but not in the training part"
+            )
         return torch.from_numpy(np.searchsorted(self.classes, y)).long()
 
     def sampling_targets(self, y: Array) -> Tensor:
@@ -50,7 +52,9 @@ class Classes:
         if self.recipe.class_weights:
             counts = torch.bincount(targets, minlength=len(self.classes)).float()
             weight = counts.sum() / (len(self.classes) * counts)
-        loss: Loss = nn.CrossEntropyLoss(weight=weight, label_smoothing=self.recipe.label_smoothing)
+        loss: Loss = nn.CrossEntropyLoss(
+            weight=weight, label_smoothing=self.recipe.label_smoothing
+        )
         return loss
 
     def to_array(self, outputs: Tensor) -> Array:
@@ -61,7 +65,9 @@ class Classes:
         """Balanced accuracy."""
         truth = targets.cpu().numpy()
         hit = outputs.argmax(axis=1) == truth
-        return float(np.mean([hit[truth == label].mean() for label in np.unique(truth)]))
+        return float(
+            np.mean([hit[truth == label].mean() for label in np.unique(truth)])
+        )
 
     def answers(self, outputs: Array) -> Array:
         """(window,) labels."""
@@ -104,7 +110,9 @@ class Numbers:
         error: Any = nn.L1Loss() if self.recipe.loss == "absolute" else nn.MSELoss()
         weight = self.recipe.loss_weight
         return (
-            error if weight == 1.0 else lambda predicted, target: weight * error(predicted.flatten(1), target)
+            error
+            if weight == 1.0
+            else lambda predicted, target: weight * error(predicted.flatten(1), target)
         )
 
     def to_array(self, outputs: Tensor) -> Array:
@@ -115,7 +123,14 @@ class Numbers:
         """Mean correlation, or the negative error in the numbers' own units."""
         truth = targets.cpu().numpy()
         if self.recipe.monitor == "headline":
-            return float(np.mean([_correlation(outputs[:, k], truth[:, k]) for k in range(truth.shape[1])]))
+            return float(
+                np.mean(
+                    [
+                        _correlation(outputs[:, k], truth[:, k])
+                        for k in range(truth.shape[1])
+                    ]
+                )
+            )
         errors = np.abs((outputs - truth) * self.spread).mean(axis=1)
         if self.recipe.monitor == "mae":
             return -float(errors.mean())
@@ -129,7 +144,11 @@ class Numbers:
         near = 1e-5 * (edges[-1] - edges[0])
         bin_of = np.digitize(numbers + near, edges[1:-1])
         bin_of[(numbers < edges[0] - near) | (numbers > edges[-1] + near)] = -1
-        means = [errors[bin_of == k].mean() for k in range(len(edges) - 1) if (bin_of == k).any()]
+        means = [
+            errors[bin_of == k].mean()
+            for k in range(len(edges) - 1)
+            if (bin_of == k).any()
+        ]
         return -float(np.mean(means)) if means else -np.inf
 
     def answers(self, outputs: Array) -> Array:
@@ -171,7 +190,9 @@ class Labels:
         positives = targets.sum(dim=0)
         ratio = (len(targets) - positives) / positives.clamp(min=1.0)
         weight = torch.where(positives > 0, ratio, torch.ones_like(positives))
-        loss: Loss = nn.BCEWithLogitsLoss(pos_weight=weight if self.recipe.class_weights else None)
+        loss: Loss = nn.BCEWithLogitsLoss(
+            pos_weight=weight if self.recipe.class_weights else None
+        )
         return loss
 
     def to_array(self, outputs: Tensor) -> Array:
@@ -181,7 +202,10 @@ class Labels:
     def monitor_value(self, outputs: Array, targets: Tensor) -> float:
         """Macro F1 over all labels; a label that is neither true nor predicted counts as zero, as published."""
         true, predicted = targets.cpu().numpy() > 0, outputs > 0
-        both, either = (true & predicted).sum(axis=0), true.sum(axis=0) + predicted.sum(axis=0)
+        both, either = (
+            (true & predicted).sum(axis=0),
+            true.sum(axis=0) + predicted.sum(axis=0),
+        )
         return float(np.mean(2 * both / np.maximum(either, 1)))
 
     def answers(self, outputs: Array) -> Array:
@@ -214,7 +238,10 @@ class Embeddings:
         import torch
 
         def contrast(predicted: Any, target: Any) -> Any:
-            scores = predicted @ (target / target.norm(dim=1, keepdim=True).clamp(min=1e-12)).T
+            scores = (
+                predicted
+                @ (target / target.norm(dim=1, keepdim=True).clamp(min=1e-12)).T
+            )
             return torch.nn.functional.cross_entropy(
                 scores, torch.arange(len(predicted), device=predicted.device)
             )
@@ -233,10 +260,15 @@ class Embeddings:
         embeddings = targets.cpu().numpy()
         ranks = []
         for start in range(0, len(outputs), self.recipe.batch):
-            x, y = outputs[start : start + self.recipe.batch], embeddings[start : start + self.recipe.batch]
+            x, y = (
+                outputs[start : start + self.recipe.batch],
+                embeddings[start : start + self.recipe.batch],
+            )
             if len(x) == 1 and start:
                 continue
-            scores = x @ (y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-12)).T
+            scores = (
+                x @ (y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-12)).T
+            )
             true = np.diag(scores)[:, None]
             rank = ((scores > true).sum(axis=1) + (scores >= true).sum(axis=1) - 1) / 2
             ranks += (1 - rank / max(len(x) - 1, 1)).tolist()
@@ -254,7 +286,9 @@ class Embeddings:
 TrainingObjective = Classes | Numbers | Labels | Embeddings | Texts
 
 
-def objective_for(signature: Signature, recipe: TrainingRecipe, y: Array) -> TrainingObjective:
+def objective_for(
+    signature: Signature, recipe: TrainingRecipe, y: Array
+) -> TrainingObjective:
     """The training objective for the targets `y` of the training part.
 
     Raises
@@ -273,7 +307,11 @@ def objective_for(signature: Signature, recipe: TrainingRecipe, y: Array) -> Tra
         return Numbers(signature, recipe, y)
     if objective == "multilabel":
         return Labels(signature, recipe, y)
-    return Texts(signature, recipe, y) if objective == "sequence" else Embeddings(signature, recipe, y)
+    return (
+        Texts(signature, recipe, y)
+        if objective == "sequence"
+        else Embeddings(signature, recipe, y)
+    )
 
 
 def _require_matrix(tensor: Tensor, outputs: int) -> Array:
@@ -283,10 +321,16 @@ def _require_matrix(tensor: Tensor, outputs: int) -> Array:
             f"the network returns {type(tensor).__name__}; a tensor (window, {outputs}) is needed"
         )
     if tensor.ndim != 2 or tensor.shape[1] != outputs:
-        raise ModelError(f"the network returns {tuple(tensor.shape)}; (window, {outputs}) is needed")
+        raise ModelError(
+            f"the network returns {tuple(tensor.shape)}; (window, {outputs}) is needed"
+        )
     return np.asarray(tensor.float().cpu().numpy())
 
 
 def _correlation(predicted: Array, true: Array) -> float:
     """Pearson's r; -1 for a constant, so that it is never the best."""
-    return float(np.corrcoef(predicted, true)[0, 1]) if predicted.std() > 0 and true.std() > 0 else -1.0
+    return (
+        float(np.corrcoef(predicted, true)[0, 1])
+        if predicted.std() > 0 and true.std() > 0
+        else -1.0
+    )

@@ -28,7 +28,12 @@ from neuroledger.families.efficiency.counting.free import (
     leaves_torch,
 )
 from neuroledger.families.efficiency.counting.network import tensors_of
-from neuroledger.families.efficiency.counting.origins import OUTSIDE, Sample, is_matrix, tensors_in
+from neuroledger.families.efficiency.counting.origins import (
+    OUTSIDE,
+    Sample,
+    is_matrix,
+    tensors_in,
+)
 from neuroledger.families.efficiency.counting.rows import (
     as_values,
     exact,
@@ -40,7 +45,14 @@ from neuroledger.families.efficiency.counting.tally import Tally
 
 __all__ = ["Call", "Counter", "counting_rule"]
 
-RULE_ERRORS: Final = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError)
+RULE_ERRORS: Final = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    IndexError,
+    KeyError,
+    AttributeError,
+)
 LEFT: Final = "values leave torch: what is computed from them is not seen"
 NO_RULE: Final = "no rule counts this operator"
 # The CPU kernel of torch 2.13 reads this many bfloat16 values of a row at once, also beyond its end.
@@ -60,7 +72,11 @@ class Call:
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         """Return an argument that is passed by position or by name."""
-        return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
+        return (
+            self.args[position]
+            if len(self.args) > position
+            else self.kwargs.get(name, default)
+        )
 
 
 Rule = Callable[["Counter", Call], None]
@@ -93,8 +109,12 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.origins = tally.origins
         self.counts_operations, self.counts_activations = operations, activations
         self.inside_activation = 0
-        self.running: list[str] = []  # names of running modules whose products have no weights with a name
-        self._fan_outs: dict[object, Tensor] = {}  # of weights in this batch; any write discards them
+        self.running: list[
+            str
+        ] = []  # names of running modules whose products have no weights with a name
+        self._fan_outs: dict[
+            object, Tensor
+        ] = {}  # of weights in this batch; any write discards them
         # Factors of the latest product of values, whether its items are signs, items of a sample, and its name.
         self.last_product: tuple[Tensor, Tensor, Tensor, int | None, str] | None = None
         # Queries and keys of scores with a mask, and the number of masked pairs, until values are weighted with the shares.
@@ -106,18 +126,29 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self._fan_outs.clear()
         self.last_product = self.masked = None
         for tensor in tensors_of(inputs):
-            known = tensor.dim() > sample_axis and tensor.shape[sample_axis] == self.tally.samples
+            known = (
+                tensor.dim() > sample_axis
+                and tensor.shape[sample_axis] == self.tally.samples
+            )
             period = math.prod(tensor.shape[sample_axis + 1 :]) if known else None
             self.origins.add_sample(tensor, period)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Run an operator, then count it."""
         kwargs = kwargs or {}
         if isinstance(func, HigherOrderOperator):
             return self._run_programs(func, args, kwargs)
-        name = func._opname if func.namespace in ("aten", "prim", "prims") else func.name().partition(".")[0]
+        name = (
+            func._opname
+            if func.namespace in ("aten", "prim", "prims")
+            else func.name().partition(".")[0]
+        )
         rule = _RULES.get(name)
         if rule is None:
             opened = self._open(func, args, kwargs)
@@ -128,7 +159,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         result = func(*args, **kwargs)
         call = Call(name, args, kwargs, result)
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-            with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            with (
+                torch.autocast("cpu", enabled=False),
+                torch.autocast("cuda", enabled=False),
+            ):
                 self._note(func, rule, call)
         else:
             self._note(func, rule, call)
@@ -145,7 +179,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
                 return func.decompose(*args, **kwargs)
         return NotImplemented
 
-    def _run_programs(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_programs(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Run a condition or a loop with its operators seen; report any other operator that takes programs."""
         if func.name() == "cond":
             condition, if_true, if_false, operands = args
@@ -161,12 +197,17 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def _note(self, func: Any, rule: Rule | None, call: Call) -> None:
         """Count a call, and record where its results come from."""
         if any(tensor.is_nested for tensor in tensors_in((*call.args, call.result))):
-            self.tally.add_uncounted(call.name, f"{call.name}: nested tensors are not counted")
+            self.tally.add_uncounted(
+                call.name, f"{call.name}: nested tensors are not counted"
+            )
             return
         if self.counts_operations:
             self._note_operations(func, rule, call)
         self.origins.follow(
-            call.name, (*call.args, *call.kwargs.values()), call.result, has_rule=rule is not None
+            call.name,
+            (*call.args, *call.kwargs.values()),
+            call.result,
+            has_rule=rule is not None,
         )
         if func._schema.is_mutable:
             self._fan_outs.clear()
@@ -185,14 +226,25 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             except RULE_ERRORS as error:
                 self.tally.add_uncounted(call.name, f"{call.name}: {error}")
         elif not is_free(func):
-            tensors = [x for x in tensors_in(call.args) if x.is_floating_point() or x.is_complex()]
+            tensors = [
+                x
+                for x in tensors_in(call.args)
+                if x.is_floating_point() or x.is_complex()
+            ]
             if not all(self.origins.weight(x) for x in tensors):
                 plain = call.name.lstrip("_").removesuffix("_forward")
-                self.tally.add_uncounted(self.running_name(plain), f"no rule counts torch's {plain}")
+                self.tally.add_uncounted(
+                    self.running_name(plain), f"no rule counts torch's {plain}"
+                )
         elif call.name == SINGLE:
-            if isinstance(self.origins.of(call.args[0]), Sample) and leaves_torch(call.args[0]):
+            if isinstance(self.origins.of(call.args[0]), Sample) and leaves_torch(
+                call.args[0]
+            ):
                 self.tally.add_uncounted("item", LEFT)
-        elif call.name.removesuffix("_") in MULTIPLIES or call.name.removesuffix("_") in SUMS:
+        elif (
+            call.name.removesuffix("_") in MULTIPLIES
+            or call.name.removesuffix("_") in SUMS
+        ):
             self._note_elementwise(call)
         elif call.name == "embedding":
             self.tally.exclude(call.args[0])
@@ -202,14 +254,32 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
     # What rules call
 
-    def linear(self, x: Tensor, weight: Tensor, name: str = "linear", data_type: str = "") -> None:
+    def linear(
+        self, x: Tensor, weight: Tensor, name: str = "linear", data_type: str = ""
+    ) -> None:
         """Count ``x Wᵀ`` for inputs ``(…, in)`` and weights ``(out, in)``; biases are not synapses."""
         name = self.name_of(weight, name)
-        fan_out = self.fan_out_of(weight, ("columns",), lambda: nonzero_per_column(as_values(weight)))
-        self.inputs(x, weight, fan_out, dense=float(x.numel()) * len(weight), name=name, data_type=data_type)
+        fan_out = self.fan_out_of(
+            weight, ("columns",), lambda: nonzero_per_column(as_values(weight))
+        )
+        self.inputs(
+            x,
+            weight,
+            fan_out,
+            dense=float(x.numel()) * len(weight),
+            name=name,
+            data_type=data_type,
+        )
 
     def inputs(
-        self, x: Tensor, weight: Tensor, fan_out: Tensor, *, dense: float, name: str, data_type: str = ""
+        self,
+        x: Tensor,
+        weight: Tensor,
+        fan_out: Tensor,
+        *,
+        dense: float,
+        name: str,
+        data_type: str = "",
     ) -> None:
         """Count inputs ``(…, feature)``, of which each value is multiplied with ``fan_out`` (feature,) non-zero weights."""
         self.tally.reach(weight, name, data_type)
@@ -218,7 +288,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             return
         width = len(fan_out)
         rows, inner = as_values(x).reshape(-1, width), self.origins.inner_rows(x, width)
-        role = (frozenset((root, which) for root, which, _ in self.tally.pieces(weight)), width)
+        role = (
+            frozenset((root, which) for root, which, _ in self.tally.pieces(weight)),
+            width,
+        )
         if inner is None:
             self._add_rows(name, *operations(rows, fan_out))
         else:
@@ -234,7 +307,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             return  # weights computed from weights are not a cost per sample
         left = left.unsqueeze(0) if left.dim() == 1 else left
         right = right.unsqueeze(1) if right.dim() == 1 else right
-        left_is_input = second is not None or (first is None and not self._is_value(right))
+        left_is_input = second is not None or (
+            first is None and not self._is_value(right)
+        )
         if left_is_input and math.prod(right.shape[:-2]) == 1:
             matrix = _as_matrix(right).transpose(0, 1)
             self.origins.adopt(matrix, right)
@@ -280,13 +355,22 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.last_product = (first, second, ternary, inner, name)
         layer = self.tally.layer(name)
         layer.data_type = layer.data_type or str(left.dtype).removeprefix("torch.")
-        layer.dense += float(len(per_item)) * left.shape[-2] * left.shape[-1] * right.shape[-1]
-        if self.masked is not None and self.masked[0] == tuple(left.shape[-2:]):  # shares of masked pairs
+        layer.dense += (
+            float(len(per_item)) * left.shape[-2] * left.shape[-1] * right.shape[-1]
+        )
+        if self.masked is not None and self.masked[0] == tuple(
+            left.shape[-2:]
+        ):  # shares of masked pairs
             layer.dense -= self.masked[1] * right.shape[-1]
             self.masked = None
 
     def items(
-        self, per_item: Tensor, ternary: Tensor, inner: int | None, name: str, role: object = "products"
+        self,
+        per_item: Tensor,
+        ternary: Tensor,
+        inner: int | None,
+        name: str,
+        role: object = "products",
     ) -> None:
         """Count operations given by item, ``ternary`` where they need no multiplier; ``inner`` items belong to a sample."""
         if inner is None or len(per_item) % (self.tally.samples * inner):
@@ -318,16 +402,27 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Return the rows of a factor; a state that all samples share has one row for each."""
         if self.origins.weight(left) is None:
             return left
-        rows = left.expand(self.tally.samples, *left.shape[1:]) if len(left) == 1 else left.view_as(left)
+        rows = (
+            left.expand(self.tally.samples, *left.shape[1:])
+            if len(left) == 1
+            else left.view_as(left)
+        )
         self.origins.add_sample(rows)
         return rows
 
-    def fan_out_of(self, weight: Tensor, role: tuple[object, ...], count: Callable[[], Tensor]) -> Tensor:
+    def fan_out_of(
+        self, weight: Tensor, role: tuple[object, ...], count: Callable[[], Tensor]
+    ) -> Tensor:
         """Return the fan-out of a weight's inputs, counted once for each weight and batch: every write discards it."""
         pieces = self.tally.pieces(weight)
         if len(pieces) != 1 or weight.layout != torch.strided or weight.is_quantized:
             return exact(count())
-        view = (weight.untyped_storage()._cdata, weight.storage_offset(), weight.shape, weight.stride())
+        view = (
+            weight.untyped_storage()._cdata,
+            weight.storage_offset(),
+            weight.shape,
+            weight.stride(),
+        )
         key = (*role, view)
         if key not in self._fan_outs:
             self._fan_outs[key] = exact(count())
@@ -336,9 +431,15 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def _note_elementwise(self, call: Call) -> None:
         """Record a matrix that is added to values, scales them, or is multiplied with each of several values."""
         tensors = [x for x in call.args if isinstance(x, Tensor)]
-        tensors = tensors[1:] if call.name.startswith(("addcmul", "addcdiv")) else tensors
+        tensors = (
+            tensors[1:] if call.name.startswith(("addcmul", "addcdiv")) else tensors
+        )
         origins = [self.origins.of(tensor) for tensor in tensors]
-        values = [origin for origin in origins if isinstance(origin, Sample) and origin.shared is None]
+        values = [
+            origin
+            for origin in origins
+            if isinstance(origin, Sample) and origin.shared is None
+        ]
         most = max((origin.distinct for origin in values), default=0)
         multiplies = call.name.removesuffix("_") in MULTIPLIES
         for tensor, origin in zip(tensors, origins, strict=True):
@@ -357,7 +458,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             return False
         return self.origins.of(tensor) is None or self.origins.is_state(tensor)
 
-    def _note_factor(self, matrix: Tensor, result: Tensor, most: int, *, multiplies: bool) -> None:
+    def _note_factor(
+        self, matrix: Tensor, result: Tensor, most: int, *, multiplies: bool
+    ) -> None:
         if matrix.dim() < 2:
             if multiplies and most > 1:
                 self._note_row(matrix)
@@ -366,7 +469,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         elif multiplies and most > 1 and is_matrix(matrix):
             self.tally.mark_unreached(matrix)
             self.tally.add_uncounted(
-                self._matrix_name(matrix), "weights multiplied value by value", matrix.numel()
+                self._matrix_name(matrix),
+                "weights multiplied value by value",
+                matrix.numel(),
             )
 
     def _matrix_name(self, matrix: Tensor) -> str:
@@ -381,7 +486,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         used = self._rows_used.setdefault(whole.untyped_storage()._cdata, {})
         used[row.storage_offset(), row.stride()] = row.numel()
         if sum(used.values()) >= whole.numel():
-            self.tally.add_uncounted(self._matrix_name(whole), "weights multiplied row by row", whole.numel())
+            self.tally.add_uncounted(
+                self._matrix_name(whole), "weights multiplied row by row", whole.numel()
+            )
 
     def suspend(self) -> None:
         """Stop seeing operators: what runs is counted as a whole, or multiplies only elementwise."""
@@ -397,7 +504,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if any(type(tensor) not in (Tensor, torch.nn.Parameter) for tensor in tensors):
             return  # a subclass, which wraps the results of operators anew
         origins = [self.origins.of(tensor) for tensor in tensors]
-        if self.counts_operations and not any(isinstance(origin, Sample) for origin in origins):
+        if self.counts_operations and not any(
+            isinstance(origin, Sample) for origin in origins
+        ):
             self.tally.add_uncounted("the answer", LEFT)
 
 
@@ -409,7 +518,11 @@ def refuse_unsafe_product(values: Tensor, weight: Tensor) -> None:
     ValueError
         ``values`` are bfloat16 on a CPU, in rows whose length is not a multiple of 16.
     """
-    if values.dtype is torch.bfloat16 and values.is_cpu and weight.shape[-1] % BFLOAT16_AT_ONCE:
+    if (
+        values.dtype is torch.bfloat16
+        and values.is_cpu
+        and weight.shape[-1] % BFLOAT16_AT_ONCE
+    ):
         raise ValueError(
             f"_weight_int8pack_mm ends the process on rows of {weight.shape[-1]} values of bfloat16: pad them, and the "
             f"weights, with zeros to a multiple of {BFLOAT16_AT_ONCE}, or use float32"

@@ -11,16 +11,45 @@ from neuroledger.data.facts import Fact
 from neuroledger.spec import registry
 
 __all__ = [
-    "ALL", "Energy", "Layer", "Memory", "Mode", "Need", "Reading", "Timing", "Trace", "Uncounted",
-    "Weights", "cost_metric", "failed", "needs_of", "spike_based",
-]  # fmt: skip
+    "ALL",
+    "Energy",
+    "Layer",
+    "Memory",
+    "Mode",
+    "Need",
+    "Reading",
+    "Timing",
+    "Trace",
+    "Uncounted",
+    "Weights",
+    "cost_metric",
+    "failed",
+    "needs_of",
+    "spike_based",
+]
 
 Mode = Literal["strict", "neurobench-2.3"]
-Need = Literal["operations", "activations", "membranes", "weights", "timing", "memory", "energy", "lemaire"]
+Need = Literal[
+    "operations",
+    "activations",
+    "membranes",
+    "weights",
+    "timing",
+    "memory",
+    "energy",
+    "lemaire",
+]
 
 ALL: tuple[Need, ...] = (
-    "operations", "activations", "membranes", "weights", "timing", "memory", "energy", "lemaire"
-)  # fmt: skip
+    "operations",
+    "activations",
+    "membranes",
+    "weights",
+    "timing",
+    "memory",
+    "energy",
+    "lemaire",
+)
 
 
 @dataclass
@@ -197,15 +226,24 @@ def spike_based(trace: Trace, reading: Reading) -> Reading:
     n = dict(reading.n)
     if "time_step" in trace.facts:
         n["seconds_per_step"] = float(trace.facts["time_step"].value)
-    notes = (*reading.notes, *(f"{name.replace('_', ' ')}: {fact}" for name, fact in trace.facts.items()))
+    notes = (
+        *reading.notes,
+        *(f"{name.replace('_', ' ')}: {fact}" for name, fact in trace.facts.items()),
+    )
     reading = reading._replace(n=n, notes=notes)
     if not trace.silent or trace.mode != "strict" or reading.status == "failed":
         return reading
-    assumed = [name.replace("_", " ") for name, fact in trace.facts.items() if fact.origin == "assumed"]
+    assumed = [
+        name.replace("_", " ")
+        for name, fact in trace.facts.items()
+        if fact.origin == "assumed"
+    ]
     why = f"no spike in any batch: {', '.join(trace.silent)}"
     if assumed:
         why += f"; {' and '.join(assumed)} are assumed: state them"
-    return reading._replace(status="partial", reason="; ".join(filter(None, (reading.reason, why))))
+    return reading._replace(
+        status="partial", reason="; ".join(filter(None, (reading.reason, why)))
+    )
 
 
 def failed(reason: str) -> Reading:
@@ -213,7 +251,9 @@ def failed(reason: str) -> Reading:
     return Reading(float("nan"), "failed", reason)
 
 
-def cost_metric(name: str, *, version: int, needs: tuple[Need, ...]) -> Callable[[F], F]:
+def cost_metric(
+    name: str, *, version: int, needs: tuple[Need, ...]
+) -> Callable[[F], F]:
     """Register a cost metric, ``(trace, *, …) -> Reading``, with the counts that it needs."""
 
     def decorate(function: F) -> F:

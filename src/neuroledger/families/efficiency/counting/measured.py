@@ -37,7 +37,9 @@ def measure_time(network: Network, inputs: Any, time_axis: int | None) -> Timing
     device = device_of(network.module, inputs)
     sample = first_sample(inputs, network.sample_axis)
     return Timing(
-        latency=_times(lambda: run_forward(network, sample, time_axis), network, device),
+        latency=_times(
+            lambda: run_forward(network, sample, time_axis), network, device
+        ),
         batch=_times(lambda: run_forward(network, inputs, time_axis), network, device),
         batch_size=size_of(inputs, network.sample_axis),
         warm_up=WARM_UP,
@@ -46,7 +48,9 @@ def measure_time(network: Network, inputs: Any, time_axis: int | None) -> Timing
     )
 
 
-def _times(run: Callable[[], Any], network: Network, device: torch.device) -> tuple[float, ...]:
+def _times(
+    run: Callable[[], Any], network: Network, device: torch.device
+) -> tuple[float, ...]:
     seconds: list[float] = []
     started = time.perf_counter()
     for number in range(WARM_UP + REPEATS):
@@ -102,7 +106,9 @@ class _LiveTensors(TorchDispatchMode):  # type: ignore[misc]
         self.known.discard(key)
         self.current -= size
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Run the operation and track its results."""
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
@@ -129,7 +135,9 @@ def measure_memory(network: Network, inputs: Any, time_axis: int | None) -> Memo
             before = torch.cuda.memory_allocated(device)
             run_forward(network, sample, time_axis)
             torch.cuda.synchronize(device)
-            return Memory(weights, torch.cuda.max_memory_allocated(device) - before, str(device))
+            return Memory(
+                weights, torch.cuda.max_memory_allocated(device) - before, str(device)
+            )
         live_tensors = _LiveTensors()
         owned = {
             t.untyped_storage()._cdata
@@ -176,5 +184,9 @@ def measure_energy(
         passes += 1
     joules, seconds = stop(), time.perf_counter() - began
     if joules <= 0:
-        raise MetricError(f"the meter {meter.name} counted nothing in {seconds:.2f} s: {INSTEAD}")
-    return Energy(joules, passes * size_of(inputs, network.sample_axis), seconds, meter.name)
+        raise MetricError(
+            f"the meter {meter.name} counted nothing in {seconds:.2f} s: {INSTEAD}"
+        )
+    return Energy(
+        joules, passes * size_of(inputs, network.sample_axis), seconds, meter.name
+    )

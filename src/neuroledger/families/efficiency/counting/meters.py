@@ -74,11 +74,15 @@ def rapl(root: Path | None = None) -> Meter:
         if name.startswith("package") or name == "dram":
             domains.append(Domain(name, folder / "energy_uj", span))
     if not domains:
-        raise MetricError(f"no meter: {root} has no energy counter of a processor package; {INSTEAD}")
+        raise MetricError(
+            f"no meter: {root} has no energy counter of a processor package; {INSTEAD}"
+        )
 
     def start() -> Callable[[], float]:
         before = [domain.read() for domain in domains]
-        return lambda: sum(d.since(b) for d, b in zip(domains, before, strict=True)) * 1e-6
+        return lambda: (
+            sum(d.since(b) for d, b in zip(domains, before, strict=True)) * 1e-6
+        )
 
     return Meter(f"RAPL ({', '.join(domain.name for domain in domains)})", start)
 
@@ -104,11 +108,15 @@ def nvml(device: torch.device) -> Meter:
         handle = pynvml.nvmlDeviceGetHandleByUUID(_unique_id(device))
         pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     except pynvml.NVMLError as error:
-        raise MetricError(f"no meter: the card counts no energy ({error}); {INSTEAD}") from error
+        raise MetricError(
+            f"no meter: the card counts no energy ({error}); {INSTEAD}"
+        ) from error
 
     def start() -> Callable[[], float]:
         before = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-        return lambda: (pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - before) * 1e-3
+        return lambda: (
+            (pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) - before) * 1e-3
+        )
 
     return Meter(f"NVML ({_unique_id(device)})", start)
 

@@ -17,22 +17,43 @@ import torch
 from torch import Tensor, nn
 
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.families.efficiency.counting.spiking import Registered, SpikingLayer, spikes, spiking_layer
+from neuroledger.families.efficiency.counting.spiking import (
+    Registered,
+    SpikingLayer,
+    spikes,
+    spiking_layer,
+)
 from neuroledger.families.efficiency.counting.state import State, is_custom
 from neuroledger.models.devices import left_to_right
 
 __all__ = [
-    "Network", "run_forward", "call", "copy_inputs", "evaluation", "first_sample", "hooks_of", "inputs_of",
-    "may_write", "samples_of", "shape_of", "size_of", "steps_through_time", "tensors_of", "uncompiled",
-    "find_meta_tensor", "was_written",
-]  # fmt: skip
+    "Network",
+    "run_forward",
+    "call",
+    "copy_inputs",
+    "evaluation",
+    "first_sample",
+    "hooks_of",
+    "inputs_of",
+    "may_write",
+    "samples_of",
+    "shape_of",
+    "size_of",
+    "steps_through_time",
+    "tensors_of",
+    "uncompiled",
+    "find_meta_tensor",
+    "was_written",
+]
 
 # A network is user code: any error that it raises is reported as a failure of the network.
 CALL_ERRORS = (Exception,)
 
 OWN_PACKAGE = f"{__name__.partition('.')[0]}."
 
-_LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
+_LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = (
+    weakref.WeakKeyDictionary()
+)
 _GUARD = threading.Lock()
 _HOOKS = threading.Lock()
 
@@ -55,7 +76,10 @@ class Network:
 
     @classmethod
     def of(
-        cls, module: nn.Module, registered: Registered = MappingProxyType({}), sample_axis: int | None = None
+        cls,
+        module: nn.Module,
+        registered: Registered = MappingProxyType({}),
+        sample_axis: int | None = None,
     ) -> Network:
         """Return the network of a module; for a compiled one, whose graph cannot be observed, of its original.
 
@@ -65,12 +89,21 @@ class Network:
             ``module`` is not a torch module.
         """
         if not isinstance(module, nn.Module):
-            raise RequestError(f"costs are counted for a torch.nn.Module, not for {type(module).__name__}")
+            raise RequestError(
+                f"costs are counted for a torch.nn.Module, not for {type(module).__name__}"
+            )
         module = getattr(module, "_orig_mod", module)
         parts = tuple(_parts("", module, set()))
         layers = {name: spiking_layer(part, registered) for name, part in parts}
         spiking = {name: layer for name, layer in layers.items() if layer is not None}
-        return cls(module, parts, spiking, _lock_of(module), sample_axis or 0, sample_axis is not None)
+        return cls(
+            module,
+            parts,
+            spiking,
+            _lock_of(module),
+            sample_axis or 0,
+            sample_axis is not None,
+        )
 
     def take_state(self) -> State:
         """Take a snapshot of the state from which each batch starts."""
@@ -78,7 +111,9 @@ class Network:
             return State([part for _, part in self.parts])
 
 
-def _parts(prefix: str, module: nn.Module, visited: set[int]) -> list[tuple[str, nn.Module]]:
+def _parts(
+    prefix: str, module: nn.Module, visited: set[int]
+) -> list[tuple[str, nn.Module]]:
     """Return a module and all its descendants by dotted name, each once; faster than ``named_modules``."""
     visited.add(id(module))
     parts = [(prefix, module)]
@@ -101,7 +136,11 @@ def shape_of(inputs: Any) -> tuple[int, ...]:
     RequestError
         The batch has no tensor, or its tensor has no dimensions.
     """
-    first = inputs if isinstance(inputs, torch.Tensor) else next(iter(tensors_of(inputs)), None)
+    first = (
+        inputs
+        if isinstance(inputs, torch.Tensor)
+        else next(iter(tensors_of(inputs)), None)
+    )
     if first is None or first.dim() == 0:
         raise RequestError(
             f"the input of a batch is {type(inputs).__name__}: pass a tensor (sample, …), a pair (input, target), or a "
@@ -120,7 +159,9 @@ def size_of(inputs: Any, axis: int = 0) -> int:
     """
     shape = shape_of(inputs)
     if not 0 <= axis < len(shape):
-        raise RequestError(f"sample_axis {axis}: inputs of shape {shape} have no such axis of samples")
+        raise RequestError(
+            f"sample_axis {axis}: inputs of shape {shape} have no such axis of samples"
+        )
     return shape[axis]
 
 
@@ -128,7 +169,12 @@ def samples_of(inputs: Any, axis: int, start: int, count: int) -> Any:
     """Return ``count`` samples of a batch; tensors without an entry for each sample are unchanged."""
     size = size_of(inputs, axis)
     return _each(
-        inputs, lambda x: x.narrow(axis, start, count) if x.dim() > axis and x.shape[axis] == size else x
+        inputs,
+        lambda x: (
+            x.narrow(axis, start, count)
+            if x.dim() > axis and x.shape[axis] == size
+            else x
+        ),
     )
 
 
@@ -144,7 +190,9 @@ def copy_inputs(inputs: Any) -> Any:
 
 def was_written(copy: Any) -> bool:
     """Return whether a fresh copy of inputs was written to."""
-    return any(tensor.is_inference() or tensor._version > 0 for tensor in tensors_of(copy))
+    return any(
+        tensor.is_inference() or tensor._version > 0 for tensor in tensors_of(copy)
+    )
 
 
 def find_meta_tensor(network: Network, inputs: Any) -> str | None:
@@ -164,7 +212,9 @@ def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return {key: _each(value, change) for key, value in inputs.items()}
     if isinstance(inputs, (tuple, list)):
         parts = [_each(value, change) for value in inputs]
-        return type(inputs)(*parts) if hasattr(inputs, "_fields") else type(inputs)(parts)
+        return (
+            type(inputs)(*parts) if hasattr(inputs, "_fields") else type(inputs)(parts)
+        )
     return inputs
 
 
@@ -192,7 +242,11 @@ def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
         for step in inputs.unbind(time_axis):
             answer = module(step, *state)
             answers.append(spikes(answer))
-            if takes_state(type(module).forward) and isinstance(answer, tuple) and len(answer) == 2:
+            if (
+                takes_state(type(module).forward)
+                and isinstance(answer, tuple)
+                and len(answer) == 2
+            ):
                 state = answer[1:]
         return torch.stack(answers, 1)
     if isinstance(inputs, Mapping):
@@ -251,7 +305,9 @@ class evaluation:  # noqa: N801 - used like a function
                 for layer in network.spiking.values():
                     layer.reset()
             for _, part in network.parts:
-                if getattr(part, "training", False):  # frozen TorchScript has no such flag
+                if getattr(
+                    part, "training", False
+                ):  # frozen TorchScript has no such flag
                     self._training.append(part)
                     part.training = False
             self._exits = exits.pop_all()
@@ -286,7 +342,9 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
     if not layers or not isinstance(inputs, torch.Tensor) or inputs.dim() < 3:
         return None
     axis = 0 if network.sample_axis else 1
-    sample = inputs.narrow(network.sample_axis, 0, 1).clone()  # a network may write into its input
+    sample = inputs.narrow(
+        network.sample_axis, 0, 1
+    ).clone()  # a network may write into its input
     try:
         with evaluation(network):
             answer = module(sample.select(axis, 0).clone())
@@ -305,7 +363,10 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
         return count_call
 
     with hooks_of(network):
-        hooks = [layer.module.register_forward_pre_hook(hook_for(name)) for name, layer in layers.items()]
+        hooks = [
+            layer.module.register_forward_pre_hook(hook_for(name))
+            for name, layer in layers.items()
+        ]
     try:
         with evaluation(network):
             module(sample)

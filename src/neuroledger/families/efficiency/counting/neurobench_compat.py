@@ -89,8 +89,14 @@ class NeuroBenchPass:
 
     def _register(self) -> None:
         if "operations" in self.needs:
-            for name, child in matching_below(self.module, lambda m: isinstance(m, CONNECTIONS)):
-                self._hooks.append(child.register_forward_pre_hook(self._connection(name), with_kwargs=True))
+            for name, child in matching_below(
+                self.module, lambda m: isinstance(m, CONNECTIONS)
+            ):
+                self._hooks.append(
+                    child.register_forward_pre_hook(
+                        self._connection(name), with_kwargs=True
+                    )
+                )
         classes = ACTIVATIONS if {"activations", "membranes"} & self.needs else ()
         for name, child in matching_below(
             self.module, lambda m: isinstance(m, classes) or id(m) in self._layers
@@ -133,7 +139,9 @@ class NeuroBenchPass:
             except MetricError as error:
                 self.failures["operations"] = str(error)
             except COUNTING_ERRORS as error:
-                self.failures["operations"] = f"{name!r} cannot be counted as NeuroBench 2.3 does: {error}"
+                self.failures["operations"] = (
+                    f"{name!r} cannot be counted as NeuroBench 2.3 does: {error}"
+                )
 
         return enter
 
@@ -154,15 +162,22 @@ class NeuroBenchPass:
             if neuron is not None and potential is not None:
                 past = self._past.get(layer)
                 counts.membranes += potential.numel()
-                counts.neuron, counts.per_update = type(layer).__name__, neuron.operations_per_update()
-                changed = torch.ones_like(potential) if past is None else potential.ne(past)
+                counts.neuron, counts.per_update = (
+                    type(layer).__name__,
+                    neuron.operations_per_update(),
+                )
+                changed = (
+                    torch.ones_like(potential) if past is None else potential.ne(past)
+                )
                 counts.updates += int(changed.sum())
                 self._past[layer] = potential.clone()
 
         return end
 
 
-def count_as_neurobench(tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ...]) -> None:
+def count_as_neurobench(
+    tally: Tally, name: str, layer: nn.Module, args: tuple[Any, ...]
+) -> None:
     """Count one call like NeuroBench.
 
     Raises
@@ -176,7 +191,9 @@ def count_as_neurobench(tally: Tally, name: str, layer: nn.Module, args: tuple[A
             f"NeuroBench 2.3 raises an error for {kind} layers and reports 0; use mode='strict'"
         )
     if not args:
-        raise MetricError("NeuroBench 2.3 fails on layers called with keyword arguments; use mode='strict'")
+        raise MetricError(
+            "NeuroBench 2.3 fails on layers called with keyword arguments; use mode='strict'"
+        )
     if hasattr(layer, "weight") and not layer.weight.is_leaf:
         raise MetricError(
             f"NeuroBench 2.3 cannot copy the reparametrised weights of {name!r}; use mode='strict'"
@@ -187,11 +204,19 @@ def count_as_neurobench(tally: Tally, name: str, layer: nn.Module, args: tuple[A
     elif isinstance(layer, nn.Linear):
         active = x.ne(0).to(torch.float64).reshape(-1, x.shape[-1]).sum(0)
         effective = (active * layer.weight.ne(0).sum(0)).sum()
-        dense = torch.tensor(float(x.numel()) * layer.out_features, dtype=torch.float64, device=x.device)
+        dense = torch.tensor(
+            float(x.numel()) * layer.out_features, dtype=torch.float64, device=x.device
+        )
     else:
-        effective = _convolved(layer, x.ne(0).to(torch.float64), layer.weight.ne(0).to(torch.float64))
-        all_ones = torch.ones_like(x[:1] if x.dim() == layer.weight.dim() else x, dtype=torch.float64)
-        dense = _convolved(layer, all_ones, torch.ones_like(layer.weight, dtype=torch.float64))
+        effective = _convolved(
+            layer, x.ne(0).to(torch.float64), layer.weight.ne(0).to(torch.float64)
+        )
+        all_ones = torch.ones_like(
+            x[:1] if x.dim() == layer.weight.dim() else x, dtype=torch.float64
+        )
+        dense = _convolved(
+            layer, all_ones, torch.ones_like(layer.weight, dtype=torch.float64)
+        )
         dense = dense * (len(x) if x.dim() == layer.weight.dim() else 1)
     counts = tally.layer(name)
     if bool(signs_only(as_values(x).reshape(1, -1))):
@@ -212,20 +237,32 @@ def _cell(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
     if state is None:
         if not isinstance(layer, nn.RNNCell):
             kind = type(layer).__name__
-            raise MetricError(f"NeuroBench 2.3 fails on {kind} called without a state; use mode='strict'")
-        first = x[:1]  # without a state, NeuroBench counts only the first sample of the batch
+            raise MetricError(
+                f"NeuroBench 2.3 fails on {kind} called without a state; use mode='strict'"
+            )
+        first = x[
+            :1
+        ]  # without a state, NeuroBench counts only the first sample of the batch
         weight = layer.weight_ih
         return (ones(first) @ ones(weight).t()).sum(dtype=torch.float64), torch.tensor(
             float(weight.numel()), device=x.device
         )
     hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
     effective = _cell_operations(
-        layer, ones(x), ones(hidden), None if memory is None else ones(memory), dense=False
+        layer,
+        ones(x),
+        ones(hidden),
+        None if memory is None else ones(memory),
+        dense=False,
     )
     if memory is None:
         hidden = torch.ones_like(hidden)
     dense = _cell_operations(
-        layer, torch.ones_like(x), ones(hidden), None if memory is None else ones(memory), dense=True
+        layer,
+        torch.ones_like(x),
+        ones(hidden),
+        None if memory is None else ones(memory),
+        dense=True,
     )
     return effective, dense
 
@@ -236,20 +273,33 @@ def _cell_operations(
     def flag(tensor: Tensor) -> Tensor:
         return torch.ones_like(tensor, dtype=torch.float32) if dense else ones(tensor)
 
-    from_input, from_hidden = x.float() @ flag(layer.weight_ih).t(), hidden @ flag(layer.weight_hh).t()
+    from_input, from_hidden = (
+        x.float() @ flag(layer.weight_ih).t(),
+        hidden @ flag(layer.weight_hh).t(),
+    )
     total = (from_input + from_hidden).sum(dtype=torch.float64)
     if isinstance(layer, nn.RNNCell):
         return total
     none = torch.zeros((), device=x.device)
-    bias_ih, bias_hh = (flag(b) if b is not None else none for b in (layer.bias_ih, layer.bias_hh))
+    bias_ih, bias_hh = (
+        flag(b) if b is not None else none for b in (layer.bias_ih, layer.bias_hh)
+    )
     if memory is not None:
         i, f, g, o = ones(from_input + from_hidden + bias_ih + bias_hh).chunk(4, 1)
         carried = f * memory + i * g
-        return total + carried.sum(dtype=torch.float64) + (o * ones(carried)).sum(dtype=torch.float64)
+        return (
+            total
+            + carried.sum(dtype=torch.float64)
+            + (o * ones(carried)).sum(dtype=torch.float64)
+        )
     reset, update, _ = (from_input + from_hidden + bias_ih + bias_hh).chunk(3, 1)
     recurrent = from_hidden.chunk(3, 1)[2]
-    own_ih, own_hh = (b.chunk(3)[2] if b is not none else none for b in (bias_ih, bias_hh))
+    own_ih, own_hh = (
+        b.chunk(3)[2] if b is not none else none for b in (bias_ih, bias_hh)
+    )
     gated = ones(reset) * ones(recurrent + own_hh)
     candidate = ones(recurrent + own_hh) + own_ih + gated
     candidate_gate = ones(1 - update) * ones(candidate)
-    return total + (gated.sum() + candidate_gate.sum() + (ones(update) * hidden).sum()).to(torch.float64)
+    return total + (
+        gated.sum() + candidate_gate.sum() + (ones(update) * hidden).sum()
+    ).to(torch.float64)

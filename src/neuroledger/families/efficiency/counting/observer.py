@@ -18,7 +18,10 @@ from neuroledger.families.efficiency.counting.counter import Counter
 from neuroledger.families.efficiency.counting.counts import Layer, Need
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
 from neuroledger.families.efficiency.counting.origins import Sample, tensors_in
-from neuroledger.families.efficiency.counting.recurrent import count_cell_module, count_layer_module
+from neuroledger.families.efficiency.counting.recurrent import (
+    count_cell_module,
+    count_layer_module,
+)
 from neuroledger.families.efficiency.counting.spiking import SpikingLayer, spikes
 from neuroledger.families.efficiency.counting.static import packed_weights
 
@@ -38,13 +41,28 @@ ACTIVATION_MODULES = tuple(
 class Observer:
     """The hooks of one pass; ``start`` and ``stop`` enclose each run of the network."""
 
-    def __init__(self, network: Network, counter: Counter, needs: frozenset[Need]) -> None:
-        self.network, self.counter, self.tally, self.needs = network, counter, counter.tally, needs
+    def __init__(
+        self, network: Network, counter: Counter, needs: frozenset[Need]
+    ) -> None:
+        self.network, self.counter, self.tally, self.needs = (
+            network,
+            counter,
+            counter.tally,
+            needs,
+        )
         self.saw_spiking_layer = False
-        self._names = {part: name or type(part).__name__ for name, part in network.parts}
+        self._names = {
+            part: name or type(part).__name__ for name, part in network.parts
+        }
         self._spiking = {layer.module: layer for layer in network.spiking.values()}
-        self._elementwise = {part for part, layer in self._spiking.items() if layer.is_elementwise()}
-        self._observed = [part for _, part in network.parts if part in self._spiking or _is_observed(part)]
+        self._elementwise = {
+            part for part, layer in self._spiking.items() if layer.is_elementwise()
+        }
+        self._observed = [
+            part
+            for _, part in network.parts
+            if part in self._spiking or _is_observed(part)
+        ]
         self._before: dict[nn.Module, Tensor | None] = {}
         self._suspended = 0
         self._thread: int | None = None
@@ -62,11 +80,15 @@ class Observer:
         self._undo.append(_without_fast_path())
         for part in self._observed:
             before = part.register_forward_pre_hook(self._enter)
-            after = part.register_forward_hook(self._leave, with_kwargs=True, always_call=True)
+            after = part.register_forward_hook(
+                self._leave, with_kwargs=True, always_call=True
+            )
             self._undo += [before.remove, after.remove]
         for layer in self._spiking.values():
             self._undo.append(
-                layer.watch_functional_calls(self._enter_spiking, self._leave_spiking, self._is_active)
+                layer.watch_functional_calls(
+                    self._enter_spiking, self._leave_spiking, self._is_active
+                )
             )
 
     def stop(self) -> None:
@@ -112,7 +134,9 @@ class Observer:
                 and isinstance(output, Tensor)
                 and not self.counter.inside_activation
             ):
-                self._unobserved(lambda: self.tally.activations(self._name(part), output))
+                self._unobserved(
+                    lambda: self.tally.activations(self._name(part), output)
+                )
         elif _names_products(part) and self.counter.running:
             self.counter.running.pop()
 
@@ -138,23 +162,35 @@ class Observer:
         finally:
             self._resume()
 
-    def _leave_recurrent(self, part: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+    def _leave_recurrent(
+        self, part: Any, args: Any, kwargs: dict[str, Any], output: Any
+    ) -> None:
         try:
-            if output is not None and "operations" in self.needs and self._suspended == 1:
+            if (
+                output is not None
+                and "operations" in self.needs
+                and self._suspended == 1
+            ):
                 with torch.no_grad():
                     self._count_recurrent(part, args, kwargs, output)
         finally:
             self._resume()
 
-    def _count_recurrent(self, part: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+    def _count_recurrent(
+        self, part: Any, args: Any, kwargs: dict[str, Any], output: Any
+    ) -> None:
         origins = self.counter.origins
         if isinstance(part, nn.RNNBase):
-            count_layer_module(self.counter, self._name(part), part, args, kwargs, output)
+            count_layer_module(
+                self.counter, self._name(part), part, args, kwargs, output
+            )
         else:
             count_cell_module(self.counter, self._name(part), part, args, kwargs)
         axis = int(isinstance(part, nn.RNNBase) and not part.batch_first)
         for number, tensor in enumerate(tensors_in((output,))):
-            origins.add_sample(tensor, _period(tensor, axis if number == 0 else 1, self.tally.samples))
+            origins.add_sample(
+                tensor, _period(tensor, axis if number == 0 else 1, self.tally.samples)
+            )
 
     def _enter_spiking(self, part: nn.Module, args: Any) -> None:
         layer = self._spiking[part]
@@ -164,7 +200,9 @@ class Observer:
         if "membranes" in self.needs:
             membrane = layer.membrane(args)
             self._unobserved(
-                lambda: self._before.update({part: None if membrane is None else membrane.clone()})
+                lambda: self._before.update(
+                    {part: None if membrane is None else membrane.clone()}
+                )
             )
             layer.record_membrane()
 
@@ -183,30 +221,56 @@ class Observer:
         origins = self.counter.origins
         given = args[0] if isinstance(args, tuple) and args else args
         known = origins.of(given) if isinstance(given, Tensor) else None
-        for tensor in tensors_in((output, [getattr(part, name, None) for name in self._spiking[part].state])):
+        for tensor in tensors_in(
+            (output, [getattr(part, name, None) for name in self._spiking[part].state])
+        ):
             follows = isinstance(known, Sample) and tensor.shape == given.shape
-            origins.add_sample(tensor, known.period if follows and isinstance(known, Sample) else None)
+            origins.add_sample(
+                tensor, known.period if follows and isinstance(known, Sample) else None
+            )
 
-    def _count_spikes(self, part: nn.Module, before: Tensor | None, output: Any) -> None:
+    def _count_spikes(
+        self, part: nn.Module, before: Tensor | None, output: Any
+    ) -> None:
         """Count zeros among the spikes, and membranes that the step changed; the first step writes all."""
         layer, name = self._spiking[part], self._name(part)
-        fired, after, sequence = spikes(output), layer.membrane(output), layer.membrane_over_time(output)
-        self.tally.axes.note_steps(name, fired, 1 if sequence is None else sequence[0].shape[sequence[1]])
+        fired, after, sequence = (
+            spikes(output),
+            layer.membrane(output),
+            layer.membrane_over_time(output),
+        )
+        self.tally.axes.note_steps(
+            name, fired, 1 if sequence is None else sequence[0].shape[sequence[1]]
+        )
         self.tally.axes.note_sequence(name, fired, after)
         if not self.tally.fired.get(name):
             self.tally.fired[name] = bool(fired.any())
         if "activations" in self.needs:
             self.tally.activations(name, fired)
         counts = self.tally.layer(name)
-        counts.neuron, counts.per_update = type(part).__name__, layer.operations_per_update()
-        counts.state_bytes = layer.state_bytes(output, fired.numel() if after is None else after.numel())
+        counts.neuron, counts.per_update = (
+            type(part).__name__,
+            layer.operations_per_update(),
+        )
+        counts.state_bytes = layer.state_bytes(
+            output, fired.numel() if after is None else after.numel()
+        )
         if "membranes" in self.needs:
             self._count_membranes(counts, layer, name, before, output)
 
     def _count_membranes(
-        self, counts: Layer, layer: SpikingLayer, name: str, before: Tensor | None, output: Any
+        self,
+        counts: Layer,
+        layer: SpikingLayer,
+        name: str,
+        before: Tensor | None,
+        output: Any,
     ) -> None:
-        fired, after, sequence = spikes(output), layer.membrane(output), layer.membrane_over_time(output)
+        fired, after, sequence = (
+            spikes(output),
+            layer.membrane(output),
+            layer.membrane_over_time(output),
+        )
         if sequence is not None and sequence[0].numel() == fired.numel():
             membranes, axis = sequence
             _add_updates(counts, before, membranes.select(axis, 0))
@@ -222,13 +286,21 @@ def _add_updates(counts: Layer, before: Tensor | None, after: Tensor) -> None:
     """Count the membranes that one step changed."""
     counts.membranes += after.numel()
     written = before is None or before.shape != after.shape
-    counts.updates += after.numel() if before is None or written else int(after.ne(before).count_nonzero())
+    counts.updates += (
+        after.numel()
+        if before is None or written
+        else int(after.ne(before).count_nonzero())
+    )
 
 
 def _is_observed(part: nn.Module) -> bool:
     if isinstance(part, torch.jit.ScriptModule):
         return False
-    return _is_recurrent(part) or isinstance(part, ACTIVATION_MODULES) or _names_products(part)
+    return (
+        _is_recurrent(part)
+        or isinstance(part, ACTIVATION_MODULES)
+        or _names_products(part)
+    )
 
 
 def _without_fast_path() -> Callable[[], None]:
@@ -239,7 +311,9 @@ def _without_fast_path() -> Callable[[], None]:
 
 
 def _is_recurrent(part: nn.Module) -> bool:
-    return type(part).__module__ == "torch.nn.modules.rnn" and "forward" not in vars(part)
+    return type(part).__module__ == "torch.nn.modules.rnn" and "forward" not in vars(
+        part
+    )
 
 
 def _names_products(part: nn.Module) -> bool:

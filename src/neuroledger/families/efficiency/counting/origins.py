@@ -17,7 +17,15 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils.weak import WeakTensorKeyDictionary
 
-__all__ = ["Origins", "Piece", "Sample", "Weight", "distinct_values", "is_matrix", "tensors_in"]
+__all__ = [
+    "Origins",
+    "Piece",
+    "Sample",
+    "Weight",
+    "distinct_values",
+    "is_matrix",
+    "tensors_in",
+]
 
 Piece = tuple[int, object, int]
 """The identity of a weight of the network, the part of its values (None: all), and their number."""
@@ -25,10 +33,22 @@ Piece = tuple[int, object, int]
 # Operators that fill memory, or repeat weights for each sample: their results are not weights.
 FRESH = frozenset(
     {
-        "expand", "repeat", "new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like",
-        "full_like", "rand_like", "randn_like", "randint_like", "new_empty_strided",
+        "expand",
+        "repeat",
+        "new_zeros",
+        "new_ones",
+        "new_empty",
+        "new_full",
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "new_empty_strided",
     }
-)  # fmt: skip
+)
 # Operators that keep the order of all values.
 RESHAPES = frozenset(
     {
@@ -45,10 +65,29 @@ RESHAPES = frozenset(
 )
 # Operators whose results only repeat or rearrange values.
 COPIES = RESHAPES | {
-    "repeat", "expand", "clone", "_to_copy", "permute", "transpose", "t", "index_select", "index", "gather", "take", "stack",
-    "cat", "unfold", "im2col", "select", "slice", "repeat_interleave", "broadcast_in_dim", "alias", "detach",
+    "repeat",
+    "expand",
+    "clone",
+    "_to_copy",
+    "permute",
+    "transpose",
+    "t",
+    "index_select",
+    "index",
+    "gather",
+    "take",
+    "stack",
+    "cat",
+    "unfold",
+    "im2col",
+    "select",
+    "slice",
+    "repeat_interleave",
+    "broadcast_in_dim",
+    "alias",
+    "detach",
     "_unsafe_index",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +133,11 @@ def distinct_values(tensor: Tensor) -> int:
     """Return the number of values of a tensor, without those repeated along broadcast axes."""
     if tensor.layout != torch.strided:
         return int(tensor.numel())
-    own: Iterator[int] = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    own: Iterator[int] = (
+        size
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+        if stride
+    )
     return math.prod(own)
 
 
@@ -117,7 +160,11 @@ class Origins:
 
     def _add_own(self, name: str, tensor: Tensor) -> None:
         size = 0 if is_lazy(tensor) else tensor.numel()
-        weight = Weight(name, frozenset({(id(tensor), None, size)}), not isinstance(tensor, nn.Parameter))
+        weight = Weight(
+            name,
+            frozenset({(id(tensor), None, size)}),
+            not isinstance(tensor, nn.Parameter),
+        )
         self._own.setdefault(id(tensor), weight)
         storage = _storage(tensor)
         if storage is not None:
@@ -147,7 +194,12 @@ class Origins:
     def is_state(self, tensor: Tensor) -> bool:
         """Return whether a buffer has one row per sample, or one for all: a product treats it as a state."""
         weight = self.weight(tensor)
-        return weight is not None and weight.state and tensor.dim() > 1 and len(tensor) in (1, self.samples)
+        return (
+            weight is not None
+            and weight.state
+            and tensor.dim() > 1
+            and len(tensor) in (1, self.samples)
+        )
 
     def adopt(self, tensor: Tensor, like: Tensor) -> None:
         """Record that a tensor has the values of another one in another order."""
@@ -178,20 +230,30 @@ class Origins:
         if self.samples < 2:
             return rows if self.samples else None
         origin = self.of(tensor)
-        period = origin.period if isinstance(origin, Sample) else self.period_by_shape(tensor.shape)
+        period = (
+            origin.period
+            if isinstance(origin, Sample)
+            else self.period_by_shape(tensor.shape)
+        )
         if not period or period % width or rows % (self.samples * (period // width)):
             return None
         return period // width
 
-    def follow(self, name: str, args: Sequence[Any], result: Any, *, has_rule: bool = False) -> None:
+    def follow(
+        self, name: str, args: Sequence[Any], result: Any, *, has_rule: bool = False
+    ) -> None:
         """Record the origins of an operator's results; a rule counts what is not a weight as a value of samples."""
         sources = list(tensors_in(args))
         origins = [self.of(tensor) for tensor in sources]
         results = list(tensors_in((result,)))
-        depends = any(isinstance(origin, Sample) for origin in origins) or (has_rule and None in origins)
+        depends = any(isinstance(origin, Sample) for origin in origins) or (
+            has_rule and None in origins
+        )
         if sources and (name in FRESH or depends):
             for number, tensor in enumerate(results):
-                self._known[tensor] = self._sample(name, args, sources, origins, tensor, number)
+                self._known[tensor] = self._sample(
+                    name, args, sources, origins, tensor, number
+                )
             return
         weights = [origin for origin in origins if isinstance(origin, Weight)]
         for tensor in results if weights else ():
@@ -199,14 +261,22 @@ class Origins:
                 self._known[tensor] = self._derived(sources, origins, weights, tensor)
 
     def _derived(
-        self, sources: list[Tensor], origins: list[Any], weights: list[Weight], result: Tensor
+        self,
+        sources: list[Tensor],
+        origins: list[Any],
+        weights: list[Weight],
+        result: Tensor,
     ) -> Weight:
         pieces = frozenset(piece for weight in weights for piece in weight.pieces)
         storage = _storage(result)
-        is_view = len(sources) > 0 and storage is not None and storage == _storage(sources[0])
+        is_view = (
+            len(sources) > 0 and storage is not None and storage == _storage(sources[0])
+        )
         if is_view and result.numel() < sources[0].numel():
             which = (result.storage_offset(), tuple(result.shape), result.stride())
-            pieces = frozenset((root, which, int(result.numel())) for root, _, _ in pieces)
+            pieces = frozenset(
+                (root, which, int(result.numel())) for root, _, _ in pieces
+            )
         keeps_rows = any(
             isinstance(origin, Weight)
             and origin.state
@@ -228,19 +298,29 @@ class Origins:
         period = None
         for source, origin in zip(sources, origins, strict=True):
             if isinstance(origin, Sample) and period is None:
-                period = self._next_period(name, args, source, origin.period, result, number)
+                period = self._next_period(
+                    name, args, source, origin.period, result, number
+                )
         if period is None:
             period = self.period_by_shape(result.shape)
         distinct = distinct_values(result)
         if name in COPIES:
             known = {
-                id(x): o.distinct for x, o in zip(sources, origins, strict=True) if isinstance(o, Sample)
+                id(x): o.distinct
+                for x, o in zip(sources, origins, strict=True)
+                if isinstance(o, Sample)
             }
             distinct = min(distinct, sum(known.values()) or distinct)
         return Sample(period, distinct, _shared(name, sources, origins))
 
     def _next_period(
-        self, name: str, args: Sequence[Any], source: Tensor, period: int | None, result: Tensor, number: int
+        self,
+        name: str,
+        args: Sequence[Any],
+        source: Tensor,
+        period: int | None,
+        result: Tensor,
+        number: int,
     ) -> int | None:
         """Return the period of a result from that of a source; None if the axis of samples is lost."""
         if period is None or self.samples == 1:
@@ -252,7 +332,11 @@ class Origins:
             return None
         axis, inner = place
         moved = _moved_axis(name, args, axis, source, result)
-        if moved is None or not 0 <= moved < result.dim() or result.shape[moved] != source.shape[axis]:
+        if (
+            moved is None
+            or not 0 <= moved < result.dim()
+            or result.shape[moved] != source.shape[axis]
+        ):
             return None
         after: int = math.prod(result.shape[moved + 1 :])
         return inner * after
@@ -271,13 +355,19 @@ def _axis_of(period: int, shape: Sequence[int], samples: int) -> tuple[int, int]
     """Return the axis that contains the samples, and how many of its successive entries belong to one of them."""
     after = 1
     for axis in range(len(shape) - 1, -1, -1):
-        if period >= after and period % after == 0 and (period // after) * samples <= shape[axis]:
+        if (
+            period >= after
+            and period % after == 0
+            and (period // after) * samples <= shape[axis]
+        ):
             return axis, period // after
         after *= shape[axis]
     return None
 
 
-def _moved_axis(name: str, args: Sequence[Any], axis: int, source: Tensor, result: Tensor) -> int | None:
+def _moved_axis(
+    name: str, args: Sequence[Any], axis: int, source: Tensor, result: Tensor
+) -> int | None:
     """Return where an operator moves an axis of its source."""
     rank: int = source.dim()
     if name in ("t", "t_", "numpy_T"):
@@ -293,7 +383,11 @@ def _moved_axis(name: str, args: Sequence[Any], axis: int, source: Tensor, resul
     if name == "stack":
         added = int(args[1] if len(args) > 1 else 0) % int(result.dim())
         return axis + (added <= axis)
-    return axis + int(result.dim()) - rank if name == "expand" or result.dim() >= rank else None
+    return (
+        axis + int(result.dim()) - rank
+        if name == "expand" or result.dim() >= rank
+        else None
+    )
 
 
 def _storage(tensor: Tensor) -> int | None:

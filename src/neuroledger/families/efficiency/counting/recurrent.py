@@ -21,7 +21,11 @@ from neuroledger.families.efficiency.counting.counter import Counter
 __all__ = ["count_cell_module", "count_layer_module", "ones"]
 
 Kind = Literal["lstm", "gru", "rnn_tanh", "rnn_relu"]
-STEPS = {"gru": torch.gru_cell, "rnn_tanh": torch.rnn_tanh_cell, "rnn_relu": torch.rnn_relu_cell}
+STEPS = {
+    "gru": torch.gru_cell,
+    "rnn_tanh": torch.rnn_tanh_cell,
+    "rnn_relu": torch.rnn_relu_cell,
+}
 
 
 class Cell(NamedTuple):
@@ -68,7 +72,9 @@ def has_open_gates(cell: Cell) -> bool:
 def gate_products(cell: Cell, states: States) -> Tensor:
     """Return the products among the gates for each sample and step."""
     carried = states.hidden if states.memory is None else states.memory
-    if has_open_gates(cell):  # two in each unit, and a third where the carried state is not zero
+    if has_open_gates(
+        cell
+    ):  # two in each unit, and a third where the carried state is not zero
         return carried.ne(0).sum(-1) + 2.0 * carried.shape[-1]
     zero = torch.zeros(1, device=carried.device)
     bias_ih = zero if cell.b_ih is None else ones(cell.b_ih)
@@ -95,7 +101,9 @@ def _gru_products(from_input: Tensor, from_hidden: Tensor, hidden: Tensor) -> Te
     return gated.sum(-1) + candidate.sum(-1) + (update * hidden).sum(-1)
 
 
-def count_cell(counter: Counter, cell: Cell, states: States, name: str, valid: Tensor | None = None) -> None:
+def count_cell(
+    counter: Counter, cell: Cell, states: States, name: str, valid: Tensor | None = None
+) -> None:
     """Count every row of ``states``: inputs and hidden states separately, products of gates as MACs.
 
     For padded sequences, ``valid`` ``(batch, step)`` marks the steps that belong to a sequence.
@@ -112,13 +120,19 @@ def count_cell(counter: Counter, cell: Cell, states: States, name: str, valid: T
         layer.dense -= float(padding) * weight.numel()
     if cell.gates > 1:
         of_gates = gate_products(cell, states)
-        layer.macs += float((of_gates if valid is None else of_gates * valid).sum(dtype=torch.float64))
+        layer.macs += float(
+            (of_gates if valid is None else of_gates * valid).sum(dtype=torch.float64)
+        )
         steps = states.inputs[..., 0].numel() - padding
         layer.dense += 3.0 * steps * (len(cell.w_hh) // cell.gates)
 
 
 def count_cell_module(
-    counter: Counter, name: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    counter: Counter,
+    name: str,
+    module: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
     """Count one step of ``nn.RNNCell``, ``nn.LSTMCell`` or ``nn.GRUCell``, ``(input, state)``."""
     x, state = (*args, *kwargs.values(), None)[:2]
@@ -129,7 +143,9 @@ def count_cell_module(
     before = empty if hidden is None else hidden.reshape(-1, module.hidden_size)
     if kind == "lstm":
         memory = empty if memory is None else memory.reshape(-1, module.hidden_size)
-    cell = Cell(kind, module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh)
+    cell = Cell(
+        kind, module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh
+    )
     count_cell(counter, cell, States(rows, before, memory), name)
 
 
@@ -152,9 +168,9 @@ class Sequences:
         """Return which steps belong to a sequence, ``(step, batch)``; None if all do."""
         if self.lengths is None:
             return None
-        return torch.arange(len(self.values), device=self.values.device)[:, None] < self.lengths.to(
-            self.values.device
-        )
+        return torch.arange(len(self.values), device=self.values.device)[
+            :, None
+        ] < self.lengths.to(self.values.device)
 
     def backwards(self) -> Sequences:
         """Return each sequence reversed, with padding at the end."""
@@ -163,7 +179,9 @@ class Sequences:
         steps = torch.arange(len(self.values), device=self.values.device)[:, None]
         lengths = self.lengths.to(self.values.device)
         index = torch.where(steps < lengths, lengths - 1 - steps, steps)
-        return Sequences(self.values.gather(0, index[..., None].expand_as(self.values)), self.lengths)
+        return Sequences(
+            self.values.gather(0, index[..., None].expand_as(self.values)), self.lengths
+        )
 
 
 def count_layer_module(
@@ -178,29 +196,57 @@ def count_layer_module(
     x, state = (*args, *kwargs.values(), None)[:2]
     answer = None
     if isinstance(x, PackedSequence):
-        sequences = Sequences(*pad_packed_sequence(PackedSequence(x.data, x.batch_sizes.cpu())))
-        state = module.permute_hidden(state, x.sorted_indices) if state is not None else None
+        sequences = Sequences(
+            *pad_packed_sequence(PackedSequence(x.data, x.batch_sizes.cpu()))
+        )
+        state = (
+            module.permute_hidden(state, x.sorted_indices)
+            if state is not None
+            else None
+        )
     else:
         batched = x if x.dim() == 3 else x.unsqueeze(int(not module.batch_first))
         if not module.batch_first:
             counter.tally.axes.note_recurrent(_kind_of(module), batched.shape)
-        sequences = Sequences(batched.transpose(0, 1) if module.batch_first else batched)
+        sequences = Sequences(
+            batched.transpose(0, 1) if module.batch_first else batched
+        )
         if module.num_layers == 1 and x.dim() == 3 and not module.proj_size:
             answer = output[0].transpose(0, 1) if module.batch_first else output[0]
-    _count_stack(counter, name, module, sequences, _starts(module, state, sequences.values), answer)
+    _count_stack(
+        counter,
+        name,
+        module,
+        sequences,
+        _starts(module, state, sequences.values),
+        answer,
+    )
 
 
-def _starts(module: nn.RNNBase, state: Any, values: Tensor) -> Iterator[tuple[Tensor, Tensor | None]]:
+def _starts(
+    module: nn.RNNBase, state: Any, values: Tensor
+) -> Iterator[tuple[Tensor, Tensor | None]]:
     """Yield hidden state and memory before the first step of each cell, ``(batch, unit)``."""
     count = module.num_layers * (2 if module.bidirectional else 1)
     width = module.proj_size or module.hidden_size
     hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
     for index in range(count):
-        before = values.new_zeros(values.shape[1], width) if hidden is None else hidden[index]
+        before = (
+            values.new_zeros(values.shape[1], width)
+            if hidden is None
+            else hidden[index]
+        )
         kept = None
         if module.mode == "LSTM":
-            kept = values.new_zeros(values.shape[1], module.hidden_size) if memory is None else memory[index]
-        yield before.reshape(values.shape[1], -1), None if kept is None else kept.reshape(values.shape[1], -1)
+            kept = (
+                values.new_zeros(values.shape[1], module.hidden_size)
+                if memory is None
+                else memory[index]
+            )
+        yield (
+            before.reshape(values.shape[1], -1),
+            None if kept is None else kept.reshape(values.shape[1], -1),
+        )
 
 
 def _cells(module: nn.RNNBase) -> Iterator[Cell]:
@@ -236,8 +282,12 @@ def _count_stack(
             known = None if answer is None else answer.chunk(directions, -1)[direction]
             known = known.flip(0) if known is not None and direction else known
             states, output = _states(cell, taken.values, hidden, memory, known)
-            by_sample = States(*(None if s is None else s.transpose(0, 1) for s in states))
-            count_cell(counter, cell, by_sample, name, None if valid is None else valid.t())
+            by_sample = States(
+                *(None if s is None else s.transpose(0, 1) for s in states)
+            )
+            count_cell(
+                counter, cell, by_sample, name, None if valid is None else valid.t()
+            )
             result = Sequences(output, sequences.lengths)
             outputs.append((result.backwards() if direction else result).values)
         sequences = Sequences(torch.cat(outputs, -1), sequences.lengths)
@@ -253,28 +303,40 @@ def _states(
     if output is None or (memory is not None and not bool(output[:-1].ne(0).all())):
         return _unroll(cell, x, hidden, memory)
     before = torch.cat([hidden[None].to(output.dtype), output[:-1]])
-    kept = None if memory is None else torch.cat([memory[None].to(output.dtype), output[:-1]])
+    kept = (
+        None
+        if memory is None
+        else torch.cat([memory[None].to(output.dtype), output[:-1]])
+    )
     return States(x, before, kept), output
 
 
-def _unroll(cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor | None) -> tuple[States, Tensor]:
+def _unroll(
+    cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor | None
+) -> tuple[States, Tensor]:
     """Return the states before each step, ``(step, batch, …)``, and the outputs, for inputs ``(step, batch, in)``."""
     if memory is not None:
         return _unroll_lstm(cell, x, hidden, memory)
     before, outputs = [], []
     for step in x.unbind(0):
         before.append(hidden)
-        hidden = STEPS[cell.kind](step, hidden, cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh)
+        hidden = STEPS[cell.kind](
+            step, hidden, cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh
+        )
         outputs.append(hidden)
     return States(x, torch.stack(before)), torch.stack(outputs)
 
 
-def _unroll_lstm(cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor) -> tuple[States, Tensor]:
+def _unroll_lstm(
+    cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor
+) -> tuple[States, Tensor]:
     before, memories, unprojected, outputs = [], [], [], []
     for step in x.unbind(0):
         before.append(hidden)
         memories.append(memory)
-        gates = F.linear(step, cell.w_ih, cell.b_ih) + F.linear(hidden, cell.w_hh, cell.b_hh)
+        gates = F.linear(step, cell.w_ih, cell.b_ih) + F.linear(
+            hidden, cell.w_hh, cell.b_hh
+        )
         i, f, g, o = gates.chunk(4, 1)
         memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
         hidden = o.sigmoid() * memory.tanh()
@@ -283,4 +345,6 @@ def _unroll_lstm(cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor) -> tuple
             hidden = F.linear(hidden, cell.w_hr)
         outputs.append(hidden)
     projected = None if cell.w_hr is None else torch.stack(unprojected)
-    return States(x, torch.stack(before), torch.stack(memories), projected), torch.stack(outputs)
+    return States(
+        x, torch.stack(before), torch.stack(memories), projected
+    ), torch.stack(outputs)

@@ -24,7 +24,14 @@ EXACT = 2**24
 VALUES_IN_CACHE = 2**18
 # Values of a row that are tested first: most analogue rows show one that is neither -1, 0 nor 1.
 TESTED_FIRST = 64
-TINY = frozenset({torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz})
+TINY = frozenset(
+    {
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.float8_e4m3fnuz,
+        torch.float8_e5m2fnuz,
+    }
+)
 
 
 def as_values(tensor: Tensor) -> Tensor:
@@ -54,7 +61,9 @@ def exact(fan_out: Tensor) -> Tensor:
     return fan_out.to(torch.float32 if float(fan_out.sum()) < EXACT else torch.float64)
 
 
-def operations(rows: Tensor, fan_out: Tensor, *, classify: bool = True) -> tuple[Tensor, Tensor | None]:
+def operations(
+    rows: Tensor, fan_out: Tensor, *, classify: bool = True
+) -> tuple[Tensor, Tensor | None]:
     """Return the operations of each row ``(row, feature)``, float64, and whether it needs no multiplier.
 
     The operations are the sum of the fan-outs (feature,) of the row's non-zero values. A row of -1, 0 and 1 needs no
@@ -62,7 +71,11 @@ def operations(rows: Tensor, fan_out: Tensor, *, classify: bool = True) -> tuple
     """
     amounts, signs = [], []
     for part in rows.split(max(1, VALUES_IN_CACHE // max(1, rows.shape[1]))):
-        nonzero = torch.ne(part, 0, out=torch.empty(part.shape, dtype=fan_out.dtype, device=part.device))
+        nonzero = torch.ne(
+            part,
+            0,
+            out=torch.empty(part.shape, dtype=fan_out.dtype, device=part.device),
+        )
         amounts.append(nonzero @ fan_out)
         if classify:
             signs.append(_signs(part, nonzero))
@@ -112,12 +125,20 @@ class SampleSums:
     def totals(self) -> tuple[float, float]:
         """Return the MACs and the ACs of all samples."""
         together = float(self.amounts.sum())
-        accumulations = float(self.amounts[self.ternary].sum()) if self._undecided else 0.0
+        accumulations = (
+            float(self.amounts[self.ternary].sum()) if self._undecided else 0.0
+        )
         return together - accumulations, accumulations
 
 
 def axis_uses(
-    size: int, out: int, kernel: int, stride: int, padding: int, dilation: int, transposed: bool
+    size: int,
+    out: int,
+    kernel: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    transposed: bool,
 ) -> Tensor:
     """Return whether a tap of a kernel uses a position of an axis, float64 ``(tap, position)`` of zeros and ones."""
     taps, positions = torch.arange(kernel)[:, None] * dilation, torch.arange(size)[None]
@@ -137,6 +158,8 @@ def kernel_uses(driven: Tensor, uses: Sequence[Tensor]) -> Tensor:
     are the matrices ``(tap, position)`` of each axis.
     """
     result = driven.to(torch.float64)
-    for matrix in uses:  # contracts the first remaining tap axis and appends its positions
+    for (
+        matrix
+    ) in uses:  # contracts the first remaining tap axis and appends its positions
         result = torch.tensordot(result, matrix.to(result.device), dims=([1], [0]))
     return result.reshape(math.prod(result.shape))

@@ -8,9 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neuroledger.families.efficiency.counting.counter import Call, Counter, counting_rule, first_two
+from neuroledger.families.efficiency.counting.counter import (
+    Call,
+    Counter,
+    counting_rule,
+    first_two,
+)
 from neuroledger.families.efficiency.counting.origins import tensors_in
-from neuroledger.families.efficiency.counting.rows import as_values, axis_uses, kernel_uses, signs_only
+from neuroledger.families.efficiency.counting.rows import (
+    as_values,
+    axis_uses,
+    kernel_uses,
+    signs_only,
+)
 
 __all__: list[str] = []
 
@@ -32,9 +42,16 @@ def products(counter: Counter, call: Call) -> None:
 
 
 @counting_rule(
-    "addmm", "addmm_", "addmv", "addmv_", "addbmm", "addbmm_", "_addmm_activation", "_sparse_addmm",
+    "addmm",
+    "addmm_",
+    "addmv",
+    "addmv_",
+    "addbmm",
+    "addbmm_",
+    "_addmm_activation",
+    "_sparse_addmm",
     "sspaddmm",
-)  # fmt: skip
+)
 def added_products(counter: Counter, call: Call) -> None:
     """Count a product of the two tensors after one that is added."""
     counter.product(*first_two(call.args[1:]))
@@ -47,7 +64,9 @@ def masked_products(counter: Counter, call: Call) -> None:
     if not bool(added.isneginf().any()):
         counter.product(left, right)
         return
-    allowed = added.isneginf().logical_not().expand(len(left), left.shape[1], right.shape[2])
+    allowed = (
+        added.isneginf().logical_not().expand(len(left), left.shape[1], right.shape[2])
+    )
     name = counter.running_name("matmul")
     inner = counter.origins.inner_rows(left, left.shape[1] * left.shape[2])
     count_pairs(counter, left, right.transpose(1, 2), allowed, inner, name)
@@ -76,7 +95,9 @@ def bilinear(counter: Counter, call: Call) -> None:
     driven = as_values(weight).ne(0).sum(0, dtype=torch.float64)
     per_row = ((left.ne(0).to(driven.dtype) @ driven) * right.ne(0)).sum(1)
     ternary = signs_only(as_values(left)) & signs_only(as_values(right))
-    counter.items(per_row, ternary, counter.origins.inner_rows(left, left.shape[-1]), name)
+    counter.items(
+        per_row, ternary, counter.origins.inner_rows(left, left.shape[-1]), name
+    )
     counter.tally.layer(name).dense += float(len(left)) * weight.numel()
 
 
@@ -94,7 +115,16 @@ def convolution(counter: Counter, call: Call) -> None:
     )
     name = "conv_transpose" if transposed else "conv"
     count_convolution(
-        counter, x, weight, call.result, stride, padding, dilation, bool(transposed), groups, name
+        counter,
+        x,
+        weight,
+        call.result,
+        stride,
+        padding,
+        dilation,
+        bool(transposed),
+        groups,
+        name,
     )
 
 
@@ -113,7 +143,11 @@ def count_convolution(
 ) -> None:
     """Count a convolution of x ``(batch, in, *space)`` with W ``(out, in/groups, *kernel)`` or ``(in, out, …)``."""
     rank = weight.dim() - 2
-    if weight.dim() > 2 and counter.origins.weight(x) and counter.origins.weight(weight):
+    if (
+        weight.dim() > 2
+        and counter.origins.weight(x)
+        and counter.origins.weight(weight)
+    ):
         return  # weights computed from weights are not a cost per sample
     geometry = (
         tuple(x.shape[1:]),
@@ -123,7 +157,11 @@ def count_convolution(
 
     def fan_out() -> Tensor:
         nonzero = as_values(weight).ne(0).to(torch.float64)
-        driven = nonzero.sum(1) if transposed else nonzero.unflatten(0, (groups, -1)).sum(1).flatten(0, 1)
+        driven = (
+            nonzero.sum(1)
+            if transposed
+            else nonzero.unflatten(0, (groups, -1)).sum(1).flatten(0, 1)
+        )
         space, out, steps, margins, gaps = geometry[0][1:], *geometry[1:]
         uses = [
             axis_uses(
@@ -141,35 +179,47 @@ def count_convolution(
 
     values = float(x.numel() if transposed else result.numel())
     dense = values * math.prod(weight.shape[1:])
-    driven = counter.fan_out_of(weight, ("convolution", transposed, groups, *geometry), fan_out)
+    driven = counter.fan_out_of(
+        weight, ("convolution", transposed, groups, *geometry), fan_out
+    )
     name = counter.name_of(weight, name)
     counter.inputs(x, weight, driven, dense=dense, name=name, data_type=data_type)
 
 
 def _per_axis(value: Any, rank: int) -> tuple[int, ...]:
     """Return one number for every spatial axis."""
-    values = tuple(int(v) for v in value) if isinstance(value, (tuple, list)) else (int(value),)
+    values = (
+        tuple(int(v) for v in value)
+        if isinstance(value, (tuple, list))
+        else (int(value),)
+    )
     return values * rank if len(values) == 1 else values
 
 
 @counting_rule(
-    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-)  # fmt: skip
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+)
 def attention(counter: Counter, call: Call) -> None:
     """Count attention in one operator, ``(q, k, v, …)``: q·kᵀ and softmax(scores)·v of the pairs that are not masked."""
     q, k, v = call.args[:3]
     keyword = "attn_mask" if "flash" in call.name else "attn_bias"
     position = 3 if "efficient" in call.name or "cudnn" in call.name else 99
     mask = call.argument(position, keyword)
-    causal = call.kwargs.get("is_causal", next((x for x in call.args[3:] if isinstance(x, bool)), False))
+    causal = call.kwargs.get(
+        "is_causal", next((x for x in call.args[3:] if isinstance(x, bool)), False)
+    )
     scale = call.kwargs.get("scale") or 1 / math.sqrt(q.shape[-1])
     repeats = q.shape[-3] // k.shape[-3]
     if repeats > 1:
         k, v = (x.repeat_interleave(repeats, -3) for x in (k, v))
     allowed = _allowed(q, k, mask, causal)
     scores = (q @ k.transpose(-1, -2)) * scale
-    scores = (scores if mask is None else scores + mask).masked_fill(~allowed, -math.inf)
+    scores = (scores if mask is None else scores + mask).masked_fill(
+        ~allowed, -math.inf
+    )
     shares = torch.softmax(scores, -1).nan_to_num()
     inner = counter.origins.inner_rows(q, q.shape[-2] * q.shape[-1])
     name = counter.running_name("attention")
@@ -199,16 +249,25 @@ def masked_scores(counter: Counter, call: Call) -> None:
 
 
 def count_pairs(
-    counter: Counter, q: Tensor, k: Tensor, allowed: Tensor, inner: int | None, name: str
+    counter: Counter,
+    q: Tensor,
+    k: Tensor,
+    allowed: Tensor,
+    inner: int | None,
+    name: str,
 ) -> None:
     """Count the products q·k of the pairs of query and key ``allowed``: masked pairs are not computed."""
     both = q.ne(0).to(torch.float64) @ k.ne(0).to(torch.float64).transpose(-1, -2)
     per_item = (both * allowed).sum((-1, -2)).reshape(-1)
-    counter.items(per_item, _ternary_items(q) | _ternary_items(k), inner, name, "scores")
+    counter.items(
+        per_item, _ternary_items(q) | _ternary_items(k), inner, name, "scores"
+    )
 
 
 def _ternary_items(values: Tensor) -> Tensor:
-    return signs_only(as_values(values).reshape(-1, values.shape[-2] * values.shape[-1]))
+    return signs_only(
+        as_values(values).reshape(-1, values.shape[-2] * values.shape[-1])
+    )
 
 
 def _allowed(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
@@ -221,18 +280,38 @@ def _allowed(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
 QUANTISED = tuple(
     f"quantized::{name}"
     for name in (
-        "linear", "linear_relu", "linear_dynamic", "linear_relu_dynamic", "linear_dynamic_fp16", "linear_relu_dynamic_fp16",
-        "linear_leaky_relu", "linear_tanh", "conv1d", "conv2d", "conv3d", "conv1d_relu", "conv2d_relu", "conv3d_relu",
-        "conv2d_add", "conv2d_add_relu", "conv1d_dynamic", "conv2d_dynamic", "conv3d_dynamic", "conv_transpose1d",
-        "conv_transpose2d", "conv_transpose3d",
+        "linear",
+        "linear_relu",
+        "linear_dynamic",
+        "linear_relu_dynamic",
+        "linear_dynamic_fp16",
+        "linear_relu_dynamic_fp16",
+        "linear_leaky_relu",
+        "linear_tanh",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv1d_relu",
+        "conv2d_relu",
+        "conv3d_relu",
+        "conv2d_add",
+        "conv2d_add_relu",
+        "conv1d_dynamic",
+        "conv2d_dynamic",
+        "conv3d_dynamic",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
     )
-)  # fmt: skip
+)
 
 
 @counting_rule(*QUANTISED)
 def packed(counter: Counter, call: Call) -> None:
     """Count a linear layer or convolution with packed weights, ``(input, …, packed, …)``, for the module that runs."""
-    parameters = next(value for value in call.args if isinstance(value, torch.ScriptObject))
+    parameters = next(
+        value for value in call.args if isinstance(value, torch.ScriptObject)
+    )
     x, weight = call.args[0], parameters.unpack()[0]
     data_type = "int8" if weight.is_quantized else "float16"
     values = weight.dequantize() if weight.is_quantized else weight.float()
@@ -241,7 +320,9 @@ def packed(counter: Counter, call: Call) -> None:
         counter.linear(x, values, name, data_type)
         return
     rank = x.dim() - 2
-    values = values.squeeze(2) if values.dim() > rank + 2 else values  # 1-d kernels are stored as 2-d
+    values = (
+        values.squeeze(2) if values.dim() > rank + 2 else values
+    )  # 1-d kernels are stored as 2-d
     numbers = (parameters.stride(), parameters.padding(), parameters.dilation())
     stride, padding, dilation = (list(v)[-rank:] for v in numbers)
     count_convolution(

@@ -14,9 +14,21 @@ from torch import nn
 from neuroledger.data.facts import Fact
 from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
 from neuroledger.families.efficiency.counting.counter import LEFT
-from neuroledger.families.efficiency.counting.counts import Energy, Memory, Mode, Need, Timing, Trace, Weights
+from neuroledger.families.efficiency.counting.counts import (
+    Energy,
+    Memory,
+    Mode,
+    Need,
+    Timing,
+    Trace,
+    Weights,
+)
 from neuroledger.families.efficiency.counting.lemaire import Lemaire
-from neuroledger.families.efficiency.counting.measured import measure_energy, measure_memory, measure_time
+from neuroledger.families.efficiency.counting.measured import (
+    measure_energy,
+    measure_memory,
+    measure_time,
+)
 from neuroledger.families.efficiency.counting.network import (
     Network,
     copy_inputs,
@@ -32,7 +44,10 @@ from neuroledger.families.efficiency.counting.network import (
     uncompiled,
     was_written,
 )
-from neuroledger.families.efficiency.counting.neurobench_compat import NeuroBenchPass, neurobench_weights
+from neuroledger.families.efficiency.counting.neurobench_compat import (
+    NeuroBenchPass,
+    neurobench_weights,
+)
 from neuroledger.families.efficiency.counting.spiking import Registered, spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 from neuroledger.families.efficiency.counting.strict import StrictPass
@@ -87,18 +102,32 @@ def trace(
         The forward pass fails and ``receive`` is given. Without ``receive``, a failing pass is a failure of the needs.
     """
     network, requested = Network.of(module, spiking, sample_axis), frozenset(needs)
-    if isinstance(batches, (torch.Tensor, Mapping)):  # a single batch: its samples are not batches
+    if isinstance(
+        batches, (torch.Tensor, Mapping)
+    ):  # a single batch: its samples are not batches
         batches = (batches,)
     if not isinstance(batches, Iterable):
-        raise RequestError(f"`batches` must be a list or another iterable, not {type(batches).__name__}")
+        raise RequestError(
+            f"`batches` must be a list or another iterable, not {type(batches).__name__}"
+        )
     state = _Progress(carry_state, [])
-    weights = _count_weights(network, mode, state.failures) if "weights" in requested else None
+    weights = (
+        _count_weights(network, mode, state.failures)
+        if "weights" in requested
+        else None
+    )
     running = requested - {"weights"}
     counting = running & {"operations", "activations", "membranes"}
-    run: Pass = StrictPass(network, counting) if mode == "strict" else NeuroBenchPass(network, counting)
+    run: Pass = (
+        StrictPass(network, counting)
+        if mode == "strict"
+        else NeuroBenchPass(network, counting)
+    )
     if running or receive is not None:
         _run_batches(network, run, batches, time_axis, running, receive, state)
-    if "weights" in state.failures and state.batches:  # layers that took their shape from the first batch
+    if (
+        "weights" in state.failures and state.batches
+    ):  # layers that took their shape from the first batch
         del state.failures["weights"]
         weights = _count_weights(network, mode, state.failures)
     return _trace_of(run, mode, requested, weights, state)
@@ -124,23 +153,37 @@ def _run_batches(
         state.failures.update(dict.fromkeys(needs, str(error)))
     if not state.samples:
         state.failures.update(
-            {need: state.failures.get(need, "there were no batches to run") for need in needs}
+            {
+                need: state.failures.get(need, "there were no batches to run")
+                for need in needs
+            }
         )
     run.finish()
 
 
 def _trace_of(
-    run: Pass, mode: Mode, requested: frozenset[Need], weights: Weights | None, state: _Progress
+    run: Pass,
+    mode: Mode,
+    requested: frozenset[Need],
+    weights: Weights | None,
+    state: _Progress,
 ) -> Trace:
     """Return the counts of a pass that has ended."""
     failures, tally = dict(state.failures), run.tally
-    failures |= {need: failures.get(need, why) for need, why in run.failures.items() if need in requested}
+    failures |= {
+        need: failures.get(need, why)
+        for need, why in run.failures.items()
+        if need in requested
+    }
     if tally.unreadable_membranes and "membranes" in requested:
         blind = ", ".join(sorted(tally.unreadable_membranes))
         failures.setdefault(
-            "membranes", f"the membrane potentials of {blind} cannot be read after each time step"
+            "membranes",
+            f"the membrane potentials of {blind} cannot be read after each time step",
         )
-    connecting, reached, unreached = tally.coverage() if "operations" in requested else (0, 0, ())
+    connecting, reached, unreached = (
+        tally.coverage() if "operations" in requested else (0, 0, ())
+    )
     return Trace(
         mode=mode,
         needs=requested,
@@ -177,7 +220,12 @@ def _facts_of(network: Network) -> dict[str, Fact]:
 
 
 def check_repeats(
-    counted: Trace, module: nn.Module, batch: Any, *, sample_axis: int | None, **options: Any
+    counted: Trace,
+    module: nn.Module,
+    batch: Any,
+    *,
+    sample_axis: int | None,
+    **options: Any,
 ) -> Trace:
     """Count a batch again, whole and in two parts: add a note to the trace if counts are equal, else a failure."""
     needs = counted.needs & {"operations", "activations", "membranes"}
@@ -202,14 +250,23 @@ def check_repeats(
     )
     for other, (description, parts_of_batch) in zip(others, runs[1:], strict=True):
         names = {*whole.layers, *other.layers}
-        differs = sorted(name for name in names if whole.layers.get(name) != other.layers.get(name))
+        differs = sorted(
+            name for name in names if whole.layers.get(name) != other.layers.get(name)
+        )
         if parts_of_batch and (differs or whole.failures != other.failures):
             why = f"batches {description} gave other counts than one of {size}: {', '.join(differs[:8])}"
             if counted.beyond:
                 why += f"; the network has iterators, which cannot be restored: {', '.join(counted.beyond)}"
-            return replace(counted, failures={**counted.failures, **dict.fromkeys(needs, why)})
-    checked = " and ".join(str(description) for description, parts_of_batch in runs[1:] if parts_of_batch)
-    return replace(counted, notes=(*counted.notes, f"checked: batches {checked} gave the same counts"))
+            return replace(
+                counted, failures={**counted.failures, **dict.fromkeys(needs, why)}
+            )
+    checked = " and ".join(
+        str(description) for description, parts_of_batch in runs[1:] if parts_of_batch
+    )
+    return replace(
+        counted,
+        notes=(*counted.notes, f"checked: batches {checked} gave the same counts"),
+    )
 
 
 class _Progress:
@@ -261,7 +318,11 @@ def _run_and_count(
 
 
 def _prepare(
-    network: Network, inputs: Any, time_axis: TimeAxis, needs: frozenset[Need], state: _Progress
+    network: Network,
+    inputs: Any,
+    time_axis: TimeAxis,
+    needs: frozenset[Need],
+    state: _Progress,
 ) -> None:
     """Find the axis of time with the first batch, and measure what is asked for.
 
@@ -276,7 +337,9 @@ def _prepare(
             f"{empty} is on the meta device, without values: load the weights first (module.to_empty)"
         )
     state.writes = may_write(network)
-    state.time_axis = steps_through_time(network, inputs) if time_axis == "auto" else time_axis
+    state.time_axis = (
+        steps_through_time(network, inputs) if time_axis == "auto" else time_axis
+    )
     if state.time_axis is not None:
         state.steps = _time_steps(inputs, state.time_axis, network.sample_axis)
         if time_axis == "auto":
@@ -287,7 +350,9 @@ def _prepare(
         _measure(network, copy_inputs(inputs), needs, state)
 
 
-def _answer(network: Network, run: Pass, inputs: Any, size: int, state: _Progress) -> Any:
+def _answer(
+    network: Network, run: Pass, inputs: Any, size: int, state: _Progress
+) -> Any:
     """Run one batch, count it, and return the network's output.
 
     Raises
@@ -295,7 +360,9 @@ def _answer(network: Network, run: Pass, inputs: Any, size: int, state: _Progres
     ModelError
         The forward pass fails, or the network takes the axis of samples for time.
     """
-    shape = () if network.axis_stated or state.time_axis is not None else shape_of(inputs)
+    shape = (
+        () if network.axis_stated or state.time_axis is not None else shape_of(inputs)
+    )
     with evaluation(network, carry=state.carry):
         run.begin(size, shape, inputs)
         try:
@@ -328,9 +395,15 @@ def _preserving_state(network: Network) -> Iterator[None]:
 
 def _time_steps(inputs: Any, axis: Any, sample_axis: int) -> int:
     shape = getattr(inputs, "shape", None)
-    has_axis = shape is not None and isinstance(axis, int) and -len(shape) <= axis < len(shape)
+    has_axis = (
+        shape is not None and isinstance(axis, int) and -len(shape) <= axis < len(shape)
+    )
     if shape is None or not has_axis or axis % len(shape) == sample_axis:
-        of = f"of shape {tuple(shape)}" if shape is not None else "that are several tensors"
+        of = (
+            f"of shape {tuple(shape)}"
+            if shape is not None
+            else "that are several tensors"
+        )
         raise RequestError(
             f"time_axis {axis!r}: inputs {of} have no such axis of time steps; axis {sample_axis} is that of the samples "
             "(`sample_axis`)"
@@ -338,9 +411,15 @@ def _time_steps(inputs: Any, axis: Any, sample_axis: int) -> int:
     return int(shape[axis])
 
 
-def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Progress) -> None:
+def _measure(
+    network: Network, inputs: Any, needs: frozenset[Need], state: _Progress
+) -> None:
     """Measure time, memory and energy with the first batch, before counting."""
-    for need, measure in (("timing", measure_time), ("memory", measure_memory), ("energy", measure_energy)):
+    for need, measure in (
+        ("timing", measure_time),
+        ("memory", measure_memory),
+        ("energy", measure_energy),
+    ):
         if need in needs:
             try:
                 setattr(state, need, measure(network, inputs, state.time_axis))
@@ -348,7 +427,9 @@ def _measure(network: Network, inputs: Any, needs: frozenset[Need], state: _Prog
                 state.failures[need] = str(error)
 
 
-def _count_weights(network: Network, mode: Mode, failures: dict[str, str]) -> Weights | None:
+def _count_weights(
+    network: Network, mode: Mode, failures: dict[str, str]
+) -> Weights | None:
     try:
         if mode == "strict":
             return count_weights(network.module, network.parts)
@@ -364,7 +445,9 @@ def trace_functions(run: Callable[[], int]) -> Trace:
     This is for models that are not a single module: their parts are unknown, so counts are listed by function name, and
     operations outside of torch are not counted. If nothing was computed in torch, every count fails.
     """
-    counting = StrictPass(Network.of(nn.Module()), frozenset({"operations", "activations"}))
+    counting = StrictPass(
+        Network.of(nn.Module()), frozenset({"operations", "activations"})
+    )
     counting.begin(0, (), ())
     with torch.no_grad():
         try:
@@ -378,9 +461,7 @@ def trace_functions(run: Callable[[], int]) -> Trace:
     if not samples:
         why = "no sample was answered"
     elif not tally.layers and not uncounted:
-        why = (
-            "nothing was multiplied in torch: what is computed elsewhere, such as in NumPy, cannot be counted"
-        )
+        why = "nothing was multiplied in torch: what is computed elsewhere, such as in NumPy, cannot be counted"
     return Trace(
         mode="strict",
         needs=frozenset({"operations", "activations"}),

@@ -22,27 +22,52 @@ __all__ = ["Registered", "SpikingLayer", "spikes", "spiking_layer", "states_of"]
 Registered = Mapping[type, str | Sequence[str]]
 """Names of the state tensors of classes of spiking layers, the membrane potential first."""
 Watcher = Callable[..., None]
-Framework = Literal["snntorch", "spikingjelly", "sinabs", "norse", "rockpool", "declared", "registered"]
+Framework = Literal[
+    "snntorch", "spikingjelly", "sinabs", "norse", "rockpool", "declared", "registered"
+]
 
 BASES: Mapping[tuple[str, str], Framework] = MappingProxyType(
     {
-        ("snntorch", "SpikingNeuron"): "snntorch", ("spikingjelly", "BaseNode"): "spikingjelly",
-        ("sinabs", "StatefulLayer"): "sinabs", ("norse", "SNNCell"): "norse", ("norse", "SNNRecurrentCell"): "norse",
-        ("norse", "SNN"): "norse", ("norse", "SNNRecurrent"): "norse", ("snntorch", "LeakyParallel"): "snntorch",
+        ("snntorch", "SpikingNeuron"): "snntorch",
+        ("spikingjelly", "BaseNode"): "spikingjelly",
+        ("sinabs", "StatefulLayer"): "sinabs",
+        ("norse", "SNNCell"): "norse",
+        ("norse", "SNNRecurrentCell"): "norse",
+        ("norse", "SNN"): "norse",
+        ("norse", "SNNRecurrent"): "norse",
+        ("snntorch", "LeakyParallel"): "snntorch",
         ("rockpool", "LIFBaseTorch"): "rockpool",
-        **{("spikingjelly", name): "spikingjelly" for name in (
-            "SimpleBaseNode", "ActivationAwareIFNode", "DSRIFNode", "DSRLIFNode", "FewSpikeNode", "FlexSN", "GatedLIFNode",
-            "ILCBaseNode", "MaskedPSN", "NoisyBaseNode", "PSN", "STBIFNode", "SlidingPSN",
-        )},
+        **{
+            ("spikingjelly", name): "spikingjelly"
+            for name in (
+                "SimpleBaseNode",
+                "ActivationAwareIFNode",
+                "DSRIFNode",
+                "DSRLIFNode",
+                "FewSpikeNode",
+                "FlexSN",
+                "GatedLIFNode",
+                "ILCBaseNode",
+                "MaskedPSN",
+                "NoisyBaseNode",
+                "PSN",
+                "STBIFNode",
+                "SlidingPSN",
+            )
+        },
     }
-)  # fmt: skip
+)
 # Leaky integrators and synapses, whose output is their membrane or current and never a spike.
 NON_SPIKING = frozenset(
     {
-        ("norse", "LI"), ("norse", "LICell"), ("norse", "LIBoxCell"), ("sinabs", "ExpLeak"), ("rockpool", "ExpSynExodus"),
+        ("norse", "LI"),
+        ("norse", "LICell"),
+        ("norse", "LIBoxCell"),
+        ("sinabs", "ExpLeak"),
+        ("rockpool", "ExpSynExodus"),
         ("rockpool", "LIFMembraneExodus"),
     }
-)  # fmt: skip
+)
 ROCKPOOL = ("vmem", "isyn", "spikes")
 RESETS = ("reset", "reset_states", "reset_mem")
 # Packages whose neurons, if they have no parts of their own, multiply only elementwise.
@@ -51,10 +76,16 @@ VALUE_BY_VALUE = frozenset({"snntorch", "neuroledger"})
 # Operations per update of a neuron, by snntorch's class and reset mechanism, as NeuroBench 2.3 counts them.
 OPERATIONS: Mapping[tuple[str, str], int] = MappingProxyType(
     {
-        ("Leaky", "subtract"): 4, ("Leaky", "zero"): 4, ("Synaptic", "subtract"): 6, ("Synaptic", "zero"): 8,
-        ("Lapicque", "subtract"): 11, ("Lapicque", "zero"): 11, ("Alpha", "subtract"): 18, ("Alpha", "zero"): 24,
+        ("Leaky", "subtract"): 4,
+        ("Leaky", "zero"): 4,
+        ("Synaptic", "subtract"): 6,
+        ("Synaptic", "zero"): 8,
+        ("Lapicque", "subtract"): 11,
+        ("Lapicque", "zero"): 11,
+        ("Alpha", "subtract"): 18,
+        ("Alpha", "zero"): 24,
     }
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -116,22 +147,34 @@ class SpikingLayer:
             and (membrane := self.membrane(output)) is not None
         ):
             recorded, axis = (
-                (membrane, 0) if membrane.shape == spikes(output).shape and membrane.dim() > 2 else (None, 0)
+                (membrane, 0)
+                if membrane.shape == spikes(output).shape and membrane.dim() > 2
+                else (None, 0)
             )
         return (recorded, axis) if isinstance(recorded, torch.Tensor) else None
 
     def _is_single_step(self) -> bool:
         """Return whether a layer of norse takes one step per call, also for images of neurons."""
-        return any(base.__name__ in ("SNNCell", "SNNRecurrentCell") for base in type(self.module).__mro__)
+        return any(
+            base.__name__ in ("SNNCell", "SNNRecurrentCell")
+            for base in type(self.module).__mro__
+        )
 
     def _is_multi_step(self) -> bool:
-        multi_step = self.framework == "spikingjelly" and getattr(self.module, "step_mode", "s") == "m"
+        multi_step = (
+            self.framework == "spikingjelly"
+            and getattr(self.module, "step_mode", "s") == "m"
+        )
         return multi_step and hasattr(self.module, "store_v_seq")
 
     def _records_membrane(self) -> bool:
         """Return whether a layer of sinabs records its membrane; adaptive and recurrent ones overwrite the recording."""
         names = {base.__name__ for base in type(self.module).__mro__}
-        return self.framework == "sinabs" and "LIF" in names and not hasattr(self.module, "rec_connect")
+        return (
+            self.framework == "sinabs"
+            and "LIF" in names
+            and not hasattr(self.module, "rec_connect")
+        )
 
     def watch_functional_calls(
         self, start: Watcher, end: Watcher, is_active: Callable[[], bool]
@@ -167,11 +210,17 @@ class SpikingLayer:
     def state_bytes(self, output: Any, neurons: int) -> int:
         """Return the state bytes of one neuron, from the tensors with one value for each of ``neurons``."""
         if self.framework == "norse":
-            state = output[1] if isinstance(output, (tuple, list)) and len(output) > 1 else ()
+            state = (
+                output[1]
+                if isinstance(output, (tuple, list)) and len(output) > 1
+                else ()
+            )
             values = list(state) if isinstance(state, tuple) else []
         else:
             values = [getattr(self.module, name, None) for name in self.state]
-        per_neuron = (x for x in values if isinstance(x, torch.Tensor) and x.numel() == neurons)
+        per_neuron = (
+            x for x in values if isinstance(x, torch.Tensor) and x.numel() == neurons
+        )
         return sum(x.element_size() for x in per_neuron)
 
     def reset(self) -> None:
@@ -199,17 +248,23 @@ class SpikingLayer:
         return OPERATIONS.get((type(self.module).__name__, reset))
 
 
-def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({})) -> SpikingLayer | None:
+def spiking_layer(
+    module: nn.Module, registered: Registered = MappingProxyType({})
+) -> SpikingLayer | None:
     """Return the module as a spiking layer; None if it is not one."""
     kind: Any = type(module)
     registered_state = (
-        next((registered[base] for base in kind.__mro__ if base in registered), None) if registered else None
+        next((registered[base] for base in kind.__mro__ if base in registered), None)
+        if registered
+        else None
     )
     if registered_state:
         return SpikingLayer(
             module,
             "registered",
-            (registered_state,) if isinstance(registered_state, str) else tuple(registered_state),
+            (registered_state,)
+            if isinstance(registered_state, str)
+            else tuple(registered_state),
         )
     declared = getattr(kind, "spiking_state", None)
     if declared:
@@ -220,16 +275,28 @@ def spiking_layer(module: nn.Module, registered: Registered = MappingProxyType({
     if framework == "rockpool":
         return SpikingLayer(module, framework, ROCKPOOL)
     if framework == "snntorch":
-        names = [name for name in module._buffers if name in module._non_persistent_buffers_set]
+        names = [
+            name
+            for name in module._buffers
+            if name in module._non_persistent_buffers_set
+        ]
         membrane = ("mem",) if "mem" in vars(module) or "mem" in module._buffers else ()
-        return SpikingLayer(module, framework, (*membrane, *(name for name in names if name != "mem")))
+        return SpikingLayer(
+            module, framework, (*membrane, *(name for name in names if name != "mem"))
+        )
     if framework == "spikingjelly":
         memories = [name for name in vars(module).get("_memories", ()) if name != "v"]
-        membrane = ("v",) if "v" in vars(module).get("_memories", ()) or hasattr(module, "v") else ()
+        membrane = (
+            ("v",)
+            if "v" in vars(module).get("_memories", ()) or hasattr(module, "v")
+            else ()
+        )
         return SpikingLayer(module, framework, (*membrane, *memories))
     if framework == "sinabs":
         return SpikingLayer(
-            module, framework, ("v_mem", *(name for name in module._buffers if name != "v_mem"))
+            module,
+            framework,
+            ("v_mem", *(name for name in module._buffers if name != "v_mem")),
         )
     return SpikingLayer(module, framework, ())
 
@@ -272,7 +339,8 @@ def _reset_of(module: nn.Module) -> Any:
         if inspect.ismethod(method):
             parameters = inspect.signature(method).parameters.values()
             if all(
-                p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters
+                p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+                for p in parameters
             ):
                 return method
     return None

@@ -33,7 +33,9 @@ ATOMS = (
     ModuleType,
 )
 # Objects of these packages are not searched for state: a network does not change it, or it belongs to the process.
-LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy", "pandas", "xarray", "scipy"})
+LIBRARIES = frozenset(
+    {*sys.stdlib_module_names, "torch", "numpy", "pandas", "xarray", "scipy"}
+)
 # A module's hooks and mode are not part of its state.
 INTERNAL = frozenset(vars(nn.Module()))
 
@@ -55,7 +57,10 @@ class State:
         self._copies: list[_Copy] = []
         self._met: dict[int, object] = {}
         self.beyond: set[str] = set()
-        custom = any(part._forward_pre_hooks or part._forward_hooks or is_custom(part) for part in parts)
+        custom = any(
+            part._forward_pre_hooks or part._forward_hooks or is_custom(part)
+            for part in parts
+        )
         self.streams = Streams(parts, every=custom)
         for part in parts if custom else ():
             self._visit(part)
@@ -76,17 +81,29 @@ class State:
         if kept is not None:
             self._undo.append(kept)
             return
-        visit = next((visit for kinds, visit in _VISITS if isinstance(value, kinds)), State._visit_object)
+        visit = next(
+            (visit for kinds, visit in _VISITS if isinstance(value, kinds)),
+            State._visit_object,
+        )
         visit(self, value)
 
     def _visit_tensor(self, tensor: Tensor) -> None:
         self._met[id(tensor)] = tensor
-        if not is_lazy(tensor) and tensor.layout is torch.strided and not tensor.is_meta:
+        if (
+            not is_lazy(tensor)
+            and tensor.layout is torch.strided
+            and not tensor.is_meta
+        ):
             self._copies.append(_Copy(tensor))
 
     def _visit_module(self, module: nn.Module) -> None:
-        if isinstance(module, torch.jit.ScriptModule):  # its tensors are not in _parameters and _buffers
-            for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+        if isinstance(
+            module, torch.jit.ScriptModule
+        ):  # its tensors are not in _parameters and _buffers
+            for tensor in (
+                *module.parameters(recurse=False),
+                *module.buffers(recurse=False),
+            ):
                 self._visit(tensor)
             return
         for container in (module._parameters, module._buffers):
@@ -94,12 +111,17 @@ class State:
             for tensor in container.values():
                 if tensor is not None and id(tensor) not in self._met:
                     self._visit_tensor(tensor)
-        if isinstance(module, LazyModuleMixin):  # keeps the shape that it gets from the first batch
+        if isinstance(
+            module, LazyModuleMixin
+        ):  # keeps the shape that it gets from the first batch
             return
         self._keep_entries(module._modules)
         own = vars(module)
         self._keep_entries(own, INTERNAL)
-        for value in [*module._modules.values(), *(own[name] for name in own.keys() - INTERNAL)]:
+        for value in [
+            *module._modules.values(),
+            *(own[name] for name in own.keys() - INTERNAL),
+        ]:
             self._visit(value)
 
         if is_custom(module):
@@ -114,7 +136,9 @@ class State:
             for name, value in list(vars(base).items()):
                 if isinstance(value, FunctionType):
                     self._visit(value)
-                elif isinstance(value, (bool, int, float, str)) and not name.startswith("__"):
+                elif isinstance(value, (bool, int, float, str)) and not name.startswith(
+                    "__"
+                ):
                     self._undo.append(partial(setattr, base, name, value))
 
     def _visit_mapping(self, mapping: MutableMapping[Any, Any]) -> None:
@@ -161,7 +185,9 @@ class State:
         ):
             self._visit_mapping(vars(value))
 
-    def _keep_entries(self, mapping: MutableMapping[Any, Any], leave: frozenset[str] = frozenset()) -> None:
+    def _keep_entries(
+        self, mapping: MutableMapping[Any, Any], leave: frozenset[str] = frozenset()
+    ) -> None:
         saved = {key: value for key, value in mapping.items() if key not in leave}
         self._undo.append(partial(_restore_entries, mapping, saved, leave))
 
@@ -181,7 +207,9 @@ class _Copy:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.place = tensor.detach()  # the original memory, even if the tensor's is replaced
+        self.place = (
+            tensor.detach()
+        )  # the original memory, even if the tensor's is replaced
         self.values = self.place.clone()
 
     def restore(self) -> None:
@@ -194,7 +222,9 @@ class _Copy:
                 tensor.copy_(self.values)
 
 
-def _restore_entries(mapping: MutableMapping[Any, Any], saved: dict[Any, Any], leave: frozenset[str]) -> None:
+def _restore_entries(
+    mapping: MutableMapping[Any, Any], saved: dict[Any, Any], leave: frozenset[str]
+) -> None:
     for key in [key for key in mapping if key not in saved and key not in leave]:
         del mapping[key]
     for key, value in saved.items():
@@ -215,7 +245,11 @@ def _refill_set(values: set[Any], members: set[Any]) -> None:
 def _content_undo(value: Any) -> Undo | None:
     """Return a function that restores an object without parts: an array, a set, bytes, a generator; None for others."""
     if isinstance(value, np.ndarray):
-        return partial(np.copyto, value, value.copy()) if value.flags.writeable else lambda: None
+        return (
+            partial(np.copyto, value, value.copy())
+            if value.flags.writeable
+            else lambda: None
+        )
     if isinstance(value, set):
         members = set(value)
         return partial(_refill_set, value, members)
@@ -224,19 +258,31 @@ def _content_undo(value: Any) -> Undo | None:
     if isinstance(value, torch.Generator):
         return partial(value.set_state, value.get_state())
     if isinstance(value, (np.random.Generator, np.random.BitGenerator)):
-        source: Any = value.bit_generator if isinstance(value, np.random.Generator) else value
+        source: Any = (
+            value.bit_generator if isinstance(value, np.random.Generator) else value
+        )
         return partial(setattr, source, "state", source.state)
     if isinstance(value, np.random.RandomState):
         return partial(value.set_state, value.get_state())
-    return partial(value.setstate, value.getstate()) if isinstance(value, random.Random) else None
+    return (
+        partial(value.setstate, value.getstate())
+        if isinstance(value, random.Random)
+        else None
+    )
 
 
 class Streams:
     """The process's random generators: torch's, and for networks with user code also NumPy's and Python's."""
 
     def __init__(self, parts: Sequence[nn.Module], *, every: bool) -> None:
-        parameters = (p for part in parts for p in part._parameters.values() if p is not None)
-        devices = {p.device.index for p in parameters if p.is_cuda} if torch.cuda.is_initialized() else set()
+        parameters = (
+            p for part in parts for p in part._parameters.values() if p is not None
+        )
+        devices = (
+            {p.device.index for p in parameters if p.is_cuda}
+            if torch.cuda.is_initialized()
+            else set()
+        )
         self._devices, self._every = sorted(devices), every
         self.start = self.current()
 
@@ -265,7 +311,10 @@ def is_custom(module: nn.Module) -> bool:
 def _is_installed(module: str) -> bool:
     """Return whether a Python module is of the standard library or of an installed package, and not user code."""
     file = str(getattr(sys.modules.get(module), "__file__", "") or "")
-    return module.partition(".")[0] in LIBRARIES | {"neuroledger"} or "site-packages" in file
+    return (
+        module.partition(".")[0] in LIBRARIES | {"neuroledger"}
+        or "site-packages" in file
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -14,15 +14,31 @@ from neuroledger.families.efficiency.counting.counts import Weights
 from neuroledger.families.efficiency.counting.rows import as_values
 from neuroledger.families.efficiency.counting.spiking import states_of
 
-__all__ = ["CONNECTIONS", "connection_weights", "count_weights", "nonzero", "packed", "packed_weights"]
+__all__ = [
+    "CONNECTIONS",
+    "connection_weights",
+    "count_weights",
+    "nonzero",
+    "packed",
+    "packed_weights",
+]
 
 # Tables and gains: parameters, possibly with two or more dimensions, that connect no neurons.
 NOT_CONNECTIONS = (
-    nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.GroupNorm, nn.modules.batchnorm._NormBase,
-)  # fmt: skip
+    nn.Embedding,
+    nn.EmbeddingBag,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.modules.batchnorm._NormBase,
+)
 CONNECTIONS = (
-    nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Bilinear,
-)  # fmt: skip
+    nn.Linear,
+    nn.modules.conv._ConvNd,
+    nn.RNNBase,
+    nn.RNNCellBase,
+    nn.MultiheadAttention,
+    nn.Bilinear,
+)
 
 
 class _Kind(NamedTuple):
@@ -61,14 +77,22 @@ def packed_weights(module: nn.Module) -> dict[str, Tensor]:
     """Return the quantised weights of a layer by name, including recurrent layers; empty for layers without any."""
     if is_quantised(module):
         return {"weight": packed(module)[0]}
-    return dict(module.get_weight()) if callable(getattr(module, "get_weight", None)) else {}
+    return (
+        dict(module.get_weight())
+        if callable(getattr(module, "get_weight", None))
+        else {}
+    )
 
 
 def packed_biases(module: nn.Module) -> list[Tensor]:
     """Return the biases of a quantised layer, which are floating-point."""
     if is_quantised(module):
         return [bias for bias in packed(module)[1:] if bias is not None]
-    return list(module.get_bias().values()) if callable(getattr(module, "get_bias", None)) else []
+    return (
+        list(module.get_bias().values())
+        if callable(getattr(module, "get_bias", None))
+        else []
+    )
 
 
 def nonzero(tensor: Tensor) -> Tensor:
@@ -85,7 +109,9 @@ def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     tensor shared by several modules is yielded once. For custom modules, parameters with two dimensions are taken to be
     connections.
     """
-    counted: dict[int, Tensor] = {}  # kept alive, so that no temporary weight gets the id of another
+    counted: dict[
+        int, Tensor
+    ] = {}  # kept alive, so that no temporary weight gets the id of another
     for prefix, child in module.named_modules():
         for name, tensor in _connections_of(prefix, child):
             if id(tensor) not in counted:
@@ -108,7 +134,9 @@ def compiled_graphs(module: nn.Module) -> Iterator[Any]:
             yield module._c._get_method(name).graph
 
 
-def coverable_weights(parts: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple[str, Tensor]]:
+def coverable_weights(
+    parts: Iterable[tuple[str, nn.Module]],
+) -> dict[int, tuple[str, Tensor]]:
     """Return dotted name and stored tensor of all weights that may connect neurons, by identity.
 
     These are matrices of torch's layers, other parameters with more than one value along at least two dimensions except
@@ -118,18 +146,25 @@ def coverable_weights(parts: Iterable[tuple[str, nn.Module]]) -> dict[int, tuple
     for prefix, child in parts:
         kind = _kind_of(child)
         scripted = (
-            str(getattr(child, "original_name", "")) if isinstance(child, torch.jit.ScriptModule) else ""
+            str(getattr(child, "original_name", ""))
+            if isinstance(child, torch.jit.ScriptModule)
+            else ""
         )
         if kind.never or "Embedding" in scripted or "Norm" in scripted:
             continue
         packs = packed_weights(child).items() if kind.packs else ()
-        constants = ((f"constant {n}", tensor) for n, tensor in enumerate(compiled_constants(child)))
+        constants = (
+            (f"constant {n}", tensor)
+            for n, tensor in enumerate(compiled_constants(child))
+        )
         for name, tensor in (*child._parameters.items(), *packs, *constants):
             if tensor is None:
                 continue
             layered = is_lazy(tensor) or (kind.connects and tensor.dim() > 1)
             if layered or sum(size > 1 for size in tensor.shape) > 1:
-                weights.setdefault(id(tensor), (f"{prefix or type(child).__name__}.{name}", tensor))
+                weights.setdefault(
+                    id(tensor), (f"{prefix or type(child).__name__}.{name}", tensor)
+                )
     return weights
 
 
@@ -138,7 +173,9 @@ def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor
     kind = _kind_of(child)
     if kind.packs:
         yield from () if kind.never else packed_weights(child).items()
-    elif not kind.never and ("parametrizations" not in prefix or "parametrizations" not in prefix.split(".")):
+    elif not kind.never and (
+        "parametrizations" not in prefix or "parametrizations" not in prefix.split(".")
+    ):
         for name, tensor in _effective_parameters(child):
             if tensor.dim() >= 2 if kind.connects else tensor.dim() == 2:
                 yield name, tensor
@@ -146,7 +183,9 @@ def _connections_of(prefix: str, child: nn.Module) -> Iterator[tuple[str, Tensor
 
 def _effective_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield a module's own parameters by name, with masks and norms applied."""
-    for name in module.parametrizations if "parametrizations" in module._modules else ():
+    for name in (
+        module.parametrizations if "parametrizations" in module._modules else ()
+    ):
         yield name, getattr(module, name)
     for name, parameter in module._parameters.items():
         if parameter is None:
@@ -170,7 +209,9 @@ def count_weights(
     """Count parameters, bytes and zeros of the module, whose parts by name may be known; see :class:`Weights`."""
     numbers = size = constant = state = mask = zeros = connections = 0
     counted: set[int] = set()
-    connections_seen: dict[int, Tensor] = {}  # kept alive, so that no temporary weight gets the id of another
+    connections_seen: dict[
+        int, Tensor
+    ] = {}  # kept alive, so that no temporary weight gets the id of another
     for prefix, child in module.named_modules() if parts is None else parts:
         kind = _kind_of(child)
         if not (child._parameters or child._buffers or child._modules or kind.packs):
@@ -191,7 +232,10 @@ def count_weights(
             counted.add(id(buffer))
             if name in states:
                 state += _bytes(buffer)
-            elif name.endswith("_mask") and f"{name.removesuffix('_mask')}_orig" in child._parameters:
+            elif (
+                name.endswith("_mask")
+                and f"{name.removesuffix('_mask')}_orig" in child._parameters
+            ):
                 mask += _bytes(buffer)
             else:
                 constant += _bytes(buffer)

@@ -24,7 +24,9 @@ class StrictPass:
         self.network, self.needs = network, needs
         self.tally = Tally(network)
         self.counter = Counter(
-            self.tally, operations="operations" in needs, activations="activations" in needs
+            self.tally,
+            operations="operations" in needs,
+            activations="activations" in needs,
         )
         self.observer = Observer(network, self.counter, needs)
 
@@ -55,7 +57,11 @@ class StrictPass:
     @property
     def failures(self) -> dict[Need, str]:
         """Needs that could not be met."""
-        hidden = self.network.spiking and not self.observer.saw_spiking_layer and self.tally.samples
+        hidden = (
+            self.network.spiking
+            and not self.observer.saw_spiking_layer
+            and self.tally.samples
+        )
         if not hidden:
             return {}
         why = f"no spiking layer was called as a module: {', '.join(self.network.spiking)} cannot be observed"

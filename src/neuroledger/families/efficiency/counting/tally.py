@@ -13,7 +13,10 @@ from neuroledger.families.efficiency.counting.counts import Layer, Uncounted
 from neuroledger.families.efficiency.counting.network import Network
 from neuroledger.families.efficiency.counting.origins import Origins, Piece
 from neuroledger.families.efficiency.counting.rows import SampleSums
-from neuroledger.families.efficiency.counting.static import compiled_constants, coverable_weights
+from neuroledger.families.efficiency.counting.static import (
+    compiled_constants,
+    coverable_weights,
+)
 
 __all__ = ["Tally"]
 
@@ -82,7 +85,9 @@ class Tally:
             self._reached_by_name.add(name)
             self._used.setdefault(name, {})[name, weight.shape] = weight.numel()
         self.reach_pieces(pieces, name)
-        self.layer(name).data_type = data_type or str(weight.dtype).removeprefix("torch.")
+        self.layer(name).data_type = data_type or str(weight.dtype).removeprefix(
+            "torch."
+        )
 
     def reach_pieces(self, pieces: frozenset[Piece], name: str) -> None:
         """Record that operations were counted for parts of the network's weights."""
@@ -98,7 +103,9 @@ class Tally:
 
     def weight_name(self, pieces: frozenset[Piece]) -> str:
         """Return the dotted name of a weight of the network; empty for other matrices."""
-        names = [self._weights[root][0] for root, _, _ in pieces if root in self._weights]
+        names = [
+            self._weights[root][0] for root, _, _ in pieces if root in self._weights
+        ]
         return min(names, default="")
 
     def mark_unreached(self, weight: Tensor) -> None:
@@ -128,7 +135,9 @@ class Tally:
                 used = size
             total, reached = total + size, reached + used
             if used < size:
-                unreached.append(Uncounted(name, "no counted operation used it", size - used))
+                unreached.append(
+                    Uncounted(name, "no counted operation used it", size - used)
+                )
         return total, reached, tuple(sorted(unreached, key=lambda part: -part.weights))
 
 
@@ -157,25 +166,46 @@ class SampleAxes:
         calls = self._calls[name] = self._calls.get(name, 0) + 1
         self._steps[name] = self._steps.get(name, 0) + steps
         shape = self._shape
-        if len(shape) > 1 and calls == shape[0] != shape[1] and fired.dim() and fired.shape[0] == shape[1]:
+        if (
+            len(shape) > 1
+            and calls == shape[0] != shape[1]
+            and fired.dim()
+            and fired.shape[0] == shape[1]
+        ):
             self.clash = f"the spiking layer {name!r} was called {shape[0]} times on {shape[1]} samples"
 
     def note_sequence(self, name: str, fired: Tensor, membrane: Tensor | None) -> None:
         """Record a call of a spiking layer: one that returns a sequence of its membrane's shape steps through axis 0."""
         shape = self._shape
-        if membrane is None or len(shape) < 2 or shape[0] == shape[1] or fired.dim() < 2:
+        if (
+            membrane is None
+            or len(shape) < 2
+            or shape[0] == shape[1]
+            or fired.dim() < 2
+        ):
             return
         if fired.shape[1:] == membrane.shape and tuple(fired.shape[:2]) == shape[:2]:
             self.clash = f"the spiking layer {name!r} steps through axis 0 of the input"
 
     def note_recurrent(self, name: str, shape: Sequence[int]) -> None:
         """Check whether a recurrent layer takes the network's input as ``(time, sample, …)``."""
-        if len(self._shape) > 2 and tuple(shape[:2]) == self._shape[:2] and shape[0] != shape[1]:
-            self.clash = f"the recurrent layer {name!r} steps through axis 0 of the input"
+        if (
+            len(self._shape) > 2
+            and tuple(shape[:2]) == self._shape[:2]
+            and shape[0] != shape[1]
+        ):
+            self.clash = (
+                f"the recurrent layer {name!r} steps through axis 0 of the input"
+            )
 
     def note_output(self, shape: Sequence[int]) -> None:
         """Check the shape of the network's output."""
-        if len(self._shape) > 2 and shape and shape[0] == self._shape[1] and self._shape[0] not in shape:
+        if (
+            len(self._shape) > 2
+            and shape
+            and shape[0] == self._shape[1]
+            and self._shape[0] not in shape
+        ):
             self.clash = f"the network gives {shape[0]} answers"
 
 
@@ -187,8 +217,14 @@ def _own_tensors(network: Network) -> list[tuple[str, Tensor]]:
             prefix.partition(PARAMETRISED)[0].removesuffix(".parametrizations")
             or type(network.module).__name__
         )
-        attributes = [value for value in vars(part).values() if isinstance(value, Tensor)]
-        stored: list[Any] = [*part._parameters.values(), *part._buffers.values(), *attributes]
+        attributes = [
+            value for value in vars(part).values() if isinstance(value, Tensor)
+        ]
+        stored: list[Any] = [
+            *part._parameters.values(),
+            *part._buffers.values(),
+            *attributes,
+        ]
         own += [(name, tensor) for tensor in stored if tensor is not None]
         own += [(name, tensor) for tensor in compiled_constants(part)]
     return own

@@ -18,7 +18,13 @@ FIRST: Final = re.compile(rb"#!AER-DAT(\d)\.\d+\r?\n")
 
 
 def polarity_events(
-    content: bytes, name: str, width: int, height: int, *, chip: Chip | None = None, stream: int | None = None
+    content: bytes,
+    name: str,
+    width: int,
+    height: int,
+    *,
+    chip: Chip | None = None,
+    stream: int | None = None,
 ) -> Events:
     """Read all polarity events of a recording, in order of time; frames, triggers and motion samples are skipped.
 

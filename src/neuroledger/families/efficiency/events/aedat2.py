@@ -22,7 +22,9 @@ END: Final = re.compile(rb"#\s*end of ascii header\s*", re.IGNORECASE)
 CHIP: Final = re.compile(rb"#\s*AEChip:\s*(\S+)", re.IGNORECASE)
 
 
-def events_of(content: bytes, name: str, height: int, chip: Literal["dvs128", "davis"] | None) -> Events:
+def events_of(
+    content: bytes, name: str, height: int, chip: Literal["dvs128", "davis"] | None
+) -> Events:
     """Read events in file order. Overflows of the 32-bit times are removed; rows, which count from below, are flipped.
 
     Raises
@@ -41,10 +43,15 @@ def events_of(content: bytes, name: str, height: int, chip: Literal["dvs128", "d
         is_event = address & 0x8000 == 0  # others are external inputs
         x, y, on = (address >> 1) & 0x7F, (address >> 8) & 0x7F, address & 1
     else:
-        is_event = address & 0x8000_0400 == 0  # others are frame or motion samples, and special events
+        is_event = (
+            address & 0x8000_0400 == 0
+        )  # others are frame or motion samples, and special events
         x, y, on = (address >> 12) & 0x3FF, (address >> 22) & 0x1FF, (address >> 11) & 1
     return Events(
-        _times(records["time"])[is_event], x[is_event], height - 1 - y[is_event], on[is_event].astype(bool)
+        _times(records["time"])[is_event],
+        x[is_event],
+        height - 1 - y[is_event],
+        on[is_event].astype(bool),
     )
 
 
@@ -60,13 +67,21 @@ def _header(content: bytes) -> tuple[bytes, int]:
 
 def _chip(header: bytes, name: str, chip: Literal["dvs128", "davis"] | None) -> str:
     match = CHIP.search(header)
-    chip_name = match[1].decode("ascii", "replace").rpartition(".")[2].lower() if match else ""
+    chip_name = (
+        match[1].decode("ascii", "replace").rpartition(".")[2].lower() if match else ""
+    )
     known_chip = {"dvs128": "dvs128", "tmpdiff128": "dvs128"}.get(
         chip_name, "davis" if "davis" in chip_name else None
     )
     if known_chip is None and chip is None:
-        problem = f"states the unknown chip {chip_name!r}" if chip_name else "does not state the chip"
-        raise DataError(f"the header of {name} {problem}: declare `chip`, dvs128 or davis")
+        problem = (
+            f"states the unknown chip {chip_name!r}"
+            if chip_name
+            else "does not state the chip"
+        )
+        raise DataError(
+            f"the header of {name} {problem}: declare `chip`, dvs128 or davis"
+        )
     if known_chip is not None and chip not in (None, known_chip):
         raise DataError(
             f"the header of {name} states the chip {chip_name!r}, but {chip} is declared as `chip`"
@@ -74,7 +89,9 @@ def _chip(header: bytes, name: str, chip: Literal["dvs128", "davis"] | None) -> 
     return str(chip or known_chip)
 
 
-def _times(stored: np.ndarray[tuple[int], np.dtype[np.int32]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _times(
+    stored: np.ndarray[tuple[int], np.dtype[np.int32]],
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return times as 64-bit µs: each step is the shorter way around the 32-bit range."""
     times = stored.astype(np.int32)
     steps = np.diff(times, prepend=times[:1])  # wraps around like the counter

@@ -41,10 +41,16 @@ def events_of(content: bytes, name: str) -> Events:
     data, times = [], []
     while position < len(content):
         if position + PACKET.itemsize > len(content):
-            raise DataError(f"{name} ends within the header of a packet: it is damaged or incomplete")
+            raise DataError(
+                f"{name} ends within the header of a packet: it is damaged or incomplete"
+            )
         packet = np.frombuffer(content, PACKET, 1, position)[0]
         position += PACKET.itemsize
-        size, capacity, number = int(packet["size"]), int(packet["capacity"]), int(packet["number"])
+        size, capacity, number = (
+            int(packet["size"]),
+            int(packet["capacity"]),
+            int(packet["number"]),
+        )
         if size <= 0 or not 0 <= number <= capacity:
             raise DataError(
                 f"{name} has a damaged packet at byte {position - PACKET.itemsize}: it is damaged or incomplete"
@@ -55,18 +61,24 @@ def events_of(content: bytes, name: str) -> Events:
             )
         if int(packet["type"]) == POLARITY:
             if size != EVENT.itemsize:
-                raise DataError(f"{name} has polarity events of {size} bytes, not {EVENT.itemsize}")
+                raise DataError(
+                    f"{name} has polarity events of {size} bytes, not {EVENT.itemsize}"
+                )
             events = np.frombuffer(content, EVENT, number, position)
             if int(packet["valid"]) < number:
                 events = events[(events["data"] & 1).astype(bool)]
             data.append(events["data"])
-            times.append(events["time"].astype(np.int64) + (int(packet["overflow"]) << 31))
+            times.append(
+                events["time"].astype(np.int64) + (int(packet["overflow"]) << 31)
+            )
         position += size * capacity
     if not data:
         none = np.zeros(0, np.int64)
         return Events(none, none, none, none.astype(bool))
     words, t = np.concatenate(data).astype(np.int64), np.concatenate(times)
-    return Events(t, words >> 17, (words >> 2) & 0x7FFF, ((words >> 1) & 1).astype(bool))
+    return Events(
+        t, words >> 17, (words >> 2) & 0x7FFF, ((words >> 1) & 1).astype(bool)
+    )
 
 
 def _header_end(content: bytes, name: str) -> int:
@@ -78,6 +90,8 @@ def _header_end(content: bytes, name: str) -> int:
     while content[position : position + 1] == b"#":
         line = content.find(b"\n", position)
         if line < 0:
-            raise DataError(f"{name} ends within its header: it is damaged or incomplete")
+            raise DataError(
+                f"{name} ends within its header: it is damaged or incomplete"
+            )
         position = line + 1
     return position

@@ -50,10 +50,18 @@ def events_of(content: bytes, name: str, stream: int | None) -> Events:
             f"{name} has events in the streams {', '.join(map(str, sorted(packets)))}: choose one with `stream`"
         )
     if stream is not None and stream not in packets:
-        raise DataError(f"{name} has events in the streams {sorted(packets)}, not in {stream}")
-    parts = next(iter(packets.values())) if stream is None and packets else packets.get(stream or 0, [])
+        raise DataError(
+            f"{name} has events in the streams {sorted(packets)}, not in {stream}"
+        )
+    parts = (
+        next(iter(packets.values()))
+        if stream is None and packets
+        else packets.get(stream or 0, [])
+    )
     rows = np.concatenate(parts) if parts else np.zeros(0, EVENT)
-    return Events(rows["t"], rows["x"].astype(np.int64), rows["y"].astype(np.int64), rows["on"])
+    return Events(
+        rows["t"], rows["x"].astype(np.int64), rows["y"].astype(np.int64), rows["on"]
+    )
 
 
 def _packets(content: bytes, name: str) -> Iterator[tuple[int, bytes]]:
@@ -72,12 +80,19 @@ def _packets(content: bytes, name: str) -> Iterator[tuple[int, bytes]]:
         )
     end = len(content) if end == -1 else end  # an interrupted recording has no table
     while position < end:
-        number, size = _number("<I", content, position, name), _number("<I", content, position + 4, name)
+        number, size = (
+            _number("<I", content, position, name),
+            _number("<I", content, position + 4, name),
+        )
         if position + 8 + size > end:
-            raise DataError(f"{name} ends within the packet at byte {position}: it is damaged or incomplete")
+            raise DataError(
+                f"{name} ends within the packet at byte {position}: it is damaged or incomplete"
+            )
         packet = _decompress(content[position + 8 : position + 8 + size], method, name)
         if len(packet) < 12 or len(packet) < 4 + _number("<I", packet, 0, name):
-            raise DataError(f"{name} has a damaged packet at byte {position}: it is damaged or incomplete")
+            raise DataError(
+                f"{name} has a damaged packet at byte {position}: it is damaged or incomplete"
+            )
         yield number, packet
         position += 8 + size
 
@@ -120,7 +135,9 @@ def _decompress(body: bytes, method: int, name: str) -> bytes:
     if method == NONE:
         return body
     if method not in (LZ4, LZ4_HIGH, ZSTD, ZSTD_HIGH):
-        raise DataError(f"{name} is compressed by method {method}, which the format does not define")
+        raise DataError(
+            f"{name} is compressed by method {method}, which the format does not define"
+        )
     try:
         if method in (LZ4, LZ4_HIGH):
             import lz4.frame
@@ -133,7 +150,9 @@ def _decompress(body: bytes, method: int, name: str) -> bytes:
             import zstandard
 
             with parsing(name, "AEDAT 4 with Zstandard"):
-                opened = zstandard.ZstdDecompressor(max_window_size=MOST).stream_reader(body)
+                opened = zstandard.ZstdDecompressor(max_window_size=MOST).stream_reader(
+                    body
+                )
                 content = opened.read(MOST)
                 is_complete = len(content) < MOST
     except ImportError as error:

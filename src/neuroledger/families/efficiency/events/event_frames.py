@@ -45,7 +45,12 @@ class Events(NamedTuple):
     def between(self, start: int, end: int) -> Events:
         """Return the events with start ≤ t < end, in µs."""
         first, last = np.searchsorted(self.t, [start, end])
-        return Events(self.t[first:last], self.x[first:last], self.y[first:last], self.on[first:last])
+        return Events(
+            self.t[first:last],
+            self.x[first:last],
+            self.y[first:last],
+            self.on[first:last],
+        )
 
 
 class Grid(BaseModel):
@@ -103,8 +108,13 @@ class Grid(BaseModel):
         """Return the coordinates of the neuroids: channel by channel, row by row."""
         channel, rest = np.divmod(np.arange(self.neuroids), self.rows * self.columns)
         y, x = np.divmod(rest, self.columns)
-        names = np.array(["off", "on"] if self.polarity == "separate" else ["both"])[channel]
-        ids = [f"{name}_y{row:03d}_x{column:03d}" for name, row, column in zip(names, y, x, strict=True)]
+        names = np.array(["off", "on"] if self.polarity == "separate" else ["both"])[
+            channel
+        ]
+        ids = [
+            f"{name}_y{row:03d}_x{column:03d}"
+            for name, row, column in zip(names, y, x, strict=True)
+        ]
         return {
             "neuroid_id": ("neuroid", ids),
             "polarity": ("neuroid", names),
@@ -116,12 +126,20 @@ class Grid(BaseModel):
         """Count events in bins of ``width`` µs from ``start``, ``(neuroid, bin)``; events outside are not counted."""
         bin = (events.t - start) // width
         column, row = events.x // self.pool, events.y // self.pool
-        inside = (bin >= 0) & (bin < self.bins) & (column < self.columns) & (row < self.rows)
+        inside = (
+            (bin >= 0) & (bin < self.bins) & (column < self.columns) & (row < self.rows)
+        )
         channel = events.on.astype(np.int64) if self.channels == 2 else 0
-        flat_index = ((channel * self.rows + row) * self.columns + column) * self.bins + bin
+        flat_index = (
+            (channel * self.rows + row) * self.columns + column
+        ) * self.bins + bin
         counts = np.bincount(flat_index[inside], minlength=self.neuroids * self.bins)
         most = 1 if self.values == "binary" else np.iinfo(np.uint16).max
-        return np.minimum(counts, most).astype(self.dtype).reshape(self.neuroids, self.bins)
+        return (
+            np.minimum(counts, most)
+            .astype(self.dtype)
+            .reshape(self.neuroids, self.bins)
+        )
 
 
 def denoised(events: Events, within: int, width: int) -> Events:
@@ -136,7 +154,11 @@ def denoised(events: Events, within: int, width: int) -> Events:
     # Rows are two pixels wider than the camera, so that the neighbour of an edge is not a pixel.
     pixel = (events.y + 1) * (width + 2) + events.x + 1
     # 16-bit numbers are sorted by radix sort, several times faster.
-    small = pixel.astype(np.uint16) if int(pixel.max()) <= np.iinfo(np.uint16).max else pixel
+    small = (
+        pixel.astype(np.uint16)
+        if int(pixel.max()) <= np.iinfo(np.uint16).max
+        else pixel
+    )
     order = np.argsort(small, kind="stable")
     pixel, times = pixel[order], events.t[order]
     keys = pixel * count + order
@@ -145,17 +167,29 @@ def denoised(events: Events, within: int, width: int) -> Events:
         # Search values increase in the order of the keys, so bisections of neighbours use the same memory.
         previous = np.searchsorted(keys, keys + step * count) - 1
         has_neighbour |= (
-            (previous >= 0) & (pixel[previous] == pixel + step) & (times - times[previous] < within)
+            (previous >= 0)
+            & (pixel[previous] == pixel + step)
+            & (times - times[previous] < within)
         )
     selected = np.zeros(count, dtype=bool)
     selected[order] = has_neighbour
-    return Events(events.t[selected], events.x[selected], events.y[selected], events.on[selected])
+    return Events(
+        events.t[selected], events.x[selected], events.y[selected], events.on[selected]
+    )
 
 
 # Names of fields in older files.
 FIELDS = ("t", "x", "y", "w", "h", "class_id", "track_id")
 RENAMED = {"ts": "t", "confidence": "class_confidence"}
-AUTOMOTIVE = ("pedestrian", "two wheeler", "car", "truck", "bus", "traffic sign", "traffic light")
+AUTOMOTIVE = (
+    "pedestrian",
+    "two wheeler",
+    "car",
+    "truck",
+    "bus",
+    "traffic sign",
+    "traffic light",
+)
 # Minimum width and height of a box after clipping at the edge of the image.
 THIN = 2.0
 
@@ -205,7 +239,11 @@ def read_boxes(path: Path, rules: BoxRules) -> Array:
             f"{'missing fields ' + ', '.join(missing) if missing else 'one dimension is needed'}"
         )
     boxes = np.zeros(
-        len(stored), dtype=[(field, "i8" if field in "t class_id track_id" else "f8") for field in FIELDS]
+        len(stored),
+        dtype=[
+            (field, "i8" if field in "t class_id track_id" else "f8")
+            for field in FIELDS
+        ],
     )
     for field in FIELDS:
         boxes[field] = stored[names[field]]
@@ -220,7 +258,13 @@ def read_boxes(path: Path, rules: BoxRules) -> Array:
 
 
 def boxes_by_frame(
-    boxes: Array, rules: BoxRules, *, frame_us: int, camera: Sequence[int], frame: Sequence[int], pool: int
+    boxes: Array,
+    rules: BoxRules,
+    *,
+    frame_us: int,
+    camera: Sequence[int],
+    frame: Sequence[int],
+    pool: int,
 ) -> Mapping[int, str]:
     """Return for every labelled frame the boxes that count as JSON, ``[[label, x1, y1, x2, y2], …]``.
 
@@ -239,7 +283,10 @@ def boxes_by_frame(
     scale = np.array([frame[0] / camera[0], frame[1] / camera[1]])
     low = np.stack([boxes["x"], boxes["y"]], axis=1)
     high = low + np.stack([boxes["w"], boxes["h"]], axis=1)
-    low, high = (np.clip(corner, 0, np.asarray(camera, dtype=np.float64)) for corner in (low, high))
+    low, high = (
+        np.clip(corner, 0, np.asarray(camera, dtype=np.float64))
+        for corner in (low, high)
+    )
     visible = ((high - low) > THIN).all(axis=1)
     low, high = low * scale, high * scale
     size = high - low
@@ -330,7 +377,11 @@ def hdf5_frames(path: Path, frame_us: int) -> Iterator[Frames]:
 
 @contextmanager
 def dat_frames(
-    path: Path, frame_us: int, shrink: int, most: int, size: tuple[int, int] | None = None
+    path: Path,
+    frame_us: int,
+    shrink: int,
+    most: int,
+    size: tuple[int, int] | None = None,
 ) -> Iterator[Frames]:
     """Open frames counted from the events of a DAT file, with one channel each for falling and rising brightness.
 
@@ -345,10 +396,14 @@ def dat_frames(
     start, camera = _dat_header(path, size)
     length = path.stat().st_size - start
     if length % EVENT.itemsize or not length:
-        raise DataError(f"{path.name} ends within an event, or has none: it is damaged or incomplete")
+        raise DataError(
+            f"{path.name} ends within an event, or has none: it is damaged or incomplete"
+        )
     events = np.memmap(path, dtype=EVENT, mode="r", offset=start)
     times = events["t"]
-    for offset in range(0, len(times), CHUNK):  # the bisection of frames needs sorted times
+    for offset in range(
+        0, len(times), CHUNK
+    ):  # the bisection of frames needs sorted times
         part = np.asarray(times[offset : offset + CHUNK + 1])
         if (part[1:] < part[:-1]).any():
             raise DataError(f"{path.name} has events that are not in order of time")
@@ -380,7 +435,9 @@ def dat_frames(
     yield Frames(count, 2, width, height, camera, read)
 
 
-def _dat_header(path: Path, declared: tuple[int, int] | None) -> tuple[int, tuple[int, int]]:
+def _dat_header(
+    path: Path, declared: tuple[int, int] | None
+) -> tuple[int, tuple[int, int]]:
     """Return the start of the events, and the width and height of the camera."""
     sizes: dict[str, int] = {}
     version = 2
@@ -391,25 +448,40 @@ def _dat_header(path: Path, declared: tuple[int, int] | None) -> tuple[int, tupl
             if not line.startswith(b"% "):
                 break
             words = line.split()
-            if len(words) == 3 and words[1] in (b"Width", b"Height") and words[2].isdigit():
+            if (
+                len(words) == 3
+                and words[1] in (b"Width", b"Height")
+                and words[2].isdigit()
+            ):
                 sizes[words[1].decode()] = int(words[2])
             if len(words) == 3 and words[1] == b"Version" and words[2].isdigit():
                 version = int(words[2])
         file.seek(position)
         kind = file.read(2)
-    if not position or len(kind) < 2 or kind[1] != EVENT.itemsize or kind[0] not in (0, 12):
+    if (
+        not position
+        or len(kind) < 2
+        or kind[1] != EVENT.itemsize
+        or kind[0] not in (0, 12)
+    ):
         raise DataError(
             f"{path.name} is not a DAT file: it must have a header of % lines and events of {EVENT.itemsize} bytes"
         )
     if version != 2:
-        raise DataError(f"{path.name} is a DAT file of version {version}; only version 2 is supported")
+        raise DataError(
+            f"{path.name} is a DAT file of version {version}; only version 2 is supported"
+        )
     header_size = (sizes["Width"], sizes["Height"]) if len(sizes) == 2 else None
-    if header_size is not None and not all(1 <= size <= LARGEST for size in header_size):
+    if header_size is not None and not all(
+        1 <= size <= LARGEST for size in header_size
+    ):
         raise DataError(
             f"{path.name} states a camera of {header_size[0]} x {header_size[1]} pixels; sides are 1 to {LARGEST}"
         )
     if header_size is None and declared is None:
-        raise DataError(f"{path.name} does not state the width and height of its camera; declare `camera`")
+        raise DataError(
+            f"{path.name} does not state the width and height of its camera; declare `camera`"
+        )
     if header_size is not None and declared not in (None, header_size):
         raise DataError(
             f"{path.name} states a camera of {header_size[0]} x {header_size[1]} pixels, but `camera` declares {declared}"

@@ -30,7 +30,9 @@ def module_from(source: Any, **dynamics: Any) -> Any:
     if isinstance(source, (str, Path)):
         kind = Path(source).suffix[1:]
         if kind not in READERS:
-            raise RequestError(f"{source} is not a graph file: graph files end in .nir or .onnx")
+            raise RequestError(
+                f"{source} is not a graph file: graph files end in .nir or .onnx"
+            )
     else:
         kind = type(source).__module__.partition(".")[0]
     given = {name: value for name, value in dynamics.items() if value is not None}

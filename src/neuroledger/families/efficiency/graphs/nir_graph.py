@@ -26,7 +26,9 @@ Reset = Literal["value", "subtract"]
 """What a spike does to a membrane potential: it is set to ``v_reset``, or the threshold is subtracted."""
 
 
-def from_nir(source: Any, *, time_step: float | None = None, reset: Reset | None = None) -> NirNetwork:
+def from_nir(
+    source: Any, *, time_step: float | None = None, reset: Reset | None = None
+) -> NirNetwork:
     """Return the network of a NIR graph or file; equations are solved with Euler steps of ``time_step`` seconds.
 
     A NIR graph states equations, and neither the time step nor how the framework that wrote it resets a membrane. Without
@@ -42,13 +44,17 @@ def from_nir(source: Any, *, time_step: float | None = None, reset: Reset | None
     """
     nir = require("nir", "nir")
     if time_step is not None and not time_step > 0:
-        raise RequestError(f"`time_step` must be a positive number of seconds, not {time_step!r}")
+        raise RequestError(
+            f"`time_step` must be a positive number of seconds, not {time_step!r}"
+        )
     if reset not in (None, "value", "subtract"):
         raise RequestError(f"`reset` must be 'value' or 'subtract', not {reset!r}")
     if isinstance(source, (str, Path)):
         path = Path(source)
         try:
-            source = nir.dict2NIRNode(confined(lambda: _fields(path), limits_for([path]), path.name))
+            source = nir.dict2NIRNode(
+                confined(lambda: _fields(path), limits_for([path]), path.name)
+            )
         except Exception as error:  # untrusted file; nir raises errors of any type
             raise ModelError(
                 f"{path} cannot be read as a NIR graph: {type(error).__name__}: {error}"
@@ -83,7 +89,9 @@ def _fields(path: Path) -> dict[str, Any]:
 
     with opened(path) as file:
         content = nir.serialization.hdf2dict(file["node"]) | {"type_check": False}
-    nir.dict2NIRNode(_plain_text(content))  # a test, with a copy: nir empties its argument
+    nir.dict2NIRNode(
+        _plain_text(content)
+    )  # a test, with a copy: nir empties its argument
     fields: dict[str, Any] = _plain_text(content)
     return fields
 
@@ -92,7 +100,11 @@ def _plain_text(value: Any) -> Any:
     """Return text without h5py's type metadata."""
     if isinstance(value, dict):
         return {name: _plain_text(item) for name, item in value.items()}
-    return value.astype(np.dtype("O")) if isinstance(value, np.ndarray) and value.dtype.hasobject else value
+    return (
+        value.astype(np.dtype("O"))
+        if isinstance(value, np.ndarray) and value.dtype.hasobject
+        else value
+    )
 
 
 class Neuron(nn.Module):  # type: ignore[misc]
@@ -116,7 +128,10 @@ class Neuron(nn.Module):  # type: ignore[misc]
             ("synaptic_rate", getattr(node, "tau_syn", None)),
         ):
             self.register_buffer(
-                name, None if tau is None else compact(time_step / np.asarray(tau, np.float64))
+                name,
+                None
+                if tau is None
+                else compact(time_step / np.asarray(tau, np.float64)),
             )
         self.time_step = time_step
         self.v: Tensor | None = None
@@ -164,7 +179,9 @@ class Synaptic(Neuron):
     """Leaky integrate-and-fire neurons driven by a leaky current (CubaLIF)."""
 
     spiking_state: ClassVar = ("v", "current")
-    operations_per_update: ClassVar = 8  # as NeuroBench counts snntorch's Synaptic with a reset to a value
+    operations_per_update: ClassVar = (
+        8  # as NeuroBench counts snntorch's Synaptic with a reset to a value
+    )
 
 
 class Delay(nn.Module):  # type: ignore[misc]
@@ -172,7 +189,9 @@ class Delay(nn.Module):  # type: ignore[misc]
 
     def __init__(self, node: Any, time_step: float) -> None:
         super().__init__()
-        steps = torch.as_tensor(np.rint(np.asarray(node.delay) / time_step).astype(np.int64))
+        steps = torch.as_tensor(
+            np.rint(np.asarray(node.delay) / time_step).astype(np.int64)
+        )
         self.register_buffer("steps", steps)
         self.longest = int(steps.max())
         self.past: list[Tensor] = []
@@ -184,7 +203,10 @@ class Delay(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         """Return the delayed values, with the shape of the input."""
         self.past = [x, *self.past][: self.longest + 1]
-        past = [*self.past, *[torch.zeros_like(x)] * (self.longest + 1 - len(self.past))]
+        past = [
+            *self.past,
+            *[torch.zeros_like(x)] * (self.longest + 1 - len(self.past)),
+        ]
         return torch.stack(past).gather(0, self.steps.expand_as(x)[None])[0]
 
 
@@ -193,7 +215,9 @@ class Pool(nn.Module):  # type: ignore[misc]
 
     def __init__(self, node: Any, divisor: int | None) -> None:
         super().__init__()
-        self.window = [_ints(getattr(node, name)) for name in ("kernel_size", "stride", "padding")]
+        self.window = [
+            _ints(getattr(node, name)) for name in ("kernel_size", "stride", "padding")
+        ]
         self.divisor = divisor
 
     def forward(self, x: Tensor) -> Tensor:
@@ -255,7 +279,9 @@ class Graph(nn.Module):  # type: ignore[misc]
         for edge in graph.edges:
             for name in edge:
                 if name not in graph.nodes:
-                    raise ModelError(f"the NIR graph has an edge {edge} with {name!r}, which is not a node")
+                    raise ModelError(
+                        f"the NIR graph has an edge {edge} with {name!r}, which is not a node"
+                    )
             output_shape, input_shape = (
                 _declared_shape(graph.nodes[name], side)
                 for name, side in zip(edge, ("output", "input"), strict=True)
@@ -263,7 +289,11 @@ class Graph(nn.Module):  # type: ignore[misc]
             is_end = (
                 type(graph.nodes[edge[1]]).__name__ == "Output"
             )  # does nothing: only the number of values matters
-            agrees = prod(output_shape) == prod(input_shape) if is_end else output_shape == input_shape
+            agrees = (
+                prod(output_shape) == prod(input_shape)
+                if is_end
+                else output_shape == input_shape
+            )
             if output_shape and input_shape and not agrees:
                 raise ModelError(
                     f"the NIR graph passes values of shape {output_shape} from {edge[0]!r} to {edge[1]!r}, which takes "
@@ -271,7 +301,8 @@ class Graph(nn.Module):  # type: ignore[misc]
                 )
         self.order, back = _topological_order(list(graph.nodes), graph.edges)
         self.into = {
-            name: [a for a, b in graph.edges if b == name and (a, b) not in back] for name in self.order
+            name: [a for a, b in graph.edges if b == name and (a, b) not in back]
+            for name in self.order
         }
         self.fed_back = {name: [a for a, b in back if b == name] for name in self.order}
         ends = {
@@ -280,7 +311,9 @@ class Graph(nn.Module):  # type: ignore[misc]
         }
         for kind, names in ends.items():
             if len(names) != 1:
-                raise ModelError(f"the NIR graph has {len(names)} nodes {kind}; one is supported")
+                raise ModelError(
+                    f"the NIR graph has {len(names)} nodes {kind}; one is supported"
+                )
         (self.input,), (self.output,) = ends.values()
         reached = {self.input}
         while more := {b for a, b in graph.edges if a in reached} - reached:
@@ -299,7 +332,10 @@ class Graph(nn.Module):  # type: ignore[misc]
                 )
                 self.children_of[name] = module
                 attribute = name.replace(".", "_")
-                self.add_module(f"node_{attribute}" if hasattr(self, attribute) else attribute, module)
+                self.add_module(
+                    f"node_{attribute}" if hasattr(self, attribute) else attribute,
+                    module,
+                )
         self.before: dict[str, Tensor] = {}
 
     def reset(self) -> None:
@@ -329,10 +365,17 @@ class Graph(nn.Module):  # type: ignore[misc]
             inputs += [self.before[a] for a in self.fed_back[name] if a in self.before]
             if inputs:  # a node without inputs yet has no output
                 total = sum(inputs[1:], inputs[0])
-                values[name] = total if name == self.output else self.children_of[name](total)
+                values[name] = (
+                    total if name == self.output else self.children_of[name](total)
+                )
         if self.output not in values:
             raise ModelError("the NIR graph has no path from its input to its output")
-        self.before = {a: values[a] for sources in self.fed_back.values() for a in sources if a in values}
+        self.before = {
+            a: values[a]
+            for sources in self.fed_back.values()
+            for a in sources
+            if a in values
+        }
         return values[self.output]
 
 
@@ -342,7 +385,9 @@ class NirNetwork(Graph):
     def __init__(self, graph: Any, time_step: Fact, reset: Fact) -> None:
         super().__init__(graph, float(time_step.value), str(reset.value))
         neurons = [part for part in self.modules() if isinstance(part, Neuron)]
-        self.temporal = bool(neurons) or any(isinstance(part, Delay) for part in self.modules())
+        self.temporal = bool(neurons) or any(
+            isinstance(part, Delay) for part in self.modules()
+        )
         self.facts: dict[str, Fact] = {"time_step": time_step} if self.temporal else {}
         if any(neuron.fires for neuron in neurons):
             self.facts["reset"] = reset
@@ -367,7 +412,9 @@ class NirNetwork(Graph):
         return torch.stack([self.step(now) for now in x.unbind(1)], 1)
 
 
-def module_of(name: str, node: Any, time_step: float, reset: str = "value") -> nn.Module:
+def module_of(
+    name: str, node: Any, time_step: float, reset: str = "value"
+) -> nn.Module:
     """Return the module of one node.
 
     Raises
@@ -377,9 +424,17 @@ def module_of(name: str, node: Any, time_step: float, reset: str = "value") -> n
     """
     kind = type(node).__name__
     for field, value in vars(node).items():
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and np.isnan(value).any():
+        if (
+            isinstance(value, np.ndarray)
+            and value.dtype.kind == "f"
+            and np.isnan(value).any()
+        ):
             raise ModelError(f"NIR node {name!r} ({kind}): {field} contains NaN")
-        if field.startswith("tau") and value is not None and not (np.asarray(value) >= time_step).all():
+        if (
+            field.startswith("tau")
+            and value is not None
+            and not (np.asarray(value) >= time_step).all()
+        ):
             raise ModelError(
                 f"NIR node {name!r} ({kind}): {field} is {np.min(value):g} s, shorter than the time step of "
                 f"{time_step:g} s, with which its equation has no stable solution: pass a shorter step, "
@@ -388,7 +443,9 @@ def module_of(name: str, node: Any, time_step: float, reset: str = "value") -> n
     if kind in NEURONS:
         return NEURONS[kind](node, time_step, reset)
     if kind in ("Affine", "Linear") and node.weight.ndim == 2:
-        linear: nn.Module = nn.Linear(node.weight.shape[1], node.weight.shape[0], bias=kind == "Affine")
+        linear: nn.Module = nn.Linear(
+            node.weight.shape[1], node.weight.shape[0], bias=kind == "Affine"
+        )
         return _with_weights(linear, node)
     if kind in ("Conv1d", "Conv2d"):
         sizes = {key: _ints(getattr(node, key)) for key in ("stride", "dilation")}
@@ -396,14 +453,24 @@ def module_of(name: str, node: Any, time_step: float, reset: str = "value") -> n
         out, into, *window = node.weight.shape
         make = nn.Conv1d if kind == "Conv1d" else nn.Conv2d
         return _with_weights(
-            make(into * node.groups, out, tuple(window), groups=node.groups, padding=padding, **sizes), node
+            make(
+                into * node.groups,
+                out,
+                tuple(window),
+                groups=node.groups,
+                padding=padding,
+                **sizes,
+            ),
+            node,
         )
     if kind in ("AvgPool2d", "SumPool2d"):
         return Pool(node, 1 if kind == "SumPool2d" else None)
     if kind == "Flatten":
         shape = node.output_type["output"]
         if shape is None:
-            raise ModelError(f"NIR node {name!r} (Flatten) does not state the shape of its input")
+            raise ModelError(
+                f"NIR node {name!r} (Flatten) does not state the shape of its input"
+            )
         return Reshaped(_ints(shape))
     if kind == "Delay":
         return Delay(node, time_step)
@@ -421,7 +488,9 @@ def compact(value: Any) -> Tensor:
 
 def _with_weights(module: nn.Module, node: Any) -> nn.Module:
     with torch.no_grad():
-        module.requires_grad_(False).weight.copy_(torch.as_tensor(np.asarray(node.weight, dtype=np.float32)))
+        module.requires_grad_(False).weight.copy_(
+            torch.as_tensor(np.asarray(node.weight, dtype=np.float32))
+        )
         if module.bias is not None:
             module.bias.copy_(torch.as_tensor(np.asarray(node.bias, dtype=np.float32)))
     return module

@@ -52,7 +52,9 @@ def from_onnx(source: Any, *, alone: bool = False) -> OnnxNetwork:
     """
     require("onnx", "onnx")
     return OnnxNetwork(
-        _read_file(Path(source), alone) if isinstance(source, (str, Path)) else Graph(*_graph(source))
+        _read_file(Path(source), alone)
+        if isinstance(source, (str, Path))
+        else Graph(*_graph(source))
     )
 
 
@@ -69,7 +71,12 @@ def _read_file(path: Path, alone: bool) -> Graph:
             *(item.t for node in model.graph.node for item in node.attribute),
         ]
         return sorted(
-            {pair.value for tensor in tensors for pair in tensor.external_data if pair.key == "location"}
+            {
+                pair.value
+                for tensor in tensors
+                for pair in tensor.external_data
+                if pair.key == "location"
+            }
         )
 
     def read() -> tuple[Any, ...]:
@@ -79,10 +86,18 @@ def _read_file(path: Path, alone: bool) -> Graph:
     try:
         names = confined(external_files, limits_for([path]), path.name)
         if names and alone:
-            raise ModelError(f"it stores values in {names[0]!r}, which no pin covers: save it as one file")
-        outside = [name for name in names if Path(name).name != name or (path.parent / name).is_symlink()]
+            raise ModelError(
+                f"it stores values in {names[0]!r}, which no pin covers: save it as one file"
+            )
+        outside = [
+            name
+            for name in names
+            if Path(name).name != name or (path.parent / name).is_symlink()
+        ]
         if outside:
-            raise ModelError(f"it stores values in {outside[0]!r}, which is not a file of its folder")
+            raise ModelError(
+                f"it stores values in {outside[0]!r}, which is not a file of its folder"
+            )
         files = [path, *(path.parent / name for name in names)]
         return Graph(*confined(read, limits_for(files), path.name))
     except (DataError, ModelError) as error:
@@ -116,10 +131,27 @@ def _graph(model: Any) -> tuple[Any, ...]:
             for attribute in node.attribute
             if attribute.type in supported
         }
-        nodes.append((node.domain, node.op_type, node.name, list(node.input), list(node.output), options))
+        nodes.append(
+            (
+                node.domain,
+                node.op_type,
+                node.name,
+                list(node.input),
+                list(node.output),
+                options,
+            )
+        )
     initialisers = {item.name: _values(item) for item in graph.initializer}
-    opset = next((x.version for x in model.opset_import if x.domain in ("", "ai.onnx")), 0)
-    return opset, nodes, initialisers, [x.name for x in graph.input], [x.name for x in graph.output]
+    opset = next(
+        (x.version for x in model.opset_import if x.domain in ("", "ai.onnx")), 0
+    )
+    return (
+        opset,
+        nodes,
+        initialisers,
+        [x.name for x in graph.input],
+        [x.name for x in graph.output],
+    )
 
 
 def _values(item: Any) -> np.ndarray:
@@ -151,33 +183,56 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
         for domain, op_type, name, _, outputs, _ in graph.nodes:
             standard = domain in ("", "ai.onnx")
             if not standard or op_type not in OPERATORS:
-                unknown.setdefault(op_type if standard else f"{domain}.{op_type}", name or _first(outputs))
+                unknown.setdefault(
+                    op_type if standard else f"{domain}.{op_type}",
+                    name or _first(outputs),
+                )
         if unknown:
-            names = ", ".join(f"{kind} (node {name!r})" for kind, name in sorted(unknown.items()))
+            names = ", ".join(
+                f"{kind} (node {name!r})" for kind, name in sorted(unknown.items())
+            )
             raise ModelError(
                 f"the ONNX graph has unsupported operators: {names}; supported are {', '.join(sorted(OPERATORS))}"
             )
         newest = defs.onnx_opset_version()
         if not OLDEST <= self.opset <= newest:
-            raise ModelError(f"ONNX opset {self.opset} is not supported; supported are {OLDEST} to {newest}")
+            raise ModelError(
+                f"ONNX opset {self.opset} is not supported; supported are {OLDEST} to {newest}"
+            )
         initialisers: dict[str, Tensor] = {}
         for name, values in graph.initialisers.items():
             value = _tensor(values)
             initialisers[name] = (
-                nn.Parameter(value, requires_grad=False) if value.is_floating_point() else value
+                nn.Parameter(value, requires_grad=False)
+                if value.is_floating_point()
+                else value
             )
         self.inputs = [name for name in graph.inputs if name not in initialisers]
         self.outputs = list(graph.outputs)
         _require_order(graph, {*initialisers, *self.inputs})
         self.steps: list[Node] = []
-        last = {name: number for number, (*_, inputs, _, _) in enumerate(graph.nodes) for name in inputs}
+        last = {
+            name: number
+            for number, (*_, inputs, _, _) in enumerate(graph.nodes)
+            for name in inputs
+        }
         for number, (_, kind, name, inputs, outputs, options) in enumerate(graph.nodes):
-            last_uses = [value for value in {*inputs} if last[value] == number and value not in self.outputs]
-            own = {value: initialisers[value] for value in inputs if value in initialisers}
+            last_uses = [
+                value
+                for value in {*inputs}
+                if last[value] == number and value not in self.outputs
+            ]
+            own = {
+                value: initialisers[value] for value in inputs if value in initialisers
+            }
             step = Node(kind, inputs, outputs, options, own, last_uses, self.opset)
             self.steps.append(step)
-            label = (name or _first(outputs)).strip("/").replace(".", "_") or f"node{number}"
-            self.add_module(f"{label}_{number}" if hasattr(self, label) else label, step)
+            label = (name or _first(outputs)).strip("/").replace(
+                ".", "_"
+            ) or f"node{number}"
+            self.add_module(
+                f"{label}_{number}" if hasattr(self, label) else label, step
+            )
 
     def forward(self, *inputs: Tensor) -> Any:
         """Return the graph's output, or a tuple of several, for its inputs in order.
@@ -220,7 +275,9 @@ def _require_order(graph: Graph, initial: set[str]) -> None:
         available |= set(outputs)
     for output in graph.outputs:
         if output not in available:
-            raise ModelError(f"the ONNX graph returns {output!r}, which no node computes")
+            raise ModelError(
+                f"the ONNX graph returns {output!r}, which no node computes"
+            )
 
 
 class Node(nn.Module):  # type: ignore[misc]
@@ -244,7 +301,9 @@ class Node(nn.Module):  # type: ignore[misc]
             for name, value in options.items()
         }
         self.options["opset"], self.options["outputs"] = opset, len(self.outputs)
-        self.constants: dict[str, Any] = {}  # constants that are not weights: shapes, axes
+        self.constants: dict[
+            str, Any
+        ] = {}  # constants that are not weights: shapes, axes
         self.names: dict[str, str] = {}
         for number, name in enumerate(self.inputs):
             value = initialisers.get(name)
@@ -254,11 +313,15 @@ class Node(nn.Module):  # type: ignore[misc]
             elif value is not None:
                 self.constants[name] = value
         if self.kind in RECURRENT:
-            self.layer = recurrent_layer(self.kind, self.inputs, self.constants, self.options)
+            self.layer = recurrent_layer(
+                self.kind, self.inputs, self.constants, self.options
+            )
 
     def run(self, values: dict[str, Any]) -> None:
         """Read the inputs from ``values`` by name, and store the outputs there."""
-        result = self(*(self._value(name, values) if name else None for name in self.inputs))
+        result = self(
+            *(self._value(name, values) if name else None for name in self.inputs)
+        )
         results = result if isinstance(result, (tuple, list)) else (result,)
         values.update(zip(self.outputs, results, strict=False))
         for name in self.last_uses:
@@ -293,15 +356,26 @@ def recurrent_layer(
     tensors = [constants.get(name) for name in (*names, "", "")]
     weights: list[Any] = [None if x is None else x.detach() for x in tensors[1:4]]
     w, r, b = weights
-    supported = {"hidden_size", "direction", "linear_before_reset", "layout", "opset", "outputs"}
+    supported = {
+        "hidden_size",
+        "direction",
+        "linear_before_reset",
+        "layout",
+        "opset",
+        "outputs",
+    }
     unsupported = sorted(set(options) - supported) + [
         f"input {n}" for n in (4, 7) if n < len(names) and names[n]
     ]
     direction = options.get("direction", "forward")
     if direction == "reverse" or options.get("layout", 0):
-        unsupported.append(f"direction {direction} or layout {options.get('layout', 0)}")
+        unsupported.append(
+            f"direction {direction} or layout {options.get('layout', 0)}"
+        )
     if kind == "GRU" and not options.get("linear_before_reset", 0):
-        unsupported.append("linear_before_reset = 0, which torch's GRU does not compute")
+        unsupported.append(
+            "linear_before_reset = 0, which torch's GRU does not compute"
+        )
     if w is None or r is None or unsupported:
         raise ModelError(
             f"ONNX {kind} is supported with constant weights and plain options only, not with "
@@ -322,8 +396,12 @@ def recurrent_layer(
         for way, suffix in enumerate(("", "_reverse")[: len(w)]):
             for name, value in (("weight_ih", w[way]), ("weight_hh", r[way])):
                 getattr(layer, f"{name}_l0{suffix}").copy_(sorted_gates(value))
-            for number, name in enumerate(("bias_ih", "bias_hh")) if b is not None else ():
-                getattr(layer, f"{name}_l0{suffix}").copy_(sorted_gates(b[way].chunk(2)[number]))
+            for number, name in (
+                enumerate(("bias_ih", "bias_hh")) if b is not None else ()
+            ):
+                getattr(layer, f"{name}_l0{suffix}").copy_(
+                    sorted_gates(b[way].chunk(2)[number])
+                )
     return layer
 
 
@@ -334,7 +412,10 @@ def run_recurrent(layer: nn.Module, inputs: Sequence[Any]) -> tuple[Tensor, ...]
     state = tuple(start) if len(start) == 2 else start[0] if start else None
     output, last = layer(x, state)
     ways = 2 if layer.bidirectional else 1
-    return (output.unflatten(-1, (ways, -1)).transpose(1, 2), *(last if isinstance(last, tuple) else (last,)))
+    return (
+        output.unflatten(-1, (ways, -1)).transpose(1, 2),
+        *(last if isinstance(last, tuple) else (last,)),
+    )
 
 
 def _plain_value(value: Any) -> Any:
@@ -342,14 +423,20 @@ def _plain_value(value: Any) -> Any:
         return value.decode()
     if type(value).__name__ == "TensorProto":
         return _values(value)
-    return [_plain_value(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return (
+        [_plain_value(item) for item in value]
+        if isinstance(value, (list, tuple))
+        else value
+    )
 
 
 def _int_list(x: Any) -> list[int]:
     return [int(v) for v in (x.reshape(-1).tolist() if isinstance(x, Tensor) else x)]
 
 
-def _pads(o: Attributes, x: Tensor, window: Sequence[int], fill: float = 0.0) -> tuple[Tensor, list[int]]:
+def _pads(
+    o: Attributes, x: Tensor, window: Sequence[int], fill: float = 0.0
+) -> tuple[Tensor, list[int]]:
     """Return the input and its symmetric padding; asymmetric padding is applied to the input."""
     rank = len(window)
     pads = _int_list(o.get("pads", [0] * (2 * rank)))
@@ -361,10 +448,15 @@ def _pads(o: Attributes, x: Tensor, window: Sequence[int], fill: float = 0.0) ->
             for n, s, k, d in zip(x.shape[2:], steps, window, gaps, strict=True)
         ]
         first = [(total + (auto == "SAME_LOWER")) // 2 for total in sums]
-        pads = [*first, *(total - before for total, before in zip(sums, first, strict=True))]
+        pads = [
+            *first,
+            *(total - before for total, before in zip(sums, first, strict=True)),
+        ]
     if pads[:rank] == pads[rank:]:
         return x, pads[:rank]
-    order = [p for axis in reversed(range(rank)) for p in (pads[axis], pads[rank + axis])]
+    order = [
+        p for axis in reversed(range(rank)) for p in (pads[axis], pads[rank + axis])
+    ]
     return F.pad(x, order, value=fill), [0] * rank
 
 
@@ -372,17 +464,35 @@ def _conv(o: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tenso
     x, padding = _pads(o, x, w.shape[2:])
     run = (F.conv1d, F.conv2d, F.conv3d)[w.dim() - 3]
     ones = [1] * (w.dim() - 2)
-    return run(x, w, b, o.get("strides", ones), padding, o.get("dilations", ones), o.get("group", 1))
+    return run(
+        x,
+        w,
+        b,
+        o.get("strides", ones),
+        padding,
+        o.get("dilations", ones),
+        o.get("group", 1),
+    )
 
 
-def _conv_transpose(o: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+def _conv_transpose(
+    o: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None
+) -> Tensor:
     rank = w.dim() - 2
     pads, ones = o.get("pads", [0] * 2 * rank), [1] * rank
-    if pads[:rank] != pads[rank:] or o.get("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in o:
-        raise ModelError("ONNX ConvTranspose is supported only with symmetric, explicit padding")
+    if (
+        pads[:rank] != pads[rank:]
+        or o.get("auto_pad", "NOTSET") != "NOTSET"
+        or "output_shape" in o
+    ):
+        raise ModelError(
+            "ONNX ConvTranspose is supported only with symmetric, explicit padding"
+        )
     run = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
     extra, gaps = o.get("output_padding", [0] * rank), o.get("dilations", ones)
-    return run(x, w, b, o.get("strides", ones), pads[:rank], extra, o.get("group", 1), gaps)
+    return run(
+        x, w, b, o.get("strides", ones), pads[:rank], extra, o.get("group", 1), gaps
+    )
 
 
 def _gemm(o: Attributes, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
@@ -413,18 +523,30 @@ def _pool(o: Attributes, x: Tensor, *, mean: bool) -> Tensor:
         return (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[rank - 1](
             even, window, steps, padding, ceil, inside
         )
-    return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[rank - 1](even, window, steps, padding, gaps, ceil)
+    return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[rank - 1](
+        even, window, steps, padding, gaps, ceil
+    )
 
 
-def _batch_norm(o: Attributes, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+def _batch_norm(
+    o: Attributes, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor
+) -> Tensor:
     return F.batch_norm(x, mean, var, scale, bias, eps=o.get("epsilon", 1e-5))
 
 
-def _layer_norm(o: Attributes, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+def _layer_norm(
+    o: Attributes, x: Tensor, scale: Tensor, bias: Tensor | None = None
+) -> Tensor:
     axis = o.get("axis", -1) % x.dim()
     axes = tuple(range(axis, x.dim()))
     centred = x - x.mean(axes, keepdim=True)
-    normal = centred * torch.rsqrt(centred.square().mean(axes, keepdim=True) + o.get("epsilon", 1e-5)) * scale
+    normal = (
+        centred
+        * torch.rsqrt(
+            centred.square().mean(axes, keepdim=True) + o.get("epsilon", 1e-5)
+        )
+        * scale
+    )
     return normal if bias is None else normal + bias
 
 
@@ -441,7 +563,10 @@ def _reduce(function: Callable[..., Tensor]) -> Operator:
 def _reshape(o: Attributes, x: Tensor, shape: Any) -> Tensor:
     sizes = _int_list(shape)
     return x.reshape(
-        [x.shape[n] if size == 0 and not o.get("allowzero", 0) else size for n, size in enumerate(sizes)]
+        [
+            x.shape[n] if size == 0 and not o.get("allowzero", 0) else size
+            for n, size in enumerate(sizes)
+        ]
     )
 
 
@@ -459,7 +584,9 @@ def _unsqueeze(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
 
 def _slice(o: Attributes, x: Tensor, *given: Any) -> Tensor:
     starts, ends, axes, steps = (
-        (*given, None, None)[:4] if given else (o["starts"], o["ends"], o.get("axes"), None)
+        (*given, None, None)[:4]
+        if given
+        else (o["starts"], o["ends"], o.get("axes"), None)
     )
     starts, ends = _int_list(starts), _int_list(ends)
     axes = list(range(len(starts))) if axes is None else _int_list(axes)
@@ -470,7 +597,10 @@ def _slice(o: Attributes, x: Tensor, *given: Any) -> Tensor:
         if step < 0:  # torch supports only positive steps
             x = x.index_select(axis, torch.tensor(list(indices), device=x.device))
         else:
-            x = x[(slice(None),) * (axis % x.dim()) + (slice(indices.start, indices.stop, step),)]
+            x = x[
+                (slice(None),) * (axis % x.dim())
+                + (slice(indices.start, indices.stop, step),)
+            ]
     return x
 
 
@@ -486,18 +616,30 @@ def _split(o: Attributes, x: Tensor, sizes: Any = None) -> tuple[Tensor, ...]:
     axis = o.get("axis", 0)
     sizes = sizes if sizes is not None else o.get("split")
     if sizes is None:
-        return tuple(x.split(-(-x.shape[axis] // o.get("num_outputs", o["outputs"])), axis))
+        return tuple(
+            x.split(-(-x.shape[axis] // o.get("num_outputs", o["outputs"])), axis)
+        )
     return tuple(x.split(_int_list(sizes), axis))
 
 
-def _pad(o: Attributes, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None) -> Tensor:
+def _pad(
+    o: Attributes, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None
+) -> Tensor:
     amounts = _int_list(pads if pads is not None else o["pads"])
     where = range(x.dim()) if axes is None else [a % x.dim() for a in _int_list(axes)]
-    pads_by_axis = {axis: (amounts[n], amounts[len(where) + n]) for n, axis in enumerate(where)}
-    order = [p for axis in reversed(range(x.dim())) for p in pads_by_axis.get(axis, (0, 0))]
-    mode = {"edge": "replicate"}.get(o.get("mode", "constant"), o.get("mode", "constant"))
+    pads_by_axis = {
+        axis: (amounts[n], amounts[len(where) + n]) for n, axis in enumerate(where)
+    }
+    order = [
+        p for axis in reversed(range(x.dim())) for p in pads_by_axis.get(axis, (0, 0))
+    ]
+    mode = {"edge": "replicate"}.get(
+        o.get("mode", "constant"), o.get("mode", "constant")
+    )
     if mode == "constant":
-        return F.pad(x, order, value=float(o.get("value", 0.0) if value is None else value))
+        return F.pad(
+            x, order, value=float(o.get("value", 0.0) if value is None else value)
+        )
     while len(order) > 2 and order[-2:] == [0, 0]:
         order = order[:-2]
     return F.pad(x, order, mode=mode)
@@ -509,7 +651,9 @@ def _clip(o: Attributes, x: Tensor, low: Any = None, high: Any = None) -> Tensor
         x
         if low is None and high is None
         else F.hardtanh(
-            x, -torch.inf if low is None else float(low), torch.inf if high is None else float(high)
+            x,
+            -torch.inf if low is None else float(low),
+            torch.inf if high is None else float(high),
         )
     )
 
@@ -555,40 +699,97 @@ def _reduced(function: Callable[..., Any]) -> Operator:
 
 
 OPERATORS: Mapping[str, Operator] = {
-    **{kind: _elementwise(run) for kind, run in {
-        "Abs": torch.abs, "Add": torch.add, "And": torch.logical_and, "Ceil": torch.ceil, "Cos": torch.cos,
-        "Equal": torch.eq, "Erf": torch.erf, "Exp": torch.exp, "Floor": torch.floor, "Greater": torch.gt,
-        "GreaterOrEqual": torch.ge, "HardSwish": F.hardswish, "Identity": lambda x: x, "Less": torch.lt,
-        "LessOrEqual": torch.le, "Log": torch.log, "MatMul": torch.matmul, "Mish": F.mish, "Mul": torch.mul,
-        "Neg": torch.neg, "Not": torch.logical_not, "Or": torch.logical_or, "PRelu": lambda x, w: F.prelu(x, w.reshape(-1)),
-        "Pow": torch.pow, "Reciprocal": torch.reciprocal, "Relu": torch.relu, "Round": torch.round,
-        "Sigmoid": torch.sigmoid, "Sign": torch.sign, "Sin": torch.sin, "Softplus": F.softplus, "Softsign": F.softsign,
-        "Sqrt": torch.sqrt, "Sub": torch.sub, "Tanh": torch.tanh, "Where": torch.where,
-    }.items()},
-    "Max": _reduced(torch.maximum), "Min": _reduced(torch.minimum), "Sum": _reduced(torch.add), "Div": _div,
-    "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "BatchNormalization": _batch_norm,
+    **{
+        kind: _elementwise(run)
+        for kind, run in {
+            "Abs": torch.abs,
+            "Add": torch.add,
+            "And": torch.logical_and,
+            "Ceil": torch.ceil,
+            "Cos": torch.cos,
+            "Equal": torch.eq,
+            "Erf": torch.erf,
+            "Exp": torch.exp,
+            "Floor": torch.floor,
+            "Greater": torch.gt,
+            "GreaterOrEqual": torch.ge,
+            "HardSwish": F.hardswish,
+            "Identity": lambda x: x,
+            "Less": torch.lt,
+            "LessOrEqual": torch.le,
+            "Log": torch.log,
+            "MatMul": torch.matmul,
+            "Mish": F.mish,
+            "Mul": torch.mul,
+            "Neg": torch.neg,
+            "Not": torch.logical_not,
+            "Or": torch.logical_or,
+            "PRelu": lambda x, w: F.prelu(x, w.reshape(-1)),
+            "Pow": torch.pow,
+            "Reciprocal": torch.reciprocal,
+            "Relu": torch.relu,
+            "Round": torch.round,
+            "Sigmoid": torch.sigmoid,
+            "Sign": torch.sign,
+            "Sin": torch.sin,
+            "Softplus": F.softplus,
+            "Softsign": F.softsign,
+            "Sqrt": torch.sqrt,
+            "Sub": torch.sub,
+            "Tanh": torch.tanh,
+            "Where": torch.where,
+        }.items()
+    },
+    "Max": _reduced(torch.maximum),
+    "Min": _reduced(torch.minimum),
+    "Sum": _reduced(torch.add),
+    "Div": _div,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Gemm": _gemm,
+    "BatchNormalization": _batch_norm,
     "LayerNormalization": _layer_norm,
-    "MaxPool": lambda o, x: _pool(o, x, mean=False), "AveragePool": lambda o, x: _pool(o, x, mean=True),
+    "MaxPool": lambda o, x: _pool(o, x, mean=False),
+    "AveragePool": lambda o, x: _pool(o, x, mean=True),
     "GlobalAveragePool": lambda o, x: x.mean(tuple(range(2, x.dim())), keepdim=True),
     "GlobalMaxPool": lambda o, x: x.amax(tuple(range(2, x.dim())), keepdim=True),
-    "ReduceMean": _reduce(torch.mean), "ReduceSum": _reduce(torch.sum), "ReduceMax": _reduce(torch.amax),
+    "ReduceMean": _reduce(torch.mean),
+    "ReduceSum": _reduce(torch.sum),
+    "ReduceMax": _reduce(torch.amax),
     "ReduceMin": _reduce(torch.amin),
     "ArgMax": lambda o, x: x.argmax(o.get("axis", 0), bool(o.get("keepdims", 1))),
-    "LeakyRelu": lambda o, x: F.leaky_relu(x, o.get("alpha", 0.01)), "Elu": lambda o, x: F.elu(x, o.get("alpha", 1.0)),
+    "LeakyRelu": lambda o, x: F.leaky_relu(x, o.get("alpha", 0.01)),
+    "Elu": lambda o, x: F.elu(x, o.get("alpha", 1.0)),
     "Selu": lambda o, x: F.selu(x),
-    "HardSigmoid": lambda o, x: F.hardtanh(o.get("alpha", 0.2) * x + o.get("beta", 0.5), 0.0, 1.0),
-    "Gelu": lambda o, x: F.gelu(x, approximate=o.get("approximate", "none")), "Clip": _clip,
-    "Softmax": _softmax(torch.softmax), "LogSoftmax": _softmax(torch.log_softmax),
-    "Dropout": lambda o, x, *_: x, "Cast": lambda o, x: x.to(TYPES[o["to"]]),
+    "HardSigmoid": lambda o, x: F.hardtanh(
+        o.get("alpha", 0.2) * x + o.get("beta", 0.5), 0.0, 1.0
+    ),
+    "Gelu": lambda o, x: F.gelu(x, approximate=o.get("approximate", "none")),
+    "Clip": _clip,
+    "Softmax": _softmax(torch.softmax),
+    "LogSoftmax": _softmax(torch.log_softmax),
+    "Dropout": lambda o, x, *_: x,
+    "Cast": lambda o, x: x.to(TYPES[o["to"]]),
     "Flatten": lambda o, x: x.reshape(int(np.prod(x.shape[: o.get("axis", 1)])), -1),
-    "Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Slice": _slice, "Gather": _gather,
-    "Split": _split, "Pad": _pad, "Concat": lambda o, *given: torch.cat(given, o["axis"]),
+    "Reshape": _reshape,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Slice": _slice,
+    "Gather": _gather,
+    "Split": _split,
+    "Pad": _pad,
+    "Concat": lambda o, *given: torch.cat(given, o["axis"]),
     "Transpose": lambda o, x: x.permute(o.get("perm", list(reversed(range(x.dim()))))),
-    "Expand": lambda o, x, shape: x.expand(torch.broadcast_shapes(x.shape, _int_list(shape))),
+    "Expand": lambda o, x, shape: x.expand(
+        torch.broadcast_shapes(x.shape, _int_list(shape))
+    ),
     "Tile": lambda o, x, times: x.repeat(_int_list(times)),
     "Shape": lambda o, x: torch.tensor(x.shape)[o.get("start", 0) : o.get("end")],
     "Constant": _constant,
-    "ConstantOfShape": lambda o, shape: torch.full(_int_list(shape), o["value"].item() if "value" in o else 0.0,
-                                                   dtype=o["value"].dtype if "value" in o else torch.float32),
+    "ConstantOfShape": lambda o, shape: torch.full(
+        _int_list(shape),
+        o["value"].item() if "value" in o else 0.0,
+        dtype=o["value"].dtype if "value" in o else torch.float32,
+    ),
     **dict.fromkeys(RECURRENT, lambda o, *given: given),
-}  # fmt: skip
+}

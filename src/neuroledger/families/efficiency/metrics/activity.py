@@ -45,7 +45,9 @@ def activation_sparsity(trace: Trace) -> Reading:
         return Reading(trace.batch_sparsity, parts=parts, n=n)
     elements = sum(layer.elements for layer in layers.values())
     if not elements:
-        return failed("not applicable: no activation function or spiking layer was called")
+        return failed(
+            "not applicable: no activation function or spiking layer was called"
+        )
     share = sum(layer.zeros for layer in layers.values()) / elements
     return spike_based(trace, Reading(share, parts=parts, n=n, notes=trace.notes))
 
@@ -58,10 +60,19 @@ def membrane_updates(trace: Trace) -> Reading:
     """
     if "membranes" in trace.failures:
         return failed(trace.failures["membranes"])
-    parts = {name: layer.updates / trace.samples for name, layer in trace.layers.items() if layer.membranes}
+    parts = {
+        name: layer.updates / trace.samples
+        for name, layer in trace.layers.items()
+        if layer.membranes
+    }
     if not trace.spiking_layers and trace.mode == "strict":
         return failed(NONE)
-    return Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
+    return Reading(
+        sum(parts.values()),
+        parts=parts,
+        n={"samples": trace.samples},
+        notes=trace.notes,
+    )
 
 
 @cost_metric("neuron_operations", version=3, needs=("membranes",))
@@ -88,8 +99,16 @@ def spikes(trace: Trace) -> Reading:
     layers = {name: layer for name, layer in trace.layers.items() if layer.neuron}
     if not layers:
         return failed(NONE)
-    parts = {name: (layer.elements - layer.zeros) / trace.samples for name, layer in layers.items()}
-    reading = Reading(sum(parts.values()), parts=parts, n={"samples": trace.samples}, notes=trace.notes)
+    parts = {
+        name: (layer.elements - layer.zeros) / trace.samples
+        for name, layer in layers.items()
+    }
+    reading = Reading(
+        sum(parts.values()),
+        parts=parts,
+        n={"samples": trace.samples},
+        notes=trace.notes,
+    )
     return spike_based(trace, reading)
 
 
@@ -104,15 +123,28 @@ def _of_neurons(trace: Trace, count: Callable[[Layer], int]) -> Reading:
         for name, layer in layers.items()
         if layer.per_update is not None
     }
-    unknown = sorted({layer.neuron for layer in layers.values() if layer.per_update is None})
-    reason = f"it is not known how many operations an update of {', '.join(unknown)} takes" if unknown else ""
+    unknown = sorted(
+        {layer.neuron for layer in layers.values() if layer.per_update is None}
+    )
+    reason = (
+        f"it is not known how many operations an update of {', '.join(unknown)} takes"
+        if unknown
+        else ""
+    )
     if reason and trace.mode == "strict":
         reason += ": its class says so with `operations_per_update`"
     if not parts or (reason and trace.mode == "neurobench-2.3"):
         return failed(
-            f"{reason}; NeuroBench 2.3 fails there too" if trace.mode == "neurobench-2.3" else reason
+            f"{reason}; NeuroBench 2.3 fails there too"
+            if trace.mode == "neurobench-2.3"
+            else reason
         )
     n = {"samples": trace.samples}
     return Reading(
-        sum(parts.values()), "partial" if reason else "scored", reason, parts, n=n, notes=trace.notes
+        sum(parts.values()),
+        "partial" if reason else "scored",
+        reason,
+        parts,
+        n=n,
+        notes=trace.notes,
     )

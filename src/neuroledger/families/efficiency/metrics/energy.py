@@ -7,18 +7,34 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from neuroledger.families.efficiency.counting.counts import Layer, Reading, Trace, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import (
+    Layer,
+    Reading,
+    Trace,
+    cost_metric,
+    failed,
+)
 from neuroledger.families.efficiency.metrics.operations import operations_per_sample
 
 __all__ = ["energy", "execution_rate", "lemaire_energy", "memory_traffic"]
 
 Picojoules = Annotated[float, Field(ge=0)]
-DataType = Literal["float64", "float32", "float16", "bfloat16", "int32", "int16", "int8", "any"]
+DataType = Literal[
+    "float64", "float32", "float16", "bfloat16", "int32", "int16", "int8", "any"
+]
 Prices = dict[DataType, Picojoules]
 Zeros = Literal["skipped", "computed"]
 WeightReads = Literal["each operation", "each time step", "none"]
 
-BYTES: Final = {"float64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1}
+BYTES: Final = {
+    "float64": 8,
+    "float32": 4,
+    "int32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int16": 2,
+    "int8": 1,
+}
 
 
 class PerOperation(BaseModel):
@@ -95,7 +111,9 @@ class Amount(NamedTuple):
     held: float
 
 
-def traffic(trace: Trace, zeros: Zeros, weight_reads: WeightReads, partial_sums: bool) -> dict[str, Amount]:
+def traffic(
+    trace: Trace, zeros: Zeros, weight_reads: WeightReads, partial_sums: bool
+) -> dict[str, Amount]:
     """Return the bytes per sample that are read or written, by component.
 
     Activations are the outputs of activation functions and spiking layers, written once and read once. Zero activations
@@ -103,12 +121,19 @@ def traffic(trace: Trace, zeros: Zeros, weight_reads: WeightReads, partial_sums:
     """
     layers = trace.layers.values()
     weights = sum(layer.weights * _width(layer) for layer in layers)
-    used = sum(operations(layer, zeros) * _width(layer) for layer in layers) / trace.samples
-    weight_bytes = {"each operation": used, "each time step": float(weights * trace.steps), "none": 0.0}[
-        weight_reads
-    ]
+    used = (
+        sum(operations(layer, zeros) * _width(layer) for layer in layers)
+        / trace.samples
+    )
+    weight_bytes = {
+        "each operation": used,
+        "each time step": float(weights * trace.steps),
+        "none": 0.0,
+    }[weight_reads]
     activation_bytes = [
-        (layer.elements - layer.zeros * (zeros == "skipped")) * layer.width / trace.samples
+        (layer.elements - layer.zeros * (zeros == "skipped"))
+        * layer.width
+        / trace.samples
         for layer in layers
     ]
     state = sum(layer.membranes * layer.state_bytes for layer in layers) / trace.samples
@@ -117,7 +142,9 @@ def traffic(trace: Trace, zeros: Zeros, weight_reads: WeightReads, partial_sums:
         "weights": Amount(weight_bytes, weights),
         "activations": Amount(
             2 * sum(activation_bytes),
-            max((layer.elements * layer.width for layer in layers), default=0) / trace.samples / steps,
+            max((layer.elements * layer.width for layer in layers), default=0)
+            / trace.samples
+            / steps,
         ),
         "state": Amount(2 * state, state / steps),
     }
@@ -135,7 +162,9 @@ def _width(layer: Layer) -> int:
     return BYTES.get(layer.data_type, 4)
 
 
-@cost_metric("memory_traffic", version=3, needs=("operations", "activations", "membranes"))
+@cost_metric(
+    "memory_traffic", version=3, needs=("operations", "activations", "membranes")
+)
 def memory_traffic(
     trace: Trace,
     *,
@@ -153,8 +182,17 @@ def memory_traffic(
     amounts = traffic(trace, zeros, weight_reads, partial_sums)
     parts = {name: amount.moved for name, amount in amounts.items()}
     status, reason = _status_with_membranes(trace, base)
-    n = {**base.n, **{f"held_{name.replace(' ', '_')}": amount.held for name, amount in amounts.items()}}
-    notes = (f"evidence: modelled; zeros {zeros}, weights read: {weight_reads}", *trace.notes)
+    n = {
+        **base.n,
+        **{
+            f"held_{name.replace(' ', '_')}": amount.held
+            for name, amount in amounts.items()
+        },
+    }
+    notes = (
+        f"evidence: modelled; zeros {zeros}, weights read: {weight_reads}",
+        *trace.notes,
+    )
     return Reading(sum(parts.values()), status, reason, parts, "component", n, notes)
 
 
@@ -162,16 +200,21 @@ def memory_traffic(
 def energy(
     trace: Trace,
     *,
-    model: Annotated[PerOperation | Metered | Hardware, Field(discriminator="name")] | None = None,
+    model: Annotated[PerOperation | Metered | Hardware, Field(discriminator="name")]
+    | None = None,
 ) -> Reading:
     """Joules per sample, by the declared ``model``: a profile of hardware, prices per operation, or a meter's reading.
 
     Its evidence class, modelled or measured, is in the notes.
     """
     if model is None:
-        return failed("energy needs a declared model (hardware, per_operation) or meter; none was given")
+        return failed(
+            "energy needs a declared model (hardware, per_operation) or meter; none was given"
+        )
     if isinstance(model, Metered):
-        return Reading(model.joules_per_sample, notes=(f"evidence: measured, by {model.meter}",))
+        return Reading(
+            model.joules_per_sample, notes=(f"evidence: measured, by {model.meter}",)
+        )
     if isinstance(model, Hardware):
         return _hardware_energy(trace, model)
     macs = operations_per_sample(trace, lambda layer: layer.macs)
@@ -181,10 +224,15 @@ def energy(
     prices = (model.picojoules_per_mac, model.picojoules_per_ac)
     joules = (macs.value * prices[0] + acs.value * prices[1]) * 1e-12
     parts = {
-        name: (macs.parts[name] * prices[0] + acs.parts[name] * prices[1]) * 1e-12 for name in macs.parts
+        name: (macs.parts[name] * prices[0] + acs.parts[name] * prices[1]) * 1e-12
+        for name in macs.parts
     }
-    notes = (f"evidence: modelled, {prices[0]:g} pJ per MAC, {prices[1]:g} pJ per AC ({model.source})",)
-    return Reading(joules, macs.status, macs.reason, parts, n=macs.n, notes=(*notes, *trace.notes))
+    notes = (
+        f"evidence: modelled, {prices[0]:g} pJ per MAC, {prices[1]:g} pJ per AC ({model.source})",
+    )
+    return Reading(
+        joules, macs.status, macs.reason, parts, n=macs.n, notes=(*notes, *trace.notes)
+    )
 
 
 def _hardware_energy(trace: Trace, model: Hardware) -> Reading:
@@ -194,7 +242,9 @@ def _hardware_energy(trace: Trace, model: Hardware) -> Reading:
     parts = dict.fromkeys(("macs", "acs"), 0.0)
     for name, layer in trace.layers.items():
         counts = {"macs": (layer.macs, model.mac), "acs": (layer.acs, model.ac)}
-        if model.zeros == "computed":  # such a machine multiplies spikes like all other values
+        if (
+            model.zeros == "computed"
+        ):  # such a machine multiplies spikes like all other values
             counts = {"macs": (layer.dense, model.mac)}
         for kind, (count, prices) in counts.items():
             if count:
@@ -205,23 +255,39 @@ def _hardware_energy(trace: Trace, model: Hardware) -> Reading:
                         f"the profile states no price of {kinds} in {layer.data_type}, which {name} has"
                     )
                 parts[kind] += count * price / trace.samples
-    amounts = traffic(trace, model.zeros, model.weight_reads, model.partial_sums) if model.memory else {}
+    amounts = (
+        traffic(trace, model.zeros, model.weight_reads, model.partial_sums)
+        if model.memory
+        else {}
+    )
     for name, amount in amounts.items():
         stored = amounts["state"].held if name == "partial sums" else amount.held
-        level = next(x for x in model.memory if x.kibibytes is None or stored <= x.kibibytes * 1024)
+        level = next(
+            x
+            for x in model.memory
+            if x.kibibytes is None or stored <= x.kibibytes * 1024
+        )
         if amount.moved:
             parts[f"{name} ({level.name})"] = amount.moved * level.picojoules_per_byte
     layers = trace.layers.values()
     if model.picojoules_per_update:
         parts["updates"] = (
-            sum(layer.membranes for layer in layers) * model.picojoules_per_update / trace.samples
+            sum(layer.membranes for layer in layers)
+            * model.picojoules_per_update
+            / trace.samples
         )
     if model.picojoules_per_spike:
         spikes = sum(layer.elements - layer.zeros for layer in layers if layer.neuron)
         parts["spikes"] = spikes * model.picojoules_per_spike / trace.samples
     status, reason = _status_with_membranes(trace, base)
     parts = {name: value * 1e-12 for name, value in parts.items()}
-    n = {**base.n, **{f"bytes_{name.replace(' ', '_')}": amount.moved for name, amount in amounts.items()}}
+    n = {
+        **base.n,
+        **{
+            f"bytes_{name.replace(' ', '_')}": amount.moved
+            for name, amount in amounts.items()
+        },
+    }
     notes = (f"evidence: modelled ({model.source})", *trace.notes)
     return Reading(sum(parts.values()), status, reason, parts, "component", n, notes)
 
@@ -231,7 +297,9 @@ def _price(prices: Mapping[DataType, float], data_type: str) -> float | None:
     return prices.get(data_type, prices.get("any"))  # type: ignore[call-overload,no-any-return]
 
 
-def _status_with_membranes(trace: Trace, base: Reading) -> tuple[Literal["scored", "partial", "failed"], str]:
+def _status_with_membranes(
+    trace: Trace, base: Reading
+) -> tuple[Literal["scored", "partial", "failed"], str]:
     """Return status and reason: partial if the operations are, or if neuron states cannot be read."""
     failure = trace.failures.get("membranes", "")
     return (
@@ -250,22 +318,38 @@ def lemaire_energy(trace: Trace) -> Reading:
     """
     if trace.lemaire is None:
         return failed(trace.failures.get("lemaire", "the energy was not counted"))
-    parts = {name: picojoules * 1e-12 / trace.samples for name, picojoules in trace.lemaire.items()}
-    omission = f"the model leaves out {', '.join(trace.omitted)}" if trace.omitted else ""
+    parts = {
+        name: picojoules * 1e-12 / trace.samples
+        for name, picojoules in trace.lemaire.items()
+    }
+    omission = (
+        f"the model leaves out {', '.join(trace.omitted)}" if trace.omitted else ""
+    )
     if not sum(parts.values()):
         return failed(
-            omission or "not applicable: the network has no linear layer, convolution or spiking layer"
+            omission
+            or "not applicable: the network has no linear layer, convolution or spiking layer"
         )
     notes = ("evidence: modelled (45 nm, 32-bit integers)", *trace.notes)
     status: Literal["scored", "partial"] = "partial" if omission else "scored"
     return Reading(
-        sum(parts.values()), status, omission, parts, "component", {"samples": trace.samples}, notes
+        sum(parts.values()),
+        status,
+        omission,
+        parts,
+        "component",
+        {"samples": trace.samples},
+        notes,
     )
 
 
 @cost_metric("execution_rate", version=1, needs=())
-def execution_rate(trace: Trace, *, hertz: Annotated[float, Field(gt=0)] | None = None) -> Reading:
+def execution_rate(
+    trace: Trace, *, hertz: Annotated[float, Field(gt=0)] | None = None
+) -> Reading:
     """Answers per second in the network's application, as declared: the inverse of its input's stride [yik2025]."""
     if hertz is None:
-        return failed("the rate at which the network is executed is not declared (`hertz`)")
+        return failed(
+            "the rate at which the network is executed is not declared (`hertz`)"
+        )
     return Reading(hertz, notes=("evidence: declared",))

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from statistics import median
 
-from neuroledger.families.efficiency.counting.counts import Reading, Timing, Trace, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import (
+    Reading,
+    Timing,
+    Trace,
+    cost_metric,
+    failed,
+)
 
 __all__ = ["latency", "measured_energy", "peak_memory", "throughput"]
 
@@ -32,7 +38,9 @@ def throughput(trace: Trace) -> Reading:
         return failed(trace.failures.get("timing", "no time was measured"))
     timing = trace.timing
     n = {**_protocol(timing, len(timing.batch)), "batch_size": timing.batch_size}
-    return Reading(timing.batch_size / median(timing.batch), n=n, notes=_device_note(timing))
+    return Reading(
+        timing.batch_size / median(timing.batch), n=n, notes=_device_note(timing)
+    )
 
 
 @cost_metric("peak_memory", version=1, needs=("memory",))
@@ -59,8 +67,14 @@ def measured_energy(trace: Trace) -> Reading:
     reading = trace.energy
     return Reading(
         reading.joules / reading.samples,
-        n={"samples": reading.samples, "seconds": reading.seconds, "joules": reading.joules},
-        notes=(f"evidence: measured, by {reading.meter}, idle power and other programs included",),
+        n={
+            "samples": reading.samples,
+            "seconds": reading.seconds,
+            "joules": reading.joules,
+        },
+        notes=(
+            f"evidence: measured, by {reading.meter}, idle power and other programs included",
+        ),
     )
 
 

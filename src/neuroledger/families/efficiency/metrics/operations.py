@@ -42,7 +42,9 @@ def effective_acs(trace: Trace) -> Reading:
 @cost_metric("synaptic_operations", version=5, needs=("operations",))
 def synaptic_operations(trace: Trace) -> Reading:
     """Effective operations per sample, multiply-accumulates and accumulates together."""
-    return spike_based(trace, operations_per_sample(trace, lambda layer: layer.macs + layer.acs))
+    return spike_based(
+        trace, operations_per_sample(trace, lambda layer: layer.macs + layer.acs)
+    )
 
 
 @cost_metric("dense_operations", version=5, needs=("operations",))
@@ -70,7 +72,11 @@ def operations_per_sample(trace: Trace, count: Callable[[Layer], float]) -> Read
     """
     if "operations" in trace.failures:
         return failed(trace.failures["operations"])
-    parts = {name: count(layer) / trace.samples for name, layer in trace.layers.items() if layer.dense}
+    parts = {
+        name: count(layer) / trace.samples
+        for name, layer in trace.layers.items()
+        if layer.dense
+    }
     n: dict[str, float] = {"samples": trace.samples}
     if trace.steps > 1:
         n["time_steps"] = trace.steps
@@ -83,10 +89,18 @@ def operations_per_sample(trace: Trace, count: Callable[[Layer], float]) -> Read
         return Reading(total, parts=parts, n=n, notes=trace.notes)
     reported = {part.name for part in trace.uncounted}
     unreached = (
-        () if complete else (part for part in trace.unreached if reported.isdisjoint(_names_of(part.name)))
+        ()
+        if complete
+        else (
+            part
+            for part in trace.unreached
+            if reported.isdisjoint(_names_of(part.name))
+        )
     )
     missing = [*trace.uncounted, *unreached]
-    names = "; ".join(f"{part.name or 'the network'} ({part.why})" for part in missing[:8])
+    names = "; ".join(
+        f"{part.name or 'the network'} ({part.why})" for part in missing[:8]
+    )
     and_more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
     reason = f"not counted: {names}{and_more}; operations were counted for {coverage:.1%} of the weights"
     if not parts:

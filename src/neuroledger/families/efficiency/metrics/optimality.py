@@ -9,18 +9,24 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.errors import MetricError
-from neuroledger.families.efficiency.counting.counts import Reading, Trace, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import (
+    Reading,
+    Trace,
+    cost_metric,
+    failed,
+)
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 
 __all__ = ["optimality_gap", "to_solution"]
 
 
 @metric("optimality_gap", version=1, input="predictions")
-def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> Samples:
     """Relative gap ``|c - c*| / |c*|`` of each problem's cost to the best known cost, ``(presentation,)`` [yik2025].
 
-    A cost below the best known one also has a gap, as in the published rules; ``n["better"]`` counts these.
+    A cost below the best known one also has a gap, as in the published rules; the count `better` is theirs.
 
     Raises
     ------
@@ -32,18 +38,27 @@ def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
             f"costs found {source.shape} and known {target.shape}: one for each problem is needed"
         )
     require_same_rows(source, target)
-    costs, best_known = source.values.astype(np.float64), target.values.astype(np.float64)
-    if not np.isfinite(costs).all() or not np.isfinite(best_known).all() or (best_known == 0).any():
+    costs, best_known = (
+        source.values.astype(np.float64),
+        target.values.astype(np.float64),
+    )
+    if (
+        not np.isfinite(costs).all()
+        or not np.isfinite(best_known).all()
+        or (best_known == 0).any()
+    ):
         raise MetricError("costs must be finite, and known costs must not be 0")
     samples = xr.DataArray(
-        np.abs((costs - best_known) / best_known), dims=("presentation",), coords=target.coords
+        np.abs((costs - best_known) / best_known),
+        dims=("presentation",),
+        coords=target.coords,
     )
-    samples.attrs["n"] = {
+    counts = {
         "problems": len(costs),
         "reached": int((costs == best_known).sum()),
         "better": int((costs < best_known).sum()),
     }
-    return samples
+    return Samples(samples, counts=counts)
 
 
 @cost_metric("to_solution", version=1, needs=())
@@ -60,18 +75,27 @@ def to_solution(
     """
     if not trace.solving:
         return failed("not applicable: no solver was run")
-    late = sum(math.isnan(readings[f"seconds_{within}"]) for readings in trace.solving.values())
+    late = sum(
+        math.isnan(readings[f"seconds_{within}"]) for readings in trace.solving.values()
+    )
     if late:
         share = f"{float(within):.0%}"
         return failed(
             f"{late} of {len(trace.solving)} problems were not solved within {share} of the best known cost"
         )
-    values = {name: readings[f"{measure}_{within}"] for name, readings in trace.solving.items()}
+    values = {
+        name: readings[f"{measure}_{within}"]
+        for name, readings in trace.solving.items()
+    }
     if any(map(math.isnan, values.values())):
         return failed(
             "no meter of energy was found on this machine: the processor's counters (RAPL) cannot be read"
         )
     mean = sum(values.values()) / len(values)
     return Reading(
-        mean, parts=values, parts_are="problem", n={"problems": len(values)}, notes=("evidence: measured",)
+        mean,
+        parts=values,
+        parts_are="problem",
+        n={"problems": len(values)},
+        notes=("evidence: measured",),
     )

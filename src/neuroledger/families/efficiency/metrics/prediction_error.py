@@ -12,6 +12,7 @@ from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["prediction_error"]
 
@@ -28,7 +29,7 @@ def prediction_error(
     series: str | None = None,
     horizon: str | None = None,
     within: Annotated[float, Field(gt=0)] | None = None,
-) -> xr.DataArray:
+) -> Samples:
     r"""Error of predicted numbers, one value per series (or one in total).
 
     ``mse``: :math:`\overline{(p-t)^2}`; ``rmse``: its root, taken for each series; ``smape``:
@@ -47,8 +48,8 @@ def prediction_error(
 
     Returns
     -------
-    xr.DataArray
-        ``(series,)``; a single series if ``series`` is None.
+    Samples
+        Values ``(series,)``; a single series if ``series`` is None.
 
     Raises
     ------
@@ -68,7 +69,8 @@ def prediction_error(
     names = _along(target, series) if series is not None else np.full(len(true), "all")
     if not selected.any():
         raise MetricError(
-            "there are no predictions to compare" + (f" within {within} {horizon}" if horizon else "")
+            "there are no predictions to compare"
+            + (f" within {within} {horizon}" if horizon else "")
         )
     notes = []
     diverged = int((~np.isfinite(predicted[selected])).sum())
@@ -78,13 +80,23 @@ def prediction_error(
         notes.append(f"{diverged} predictions are not finite; each counts as {WORST:g}")
     labels = np.unique(names[selected])
     values = [
-        _measured(measure, predicted[selected & (names == name)], true[selected & (names == name)])
+        _measured(
+            measure,
+            predicted[selected & (names == name)],
+            true[selected & (names == name)],
+        )
         for name in labels
     ]
-    samples = xr.DataArray(np.array(values), dims=("series",), coords={"series": labels.astype(str)})
-    samples.attrs["notes"] = notes
-    samples.attrs["n"] = {"predictions": int(selected.sum())}
-    return samples
+    samples = xr.DataArray(
+        np.array(values), dims=("series",), coords={"series": labels.astype(str)}
+    )
+    # Steps of a series depend on one another; only series are a sample of others.
+    return Samples(
+        samples,
+        Variation({}, lambda _: samples),
+        counts={"predictions": int(selected.sum())},
+        notes=notes,
+    )
 
 
 def _measured(measure: str, predicted: Floats, true: Floats) -> float:
@@ -126,6 +138,10 @@ def _columns(array: Any) -> Floats:
 
 
 def _along(array: Any, name: str) -> Array:
-    if not isinstance(array, xr.DataArray) or name not in array.coords or array[name].ndim != 1:
+    if (
+        not isinstance(array, xr.DataArray)
+        or name not in array.coords
+        or array[name].ndim != 1
+    ):
         raise MetricError(f"the truth has no coordinate {name!r} on its presentations")
     return np.asarray(array[name].values)

@@ -11,14 +11,18 @@ from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
+from neuroledger.stats.samples import Samples
 
 __all__ = ["session_accuracy"]
 
 
 @metric("session_accuracy", version=1, input="predictions")
 def session_accuracy(
-    source: xr.DataArray, target: xr.DataArray, *, of: Literal["all", "base", "new"] = "all"
-) -> xr.DataArray:
+    source: xr.DataArray,
+    target: xr.DataArray,
+    *,
+    of: Literal["all", "base", "new"] = "all",
+) -> Samples:
     """Share of correct answers after each session, ``(session,)``, over all classes seen so far [yik2025].
 
     Parameters
@@ -38,17 +42,26 @@ def session_accuracy(
         Rows do not match, a coordinate is missing, a score is NaN, or no row is left.
     """
     if "choice" not in source.dims:
-        raise MetricError("session accuracy needs scores (presentation, choice) for the rows of the truth")
+        raise MetricError(
+            "session accuracy needs scores (presentation, choice) for the rows of the truth"
+        )
     require_same_rows(source, target)
     missing = [name for name in ("session", "introduced") if name not in target.coords]
     if missing:
-        raise MetricError(f"the truth has no coordinate {missing[0]!r}: the task is not incremental learning")
+        raise MetricError(
+            f"the truth has no coordinate {missing[0]!r}: the task is not incremental learning"
+        )
     scores = source.transpose("presentation", "choice").values
     if np.isnan(scores).any():
-        raise MetricError(f"{int(np.isnan(scores).sum())} scores are NaN: the model diverged")
+        raise MetricError(
+            f"{int(np.isnan(scores).sum())} scores are NaN: the model diverged"
+        )
     choices = as_text(source["choice"].values)
     right = choices[scores.argmax(axis=1)] == as_text(target.values)
-    session, introduced = target["session"].values.astype(int), target["introduced"].values.astype(int)
+    session, introduced = (
+        target["session"].values.astype(int),
+        target["introduced"].values.astype(int),
+    )
     selected = np.ones(len(right), dtype=bool)
     if of == "base":
         selected = session == 0
@@ -59,5 +72,8 @@ def session_accuracy(
         raise MetricError("there are no answers to compare")
     values = [float(right[selected & (session == number)].mean()) for number in numbers]
     samples = xr.DataArray(values, dims=("session",), coords={"session": numbers})
-    samples.attrs["n"] = {"answers": int(selected.sum()), "sessions": len(numbers)}
-    return samples
+    return Samples(
+        samples,
+        outcome=1 / int(selected.sum()),
+        counts={"answers": int(selected.sum()), "sessions": len(numbers)},
+    )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from neuroledger.families.efficiency.counting.counts import Reading, Trace, cost_metric, failed
+from neuroledger.families.efficiency.counting.counts import (
+    Reading,
+    Trace,
+    cost_metric,
+    failed,
+)
 
 __all__ = ["connection_sparsity", "footprint", "parameter_count"]
 
@@ -28,7 +33,11 @@ def footprint(trace: Trace) -> Reading:
     counted = trace.weights
     if counted is None:
         return failed(trace.failures.get("weights", "the weights were not counted"))
-    notes = [f"{counted.mask_bytes} bytes of pruning masks left out"] if counted.mask_bytes else []
+    notes = (
+        [f"{counted.mask_bytes} bytes of pruning masks left out"]
+        if counted.mask_bytes
+        else []
+    )
     return Reading(
         float(counted.parameter_bytes + counted.buffer_bytes),
         n={"parameters": counted.parameter_bytes, "buffers": counted.buffer_bytes},
@@ -51,5 +60,6 @@ def connection_sparsity(trace: Trace) -> Reading:
         return failed("not applicable: the network has no connection weights")
     share = counted.zeros / counted.connections
     return Reading(
-        round(share, 4) if trace.mode == "neurobench-2.3" else share, n={"connections": counted.connections}
+        round(share, 4) if trace.mode == "neurobench-2.3" else share,
+        n={"connections": counted.connections},
     )

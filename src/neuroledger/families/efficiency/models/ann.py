@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Examples,
+    Learner,
+    answering,
+)
 from neuroledger.models.torch_module import require
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
@@ -23,7 +28,9 @@ Architecture = Literal["perceptron", "convolution", "line", "lstm"]
 Positive = Annotated[int, Field(gt=0, le=100_000)]
 
 
-def network(architecture: Architecture, inputs: int, units: int, outputs: int) -> nn.Module:
+def network(
+    architecture: Architecture, inputs: int, units: int, outputs: int
+) -> nn.Module:
     """Return an untrained network for (batch, neuroid, time_bin).
 
     ``perceptron``: mean over time, one hidden layer of rectifiers. ``convolution``: mean over time as a square image,
@@ -52,10 +59,14 @@ def network(architecture: Architecture, inputs: int, units: int, outputs: int) -
             nn.Linear(4 * units, outputs),
         )
     if architecture == "perceptron":
-        return nn.Sequential(TimeMean(), nn.Linear(inputs, units), nn.ReLU(), nn.Linear(units, outputs))
+        return nn.Sequential(
+            TimeMean(), nn.Linear(inputs, units), nn.ReLU(), nn.Linear(units, outputs)
+        )
     side = round(inputs**0.5)
     if side * side != inputs or side < 6:
-        raise ModelError(f"a convolution needs a square of at least 6 × 6 inputs, not {inputs}")
+        raise ModelError(
+            f"a convolution needs a square of at least 6 × 6 inputs, not {inputs}"
+        )
     side_after_pool = (side - 2) // 2 - 2
     return nn.Sequential(
         TimeMean(),
@@ -82,11 +93,16 @@ def ann(
     device: str = "cpu",
 ) -> Learner:
     """An artificial network with stored weights: ``weights`` name a safetensors file."""
-    return stored_network(id, lambda: network(architecture, inputs, units, outputs), weights, device)
+    return stored_network(
+        id, lambda: network(architecture, inputs, units, outputs), weights, device
+    )
 
 
 def stored_network(
-    id: str, make: Callable[[], nn.Module], weights: Mapping[str, Path] | None, device: str
+    id: str,
+    make: Callable[[], nn.Module],
+    weights: Mapping[str, Path] | None,
+    device: str,
 ) -> Learner:
     """Return a classifier that loads its weights into a network; ``make`` returns the untrained network.
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuroledger.data.arrays import Floats, Integers
-from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, Task, answering
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Examples,
+    Learner,
+    Task,
+    answering,
+)
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -17,7 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["constant", "last_value"]
 
 
-TASKS: tuple[Task, ...] = ("classification", "regression", "forecast", "detection", "incremental")
+TASKS: tuple[Task, ...] = (
+    "classification",
+    "regression",
+    "forecast",
+    "detection",
+    "incremental",
+)
 
 
 @builder("constant", version=1, takes=TAKES, gives=answering(*TASKS))
@@ -33,11 +45,15 @@ def constant(*, id: str) -> Learner:
         if truth.ndim == 2 and examples.classes:
             return _constant_answer(_mean_boxes(truth, len(examples.classes)))
         if examples.classes:
-            return _class_shares(np.bincount(truth.astype(int), minlength=len(examples.classes)))
+            return _class_shares(
+                np.bincount(truth.astype(int), minlength=len(examples.classes))
+            )
         return _constant_answer(truth.reshape(len(truth), -1).mean(axis=0)[None])
 
     def learn(before: nn.Module, examples: Examples) -> nn.Module:
-        counts = np.bincount(examples.truth.astype(int), minlength=len(examples.classes))
+        counts = np.bincount(
+            examples.truth.astype(int), minlength=len(examples.classes)
+        )
         known_counts = before.counts
         counts[: len(known_counts)] += known_counts
         return _class_shares(counts)

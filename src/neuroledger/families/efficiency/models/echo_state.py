@@ -9,7 +9,12 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Examples,
+    Learner,
+    answering,
+)
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -57,10 +62,14 @@ def echo_state(
         series = _series(examples, warm_up, id)
         rng = np.random.default_rng(seed)
         w_in = rng.uniform(-1, 1, (units, 2)) * input_scale
-        w = rng.uniform(-1, 1, (units, units)) * (rng.random((units, units)) < connectivity)
+        w = rng.uniform(-1, 1, (units, units)) * (
+            rng.random((units, units)) < connectivity
+        )
         largest = np.abs(np.linalg.eigvals(w)).max()
         if largest == 0:
-            raise ModelError(f"model {id!r}: no connections were drawn; raise `connectivity` or `units`")
+            raise ModelError(
+                f"model {id!r}: no connections were drawn; raise `connectivity` or `units`"
+            )
         w *= radius / largest
         network = EchoState(torch.from_numpy(w_in), torch.from_numpy(w), leak)
         state = np.zeros(units)
@@ -70,7 +79,9 @@ def echo_state(
             features[step] = [1.0, value, *state]
         targets = examples.truth.reshape(-1, 1).astype(np.float64)
         fitted = ridge(features[warm_up:], targets[warm_up:], penalty)
-        network.w_out.weight = torch.nn.Parameter(torch.from_numpy(fitted.T.copy()), requires_grad=False)
+        network.w_out.weight = torch.nn.Parameter(
+            torch.from_numpy(fitted.T.copy()), requires_grad=False
+        )
         network.state = torch.from_numpy(state[None])
         return network
 
@@ -97,7 +108,10 @@ def linear_forecast(
         features = np.hstack([np.ones((len(rows), 1)), rows])
         targets = examples.truth.reshape(-1, 1).astype(np.float64)[lags - 1 :]
         fitted = ridge(features, targets, penalty)
-        return Linear(torch.from_numpy(fitted.T.copy()), torch.from_numpy(series[None, -lags:].copy()))
+        return Linear(
+            torch.from_numpy(fitted.T.copy()),
+            torch.from_numpy(series[None, -lags:].copy()),
+        )
 
     return Learner(id=id, tasks=("forecast",), ready=ready)
 
@@ -105,7 +119,9 @@ def linear_forecast(
 def _series(examples: Examples, needed: int, id: str) -> Floats:
     values = np.asarray(examples.inputs, dtype=np.float64)
     if values.ndim != 3 or values.shape[:2] != (1, 1):
-        raise ModelError(f"model {id!r} forecasts one series of single values, not inputs {values.shape}")
+        raise ModelError(
+            f"model {id!r} forecasts one series of single values, not inputs {values.shape}"
+        )
     if values.shape[2] <= needed:
         raise ModelError(
             f"model {id!r} needs more than {needed} training values, but there are {values.shape[2]}"

@@ -8,7 +8,12 @@ import numpy as np
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Examples,
+    Learner,
+    answering,
+)
 from neuroledger.models.devices import available
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
@@ -47,7 +52,9 @@ def shape_detector(
     def ready(examples: Examples) -> nn.Module:
         from neuroledger.families.efficiency.networks.layers import Templates
 
-        return Templates(side, mean_sizes(examples, id), threshold, most).to(available(device))
+        return Templates(side, mean_sizes(examples, id), threshold, most).to(
+            available(device)
+        )
 
     return Learner(id=id, tasks=("detection",), ready=ready)
 
@@ -65,7 +72,9 @@ def mean_sizes(examples: Examples, id: str) -> list[tuple[int, int]]:
     for number, name in enumerate(examples.classes):
         own = boxes[boxes[:, 5] == number]
         if not len(own):
-            raise ModelError(f"model {id!r}: the training part has no box of class {name!r}")
+            raise ModelError(
+                f"model {id!r}: the training part has no box of class {name!r}"
+            )
         width, height = (own[:, 3] - own[:, 1]).mean(), (own[:, 4] - own[:, 2]).mean()
         sizes.append((max(1, round(float(width))), max(1, round(float(height)))))
     return sizes
@@ -111,6 +120,8 @@ def event_detector(
                 f"but the data have {examples.inputs.shape[1]}"
             )
         sizes = mean_sizes(examples, id)
-        return Templates(columns, sizes, threshold, most, rows=rows, channels=channels).to(available(device))
+        return Templates(
+            columns, sizes, threshold, most, rows=rows, channels=channels
+        ).to(available(device))
 
     return Learner(id=id, tasks=("detection",), ready=ready)

@@ -12,7 +12,12 @@ from pydantic import Field
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.ann import network as artificial
 from neuroledger.families.efficiency.models.spiking import network as spiking
-from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Examples,
+    Learner,
+    answering,
+)
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -66,7 +71,9 @@ def fitted_network(
 
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
-            raise ModelError(f"model {id!r} cannot be trained: the data have no training part")
+            raise ModelError(
+                f"model {id!r} cannot be trained: the data have no training part"
+            )
         from neuroledger.families.efficiency.networks.layers import fit, seeded
 
         with seeded(seed, threads, device) as place:
@@ -91,7 +98,9 @@ def fitted_network(
     return Learner(id=id, tasks=("classification",), ready=ready)
 
 
-def _cross_entropy(examples: Examples, balanced: bool, device: torch.device) -> Callable[[Any, Any], Any]:
+def _cross_entropy(
+    examples: Examples, balanced: bool, device: torch.device
+) -> Callable[[Any, Any], Any]:
     """Return the cross-entropy loss; if ``balanced``, classes are weighted by the inverse of their frequency."""
     import torch
     from torch.nn.functional import cross_entropy
@@ -100,7 +109,9 @@ def _cross_entropy(examples: Examples, balanced: bool, device: torch.device) -> 
     counts = torch.bincount(truth, minlength=len(examples.classes))
     weights = len(truth) / counts.clamp(min=1) / (counts > 0).sum()
     weight = weights.to(device, torch.float32) if balanced else None
-    return lambda answer, rows: cross_entropy(answer, truth[rows].to(device), weight=weight)
+    return lambda answer, rows: cross_entropy(
+        answer, truth[rows].to(device), weight=weight
+    )
 
 
 Architecture = Literal["perceptron", "spiking"]
@@ -142,31 +153,55 @@ def fitted_regression(
     """
     require("torch", "torch")
     if not units:
-        raise ModelError(f"model {id!r} has no hidden layer: list the size of each under `units`")
+        raise ModelError(
+            f"model {id!r} has no hidden layer: list the size of each under `units`"
+        )
 
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
-            raise ModelError(f"model {id!r} cannot be trained: the data have no training part")
-        truth = np.asarray(examples.truth, dtype=np.float64).reshape(len(examples.inputs), -1)
+            raise ModelError(
+                f"model {id!r} cannot be trained: the data have no training part"
+            )
+        truth = np.asarray(examples.truth, dtype=np.float64).reshape(
+            len(examples.inputs), -1
+        )
         _, neuroids, bins = examples.inputs.shape
         from neuroledger.families.efficiency.networks.layers import fit, seeded
 
         with seeded(seed, threads, device) as place:
-            network, last = _regression_network(architecture, neuroids, bins, units, truth.shape[1], beta)
+            network, last = _regression_network(
+                architecture, neuroids, bins, units, truth.shape[1], beta
+            )
             network = network.to(place)
             mean, spread = truth.mean(axis=0), truth.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)
             loss = _squared_error((truth - mean) / spread, place)
             epochs = -(-steps // -(-len(truth) // batch))
-            fit(network, examples.inputs, loss, epochs=epochs, batch=batch, rate=rate, seed=seed, id=id)
-            _rescale_outputs(last, mean, spread, times=bins if architecture == "spiking" else 1)
+            fit(
+                network,
+                examples.inputs,
+                loss,
+                epochs=epochs,
+                batch=batch,
+                rate=rate,
+                seed=seed,
+                id=id,
+            )
+            _rescale_outputs(
+                last, mean, spread, times=bins if architecture == "spiking" else 1
+            )
         return network
 
     return Learner(id=id, tasks=("regression",), ready=ready)
 
 
 def _regression_network(
-    architecture: Architecture, neuroids: int, bins: int, units: tuple[int, ...], outputs: int, beta: float
+    architecture: Architecture,
+    neuroids: int,
+    bins: int,
+    units: tuple[int, ...],
+    outputs: int,
+    beta: float,
 ) -> tuple[Any, Any]:
     """Return the network and its last layer."""
     from torch import nn
@@ -188,7 +223,9 @@ def _squared_error(truth: Any, device: torch.device) -> Callable[[Any, Any], Any
     from torch.nn.functional import mse_loss
 
     targets = torch.from_numpy(truth.astype(np.float32)).to(device)
-    return lambda answer, rows: mse_loss(answer, targets[torch.from_numpy(rows).to(device)])
+    return lambda answer, rows: mse_loss(
+        answer, targets[torch.from_numpy(rows).to(device)]
+    )
 
 
 def _rescale_outputs(last: Any, mean: Any, spread: Any, *, times: int) -> None:

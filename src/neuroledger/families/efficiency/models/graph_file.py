@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Examples,
+    Learner,
+    answering,
+)
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -45,15 +50,23 @@ def nir(
     return _learner(id, weights, device, make)
 
 
-@builder("onnx", version=1, takes=TAKES, gives=answering("classification", "regression"))
+@builder(
+    "onnx", version=1, takes=TAKES, gives=answering("classification", "regression")
+)
 def onnx(
-    *, id: str, shape: tuple[Positive, ...], weights: Mapping[str, Path] | None = None, device: str = "cpu"
+    *,
+    id: str,
+    shape: tuple[Positive, ...],
+    weights: Mapping[str, Path] | None = None,
+    device: str = "cpu",
 ) -> Learner:
     """An ONNX graph with one input (sample, ``shape``), whose file ``weights`` name."""
     require("onnx", "onnx")
     from neuroledger.families.efficiency.graphs.onnx_graph import from_onnx
 
-    return _learner(id, weights, device, lambda path: (from_onnx(path, alone=True), shape))
+    return _learner(
+        id, weights, device, lambda path: (from_onnx(path, alone=True), shape)
+    )
 
 
 def _learner(
@@ -63,7 +76,9 @@ def _learner(
     make: Callable[[Path], tuple[Any, tuple[int, ...]]],
 ) -> Learner:
     if not weights or len(weights) != 1:
-        raise ModelError(f"model {id!r}: `weights` must name one file, the graph, not {len(weights or {})}")
+        raise ModelError(
+            f"model {id!r}: `weights` must name one file, the graph, not {len(weights or {})}"
+        )
     (path,) = weights.values()
 
     def ready(_: Examples) -> nn.Module:

@@ -6,7 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from neuroledger.families.efficiency.system.solvers import GIVES, TAKES, Method, SolverModel, solver_of
+from neuroledger.families.efficiency.system.solvers import (
+    GIVES,
+    TAKES,
+    Method,
+    SolverModel,
+    solver_of,
+)
 from neuroledger.spec.registry import builder
 
 __all__ = ["independent_set_solver"]
@@ -17,9 +23,18 @@ def _require_steps_method(values: Any) -> None:
         raise ValueError(f"{values.method} does not take `steps`: leave it out")
 
 
-@builder("independent_set_solver", version=2, takes=TAKES, gives=GIVES, together=_require_steps_method)
+@builder(
+    "independent_set_solver",
+    version=2,
+    takes=TAKES,
+    gives=GIVES,
+    together=_require_steps_method,
+)
 def independent_set_solver(
-    *, id: str, method: Method = "tabu", steps: Annotated[int, Field(gt=0)] | None = None
+    *,
+    id: str,
+    method: Method = "tabu",
+    steps: Annotated[int, Field(gt=0)] | None = None,
 ) -> SolverModel:
     """A solver: ``tabu`` search, ``anneal``, ``exact`` (branch and bound), or ``first_fit`` without a search.
 

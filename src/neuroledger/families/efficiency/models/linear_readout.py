@@ -31,7 +31,9 @@ AT_ONCE: Final = 1 << 25
 
 
 @builder("linear_readout", version=1, takes=TAKES, gives=answering("regression"))
-def linear_readout(*, id: str, penalty: Annotated[float, Field(gt=0)] = 1.0, device: str = "cpu") -> Learner:
+def linear_readout(
+    *, id: str, penalty: Annotated[float, Field(gt=0)] = 1.0, device: str = "cpu"
+) -> Learner:
     """Weights that minimise squared errors plus ``penalty`` times their squares; means are fitted without a penalty."""
     require("torch", "torch")
 
@@ -40,8 +42,12 @@ def linear_readout(*, id: str, penalty: Annotated[float, Field(gt=0)] = 1.0, dev
         from torch import nn
 
         if not len(examples.inputs):
-            raise ModelError(f"model {id!r} cannot be trained: the data have no training part")
-        y = np.asarray(examples.truth, dtype=np.float64).reshape(len(examples.inputs), -1)
+            raise ModelError(
+                f"model {id!r} cannot be trained: the data have no training part"
+            )
+        y = np.asarray(examples.truth, dtype=np.float64).reshape(
+            len(examples.inputs), -1
+        )
         target_mean = y.mean(axis=0)
         mean, gram, cross = _products(examples, y - target_mean)
         weights = solve_ridge(gram, cross, penalty)
@@ -62,7 +68,11 @@ def _products(examples: Examples, y: Floats) -> tuple[Floats, Floats, Floats]:
     for batch in in_batches(examples.inputs, size):
         mean += batch.reshape(len(batch), -1).astype(np.float64).sum(axis=0)
     mean /= len(y)
-    gram, cross, start = np.zeros((features, features)), np.zeros((features, y.shape[1])), 0
+    gram, cross, start = (
+        np.zeros((features, features)),
+        np.zeros((features, y.shape[1])),
+        0,
+    )
     for batch in in_batches(examples.inputs, size):
         x = batch.reshape(len(batch), -1).astype(np.float64) - mean
         gram += x.T @ x

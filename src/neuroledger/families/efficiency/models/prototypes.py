@@ -28,8 +28,15 @@ __all__ = ["prototype_rows", "prototypes"]
 AT_ONCE = 256
 
 
-@builder("prototypes", version=1, takes=TAKES, gives=answering("classification", "incremental"))
-def prototypes(*, id: str, hearing: Hearing | None = None, device: str = "cpu") -> Learner:
+@builder(
+    "prototypes",
+    version=1,
+    takes=TAKES,
+    gives=answering("classification", "incremental"),
+)
+def prototypes(
+    *, id: str, hearing: Hearing | None = None, device: str = "cpu"
+) -> Learner:
     """A linear readout of the mean over time whose answer is the nearest class mean.
 
     ``-|x-c|²`` and ``2·c·x - c·c`` rank classes in the same order, so a class of mean ``c`` is a row ``2c`` of the
@@ -45,15 +52,24 @@ def prototypes(*, id: str, hearing: Hearing | None = None, device: str = "cpu") 
         linear = before[1]
         old = (linear.weight.detach().cpu().numpy(), linear.bias.detach().cpu().numpy())
         new = _rows(examples, range(len(old[0]), len(examples.classes)))
-        return _readout(np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]]), device)
+        return _readout(
+            np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]]), device
+        )
 
     prepare = partial(represent, hearing) if hearing is not None else None
-    return Learner(id=id, tasks=("classification", "incremental"), ready=ready, learn=learn, prepare=prepare)
+    return Learner(
+        id=id,
+        tasks=("classification", "incremental"),
+        ready=ready,
+        learn=learn,
+        prepare=prepare,
+    )
 
 
 def _rows(examples: Examples, classes: range) -> tuple[np.ndarray, np.ndarray]:
     rates = [
-        np.asarray(batch, dtype=np.float64).mean(axis=2) for batch in in_batches(examples.inputs, AT_ONCE)
+        np.asarray(batch, dtype=np.float64).mean(axis=2)
+        for batch in in_batches(examples.inputs, AT_ONCE)
     ]
     return prototype_rows(np.concatenate(rates), examples.truth, classes)
 
@@ -65,7 +81,9 @@ def prototype_rows(
 
     The weights of a class are twice the mean ``c`` of its examples, its bias is ``-c·c``.
     """
-    means = np.stack([features[np.asarray(truth) == number].mean(axis=0) for number in classes])
+    means = np.stack(
+        [features[np.asarray(truth) == number].mean(axis=0) for number in classes]
+    )
     return (2 * means).astype(np.float32), -(means**2).sum(axis=1).astype(np.float32)
 
 

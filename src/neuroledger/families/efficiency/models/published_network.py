@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from neuroledger.errors import ModelError
-from neuroledger.families.efficiency.networks.trainable_model import TAKES, Examples, Learner, answering
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Examples,
+    Learner,
+    answering,
+)
 from neuroledger.families.efficiency.sound.hearing import Hearing, represent
 from neuroledger.models.devices import available
 from neuroledger.models.torch_module import require
@@ -62,7 +67,9 @@ def published_network(
     if architecture in ("imagery", "activity"):
         require("snntorch", "spiking")
     if not weights:
-        raise ModelError(f"model {id!r} has no weights: name a safetensors file under `weights`")
+        raise ModelError(
+            f"model {id!r} has no weights: name a safetensors file under `weights`"
+        )
 
     def ready(examples: Examples) -> nn.Module:
         module = network(architecture)
@@ -87,4 +94,8 @@ def _reordered(
             f"model {id!r} has no output for class {missing[0]!r}; its classes are {', '.join(classes)}"
         )
     indices = [list(classes).index(name) for name in wanted_classes]
-    return module if indices == list(range(len(classes))) else nn.Sequential(module, OutputSelection(indices))
+    return (
+        module
+        if indices == list(range(len(classes)))
+        else nn.Sequential(module, OutputSelection(indices))
+    )

@@ -44,7 +44,9 @@ IN_MEMORY: Final = 1 << 30
 AT_ONCE: Final = 256
 
 
-def m5(inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool: int) -> nn.Sequential:
+def m5(
+    inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool: int
+) -> nn.Sequential:
     """Return four convolutions along time, each normalised, rectified and pooled, then the mean over time [dai2017].
 
     The first is ``kernel`` bins wide with the given ``stride``, the others are three bins wide; the last two have twice
@@ -56,16 +58,25 @@ def m5(inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool:
     before = inputs
     for number, wide in enumerate((channels, channels, 2 * channels, 2 * channels)):
         layers += [
-            nn.Conv1d(before, wide, kernel if number == 0 else 3, stride=stride if number == 0 else 1),
+            nn.Conv1d(
+                before,
+                wide,
+                kernel if number == 0 else 3,
+                stride=stride if number == 0 else 1,
+            ),
             nn.BatchNorm1d(wide),
             nn.ReLU(),
             nn.MaxPool1d(pool),
         ]
         before = wide
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(before, outputs))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(before, outputs)
+    )
 
 
-def narrow(inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool: int) -> nn.Sequential:
+def narrow(
+    inputs: int, outputs: int, channels: int, kernel: int, stride: int, pool: int
+) -> nn.Sequential:
     """Return a network of normalised inputs, two convolutions along time, and averages over ``pool`` stretches."""
     from torch import nn
 
@@ -82,11 +93,18 @@ def narrow(inputs: int, outputs: int, channels: int, kernel: int, stride: int, p
 
 
 def _tasks(last_layer: str) -> tuple[Task, ...]:
-    return ("classification", "incremental") if last_layer == "prototypes" else ("classification",)
+    return (
+        ("classification", "incremental")
+        if last_layer == "prototypes"
+        else ("classification",)
+    )
 
 
 @builder(
-    "sound_network", version=1, takes=TAKES, gives=lambda values: answering(*_tasks(values["last_layer"]))
+    "sound_network",
+    version=1,
+    takes=TAKES,
+    gives=lambda values: answering(*_tasks(values["last_layer"])),
 )
 def sound_network(
     *,
@@ -132,21 +150,39 @@ def sound_network(
         make: Make = partial(_spiking, units=channels, beta=beta)
     else:
         make = partial(
-            architectures[architecture], channels=channels, kernel=kernel, stride=stride, pool=pool
+            architectures[architecture],
+            channels=channels,
+            kernel=kernel,
+            stride=stride,
+            pool=pool,
         )
 
     def ready(examples: Examples) -> nn.Module:
         if not len(examples.inputs):
-            raise ModelError(f"model {id!r} cannot be trained: the data have no training part")
+            raise ModelError(
+                f"model {id!r} cannot be trained: the data have no training part"
+            )
         inputs = _cached_inputs(examples.inputs, id)
         from neuroledger.families.efficiency.networks.layers import seeded
 
         with seeded(seed, threads, device) as place:
             network = _build(make, id, inputs, len(examples.classes)).to(place)
-            _train(network, inputs, examples.truth, epochs, at_once, learning_rate, weight_decay, place, id)
+            _train(
+                network,
+                inputs,
+                examples.truth,
+                epochs,
+                at_once,
+                learning_rate,
+                weight_decay,
+                place,
+                id,
+            )
             if last_layer == "prototypes":
                 rows = prototype_rows(
-                    _features(network, inputs, place), examples.truth, range(len(examples.classes))
+                    _features(network, inputs, place),
+                    examples.truth,
+                    range(len(examples.classes)),
                 )
                 _with_readout(network, *rows, place)
         return network
@@ -155,7 +191,10 @@ def sound_network(
         from copy import deepcopy
 
         network = deepcopy(before)
-        weights, biases = (part.detach().cpu().numpy() for part in (network[-1].weight, network[-1].bias))
+        weights, biases = (
+            part.detach().cpu().numpy()
+            for part in (network[-1].weight, network[-1].bias)
+        )
         new = range(len(weights), len(examples.classes))
         from neuroledger.families.efficiency.networks.layers import seeded
 
@@ -163,7 +202,10 @@ def sound_network(
             features = _features(network, examples.inputs, place)
         new_rows = prototype_rows(features, examples.truth, new)
         _with_readout(
-            network, np.concatenate([weights, new_rows[0]]), np.concatenate([biases, new_rows[1]]), place
+            network,
+            np.concatenate([weights, new_rows[0]]),
+            np.concatenate([biases, new_rows[1]]),
+            place,
         )
         return network
 
@@ -181,7 +223,9 @@ def _cached_inputs(inputs: Inputs, id: str) -> Inputs:
     if isinstance(inputs, np.ndarray) or 4 * int(np.prod(inputs.shape)) <= IN_MEMORY:
         return np.asarray(inputs, dtype=np.float32)
     try:
-        with tempfile.TemporaryFile() as file:  # the bytes remain until the memory map is deleted
+        with (
+            tempfile.TemporaryFile() as file
+        ):  # the bytes remain until the memory map is deleted
             for batch in in_batches(inputs, AT_ONCE):
                 file.write(batch.tobytes())
             file.flush()
@@ -229,9 +273,13 @@ def _train(
     import torch
 
     labels = torch.from_numpy(np.asarray(truth, dtype=np.int64))
-    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=weight_decay)
+    optimiser = torch.optim.AdamW(
+        network.parameters(), lr=learning_rate, weight_decay=weight_decay
+    )
     steps = epochs * -(-len(inputs) // at_once)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=learning_rate, total_steps=steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, max_lr=learning_rate, total_steps=steps
+    )
     network.train()
     for _ in range(epochs):
         for rows in torch.randperm(len(inputs)).split(at_once):
@@ -245,7 +293,9 @@ def _train(
             optimiser.step()
             schedule.step()
         if not bool(torch.isfinite(loss)):
-            raise ModelError(f"model {id!r}: training diverged; lower the learning rate")
+            raise ModelError(
+                f"model {id!r}: training diverged; lower the learning rate"
+            )
     network.eval()
 
 
@@ -262,7 +312,9 @@ def _features(network: nn.Sequential, inputs: Inputs, device: torch.device) -> S
     return np.concatenate(parts)
 
 
-def _with_readout(network: nn.Sequential, weights: Singles, biases: Singles, device: torch.device) -> None:
+def _with_readout(
+    network: nn.Sequential, weights: Singles, biases: Singles, device: torch.device
+) -> None:
     """Replace the last layer with a linear layer of these weights and biases."""
     import torch
     from torch import nn

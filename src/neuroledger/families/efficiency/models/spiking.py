@@ -11,7 +11,11 @@ from pydantic import Field
 
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.ann import stored_network
-from neuroledger.families.efficiency.networks.trainable_model import TAKES, Learner, answering
+from neuroledger.families.efficiency.networks.trainable_model import (
+    TAKES,
+    Learner,
+    answering,
+)
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
@@ -22,7 +26,9 @@ __all__ = ["network", "spiking"]
 Sizes = tuple[Annotated[int, Field(gt=0, le=100_000)], ...]
 
 
-def network(sizes: Sizes, beta: float = 0.9, reset: Literal["subtract", "zero"] = "subtract") -> nn.Module:
+def network(
+    sizes: Sizes, beta: float = 0.9, reset: Literal["subtract", "zero"] = "subtract"
+) -> nn.Module:
     """Return an untrained spiking network for (batch, neuroid, time_bin): ``sizes`` are inputs, hidden layers, classes.
 
     Raises
@@ -35,7 +41,9 @@ def network(sizes: Sizes, beta: float = 0.9, reset: Literal["subtract", "zero"] 
     from neuroledger.families.efficiency.networks.layers import Lif, OverTime
 
     if len(sizes) < 2:
-        raise ModelError("a spiking network needs at least inputs and outputs: give two sizes or more")
+        raise ModelError(
+            "a spiking network needs at least inputs and outputs: give two sizes or more"
+        )
     layers: list[nn.Module] = []
     for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), Lif(beta, reset=reset)]

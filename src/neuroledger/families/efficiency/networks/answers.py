@@ -61,7 +61,9 @@ def answers(
     classes: list[str] = []
     learnt: Array
     if task == "regression":
-        truth = np.stack([assembly[name].values.astype(np.float64) for name in targets], axis=1)
+        truth = np.stack(
+            [assembly[name].values.astype(np.float64) for name in targets], axis=1
+        )
         learnt = truth[rows["train"]]
     elif task == "classification":
         truth = assembly[targets[0]].values.astype(str)
@@ -71,32 +73,52 @@ def answers(
         boxes = [_boxes(text, targets[0]) for text in assembly[targets[0]].values]
         classes = sorted({str(label) for scene in boxes for label, *_ in scene})
         learnt = _numbered([boxes[row] for row in rows["train"]], classes)
-    examples = Examples(select_presentations(assembly, rows["train"], model.prepare), learnt, classes)
+    examples = Examples(
+        select_presentations(assembly, rows["train"], model.prepare), learnt, classes
+    )
     module = fit(model, f"answers:{task}", examples)
     outputs, traced = run_network(
-        model, module, select_presentations(assembly, rows["test"], model.prepare), count, mode
+        model,
+        module,
+        select_presentations(assembly, rows["test"], model.prepare),
+        count,
+        mode,
     )
     coords = coordinates(assembly, rows["test"])
     if task == "detection":
-        source, target = _detected(model, outputs, [boxes[row] for row in rows["test"]], classes, coords)
+        source, target = _detected(
+            model, outputs, [boxes[row] for row in rows["test"]], classes, coords
+        )
         return Measurement(source, target), traced
     expected = len(classes) or len(targets)
     if outputs.shape != (len(rows["test"]), expected):
-        raise ModelError(f"model {model.id!r} answered {outputs.shape}, not {(len(rows['test']), expected)}")
+        raise ModelError(
+            f"model {model.id!r} answered {outputs.shape}, not {(len(rows['test']), expected)}"
+        )
     dims: tuple[str, ...] = ("presentation",)
     if task == "classification":
-        source = xr.DataArray(outputs, dims=("presentation", "choice"), coords={**coords, "choice": classes})
-        return Measurement(source, xr.DataArray(truth[rows["test"]], dims=dims, coords=coords)), traced
+        source = xr.DataArray(
+            outputs,
+            dims=("presentation", "choice"),
+            coords={**coords, "choice": classes},
+        )
+        return Measurement(
+            source, xr.DataArray(truth[rows["test"]], dims=dims, coords=coords)
+        ), traced
     if len(targets) > 1:
         dims, coords = ("presentation", "output"), {**coords, "output": list(targets)}
         truth_of_test = truth[rows["test"]]
     else:
         outputs, truth_of_test = outputs[:, 0], truth[rows["test"], 0]
     source = xr.DataArray(outputs, dims=dims, coords=coords)
-    return Measurement(source, xr.DataArray(truth_of_test, dims=dims, coords=coords)), traced
+    return Measurement(
+        source, xr.DataArray(truth_of_test, dims=dims, coords=coords)
+    ), traced
 
 
-def parts_of(assembly: xr.DataArray, split: str, targets: Sequence[str]) -> dict[str, Indices]:
+def parts_of(
+    assembly: xr.DataArray, split: str, targets: Sequence[str]
+) -> dict[str, Indices]:
     """Return the rows of the training and of the test part.
 
     Raises
@@ -115,7 +137,11 @@ def parts_of(assembly: xr.DataArray, split: str, targets: Sequence[str]) -> dict
 
 
 def run_network(
-    model: Learner, module: nn.Module, inputs: Singles | Presentations, count: tuple[Need, ...], mode: Mode
+    model: Learner,
+    module: nn.Module,
+    inputs: Singles | Presentations,
+    count: tuple[Need, ...],
+    mode: Mode,
 ) -> tuple[Array, Trace]:
     """Run the module on all inputs in batches; return its outputs and the trace of costs."""
     import torch
@@ -127,10 +153,15 @@ def run_network(
     outputs: list[Array] = []
     traced = trace(
         module,
-        (torch.from_numpy(batch).to(device) for batch in in_batches(inputs, model.batch)),
+        (
+            torch.from_numpy(batch).to(device)
+            for batch in in_batches(inputs, model.batch)
+        ),
         needs=count,
         mode=mode,
-        receive=lambda _, answer: outputs.append(answer.detach().cpu().to(torch.float64).numpy()),
+        receive=lambda _, answer: outputs.append(
+            answer.detach().cpu().to(torch.float64).numpy()
+        ),
     )
     if model.prepare is not None:
         traced = replace(traced, notes=(*traced.notes, UNCOUNTED))
@@ -150,7 +181,8 @@ def _boxes(text: Any, name: str) -> list[list[Any]]:
     try:
         boxes = json.loads(str(text))
         valid = isinstance(boxes, list) and all(
-            len(box) == 5 and np.isfinite([float(corner) for corner in box[1:]]).all() for box in boxes
+            len(box) == 5 and np.isfinite([float(corner) for corner in box[1:]]).all()
+            for box in boxes
         )
     except (ValueError, TypeError):
         valid = False
@@ -179,12 +211,20 @@ def _detected(
     coords: dict[str, Any],
 ) -> tuple[xr.DataArray, xr.DataArray]:
     """Return detected boxes and true boxes, one row each, with their scenes."""
-    if outputs.ndim != 3 or len(outputs) != len(truth) or outputs.shape[2] != 4 + len(classes):
+    if (
+        outputs.ndim != 3
+        or len(outputs) != len(truth)
+        or outputs.shape[2] != 4 + len(classes)
+    ):
         expected = f"({len(truth)}, box, {4 + len(classes)})"
         raise ModelError(
             f"model {model.id!r} answered {outputs.shape}, not {expected}: four corners, then classes"
         )
-    scenes = coords["stimulus_id"][1] if "stimulus_id" in coords else np.arange(len(truth)).astype(str)
+    scenes = (
+        coords["stimulus_id"][1]
+        if "stimulus_id" in coords
+        else np.arange(len(truth)).astype(str)
+    )
     scene, box, number = np.nonzero(outputs[:, :, 4:] > 0)
     detected = _rows(
         outputs[scene, box, :4],
@@ -193,11 +233,18 @@ def _detected(
         outputs[scene, box, 4 + number],
     )
     rows = _numbered(truth, classes)
-    true = _rows(rows[:, 1:5], scenes[rows[:, 0].astype(int)], [classes[int(k)] for k in rows[:, 5]], None)
+    true = _rows(
+        rows[:, 1:5],
+        scenes[rows[:, 0].astype(int)],
+        [classes[int(k)] for k in rows[:, 5]],
+        None,
+    )
     return detected, true
 
 
-def _rows(corners: Array, scenes: Array, labels: list[str], scores: Array | None) -> xr.DataArray:
+def _rows(
+    corners: Array, scenes: Array, labels: list[str], scores: Array | None
+) -> xr.DataArray:
     coords: dict[str, Any] = {
         "corner": list(CORNERS),
         "scene": ("presentation", np.asarray(scenes, dtype=object)),
@@ -233,7 +280,9 @@ def incremental(
         The model cannot learn further, or its answers have another shape.
     """
     if len(targets) != 1:
-        raise DataError(f"incremental learning has one target, not {', '.join(targets)}")
+        raise DataError(
+            f"incremental learning has one target, not {', '.join(targets)}"
+        )
     rows = parts_of(assembly, split, targets)
     labels = assembly[targets[0]].values.astype(str)
     sessions = sessions_of(assembly, labels, increments)
@@ -244,7 +293,9 @@ def incremental(
     module = None
     for number, new_classes in enumerate(sessions):
         seen_classes += new_classes
-        training_rows = _training_rows(labels, rows["train"], new_classes, shots if number else None)
+        training_rows = _training_rows(
+            labels, rows["train"], new_classes, shots if number else None
+        )
         test_rows = rows["test"][np.isin(labels[rows["test"]], seen_classes)]
         missing = [name for name in new_classes if name not in labels[test_rows]]
         if missing:
@@ -252,12 +303,16 @@ def incremental(
         class_numbers = {name: index for index, name in enumerate(seen_classes)}
         numbers = np.array([class_numbers[name] for name in labels[training_rows]])
         examples = Examples(
-            select_presentations(assembly, training_rows, model.prepare), numbers, tuple(seen_classes)
+            select_presentations(assembly, training_rows, model.prepare),
+            numbers,
+            tuple(seen_classes),
         )
         module = fit(model, "answers:incremental", examples, module)
         last = number == len(sessions) - 1
         inputs = select_presentations(assembly, test_rows, model.prepare)
-        outputs, traced = run_network(model, module, inputs, count if last else (), mode)
+        outputs, traced = run_network(
+            model, module, inputs, count if last else (), mode
+        )
         if outputs.shape != (len(test_rows), len(seen_classes)):
             raise ModelError(
                 f"model {model.id!r} answered {outputs.shape}, not {(len(test_rows), len(seen_classes))}"
@@ -265,7 +320,8 @@ def incremental(
         scores = np.full((len(test_rows), len(all_classes)), -np.inf)
         scores[:, : len(seen_classes)] = outputs
         introduced = [
-            next(s for s, names in enumerate(sessions) if name in names) for name in labels[test_rows]
+            next(s for s, names in enumerate(sessions) if name in names)
+            for name in labels[test_rows]
         ]
         coords = coordinates(assembly, test_rows) | {
             "session": ("presentation", np.full(len(test_rows), number)),
@@ -276,7 +332,9 @@ def incremental(
             ids = [f"{name}.s{number}" for name in coords["stimulus_id"][1].astype(str)]
             coords["stimulus_id"] = ("presentation", np.asarray(ids, dtype=object))
         coords["choice"] = all_classes
-        parts.append(xr.DataArray(scores, dims=("presentation", "choice"), coords=coords))
+        parts.append(
+            xr.DataArray(scores, dims=("presentation", "choice"), coords=coords)
+        )
     source = xr.concat(parts, "presentation")
     target = source["truth"].drop_vars("truth").astype(str)
     note = "costs are those of the last session, when all classes are known"
@@ -298,22 +356,39 @@ def sessions_of(
     names = np.unique(labels).tolist()
     if not isinstance(increments, str):
         new_classes = [str(name) for group in increments for name in group]
-        wrong = [name for name in new_classes if name not in names or new_classes.count(name) > 1]
+        wrong = [
+            name
+            for name in new_classes
+            if name not in names or new_classes.count(name) > 1
+        ]
         if wrong:
-            raise DataError(f"class {wrong[0]!r} of an increment does not exist, or is in several increments")
+            raise DataError(
+                f"class {wrong[0]!r} of an increment does not exist, or is in several increments"
+            )
         groups = [
             [name for name in names if name not in new_classes],
             *(list(map(str, g)) for g in increments),
         ]
     else:
-        if increments not in assembly.coords or assembly[increments].dims != ("presentation",):
-            raise DataError(f"presentations have no coordinate {increments!r}, and no increments are listed")
+        if increments not in assembly.coords or assembly[increments].dims != (
+            "presentation",
+        ):
+            raise DataError(
+                f"presentations have no coordinate {increments!r}, and no increments are listed"
+            )
         numbers = assembly[increments].values.astype(int)
-        sessions_by_class = {name: set(numbers[labels == name].tolist()) for name in names}
-        split = [name for name, sessions in sessions_by_class.items() if len(sessions) > 1]
+        sessions_by_class = {
+            name: set(numbers[labels == name].tolist()) for name in names
+        }
+        split = [
+            name for name, sessions in sessions_by_class.items() if len(sessions) > 1
+        ]
         if split:
             raise DataError(f"class {split[0]!r} is in several sessions")
-        groups = [[n for n in names if sessions_by_class[n] == {s}] for s in range(int(numbers.max()) + 1)]
+        groups = [
+            [n for n in names if sessions_by_class[n] == {s}]
+            for s in range(int(numbers.max()) + 1)
+        ]
     if len(groups) < 2 or not all(groups):
         raise DataError(
             "incremental learning needs a base session and at least one increment, none of them empty"
@@ -321,13 +396,17 @@ def sessions_of(
     return groups
 
 
-def _training_rows(labels: Strings, train: Indices, new: Sequence[str], shots: int | None) -> Indices:
+def _training_rows(
+    labels: Strings, train: Indices, new: Sequence[str], shots: int | None
+) -> Indices:
     """Return training rows of new classes, in the order of the data; at most ``shots`` of each."""
     selected = []
     for name in new:
         own = train[labels[train] == name]
         if len(own) < (shots or 1):
-            raise DataError(f"class {name!r} has {len(own)} training presentations, fewer than {shots or 1}")
+            raise DataError(
+                f"class {name!r} has {len(own)} training presentations, fewer than {shots or 1}"
+            )
         selected.append(own[:shots])
     rows: Indices = np.sort(np.concatenate(selected))
     return rows
@@ -345,7 +424,9 @@ def forecast(
     per_time: float,
 ) -> tuple[Measurement, Trace | None]:
     """Return closed-loop forecasts of every window of every series; costs are per value, of the first window."""
-    rows: dict[str, list[Any]] = {name: [] for name in ("stimulus_id", "series", "step", "answer", "truth")}
+    rows: dict[str, list[Any]] = {
+        name: [] for name in ("stimulus_id", "series", "step", "answer", "truth")
+    }
     traced: Trace | None = None
     with _one_thread():
         for number in range(assembly.sizes["presentation"]):
@@ -359,13 +440,17 @@ def forecast(
                         f"series {name!r} has {len(series)} values, window {window} needs {start + train + test + 1}"
                     )
                 module = fit(
-                    model, "answers:forecast", Examples(piece[None, None, :train], piece[1 : train + 1])
+                    model,
+                    "answers:forecast",
+                    Examples(piece[None, None, :train], piece[1 : train + 1]),
                 )
                 answers, window_trace = _closed_loop(
                     module, piece[train], test, count if traced is None else None, mode
                 )
                 traced = window_trace if traced is None else traced
-                rows["stimulus_id"] += [f"{name}.w{window:02d}.k{step:04d}" for step in range(1, test + 1)]
+                rows["stimulus_id"] += [
+                    f"{name}.w{window:02d}.k{step:04d}" for step in range(1, test + 1)
+                ]
                 rows["series"] += [f"{name}.w{window:02d}"] * test
                 rows["step"] += range(1, test + 1)
                 rows["answer"] += answers
@@ -376,9 +461,13 @@ def forecast(
         "series": ("presentation", np.asarray(rows["series"], dtype=object)),
         "horizon": ("presentation", steps / per_time),
     }
-    source = xr.DataArray(np.asarray(rows["answer"]), dims=("presentation",), coords=coords)
+    source = xr.DataArray(
+        np.asarray(rows["answer"]), dims=("presentation",), coords=coords
+    )
     notes = ("costs are per value, counted over the first window",)
-    truth = xr.DataArray(np.asarray(rows["truth"]), dims=("presentation",), coords=coords)
+    truth = xr.DataArray(
+        np.asarray(rows["truth"]), dims=("presentation",), coords=coords
+    )
     result = None if traced is None else replace(traced, notes=(*traced.notes, *notes))
     return Measurement(source, truth), result
 
@@ -400,7 +489,11 @@ def _one_thread() -> Iterator[None]:
 
 
 def _closed_loop(
-    module: nn.Module, first: float, steps: int, count: tuple[Need, ...] | None, mode: Any
+    module: nn.Module,
+    first: float,
+    steps: int,
+    count: tuple[Need, ...] | None,
+    mode: Any,
 ) -> tuple[list[float], Trace | None]:
     """Return predictions that are fed back as inputs, and the trace of costs unless ``count`` is None."""
     import torch

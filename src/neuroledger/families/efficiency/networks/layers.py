@@ -157,10 +157,14 @@ class Templates(nn.Module):  # type: ignore[misc]
         self.templates = nn.Conv2d(1, len(sizes), self.reach, bias=False)
         self.rectify = nn.Threshold(threshold, 0.0)
         with torch.no_grad():
-            for weight, (width, height) in zip(self.templates.weight[:, 0], sizes, strict=True):
+            for weight, (width, height) in zip(
+                self.templates.weight[:, 0], sizes, strict=True
+            ):
                 weight.zero_()
                 x, y = (self.reach - width) // 2, (self.reach - height) // 2
-                around = weight[y - BORDER : y + height + BORDER, x - BORDER : x + width + BORDER]
+                around = weight[
+                    y - BORDER : y + height + BORDER, x - BORDER : x + width + BORDER
+                ]
                 around.fill_(-1.0 / (around.numel() - width * height))
                 weight[y : y + height, x : x + width] = 1.0 / (width * height)
 
@@ -171,7 +175,9 @@ class Templates(nn.Module):  # type: ignore[misc]
         padded = nn.functional.pad(scene, (edge,) * 4, mode="reflect")
         responses = self.rectify(self.templates(padded))
         wide = 2 * (min(min(size) for size in self.sizes) // 2) + 1
-        highest = nn.functional.max_pool2d(responses.amax(1, keepdim=True), wide, 1, wide // 2)
+        highest = nn.functional.max_pool2d(
+            responses.amax(1, keepdim=True), wide, 1, wide // 2
+        )
         peaks = responses * (responses == highest)
         count = min(self.most, peaks[0].numel())
         scores, places = peaks.flatten(1).topk(count)
@@ -212,7 +218,10 @@ class Lif(nn.Module):  # type: ignore[misc]
     operations_per_update: ClassVar[int] = 4  # leak, input, comparison, reset
 
     def __init__(
-        self, beta: float = 0.9, threshold: float = 1.0, reset: Literal["subtract", "zero"] = "subtract"
+        self,
+        beta: float = 0.9,
+        threshold: float = 1.0,
+        reset: Literal["subtract", "zero"] = "subtract",
     ) -> None:
         super().__init__()
         self.register_buffer("beta", torch.tensor(beta))
@@ -281,8 +290,12 @@ class Presented(nn.Module):  # type: ignore[misc]
                 f"the network takes samples {self.shape}, not {neuroids} neuroids in {bins} time bins"
             )
         if self.temporal:
-            return self.network(inputs.transpose(1, 2).reshape(count, bins, *self.shape)).sum(1)
-        return self.network((inputs.mean(2) if neuroids == size else inputs).reshape(count, *self.shape))
+            return self.network(
+                inputs.transpose(1, 2).reshape(count, bins, *self.shape)
+            ).sum(1)
+        return self.network(
+            (inputs.mean(2) if neuroids == size else inputs).reshape(count, *self.shape)
+        )
 
 
 def fit(
@@ -313,12 +326,16 @@ def fit(
     for _ in range(epochs):
         for rows in np.array_split(rng.permutation(count), -(-count // batch)):
             optimiser.zero_grad()
-            inputs_of_batch = torch.from_numpy(np.asarray(inputs[rows], dtype=np.float32)).to(device)
+            inputs_of_batch = torch.from_numpy(
+                np.asarray(inputs[rows], dtype=np.float32)
+            ).to(device)
             batch_loss = loss(module(inputs_of_batch), rows)
             batch_loss.backward()
             optimiser.step()
         if not bool(torch.isfinite(batch_loss)):
-            raise ModelError(f"model {id!r}: training diverged: lower the `rate`, or check the data")
+            raise ModelError(
+                f"model {id!r}: training diverged: lower the `rate`, or check the data"
+            )
 
 
 @contextmanager

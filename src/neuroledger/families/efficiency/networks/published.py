@@ -22,7 +22,9 @@ class _Spiking(nn.Module, ABC):  # type: ignore[misc]
     def forward(self, inputs: Tensor) -> Tensor:
         """Return spike counts, ``(batch, class)``."""
         membranes: list[Any] = [
-            module.reset_mem() for module in self.modules() if isinstance(module, snntorch.Leaky)
+            module.reset_mem()
+            for module in self.modules()
+            if isinstance(module, snntorch.Leaky)
         ]
         return torch.stack([self.step(x, membranes) for x in inputs.unbind(2)]).sum(0)
 
@@ -54,11 +56,16 @@ class Activity(_Spiking):
         self.leaky1 = snntorch.Leaky(beta=0.4, threshold=0.002)
         self.conv2, self.max2 = nn.Conv1d(200, 256, 1), nn.MaxPool1d(2)
         self.leaky2 = snntorch.Leaky(beta=0.3, threshold=0.001)
-        self.linear, self.leaky3 = nn.Linear(512, outputs), snntorch.Leaky(beta=0.5, threshold=0.001)
+        self.linear, self.leaky3 = (
+            nn.Linear(512, outputs),
+            snntorch.Leaky(beta=0.5, threshold=0.001),
+        )
 
     def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
         """Return spikes of one time step."""
-        x, membranes[0] = self.leaky1(self.max1(self.conv1(x.unsqueeze(2))), membranes[0])
+        x, membranes[0] = self.leaky1(
+            self.max1(self.conv1(x.unsqueeze(2))), membranes[0]
+        )
         x, membranes[1] = self.leaky2(self.max2(self.conv2(x)), membranes[1])
         x, membranes[2] = self.leaky3(self.linear(x.flatten(1)), membranes[2])
         return x
@@ -72,7 +79,9 @@ class Commands(nn.Module):  # type: ignore[misc]
         sizes, before = (32, 32, 64, 64), inputs
         for number, wide in enumerate(sizes, 1):
             kernel, stride = (80, 16) if number == 1 else (3, 1)
-            self.add_module(f"conv{number}", nn.Conv1d(before, wide, kernel, stride=stride))
+            self.add_module(
+                f"conv{number}", nn.Conv1d(before, wide, kernel, stride=stride)
+            )
             self.add_module(f"bn{number}", nn.BatchNorm1d(wide))
             self.add_module(f"pool{number}", nn.MaxPool1d(4))
             self.add_module(f"act{number}", nn.ReLU())
@@ -83,6 +92,9 @@ class Commands(nn.Module):  # type: ignore[misc]
         """Return scores ``(batch, class)``."""
         x = inputs
         for number in range(1, 5):
-            part = {name: self.get_submodule(f"{name}{number}") for name in ("conv", "bn", "act", "pool")}
+            part = {
+                name: self.get_submodule(f"{name}{number}")
+                for name in ("conv", "bn", "act", "pool")
+            }
             x = part["pool"](part["act"](part["bn"](part["conv"](x))))
         return torch.log_softmax(self.fc1(x.mean(2)), 1)

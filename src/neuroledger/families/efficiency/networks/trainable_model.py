@@ -39,15 +39,24 @@ class Presentations(LazyRows):
     selected presentations.
     """
 
-    def __init__(self, assembly: xr.DataArray, rows: Rows, prepare: Prepare | None = None) -> None:
-        super().__init__(np.asarray(assembly.variable.values), rows, np.float32, self._convert)
+    def __init__(
+        self, assembly: xr.DataArray, rows: Rows, prepare: Prepare | None = None
+    ) -> None:
+        super().__init__(
+            np.asarray(assembly.variable.values), rows, np.float32, self._convert
+        )
         integers = assembly.dtype.kind in "iu"
-        self._full_scale = float(assembly.attrs.get("full_scale", 1.0)) if integers else 1.0
+        self._full_scale = (
+            float(assembly.attrs.get("full_scale", 1.0)) if integers else 1.0
+        )
         self._rate = _bins_per_second(assembly) if prepare is not None else 0.0
         self._prepare = prepare
         if prepare is not None:
             first = np.array(self._values[:1], dtype=np.float32)
-            self.shape = (len(rows), *self._convert(first, np.zeros(1, dtype=np.intp)).shape[1:])
+            self.shape = (
+                len(rows),
+                *self._convert(first, np.zeros(1, dtype=np.intp)).shape[1:],
+            )
 
     def _convert(self, values: Singles, rows: Rows) -> Singles:
         if self._full_scale != 1.0:
@@ -81,8 +90,14 @@ def _bins_per_second(assembly: xr.DataArray) -> float:
     """Return the number of time bins per second."""
     starts = np.asarray(assembly["time_bin_start"].values, dtype=np.float64)
     steps = np.diff(starts)
-    if len(steps) == 0 or steps.min() <= 0 or steps.max() - steps.min() > 1e-3 * steps.mean():
-        raise DataError("time bins are not evenly spaced, which the preparation of the model's input needs")
+    if (
+        len(steps) == 0
+        or steps.min() <= 0
+        or steps.max() - steps.min() > 1e-3 * steps.mean()
+    ):
+        raise DataError(
+            "time bins are not evenly spaced, which the preparation of the model's input needs"
+        )
     return float(1000.0 / steps.mean())
 
 
@@ -155,7 +170,9 @@ class Learner:
         if question.before is None:
             return self.ready(question.training)
         if self.learn is None:
-            raise ModelError(f"model {self.id!r} cannot learn further classes: it has no `learn`")
+            raise ModelError(
+                f"model {self.id!r} cannot learn further classes: it has no `learn`"
+            )
         return self.learn(question.before, question.training)
 
 

@@ -13,7 +13,11 @@ from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError
 from neuroledger.families.efficiency.cost import read_costs
 from neuroledger.families.efficiency.counting.counts import Need, Trace
-from neuroledger.families.efficiency.networks.answers import answers, forecast, incremental
+from neuroledger.families.efficiency.networks.answers import (
+    answers,
+    forecast,
+    incremental,
+)
 from neuroledger.families.efficiency.networks.trainable_model import Learner, Task
 from neuroledger.families.efficiency.simulated_detections import simulated_answers
 from neuroledger.spec.base import Override, id_of
@@ -89,27 +93,48 @@ def inference(
             f"model {getattr(model, 'id', model)!r} is not a trainable network: it does not support {task}"
         )
     if task not in model.tasks:
-        raise ModelError(f"model {model.id!r} does not support {task}, only {', '.join(model.tasks)}")
+        raise ModelError(
+            f"model {model.id!r} does not support {task}, only {', '.join(model.tasks)}"
+        )
     assembly = data.assembly
-    if assembly is None or set(assembly.dims) != {"presentation", "neuroid", "time_bin"}:
-        raise DataError(f"data set {data.id!r} has no assembly (presentation, neuroid, time_bin)")
+    if assembly is None or set(assembly.dims) != {
+        "presentation",
+        "neuroid",
+        "time_bin",
+    }:
+        raise DataError(
+            f"data set {data.id!r} has no assembly (presentation, neuroid, time_bin)"
+        )
     assembly = assembly.transpose("presentation", "neuroid", "time_bin")
     if task == "forecast":
         return _with_costs(
-            *forecast(model, assembly, count, mode, train, test, windows, stride, per_time), metrics, catalog
+            *forecast(
+                model, assembly, count, mode, train, test, windows, stride, per_time
+            ),
+            metrics,
+            catalog,
         )
     names = (target,) if isinstance(target, str) else target
     if task == "incremental":
-        answered = incremental(model, assembly, names, split, increments or session, shots, count, mode)
+        answered = incremental(
+            model, assembly, names, split, increments or session, shots, count, mode
+        )
     else:
         answered = answers(model, assembly, task, names, split, count, mode)
     return _with_costs(*answered, metrics, catalog)
 
 
 def _with_costs(
-    measured: Measurement, trace: Trace | None, metrics: Sequence[str | Override], catalog: Catalog | None
+    measured: Measurement,
+    trace: Trace | None,
+    metrics: Sequence[str | Override],
+    catalog: Catalog | None,
 ) -> Measurement:
     """Add the scores of the metrics that are read from the trace of the pass."""
     metrics_by_id = {id_of(item): item for item in metrics}
-    costs = read_costs(metrics_by_id, trace, catalog or open_definitions()) if trace is not None else {}
+    costs = (
+        read_costs(metrics_by_id, trace, catalog or open_definitions())
+        if trace is not None
+        else {}
+    )
     return replace(measured, costs=costs, trace=trace)

@@ -24,7 +24,14 @@ from neuroledger.spec.registry import paradigm
 __all__ = ["optimisation"]
 
 
-@paradigm("optimisation", version=1, shows={"problems"}, asks={ASKS}, itself=False, permuted=None)
+@paradigm(
+    "optimisation",
+    version=1,
+    shows={"problems"},
+    asks={ASKS},
+    itself=False,
+    permuted=None,
+)
 def optimisation(
     model: Model,
     data: Dataset,
@@ -67,11 +74,15 @@ def optimisation(
         or best_known.dims != ("presentation",)
         or any(name not in best_known.coords for name in needed)
     ):
-        raise DataError(f"data set {data.id!r} has no costs (presentation,) with nodes, density and seed")
+        raise DataError(
+            f"data set {data.id!r} has no costs (presentation,) with nodes, density and seed"
+        )
     works = [
         workload(int(nodes), float(density), int(graph), target=int(cost))
         for nodes, density, graph, cost in zip(
-            *(best_known[name].values for name in needed), best_known.values, strict=True
+            *(best_known[name].values for name in needed),
+            best_known.values,
+            strict=True,
         )
     ]
     rows = evaluate(fit(model, ASKS, None), works, seed=seed, seconds=seconds)
@@ -79,11 +90,16 @@ def optimisation(
         rows["cost"].to_numpy(np.float64),
         dims=("presentation",),
         coords={
-            **{str(name): ("presentation", coord.values) for name, coord in best_known.coords.items()},
+            **{
+                str(name): ("presentation", coord.values)
+                for name, coord in best_known.coords.items()
+            },
             "conflicts": ("presentation", rows["conflicts"].to_numpy(np.int64)),
         },
     )
-    names = [f"{unit}_{share:g}" for share in THRESHOLDS for unit in ("seconds", "joules")]
+    names = [
+        f"{unit}_{share:g}" for share in THRESHOLDS for unit in ("seconds", "joules")
+    ]
     problems = (
         best_known["stimulus_id"].values.astype(str)
         if "stimulus_id" in best_known.coords

@@ -19,7 +19,14 @@ from neuroledger.families.efficiency.events.event_frames import Events, Grid, de
 from neuroledger.families.efficiency.tar_members import tar_members
 from neuroledger.spec.registry import reader
 
-__all__ = ["GESTURES", "GRID", "Gesture", "aedat_gestures", "bins_of", "gesture_assembly"]
+__all__ = [
+    "GESTURES",
+    "GRID",
+    "Gesture",
+    "aedat_gestures",
+    "bins_of",
+    "gesture_assembly",
+]
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 TABLES = (".csv", ".txt")
@@ -105,7 +112,9 @@ def aedat_gestures(
     """
     tables = dict(_tables(files))
     gestures = _gestures(
-        tables, parts or {"train": "trials_to_train.txt", "test": "trials_to_test.txt"}, classes
+        tables,
+        parts or {"train": "trials_to_train.txt", "test": "trials_to_test.txt"},
+        classes,
     )
     if repeated != "all":
         gestures = _without_repeats(gestures, last=repeated == "last")
@@ -122,7 +131,9 @@ def aedat_gestures(
         rows_by_recording.setdefault(gesture.recording, []).append(row)
     missing = set(rows_by_recording)
     for name, content in _recordings(files, rows_by_recording):
-        events = polarity_events(content, name, grid.width, grid.height, chip=chip, stream=stream)
+        events = polarity_events(
+            content, name, grid.width, grid.height, chip=chip, stream=stream
+        )
         missing.discard(name)
         for row in rows_by_recording[name]:
             gesture = gestures[row]
@@ -133,11 +144,17 @@ def aedat_gestures(
                 start, bin_us = bins_of(selected, gesture, grid.bins, width)
                 values[row] = grid.count(selected, start, bin_us)
     if missing:
-        raise DataError(f"{len(missing)} listed recordings are not among the files, first {min(missing)}")
-    return Dataset(stimuli=None, assembly=gesture_assembly(values, gestures, grid, width))
+        raise DataError(
+            f"{len(missing)} listed recordings are not among the files, first {min(missing)}"
+        )
+    return Dataset(
+        stimuli=None, assembly=gesture_assembly(values, gestures, grid, width)
+    )
 
 
-def bins_of(events: Events, gesture: Gesture, bins: int, width: float | None) -> tuple[int, int]:
+def bins_of(
+    events: Events, gesture: Gesture, bins: int, width: float | None
+) -> tuple[int, int]:
     """Return the start of the first bin and the width of each, in µs."""
     if width is not None:
         return gesture.start, max(1, round(width * 1000))
@@ -155,7 +172,9 @@ def gesture_assembly(
     durations = np.array([(gesture.end - gesture.start) / 1000 for gesture in gestures])
     bin_ms = durations.mean() / grid.bins if width is None else width
     starts = np.arange(grid.bins) * bin_ms
-    subjects, lights = zip(*(_subject_and_lighting(gesture.recording) for gesture in gestures), strict=True)
+    subjects, lights = zip(
+        *(_subject_and_lighting(gesture.recording) for gesture in gestures), strict=True
+    )
     ids = [f"{PurePosixPath(g.recording).stem}_{g.label}_{g.start}" for g in gestures]
     return xr.DataArray(
         values,
@@ -187,12 +206,16 @@ def _events_of(events: Events, gesture: Gesture) -> Events:
     return own
 
 
-def _gestures(tables: Mapping[str, str], parts: Mapping[str, str], classes: Sequence[str]) -> list[Gesture]:
+def _gestures(
+    tables: Mapping[str, str], parts: Mapping[str, str], classes: Sequence[str]
+) -> list[Gesture]:
     gestures: list[Gesture] = []
     part_of_subject: dict[str, str] = {}
     for part, listing in parts.items():
         if listing not in tables:
-            raise DataError(f"{listing}, which lists the recordings of part {part!r}, is not among the files")
+            raise DataError(
+                f"{listing}, which lists the recordings of part {part!r}, is not among the files"
+            )
         for recording in tables[listing].split():
             subject, _ = _subject_and_lighting(recording)
             if part_of_subject.setdefault(subject, part) != part:
@@ -201,7 +224,9 @@ def _gestures(tables: Mapping[str, str], parts: Mapping[str, str], classes: Sequ
                 )
             table = f"{PurePosixPath(recording).stem}_labels.csv"
             if table not in tables:
-                raise DataError(f"{listing} lists {recording}, but {table} is not among the files")
+                raise DataError(
+                    f"{listing} lists {recording}, but {table} is not among the files"
+                )
             gestures += _rows(tables[table], table, recording, part, classes)
     if not gestures:
         raise DataError(f"{', '.join(parts.values())} list no recording with a gesture")
@@ -212,11 +237,15 @@ def _subject_and_lighting(recording: str) -> tuple[str, str]:
     """Return subject and lighting from the name of a recording."""
     match = RECORDING.fullmatch(recording)
     if match is None:
-        raise DataError(f"{recording!r} is not the name of a recording, userNN_LIGHT.aedat")
+        raise DataError(
+            f"{recording!r} is not the name of a recording, userNN_LIGHT.aedat"
+        )
     return match[1], match[2]
 
 
-def _rows(text: str, table: str, recording: str, part: str, classes: Sequence[str]) -> Iterator[Gesture]:
+def _rows(
+    text: str, table: str, recording: str, part: str, classes: Sequence[str]
+) -> Iterator[Gesture]:
     for number, line in enumerate(text.splitlines()[1:], start=2):
         if not line.strip():
             continue
@@ -250,7 +279,9 @@ def _tables(files: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
         yield name, content.decode("utf-8-sig", errors="replace")
 
 
-def _recordings(files: Mapping[str, Path], names: Mapping[str, object]) -> Iterator[tuple[str, bytes]]:
+def _recordings(
+    files: Mapping[str, Path], names: Mapping[str, object]
+) -> Iterator[tuple[str, bytes]]:
     """Yield the recordings, one at a time."""
     return _files_by_name(files, names.__contains__)
 

@@ -67,9 +67,15 @@ def array_examples(
                 f"{names.examples} is {x.shape} {x.dtype} with {len(y)} classes, not numbers (example, time, channel)"
             )
         if not np.isfinite(x).all():
-            raise DataError(f"{names.examples} has {int((~np.isfinite(x)).sum())} values that are not finite")
+            raise DataError(
+                f"{names.examples} has {int((~np.isfinite(x)).sum())} values that are not finite"
+            )
         numbers = y.argmax(axis=1) if y.ndim == 2 else y
-        if y.ndim > 2 or (y.ndim == 2 and y.shape[1] != len(class_names)) or numbers.dtype.kind not in "iu":
+        if (
+            y.ndim > 2
+            or (y.ndim == 2 and y.shape[1] != len(class_names))
+            or numbers.dtype.kind not in "iu"
+        ):
             raise DataError(
                 f"{names.classes} is {y.shape} {y.dtype}, not one of {len(class_names)} classes for each example"
             )
@@ -77,13 +83,19 @@ def array_examples(
             raise DataError(
                 f"{names.classes} has the classes {numbers.min()} to {numbers.max()}, and {len(class_names)} have names"
             )
-        values.append(np.asarray(x if axes == "channel first" else x.swapaxes(1, 2), dtype=np.float32))
+        values.append(
+            np.asarray(
+                x if axes == "channel first" else x.swapaxes(1, 2), dtype=np.float32
+            )
+        )
         labels.append(class_names[numbers])
         split += [part] * len(x)
         ids += [f"{part}_{number:06d}" for number in range(len(x))]
     shapes = {array.shape[1:] for array in values}
     if len(shapes) != 1:
-        raise DataError(f"parts have examples of {len(shapes)} shapes (channel, time): {sorted(shapes)}")
+        raise DataError(
+            f"parts have examples of {len(shapes)} shapes (channel, time): {sorted(shapes)}"
+        )
     examples = np.concatenate(values)
     starts = np.arange(examples.shape[2]) * step
     return Dataset(
@@ -95,7 +107,10 @@ def array_examples(
                 "stimulus_id": ("presentation", ids),
                 "label": ("presentation", np.concatenate(labels)),
                 "split": ("presentation", split),
-                "neuroid_id": ("neuroid", [f"channel_{number:03d}" for number in range(examples.shape[1])]),
+                "neuroid_id": (
+                    "neuroid",
+                    [f"channel_{number:03d}" for number in range(examples.shape[1])],
+                ),
                 "time_bin_start": ("time_bin", starts),
                 "time_bin_end": ("time_bin", starts + step),
             },
@@ -106,13 +121,19 @@ def array_examples(
 def _array(files: Mapping[str, Path], where: str) -> npt.NDArray[Any]:
     name, _, member = where.partition(":")
     if name not in files:
-        raise DataError(f"{name} is not among the files; there are {', '.join(sorted(files)) or 'none'}")
+        raise DataError(
+            f"{name} is not among the files; there are {', '.join(sorted(files)) or 'none'}"
+        )
     with parsing(name, "NumPy arrays"):
         content = np.load(files[name], allow_pickle=False)
         if not member and isinstance(content, np.ndarray):
             return content
         if isinstance(content, np.ndarray) or member not in content:
-            contents = "one array" if isinstance(content, np.ndarray) else f"the arrays {', '.join(content)}"
+            contents = (
+                "one array"
+                if isinstance(content, np.ndarray)
+                else f"the arrays {', '.join(content)}"
+            )
             raise DataError(
                 f"{name} contains {contents}, not {member or 'a single one: name one as FILE.npz:NAME'!r}"
             )

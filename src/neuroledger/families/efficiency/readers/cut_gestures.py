@@ -66,12 +66,19 @@ def cut_gestures(
     archives = dict(parts or ARCHIVES)
     for part, name in archives.items():
         if name not in files:
-            raise DataError(f"{name}, the archive of part {part!r}, is not among the files")
+            raise DataError(
+                f"{name}, the archive of part {part!r}, is not among the files"
+            )
     count = sum(
-        1 for name in archives.values() for member, _ in tar_members(files[name]) if MEMBER.fullmatch(member)
+        1
+        for name in archives.values()
+        for member, _ in tar_members(files[name])
+        if MEMBER.fullmatch(member)
     )
     if not count:
-        raise DataError(f"{' and '.join(archives.values())} contain no array userNN_LIGHT/K.npy")
+        raise DataError(
+            f"{' and '.join(archives.values())} contain no array userNN_LIGHT/K.npy"
+        )
     shape = (count, grid.neuroids, grid.bins)
     needed = int(np.prod(shape, dtype=np.int64)) * grid.dtype.itemsize
     require_memory(
@@ -94,23 +101,36 @@ def cut_gestures(
                     f"{subject} is both in part {part_of_subject[subject]!r} and in part {part!r}"
                 )
             if number >= len(classes):
-                raise DataError(f"{name}: {member} is of class {number}; classes are 0 to {len(classes) - 1}")
+                raise DataError(
+                    f"{name}: {member} is of class {number}; classes are 0 to {len(classes) - 1}"
+                )
             events = _events(content(), f"{name}: {member}", grid)
             start, end = int(events.t[0]), int(events.t[-1])
             gesture = Gesture(f"{recording}.aedat", classes[number], start, end, part)
-            selected = events if denoise is None else denoised(events, round(denoise * 1000), grid.width)
+            selected = (
+                events
+                if denoise is None
+                else denoised(events, round(denoise * 1000), grid.width)
+            )
             if len(selected.t):
                 first, bin_us = bins_of(selected, gesture, grid.bins, width)
                 values[len(gestures)] = grid.count(selected, first, bin_us)
             gestures.append(gesture)
-    return Dataset(stimuli=None, assembly=gesture_assembly(values, gestures, grid, width))
+    return Dataset(
+        stimuli=None, assembly=gesture_assembly(values, gestures, grid, width)
+    )
 
 
 def _events(content: bytes, name: str, grid: Grid) -> Events:
     """Return the events of one array, in order of time, in µs."""
     with parsing(name, "a NumPy array"):
         array = np.load(io.BytesIO(content), allow_pickle=False)
-    if array.ndim != 2 or array.shape[1] != 4 or not len(array) or not np.isfinite(array).all():
+    if (
+        array.ndim != 2
+        or array.shape[1] != 4
+        or not len(array)
+        or not np.isfinite(array).all()
+    ):
         raise DataError(
             f"{name} is {array.shape} {array.dtype}, not numbers (event, 4): column, row, polarity, ms"
         )

@@ -110,7 +110,9 @@ def event_histograms(
     frame_us = round(frame * 1000)
     missing = sorted(set(boxes.classes) - set(boxes.labels))
     if missing:
-        raise DataError(f"`boxes`: {missing[0]!r} is not one of the labels {', '.join(boxes.labels)}")
+        raise DataError(
+            f"`boxes`: {missing[0]!r} is not one of the labels {', '.join(boxes.labels)}"
+        )
 
     def opened(name: str) -> AbstractContextManager[Frames]:
         path = files[name]
@@ -132,12 +134,23 @@ def event_histograms(
                 )
             size = recording.width, recording.height
             by_frame = boxes_by_frame(
-                labelled, boxes, frame_us=frame_us, camera=recording.camera, frame=size, pool=pool
+                labelled,
+                boxes,
+                frame_us=frame_us,
+                camera=recording.camera,
+                frame=size,
+                pool=pool,
             )
-            chosen = {k: by_frame[k] for k in sorted(by_frame) if k % every == 0 and k < recording.number}
+            chosen = {
+                k: by_frame[k]
+                for k in sorted(by_frame)
+                if k % every == 0 and k < recording.number
+            }
             stem = PurePosixPath(name).name.removesuffix(ENDINGS[stored])
             kind = recording.channels, recording.height // pool, recording.width // pool
-            scenes.append(_Scene(name, stem, part, tuple(chosen), tuple(chosen.values()), kind))
+            scenes.append(
+                _Scene(name, stem, part, tuple(chosen), tuple(chosen.values()), kind)
+            )
     kinds = {scene.kind for scene in scenes}
     if len(kinds) != 1 or 0 in next(iter(kinds)):
         raise DataError(
@@ -147,7 +160,9 @@ def event_histograms(
     channels, height, width = kinds.pop()
     count = sum(len(scene.frames) for scene in scenes)
     if not count:
-        raise DataError("no selected frame is labelled: lower `every`, or check the box files")
+        raise DataError(
+            "no selected frame is labelled: lower `every`, or check the box files"
+        )
     shape = (count, channels * height * width, bins)
     require_memory(
         int(np.prod(shape, dtype=np.int64)),
@@ -159,14 +174,22 @@ def event_histograms(
     for scene in scenes:
         with opened(scene.name) as recording:
             for number in scene.frames:
-                pooled = _pooled(recording.read(max(0, number + 1 - bins), number + 1), pool)
+                pooled = _pooled(
+                    recording.read(max(0, number + 1 - bins), number + 1), pool
+                )
                 values[row, :, bins - len(pooled) :] = pooled.reshape(len(pooled), -1).T
                 row += 1
-    return Dataset(stimuli=None, assembly=_assembly(values, scenes, (channels, height, width), frame))
+    return Dataset(
+        stimuli=None,
+        assembly=_assembly(values, scenes, (channels, height, width), frame),
+    )
 
 
 def _recordings(
-    files: Mapping[str, Path], ending: str, parts: Mapping[str, str], unlabelled: tuple[str, ...]
+    files: Mapping[str, Path],
+    ending: str,
+    parts: Mapping[str, str],
+    unlabelled: tuple[str, ...],
 ) -> Iterator[tuple[str, str, str]]:
     """Yield recording, box file and part, for all recordings that are not ``unlabelled``."""
     names = sorted(name for name in files if name.endswith(ending))
@@ -194,13 +217,18 @@ def _pooled(frames: npt.NDArray[np.uint8], pool: int) -> npt.NDArray[np.uint8]:
         return frames
     count, channels, height, width = frames.shape
     rows, columns = height // pool, width // pool
-    blocks = frames[:, :, : rows * pool, : columns * pool].reshape(count, channels, rows, pool, columns, pool)
+    blocks = frames[:, :, : rows * pool, : columns * pool].reshape(
+        count, channels, rows, pool, columns, pool
+    )
     means = np.asarray(blocks.mean(axis=(3, 5), dtype=np.float32))
     return np.round(means).astype(np.uint8)
 
 
 def _assembly(
-    values: npt.NDArray[np.uint8], scenes: list[_Scene], kind: tuple[int, int, int], frame: float
+    values: npt.NDArray[np.uint8],
+    scenes: list[_Scene],
+    kind: tuple[int, int, int],
+    frame: float,
 ) -> xr.DataArray:
     channels, height, width = kind
     bins = values.shape[2]
@@ -220,13 +248,19 @@ def _assembly(
                 "presentation",
                 [f"{scene.stem}_{k:05d}" for scene in scenes for k in scene.frames],
             ),
-            "boxes": ("presentation", [text for scene in scenes for text in scene.boxes]),
+            "boxes": (
+                "presentation",
+                [text for scene in scenes for text in scene.boxes],
+            ),
             "split": coordinate([scene.part for scene in scenes]),
             "recording": coordinate([scene.stem for scene in scenes]),
             "session": coordinate([CUT.sub("", scene.stem) for scene in scenes]),
             "neuroid_id": (
                 "neuroid",
-                [f"c{c}_y{row:03d}_x{column:03d}" for c, row, column in zip(channel, y, x, strict=True)],
+                [
+                    f"c{c}_y{row:03d}_x{column:03d}"
+                    for c, row, column in zip(channel, y, x, strict=True)
+                ],
             ),
             "channel": ("neuroid", channel),
             "x": ("neuroid", x),
@@ -234,5 +268,10 @@ def _assembly(
             "time_bin_start": ("time_bin", starts),
             "time_bin_end": ("time_bin", starts + frame),
         },
-        attrs={"units": "events", "full_scale": float(FULL_SCALE), "columns": width, "rows": height},
+        attrs={
+            "units": "events",
+            "full_scale": float(FULL_SCALE),
+            "columns": width,
+            "rows": height,
+        },
     )

@@ -43,8 +43,12 @@ class Part(BaseModel):
 
 
 MNIST = {
-    "train": Part(images="train-images-idx3-ubyte.gz", labels="train-labels-idx1-ubyte.gz"),
-    "test": Part(images="t10k-images-idx3-ubyte.gz", labels="t10k-labels-idx1-ubyte.gz"),
+    "train": Part(
+        images="train-images-idx3-ubyte.gz", labels="train-labels-idx1-ubyte.gz"
+    ),
+    "test": Part(
+        images="t10k-images-idx3-ubyte.gz", labels="t10k-labels-idx1-ubyte.gz"
+    ),
 }
 
 
@@ -91,7 +95,9 @@ def idx_images(
                 f"{names.images} has {len(images)} images, but {names.labels} has {len(truth)} labels"
             )
         if truth.dtype.kind == "f":
-            raise DataError(f"{names.labels} has labels of type {truth.dtype}, not integers")
+            raise DataError(
+                f"{names.labels} has labels of type {truth.dtype}, not integers"
+            )
         pictures.append(_pooled(images, pool, names.images))
         pictures[-1] /= np.float32(brightest)
         labels.append(truth.astype(np.int64).astype(str))
@@ -112,7 +118,10 @@ def idx_images(
             ),
             "label": ("presentation", np.concatenate(labels)),
             "split": ("presentation", np.concatenate(splits)),
-            "neuroid_id": ("neuroid", [f"y{y:02d}_x{x:02d}" for y, x in zip(rows, columns, strict=True)]),
+            "neuroid_id": (
+                "neuroid",
+                [f"y{y:02d}_x{x:02d}" for y, x in zip(rows, columns, strict=True)],
+            ),
             "x": ("neuroid", columns),
             "y": ("neuroid", rows),
             "time_bin_start": ("time_bin", [0.0]),
@@ -129,8 +138,12 @@ def _pooled(images: Array, pool: int, name: str) -> Singles:
     count, height, width = images.shape
     rows, columns = height // pool, width // pool
     if not rows or not columns:
-        raise DataError(f"{name} has images of {height} x {width} pixels, too small for `pool: {pool}`")
-    blocks = images[:, : rows * pool, : columns * pool].reshape(count, rows, pool, columns, pool)
+        raise DataError(
+            f"{name} has images of {height} x {width} pixels, too small for `pool: {pool}`"
+        )
+    blocks = images[:, : rows * pool, : columns * pool].reshape(
+        count, rows, pool, columns, pool
+    )
     return np.asarray(blocks.mean(axis=(2, 4), dtype=np.float32))
 
 
@@ -152,7 +165,12 @@ def _array(files: Mapping[str, Path], name: str) -> Array:
 
 def _parse_idx(opened: _BinaryFile, name: str) -> Array:
     magic = opened.read(4)
-    if len(magic) < 4 or magic[:2] != b"\x00\x00" or magic[2] not in TYPES or not magic[3]:
+    if (
+        len(magic) < 4
+        or magic[:2] != b"\x00\x00"
+        or magic[2] not in TYPES
+        or not magic[3]
+    ):
         raise DataError(
             f"{name} is not an IDX file: it begins with {magic.hex(' ') or 'nothing'}, not with 00 00, a type and a number "
             "of dimensions (08 03 for images, 08 01 for labels)"
@@ -163,11 +181,19 @@ def _parse_idx(opened: _BinaryFile, name: str) -> Array:
         raise DataError(f"{name} ends within its header: it is damaged or incomplete")
     shape = np.frombuffer(dimensions, dtype=">u4").astype(np.int64).tolist()
     expected = math.prod(shape) * stored.itemsize
-    require_memory(6 * expected, f"{name} of {' x '.join(map(str, shape))} values", "check its header")
+    require_memory(
+        6 * expected,
+        f"{name} of {' x '.join(map(str, shape))} values",
+        "check its header",
+    )
     content = opened.read(expected + 1)
     if len(content) != expected:
         size = f"{len(content):,}" if len(content) < expected else "more"
         raise DataError(
             f"{name} states {' x '.join(map(str, shape))} values ({expected:,} bytes) but contains {size}: it is incomplete"
         )
-    return np.frombuffer(content, dtype=stored).astype(stored.newbyteorder("="), copy=False).reshape(shape)
+    return (
+        np.frombuffer(content, dtype=stored)
+        .astype(stored.newbyteorder("="), copy=False)
+        .reshape(shape)
+    )

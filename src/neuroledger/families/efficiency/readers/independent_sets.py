@@ -20,7 +20,9 @@ COLUMNS = ("nodes", "density", "seed", "edges", "cost", "sha256")
 
 
 @reader("independent_sets", version=1)
-def independent_sets(files: Mapping[str, Path], *, table: str = "workloads.csv") -> Dataset:
+def independent_sets(
+    files: Mapping[str, Path], *, table: str = "workloads.csv"
+) -> Dataset:
     """Read the costs of the best known solutions ``(presentation,)``, one for each graph of the table.
 
     Presentations have the coordinates ``nodes``, ``density``, ``seed`` and ``edges``. Each graph is drawn again, and the
@@ -57,16 +59,25 @@ def independent_sets(files: Mapping[str, Path], *, table: str = "workloads.csv")
         raise DataError(f"{table} has no rows")
     ids = [
         f"{int(n)}_{d:g}_{int(s)}"
-        for n, d, s in zip(columns["nodes"], columns["density"], columns["seed"], strict=True)
+        for n, d, s in zip(
+            columns["nodes"], columns["density"], columns["seed"], strict=True
+        )
     ]
     dim = "presentation"
-    integers = {name: (dim, np.array(columns[name], dtype=np.int64)) for name in ("nodes", "seed", "edges")}
+    integers = {
+        name: (dim, np.array(columns[name], dtype=np.int64))
+        for name in ("nodes", "seed", "edges")
+    }
     return Dataset(
         stimuli=None,
         assembly=xr.DataArray(
             np.array(columns["cost"]),
             dims=(dim,),
-            coords={"stimulus_id": (dim, ids), "density": (dim, np.array(columns["density"])), **integers},
+            coords={
+                "stimulus_id": (dim, ids),
+                "density": (dim, np.array(columns["density"])),
+                **integers,
+            },
             attrs={"units": "cost"},
         ),
     )

@@ -15,7 +15,10 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.sound.clip_store import clip_assembly, decode_archive
+from neuroledger.families.efficiency.sound.clip_store import (
+    clip_assembly,
+    decode_archive,
+)
 from neuroledger.families.efficiency.sound.clips import Clip
 from neuroledger.families.efficiency.tar_members import tar_members
 from neuroledger.spec.registry import reader
@@ -76,8 +79,13 @@ def keyword_sessions(
         "clips": clips,
         "support": support,
     }
-    list_files = {**base, **{language: f"{language}/{session_list}" for language in sessions}}
-    make = partial(_make_table, files[archive], list_files, base, sessions, clips, support)
+    list_files = {
+        **base,
+        **{language: f"{language}/{session_list}" for language in sessions},
+    }
+    make = partial(
+        _make_table, files[archive], list_files, base, sessions, clips, support
+    )
     table, sounds = decode_archive(files[archive], clip, settings, make)
     return Dataset(stimuli=None, assembly=clip_assembly(table, sounds, clip))
 
@@ -96,7 +104,9 @@ def _make_table(
     for part, file in base.items():
         rows += _rows(path, root, texts, file, clips, session=0, part=part)
     for number, language in enumerate(sessions, start=1):
-        session_rows = _rows(path, root, texts, list_files[language], clips, session=number, part="train")
+        session_rows = _rows(
+            path, root, texts, list_files[language], clips, session=number, part="train"
+        )
         clip_counts: dict[str, int] = {}
         for row in session_rows:
             clip_counts[row["label"]] = clip_counts.get(row["label"], 0) + 1
@@ -113,7 +123,9 @@ def _make_table(
     return table
 
 
-def _names_and_lists(path: Path, list_files: Mapping[str, str]) -> tuple[set[str], dict[str, str]]:
+def _names_and_lists(
+    path: Path, list_files: Mapping[str, str]
+) -> tuple[set[str], dict[str, str]]:
     """Return the names of all files, and the texts of those named like a list."""
     names: set[str] = set()
     texts: dict[str, str] = {}
@@ -124,16 +136,24 @@ def _names_and_lists(path: Path, list_files: Mapping[str, str]) -> tuple[set[str
             try:
                 texts[name] = content().decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                raise DataError(f"{path.name}: {name} is not UTF-8 text ({error})") from error
+                raise DataError(
+                    f"{path.name}: {name} is not UTF-8 text ({error})"
+                ) from error
     return names, texts
 
 
 def _root(path: Path, texts: Mapping[str, str], list_files: Mapping[str, str]) -> str:
     """Return the folder that all lists are relative to, with a trailing slash; empty if there is none."""
     first = next(iter(list_files.values()))
-    roots = [name.removesuffix(first) for name in texts if name == first or name.endswith(f"/{first}")]
+    roots = [
+        name.removesuffix(first)
+        for name in texts
+        if name == first or name.endswith(f"/{first}")
+    ]
     if len(roots) > 1:
-        raise DataError(f"{path.name} has the list {first!r} in several folders: {', '.join(sorted(roots))}")
+        raise DataError(
+            f"{path.name} has the list {first!r} in several folders: {', '.join(sorted(roots))}"
+        )
     root = roots[0] if roots else ""
     missing = [file for file in list_files.values() if root + file not in texts]
     if missing:
@@ -144,17 +164,30 @@ def _root(path: Path, texts: Mapping[str, str], list_files: Mapping[str, str]) -
 
 
 def _rows(
-    path: Path, root: str, texts: Mapping[str, str], file: str, clips: str, *, session: int, part: str
+    path: Path,
+    root: str,
+    texts: Mapping[str, str],
+    file: str,
+    clips: str,
+    *,
+    session: int,
+    part: str,
 ) -> list[dict[str, Any]]:
     """Return one row for each line of a list."""
-    table = csv.DictReader(io.StringIO(unicodedata.normalize("NFC", texts[root + file]), newline=""))
+    table = csv.DictReader(
+        io.StringIO(unicodedata.normalize("NFC", texts[root + file]), newline="")
+    )
     if tuple(table.fieldnames or ()) != COLUMNS:
-        raise DataError(f"{path.name}: {file} is not a table with the columns {', '.join(COLUMNS)}")
+        raise DataError(
+            f"{path.name}: {file} is not a table with the columns {', '.join(COLUMNS)}"
+        )
     rows = []
     for line in table:
         link, word, language = (line[column] for column in COLUMNS)
         if not link or not word or not language or None in line:
-            raise DataError(f"{path.name}: {file}, line {table.line_num} does not have three fields")
+            raise DataError(
+                f"{path.name}: {file}, line {table.line_num} does not have three fields"
+            )
         row = {
             "member": f"{root}{language}/{clips}/{link}",
             "start": -1,
@@ -179,7 +212,9 @@ def _require_complete(path: Path, table: pd.DataFrame, names: set[str]) -> None:
         )
     session_counts = table.groupby("label")["session"].nunique()
     if (session_counts > 1).any():
-        raise DataError(f"{path.name}: the word {session_counts.idxmax()!r} is in several sessions")
+        raise DataError(
+            f"{path.name}: the word {session_counts.idxmax()!r} is in several sessions"
+        )
     words = set(table.loc[table["session"] == 0, "label"])
     for part, clips in table[table["session"] == 0].groupby("split"):
         if words - set(clips["label"]):

@@ -47,16 +47,22 @@ def matlab_examples(
         There is not exactly one file, a variable is missing, or shapes do not match.
     """
     if len(files) != 1:
-        raise DataError(f"examples are read from one MATLAB file, not from {len(files)}")
+        raise DataError(
+            f"examples are read from one MATLAB file, not from {len(files)}"
+        )
     path = next(iter(files.values()))
     variables = matlab(path)
-    if set(inputs) != set(outputs) or (condition is not None and set(condition) != set(inputs)):
+    if set(inputs) != set(outputs) or (
+        condition is not None and set(condition) != set(inputs)
+    ):
         raise DataError("inputs, outputs and conditions must name the same parts")
     x = {part: _variable(variables, name, path) for part, name in inputs.items()}
     y = {part: _variable(variables, name, path) for part, name in outputs.items()}
     for part in inputs:
         if len(x[part]) != len(y[part]):
-            raise DataError(f"{path.name}: {len(x[part])} inputs and {len(y[part])} outputs of part {part!r}")
+            raise DataError(
+                f"{path.name}: {len(x[part])} inputs and {len(y[part])} outputs of part {part!r}"
+            )
     for unit, arrays in (("neurons", x), ("outputs", y)):
         widths = {part: values.shape[1] for part, values in arrays.items()}
         if len(set(widths.values())) > 1:
@@ -64,22 +70,36 @@ def matlab_examples(
                 f"{path.name}: parts have different numbers of {unit}, {widths}: no model fits both"
             )
     truth = np.concatenate(list(y.values()))
-    coords: dict[str, Any] = {f"output_{i}": ("presentation", truth[:, i]) for i in range(truth.shape[1])}
+    coords: dict[str, Any] = {
+        f"output_{i}": ("presentation", truth[:, i]) for i in range(truth.shape[1])
+    }
     if condition is not None:
-        conditions = [_variable(variables, name, path).ravel() for name in condition.values()]
+        conditions = [
+            _variable(variables, name, path).ravel() for name in condition.values()
+        ]
         if [len(kind) for kind in conditions] != [len(values) for values in x.values()]:
             raise DataError(f"{path.name}: conditions and inputs differ in number")
         coords["condition"] = ("presentation", np.concatenate(conditions))
     values = np.concatenate(list(x.values()))[:, :, None]
-    ids = [f"{part}_{number:05d}" for part, arrays in x.items() for number in range(len(arrays))]
+    ids = [
+        f"{part}_{number:05d}"
+        for part, arrays in x.items()
+        for number in range(len(arrays))
+    ]
     assembly = xr.DataArray(
         values,
         dims=("presentation", "neuroid", "time_bin"),
         coords={
             "stimulus_id": ("presentation", ids),
-            "split": ("presentation", np.repeat(list(x), [len(arrays) for arrays in x.values()])),
+            "split": (
+                "presentation",
+                np.repeat(list(x), [len(arrays) for arrays in x.values()]),
+            ),
             **coords,
-            "neuroid_id": ("neuroid", [f"unit_{number:03d}" for number in range(values.shape[1])]),
+            "neuroid_id": (
+                "neuroid",
+                [f"unit_{number:03d}" for number in range(values.shape[1])],
+            ),
             "time_bin_start": ("time_bin", [0.0]),
             "time_bin_end": ("time_bin", [width]),
         },

@@ -15,7 +15,11 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import array, cell, cells, opened, text, variable
 from neuroledger.data.memory import require_memory
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.readers.spike_windows import binned, moving_sums, windows
+from neuroledger.families.efficiency.readers.spike_windows import (
+    binned,
+    moving_sums,
+    windows,
+)
 from neuroledger.spec.registry import reader
 
 __all__ = ["reaching_sessions"]
@@ -100,7 +104,11 @@ def reaching_sessions(
             f"a reaching session is one MATLAB file, not {len(files)}: {', '.join(sorted(files))}"
         )
     path = next(iter(files.values()))
-    width, step, shift = _samples(bin_width, "bin_width"), _samples(stride, "stride"), _samples(lag, "lag")
+    width, step, shift = (
+        _samples(bin_width, "bin_width"),
+        _samples(stride, "stride"),
+        _samples(lag, "lag"),
+    )
     as_neurobench = mode == "neurobench-2.3"
     if as_neurobench and shift:
         raise DataError(
@@ -108,13 +116,19 @@ def reaching_sessions(
         )
     recorded = _read_session(path, units)
     back = width * bins + shift
-    edges = _neurobench_edges(recorded.times, width) if as_neurobench else _edges(recorded.times, back)
+    edges = (
+        _neurobench_edges(recorded.times, width)
+        if as_neurobench
+        else _edges(recorded.times, back)
+    )
     counts = binned(recorded.spikes, edges, presence=count == "presence")
     samples = len(recorded.times)
     if as_neurobench:
         values = _neurobench_windows(counts, samples, width, bins)
     else:
-        values = windows(moving_sums(counts, width), samples, width, bins, first=back - 1 - shift)
+        values = windows(
+            moving_sums(counts, width), samples, width, bins, first=back - 1 - shift
+        )
     reach = _reaches(recorded.target, path, early=as_neurobench)
     split = PARTS[_parts(reach, train, validation, longest_reach, path)]
     velocity = _velocity(recorded.cursor, single=as_neurobench)
@@ -134,7 +148,10 @@ def reaching_sessions(
         values,
         dims=("presentation", "neuroid", "time_bin"),
         coords={
-            "stimulus_id": ("presentation", np.char.add(f"{session}/", np.char.zfill(rows.astype(str), 7))),
+            "stimulus_id": (
+                "presentation",
+                np.char.add(f"{session}/", np.char.zfill(rows.astype(str), 7)),
+            ),
             "velocity_x": ("presentation", velocity[rows, 0]),
             "velocity_y": ("presentation", velocity[rows, 1]),
             "reach": ("presentation", reach[rows]),
@@ -154,7 +171,9 @@ def reaching_sessions(
 def _samples(milliseconds: float, name: str) -> int:
     """Return the number of samples of 4 ms."""
     number = round(milliseconds / (1000 * STEP))
-    if abs(number * 1000 * STEP - milliseconds) > 1e-6 or (number < 1 and name != "lag"):
+    if abs(number * 1000 * STEP - milliseconds) > 1e-6 or (
+        number < 1 and name != "lag"
+    ):
         raise DataError(
             f"`{name}` must be a multiple of 4 ms, the interval between samples, not {milliseconds:g}"
         )
@@ -169,10 +188,13 @@ def _read_session(path: Path, units: Units) -> Recorded:
         _require_even_times(times, path)
         sources = cells(file, "spikes", path)
         channel_names = [
-            text(cell(file, reference, path)) for reference in cells(file, "chan_names", path).ravel()
+            text(cell(file, reference, path))
+            for reference in cells(file, "chan_names", path).ravel()
         ]
         if len(channel_names) != len(sources):
-            raise DataError(f"{path.name}: {len(channel_names)} names for {len(sources)} channels of spikes")
+            raise DataError(
+                f"{path.name}: {len(channel_names)} names for {len(sources)} channels of spikes"
+            )
         spikes: list[Floats] = []
         names: list[str] = []
         channels: list[str] = []
@@ -186,7 +208,9 @@ def _read_session(path: Path, units: Units) -> Recorded:
             for unit, reference in enumerate(trains):
                 if len(reference) and (unit > 0 or units == "all"):
                     spikes.append(reference)
-                    names.append(f"{channel} unit {unit}" if unit else f"{channel} unsorted")
+                    names.append(
+                        f"{channel} unit {unit}" if unit else f"{channel} unsorted"
+                    )
                     channels.append(channel)
     if not spikes:
         raise DataError(f"{path.name} has no spikes of {units}")
@@ -202,14 +226,18 @@ def _positions(file: Any, name: str, samples: int, path: Path) -> Floats:
     values = array(dataset, path).astype(np.float64).T
     missing = int((~np.isfinite(values)).any(axis=1).sum())
     if missing:
-        raise DataError(f"{path.name}: {name!r} is not finite at {missing} of {samples} samples")
+        raise DataError(
+            f"{path.name}: {name!r} is not finite at {missing} of {samples} samples"
+        )
     return values
 
 
 def _require_even_times(times: Floats, path: Path) -> None:
     """Require samples at intervals of 4 ms."""
     if len(times) < 2:
-        raise DataError(f"{path.name}: 't' has only {len(times)} samples; at least 2 are needed")
+        raise DataError(
+            f"{path.name}: 't' has only {len(times)} samples; at least 2 are needed"
+        )
     steps = np.diff(times)
     wrong = np.flatnonzero(~(np.abs(steps - STEP) < STEP / 4))
     if len(wrong):
@@ -223,7 +251,9 @@ def _require_even_times(times: Floats, path: Path) -> None:
 def _spikes(file: Any, reference: Any, channel: str, path: Path) -> Floats:
     times = cell(file, reference, path).astype(np.float64)
     if not np.isfinite(times).all():
-        raise DataError(f"{path.name}: channel {channel!r} has spike times that are not finite")
+        raise DataError(
+            f"{path.name}: channel {channel!r} has spike times that are not finite"
+        )
     return times
 
 
@@ -235,7 +265,9 @@ def _edges(times: Floats, back: int) -> Floats:
 def _neurobench_edges(times: Floats, width: int) -> Floats:
     """Return NeuroBench's edges: even steps from one bin before the first sample, independent of the other times."""
     edges = np.arange(times[0] - width * STEP, times[-1], STEP)
-    edges[-1] = np.nextafter(edges[-1], np.inf)  # a histogram's last bin includes its end
+    edges[-1] = np.nextafter(
+        edges[-1], np.inf
+    )  # a histogram's last bin includes its end
     return edges
 
 
@@ -262,21 +294,29 @@ def _reaches(target: Floats, path: Path, *, early: bool) -> Integers:
     return np.cumsum(new)
 
 
-def _parts(reach: Integers, train: float, validation: float, longest: float | None, path: Path) -> Indices:
+def _parts(
+    reach: Integers, train: float, validation: float, longest: float | None, path: Path
+) -> Indices:
     """Return the part number of each sample."""
     reaches = int(reach[-1]) + 1
     training = int(train * reaches + 1e-9)
     validating = int((reaches - training) * min(1.0, validation / (1 - train)) + 1e-9)
-    if train + validation >= 1 or not (training and validating and reaches - training - validating):
+    if train + validation >= 1 or not (
+        training and validating and reaches - training - validating
+    ):
         raise DataError(
             f"{path.name}: {reaches} reaches cannot be divided into {train:g} for training, {validation:g} for "
             "validation, and the rest for the test"
         )
-    part = np.searchsorted([training, training + validating], np.arange(reaches), side="right")
+    part = np.searchsorted(
+        [training, training + validating], np.arange(reaches), side="right"
+    )
     if longest is not None:
         part[np.bincount(reach) * 1000 * STEP >= longest - 1e-6] = 3
         if set(range(3)) - set(part.tolist()):
-            raise DataError(f"{path.name}: a part has no reach shorter than {longest:g} ms (`longest_reach`)")
+            raise DataError(
+                f"{path.name}: a part has no reach shorter than {longest:g} ms (`longest_reach`)"
+            )
     return part[reach]
 
 
@@ -289,5 +329,7 @@ def _velocity(cursor: Floats, *, single: bool) -> Floats:
 def _strided_rows(reach: Integers, step: int) -> Indices:
     """Return the rows of every ``step``-th sample of each reach."""
     starts = np.concatenate([[0], np.flatnonzero(np.diff(reach)) + 1])
-    since = np.arange(len(reach)) - np.repeat(starts, np.diff(np.append(starts, len(reach))))
+    since = np.arange(len(reach)) - np.repeat(
+        starts, np.diff(np.append(starts, len(reach)))
+    )
     return np.flatnonzero(since % step == 0)

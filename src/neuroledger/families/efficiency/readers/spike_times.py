@@ -81,7 +81,9 @@ def spike_times(
             f"`duration` must be a multiple of `bin_width`: {duration:g} ms are not a number of bins of {bin_width:g} ms"
         )
     if units % pool:
-        raise DataError(f"`pool` must divide the number of units: {units} units do not form groups of {pool}")
+        raise DataError(
+            f"`pool` must divide the number of units: {units} units do not form groups of {pool}"
+        )
     mismatch = sorted(set(parts.values()) ^ set(files))
     if mismatch:
         raise DataError(
@@ -92,25 +94,45 @@ def spike_times(
             _open_trains(stack.enter_context(opened(files[name])), files[name], part)
             for part, name in parts.items()
         ]
-        shape = (sum(len(part_trains.labels) for part_trains in trains), units // pool, bins)
+        shape = (
+            sum(len(part_trains.labels) for part_trains in trains),
+            units // pool,
+            bins,
+        )
         counts, offset = _allocate(shape), 0
         for part_trains in trains:
             for first in range(0, len(part_trains.labels), AT_ONCE):
-                batch = _count_spikes(part_trains, first, units, pool, bin_width, bins, count == "presence")
+                batch = _count_spikes(
+                    part_trains,
+                    first,
+                    units,
+                    pool,
+                    bin_width,
+                    bins,
+                    count == "presence",
+                )
                 counts[offset : offset + len(batch)] = batch
                 offset += len(batch)
     neuroids = np.arange(0, units, pool)
     starts = np.arange(bins) * bin_width
     ids = [
-        f"{part_trains.part}_{row:05d}" for part_trains in trains for row in range(len(part_trains.labels))
+        f"{part_trains.part}_{row:05d}"
+        for part_trains in trains
+        for row in range(len(part_trains.labels))
     ]
     assembly = xr.DataArray(
         counts,
         dims=("presentation", "neuroid", "time_bin"),
         coords={
             "stimulus_id": ("presentation", ids),
-            "label": ("presentation", np.concatenate([part_trains.labels for part_trains in trains])),
-            "speaker": ("presentation", np.concatenate([part_trains.speakers for part_trains in trains])),
+            "label": (
+                "presentation",
+                np.concatenate([part_trains.labels for part_trains in trains]),
+            ),
+            "speaker": (
+                "presentation",
+                np.concatenate([part_trains.speakers for part_trains in trains]),
+            ),
             "split": (
                 "presentation",
                 np.repeat(
@@ -130,12 +152,21 @@ def spike_times(
 def _open_trains(file: Any, path: Path, part: str) -> Trains:
     import h5py
 
-    times, units = variable(file, "spikes/times", path), variable(file, "spikes/units", path)
+    times, units = (
+        variable(file, "spikes/times", path),
+        variable(file, "spikes/units", path),
+    )
     for dataset in (times, units):
         if h5py.check_vlen_dtype(dataset.dtype) is None or dataset.ndim != 1:
-            raise DataError(f"{path.name}: {dataset.name} does not have rows of variable length")
+            raise DataError(
+                f"{path.name}: {dataset.name} does not have rows of variable length"
+            )
     numbers = array(variable(file, "labels", path), path)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(times) == len(units) == len(numbers):
+    if (
+        numbers.ndim != 1
+        or numbers.dtype.kind not in "iu"
+        or not len(times) == len(units) == len(numbers)
+    ):
         raise DataError(
             f"{path.name}: {len(times)} rows of times, {len(units)} of units and labels {numbers.shape} of type "
             f"{numbers.dtype}: each presentation needs one of each"
@@ -155,12 +186,20 @@ def _open_trains(file: Any, path: Path, part: str) -> Trains:
         else np.full(len(numbers), "unknown", dtype=np.str_)
     )
     if speakers.shape != numbers.shape:
-        raise DataError(f"{path.name}: {speakers.shape} speakers for {len(numbers)} presentations")
+        raise DataError(
+            f"{path.name}: {speakers.shape} speakers for {len(numbers)} presentations"
+        )
     return Trains(path, part, times, units, np.array(names)[numbers], speakers)
 
 
 def _count_spikes(
-    trains: Trains, first: int, units: int, pool: int, bin_width: float, bins: int, presence: bool
+    trains: Trains,
+    first: int,
+    units: int,
+    pool: int,
+    bin_width: float,
+    bins: int,
+    presence: bool,
 ) -> Counts:
     """Return the counts (presentation, neuroid, bin) of up to ``AT_ONCE`` presentations from ``first`` on."""
     rows = slice(first, first + AT_ONCE)
@@ -171,7 +210,9 @@ def _count_spikes(
             f"{trains.path.name}: presentations from {first} on cannot be read ({error}); fetch the file again"
         ) from error
     counts = np.empty((len(times), units // pool, bins), dtype=np.uint8)
-    for row, (train_times, train_units) in enumerate(zip(times, units_of_rows, strict=True)):
+    for row, (train_times, train_units) in enumerate(
+        zip(times, units_of_rows, strict=True)
+    ):
         number = first + row
         if len(train_times) != len(train_units):
             raise DataError(
@@ -189,9 +230,13 @@ def _count_spikes(
                 f"{trains.path.name}: presentation {number} has spikes from {ms.min():g} to {ms.max():g} ms; "
                 f"`duration` is {bins * bin_width:g} ms"
             )
-        flat_index = unit // pool * bins + np.minimum(ms / bin_width, bins - 1).astype(np.int64)
+        flat_index = unit // pool * bins + np.minimum(ms / bin_width, bins - 1).astype(
+            np.int64
+        )
         unit_counts = np.bincount(flat_index, minlength=counts[row].size)
-        counts[row] = np.minimum(unit_counts, 1 if presence else MOST).reshape(counts[row].shape)
+        counts[row] = np.minimum(unit_counts, 1 if presence else MOST).reshape(
+            counts[row].shape
+        )
     return counts
 
 
@@ -202,7 +247,9 @@ def _allocate(shape: tuple[int, int, int]) -> Counts:
         return np.zeros(shape, dtype=np.uint8)
     try:
         with tempfile.TemporaryFile(prefix="neuroledger-") as file:
-            if hasattr(os, "posix_fallocate"):  # detects a full disk here, not while writing
+            if hasattr(
+                os, "posix_fallocate"
+            ):  # detects a full disk here, not while writing
                 os.posix_fallocate(file.fileno(), 0, size)
             return np.memmap(file, dtype=np.uint8, mode="w+", shape=shape)
     except OSError as error:

@@ -20,7 +20,9 @@ def binned(spikes: Sequence[Floats], edges: Floats, *, presence: bool) -> Array:
     counts: Array = np.zeros((size, len(spikes)), dtype=np.uint8)
     for number, times in enumerate(spikes):
         bin_index = np.searchsorted(edges, times, side="right") - 1
-        train_counts = np.bincount(bin_index[(bin_index >= 0) & (bin_index < size)], minlength=size)
+        train_counts = np.bincount(
+            bin_index[(bin_index >= 0) & (bin_index < size)], minlength=size
+        )
         if presence:
             counts[:, number] = train_counts > 0
             continue
@@ -47,5 +49,7 @@ def windows(summed: Array, samples: int, width: int, bins: int, first: int) -> A
     The last bin of sample 0 is row ``first``. The windows share memory and are read-only.
     """
     reach = (bins - 1) * width
-    view = np.lib.stride_tricks.sliding_window_view(summed[first - reach :], reach + 1, axis=0)
+    view = np.lib.stride_tricks.sliding_window_view(
+        summed[first - reach :], reach + 1, axis=0
+    )
     return view[:samples, :, ::width]

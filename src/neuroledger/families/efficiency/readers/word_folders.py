@@ -14,7 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.sound.clip_store import clip_assembly, decode_archive
+from neuroledger.families.efficiency.sound.clip_store import (
+    clip_assembly,
+    decode_archive,
+)
 from neuroledger.families.efficiency.sound.clips import Clip, samples_in
 from neuroledger.families.efficiency.tar_members import Content, tar_members
 from neuroledger.spec.registry import reader
@@ -100,9 +103,15 @@ def word_folders(
 
 
 def _make_table(
-    path: Path, clip: Clip, lists: Mapping[str, str], noise: str, keywords: Keywords | None
+    path: Path,
+    clip: Clip,
+    lists: Mapping[str, str],
+    noise: str,
+    keywords: Keywords | None,
 ) -> pd.DataFrame:
-    names, texts, noises = _clips_and_lists(path, clip, lists, noise, silence=keywords is not None)
+    names, texts, noises = _clips_and_lists(
+        path, clip, lists, noise, silence=keywords is not None
+    )
     parts = _parts(path, lists, texts, names)
     rows = []
     for name in sorted(names):
@@ -131,7 +140,10 @@ def _clips_and_lists(
     for name, content in tar_members(path):
         member_path = PurePosixPath(name)
         if member_path.name in lists.values():
-            texts[member_path.name] = (member_path.parent.as_posix(), _text(content, name))
+            texts[member_path.name] = (
+                member_path.parent.as_posix(),
+                _text(content, name),
+            )
         elif member_path.suffix.lower() == ".wav" and member_path.parent.name == noise:
             noises |= {name: samples_in(content(), name, clip.rate)} if silence else {}
         elif member_path.suffix.lower() == ".wav":
@@ -143,13 +155,17 @@ def _clips_and_lists(
         )
     roots = {root for root, _ in texts.values()}
     if len(roots) > 1:
-        raise DataError(f"{path.name}: its lists are in several folders, {', '.join(sorted(roots))}")
+        raise DataError(
+            f"{path.name}: its lists are in several folders, {', '.join(sorted(roots))}"
+        )
     root = PurePosixPath(roots.pop()) if roots else PurePosixPath()
     names: dict[str, str] = {}
     for name in sounds:
         member_path = PurePosixPath(name)
         if member_path.parent.parent != root:
-            raise DataError(f"{path.name}: {name!r} is not in a word's folder next to the lists")
+            raise DataError(
+                f"{path.name}: {name!r} is not in a word's folder next to the lists"
+            )
         names[member_path.relative_to(root).as_posix()] = name
     if not names:
         raise DataError(f"{path.name} contains no clips (word/name.wav)")
@@ -164,7 +180,10 @@ def _text(content: Content, name: str) -> str:
 
 
 def _parts(
-    path: Path, lists: Mapping[str, str], texts: Mapping[str, str], names: Mapping[str, str]
+    path: Path,
+    lists: Mapping[str, str],
+    texts: Mapping[str, str],
+    names: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the part of each clip that a list names."""
     parts: dict[str, str] = {}
@@ -185,7 +204,11 @@ def _parts(
         parts.update(dict.fromkeys(listed, part))
     words = {PurePosixPath(name).parts[0] for name in names}
     for part in ("train", *lists):
-        words_of_part = {PurePosixPath(name).parts[0] for name in names if parts.get(name, "train") == part}
+        words_of_part = {
+            PurePosixPath(name).parts[0]
+            for name in names
+            if parts.get(name, "train") == part
+        }
         if words - words_of_part:
             raise DataError(
                 f"{path.name}: the word {min(words - words_of_part)!r} has no clip in the part {part!r}"
@@ -194,20 +217,29 @@ def _parts(
 
 
 def _with_keywords(
-    path: Path, rows: list[dict[str, Any]], noises: Mapping[str, int], keywords: Keywords, clip: Clip
+    path: Path,
+    rows: list[dict[str, Any]],
+    noises: Mapping[str, int],
+    keywords: Keywords,
+    clip: Clip,
 ) -> list[dict[str, Any]]:
     """Return the rows with the keyword task, followed by rows of silence."""
     missing = set(keywords.words) - {row["label"] for row in rows}
     if missing:
         raise DataError(f"{path.name} has no clips of the keyword {min(missing)!r}")
-    all_rows = [{**row, "keyword": UNKNOWN, "keyword_split": "left_out"} for row in rows]
+    all_rows = [
+        {**row, "keyword": UNKNOWN, "keyword_split": "left_out"} for row in rows
+    ]
     added: list[dict[str, Any]] = []
     for part in dict.fromkeys(row["split"] for row in rows):
         rows_of_part = [row for row in all_rows if row["split"] == part]
         keyword_rows = [row for row in rows_of_part if row["label"] in keywords.words]
         for row in keyword_rows:
             row.update(keyword=row["label"], keyword_split=part)
-        others = sorted((row for row in rows_of_part if row["label"] not in keywords.words), key=_by_hash)
+        others = sorted(
+            (row for row in rows_of_part if row["label"] not in keywords.words),
+            key=_by_hash,
+        )
         for row in others[: math.ceil(len(keyword_rows) * keywords.unknown)]:
             row["keyword_split"] = part
         count = math.ceil(len(keyword_rows) * keywords.silence)
@@ -222,7 +254,9 @@ def _with_keywords(
                 "keyword": SILENCE,
                 "keyword_split": part,
             }
-            for number, (member, start) in enumerate(_windows(path, part, count, noises, clip))
+            for number, (member, start) in enumerate(
+                _windows(path, part, count, noises, clip)
+            )
         ]
     return all_rows + added
 
@@ -238,14 +272,21 @@ def _windows(
     if count and not noises:
         raise DataError(f"{path.name} has no background noises to cut silence from")
     if part not in PARTS:
-        raise DataError(f"silence is cut for the parts {', '.join(PARTS)}, not for {part!r}")
+        raise DataError(
+            f"silence is cut for the parts {', '.join(PARTS)}, not for {part!r}"
+        )
     length = round(clip.seconds * clip.rate)
     windows = []
     for noise_number, member in enumerate(sorted(noises)):
         begin, end = (round(share * noises[member]) for share in PARTS[part])
         if end - begin < length:
-            raise DataError(f"{member} is too short to cut silence of the part {part!r} from it")
+            raise DataError(
+                f"{member} is too short to cut silence of the part {part!r} from it"
+            )
         count_of_noise = len(range(noise_number, count, len(noises)))
         steps = max(1, count_of_noise - 1)
-        windows += [(k, member, begin + (end - begin - length) * k // steps) for k in range(count_of_noise)]
+        windows += [
+            (k, member, begin + (end - begin - length) * k // steps)
+            for k in range(count_of_noise)
+        ]
     return [(member, start) for _, member, start in sorted(windows)]

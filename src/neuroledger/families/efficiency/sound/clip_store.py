@@ -13,7 +13,12 @@ import xarray as xr
 
 from neuroledger.data.threads import pool
 from neuroledger.errors import DataError
-from neuroledger.families.efficiency.sound.clips import FULL_SCALE, Clip, clip_of, window_of
+from neuroledger.families.efficiency.sound.clips import (
+    FULL_SCALE,
+    Clip,
+    clip_of,
+    window_of,
+)
 from neuroledger.families.efficiency.tar_members import tar_members
 from neuroledger.store.hashes import sha256_of
 from neuroledger.store.store import Store, Written, current_store
@@ -30,7 +35,10 @@ SAMPLES: Final = "clips.npy"
 
 
 def decode_archive(
-    archive: Path, clip: Clip, settings: Mapping[str, Any], listing: Callable[[], pd.DataFrame]
+    archive: Path,
+    clip: Clip,
+    settings: Mapping[str, Any],
+    listing: Callable[[], pd.DataFrame],
 ) -> tuple[pd.DataFrame, Int16]:
     """Return the table of an archive's clips, and the clips (row, time_bin) as a memory map.
 
@@ -57,7 +65,9 @@ def decode_archive(
         **settings,
     }
     store = current_store()
-    entry = store.keep(KIND, inputs, lambda folder: _write(store, folder, archive, clip, listing()))
+    entry = store.keep(
+        KIND, inputs, lambda folder: _write(store, folder, archive, clip, listing())
+    )
     samples: Int16 = np.load(entry.place / SAMPLES, mmap_mode="r", allow_pickle=False)
     store.use(entry, samples)
     return pd.DataFrame(entry.about), samples
@@ -74,7 +84,10 @@ def clip_assembly(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray
         clips[:, None, :],
         dims=("presentation", "neuroid", "time_bin"),
         coords={
-            **{name: ("presentation", table[name].to_numpy(dtype=None)) for name in coordinates},
+            **{
+                name: ("presentation", table[name].to_numpy(dtype=None))
+                for name in coordinates
+            },
             "neuroid_id": ("neuroid", ["sound"]),
             "time_bin_start": ("time_bin", starts),
             "time_bin_end": ("time_bin", starts + 1000.0 / clip.final_rate),
@@ -83,7 +96,9 @@ def clip_assembly(table: pd.DataFrame, clips: Int16, clip: Clip) -> xr.DataArray
     )
 
 
-def _write(store: Store, folder: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> Written:
+def _write(
+    store: Store, folder: Path, archive: Path, clip: Clip, table: pd.DataFrame
+) -> Written:
     needed = len(table) * clip.samples * 2
     room = store.make_room(needed)
     if needed > room:
@@ -109,12 +124,18 @@ def _fill(path: Path, archive: Path, clip: Clip, table: pd.DataFrame) -> None:
             file.seek(data_start + row * shape[1] * 2)
             file.write(sound.astype("<i2").tobytes())
     if missing:
-        raise DataError(f"{archive.name} lacks {len(missing)} clips that it lists, first {min(missing)!r}")
+        raise DataError(
+            f"{archive.name} lacks {len(missing)} clips that it lists, first {min(missing)!r}"
+        )
 
 
-def _clips(archive: Path, clip: Clip, table: pd.DataFrame, missing: set[str]) -> Iterator[tuple[int, Int16]]:
+def _clips(
+    archive: Path, clip: Clip, table: pd.DataFrame, missing: set[str]
+) -> Iterator[tuple[int, Int16]]:
     rows: dict[str, list[tuple[int, int]]] = {}
-    for row, (member, start) in enumerate(zip(table["member"], table["start"], strict=True)):
+    for row, (member, start) in enumerate(
+        zip(table["member"], table["start"], strict=True)
+    ):
         rows.setdefault(member, []).append((row, int(start)))
     batch: list[tuple[str, bytes]] = []
     for name, content in tar_members(archive):
@@ -129,14 +150,21 @@ def _clips(archive: Path, clip: Clip, table: pd.DataFrame, missing: set[str]) ->
 
 
 def _decode_in_threads(
-    batch: Sequence[tuple[str, bytes]], rows: Mapping[str, list[tuple[int, int]]], clip: Clip
+    batch: Sequence[tuple[str, bytes]],
+    rows: Mapping[str, list[tuple[int, int]]],
+    clip: Clip,
 ) -> Iterator[tuple[int, Int16]]:
     """Yield row and clip of several files, decoded in threads."""
 
     def clips(file: tuple[str, bytes]) -> list[tuple[int, Int16]]:
         name, content = file
         return [
-            (row, clip_of(content, name, clip) if start < 0 else window_of(content, name, clip, start))
+            (
+                row,
+                clip_of(content, name, clip)
+                if start < 0
+                else window_of(content, name, clip, start),
+            )
             for row, start in rows[name]
         ]
 

@@ -71,7 +71,9 @@ def clip_of(content: bytes, name: str, clip: Clip) -> Int16:
 def window_of(content: bytes, name: str, clip: Clip, start: int) -> Int16:
     """Return the clip that begins at sample ``start`` of a longer sound file."""
     length = round(clip.seconds * clip.rate)
-    return _fit_length(_decode(content, name, clip.rate)[start : start + length], name, clip)
+    return _fit_length(
+        _decode(content, name, clip.rate)[start : start + length], name, clip
+    )
 
 
 def samples_in(content: bytes, name: str, rate: int) -> int:
@@ -91,7 +93,10 @@ def _fit_length(sound: Int16, name: str, clip: Clip) -> Int16:
             )
         sound = sound[:longest]
     if clip.resample is not None and clip.resample != clip.rate:
-        sound = _to_int16(resample_sound(sound.astype(np.float64), clip.rate, clip.resample) / FULL_SCALE)
+        sound = _to_int16(
+            resample_sound(sound.astype(np.float64), clip.rate, clip.resample)
+            / FULL_SCALE
+        )
     fitted = np.zeros(clip.samples, dtype=np.int16)
     fitted[: len(sound)] = sound[: clip.samples]
     return fitted
@@ -100,21 +105,34 @@ def _fit_length(sound: Int16, name: str, clip: Clip) -> Int16:
 def _decode(content: bytes, name: str, rate: int) -> Int16:
     """Return the samples of a file, which must have one channel and the declared rate."""
     wav = PurePosixPath(name).suffix.lower() == ".wav"
-    sound, channels, file_rate = _decode_wav(content, name) if wav else _decode_with_soundfile(content, name)
+    sound, channels, file_rate = (
+        _decode_wav(content, name) if wav else _decode_with_soundfile(content, name)
+    )
     if channels != 1:
         raise DataError(f"{name} has {channels} channels, not one")
     if file_rate != rate:
-        raise DataError(f"{name} has {file_rate} samples per second, but the spec's reader declares {rate}")
+        raise DataError(
+            f"{name} has {file_rate} samples per second, but the spec's reader declares {rate}"
+        )
     return sound
 
 
 def _decode_wav(content: bytes, name: str) -> tuple[Int16, int, int]:
     try:
         with wave.open(io.BytesIO(content)) as file:
-            width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-            frames, content_bytes = file.getnframes(), file.readframes(file.getnframes())
+            width, channels, rate = (
+                file.getsampwidth(),
+                file.getnchannels(),
+                file.getframerate(),
+            )
+            frames, content_bytes = (
+                file.getnframes(),
+                file.readframes(file.getnframes()),
+            )
     except (wave.Error, EOFError) as error:
-        raise DataError(f"{name} cannot be read as a WAV file of integers ({error})") from error
+        raise DataError(
+            f"{name} cannot be read as a WAV file of integers ({error})"
+        ) from error
     if width != 2:
         raise DataError(f"{name} has samples of {8 * width} bits, not of 16")
     if len(content_bytes) != frames * width * channels:
@@ -133,7 +151,9 @@ def _decode_with_soundfile(content: bytes, name: str) -> tuple[Int16, int, int]:
             "pip install 'neuroledger[sound]'",
         ) from error
     try:
-        sound, rate = soundfile.read(io.BytesIO(content), dtype="float32", always_2d=True)
+        sound, rate = soundfile.read(
+            io.BytesIO(content), dtype="float32", always_2d=True
+        )
     except (soundfile.SoundFileError, ValueError, TypeError) as error:
         raise DataError(f"{name} cannot be decoded as sound ({error})") from error
     return _to_int16(sound[:, 0]), sound.shape[1], int(rate)
@@ -141,5 +161,7 @@ def _decode_with_soundfile(content: bytes, name: str) -> tuple[Int16, int, int]:
 
 def _to_int16(sound: Array) -> Int16:
     """Convert numbers between -1 and 1 to 16-bit integers; larger amplitudes are clipped."""
-    integers: Int16 = np.clip(np.rint(sound * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16)
+    integers: Int16 = np.clip(
+        np.rint(sound * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1
+    ).astype(np.int16)
     return integers

@@ -13,14 +13,23 @@ from pydantic import BaseModel, ConfigDict, Field
 from neuroledger.data.arrays import Array, Singles
 from neuroledger.errors import DataError, RequestError
 
-__all__ = ["Hearing", "band_energies", "band_filters", "changes", "represent", "resample_sound"]
+__all__ = [
+    "Hearing",
+    "band_energies",
+    "band_filters",
+    "changes",
+    "represent",
+    "resample_sound",
+]
 
 
 SMALLEST = 1e-6  # added to energies, so that silence has a logarithm
 
 
 @lru_cache(maxsize=16)
-def band_filters(rate: float, points: int, bands: int, low: float, high: float) -> Singles:
+def band_filters(
+    rate: float, points: int, bands: int, low: float, high: float
+) -> Singles:
     """Return triangular filters (band, points // 2 + 1) over the frequencies of a transform of ``points`` samples.
 
     Corners are evenly spaced on the scale ``m = 2595 log10(1 + f / 700)`` between ``low`` and ``high`` Hz. Each triangle
@@ -80,12 +89,18 @@ def band_energies(
     for row, clip in enumerate(
         flat
     ):  # one at a time: overlapping frames need many times the memory of a sound
-        padded = np.pad(np.asarray(clip, dtype=np.float64), (points // 2, (points + 1) // 2), mode="reflect")
+        padded = np.pad(
+            np.asarray(clip, dtype=np.float64),
+            (points // 2, (points + 1) // 2),
+            mode="reflect",
+        )
         frames = np.lib.stride_tricks.sliding_window_view(padded, points)[::hop]
         spectrum = np.fft.rfft(frames * window)[:, : len(filters)]
         power = spectrum.real**2 + spectrum.imag**2
         powers[row] = (power @ filters).T[:, : powers.shape[2]]
-    energies: Singles = np.log(powers.reshape(*sound.shape[:-1], *powers.shape[1:]) + SMALLEST)
+    energies: Singles = np.log(
+        powers.reshape(*sound.shape[:-1], *powers.shape[1:]) + SMALLEST
+    )
     return energies
 
 
@@ -142,7 +157,9 @@ class Waveform(_Options):
 Hearing = Annotated[BandEnergies | BandSpikes | Waveform, Field(discriminator="name")]
 
 
-def represent(hearing: BandEnergies | BandSpikes | Waveform, sound: Array, rate: float) -> Singles:
+def represent(
+    hearing: BandEnergies | BandSpikes | Waveform, sound: Array, rate: float
+) -> Singles:
     """Return a model's input for sounds (presentation, 1, time_bin) with ``rate`` samples per second.
 
     Returns
@@ -188,10 +205,14 @@ def resample_sound(sound: Array, rate: float, to: float) -> Array:
     The result has ``ceil(time · to / rate)`` samples. Both rates must be whole numbers.
     """
     if round(rate) != rate or round(to) != to:
-        raise RequestError(f"{rate:g} samples per second cannot become {to:g}: both must be whole numbers")
+        raise RequestError(
+            f"{rate:g} samples per second cannot become {to:g}: both must be whole numbers"
+        )
     if rate == to:
         return sound
     from scipy.signal import resample_poly
 
     shared = gcd(round(rate), round(to))
-    return np.asarray(resample_poly(sound, round(to) // shared, round(rate) // shared, axis=-1))
+    return np.asarray(
+        resample_poly(sound, round(to) // shared, round(rate) // shared, axis=-1)
+    )

@@ -48,15 +48,31 @@ PENALTY: Final = 8
 
 # Sizes of the largest independent sets that NeuroBench publishes for its five seeds: global optima up to 50 vertices.
 PUBLISHED: Final[Mapping[tuple[int, float], tuple[int, ...]]] = {
-    (10, 0.01): (10, 10, 10, 10, 10), (10, 0.05): (8, 8, 9, 8, 8), (10, 0.1): (7, 7, 7, 8, 7),
-    (10, 0.25): (6, 6, 5, 6, 5), (25, 0.01): (22, 22, 23, 22, 22), (25, 0.05): (15, 18, 17, 17, 17),
-    (25, 0.1): (12, 15, 14, 13, 13), (25, 0.25): (9, 9, 8, 10, 8), (50, 0.01): (40, 42, 41, 43, 40),
-    (50, 0.05): (28, 27, 27, 27, 26), (50, 0.1): (20, 21, 19, 21, 22), (50, 0.25): (12, 13, 12, 12, 13),
-    (100, 0.01): (73, 71, 74, 73, 71), (100, 0.05): (44, 42, 45, 45, 42), (100, 0.1): (30, 29, 30, 31, 30),
-    (100, 0.25): (17, 17, 16, 16, 18), (250, 0.01): (142, 140, 137, 138, 143), (250, 0.05): (69, 62, 59, 61, 58),
-    (250, 0.1): (37, 37, 42, 37, 40), (250, 0.25): (20, 19, 20, 18, 19), (500, 0.01): (196, 190, 185, 188, 188),
-    (500, 0.05): (73, 71, 72, 74, 73), (500, 0.1): (45, 46, 44, 46, 45), (500, 0.25): (22, 23, 23, 21, 22),
-}  # fmt: skip
+    (10, 0.01): (10, 10, 10, 10, 10),
+    (10, 0.05): (8, 8, 9, 8, 8),
+    (10, 0.1): (7, 7, 7, 8, 7),
+    (10, 0.25): (6, 6, 5, 6, 5),
+    (25, 0.01): (22, 22, 23, 22, 22),
+    (25, 0.05): (15, 18, 17, 17, 17),
+    (25, 0.1): (12, 15, 14, 13, 13),
+    (25, 0.25): (9, 9, 8, 10, 8),
+    (50, 0.01): (40, 42, 41, 43, 40),
+    (50, 0.05): (28, 27, 27, 27, 26),
+    (50, 0.1): (20, 21, 19, 21, 22),
+    (50, 0.25): (12, 13, 12, 12, 13),
+    (100, 0.01): (73, 71, 74, 73, 71),
+    (100, 0.05): (44, 42, 45, 45, 42),
+    (100, 0.1): (30, 29, 30, 31, 30),
+    (100, 0.25): (17, 17, 16, 16, 18),
+    (250, 0.01): (142, 140, 137, 138, 143),
+    (250, 0.05): (69, 62, 59, 61, 58),
+    (250, 0.1): (37, 37, 42, 37, 40),
+    (250, 0.25): (20, 19, 20, 18, 19),
+    (500, 0.01): (196, 190, 185, 188, 188),
+    (500, 0.05): (73, 71, 72, 74, 73),
+    (500, 0.1): (45, 46, 44, 46, 45),
+    (500, 0.25): (22, 23, 23, 21, 22),
+}
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,9 @@ class Workload:
     def adjacency(self) -> Array:
         """The adjacency matrix ``(vertex, vertex)`` of zeros and ones."""
         matrix = np.zeros((self.nodes, self.nodes))
-        matrix[self.edges[:, 0], self.edges[:, 1]] = matrix[self.edges[:, 1], self.edges[:, 0]] = 1
+        matrix[self.edges[:, 0], self.edges[:, 1]] = matrix[
+            self.edges[:, 1], self.edges[:, 0]
+        ] = 1
         return matrix
 
     def matrix(self) -> Array:
@@ -94,20 +112,30 @@ class Workload:
                 f"invalid solution of shape {x.shape}: it must have 0 or 1 for each of {self.nodes} vertices"
             )
         chosen = x.astype(bool)
-        return PENALTY * int((chosen[self.edges[:, 0]] & chosen[self.edges[:, 1]]).sum()) - int(chosen.sum())
+        return PENALTY * int(
+            (chosen[self.edges[:, 0]] & chosen[self.edges[:, 1]]).sum()
+        ) - int(chosen.sum())
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the edges as little-endian pairs of 32-bit integers, smaller vertex first, in sorted order."""
         pairs = np.sort(self.edges, axis=1)
-        return hashlib.sha256(pairs[np.lexsort(pairs.T[::-1])].astype("<i4").tobytes()).hexdigest()
+        return hashlib.sha256(
+            pairs[np.lexsort(pairs.T[::-1])].astype("<i4").tobytes()
+        ).hexdigest()
 
     def gap(self, cost: float) -> float:
         """Return the distance of a cost from the target, as a share of the target; NaN without a target."""
-        return float("nan") if self.target is None else abs((cost - self.target) / self.target)
+        return (
+            float("nan")
+            if self.target is None
+            else abs((cost - self.target) / self.target)
+        )
 
 
-def workload(nodes: int, density: float, seed: int, *, target: int | None = None) -> Workload:
+def workload(
+    nodes: int, density: float, seed: int, *, target: int | None = None
+) -> Workload:
     """Draw the graph of NeuroBench's generator: ``int(density nodes^2 / 2)`` edges, uniformly without replacement.
 
     Pairs of vertices are drawn with Python's generator until there are enough, as in networkx's ``gnm_random_graph``.
@@ -143,7 +171,12 @@ Solver = Callable[[Workload, np.random.Generator], Iterator[Array]]
 
 
 def tabu(
-    work: Workload, rng: np.random.Generator, *, steps: int = 200_000, tenure: int = 3, patience: int = 5_000
+    work: Workload,
+    rng: np.random.Generator,
+    *,
+    steps: int = 200_000,
+    tenure: int = 3,
+    patience: int = 5_000,
 ) -> Iterator[Array]:
     """Tabu search [glover1989]: flip the best vertex that was not flipped recently; restart after ``patience`` steps.
 
@@ -176,7 +209,12 @@ def tabu(
 
 
 def anneal(
-    work: Workload, rng: np.random.Generator, *, sweeps: int = 2_000, hot: float = 2.0, cold: float = 0.15
+    work: Workload,
+    rng: np.random.Generator,
+    *,
+    sweeps: int = 2_000,
+    hot: float = 2.0,
+    cold: float = 0.15,
 ) -> Iterator[Array]:
     """Simulated annealing [kirkpatrick1983]: sweeps over all vertices while the temperature falls geometrically."""
     neighbours = [np.flatnonzero(row) for row in work.adjacency]
@@ -195,7 +233,9 @@ def anneal(
             yield x.copy()
 
 
-def exact(work: Workload, rng: np.random.Generator, *, seconds: float = 60.0) -> Iterator[Array]:
+def exact(
+    work: Workload, rng: np.random.Generator, *, seconds: float = 60.0
+) -> Iterator[Array]:
     """Yield the optimum, or the best solution found in time, by branch and bound (HiGHS) [huangfu2018]."""
     count = len(work.edges)
     if not count:
@@ -203,7 +243,9 @@ def exact(work: Workload, rng: np.random.Generator, *, seconds: float = 60.0) ->
         return
     positions = (np.repeat(np.arange(count), 2), work.edges.ravel())
     at_most_one = LinearConstraint(
-        coo_array((np.ones(2 * count), positions), shape=(count, work.nodes)), -np.inf, 1
+        coo_array((np.ones(2 * count), positions), shape=(count, work.nodes)),
+        -np.inf,
+        1,
     )
     optimum = milp(
         -np.ones(work.nodes),
@@ -257,13 +299,28 @@ def evaluate(
                 best, chosen = cost, solution
                 joules = stop() if stop is not None else float("nan")
                 for threshold in THRESHOLDS:
-                    if work.gap(best) <= threshold and f"seconds_{threshold:g}" not in times:
-                        times |= {f"seconds_{threshold:g}": now, f"joules_{threshold:g}": joules}
+                    if (
+                        work.gap(best) <= threshold
+                        and f"seconds_{threshold:g}" not in times
+                    ):
+                        times |= {
+                            f"seconds_{threshold:g}": now,
+                            f"joules_{threshold:g}": joules,
+                        }
             if now > seconds or (work.target is not None and best <= work.target):
                 break
         conflicts = (best + int(chosen.sum())) // PENALTY
-        row |= {"cost": best, "gap": work.gap(best), "conflicts": conflicts, "chosen": int(chosen.sum())}
-        names = [f"{unit}_{threshold:g}" for threshold in THRESHOLDS for unit in ("seconds", "joules")]
+        row |= {
+            "cost": best,
+            "gap": work.gap(best),
+            "conflicts": conflicts,
+            "chosen": int(chosen.sum()),
+        }
+        names = [
+            f"{unit}_{threshold:g}"
+            for threshold in THRESHOLDS
+            for unit in ("seconds", "joules")
+        ]
         row |= {name: times.get(name, float("nan")) for name in names}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -271,10 +328,14 @@ def evaluate(
 
 def official(rows: pd.DataFrame) -> pd.DataFrame:
     """Return mean and standard error over seeds by nodes and density; NaN if a seed did not reach the threshold."""
-    columns = [name for name in rows.columns if name.startswith(("seconds_", "joules_"))]
+    columns = [
+        name for name in rows.columns if name.startswith(("seconds_", "joules_"))
+    ]
     groups = rows.groupby(["nodes", "density"])[columns]
     complete = groups.count().eq(groups.size(), axis=0)
-    return groups.mean().where(complete).join(groups.sem().where(complete), rsuffix="_se")
+    return (
+        groups.mean().where(complete).join(groups.sem().where(complete), rsuffix="_se")
+    )
 
 
 def _meter(meter: Meter | Literal["find"] | None) -> Meter | None:

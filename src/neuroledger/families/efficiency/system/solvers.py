@@ -10,7 +10,13 @@ from typing import Final, Literal
 import numpy as np
 
 from neuroledger.data.arrays import Array
-from neuroledger.families.efficiency.system.qubo import Solver, Workload, anneal, exact, tabu
+from neuroledger.families.efficiency.system.qubo import (
+    Solver,
+    Workload,
+    anneal,
+    exact,
+    tabu,
+)
 from neuroledger.models.model import Fit
 from neuroledger.spec.channels import Channels
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Array, Booleans, Floats
 from neuroledger.errors import CeilingError
 from neuroledger.families.signals.metrics.reading_correlation import correlated
 from neuroledger.spec.registry import ceiling
-from neuroledger.stats.resampling import names_of
-from neuroledger.stats.spread import Influence, reweighted
+from neuroledger.stats.groups import names_of
+from neuroledger.stats.samples import Keep, Samples, Variation
 
 __all__ = ["reader_consistency"]
 
@@ -28,7 +26,7 @@ def reader_consistency(
     seed: Annotated[int, Field(ge=0)] = 0,
     draws: Literal["generator", "brainscore"] = "generator",
     absolute: bool = False,
-) -> xr.DataArray:
+) -> Samples:
     """Correlation of the means of random halves of the readers, Spearman–Brown corrected: ``(split,)``.
 
     Parameters
@@ -50,11 +48,17 @@ def reader_consistency(
         There are fewer than two readers, or a half does not vary.
     """
     if set(assembly.dims) != {"presentation", over}:
-        raise CeilingError(f"reader consistency needs (presentation, {over}), not {tuple(assembly.dims)}")
-    values = np.asarray(assembly.transpose("presentation", over).values, dtype=np.float64)
+        raise CeilingError(
+            f"reader consistency needs (presentation, {over}), not {tuple(assembly.dims)}"
+        )
+    values = np.asarray(
+        assembly.transpose("presentation", over).values, dtype=np.float64
+    )
     count = values.shape[1]
     if count < 2:
-        raise CeilingError("reader consistency needs at least two readers; the data have one")
+        raise CeilingError(
+            "reader consistency needs at least two readers; the data have one"
+        )
     legacy = np.random.RandomState(seed)
     rng = np.random.default_rng(seed)
     correlations, members = [], []
@@ -65,47 +69,30 @@ def reader_consistency(
         members.append(first)
         r = correlated(*(_mean(values[:, half]) for half in (first, ~first)))
         if np.isnan(r):
-            raise CeilingError("a half of the readers does not vary over the parts of the text")
+            raise CeilingError(
+                "a half of the readers does not vary over the parts of the text"
+            )
         r = abs(r) if absolute else r
         correlations.append(2 * r / (1 + r))
-    out = xr.DataArray(np.asarray(correlations), dims=("split",), coords={"split": np.arange(halves)})
+    out = xr.DataArray(
+        np.asarray(correlations), dims=("split",), coords={"split": np.arange(halves)}
+    )
     parts, readers = names_of(assembly, "presentation"), names_of(assembly, over)
-    out.attrs["influence"] = lambda: _of_parts_and_readers(parts, readers, values, members, absolute)
-    return out
 
+    def without(keep: Keep) -> xr.DataArray:
+        rows = keep.get("stimulus", np.ones(len(parts), dtype=bool))
+        columns = keep.get("subject", np.ones(count, dtype=bool))
+        corrected = []
+        for first in members:
+            sides = [
+                _mean(values[np.ix_(rows, half & columns)]) for half in (first, ~first)
+            ]
+            r = correlated(*sides)
+            r = abs(r) if absolute else r
+            corrected.append(2 * r / (1 + r))
+        return out.copy(data=corrected)
 
-def _of_parts_and_readers(
-    parts: Array, readers: Array, values: Floats, halves: Sequence[Booleans], absolute: bool
-) -> Influence:
-    """Influence of the parts of the text and of the readers on the mean over halves of the corrected correlation."""
-    known = np.isfinite(values)
-    filled, present = np.where(known, values, 0.0), known.astype(np.float64)
-
-    def score(weights: Mapping[str, Floats]) -> Floats:
-        of_parts, results = weights["stimulus"], []
-        for first in halves:
-            sides, shown = [], np.ones(of_parts.shape, dtype=bool)
-            for half in (first, ~first):
-                w = weights["subject"][:, half]
-                total, count = w @ filled[:, half].T, w @ present[:, half].T
-                mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
-                sides.append(mean)
-                shown &= count > 0
-            weight = of_parts * shown
-            r = _weighted_correlation(sides[0], sides[1], weight / weight.sum(axis=1, keepdims=True))
-            r = np.abs(r) if absolute else r
-            results.append(2 * r / (1 + r))
-        return np.asarray(np.mean(results, axis=0))
-
-    return reweighted({"stimulus": parts, "subject": readers}, score)
-
-
-def _weighted_correlation(a: Floats, b: Floats, weight: Floats) -> Floats:
-    """Correlation of each row of two arrays, (row,), with weights (row, column) of sum 1."""
-    a, b = (side - (weight * side).sum(axis=1, keepdims=True) for side in (a, b))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        product = (weight * a * b).sum(axis=1)
-        return np.asarray(product / np.sqrt((weight * a * a).sum(axis=1) * (weight * b * b).sum(axis=1)))
+    return Samples(out, Variation({"stimulus": parts, "subject": readers}, without))
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

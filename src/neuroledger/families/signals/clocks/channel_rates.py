@@ -47,9 +47,13 @@ def at_one_rate(
     stated: Mapping[str, float] = noted_at(raw).get(KEY, {})
     in_file = {short: name for name, short in names.items()}
     rates = {
-        name: stated[in_file.get(name, name)] for name in raw.ch_names if in_file.get(name, name) in stated
+        name: stated[in_file.get(name, name)]
+        for name in raw.ch_names
+        if in_file.get(name, name) in stated
     }
-    if len(rates) < len(raw.ch_names) or set(rates.values()) == {float(raw.info["sfreq"])}:
+    if len(rates) < len(raw.ch_names) or set(rates.values()) == {
+        float(raw.info["sfreq"])
+    }:
         return raw, _remarks(raw, in_file)
     by_rate: dict[float, list[str]] = {}
     for name, rate in rates.items():
@@ -90,10 +94,14 @@ def _as_recorded(raw: Any, in_file: Mapping[str, str], rate: float) -> Any:
 
     original = [in_file.get(name, name) for name in raw.ch_names]
     begin, seconds = float(raw.first_time), raw.n_times / float(raw.info["sfreq"])
-    opened = mne.io.read_raw(raw.filenames[0], include=original, preload=False, verbose="ERROR")
+    opened = mne.io.read_raw(
+        raw.filenames[0], include=original, preload=False, verbose="ERROR"
+    )
     opened.reorder_channels(original)
     opened.rename_channels(dict(zip(original, raw.ch_names, strict=True)))
-    opened.set_channel_types(dict(zip(raw.ch_names, raw.get_channel_types(), strict=True)))
+    opened.set_channel_types(
+        dict(zip(raw.ch_names, raw.get_channel_types(), strict=True))
+    )
     for new, old in zip(opened.info["chs"], raw.info["chs"], strict=True):
         new["loc"] = old["loc"]
     last = min(begin + seconds - 1.0 / rate, float(opened.times[-1]))

@@ -39,6 +39,8 @@ def count_by_label(
 ) -> Iterator[LeftOut]:
     """Yield the number of chosen windows of each label; the label is the column ``label``, or empty without it."""
     labels = [str(label) for label in columns.get("label", [""] * len(chosen))]
-    counts = Counter(label for label, one in zip(labels, chosen.tolist(), strict=True) if one)
+    counts = Counter(
+        label for label, one in zip(labels, chosen.tolist(), strict=True) if one
+    )
     for label, windows in sorted(counts.items()):
         yield LeftOut(reason=reason, label=label, windows=windows)

@@ -39,12 +39,18 @@ class EdfHeader(NamedTuple):
     @property
     def rates(self) -> tuple[float, ...]:
         """Samples per second of each signal; 0 if the header states no duration of records."""
-        return tuple(count / self.seconds if self.seconds > 0 else 0.0 for count in self.samples)
+        return tuple(
+            count / self.seconds if self.seconds > 0 else 0.0 for count in self.samples
+        )
 
     @property
     def channels(self) -> tuple[int, ...]:
         """Numbers of the signals that are not annotations."""
-        return tuple(number for number, label in enumerate(self.labels) if label not in ANNOTATIONS)
+        return tuple(
+            number
+            for number, label in enumerate(self.labels)
+            if label not in ANNOTATIONS
+        )
 
 
 def read_edf_header(path: Path) -> EdfHeader | None:
@@ -53,11 +59,20 @@ def read_edf_header(path: Path) -> EdfHeader | None:
         head = file.read(256)
         try:
             count = int(head[252:256])
-            start, records, seconds = int(head[184:192]), int(head[236:244]), float(head[244:252])
+            start, records, seconds = (
+                int(head[184:192]),
+                int(head[236:244]),
+                float(head[244:252]),
+            )
             body = file.read(sum(FIELDS) * count)
-            labels = [body[16 * n : 16 * (n + 1)].decode("latin-1").strip() for n in range(count)]
+            labels = [
+                body[16 * n : 16 * (n + 1)].decode("latin-1").strip()
+                for n in range(count)
+            ]
             at = sum(FIELDS[:8]) * count
-            samples = tuple(int(body[at + 8 * n : at + 8 * (n + 1)]) for n in range(count))
+            samples = tuple(
+                int(body[at + 8 * n : at + 8 * (n + 1)]) for n in range(count)
+            )
         except ValueError:
             return None
     width = 3 if head[:1] == b"\xff" else 2
@@ -87,7 +102,9 @@ def edf_timeline(path: Path, header: EdfHeader, rate: float) -> Timeline | None:
     DataError
         A record begins before the end of the previous one.
     """
-    numbers = [number for number, label in enumerate(header.labels) if label in ANNOTATIONS]
+    numbers = [
+        number for number, label in enumerate(header.labels) if label in ANNOTATIONS
+    ]
     if not numbers or header.seconds <= 0 or header.kind[3:4] != "+":
         return None
     stamps = _stamps(path, header, numbers[0])
@@ -108,7 +125,9 @@ def edf_timeline(path: Path, header: EdfHeader, rate: float) -> Timeline | None:
                 f"{even:g} s: its clock was set back; store the parts as separate files"
             )
         sample = round(first * per_record)
-        parts.append(Part(float(begins[first]), sample, round(number * per_record) - sample))
+        parts.append(
+            Part(float(begins[first]), sample, round(number * per_record) - sample)
+        )
         first = number
     return Timeline(rate, tuple(parts))
 

@@ -16,11 +16,24 @@ from neuroledger.data.clocks import Gap
 from neuroledger.data.facts import Fact, Origin
 
 __all__ = [
-    "Part", "Placed", "Timeline", "is_event", "note_rate", "note_timeline", "noted_at", "place", "rate_of", "timeline_of",
-]  # fmt: skip
+    "Part",
+    "Placed",
+    "Timed",
+    "Timeline",
+    "is_event",
+    "note_events",
+    "note_rate",
+    "note_timeline",
+    "noted_at",
+    "place",
+    "rate_of",
+    "timed_events",
+    "timeline_of",
+]
 
 KEY: Final = "timeline"
 RATE: Final = "rate origin"
+EVENTS: Final = "timed events"
 JOINT: Final = re.compile(r"boundary|(bad|edge) boundary|edge|new segment/.*")
 """Annotations at which two parts of a recording are joined: those of EEGLAB, MNE and BrainVision, in lower case."""
 SKIPPED: Final = frozenset({"bad_acq_skip", "bad acq skip"})
@@ -58,8 +71,17 @@ class Timeline(NamedTuple):
     def time_of(self, sample: int) -> float:
         """Time of a sample by its number, in seconds on the clock of the events."""
         numbers = [part.first for part in self.parts]
-        part = self.parts[max(int(np.searchsorted(numbers, sample, side="right")) - 1, 0)]
+        part = self.parts[
+            max(int(np.searchsorted(numbers, sample, side="right")) - 1, 0)
+        ]
         return part.begin + (sample - part.first) / self.rate
+
+
+class Timed(NamedTuple):
+    """How the events of a recording are timed: how their unit, the second, is known, and how they are aligned."""
+
+    origin: Origin
+    aligned: str
 
 
 class Placed(NamedTuple):
@@ -105,7 +127,12 @@ def place(
     part = np.searchsorted(begins, start + 0.5 / rate, side="right") - 1
     part = np.clip(part, 0, len(begins) - 1).astype(int)
     # Python's rounding of halves to even, as for a recording without gaps.
-    first = np.array([round(at) for at in ((moments - begins[part]) * rate).tolist()], dtype=int) + offset
+    first = (
+        np.array(
+            [round(at) for at in ((moments - begins[part]) * rate).tolist()], dtype=int
+        )
+        + offset
+    )
     inside = (first >= 0) & (first + length <= samples[part])
     before = (part == 0) & (first < 0)
     after = ~inside & ~before & (part == len(begins) - 1)
@@ -136,6 +163,17 @@ def rate_of(raw: Any) -> Fact:
     return Fact(float(raw.info["sfreq"]), noted_at(raw).get(RATE, "stated"))
 
 
+def note_events(raw: Any, origin: Origin, aligned: str) -> None:
+    """Note at MNE's `Raw` how its events are timed; without a note, the file states them on the clock of the samples."""
+    raw.info["temp"] = {**noted_at(raw), EVENTS: Timed(origin, aligned)}
+
+
+def timed_events(raw: Any) -> Timed:
+    """How the events of MNE's `Raw` are timed."""
+    noted = noted_at(raw).get(EVENTS)
+    return noted if isinstance(noted, Timed) else Timed("stated", "the same clock")
+
+
 def noted_at(raw: Any) -> dict[str, Any]:
     """What readers noted at MNE's `Raw` that the object itself cannot state."""
     temp = raw.info.get("temp")
@@ -155,7 +193,10 @@ def _annotated(raw: Any) -> Timeline:
     cuts = {0, total}
     skipped: list[tuple[int, int]] = []
     for onset, duration, text in zip(
-        raw.annotations.onset, raw.annotations.duration, raw.annotations.description, strict=True
+        raw.annotations.onset,
+        raw.annotations.duration,
+        raw.annotations.description,
+        strict=True,
     ):
         name, at = str(text).strip().lower(), float(onset) - start
         if name in SKIPPED:

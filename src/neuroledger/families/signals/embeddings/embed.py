@@ -65,12 +65,21 @@ def embed(
         )
     table = np.asarray(values, dtype=np.float32).reshape(len(values), -1)
     if not np.isfinite(table).all():
-        first_invalid = source.table["stimulus_id"].iloc[int(np.argmin(np.isfinite(table).all(axis=1)))]
-        raise ModelError(f"model {model!r}: the embedding of stimulus {first_invalid!r} is not finite")
+        first_invalid = source.table["stimulus_id"].iloc[
+            int(np.argmin(np.isfinite(table).all(axis=1)))
+        ]
+        raise ModelError(
+            f"model {model!r}: the embedding of stimulus {first_invalid!r} is not finite"
+        )
     return xr.DataArray(
         table,
         dims=("stimulus", "feature"),
-        coords={"stimulus_id": ("stimulus", source.table["stimulus_id"].to_numpy().astype(str))},
+        coords={
+            "stimulus_id": (
+                "stimulus",
+                source.table["stimulus_id"].to_numpy().astype(str),
+            )
+        },
         attrs={"model": model, **attributes, "stimuli_sha256": source.content_sha256},
     )
 
@@ -79,7 +88,9 @@ def _embedded(
     built: Embedder, source: Source, layer: str | None, mean: Sequence[int], tell: Tell
 ) -> tuple[Any, dict[str, str]]:
     if mean:
-        raise RequestError(f"--mean is for layers: the spec of model {built.id!r} declares what it averages")
+        raise RequestError(
+            f"--mean is for layers: the spec of model {built.id!r} declares what it averages"
+        )
     requested = None if layer is None else _states(layer, built)
     result = embeddings(built, source.shown(built.shown), requested, tell)
     states = requested if requested is not None else built.described.get("states", ())
@@ -87,7 +98,9 @@ def _embedded(
         "layer": ",".join(map(str, states)) or "vectors",
         "embedder": canonical(dict(built.described)),
     }
-    return result.rows, attributes | ({"notes": "; ".join(result.notes)} if result.notes else {})
+    return result.rows, attributes | (
+        {"notes": "; ".join(result.notes)} if result.notes else {}
+    )
 
 
 def _states(layer: str, built: Embedder) -> tuple[int, ...]:
@@ -104,7 +117,9 @@ def _of_layer(
 ) -> tuple[Any, dict[str, str]]:
     if layer is None:
         if len(built.layers) != 1:
-            raise RequestError(f"--layer is needed: model {built.id!r} has {', '.join(built.layers)}")
+            raise RequestError(
+                f"--layer is needed: model {built.id!r} has {', '.join(built.layers)}"
+            )
         layer = built.layers[0]
     if layer not in built.layers:
         raise RequestError(f"no {unknown('layer', layer, built.layers)}")
@@ -121,7 +136,9 @@ def _of_layer(
     attributes = {"layer": layer, "mean": ",".join(map(str, mean))}
     if isinstance(built.identity, Mapping):
         attributes["embedder"] = canonical(dict(built.identity))
-    return (values.mean(axis=tuple(mean), dtype=np.float64) if mean else values), attributes
+    return (
+        values.mean(axis=tuple(mean), dtype=np.float64) if mean else values
+    ), attributes
 
 
 def require_place(path: Path) -> None:
@@ -157,4 +174,6 @@ def write_embeddings(table: xr.DataArray, path: Path) -> None:
     try:
         assembly.write(table, path)
     except DataError as error:
-        raise RequestError(f"{error}; the table takes up to {table.nbytes / 1e6:.0f} MB") from error
+        raise RequestError(
+            f"{error}; the table takes up to {table.nbytes / 1e6:.0f} MB"
+        ) from error

@@ -23,7 +23,9 @@ FRAMES_AT_ONCE: Final = 512
 Prepare = Callable[[Any], NDArray[np.float32]]
 
 
-def clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> Iterator[NDArray[np.float32]]:
+def clips(
+    path: Path, moments: NDArray[np.float64], prepare: Prepare
+) -> Iterator[NDArray[np.float32]]:
     """Yield the prepared frames (frame, …) on the screen at each row of moments (clip, frame), in rising seconds.
 
     A frame stays until the next one. The last frame stays for the duration of two frames, because containers round times.
@@ -39,11 +41,15 @@ def clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> Iterato
     step = max(1, FRAMES_AT_ONCE // moments.shape[1])
     for first in range(0, len(moments), step):
         yield from confined(
-            partial(_clips, path, moments[first : first + step], prepare), limits_for([path]), path.name
+            partial(_clips, path, moments[first : first + step], prepare),
+            limits_for([path]),
+            path.name,
         )
 
 
-def _clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> list[NDArray[np.float32]]:
+def _clips(
+    path: Path, moments: NDArray[np.float64], prepare: Prepare
+) -> list[NDArray[np.float32]]:
     prepared_clips: list[NDArray[np.float32]] = []
     buffered: list[tuple[float, Any]] = []
     ready: dict[float, NDArray[np.float32]] = {}
@@ -53,24 +59,33 @@ def _clips(path: Path, moments: NDArray[np.float64], prepare: Prepare) -> list[N
         frames = _frames(film, stream, float(moments[0, 0]), path)
         upcoming = next(frames, None)
         for clip in moments:
-            while upcoming is not None and (not buffered or upcoming[0] <= clip[-1] + EARLY):
+            while upcoming is not None and (
+                not buffered or upcoming[0] <= clip[-1] + EARLY
+            ):
                 buffered.append(upcoming)
                 upcoming = next(frames, None)
             while len(buffered) > 1 and buffered[1][0] <= clip[0] + EARLY:
                 ready.pop(buffered.pop(0)[0], None)
             if not buffered:
                 raise DataError(f"{path} contains no frames")
-            if upcoming is None and clip[-1] > buffered[-1][0] + 2 * frame_seconds + EARLY:
+            if (
+                upcoming is None
+                and clip[-1] > buffered[-1][0] + 2 * frame_seconds + EARLY
+            ):
                 raise DataError(
                     f"{path} ends at {buffered[-1][0] + frame_seconds:g} s, before the requested {clip[-1]:g} s"
                 )
             times = np.array([time for time, _ in buffered])
-            indices = np.maximum(np.searchsorted(times, clip + EARLY, side="right") - 1, 0)
+            indices = np.maximum(
+                np.searchsorted(times, clip + EARLY, side="right") - 1, 0
+            )
             for index in np.unique(indices):
                 time, frame = buffered[index]
                 if time not in ready:
                     ready[time] = prepare(frame.to_image())
-            prepared_clips.append(np.stack([ready[buffered[index][0]] for index in indices]))
+            prepared_clips.append(
+                np.stack([ready[buffered[index][0]] for index in indices])
+            )
     return prepared_clips
 
 
@@ -111,16 +126,22 @@ def _video(film: Any, path: Path) -> Any:
     return film.streams.video[0]
 
 
-def _frames(film: Any, stream: Any, start: float, path: Path) -> Iterator[tuple[float, Any]]:
+def _frames(
+    film: Any, stream: Any, start: float, path: Path
+) -> Iterator[tuple[float, Any]]:
     """Yield frames with their times in the film, beginning with the last key frame before ``start``."""
     av = require("av", "film")
     begin = stream.start_time or 0
     try:
         if start > 0:
-            film.seek(begin + int(start / stream.time_base), stream=stream, backward=True)
+            film.seek(
+                begin + int(start / stream.time_base), stream=stream, backward=True
+            )
         for frame in film.decode(stream):
             if frame.pts is None:
-                raise DataError(f"{path} has frames without a time: convert it, for example with ffmpeg")
+                raise DataError(
+                    f"{path} has frames without a time: convert it, for example with ffmpeg"
+                )
             yield float((frame.pts - begin) * stream.time_base), frame
     except (av.FFmpegError, ValueError) as error:
         raise DataError(f"{path} cannot be decoded ({error})") from error

@@ -16,13 +16,24 @@ from neuroledger.models.devices import available, reproducible
 from neuroledger.models.hub import UNBUILDABLE, configured
 from neuroledger.models.torch_layers import REFUSALS
 from neuroledger.models.torch_module import hub_package, version_of
-from neuroledger.models.torch_weights import checkpoint_tensors, safetensors, weights_identity
+from neuroledger.models.torch_weights import (
+    checkpoint_tensors,
+    safetensors,
+    weights_identity,
+)
 from neuroledger.spec.trusted import Arguments
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Pretrained", "States", "described", "other_files", "pretrained", "require_tensors_only"]
+__all__ = [
+    "Pretrained",
+    "States",
+    "described",
+    "other_files",
+    "pretrained",
+    "require_tensors_only",
+]
 
 TENSORS: Final = (".safetensors", ".bin")
 """Suffixes of files with tensors; `.bin` is torch's own format, from which only tensors are read."""
@@ -66,7 +77,9 @@ class Pretrained:
                 f"model {self.id!r}: {count} hidden states for {self.blocks} blocks, not {self.blocks + 1}: this version of "
                 f"transformers ({version_of('transformers')}) does not return those of {type(self.module).__name__}"
             )
-        return torch.stack([hidden_states[state].float() for state in states]).mean(dim=0)
+        return torch.stack([hidden_states[state].float() for state in states]).mean(
+            dim=0
+        )
 
     def logits(self, **inputs: torch.Tensor) -> torch.Tensor:
         """Logits (stimulus, token, entry of the vocabulary) of a network with a language head.
@@ -81,7 +94,9 @@ class Pretrained:
         device = available(self.device)
         try:
             with torch.inference_mode(), reproducible(device, 0):
-                answer = self.module(**{name: value.to(device) for name, value in inputs.items()})
+                answer = self.module(
+                    **{name: value.to(device) for name, value in inputs.items()}
+                )
         except REFUSALS as error:
             raise ModelError(f"model {self.id!r} refuses the input: {error}") from error
         logits = getattr(answer, "logits", None)
@@ -137,7 +152,9 @@ def pretrained(
     try:
         network_class, settings = configured(architecture, config, id)
         state = {
-            name: value for name, value in _tensors(weights, id).items() if not name.startswith(tuple(unused))
+            name: value
+            for name, value in _tensors(weights, id).items()
+            if not name.startswith(tuple(unused))
         }
         with _quiet(hub):
             module, loading = network_class.from_pretrained(
@@ -153,16 +170,23 @@ def pretrained(
             f"model {id!r}: {architecture} cannot be built from `config` and `weights`: {error}"
         ) from error
     problems = [f"no value for {name!r}" for name in sorted(loading["missing_keys"])]
-    problems += [f"the network does not use {name!r}" for name in sorted(loading["unexpected_keys"])]
+    problems += [
+        f"the network does not use {name!r}"
+        for name in sorted(loading["unexpected_keys"])
+    ]
     problems += [
         f"{name!r} is {tuple(stored)}, the network has {tuple(expected)}"
         for name, stored, expected in sorted(loading["mismatched_keys"])
     ]
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise ModelError(f"model {id!r}: weights do not fit: {'; '.join(problems[:5])}{more}")
+        raise ModelError(
+            f"model {id!r}: weights do not fit: {'; '.join(problems[:5])}{more}"
+        )
     module.eval().requires_grad_(requires_grad=False)
-    network = Pretrained(id, module.to(available(device)), int(settings.num_hidden_layers), device)
+    network = Pretrained(
+        id, module.to(available(device)), int(settings.num_hidden_layers), device
+    )
     network.checked(states)
     return network
 
@@ -181,7 +205,10 @@ def described(
         "config": json.loads(json.dumps(config)),
         "weights": weights_identity(weights),
         "device": available(device).type,
-        "packages": {name: version_of(name) for name in sorted({"torch", "transformers", *packages})},
+        "packages": {
+            name: version_of(name)
+            for name in sorted({"torch", "transformers", *packages})
+        },
         **how,
     }
 
@@ -200,9 +227,15 @@ def _tensors(weights: Mapping[str, Path], model: str) -> dict[str, torch.Tensor]
     state: dict[str, torch.Tensor] = {}
     for _, path in sorted(files.items()):
         try:
-            state |= safetensors(path) if path.suffix == ".safetensors" else checkpoint_tensors(path)
+            state |= (
+                safetensors(path)
+                if path.suffix == ".safetensors"
+                else checkpoint_tensors(path)
+            )
         except DataError as error:
-            raise ModelError(f"model {model!r}: weights: {error}; fetch them again") from error
+            raise ModelError(
+                f"model {model!r}: weights: {error}; fetch them again"
+            ) from error
     return state
 
 
@@ -230,4 +263,6 @@ def require_tensors_only(files: Mapping[str, Path], model: str) -> None:
         Another file is pinned, which would not be used.
     """
     if others := sorted(other_files(files)):
-        raise ModelError(f"model {model!r}: {others[0]!r} under `weights` is not used: remove it")
+        raise ModelError(
+            f"model {model!r}: {others[0]!r} under `weights` is not used: remove it"
+        )

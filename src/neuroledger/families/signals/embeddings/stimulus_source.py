@@ -40,7 +40,9 @@ class _Files(Mapping[str, bytes]):
         try:
             return self.paths[name].read_bytes()
         except OSError as error:
-            raise DataError(f"{self.paths[name]} cannot be read ({error.strerror})") from error
+            raise DataError(
+                f"{self.paths[name]} cannot be read ({error.strerror})"
+            ) from error
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.paths)
@@ -73,13 +75,19 @@ class Source:
     @property
     def content_sha256(self) -> str:
         """Hash of the table."""
-        return hashlib.sha256(self.table.to_csv(index=False, lineterminator="\n").encode()).hexdigest()
+        return hashlib.sha256(
+            self.table.to_csv(index=False, lineterminator="\n").encode()
+        ).hexdigest()
 
     def images(self) -> StimulusSet:
         """The stimuli as images, for models with layers."""
         names = [str(stimulus.path) for stimulus in self.shown("images")]
         table = self.table.drop(columns="filename").assign(filename=names)
-        return StimulusSet(id=self.name, table=table, contents=_Files({name: Path(name) for name in names}))
+        return StimulusSet(
+            id=self.name,
+            table=table,
+            contents=_Files({name: Path(name) for name in names}),
+        )
 
     def shown(self, takes: Sense) -> list[Shown]:
         """The stimuli as a model that takes `takes` needs them.
@@ -89,7 +97,11 @@ class Source:
         RequestError
             A column or a file is missing, a stimulus is empty or listed twice, or a time is not a number.
         """
-        missing = [column for column in ("stimulus_id", *COLUMNS[takes]) if column not in self.table.columns]
+        missing = [
+            column
+            for column in ("stimulus_id", *COLUMNS[takes])
+            if column not in self.table.columns
+        ]
         if missing:
             raise RequestError(
                 f"{self.name} has no column {', '.join(map(repr, missing))}, which a model that takes {takes} needs; it has "
@@ -105,9 +117,12 @@ class Source:
                 f"{self.name} lists {len(repeated)} stimuli twice, first {repeated[0]!r}: keep one row for each"
             )
         stimuli = [
-            self._stimulus({str(key): str(value) for key, value in row.items()}, takes) for row in rows
+            self._stimulus({str(key): str(value) for key, value in row.items()}, takes)
+            for row in rows
         ]
-        paths = dict.fromkeys(stimulus.path for stimulus in stimuli if stimulus.path is not None)
+        paths = dict.fromkeys(
+            stimulus.path for stimulus in stimuli if stimulus.path is not None
+        )
         absent = [str(path) for path in paths if not path.is_file()]
         if absent:
             where = self.folder or "the data set"
@@ -119,18 +134,27 @@ class Source:
     def _stimulus(self, row: Mapping[str, str], takes: Sense) -> Shown:
         where = f"{self.name}, stimulus {row['stimulus_id']!r}"
         if not row["stimulus_id"].strip():
-            raise RequestError(f"{self.name} has a row without a `stimulus_id`: fill it in")
+            raise RequestError(
+                f"{self.name} has a row without a `stimulus_id`: fill it in"
+            )
         if takes == "text":
             if not row["text"].strip():
                 raise RequestError(f"{where}: its text is empty")
-            return Shown(row["stimulus_id"], text=row["text"], context=row.get("context") or None)
+            return Shown(
+                row["stimulus_id"], text=row["text"], context=row.get("context") or None
+            )
         start, duration = (_number(row.get(name, ""), name, where) for name in SECONDS)
         if takes == "sound" and (start is None or duration is None):
-            raise RequestError(f"{where}: its {'start' if start is None else 'duration'} is empty")
+            raise RequestError(
+                f"{where}: its {'start' if start is None else 'duration'} is empty"
+            )
         if duration is not None and duration <= 0:
             raise RequestError(f"{where}: its duration is {duration:g} s")
         return Shown(
-            row["stimulus_id"], path=self._path(row["filename"], where), start=start, duration=duration
+            row["stimulus_id"],
+            path=self._path(row["filename"], where),
+            start=start,
+            duration=duration,
         )
 
     def _path(self, name: str, where: str) -> Path:
@@ -138,7 +162,9 @@ class Source:
             return self.files[name]
         inside = PurePosixPath(name)
         if not name.strip() or inside.is_absolute() or ".." in inside.parts:
-            raise RequestError(f"{where}: its filename {name!r} is not a relative path below a folder")
+            raise RequestError(
+                f"{where}: its filename {name!r} is not a relative path below a folder"
+            )
         if self.folder is None:
             raise RequestError(
                 f"{where}: the data set has no file {name}: give its folder with --images, --sounds or --videos"
@@ -150,9 +176,18 @@ class Source:
     def _search(self, name: str, where: str) -> Path:
         """Path of the file with this name in any subfolder."""
         if len(self._below.get(name, ())) > 1:
-            examples = ", ".join(str(path.relative_to(self.folder or path)) for path in self._below[name][:2])
-            raise RequestError(f"{where}: several files are named {name} ({examples}): give its path")
-        return self._below[name][0] if name in self._below else (self.folder or Path()) / name
+            examples = ", ".join(
+                str(path.relative_to(self.folder or path))
+                for path in self._below[name][:2]
+            )
+            raise RequestError(
+                f"{where}: several files are named {name} ({examples}): give its path"
+            )
+        return (
+            self._below[name][0]
+            if name in self._below
+            else (self.folder or Path()) / name
+        )
 
     @cached_property
     def _below(self) -> dict[str, list[Path]]:
@@ -175,13 +210,17 @@ def table_of(path: Path) -> pd.DataFrame:
     if path.exists() and not path.is_file():  # a pipe or a device, which may never end
         raise RequestError(f"{path} is not a file")
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None)
+        table = pd.read_csv(
+            path, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None
+        )
     except (ValueError, OSError) as error:
         raise RequestError(f"{path} cannot be read as a CSV table ({error})") from error
     names = [str(name) for name in table.iloc[0]]
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise RequestError(f"{path} has two columns named {repeated[0]!r}: rename or remove one")
+        raise RequestError(
+            f"{path} has two columns named {repeated[0]!r}: rename or remove one"
+        )
     return table.iloc[1:].set_axis(names, axis=1).reset_index(drop=True)
 
 
@@ -194,7 +233,9 @@ def images_in(folder: Path, *, by_name: bool = False) -> Source:
         The folder is missing or contains no images, or two images have the same name.
     """
     if not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder: give the folder that contains the images")
+        raise RequestError(
+            f"{folder} is not a folder: give the folder that contains the images"
+        )
     names = sorted(
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
@@ -208,7 +249,11 @@ def images_in(folder: Path, *, by_name: bool = False) -> Source:
         raise RequestError(
             f"{folder} contains {len(repeated)} names of images twice, first {repeated[0]}: use paths as ids"
         )
-    return Source(folder.name, pd.DataFrame({"stimulus_id": ids, "filename": names}), folder=folder)
+    return Source(
+        folder.name,
+        pd.DataFrame({"stimulus_id": ids, "filename": names}),
+        folder=folder,
+    )
 
 
 def listed(path: Path, folder: Path | None) -> Source:
@@ -220,7 +265,9 @@ def listed(path: Path, folder: Path | None) -> Source:
         The table cannot be read, or the folder is missing.
     """
     if folder is not None and not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder: give the folder that contains the files of {path}")
+        raise RequestError(
+            f"{folder} is not a folder: give the folder that contains the files of {path}"
+        )
     return Source(str(path), table_of(path), folder=folder)
 
 
@@ -241,19 +288,26 @@ def source_of_dataset(
     """
     spec = catalog.dataset(id)
     if spec.reader is None:
-        raise RequestError(f"data set {id!r} has no reader to list its stimuli: give --table")
+        raise RequestError(
+            f"data set {id!r} has no reader to list its stimuli: give --table"
+        )
     known = registry.names("stimuli")
     if spec.reader.name not in known:
         raise RequestError(
             f"data set {id!r}: its reader {spec.reader.name!r} does not list stimuli (readers that do: "
             f"{', '.join(known)}): give --table"
         )
-    reader, lister = registry.get("reader", spec.reader.name), registry.get("stimuli", spec.reader.name)
+    reader, lister = (
+        registry.get("reader", spec.reader.name),
+        registry.get("stimuli", spec.reader.name),
+    )
     try:
         bound = reader.bind(spec.reader.parameters)
     except ValidationError as error:
         document = catalog.entry("datasets", id).document
-        raise SpecError(explain(error, document, reader.parameters, ("reader",))) from None
+        raise SpecError(
+            explain(error, document, reader.parameters, ("reader",))
+        ) from None
     files = _files(catalog, id, downloads)
     parameters = {name: bound[name] for name in lister.parameters.model_fields}
     table: pd.DataFrame = lister.function(files, **parameters)
@@ -265,7 +319,9 @@ def _files(catalog: Catalog, id: str, downloads: Path | None) -> dict[str, Path]
         return {place_of(name): downloads / name for name in files_below(downloads)}
     local = folder_of(catalog.root, "datasets", id)
     if not local.is_dir():
-        raise RequestError(f"{local} does not exist: give the folder with the downloads of {id} by --from")
+        raise RequestError(
+            f"{local} does not exist: give the folder with the downloads of {id} by --from"
+        )
     files = {name: local / name for name in files_below(local)}
     for name, pin in catalog.dataset(id).files.items():
         if name in files:

@@ -12,9 +12,12 @@ import numpy.typing as npt
 from pydantic import Field
 
 from neuroledger.data.arrays import Array
+from neuroledger.data.clocks import Clock, Gap, LeftOut, RecordingClocks
+from neuroledger.data.facts import Fact
 from neuroledger.data.hdf5 import opened
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.spec.base import Frozen
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "Grid",
     "Series",
     "WindowGrid",
+    "clocks_of_series",
     "rows_by_recording",
     "read_series",
     "samples_in",
@@ -33,6 +37,8 @@ Series = dict[str, Array]
 RATE: Final = 2000
 """Sampling rate of these files in Hz."""
 BLOCK: Final = 1 << 16
+LONGEST_STEP: Final = 0.02
+"""Longest time (s) from one sample to the next that is jitter of the clock; a longer one is a gap."""
 TIME: Final = "time"
 
 
@@ -84,12 +90,16 @@ class Grid:
         if self.decimate > 1:
             from scipy.signal import decimate
 
-            values = decimate(values, self.decimate, ftype="fir", axis=0, zero_phase=True)
+            values = decimate(
+                values, self.decimate, ftype="fir", axis=0, zero_phase=True
+            )
         for row, first in enumerate(onsets + self.start):
             into[row] = values[first : first + self.length].T
 
 
-def rows_by_recording(files: Mapping[str, Path], columns: Collection[str]) -> dict[str, dict[str, str]]:
+def rows_by_recording(
+    files: Mapping[str, Path], columns: Collection[str]
+) -> dict[str, dict[str, str]]:
     """The row of the folder's table for each recording among the files, in the order of their names.
 
     The first of `columns` contains the names of recordings, with or without ``.hdf5``; characters that pinning replaces in
@@ -167,10 +177,17 @@ def read_series(
         timeseries = _compound(file, group, {TIME: 1, **fields}, path)
         attributes = {str(name): value for name, value in file[group].attrs.items()}
         stated_user = attributes.get("user")
-        if stated_user is not None and _text(stated_user).lstrip("0") != user.strip().lstrip("0"):
-            raise DataError(f"{path.name} states user {_text(stated_user)!r}, but the table states {user!r}")
+        if stated_user is not None and _text(stated_user).lstrip(
+            "0"
+        ) != user.strip().lstrip("0"):
+            raise DataError(
+                f"{path.name} states user {_text(stated_user)!r}, but the table states {user!r}"
+            )
         samples = timeseries.shape[0]
-        series: Series = {name: np.empty((samples, width), np.float32) for name, width in fields.items()}
+        series: Series = {
+            name: np.empty((samples, width), np.float32)
+            for name, width in fields.items()
+        }
         series[TIME] = np.empty(samples, np.float64)
         for begin, block in _blocks(timeseries, path):
             for name, values in series.items():
@@ -197,7 +214,9 @@ def _compound(file: Any, group: str, fields: Mapping[str, int], path: Path) -> A
             )
         shape = timeseries.dtype[name].shape
         if (shape or (1,)) != (width,):
-            raise DataError(f"{path.name}: {name!r} has the shape {shape} per sample, not ({width},)")
+            raise DataError(
+                f"{path.name}: {name!r} has the shape {shape} per sample, not ({width},)"
+            )
     return timeseries
 
 
@@ -214,7 +233,9 @@ def _blocks(timeseries: Any, path: Path) -> Iterator[tuple[int, Array]]:
 def _require_rate(times: Array, path: Path) -> None:
     """Return if the times never decrease and have the published rate."""
     if len(times) < 2:
-        raise DataError(f"{path.name} has {len(times)} samples, which is not a recording")
+        raise DataError(
+            f"{path.name} has {len(times)} samples, which is not a recording"
+        )
     if (np.diff(times) < 0).any():
         at = int(np.flatnonzero(np.diff(times) < 0)[0])
         raise DataError(f"{path.name}: time decreases after sample {at}")
@@ -223,6 +244,66 @@ def _require_rate(times: Array, path: Path) -> None:
         raise DataError(
             f"{path.name}: {len(times)} samples in {seconds:g} s are not {RATE} per second (1 % is allowed)"
         )
+
+
+def clocks_of_series(
+    times: Array,
+    recording: str,
+    subject: str,
+    windows: int,
+    *,
+    keys: Array | None = None,
+    failed: int = 0,
+) -> RecordingClocks:
+    """The clocks of a recording's samples and, of typing, of its keys, in seconds from the first sample.
+
+    Parameters
+    ----------
+    times
+        Times of the samples, (sample,), in s.
+    windows
+        Number of windows that were cut.
+    keys
+        Times of the pressed keys, (key,), in s of the same clock.
+    failed
+        Number of windows left out because the angles of joints are missing in them.
+    """
+    first, step = float(times[0]), 1.0 / RATE
+    late = np.flatnonzero(np.diff(times) > LONGEST_STEP)
+    ends = times[late] + step - first
+    missing = times[late + 1] - times[late] - step
+    gaps = tuple(
+        Gap(begin=round(begin, 6), seconds=round(seconds, 6))
+        for begin, seconds in zip(ends.tolist(), missing.tolist(), strict=True)
+    )
+    unit = Fact("s", "stated")
+    samples = Clock(
+        of="samples",
+        unit=unit,
+        start=0.0,
+        stop=round(float(times[-1]) - first, 6),
+        rate=Fact(float(RATE), "declared"),
+        gaps=gaps,
+        count=len(times),
+    )
+    clocks = [samples]
+    if keys is not None:
+        start, stop = span_of(keys - first)
+        clocks.append(
+            Clock(of="events", unit=unit, start=start, stop=stop, count=len(keys))
+        )
+    left_out = (
+        (LeftOut(reason="with missing samples", label="", windows=failed),)
+        if failed
+        else ()
+    )
+    return RecordingClocks(
+        recording=recording,
+        subject=subject,
+        clocks=tuple(clocks),
+        windows=windows,
+        left_out=left_out,
+    )
 
 
 def _text(value: Any) -> str:

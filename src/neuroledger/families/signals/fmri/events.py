@@ -14,11 +14,23 @@ from pydantic import Field, field_validator, model_validator
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.fmri.runs import Run, checked
-from neuroledger.families.signals.recordings.signal_stimuli import Cell, Events, show, table_of
+from neuroledger.families.signals.recordings.signal_stimuli import (
+    Cell,
+    Events,
+    show,
+    table_of,
+)
 from neuroledger.families.signals.recordings.signal_windows import WindowLayout
 from neuroledger.spec.base import Frozen
 
-__all__ = ["Listed", "ScanEvents", "companion_files", "check_order", "read_lists", "shown"]
+__all__ = [
+    "Listed",
+    "ScanEvents",
+    "companion_files",
+    "check_order",
+    "read_lists",
+    "shown",
+]
 
 
 class Listed(Frozen):
@@ -74,9 +86,13 @@ class ScanEvents(Events):
     @model_validator(mode="after")
     def _check_fields(self) -> ScanEvents:
         if self.order is not None and self.format != "volumes":
-            raise ValueError("`order` is for numbered images: use it with `format: volumes`")
+            raise ValueError(
+                "`order` is for numbered images: use it with `format: volumes`"
+            )
         if self.numbered or self.ambiguous != "refuse":
-            raise ValueError("`numbered` and `ambiguous` are for recordings that bids_epochs reads")
+            raise ValueError(
+                "`numbered` and `ambiguous` are for recordings that bids_epochs reads"
+            )
         return self
 
     @field_validator("listed")
@@ -88,10 +104,15 @@ class ScanEvents(Events):
 
 def companion_files(events: ScanEvents) -> list[str]:
     """The files that are read in addition to those of the runs."""
-    return [*(rule.file for rule in events.listed.values()), *([events.order] if events.order else [])]
+    return [
+        *(rule.file for rule in events.listed.values()),
+        *([events.order] if events.order else []),
+    ]
 
 
-def read_lists(events: ScanEvents, files: Mapping[str, Path]) -> dict[str, frozenset[str]]:
+def read_lists(
+    events: ScanEvents, files: Mapping[str, Path]
+) -> dict[str, frozenset[str]]:
     """The values of each list, by coordinate.
 
     Raises
@@ -119,34 +140,65 @@ def shown(
     name, path = run.events, files[run.events]
     if events.format == "volumes":
         numbers = _numbers(path, name)
-        rows = [{"onset": repr(at * seconds), "image": str(n)} for at, n in enumerate(numbers) if n]
+        rows = [
+            {"onset": repr(at * seconds), "image": str(n)}
+            for at, n in enumerate(numbers)
+            if n
+        ]
         if not rows:
             raise DataError(
                 f"{name} contains only 0: no image is shown in the run; list it under `rest` if it is a run of rest"
             )
         if events.order is not None:
             images = [number for number in numbers if number]
-            check_order(files[events.order], events.order, run.subject, run.session, name, images)
+            check_order(
+                files[events.order],
+                events.order,
+                run.subject,
+                run.session,
+                name,
+                images,
+            )
     else:
         rows = table_of(path, name)
     about = {"subject": run.subject, "session": run.session, "run": run.number}
     extended = [_extended_row(about | row, events.listed, values, name) for row in rows]
-    coordinates = {**events.coordinates, **{key: Cell(column=f"listed.{key}") for key in events.listed}}
-    return show(Events(stimulus=events.stimulus, where=events.where, coordinates=coordinates), extended, name)
+    coordinates = {
+        **events.coordinates,
+        **{key: Cell(column=f"listed.{key}") for key in events.listed},
+    }
+    return show(
+        Events(stimulus=events.stimulus, where=events.where, coordinates=coordinates),
+        extended,
+        name,
+    )
 
 
 def _extended_row(
-    row: dict[str, str], listed: Mapping[str, Listed], values: Mapping[str, frozenset[str]], name: str
+    row: dict[str, str],
+    listed: Mapping[str, Listed],
+    values: Mapping[str, frozenset[str]],
+    name: str,
 ) -> dict[str, str]:
-    names = {column: value.replace("\\", "/").rsplit("/", 1)[-1] for column, value in row.items()}
+    names = {
+        column: value.replace("\\", "/").rsplit("/", 1)[-1]
+        for column, value in row.items()
+    }
     extended = {f"{column}.name": value for column, value in names.items()}
-    extended |= {f"{column}.group": value.rpartition("_")[0] or value for column, value in names.items()}
+    extended |= {
+        f"{column}.group": value.rpartition("_")[0] or value
+        for column, value in names.items()
+    }
     extended |= row
     for key, rule in listed.items():
         if rule.column not in extended:
-            raise DataError(f"{name} has no column {rule.column}; it has {', '.join(sorted(row))}")
+            raise DataError(
+                f"{name} has no column {rule.column}; it has {', '.join(sorted(row))}"
+            )
         extended[f"listed.{key}"] = (
-            rule.inside if _plain(extended[rule.column]) in values[key] else rule.outside
+            rule.inside
+            if _plain(extended[rule.column]) in values[key]
+            else rule.outside
         )
     return extended
 
@@ -168,13 +220,17 @@ def _numbers(path: Path, name: str) -> list[int]:
 
 def _read_list(rule: Listed, files: Mapping[str, Path]) -> frozenset[str]:
     if rule.file not in files:
-        raise DataError(f"the list {rule.file} is not among the files: {', '.join(sorted(files)[:10])}")
+        raise DataError(
+            f"the list {rule.file} is not among the files: {', '.join(sorted(files)[:10])}"
+        )
     path = files[rule.file]
     if rule.variable is None:
         try:
             lines: Sequence[Any] = path.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{rule.file} is not a text with one value per line ({error})") from error
+            raise DataError(
+                f"{rule.file} is not a text with one value per line ({error})"
+            ) from error
     else:
         lines = _variable(path, rule.file, rule.variable)
     values = frozenset(_plain(str(line).strip()) for line in lines) - {""}
@@ -202,7 +258,9 @@ def _plain(value: str) -> str:
 VARIABLES: Final = ("masterordering", "subjectim", "stimpattern")
 
 
-def check_order(path: Path, name: str, subject: str, session: str, run: str, images: Sequence[int]) -> None:
+def check_order(
+    path: Path, name: str, subject: str, session: str, run: str, images: Sequence[int]
+) -> None:
     """Return if these are the images, in order, of one of the subject's runs in this session.
 
     `masterordering` (trial) numbers the images in the same way for all subjects, `subjectim` (subject, number) gives the
@@ -248,12 +306,18 @@ def _design(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     with parsing(path, "a design of the Natural Scenes Dataset"):
         content = matlab(path, *VARIABLES)
-        order, pictures, pattern = (np.asarray(content[key]).astype(np.int64) for key in VARIABLES)
+        order, pictures, pattern = (
+            np.asarray(content[key]).astype(np.int64) for key in VARIABLES
+        )
     if pattern.ndim != 3 or pictures.ndim != 2:
         raise DataError(
             f"{name} is not a design of the Natural Scenes Dataset: stimpattern is {pattern.shape}"
         )
-    if pattern.sum() > order.size or order.min(initial=1) < 1 or order.max(initial=0) > pictures.shape[1]:
+    if (
+        pattern.sum() > order.size
+        or order.min(initial=1) < 1
+        or order.max(initial=0) > pictures.shape[1]
+    ):
         raise DataError(
             f"{name} is inconsistent: stimpattern has {pattern.sum()} trials, masterordering {order.size}"
         )

@@ -42,7 +42,12 @@ class Layout(NamedTuple):
 
 
 def layout_of(
-    space: Space, runs: Sequence[Run], files: Mapping[str, Path], *, masked: bool, seconds: float
+    space: Space,
+    runs: Sequence[Run],
+    files: Mapping[str, Path],
+    *,
+    masked: bool,
+    seconds: float,
 ) -> Layout:
     """How the runs are read; `masked` says whether they have masks.
 
@@ -69,7 +74,9 @@ def layout_of(
                 "`space: {name: voxels}` needs `mask`, the pattern of the names of the mask files"
             )
         masks = sorted({str(run.mask) for run in runs})
-        channels, places = voxels_in([(image(files[name], name), name) for name in masks])
+        channels, places = voxels_in(
+            [(image(files[name], name), name) for name in masks]
+        )
         first = image(files[masks[0]], masks[0])
 
         def voxels(run: Run) -> Array:
@@ -112,7 +119,9 @@ def layout_of(
         if run.mask is not None:
             inside = image(files[run.mask], run.mask)
             _require_same_grid(loaded, run.series[0], inside, run.mask)
-            flat[~(values_of(inside, run.mask).ravel(order="F")[channels.voxels] > 0)] = 0
+            flat[
+                ~(values_of(inside, run.mask).ravel(order="F")[channels.voxels] > 0)
+            ] = 0
         return channels.of(flat)
 
     return Layout(names, None, projected)
@@ -129,14 +138,19 @@ def _require_mni(runs: Sequence[Run]) -> None:
             )
 
 
-def _transformed(space: Transforms, run: Run, files: Mapping[str, Path], shape: Sequence[int]) -> Channels:
+def _transformed(
+    space: Transforms, run: Run, files: Mapping[str, Path], shape: Sequence[int]
+) -> Channels:
     """The channels by the published transforms of the run's subject."""
 
     def values_in(pattern: str, side: str) -> Array:
         name = _transform(pattern, side, run, tuple(files))
         return values_of(image(files[name], name), name)
 
-    layers = {side: [values_in(pattern, side) for pattern in space.layers] for side in HEMISPHERES[1]}
+    layers = {
+        side: [values_in(pattern, side) for pattern in space.layers]
+        for side in HEMISPHERES[1]
+    }
     vertices = {side: values_in(space.vertices, side) for side in HEMISPHERES[1]}
     return by_transforms(space, layers, vertices, shape)
 
@@ -150,11 +164,17 @@ def transforms_of(space: Transforms, run: Run, names: Sequence[str]) -> list[str
         A file is missing.
     """
     patterns = (*space.layers, space.vertices)
-    return [_transform(pattern, side, run, names) for pattern in patterns for side in HEMISPHERES[1]]
+    return [
+        _transform(pattern, side, run, names)
+        for pattern in patterns
+        for side in HEMISPHERES[1]
+    ]
 
 
 def _transform(pattern: str, side: str, run: Run, names: Sequence[str]) -> str:
-    return companion(pattern, names, {**run.fields, "hemi": side}, "transform", run.series[0])
+    return companion(
+        pattern, names, {**run.fields, "hemi": side}, "transform", run.series[0]
+    )
 
 
 def _flat(loaded: Any, name: str, channels: Channels) -> Array:
@@ -173,10 +193,16 @@ def _require_same_grid(loaded: Any, name: str, mask_image: Any, mask: str) -> No
         )
 
 
-def _require_rate(loaded: Any, run: Run, files: Mapping[str, Path], seconds: float) -> None:
+def _require_rate(
+    loaded: Any, run: Run, files: Mapping[str, Path], seconds: float
+) -> None:
     """Return if the time between volumes is the declared one; 0 and 1 in a header may mean that it is unknown."""
     step = float(loaded.header.get_zooms()[3])
-    unit = loaded.header.get_xyzt_units()[1] if hasattr(loaded.header, "get_xyzt_units") else "sec"
+    unit = (
+        loaded.header.get_xyzt_units()[1]
+        if hasattr(loaded.header, "get_xyzt_units")
+        else "sec"
+    )
     step = step / 1000 if unit == "msec" else step
     if step not in (0.0, 1.0) and abs(step / seconds - 1) > 0.01:
         raise DataError(
@@ -189,8 +215,14 @@ def _check_sidecar(run: Run, files: Mapping[str, Path], seconds: float) -> None:
     if run.sidecar is None:
         return
     with parsing(run.sidecar, "a sidecar in JSON"):
-        interval = json.loads(files[run.sidecar].read_text(encoding="utf-8")).get("RepetitionTime")
-    if isinstance(interval, int | float) and interval and abs(interval / seconds - 1) > 0.01:
+        interval = json.loads(files[run.sidecar].read_text(encoding="utf-8")).get(
+            "RepetitionTime"
+        )
+    if (
+        isinstance(interval, int | float)
+        and interval
+        and abs(interval / seconds - 1) > 0.01
+    ):
         raise DataError(
             f"{run.sidecar} states {interval:g} s between volumes, but `seconds` is {seconds:g} s: correct one of them"
         )

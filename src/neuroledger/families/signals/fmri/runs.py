@@ -13,7 +13,15 @@ from neuroledger.data.file_names import PLACEHOLDER, expression
 from neuroledger.errors import DataError
 from neuroledger.spec.base import Frozen
 
-__all__ = ["HEMISPHERES", "Rest", "Run", "checked", "companion", "fields_of", "runs_among"]
+__all__ = [
+    "HEMISPHERES",
+    "Rest",
+    "Run",
+    "checked",
+    "companion",
+    "fields_of",
+    "runs_among",
+]
 
 FIELDS = frozenset({"subject", "session", "run", "task", "hemi"})
 # The labels of the two hemispheres in BIDS and in FreeSurfer.
@@ -55,7 +63,9 @@ class Run(NamedTuple):
     def files(self) -> tuple[str, ...]:
         """All files of the run."""
         return tuple(
-            name for name in (*self.series, self.mask, self.events, self.sidecar) if name is not None
+            name
+            for name in (*self.series, self.mask, self.events, self.sidecar)
+            if name is not None
         )
 
 
@@ -68,7 +78,9 @@ def checked(pattern: str) -> str:
         A placeholder is unknown.
     """
     rest = PLACEHOLDER.sub("", pattern)
-    unknown = [name for name, *_ in PLACEHOLDER.findall(pattern) if name and name not in FIELDS]
+    unknown = [
+        name for name, *_ in PLACEHOLDER.findall(pattern) if name and name not in FIELDS
+    ]
     if "{" in rest or "}" in rest or unknown:
         raise ValueError(
             f"{pattern!r} has an unknown placeholder: use only {{{'}, {'.join(sorted(FIELDS))}}}"
@@ -95,7 +107,9 @@ def fields_of(pattern: str, name: str) -> dict[str, str] | None:
     return fields
 
 
-def companion(pattern: str, names: Iterable[str], known: Mapping[str, str], what: str, of: str) -> str:
+def companion(
+    pattern: str, names: Iterable[str], known: Mapping[str, str], what: str, of: str
+) -> str:
     """The only file whose name matches the pattern and the `known` fields; `run-1` equals `run-01`.
 
     Raises
@@ -107,11 +121,16 @@ def companion(pattern: str, names: Iterable[str], known: Mapping[str, str], what
         name
         for name in names
         if (fields := fields_of(pattern, name)) is not None
-        and all(_plain(known.get(key, value)) == _plain(value) for key, value in fields.items())
+        and all(
+            _plain(known.get(key, value)) == _plain(value)
+            for key, value in fields.items()
+        )
     ]
     if len(matches) == 1:
         return matches[0]
-    expected = PLACEHOLDER.sub(lambda match: known.get(match[1] or "", match[0]), pattern)
+    expected = PLACEHOLDER.sub(
+        lambda match: known.get(match[1] or "", match[0]), pattern
+    )
     if not matches:
         raise DataError(f"{of} has no {what}: {expected} is not among the files")
     raise DataError(
@@ -142,9 +161,14 @@ def runs_among(
         fields = fields_of(series, name)
         if fields is None or "subject" not in fields:
             continue
-        if subjects and not any(_plain(fields["subject"]) == _plain(label) for label in subjects):
+        if subjects and not any(
+            _plain(fields["subject"]) == _plain(label) for label in subjects
+        ):
             continue
-        key = tuple(_plain(fields.get(part, "1")) for part in ("subject", "session", "task", "run"))
+        key = tuple(
+            _plain(fields.get(part, "1"))
+            for part in ("subject", "session", "task", "run")
+        )
         side = fields.pop("hemi", "")
         sides = groups.setdefault(key, {})
         if side in sides:
@@ -164,16 +188,21 @@ def runs_among(
         raise DataError(f"no file that matches {series} is of {', '.join(missing)}")
     # There may be thousands of runs: an index avoids a search of all names for each.
     masks, tables = _indexed(mask, names), _indexed(events, names)
-    sidecars = {re.sub(r"\.json$", "", name): name for name in names if name.endswith(".json")}
+    sidecars = {
+        re.sub(r"\.json$", "", name): name for name in names if name.endswith(".json")
+    }
     runs = []
     for key in sorted(
-        groups.keys() - _rest_runs(groups, rest), key=lambda key: [_natural(part) for part in key]
+        groups.keys() - _rest_runs(groups, rest),
+        key=lambda key: [_natural(part) for part in key],
     ):
         fields, files = labels[key], _ordered_sides(groups[key], series)
         runs.append(
             Run(
                 files,
-                None if mask is None else _companion_of(mask, masks, fields, "mask", files[0]),
+                None
+                if mask is None
+                else _companion_of(mask, masks, fields, "mask", files[0]),
                 _companion_of(events, tables, fields, "events", files[0]),
                 sidecars.get(re.sub(r"\.(nii|nii\.gz|func\.gii|gii)$", "", files[0])),
                 fields,
@@ -184,7 +213,9 @@ def runs_among(
     return runs
 
 
-def _rest_runs(groups: Iterable[tuple[str, ...]], rest: Rest | None) -> set[tuple[str, ...]]:
+def _rest_runs(
+    groups: Iterable[tuple[str, ...]], rest: Rest | None
+) -> set[tuple[str, ...]]:
     if rest is None:
         return set()
     counts = Counter(key[:-1] for key in groups)
@@ -199,17 +230,25 @@ def _ordered_sides(sides: Mapping[str, str], series: str) -> tuple[str, ...]:
         if set(pair) & set(sides):
             missing = [side for side in pair if side not in sides]
             if missing:
-                raise DataError(f"{min(sides.values())} has no other hemisphere, {missing[0]}: add its file")
+                raise DataError(
+                    f"{min(sides.values())} has no other hemisphere, {missing[0]}: add its file"
+                )
             return tuple(sides[side] for side in pair)
-    raise DataError(f"{min(sides.values())}: label the hemispheres L and R, or lh and rh")
+    raise DataError(
+        f"{min(sides.values())}: label the hemispheres L and R, or lh and rh"
+    )
 
 
-def _indexed(pattern: str | None, names: Sequence[str]) -> dict[tuple[tuple[str, str], ...], list[str]]:
+def _indexed(
+    pattern: str | None, names: Sequence[str]
+) -> dict[tuple[tuple[str, str], ...], list[str]]:
     index: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name in names if pattern is not None else ():
         fields = fields_of(str(pattern), name)
         if fields is not None:
-            key = tuple(sorted((field, _plain(value)) for field, value in fields.items()))
+            key = tuple(
+                sorted((field, _plain(value)) for field, value in fields.items())
+            )
             index.setdefault(key, []).append(name)
     return index
 
@@ -238,4 +277,7 @@ def _plain(value: str) -> str:
 
 def _natural(value: str) -> tuple[tuple[int, str], ...]:
     """Sort key that puts 2 before 10, and `things2` before `things10`."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", value))
+    return tuple(
+        (int(part), "") if part.isdigit() else (-1, part)
+        for part in re.split(r"(\d+)", value)
+    )

@@ -35,7 +35,11 @@ __all__ = [
 
 Mesh = Literal["fsaverage5", "fsaverage4", "fsaverage3"]
 
-MESHES: Final[Mapping[str, int]] = {"fsaverage5": 10242, "fsaverage4": 2562, "fsaverage3": 642}
+MESHES: Final[Mapping[str, int]] = {
+    "fsaverage5": 10242,
+    "fsaverage4": 2562,
+    "fsaverage3": 642,
+}
 """Vertices of one hemisphere; each mesh begins with all vertices of the next coarser one."""
 NOWHERE: Final = 9000.0
 """Coordinates above this are invalid: published transforms contain 9999 for no position."""
@@ -127,7 +131,9 @@ def image(path: Path, name: str) -> Any:
     try:
         import nibabel
     except ImportError as error:
-        raise UnavailableError("reading images of the brain needs nibabel", INSTALL) from error
+        raise UnavailableError(
+            "reading images of the brain needs nibabel", INSTALL
+        ) from error
     with parsing(name, "an image by nibabel"):
         return nibabel.load(path)
 
@@ -161,7 +167,9 @@ def voxels_in(masks: Sequence[tuple[Any, str]]) -> tuple[Channels, Array]:
     if inside.ndim != 3:
         raise DataError(f"the mask {name} has {inside.ndim} dimensions, not 3")
     for other, other_name in rest:
-        if other.shape != first.shape or not np.allclose(other.affine, first.affine, atol=1e-3):
+        if other.shape != first.shape or not np.allclose(
+            other.affine, first.affine, atol=1e-3
+        ):
             raise DataError(
                 f"the masks {name} {first.shape} and {other_name} {other.shape} have different grids, so voxels do not "
                 "correspond: select one subject (`subjects`), or use `space: {name: surface}`"
@@ -170,7 +178,9 @@ def voxels_in(masks: Sequence[tuple[Any, str]]) -> tuple[Channels, Array]:
     voxels = np.flatnonzero(inside.ravel(order="F"))
     if not len(voxels):
         raise DataError(f"no voxel is in all of {len(masks)} masks, first {name}")
-    coordinates = np.array(np.unravel_index(voxels, inside.shape, order="F"), dtype=float)
+    coordinates = np.array(
+        np.unravel_index(voxels, inside.shape, order="F"), dtype=float
+    )
     metres = (first.affine[:3, :3] @ coordinates + first.affine[:3, 3:]).T / 1000.0
     return Channels(voxels.astype(np.int64), None), metres
 
@@ -188,11 +198,16 @@ def on_cortex(space: Surface, shape: Sequence[int], affine: Array) -> Channels:
     try:
         from nilearn.datasets import load_fsaverage
     except ImportError as error:
-        raise UnavailableError("projecting to the cortex needs nilearn", INSTALL) from error
+        raise UnavailableError(
+            "projecting to the cortex needs nilearn", INSTALL
+        ) from error
     meshes = load_fsaverage("fsaverage5")
     count = MESHES[space.mesh]
     sides = [
-        [np.asarray(meshes[layer].parts[side].coordinates, float)[:count] for side in ("left", "right")]
+        [
+            np.asarray(meshes[layer].parts[side].coordinates, float)[:count]
+            for side in ("left", "right")
+        ]
         for layer in ("pial", "white_matter")
     ]
     pial, white = (np.concatenate(layer) for layer in sides)
@@ -212,7 +227,9 @@ def interpolated(points: Array, shape: Sequence[int]) -> Channels:
 
     size = np.array(shape[:3])
     if (size < 2).any():
-        raise DataError(f"an image of {tuple(shape)} has no voxels to interpolate between")
+        raise DataError(
+            f"an image of {tuple(shape)} has no voxels to interpolate between"
+        )
     channels = points.shape[1]
     inside = ((points >= 0) & (points < size)).all(axis=2)
     share = 1.0 / np.maximum(inside.sum(axis=0), 1)
@@ -225,12 +242,15 @@ def interpolated(points: Array, shape: Sequence[int]) -> Channels:
         offset = np.array(corner)
         x, y, z = (low + offset).T
         columns.append(x + size[0] * (y + size[1] * z))
-        weights.append(np.where(offset == 1, part, 1 - part).prod(axis=1) * share[channel])
+        weights.append(
+            np.where(offset == 1, part, 1 - part).prod(axis=1) * share[channel]
+        )
         rows.append(channel)
     flat = np.concatenate(columns)
     voxels, compact = np.unique(flat, return_inverse=True)
     matrix = csr_matrix(
-        (np.concatenate(weights), (np.concatenate(rows), compact)), shape=(channels, len(voxels))
+        (np.concatenate(weights), (np.concatenate(rows), compact)),
+        shape=(channels, len(voxels)),
     )
     return Channels(voxels.astype(np.int64), matrix)
 
@@ -253,9 +273,15 @@ def by_transforms(
     for depth in range(len(space.layers)):
         hemispheres = []
         for side in HEMISPHERES[1]:
-            indices = np.asarray(vertices[side], float).ravel()[:count].astype(np.int64) - 1
+            indices = (
+                np.asarray(vertices[side], float).ravel()[:count].astype(np.int64) - 1
+            )
             coordinates = np.asarray(layers[side][depth], float).reshape(-1, 3)
-            if len(indices) < count or indices.min() < 0 or indices.max() >= len(coordinates):
+            if (
+                len(indices) < count
+                or indices.min() < 0
+                or indices.max() >= len(coordinates)
+            ):
                 raise DataError(
                     f"{space.vertices} of {side} names {len(indices)} vertices, up to number {indices.max() + 1}; "
                     f"{space.mesh} has {count} and {space.layers[depth]} has {len(coordinates)}"
@@ -280,7 +306,11 @@ def vertices_in(space: Vertices, sides: Sequence[tuple[Any, str]]) -> Array:
     for loaded, name in sides:
         if hasattr(loaded, "darrays"):
             arrays = [np.asarray(array.data, np.float32) for array in loaded.darrays]
-            values = arrays[0] if len(arrays) == 1 and arrays[0].ndim == 2 else np.column_stack(arrays)
+            values = (
+                arrays[0]
+                if len(arrays) == 1 and arrays[0].ndim == 2
+                else np.column_stack(arrays)
+            )
         else:
             values = values_of(loaded, name)
             values = values.reshape(values.shape[0], -1)

@@ -17,14 +17,26 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
     quiet_mne,
     windows_of,
 )
-from neuroledger.families.signals.recordings.signal_stimuli import Events, Row, require_compatible
+from neuroledger.families.signals.recordings.signal_stimuli import (
+    Events,
+    Row,
+    require_compatible,
+)
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.store.hashes import sha256_of
 
 __all__ = ["cut", "embeddings_in", "open_raw", "place", "plain", "the_file", "within"]
 
 # What MNE raises on files that are not of the format that their name states.
-UNREADABLE = (OSError, ValueError, RuntimeError, TypeError, AttributeError, KeyError, IndexError)
+UNREADABLE = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    IndexError,
+)
 # Montages that MNE renamed; the positions are the same.
 RENAMED = {"standard_1005": "colin27_1005", "standard_1020": "colin27_1020"}
 
@@ -45,12 +57,18 @@ def the_file(files: Iterable[str], wanted: str) -> str:
     """
     known = list(files)
     matches = [name for name in known if plain(name) == plain(wanted)]
-    matches = matches or [name for name in known if plain(name).endswith(f"/{plain(wanted)}")]
+    matches = matches or [
+        name for name in known if plain(name).endswith(f"/{plain(wanted)}")
+    ]
     if not matches:
         examples = ", ".join(sorted(known)[:8]) + (", …" if len(known) > 8 else "")
-        raise DataError(f"{wanted} is not among the files: {examples or 'there are none'}")
+        raise DataError(
+            f"{wanted} is not among the files: {examples or 'there are none'}"
+        )
     if len(matches) > 1:
-        raise DataError(f"several files are named {wanted}: {', '.join(sorted(matches)[:3])}; keep one")
+        raise DataError(
+            f"several files are named {wanted}: {', '.join(sorted(matches)[:3])}; keep one"
+        )
     return matches[0]
 
 
@@ -88,7 +106,12 @@ def open_raw(path: Path, file: str) -> Any:
             raw = mne.io.read_raw(path, preload=False)
         except UNREADABLE as error:
             raise DataError(f"{file} cannot be read by MNE ({error})") from error
-    require_gapless(path, raw, file, "cut the recording there, and leave it out or ask its publisher")
+    require_gapless(
+        path,
+        raw,
+        file,
+        "cut the recording there, and leave it out or ask its publisher",
+    )
     return raw
 
 
@@ -107,22 +130,34 @@ def place(raw: Any, montage: str, file: str) -> None:
                 montage if montage in builtin else RENAMED.get(montage, montage)
             )
         except ValueError as error:
-            raise DataError(f"montage {montage!r} is unknown to MNE ({error})") from error
+            raise DataError(
+                f"montage {montage!r} is unknown to MNE ({error})"
+            ) from error
         placed = {name.lower(): name for name in positions.ch_names}
         others = {
             name: "eog" if "eo" in name.lower() or "eye" in name.lower() else "misc"
             for name in raw.ch_names
             if name.lower() not in placed
         }
-        electrodes = {name: placed[name.lower()] for name in raw.ch_names if name not in others}
+        electrodes = {
+            name: placed[name.lower()] for name in raw.ch_names if name not in others
+        }
         if not electrodes:
             raise DataError(
                 f"{file} has no channel of the montage {montage}; it has {', '.join(raw.ch_names[:40])}"
             )
-        stimuli = {name for name in others if mne.channel_type(raw.info, raw.ch_names.index(name)) == "stim"}
-        raw.set_channel_types({name: kind for name, kind in others.items() if name not in stimuli})
+        stimuli = {
+            name
+            for name in others
+            if mne.channel_type(raw.info, raw.ch_names.index(name)) == "stim"
+        }
+        raw.set_channel_types(
+            {name: kind for name, kind in others.items() if name not in stimuli}
+        )
         raw.set_channel_types(dict.fromkeys(electrodes, "eeg"))
-        raw.rename_channels({name: new for name, new in electrodes.items() if name != new})
+        raw.rename_channels(
+            {name: new for name, new in electrodes.items() if name != new}
+        )
         raw.set_montage(montage)
 
 
@@ -162,7 +197,11 @@ def cut(
         A row is incomplete, two rows have the same onset, or no window is within the recording.
     """
     if not shown:
-        raise DataError(f"{recording.file}: no heard or read item is left to cut windows at")
+        raise DataError(
+            f"{recording.file}: no heard or read item is left to cut windows at"
+        )
     facts = {name: name for name in shown[0] if name not in ("onset", "stimulus")}
     events = Events.model_validate({"stimulus": "stimulus", "coordinates": facts})
-    return windows_of(raw, recording, window, steps, sha256=sha256_of(path), events=events, rows=shown)
+    return windows_of(
+        raw, recording, window, steps, sha256=sha256_of(path), events=events, rows=shown
+    )

@@ -71,7 +71,9 @@ class _Inflated:
     def _more(self) -> None:
         self.block, self.at = b"", 0
         while not self.block:
-            source = self.inflater.unconsumed_tail or self.file.read(min(BLOCK, self.left))
+            source = self.inflater.unconsumed_tail or self.file.read(
+                min(BLOCK, self.left)
+            )
             if not self.inflater.unconsumed_tail:
                 self.left -= len(source)
             if not source or self.inflater.eof:
@@ -100,10 +102,14 @@ def texts_of(path: Path, name: str, variable: str, field: str) -> list[str]:
     with path.open("rb") as file:
         head = file.read(HEADER)
         if len(head) < HEADER or head[126:128] not in (b"IM", b"MI"):
-            raise DataError(f"{name} is not a MATLAB file of version 5: it is damaged or incomplete")
+            raise DataError(
+                f"{name} is not a MATLAB file of version 5: it is damaged or incomplete"
+            )
         order = "<" if head[126:128] == b"IM" else ">"
         if struct.unpack(f"{order}H", head[124:126])[0] >> 8 != 1:
-            raise DataError(f"{name} is a MATLAB file of version 7.3; this data set has files of version 5")
+            raise DataError(
+                f"{name} is a MATLAB file of version 7.3; this data set has files of version 5"
+            )
         with parsing(name, "a MATLAB file"):
             for stream in _matrices(file, order):
                 texts = _texts(stream, order, variable, field, name)
@@ -158,7 +164,9 @@ def _head(stream: _Stream, order: str) -> tuple[int, tuple[int, ...], str]:
     return flags & 0xFF, dimensions, _content(stream, order)[1].decode("latin-1")
 
 
-def _texts(stream: _Stream, order: str, variable: str, field: str, name: str) -> list[str] | None:
+def _texts(
+    stream: _Stream, order: str, variable: str, field: str, name: str
+) -> list[str] | None:
     """The texts in a field of the array; None if the array is not `variable`."""
     kind, dimensions, called = _head(stream, order)
     if called != variable:
@@ -167,9 +175,14 @@ def _texts(stream: _Stream, order: str, variable: str, field: str, name: str) ->
         raise DataError(f"{name}: {variable!r} is not a structure")
     width = struct.unpack(f"{order}i", _content(stream, order)[1])[0]
     names = _content(stream, order)[1]
-    fields = [names[at : at + width].split(b"\0")[0].decode("latin-1") for at in range(0, len(names), width)]
+    fields = [
+        names[at : at + width].split(b"\0")[0].decode("latin-1")
+        for at in range(0, len(names), width)
+    ]
     if field not in fields:
-        raise DataError(f"{name}: {variable!r} has no field {field!r}; it has {', '.join(fields)}")
+        raise DataError(
+            f"{name}: {variable!r} has no field {field!r}; it has {', '.join(fields)}"
+        )
     texts = []
     for _ in range(math.prod(dimensions)):
         for key in fields:

@@ -13,13 +13,23 @@ from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
 from neuroledger.families.signals.language.matlab_texts import texts_of
 
-__all__ = ["Shown", "eeg_of", "gaze_of", "sentences_of", "matched_sentences"]
+__all__ = [
+    "BOUNDARY",
+    "Block",
+    "Shown",
+    "eeg_of",
+    "gaze_of",
+    "sentences_of",
+    "matched_sentences",
+]
 
 
 ONSETS: Final = {10: "sentence", 12: "control"}
 OFFSETS: Final = {11: "sentence", 13: "control"}
 # Largest deviation (s) of a sentence from the linear map between the two clocks; every sentence takes longer to read.
 APART: Final = 1.0
+BOUNDARY: Final = "boundary"
+"""Event of EEGLAB at which two parts of a recording are joined."""
 
 
 class Shown(NamedTuple):
@@ -30,8 +40,18 @@ class Shown(NamedTuple):
     kind: str
 
 
-def eeg_of(path: Path, name: str) -> tuple[Array, float, list[str], list[Shown]]:
-    """A block's EEG, (channel, sample) in µV, its rate (Hz), names of the channels, and its sentences (s).
+class Block(NamedTuple):
+    """A block's EEG, (channel, sample) in µV, its rate (Hz), names of the channels, sentences, and joints of parts (s)."""
+
+    values: Array
+    rate: float
+    labels: list[str]
+    sentences: list[Shown]
+    joints: list[float]
+
+
+def eeg_of(path: Path, name: str) -> Block:
+    """The EEG of a block, with its sentences and the joints that EEGLAB marks as boundaries.
 
     Raises
     ------
@@ -40,14 +60,23 @@ def eeg_of(path: Path, name: str) -> tuple[Array, float, list[str], list[Shown]]
     """
     eeg = matlab(path, "EEG", structs="dicts")["EEG"]
     missing = [
-        key for key in ("data", "srate", "chanlocs", "event") if not isinstance(eeg, dict) or key not in eeg
+        key
+        for key in ("data", "srate", "chanlocs", "event")
+        if not isinstance(eeg, dict) or key not in eeg
     ]
     if missing:
         raise DataError(f"{name}: the structure `EEG` has no {', '.join(missing)}")
     values = np.asarray(eeg["data"])
-    labels = [str(location.get("labels", "")) for location in np.atleast_1d(eeg["chanlocs"])]
+    labels = [
+        str(location.get("labels", "")) for location in np.atleast_1d(eeg["chanlocs"])
+    ]
     rate = float(eeg["srate"])
-    if values.dtype.kind not in "fiu" or values.ndim != 2 or len(values) != len(labels) or rate <= 0:
+    if (
+        values.dtype.kind not in "fiu"
+        or values.ndim != 2
+        or len(values) != len(labels)
+        or rate <= 0
+    ):
         raise DataError(
             f"{name}: `EEG.data` is {values.dtype} of shape {values.shape}, with {len(labels)} channels at {rate:g} Hz; "
             "numbers (channel, sample) are expected"
@@ -57,17 +86,30 @@ def eeg_of(path: Path, name: str) -> tuple[Array, float, list[str], list[Shown]]
             f"{name}: {int((~np.isfinite(values)).sum())} values of `EEG.data` are missing or infinite"
         )
     rows = []
+    joints = []
     for number, event in enumerate(np.atleast_1d(eeg["event"]), 1):
-        try:
-            code = int(float(str(event["type"]).strip()))
-        except (ValueError, OverflowError):
-            continue  # a word such as `boundary`
+        kind = str(event["type"]).strip()
+        code = _code(kind)
+        if code is None and kind != BOUNDARY:
+            continue
         try:
             # MATLAB counts samples from 1.
-            rows.append(((float(event["latency"]) - 1) / rate, code))
+            onset = (float(event["latency"]) - 1) / rate
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{name}, event {number}: no latency ({error})") from error
-    return values.astype(np.float64), rate, labels, _paired(rows, name)
+        if code is None:
+            joints.append(onset)
+        else:
+            rows.append((onset, code))
+    return Block(values.astype(np.float64), rate, labels, _paired(rows, name), joints)
+
+
+def _code(kind: str) -> int | None:
+    """The code of an event; None for a word."""
+    try:
+        return int(float(kind))
+    except (ValueError, OverflowError):
+        return None
 
 
 def gaze_of(path: Path, name: str) -> list[Shown]:
@@ -94,13 +136,18 @@ def sentences_of(path: Path, name: str) -> list[str]:
     DataError
         The file has no structure `sentenceData` with texts in `content`.
     """
-    texts = [" ".join(text.split()) for text in texts_of(path, name, "sentenceData", "content")]
+    texts = [
+        " ".join(text.split())
+        for text in texts_of(path, name, "sentenceData", "content")
+    ]
     if not any(texts):
         raise DataError(f"{name}: `sentenceData` has no sentence with a text")
     return texts
 
 
-def matched_sentences(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: str) -> list[Shown]:
+def matched_sentences(
+    eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: str
+) -> list[Shown]:
     """The sentences of the recording that match those of the eye tracker one to one.
 
     Raises
@@ -118,8 +165,14 @@ def matched_sentences(eeg: Sequence[Shown], gaze: Sequence[Shown], name: str, ga
             "again, or list this subject's task under `leave_out`"
         )
     if not recorded:
-        raise DataError(f"{name}: no sentence was read (no trigger {', '.join(map(str, ONSETS))})")
-    mismatches = [n for n, (a, b) in enumerate(zip(recorded, gaze, strict=True), 1) if a.kind != b.kind]
+        raise DataError(
+            f"{name}: no sentence was read (no trigger {', '.join(map(str, ONSETS))})"
+        )
+    mismatches = [
+        n
+        for n, (a, b) in enumerate(zip(recorded, gaze, strict=True), 1)
+        if a.kind != b.kind
+    ]
     if mismatches:
         raise DataError(
             f"{name}, sentence {mismatches[0]}: a {recorded[mismatches[0] - 1].kind} in the recording and a "

@@ -13,7 +13,9 @@ from neuroledger.errors import DataError
 __all__ = ["cluster_texts", "clustered"]
 
 
-def cluster_texts(texts: Sequence[str], *, threshold: float = 0.7) -> npt.NDArray[np.str_]:
+def cluster_texts(
+    texts: Sequence[str], *, threshold: float = 0.7
+) -> npt.NDArray[np.str_]:
     """Name of each text's cluster, (text,), by complete linkage on the cosine distance between TF-IDF vectors.
 
     The distance between two texts of a cluster is at most `threshold` (0: the same words, 1: no word in common), so
@@ -47,8 +49,13 @@ def cluster_texts(texts: Sequence[str], *, threshold: float = 0.7) -> npt.NDArra
         raise DataError(f"text {names[empty[0]]!r} cannot be clustered: it has no word")
     distance = np.clip(1.0 - np.asarray((vectors @ vectors.T).todense()), 0.0, 1.0)
     np.fill_diagonal(distance, 0.0)
-    clusters = fcluster(linkage(squareform(distance, checks=False), "complete"), threshold, "distance")
-    first = {cluster: names[np.argmax(clusters == cluster)] for cluster in np.unique(clusters)}
+    clusters = fcluster(
+        linkage(squareform(distance, checks=False), "complete"), threshold, "distance"
+    )
+    first = {
+        cluster: names[np.argmax(clusters == cluster)]
+        for cluster in np.unique(clusters)
+    }
     return np.array([first[cluster] for cluster in clusters])[indices]
 
 
@@ -62,7 +69,9 @@ def clustered(windows: xr.DataArray, near: float | None) -> xr.DataArray:
     """
     if near is None:
         return windows
-    texts, indices = np.unique(windows["sentence"].values.astype(str), return_inverse=True)
+    texts, indices = np.unique(
+        windows["sentence"].values.astype(str), return_inverse=True
+    )
     clusters = cluster_texts(texts.tolist(), threshold=near)[indices]
     added = windows.assign_coords(sentence_cluster=("presentation", clusters))
     added.encoding = {}  # a stored content hash is of the windows without this coordinate

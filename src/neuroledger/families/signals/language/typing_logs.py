@@ -70,16 +70,30 @@ def read_log(path: Path, name: str, *, word: int) -> Logged:
     for trial, row in _trials(struct, "key", ("Keycode", "Pressed", "Time"), name):
         if _number(row["Pressed"], f"{name}, trial {trial}: Pressed"):
             code = _number(row["Keycode"], f"{name}, trial {trial}: Keycode")
-            events.append((_number(row["Time"], f"{name}, trial {trial}: Time"), int(code), trial, True))
+            events.append(
+                (
+                    _number(row["Time"], f"{name}, trial {trial}: Time"),
+                    int(code),
+                    trial,
+                    True,
+                )
+            )
     if not any(pressed for *_, pressed in events):
         raise DataError(f"{name}: no key was pressed in any trial")
     events.sort(key=lambda event: event[0])
-    times, codes, trials, pressed = (np.array(column) for column in zip(*events, strict=True))
+    times, codes, trials, pressed = (
+        np.array(column) for column in zip(*events, strict=True)
+    )
     sentences = {
-        trial: SPACE.join(text for _, text in sorted(screens) if text) for trial, screens in words.items()
+        trial: SPACE.join(text for _, text in sorted(screens) if text)
+        for trial, screens in words.items()
     }
     return Logged(
-        times.astype(float), codes.astype(np.int64), trials.astype(np.int64), pressed.astype(bool), sentences
+        times.astype(float),
+        codes.astype(np.int64),
+        trials.astype(np.int64),
+        pressed.astype(bool),
+        sentences,
     )
 
 
@@ -87,7 +101,9 @@ def _trials(
     struct: Any, field: str, fields: tuple[str, ...], name: str
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the structs of each trial with its number, as mappings of the wanted fields."""
-    cells = np.atleast_1d(struct[field].item() if struct[field].ndim == 0 else struct[field])
+    cells = np.atleast_1d(
+        struct[field].item() if struct[field].ndim == 0 else struct[field]
+    )
     for trial, cell in enumerate(cells):
         structs = np.atleast_1d(np.asarray(cell))
         names = structs.dtype.names

@@ -41,7 +41,9 @@ def sentences_in(archive: Path, member: str) -> dict[tuple[str, int, str], Sente
         if (kind, item, version) in sentences:
             raise DataError(f"{where}: {kind} item {item} occurs twice")
         if text.split():
-            sentences[kind, item, version] = Sentence(kind, item, version, tuple(text.split()))
+            sentences[kind, item, version] = Sentence(
+                kind, item, version, tuple(text.split())
+            )
 
     columns = (
         "item_number",
@@ -52,10 +54,14 @@ def sentences_in(archive: Path, member: str) -> dict[tuple[str, int, str], Sente
         "unexpected_1",
         "sentence_ending",
     )
-    for item, context, article, other, noun, another, ending in _rows(book, PREDICTION, columns, where):
+    for item, context, article, other, noun, another, ending in _rows(
+        book, PREDICTION, columns, where
+    ):
         add("prediction", item, "expected", context, article, noun, ending)
         add("prediction", item, "unexpected", context, other, another, ending)
-    for item, correct, incorrect in _rows(book, CONTROL, ("item_number", "correct", "incorrect"), where):
+    for item, correct, incorrect in _rows(
+        book, CONTROL, ("item_number", "correct", "incorrect"), where
+    ):
         add("control", item, "correct", correct)
         add("control", item, "incorrect", incorrect)
     return sentences
@@ -70,27 +76,40 @@ def _opened(archive: Path, member: str, where: str) -> Any:
         ) from error
     try:
         with zipfile.ZipFile(archive) as zipped:
-            names = [name for name in zipped.namelist() if name == member or name.endswith(f"/{member}")]
+            names = [
+                name
+                for name in zipped.namelist()
+                if name == member or name.endswith(f"/{member}")
+            ]
             if not names:
                 raise DataError(
                     f"{archive.name} has no {member}; it has {', '.join(sorted(zipped.namelist())[:8])}"
                 )
             content = zip_member(zipped, names[0])
-        return openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+        return openpyxl.load_workbook(
+            io.BytesIO(content), read_only=True, data_only=True
+        )
     except (zipfile.BadZipFile, OSError, KeyError, ValueError) as error:
-        raise DataError(f"{where} cannot be read ({error}); fetch {archive.name} again") from error
+        raise DataError(
+            f"{where} cannot be read ({error}); fetch {archive.name} again"
+        ) from error
 
 
-def _rows(book: Any, sheet: str, columns: Sequence[str], where: str) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    book: Any, sheet: str, columns: Sequence[str], where: str
+) -> Iterator[tuple[Any, ...]]:
     """Yield the wanted columns of the rows with an item number, which is the first column."""
     if sheet not in book.sheetnames:
-        raise DataError(f"{where} has no sheet {sheet!r}; it has {', '.join(book.sheetnames)}")
+        raise DataError(
+            f"{where} has no sheet {sheet!r}; it has {', '.join(book.sheetnames)}"
+        )
     rows = book[sheet].iter_rows(values_only=True)
     names: list[str] = []
     for heading in next(rows, ()):
         plain = re.sub(r"[\s:,=._]+", "_", str(heading or "").lower()).strip("_")
         repeats = sum(
-            name == plain or re.fullmatch(rf"{re.escape(plain)}_\d+", name) is not None for name in names
+            name == plain or re.fullmatch(rf"{re.escape(plain)}_\d+", name) is not None
+            for name in names
         )
         names.append(f"{plain}_{repeats}" if repeats else plain)
     missing = [name for name in columns if name not in names]

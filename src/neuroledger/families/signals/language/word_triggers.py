@@ -56,12 +56,20 @@ class ReadSentence(NamedTuple):
 
 def cleaned(word: str) -> str:
     """The word as it is embedded: only lower-case letters, digits, hyphens and apostrophes."""
-    return "".join(letter for letter in word if letter.isalnum() or letter in "-'").lower()
+    return "".join(
+        letter for letter in word if letter.isalnum() or letter in "-'"
+    ).lower()
 
 
-def unknown_codes(markers: Sequence[Marker], also_words: Set[int], ignored: Set[int]) -> Counter[int]:
+def unknown_codes(
+    markers: Sequence[Marker], also_words: Set[int], ignored: Set[int]
+) -> Counter[int]:
     """Number of occurrences of each unknown code."""
-    return Counter(marker.code for marker in markers if marker.code not in KNOWN | also_words | ignored)
+    return Counter(
+        marker.code
+        for marker in markers
+        if marker.code not in KNOWN | also_words | ignored
+    )
 
 
 def read_in(
@@ -78,16 +86,28 @@ def read_in(
     """
     ordered = sorted(markers)
     words = WORDS | also_words
-    indices = [at for at, marker in enumerate(ordered) if marker.code in words or marker.code in QUESTIONS]
+    indices = [
+        at
+        for at, marker in enumerate(ordered)
+        if marker.code in words or marker.code in QUESTIONS
+    ]
     if not indices:
         return []
     onsets = np.array([ordered[at].onset for at in indices])
-    ends = [at for at, gap in zip(indices, np.append(np.diff(onsets), np.inf), strict=True) if gap > PAUSE]
+    ends = [
+        at
+        for at, gap in zip(indices, np.append(np.diff(onsets), np.inf), strict=True)
+        if gap > PAUSE
+    ]
     read = []
-    for position, (start, stop) in enumerate(zip([0, *(end + 1 for end in ends)], ends, strict=False)):
+    for position, (start, stop) in enumerate(
+        zip([0, *(end + 1 for end in ends)], ends, strict=False)
+    ):
         part = ordered[start : stop + 1]
         if len(part) >= FEWEST and not {marker.code for marker in part} <= QUESTIONS:
-            read.append(_identify(position, part, sentences, words, position < practice))
+            read.append(
+                _identify(position, part, sentences, words, position < practice)
+            )
     return read
 
 
@@ -113,11 +133,18 @@ def _identify(
     if not items:
         return ReadSentence(position, onsets, None, "no item marker")
     if len(kinds) != 1:
-        return ReadSentence(position, onsets, None, "no word or several words tell its version")
+        return ReadSentence(
+            position, onsets, None, "no word or several words tell its version"
+        )
     (kind, version) = kinds[0]
     sentence = sentences.get((kind, items[0], version))
     if sentence is None:
-        return ReadSentence(position, onsets, None, f"the list has no {kind} item {items[0]} ({version})")
+        return ReadSentence(
+            position,
+            onsets,
+            None,
+            f"the list has no {kind} item {items[0]} ({version})",
+        )
     if len(sentence.words) != len(onsets):
         why = f"{len(onsets)} words came, and item {items[0]} ({version}) has {len(sentence.words)}"
         return ReadSentence(position, onsets, None, why)

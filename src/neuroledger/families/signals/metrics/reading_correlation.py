@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Strings
 from neuroledger.data.factorize import locate
 from neuroledger.errors import MetricError
 from neuroledger.spec.registry import metric
-from neuroledger.stats.spread import Influence, left_out
+from neuroledger.stats.samples import Samples
 
 __all__ = ["correlated", "reading_correlation"]
 
@@ -19,7 +18,7 @@ FEWEST = 3
 @metric("reading_correlation", version=2, input="behaviour")
 def reading_correlation(
     source: xr.DataArray, target: xr.DataArray, *, absolute: bool = False
-) -> xr.DataArray:
+) -> Samples:
     """Pearson correlation over the parts of the text that have a number on both sides.
 
     Parameters
@@ -44,8 +43,13 @@ def reading_correlation(
             raise MetricError(
                 f"reading times are one number per part with `stimulus_id`; a side has {tuple(side.dims)} of {side.dtype}"
             )
-    source_ids, ids = (side["stimulus_id"].values.astype(str) for side in (source, target))
-    if len(set(ids.tolist())) != ids.size or len(set(source_ids.tolist())) != source_ids.size:
+    source_ids, ids = (
+        side["stimulus_id"].values.astype(str) for side in (source, target)
+    )
+    if (
+        len(set(ids.tolist())) != ids.size
+        or len(set(source_ids.tolist())) != source_ids.size
+    ):
         raise MetricError(
             "a part of the text has several rows: average its readers (`average`) or repetitions first"
         )
@@ -54,26 +58,16 @@ def reading_correlation(
         raise MetricError(
             f"the model gave no number for {int((rows < 0).sum())} parts, first {str(ids[rows < 0][0])!r}"
         )
-    a, b = np.asarray(source.values, dtype=np.float64)[rows], np.asarray(target.values, dtype=np.float64)
+    a, b = (
+        np.asarray(source.values, dtype=np.float64)[rows],
+        np.asarray(target.values, dtype=np.float64),
+    )
     r = correlated(a, b)
     if np.isnan(r):
         raise MetricError(
             "reading times of a side do not vary, or fewer than three parts have one on both sides"
         )
-    out = xr.DataArray(abs(r) if absolute else r)
-    out.attrs["influence"] = lambda: _of_parts(ids, a, b, np.sign(r) if absolute else 1.0)
-    return out
-
-
-def _of_parts(ids: Strings, a: Floats, b: Floats, sign: float) -> Influence:
-    """Influence of the parts of the text on the correlation, each of which is left out in turn."""
-    valid = np.isfinite(a) & np.isfinite(b)
-    a, b = (side[valid] - side[valid].mean() for side in (a, b))
-    rest = len(a) - 1
-    with np.errstate(invalid="ignore", divide="ignore"):
-        product = a @ b - a * b - a * b / rest
-        left = product / np.sqrt((a @ a - a * a - a * a / rest) * (b @ b - b * b - b * b / rest))
-    return Influence({"stimulus": left_out(ids[valid], sign * left)}, skewed=True)
+    return Samples(xr.DataArray(abs(r) if absolute else r))
 
 
 def correlated(a: np.ndarray, b: np.ndarray) -> float:

@@ -65,12 +65,20 @@ def film_embedder(
     """
     require_tensors_only(weights or {}, id)
     network = pretrained(
-        id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
+        id,
+        architecture,
+        config or {},
+        weights or {},
+        states=states,
+        unused=unused,
+        device=device,
     )
     preprocessing.check(id)
     span = clip_seconds or 1 / clips_per_second
 
-    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
+    def embed(
+        stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell
+    ) -> Embedded:
         import torch
 
         used = network.checked(requested or states)
@@ -80,7 +88,10 @@ def film_embedder(
             duration = film.duration or seconds_of(film.file) - start
             times = moments(start, duration, clips_per_second, span, frames, film)
             embedded = (
-                pooled(network.hidden(used, **{input: torch.from_numpy(clip)[None]}), tokens)[0]
+                pooled(
+                    network.hidden(used, **{input: torch.from_numpy(clip)[None]}),
+                    tokens,
+                )[0]
                 for clip in clips(film.file, times, preprocessing.one)
             )
             rows.append(np.mean([row.astype(np.float64) for row in embedded], axis=0))
@@ -97,12 +108,19 @@ def film_embedder(
         "tokens": tokens,
         "preprocessing": preprocessing.model_dump(mode="json"),
     }
-    description = described(architecture, config or {}, weights or {}, device, ("av", "pillow"), **settings)
+    description = described(
+        architecture, config or {}, weights or {}, device, ("av", "pillow"), **settings
+    )
     return Embedder(id=id, shown="film", embed=embed, described=description)
 
 
 def moments(
-    start: float, duration: float, clips_per_second: float, span: float, frames: int, film: Shown
+    start: float,
+    duration: float,
+    clips_per_second: float,
+    span: float,
+    frames: int,
+    film: Shown,
 ) -> NDArray[np.float64]:
     """Times of the frames of each clip, (clip, frame), in seconds of the film.
 

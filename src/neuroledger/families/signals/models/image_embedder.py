@@ -62,11 +62,19 @@ def image_embedder(
     """
     require_tensors_only(weights or {}, id)
     network = pretrained(
-        id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
+        id,
+        architecture,
+        config or {},
+        weights or {},
+        states=states,
+        unused=unused,
+        device=device,
     )
     preprocessing.check(id)
 
-    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
+    def embed(
+        stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell
+    ) -> Embedded:
         used = network.checked(requested or states)
         parts: list[NDArray[Any]] = []
         for batch in _batches(stimuli, resize_first, preprocessing, id):
@@ -74,9 +82,15 @@ def image_embedder(
             tell(sum(map(len, parts)))
         return Embedded(np.concatenate(parts).astype(np.float32))
 
-    settings: dict[str, Any] = {"states": list(states), "tokens": tokens, "resize_first": resize_first}
+    settings: dict[str, Any] = {
+        "states": list(states),
+        "tokens": tokens,
+        "resize_first": resize_first,
+    }
     settings |= {"preprocessing": preprocessing.model_dump(mode="json")}
-    description = described(architecture, config or {}, weights or {}, device, ("pillow",), **settings)
+    description = described(
+        architecture, config or {}, weights or {}, device, ("pillow",), **settings
+    )
     return Embedder(id=id, shown="images", embed=embed, described=description)
 
 
@@ -110,7 +124,10 @@ def _batches(
 def _prepared(
     stimuli: Sequence[Shown], side: int | None, preprocessing: Preprocessing, model: str
 ) -> NDArray[np.float32]:
-    images = (_resized(decode(image.file.read_bytes(), image.stimulus_id), side) for image in stimuli)
+    images = (
+        _resized(decode(image.file.read_bytes(), image.stimulus_id), side)
+        for image in stimuli
+    )
     return preprocessing(images, model=model)
 
 

@@ -47,7 +47,8 @@ class TextReader:
     def gives(self) -> Channels:
         """Responses of its regions, and reading behaviour."""
         return frozenset(
-            {f"responses:{name}" for name in self.regions} | {f"decisions:{name}" for name in self.behaviour}
+            {f"responses:{name}" for name in self.regions}
+            | {f"decisions:{name}" for name in self.behaviour}
         )
 
     def answer(self, question: Any) -> xr.DataArray:
@@ -64,21 +65,38 @@ class TextReader:
         answers: list[Any] = [None] * len(table)
         for _, rows in table.groupby("passage", sort=False).indices.items():
             passage = self.read(
-                table["context"].iloc[rows].tolist(), [stimuli.ids[row] for row in rows], output
+                table["context"].iloc[rows].tolist(),
+                [stimuli.ids[row] for row in rows],
+                output,
             )
             for row, value in zip(rows, passage, strict=True):
                 answers[row] = value
         coords: dict[str, Any] = {"stimulus_id": ("presentation", stimuli.ids)}
         if not isinstance(question, Record):
-            return xr.DataArray(np.asarray(answers), dims=("presentation",), coords=coords)
+            return xr.DataArray(
+                np.asarray(answers), dims=("presentation",), coords=coords
+            )
         values = np.stack(answers)
         names = [f"{self.id}.{output}.{number}" for number in range(values.shape[1])]
-        coords |= {"neuroid_id": ("neuroid", names), "layer": ("neuroid", [output] * len(names))}
+        coords |= {
+            "neuroid_id": ("neuroid", names),
+            "layer": ("neuroid", [output] * len(names)),
+        }
         coords["region"] = ("neuroid", [output] * len(names))
-        return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords, attrs={"model": self.id})
+        return xr.DataArray(
+            values,
+            dims=("presentation", "neuroid"),
+            coords=coords,
+            attrs={"model": self.id},
+        )
 
 
-@builder("language_network", version=1, takes={"text"}, gives=partial(of_layers, decisions=READS))
+@builder(
+    "language_network",
+    version=1,
+    takes={"text"},
+    gives=partial(of_layers, decisions=READS),
+)
 def language_network(
     *,
     id: str,
@@ -115,7 +133,9 @@ def language_network(
     states: dict[str, int] = {}
     for name, state in (regions or {}).items():
         if not isinstance(state, str) or not state.isdecimal():
-            raise ModelError(f"model {id!r}, region {name}: {state!r} is not the number of a hidden state")
+            raise ModelError(
+                f"model {id!r}, region {name}: {state!r} is not the number of a hidden state"
+            )
         states[name] = int(state)
     network = pretrained(
         id,
@@ -135,7 +155,9 @@ def language_network(
         for context, stimulus in zip(contexts, ids, strict=True):
             token_ids = encoder.encode(context, add_special_tokens=False).ids
             if not token_ids:
-                raise DataError(f"stimulus {stimulus!r}: its context {context!r} has no token")
+                raise DataError(
+                    f"stimulus {stimulus!r}: its context {context!r} has no token"
+                )
             window = token_ids[-longest:]
             new = min(len(token_ids) - previous, len(window))
             previous = len(token_ids)
@@ -144,7 +166,9 @@ def language_network(
                 "attention_mask": torch.ones(1, len(window), dtype=torch.long),
             }
             if output in states:
-                answers.append(network.hidden((states[output],), **inputs)[0, -1].cpu().numpy())
+                answers.append(
+                    network.hidden((states[output],), **inputs)[0, -1].cpu().numpy()
+                )
                 continue
             logits = network.logits(**inputs)[0].cpu()
             if output == "next_word":
@@ -154,17 +178,24 @@ def language_network(
             if len(window) < 2 or not positions:
                 answers.append(np.nan)
                 continue
-            log_probabilities = torch.log_softmax(logits[[place - 1 for place in positions]].double(), dim=-1)
+            log_probabilities = torch.log_softmax(
+                logits[[place - 1 for place in positions]].double(), dim=-1
+            )
             window_ids = torch.tensor([window[place] for place in positions])
             answers.append(
-                float(-log_probabilities[torch.arange(len(window_ids)), window_ids].sum() / np.log(2))
+                float(
+                    -log_probabilities[torch.arange(len(window_ids)), window_ids].sum()
+                    / np.log(2)
+                )
             )
         return answers
 
     return TextReader(id=id, regions=tuple(states), read=read)
 
 
-@builder("stored_readings", version=1, takes={"text"}, gives={"decisions:reading_times"})
+@builder(
+    "stored_readings", version=1, takes={"text"}, gives={"decisions:reading_times"}
+)
 def stored_readings(
     *,
     id: str,
@@ -181,7 +212,9 @@ def stored_readings(
     """
     files = dict(weights or {})
     if len(files) != 1:
-        raise ModelError(f"model {id!r}: pin exactly one CSV table under `weights`; there are {len(files)}")
+        raise ModelError(
+            f"model {id!r}: pin exactly one CSV table under `weights`; there are {len(files)}"
+        )
     ((name, path),) = files.items()
     rows = [row for _, row in table_rows(path, stimulus, value, name=name)[1]]
     names = [row[stimulus] for row in rows]
@@ -191,14 +224,18 @@ def stored_readings(
         raise ModelError(f"model {id!r}: {name}, column {value!r}: {error}") from None
     if len(set(names)) != len(names):
         repeated = next(name for name in names if names.count(name) > 1)
-        raise ModelError(f"model {id!r}: {name} has several rows for stimulus {repeated!r}")
+        raise ModelError(
+            f"model {id!r}: {name} has several rows for stimulus {repeated!r}"
+        )
 
     def read(contexts: Sequence[str], ids: Sequence[str], output: str) -> Any:
         del contexts, output
         places = locate(ids, names)
         if (places < 0).any():
             missing = ids[int(np.flatnonzero(places < 0)[0])]
-            raise ModelError(f"model {id!r} has no stored reading time for stimulus {missing!r}")
+            raise ModelError(
+                f"model {id!r} has no stored reading time for stimulus {missing!r}"
+            )
         return numbers[places]
 
     return TextReader(id=id, behaviour=("reading_times",), read=read)

@@ -64,22 +64,41 @@ def sound_embedder(
     """
     require_tensors_only(weights or {}, id)
     network = pretrained(
-        id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
+        id,
+        architecture,
+        config or {},
+        weights or {},
+        states=states,
+        unused=unused,
+        device=device,
     )
 
-    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
+    def embed(
+        stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell
+    ) -> Embedded:
         used = network.checked(requested or states)
         rows: dict[int, NDArray[np.float64]] = {}
         filled = 0
         for path, indices in _indices_by_file(stimuli).items():
-            frames = _hidden_frames(network, path, used, sampling_rate, frames_per_second)
+            frames = _hidden_frames(
+                network, path, used, sampling_rate, frames_per_second
+            )
             for index in indices:
-                window, complete = stretch(frames, stimuli[index], frames_per_second, beyond)
+                window, complete = stretch(
+                    frames, stimuli[index], frames_per_second, beyond
+                )
                 filled += not complete
                 rows[index] = grouped_mean(window, groups)
             tell(len(rows))
-        notes = (f"{filled} stimuli go beyond their recording: zeros stand there",) if filled else ()
-        return Embedded(np.stack([rows[index] for index in range(len(stimuli))]).astype(np.float32), notes)
+        notes = (
+            (f"{filled} stimuli go beyond their recording: zeros stand there",)
+            if filled
+            else ()
+        )
+        return Embedded(
+            np.stack([rows[index] for index in range(len(stimuli))]).astype(np.float32),
+            notes,
+        )
 
     settings = {
         "states": list(states),
@@ -88,12 +107,19 @@ def sound_embedder(
     }
     settings |= {"groups": groups, "beyond": beyond}
     description = described(
-        architecture, config or {}, weights or {}, device, ("soundfile", "scipy"), **settings
+        architecture,
+        config or {},
+        weights or {},
+        device,
+        ("soundfile", "scipy"),
+        **settings,
     )
     return Embedder(id=id, shown="sound", embed=embed, described=description)
 
 
-def stretch(frames: Reals, sound: Shown, rate: float, beyond: Beyond) -> tuple[Reals, bool]:
+def stretch(
+    frames: Reals, sound: Shown, rate: float, beyond: Beyond
+) -> tuple[Reals, bool]:
     """The frames (frame, feature) of a stimulus on the raster, and whether the recording contains all of them.
 
     Raises
@@ -149,14 +175,20 @@ def _decoded(path: Path, rate: int) -> NDArray[np.float32]:
     return np.asarray(mono, dtype=np.float32)
 
 
-def _hidden_frames(network: Pretrained, path: Path, states: Sequence[int], rate: int, raster: float) -> Reals:
+def _hidden_frames(
+    network: Pretrained, path: Path, states: Sequence[int], rate: int, raster: float
+) -> Reals:
     import torch
 
     sound = waveform(path, rate).astype(np.float64)
     # The constant is that of the networks' own preparation; with it, silence stays silence.
     spread = math.sqrt(float(sound.var()) + 1e-7)
     standardised = ((sound - sound.mean()) / spread).astype(np.float32)
-    hidden = network.hidden(states, input_values=torch.from_numpy(standardised)[None])[0].cpu().numpy()
+    hidden = (
+        network.hidden(states, input_values=torch.from_numpy(standardised)[None])[0]
+        .cpu()
+        .numpy()
+    )
     count = max(1, round(len(sound) / rate * raster))
     nearest: Reals = hidden[(np.arange(count) * len(hidden)) // count]
     return nearest

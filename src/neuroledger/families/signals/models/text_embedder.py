@@ -12,7 +12,12 @@ from pydantic import Field
 
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, ModelError
-from neuroledger.families.signals.embeddings.pretrained import States, described, other_files, pretrained
+from neuroledger.families.signals.embeddings.pretrained import (
+    States,
+    described,
+    other_files,
+    pretrained,
+)
 from neuroledger.families.signals.models.image_embedder import Tokens, pooled
 from neuroledger.models.embedder import Embedded, Embedder, Shown, Tell
 from neuroledger.models.torch_module import require
@@ -55,10 +60,18 @@ def text_embedder(
     """
     encoder = tokenizer(weights or {}, id)
     network = pretrained(
-        id, architecture, config or {}, weights or {}, states=states, unused=unused, device=device
+        id,
+        architecture,
+        config or {},
+        weights or {},
+        states=states,
+        unused=unused,
+        device=device,
     )
 
-    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
+    def embed(
+        stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell
+    ) -> Embedded:
         import torch
 
         used = network.checked(requested or states)
@@ -73,21 +86,36 @@ def text_embedder(
             before = len(with_context) - len(text)
             text_tokens = sum(end > before for _, end in encoding.offsets)
             if not text_tokens:
-                raise DataError(f"stimulus {stimulus.stimulus_id!r}: its text {text!r} has no token")
+                raise DataError(
+                    f"stimulus {stimulus.stimulus_id!r}: its text {text!r} has no token"
+                )
             shortened += len(encoding.ids) > longest
             token_ids = torch.tensor([encoding.ids[-longest:]])
-            hidden = network.hidden(used, input_ids=token_ids, attention_mask=torch.ones_like(token_ids))
+            hidden = network.hidden(
+                used, input_ids=token_ids, attention_mask=torch.ones_like(token_ids)
+            )
             rows[with_context, text] = pooled(hidden[:, -text_tokens:], tokens)[0]
         notes = (
-            (f"{shortened} texts are longer than {longest} tokens: their beginnings were left out",)
+            (
+                f"{shortened} texts are longer than {longest} tokens: their beginnings were left out",
+            )
             if shortened
             else ()
         )
-        values = np.stack([rows[_input_of(stimulus, contextual)] for stimulus in stimuli])
+        values = np.stack(
+            [rows[_input_of(stimulus, contextual)] for stimulus in stimuli]
+        )
         return Embedded(values.astype(np.float32), notes)
 
-    settings = {"states": list(states), "tokens": tokens, "longest": longest, "contextual": contextual}
-    description = described(architecture, config or {}, weights or {}, device, ("tokenizers",), **settings)
+    settings = {
+        "states": list(states),
+        "tokens": tokens,
+        "longest": longest,
+        "contextual": contextual,
+    }
+    description = described(
+        architecture, config or {}, weights or {}, device, ("tokenizers",), **settings
+    )
     return Embedder(id=id, shown="text", embed=embed, described=description)
 
 
@@ -137,10 +165,16 @@ def tokenizer(weights: Mapping[str, Path], model: str) -> Any:
             f"model {model!r}: {TOKENIZER} is not a tokenizer ({error}): it is damaged or incomplete"
         ) from error
     if not isinstance(parts, dict) or "model" not in parts:
-        raise ModelError(f"model {model!r}: {TOKENIZER} is not a tokenizer (it has no `model`)")
+        raise ModelError(
+            f"model {model!r}: {TOKENIZER} is not a tokenizer (it has no `model`)"
+        )
     # A tokenizer cannot be passed between processes. It is first built in a sandbox, to see that it is safe, then here.
     make = tokenizers.Tokenizer.from_str
-    confined(lambda: make(text) is None, limits_for([others[TOKENIZER]]), f"model {model!r}: {TOKENIZER}")
+    confined(
+        lambda: make(text) is None,
+        limits_for([others[TOKENIZER]]),
+        f"model {model!r}: {TOKENIZER}",
+    )
     encoder = make(text)
     encoder.no_padding()
     encoder.no_truncation()

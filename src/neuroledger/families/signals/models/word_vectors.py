@@ -38,23 +38,38 @@ def word_vectors(*, id: str, weights: Mapping[str, Path] | None = None) -> Embed
     (path,) = files.values()
     spacy = require("spacy", "words")
     # A language cannot be passed between processes. It is first read in a sandbox, to see that it is safe, then here.
-    confined(lambda: _loaded(spacy, path, id) is None, limits_for([path]), f"model {id!r}: {path.name}")
+    confined(
+        lambda: _loaded(spacy, path, id) is None,
+        limits_for([path]),
+        f"model {id!r}: {path.name}",
+    )
     language = _loaded(spacy, path, id)
     if not language.vocab.vectors_length:
         raise ModelError(
             f"model {id!r}: {path.name} has no word vectors: pin a package whose name ends in md or lg"
         )
 
-    def embed(stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell) -> Embedded:
+    def embed(
+        stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell
+    ) -> Embedded:
         if requested is not None:
             raise ModelError(f"model {id!r} has word vectors, not layers: omit --layer")
         rows = np.stack(
-            [np.asarray(language.make_doc(text.text).vector, dtype=np.float32) for text in stimuli]
+            [
+                np.asarray(language.make_doc(text.text).vector, dtype=np.float32)
+                for text in stimuli
+            ]
         )
         tell(len(stimuli))
-        unknown = [text.text for text, row in zip(stimuli, rows, strict=True) if not row.any()]
+        unknown = [
+            text.text for text, row in zip(stimuli, rows, strict=True) if not row.any()
+        ]
         notes = (
-            (f"{len(unknown)} texts have no vector and are zeros, first {unknown[0]!r}",) if unknown else ()
+            (
+                f"{len(unknown)} texts have no vector and are zeros, first {unknown[0]!r}",
+            )
+            if unknown
+            else ()
         )
         return Embedded(rows, notes)
 
@@ -80,7 +95,9 @@ def _loaded(spacy: Any, path: Path, model: str) -> Any:
                     if any(member.is_relative_to(folder / part) for part in NEEDED):
                         wheel.extract(name, place)
             config = spacy.util.load_config(Path(place, folder, CONFIG))
-            return spacy.load(Path(place, folder), exclude=list(config["nlp"]["pipeline"]))
+            return spacy.load(
+                Path(place, folder), exclude=list(config["nlp"]["pipeline"])
+            )
         except (zipfile.BadZipFile, OSError, KeyError, ValueError) as error:
             raise ModelError(
                 f"model {model!r}: {path.name} cannot be read as a spaCy package ({error})"
@@ -89,7 +106,11 @@ def _loaded(spacy: Any, path: Path, model: str) -> Any:
 
 def _folder(wheel: zipfile.ZipFile, path: Path, model: str) -> PurePosixPath:
     """The folder of the package's data."""
-    folders = [PurePosixPath(name).parent for name in wheel.namelist() if PurePosixPath(name).name == CONFIG]
+    folders = [
+        PurePosixPath(name).parent
+        for name in wheel.namelist()
+        if PurePosixPath(name).name == CONFIG
+    ]
     if len(folders) != 1:
         raise ModelError(
             f"model {model!r}: {path.name} is not the wheel of a spaCy package: it has no {CONFIG}"

@@ -20,16 +20,22 @@ from neuroledger.spec.registry import paradigm
 
 __all__ = ["in_context", "reading"]
 
-Condition = dict[str, str | int | float | list[str] | list[int] | list[float] | dict[str, float]]
+Condition = dict[
+    str, str | int | float | list[str] | list[int] | list[float] | dict[str, float]
+]
 
 
 def _asks(values: Mapping[str, Any]) -> set[str]:
     return {
-        f"responses:{values['region']}" if values["give"] == "responses" else f"decisions:{values['give']}"
+        f"responses:{values['region']}"
+        if values["give"] == "responses"
+        else f"decisions:{values['give']}"
     }
 
 
-@paradigm("reading", version=1, shows={"text"}, asks=_asks, itself=False, permuted="target")
+@paradigm(
+    "reading", version=1, shows={"text"}, asks=_asks, itself=False, permuted="target"
+)
 def reading(
     model: Model,
     data: Dataset,
@@ -97,7 +103,9 @@ def reading(
             f"model {model.id!r} gave {source.sizes['presentation']} answers for {len(stimuli)} texts"
         )
     source = source.isel(presentation=rows)
-    columns = [name for name in map(str, stimuli.table.columns) if name not in source.coords]
+    columns = [
+        name for name in map(str, stimuli.table.columns) if name not in source.coords
+    ]
     source = source.assign_coords(
         {name: ("presentation", stimuli.table[name].to_numpy()) for name in columns}
     )
@@ -108,23 +116,41 @@ def reading(
             if "truth" in stimuli.table
             else np.asarray(stimuli.ids)
         )
-        coords = {"stimulus_id": ("presentation", stimuli.ids), "truth": ("presentation", truth)}
-        return Measurement(source, xr.DataArray(truth, dims=("presentation",), coords=coords))
-    compared = repeated if score is None else select(repeated, score, name=f"data set {data.id!r}")
+        coords = {
+            "stimulus_id": ("presentation", stimuli.ids),
+            "truth": ("presentation", truth),
+        }
+        return Measurement(
+            source, xr.DataArray(truth, dims=("presentation",), coords=coords)
+        )
+    compared = (
+        repeated
+        if score is None
+        else select(repeated, score, name=f"data set {data.id!r}")
+    )
     if ceiling_from == "scored":
         repeated = compared
-    target = average_repetitions(compared) if "repetition" in compared.coords else compared
+    target = (
+        average_repetitions(compared) if "repetition" in compared.coords else compared
+    )
     if average is not None:
         target = target.mean(average, keep_attrs=True)
-    compared_rows = locate(np.unique(target["stimulus_id"].values.astype(str)), source["stimulus_id"].values)
+    compared_rows = locate(
+        np.unique(target["stimulus_id"].values.astype(str)),
+        source["stimulus_id"].values,
+    )
     if (compared_rows < 0).any():
         raise DataError(
             f"data set {data.id!r}: {int((compared_rows < 0).sum())} stimuli of the assembly have no text"
         )
-    return Measurement(source.isel(presentation=np.sort(compared_rows)), target, repeated)
+    return Measurement(
+        source.isel(presentation=np.sort(compared_rows)), target, repeated
+    )
 
 
-def in_context(stimuli: StimulusSet, passage: str | None, joined_by: str = " ") -> StimulusSet:
+def in_context(
+    stimuli: StimulusSet, passage: str | None, joined_by: str = " "
+) -> StimulusSet:
     """The stimuli with added columns ``passage``, ``part`` (from 0) and ``context`` (the passage up to the text's end).
 
     Raises
@@ -134,7 +160,9 @@ def in_context(stimuli: StimulusSet, passage: str | None, joined_by: str = " ") 
     """
     table = stimuli.table.copy()
     if passage is not None and passage not in table:
-        raise DataError(f"stimuli {stimuli.id!r} have no column {passage!r}, which `passage` names")
+        raise DataError(
+            f"stimuli {stimuli.id!r} have no column {passage!r}, which `passage` names"
+        )
     keys = stimuli.ids if passage is None else table[passage].astype(str).tolist()
     read: dict[str, list[str]] = {}
     contexts, parts = [], []

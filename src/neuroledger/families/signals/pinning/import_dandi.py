@@ -23,7 +23,13 @@ DIGEST = "dandi:sha2-256"
 
 
 def import_dandi(
-    catalog: Catalog, id: str, dataset: str, *, version: str, window: tuple[float, float], api: str = API
+    catalog: Catalog,
+    id: str,
+    dataset: str,
+    *,
+    version: str,
+    window: tuple[float, float],
+    api: str = API,
 ) -> Imported:
     """Pin the NWB files of a version of dandiset `id` as a new data set, read by their trials.
 
@@ -33,7 +39,9 @@ def import_dandi(
         The data set exists, the archive does not answer, or an asset has no SHA-256.
     """
     if catalog.has("datasets", dataset):
-        raise RequestError(f"there is already a data set {dataset!r}: choose another id")
+        raise RequestError(
+            f"there is already a data set {dataset!r}: choose another id"
+        )
     base = f"{api}/dandisets/{id}/versions/{version}"
     dandiset = _answer(f"{base}/")
     assets: list[dict[str, Any]] = []
@@ -49,16 +57,29 @@ def import_dandi(
         metadata = asset.get("metadata") or {}
         digest = (metadata.get("digest") or {}).get(DIGEST)
         if digest is None:
-            raise RequestError(f"{id}: DANDI states no SHA-256 for {asset['path']} yet: try again later")
+            raise RequestError(
+                f"{id}: DANDI states no SHA-256 for {asset['path']} yet: try again later"
+            )
         url = f"{API}/assets/{asset['asset_id']}/download/"
-        pins[place_of(asset["path"])] = {"url": url, "size": asset["size"], "sha256": digest}
+        pins[place_of(asset["path"])] = {
+            "url": url,
+            "size": asset["size"],
+            "sha256": digest,
+        }
         people.add(asset["path"].split("/")[0].removeprefix("sub-"))
     if not pins:
         raise RequestError(f"dandiset {id} has no NWB file in version {version}")
-    licences = [str(name).removeprefix("spdx:") for name in dandiset.get("license") or ["unknown"]]
+    licences = [
+        str(name).removeprefix("spdx:")
+        for name in dandiset.get("license") or ["unknown"]
+    ]
     start, duration = window
-    title = json.dumps(f"{dandiset.get('name', id)}, from DANDI {id}"[:200], ensure_ascii=False)
-    citation = json.dumps(str(dandiset.get("citation") or f"DANDI {id}/{version}"), ensure_ascii=False)
+    title = json.dumps(
+        f"{dandiset.get('name', id)}, from DANDI {id}"[:200], ensure_ascii=False
+    )
+    citation = json.dumps(
+        str(dandiset.get("citation") or f"DANDI {id}/{version}"), ensure_ascii=False
+    )
     lines = [
         "# yaml-language-server: $schema=../schema/dataset.json",
         f"id: {dataset}",
@@ -82,7 +103,9 @@ def import_dandi(
     text = "\n".join(lines) + "\n"
     spec_of(parse(text, catalog.shown(path)), "datasets", stem=dataset)
     write_text(path, text)
-    return Imported(path, len(pins), sum(pin["size"] for pin in pins.values()), len(people), {}, ())
+    return Imported(
+        path, len(pins), sum(pin["size"] for pin in pins.values()), len(people), {}, ()
+    )
 
 
 def _answer(address: str) -> dict[str, Any]:
@@ -93,5 +116,7 @@ def _answer(address: str) -> dict[str, Any]:
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         raise RequestError(f"{address} does not answer with JSON ({error})") from error
     if answer.status != 200 or not isinstance(content, dict):
-        raise RequestError(f"{address} answers {answer.status}: check the dandiset's id and version")
+        raise RequestError(
+            f"{address} answers {answer.status}: check the dandiset's id and version"
+        )
     return content

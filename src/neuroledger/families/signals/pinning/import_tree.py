@@ -147,11 +147,17 @@ def import_tree(
     bids = not (wanted.named or wanted.published)
     if not wanted.published:
         task = wanted.task or (() if wanted.named else _only_task(tree, raw))
-        candidates = recordings_in(Path(tree.id), raw, task=task or None, named=wanted.named or {})
+        candidates = recordings_in(
+            Path(tree.id), raw, task=task or None, named=wanted.named or {}
+        )
     if bids:
-        candidates = [item for item in candidates if f"/{wanted.datatype}/" in item.file]
+        candidates = [
+            item for item in candidates if f"/{wanted.datatype}/" in item.file
+        ]
         if not candidates:
-            raise RequestError(f"{tree.id} has no {wanted.datatype} recording of task {', '.join(task)}")
+            raise RequestError(
+                f"{tree.id} has no {wanted.datatype} recording of task {', '.join(task)}"
+            )
     names = [name for item in candidates for name in item.files]
     if wanted.people:
         names += matching(str(wanted.people["tables"]), raw)
@@ -159,22 +165,33 @@ def import_tree(
     if not names:
         raise RequestError(f"{tree.id} has no file {' or '.join(wanted.published)}")
     if bids:
-        names += [name for name in sidecars(raw, candidates) if not name.endswith(UNREAD)]
+        names += [
+            name for name in sidecars(raw, candidates) if not name.endswith(UNREAD)
+        ]
     pins = _pins(tree, dict.fromkeys(names))
     people = {item.subject for item in candidates}
     before = catalog.dataset(id) if catalog.has("datasets", id) else None
     path = (
-        catalog.entry("datasets", id).path if before else catalog.root / "specs" / "datasets" / f"{id}.yaml"
+        catalog.entry("datasets", id).path
+        if before
+        else catalog.root / "specs" / "datasets" / f"{id}.yaml"
     )
-    text = path.read_text(encoding="utf-8") if before else _new(id, tree, stated, wanted)
+    text = (
+        path.read_text(encoding="utf-8") if before else _new(id, tree, stated, wanted)
+    )
     trials = _trials(stated, task, wanted, before)
     defects = [
         *wanted.defects,
-        *_disagreements(before, stated, tree, None if wanted.published else len(people)),
+        *_disagreements(
+            before, stated, tree, None if wanted.published else len(people)
+        ),
         *_same_bytes(tree, candidates),
     ]
     if wanted.published:
-        why = wanted.unread or "No reader reads these files as they were published: convert them."
+        why = (
+            wanted.unread
+            or "No reader reads these files as they were published: convert them."
+        )
         why += f" Then `neuroledger pin {id} --from FOLDER` pins what was converted."
         text = with_field(text, ("unread",), why, before="reader")
     else:
@@ -185,7 +202,11 @@ def import_tree(
         "table": f"{id}.files.jsonl",
         "sha256": hashlib.sha256(table.encode()).hexdigest(),
         "rows": rows,
-        "urls": {key: url for key, url in tree.urls.items() if any(pin.get("at") == key for pin in pins)},
+        "urls": {
+            key: url
+            for key, url in tree.urls.items()
+            if any(pin.get("at") == key for pin in pins)
+        },
     }
     lists = {"files": listed}
     entries = _entries(candidates) if wanted.named else []
@@ -193,21 +214,38 @@ def import_tree(
     if len(entries) > LONG:
         recordings, count = table_of(entries)
         digest = hashlib.sha256(recordings.encode()).hexdigest()
-        lists["reader.recordings"] = {"table": f"{id}.recordings.jsonl", "sha256": digest, "rows": count}
+        lists["reader.recordings"] = {
+            "table": f"{id}.recordings.jsonl",
+            "sha256": digest,
+            "rows": count,
+        }
         text = without(text, "reader", "recordings")
     elif entries:
         text = with_entries(text, ("reader", "recordings"), entries)
     size = sum(pin["size"] for pin in pins)
-    text = with_entries(without(without(text, "files"), "unavailable"), ("lists",), lists, before="reader")
+    text = with_entries(
+        without(without(text, "files"), "unavailable"),
+        ("lists",),
+        lists,
+        before="reader",
+    )
     known = () if before is None else before.defects
     text = _with_texts(text, "defects", list(dict.fromkeys([*known, *defects])))
-    notes = [*(() if before is None else before.notes), *wanted.notes, _note(tree, len(people), trials)]
+    notes = [
+        *(() if before is None else before.notes),
+        *wanted.notes,
+        _note(tree, len(people), trials),
+    ]
     text = _with_texts(text, "notes", list(dict.fromkeys(notes)))
     steps = [
         f"`neuroledger fetch {id}` brings {rows:,} files, {size / 1e9:.2f} GB, and verifies their SHA-256."
     ]
     if wanted.published:
-        steps += [step for step in (() if before is None else before.access_steps) if step not in steps]
+        steps += [
+            step
+            for step in (() if before is None else before.access_steps)
+            if step not in steps
+        ]
     else:
         steps.append(f"Then `neuroledger validate {id}` and `neuroledger run`.")
     text = _with_texts(text, "access_steps", steps)
@@ -227,23 +265,39 @@ def import_tree(
 def _raw(name: str, wanted: Wanted) -> bool:
     parts = name.split("/")
     outside = not any(part.startswith(".") for part in parts)
-    return outside and (bool(wanted.named or wanted.published) or parts[0] not in NOT_RAW)
+    return outside and (
+        bool(wanted.named or wanted.published) or parts[0] not in NOT_RAW
+    )
 
 
 def _only_task(tree: PublishedTree, raw: Sequence[str]) -> tuple[str, ...]:
-    tasks = sorted({match[1] for name in raw if (match := re.search(r"_task-([A-Za-z0-9+]+)_", name))})
+    tasks = sorted(
+        {
+            match[1]
+            for name in raw
+            if (match := re.search(r"_task-([A-Za-z0-9+]+)_", name))
+        }
+    )
     if len(tasks) != 1:
         counts = counts_of(tree)
         summaries = (
-            "; ".join(f"{task} ({_counted(counts.get(task, {})) or 'no events'})" for task in tasks) or "none"
+            "; ".join(
+                f"{task} ({_counted(counts.get(task, {})) or 'no events'})"
+                for task in tasks
+            )
+            or "none"
         )
-        raise RequestError(f"{tree.id} has {len(tasks)} tasks: {summaries}. Choose those to read by --task")
+        raise RequestError(
+            f"{tree.id} has {len(tasks)} tasks: {summaries}. Choose those to read by --task"
+        )
     return tuple(tasks)
 
 
 def _counted(trials: Mapping[str, int]) -> str:
     parts = [f"{count:,} {kind}" for kind, count in trials.items()]
-    return ", ".join(parts[:12]) + (f" and {len(parts) - 12} more" if parts[12:] else "")
+    return ", ".join(parts[:12]) + (
+        f" and {len(parts) - 12} more" if parts[12:] else ""
+    )
 
 
 def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]]:
@@ -259,7 +313,12 @@ def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]
         file = tree.files[name]
         digest, pinned_name = str(file.sha256), place_of(name)
         at = file.at if file.at in tree.urls else f"{name.partition('/')[0]}.{file.at}"
-        line: dict[str, Any] = {"name": pinned_name, "at": at, "size": file.size, "sha256": digest}
+        line: dict[str, Any] = {
+            "name": pinned_name,
+            "at": at,
+            "size": file.size,
+            "sha256": digest,
+        }
         url = address(tree.urls[at], name, file.size, digest)
         if file.suffix is not None and url.endswith(
             f"--{digest}{PurePosixPath(url).name.partition(digest)[2]}"
@@ -276,7 +335,11 @@ def _stated(tree: PublishedTree) -> Stated:
     description = tree.description
     licence = description.get("License")
     doi = re.search(r"10\.\d{4,}/\S+", str(description.get("DatasetDOI", "")))
-    authors = description.get("Authors") if isinstance(description.get("Authors"), list) else []
+    authors = (
+        description.get("Authors")
+        if isinstance(description.get("Authors"), list)
+        else []
+    )
     return Stated(
         license=str(licence) if licence else None,
         title=str(description["Name"]) if description.get("Name") else None,
@@ -290,7 +353,9 @@ def spdx(licence: str) -> str:
     """The SPDX identifier of a licence (`CC-BY-SA 4.0` is `CC-BY-SA-4.0`); `LicenseRef-unstated` for unknown licences."""
     written = re.sub(r"\s+", "-", licence.strip())
     try:
-        return str(canonicalize_license_expression(LICENCES.get(written.lower(), written)))
+        return str(
+            canonicalize_license_expression(LICENCES.get(written.lower(), written))
+        )
     except InvalidLicenseExpression:
         return "LicenseRef-unstated"
 
@@ -311,7 +376,9 @@ def _cited(catalog: Catalog, tree: PublishedTree, stated: Stated) -> bool:
             "url": tree.page,
         }.items()
     }
-    fields = "".join(f"  {name} = {{{value}}},\n" for name, value in safe.items() if value)
+    fields = "".join(
+        f"  {name} = {{{value}}},\n" for name, value in safe.items() if value
+    )
     existing = path.read_text(encoding="utf-8") if path.is_file() else ""
     write_text(path, f"{existing.rstrip()}\n\n@misc{{{tree.id},\n{fields}}}\n".lstrip())
     return True
@@ -321,7 +388,9 @@ def _trials(
     stated: Stated, task: Sequence[str], wanted: Wanted, before: DatasetSpec | None
 ) -> dict[str, int]:
     """Number of events of each label, by the tree's counts of trial types."""
-    window = before.reader.parameters.get("window", {}) if before and before.reader else {}
+    window = (
+        before.reader.parameters.get("window", {}) if before and before.reader else {}
+    )
     labels = wanted.events or window.get("labels") or {}
     counts: dict[str, int] = defaultdict(int)
     for name in task or stated.trials:
@@ -362,7 +431,9 @@ def _same_bytes(tree: PublishedTree, recordings: Sequence[Found]) -> list[str]:
     first: dict[str, Found] = {}
     problems = []
     for item in recordings:
-        digest = max((tree.files[name] for name in item.files), key=lambda file: file.size).sha256
+        digest = max(
+            (tree.files[name] for name in item.files), key=lambda file: file.size
+        ).sha256
         other = first.setdefault(str(digest), item)
         if other.subject != item.subject:
             problems.append(
@@ -395,12 +466,20 @@ def _with_reader(
     if not wanted.named:
         text = with_field(text, ("reader", "name"), "bids_epochs")
         text = without(text, "reader", "recordings")
-        text = with_field(text, ("reader", "task"), task[0] if len(task) == 1 else list(task))
-        return text if wanted.datatype == "eeg" else with_field(text, ("reader", "datatype"), wanted.datatype)
+        text = with_field(
+            text, ("reader", "task"), task[0] if len(task) == 1 else list(task)
+        )
+        return (
+            text
+            if wanted.datatype == "eeg"
+            else with_field(text, ("reader", "datatype"), wanted.datatype)
+        )
     text = with_field(text, ("reader", "name"), "mne_epochs")
     if wanted.people:
         text = with_field(text, ("reader", "people"), dict(wanted.people))
-    return with_field(text, ("reader", "named"), {k: dict(v) for k, v in (wanted.named or {}).items()})
+    return with_field(
+        text, ("reader", "named"), {k: dict(v) for k, v in (wanted.named or {}).items()}
+    )
 
 
 def _entries(recordings: Sequence[Found]) -> list[dict[str, Any]]:
@@ -410,13 +489,17 @@ def _entries(recordings: Sequence[Found]) -> list[dict[str, Any]]:
     for item, fact in zip(recordings, facts, strict=True):
         entry: dict[str, Any] = {"file": place_of(item.file), "subject": item.subject}
         entry |= {
-            name: value for name, value in (("session", item.session), ("run", item.run)) if value != "1"
+            name: value
+            for name, value in (("session", item.session), ("run", item.run))
+            if value != "1"
         }
         entries.append(entry | ({"facts": fact} if fact else {}))
     return entries
 
 
-def _with_expectations(text: str, people: int, trials: Mapping[str, int], tree: PublishedTree) -> str:
+def _with_expectations(
+    text: str, people: int, trials: Mapping[str, int], tree: PublishedTree
+) -> str:
     """The spec's text with expectations of the tree's numbers of people and trials."""
     data = parse(text, "spec").data
     existing = list((data.get("expectations") or {}).get("assembly") or [])
@@ -481,7 +564,11 @@ def _new(id: str, tree: PublishedTree, stated: Stated, wanted: Wanted) -> str:
         f"title: {title if title.startswith(chr(34)) else chr(34) + title + chr(34)}",
         f"description: {_quoted(f'Data set {tree.id}.{author}{cited}')}",
         f"license: {license}",
-        *([f"license_note: {_quoted(f'The tree states {licence}.')}"] if "LicenseRef" in license else []),
+        *(
+            [f"license_note: {_quoted(f'The tree states {licence}.')}"]
+            if "LicenseRef" in license
+            else []
+        ),
         "species: Homo sapiens",
         f"modality: {wanted.datatype}",
         f'source: "{tree.page}"',

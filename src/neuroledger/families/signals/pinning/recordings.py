@@ -11,7 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from neuroledger.data.parsing import table_rows
-from neuroledger.data.pin.downloads import Downloads, Recorded, files_below, only_files, place_of
+from neuroledger.data.pin.downloads import (
+    Downloads,
+    Recorded,
+    files_below,
+    only_files,
+    place_of,
+)
 from neuroledger.data.pin.yaml_edit import with_field, without
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, RequestError, SpecError
@@ -29,9 +35,15 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     sidecars,
 )
 from neuroledger.families.signals.recordings.formats import OPENED
-from neuroledger.families.signals.recordings.matlab_layouts import MatlabLayout, matlab_parts
+from neuroledger.families.signals.recordings.matlab_layouts import (
+    MatlabLayout,
+    matlab_parts,
+)
 from neuroledger.families.signals.recordings.neo_files import NeoFiles, read_neo
-from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
+from neuroledger.families.signals.recordings.open_recordings import (
+    open_epochs,
+    open_recording,
+)
 from neuroledger.families.signals.recordings.recording_names import Naming, resolve
 from neuroledger.families.signals.recordings.sample_tables import SampleTable
 from neuroledger.families.signals.recordings.signal_spans import (
@@ -51,7 +63,9 @@ __all__ = ["expected", "logged", "recorded"]
 GIVEN = frozenset({"subject", "session", "run", "recording", "onset", "stimulus_id"})
 
 
-def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads) -> Recorded:
+def recorded(
+    catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads
+) -> Recorded:
     """Files to pin, and the spec's text with their recordings, or with the task and facts for mne-bids.
 
     Raises
@@ -63,13 +77,19 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     names = files_below(downloads.folder, aside=NOT_RAW, opened=OPENED)
     table = people(downloads.folder)
     opened = reads(parameters)
-    bids = downloads.bids or (spec.reader is not None and spec.reader.name == "bids_epochs")
+    bids = downloads.bids or (
+        spec.reader is not None and spec.reader.name == "bids_epochs"
+    )
     task = downloads.task or (parameters.get("task") if bids else None)
     rule = _rule(catalog, spec, bids)
-    only = {name: tuple(parameters.get(name) or ()) for name in ("subjects", "sessions")} if bids else {}
-    patterns: dict[str, dict[str, str]] = {pattern: {} for pattern in downloads.named} or dict(
-        parameters.get("named") or {}
+    only = (
+        {name: tuple(parameters.get(name) or ()) for name in ("subjects", "sessions")}
+        if bids
+        else {}
     )
+    patterns: dict[str, dict[str, str]] = {
+        pattern: {} for pattern in downloads.named
+    } or dict(parameters.get("named") or {})
     neo = (parameters.get("neo") or {}).get("format")
     recordings = recordings_in(
         downloads.folder,
@@ -89,7 +109,9 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     with _collecting(problems):
         facts, remarks = facts_of(recordings, table, downloads.label)
     remarks += _left_out(
-        [*patterns, *([rule.recording] if rule else [])], [name for name in names if opened(name)], recordings
+        [*patterns, *([rule.recording] if rule else [])],
+        [name for name in names if opened(name)],
+        recordings,
     )
     if downloads.named:
         text = with_field(text, ("reader", "named"), patterns)
@@ -97,7 +119,9 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     if downloads.events:
         window["labels"] = {**window.get("labels", {}), **downloads.events}
         text = with_field(text, ("reader", "window"), window)
-    has_windows = any(window.get(name) for name in ("labels", "marks", "stride")) or parameters.get("events")
+    has_windows = any(
+        window.get(name) for name in ("labels", "marks", "stride")
+    ) or parameters.get("events")
     if not has_windows:
         first = recordings[0]
         description = (
@@ -117,14 +141,24 @@ def recorded(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Download
     with _collecting(problems):
         files += _embeddings(parameters, names, downloads.folder, spec.id)
     if bids and "dataset_description.json" not in names:
-        problems.append(f"{downloads.folder} has no dataset_description.json: it is not a BIDS folder")
+        problems.append(
+            f"{downloads.folder} has no dataset_description.json: it is not a BIDS folder"
+        )
     if bids and task is None:
-        problems.append("--bids needs --task: the name of the task to read, as in task-NAME")
+        problems.append(
+            "--bids needs --task: the name of the task to read, as in task-NAME"
+        )
     if problems:
         raise RequestError("\n".join(problems))
     if bids and task is not None:
         text = _with_bids_reader(text, task, downloads, table, facts[0])
-        return Recorded(sorted({*files, *sidecars(names, recordings)}), text, len(subjects), remarks, None)
+        return Recorded(
+            sorted({*files, *sidecars(names, recordings)}),
+            text,
+            len(subjects),
+            remarks,
+            None,
+        )
     entries = [_entry(item, fact) for item, fact in zip(recordings, facts, strict=True)]
     return Recorded(files, text, len(subjects), remarks, entries)
 
@@ -138,7 +172,9 @@ def _collecting(problems: list[str]) -> Iterator[None]:
         problems.append(str(error))
 
 
-def _embeddings(parameters: Mapping[str, Any], names: Sequence[str], folder: Path, id: str) -> list[str]:
+def _embeddings(
+    parameters: Mapping[str, Any], names: Sequence[str], folder: Path, id: str
+) -> list[str]:
     """The tables of embeddings that go with the recordings."""
     tables = [str(name) for name in (parameters.get("embeddings") or {}).values()]
     missing = [name for name in tables if name not in names]
@@ -152,7 +188,9 @@ def _embeddings(parameters: Mapping[str, Any], names: Sequence[str], folder: Pat
 
 def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> AnnotationFile | None:
     """The rule for separate files of annotations, if the reader declares one."""
-    annotations = spec.reader.parameters.get("annotations") if spec.reader is not None else None
+    annotations = (
+        spec.reader.parameters.get("annotations") if spec.reader is not None else None
+    )
     if annotations is None:
         return None
     if bids:
@@ -163,32 +201,49 @@ def _rule(catalog: Catalog, spec: DatasetSpec, bids: bool) -> AnnotationFile | N
         return AnnotationFile.model_validate(annotations)
     except ValidationError as error:
         document = catalog.entry("datasets", spec.id).document
-        raise SpecError(explain(error, document, AnnotationFile, ("reader", "annotations"))) from None
+        raise SpecError(
+            explain(error, document, AnnotationFile, ("reader", "annotations"))
+        ) from None
 
 
-def _left_out(patterns: Sequence[str], names: Sequence[str], recordings: Sequence[Found]) -> list[str]:
+def _left_out(
+    patterns: Sequence[str], names: Sequence[str], recordings: Sequence[Found]
+) -> list[str]:
     """A remark on recordings whose names match no pattern; empty if there are none."""
     matched = {name for item in recordings for name in item.files}
     rest = [name for name in names if name not in matched]
     if not patterns or not rest:
         return []
-    return [f"{len(rest)} recordings do not match {' or '.join(patterns)} and are left out, first {rest[0]}"]
+    return [
+        f"{len(rest)} recordings do not match {' or '.join(patterns)} and are left out, first {rest[0]}"
+    ]
 
 
 def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:
     entry: dict[str, Any] = {"file": place_of(item.file), "subject": item.subject}
-    entry |= {name: value for name, value in (("session", item.session), ("run", item.run)) if value != "1"}
+    entry |= {
+        name: value
+        for name, value in (("session", item.session), ("run", item.run))
+        if value != "1"
+    }
     return entry | ({"facts": dict(facts)} if facts else {})
 
 
 def _with_bids_reader(
-    text: str, task: str | Sequence[str], downloads: Downloads, table: Table | None, facts: Mapping[str, Any]
+    text: str,
+    task: str | Sequence[str],
+    downloads: Downloads,
+    table: Table | None,
+    facts: Mapping[str, Any],
 ) -> str:
     """The spec's text with the reader `bids_epochs`, which lists recordings itself."""
     text = with_field(text, ("reader", "name"), "bids_epochs")
     text = without(text, "reader", "recordings")
     text = with_field(text, ("reader", "task"), task)
-    columns = {re.sub(r"\W+", "_", c.strip()).strip("_").lower(): c for c in (table.columns if table else ())}
+    columns = {
+        re.sub(r"\W+", "_", c.strip()).strip("_").lower(): c
+        for c in (table.columns if table else ())
+    }
     selected = {name: column for name, column in columns.items() if name in facts}
     if downloads.label is not None:
         selected["label"] = downloads.label
@@ -209,7 +264,10 @@ def _in_table(folder: Path, item: Found) -> str:
 
 
 def _descriptions(
-    folder: Path, item: Found, rule: AnnotationFile | None, parameters: Mapping[str, Any]
+    folder: Path,
+    item: Found,
+    rule: AnnotationFile | None,
+    parameters: Mapping[str, Any],
 ) -> str:
     """A message with the descriptions of a recording's events, or the reason why they cannot be read."""
     name = item.file if rule is None else item.companions[-1]
@@ -220,26 +278,44 @@ def _descriptions(
         if parameters.get("matlab"):
             layout = MatlabLayout.model_validate(parameters["matlab"])
             files = {file: folder / file for file in item.files}
-            parts = matlab_parts(folder / item.file, layout, files, item.file, (0.0, 0.0))
-            return sorted({span.description for part in parts for span in all_spans(part.raw)})
+            parts = matlab_parts(
+                folder / item.file, layout, files, item.file, (0.0, 0.0)
+            )
+            return sorted(
+                {span.description for part in parts for span in all_spans(part.raw)}
+            )
         if parameters.get("neo"):
-            segments = read_neo(folder / item.file, NeoFiles.model_validate(parameters["neo"]))
-            return sorted({span.description for segment in segments for span in segment.spans})
+            segments = read_neo(
+                folder / item.file, NeoFiles.model_validate(parameters["neo"])
+            )
+            return sorted(
+                {span.description for segment in segments for span in segment.spans}
+            )
         table, streams = parameters.get("table"), parameters.get("streams")
         raw = open_recording(
             folder / item.file,
             table=SampleTable.model_validate(table) if table else None,
             streams=Streams.model_validate(streams) if streams else None,
         )
-        spans = all_spans(raw) if rule is None else read_annotation_file(folder / name, name, rule, raw)
+        spans = (
+            all_spans(raw)
+            if rule is None
+            else read_annotation_file(folder / name, name, rule, raw)
+        )
         return sorted({span.description for span in spans})
 
     try:
         kinds = confined(read, limits_for(folder / part for part in item.files), name)
     except DataError as error:
         return f"Its events could not be read ({error})."
-    listed = ", ".join(repr(kind) for kind in kinds[:20]) + (", …" if kinds[20:] else "")
-    return f"{name} has {listed}" if kinds else f"{name} has no events; if they are in events.tsv, use --bids"
+    listed = ", ".join(repr(kind) for kind in kinds[:20]) + (
+        ", …" if kinds[20:] else ""
+    )
+    return (
+        f"{name} has {listed}"
+        if kinds
+        else f"{name} has no events; if they are in events.tsv, use --bids"
+    )
 
 
 def expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> None:
@@ -252,7 +328,9 @@ def expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> Non
     """
     for check in spec.expectations.assembly:
         fields = check.model_dump()
-        counts_subjects = fields.get("check") == "distinct" and fields.get("column") == "subject"
+        counts_subjects = (
+            fields.get("check") == "distinct" and fields.get("column") == "subject"
+        )
         if counts_subjects and fields.get("count") not in (None, len(subjects)):
             raise RequestError(
                 f"{spec.id} expects {fields['count']} subjects, but {downloads.folder} contains {len(subjects)}: "
@@ -261,14 +339,29 @@ def expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> Non
 
 
 def _require_coordinates(
-    catalog: Catalog, spec: DatasetSpec, window: Mapping[str, Any], facts: Mapping[str, Any], parameters: Any
+    catalog: Catalog,
+    spec: DatasetSpec,
+    window: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    parameters: Any,
 ) -> None:
     """Return if windows have all coordinates that benchmarks on these data decode, hold out or group by."""
-    known = {*GIVEN, *facts, *window.get("until", {}), *parameters.get("event_fields", ())}
+    known = {
+        *GIVEN,
+        *facts,
+        *window.get("until", {}),
+        *parameters.get("event_fields", ()),
+    }
     known |= {"label"} if window.get("labels") else set()
-    known |= {*window.get("marks", {}), *([window["countdown"]["name"]] if window.get("countdown") else [])}
+    known |= {
+        *window.get("marks", {}),
+        *([window["countdown"]["name"]] if window.get("countdown") else []),
+    }
     known |= {"trial"} if window.get("trial_starts_with") else set()
-    events, embeddings = parameters.get("events") or {}, parameters.get("embeddings") or {}
+    events, embeddings = (
+        parameters.get("events") or {},
+        parameters.get("embeddings") or {},
+    )
     known |= set(events.get("coordinates") or ())
     for id in catalog.ids("benchmarks"):
         benchmark = catalog.benchmark(id)
@@ -284,8 +377,16 @@ def _require_coordinates(
                     f"its reader, `embeddings: {{{target}: FILE.nc}}`, and the stimulus of each window under `events`"
                 )
             required = []
-        required += [splits[name] for name in ("by", "column", "stratify", "trial") if splits.get(name)]
-        required += ["split"] if splits.get("name") == "declared" and "column" not in splits else []
+        required += [
+            splits[name]
+            for name in ("by", "column", "stratify", "trial")
+            if splits.get(name)
+        ]
+        required += (
+            ["split"]
+            if splits.get("name") == "declared" and "column" not in splits
+            else []
+        )
         missing = [name for name in required if name not in known]
         if missing:
             raise RequestError(
@@ -299,7 +400,9 @@ def _require_coordinates(
 SHOWN = 5
 
 
-def logged(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads) -> Recorded:
+def logged(
+    catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads
+) -> Recorded:
     """Files to pin, and the recordings that the reader's `naming` finds among them.
 
     Raises
@@ -314,7 +417,9 @@ def logged(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads)
         naming = Naming.model_validate(parameters.get("naming"))
     except ValidationError as error:
         document = catalog.entry("datasets", spec.id).document
-        raise SpecError(explain(error, document, Naming, ("reader", "naming"))) from None
+        raise SpecError(
+            explain(error, document, Naming, ("reader", "naming"))
+        ) from None
     try:
         resolved = resolve(naming, names)
     except DataError as error:
@@ -333,7 +438,9 @@ def logged(catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads)
     # Two recordings may share a log, if the spec declares it.
     files = list(dict.fromkeys(files))
     subjects = len({entry["subject"] for entry in resolved.entries})
-    return Recorded(files, text, subjects, _remarks(resolved.left_out), resolved.entries)
+    return Recorded(
+        files, text, subjects, _remarks(resolved.left_out), resolved.entries
+    )
 
 
 def _remarks(left_out: dict[str, str]) -> list[str]:

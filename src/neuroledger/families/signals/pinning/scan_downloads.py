@@ -17,7 +17,11 @@ from neuroledger.families.signals.recordings.formats import OPENED, advice
 from neuroledger.families.signals.recordings.neo_files import companion_files, opens
 from neuroledger.families.signals.recordings.open_recordings import EPOCHS
 from neuroledger.families.signals.recordings.sample_tables import TABLES
-from neuroledger.families.signals.recordings.signal_spans import AnnotationFile, annotation_file_of, fields_in
+from neuroledger.families.signals.recordings.signal_spans import (
+    AnnotationFile,
+    annotation_file_of,
+    fields_in,
+)
 from neuroledger.store.hashes import sha256_of
 
 __all__ = [
@@ -44,7 +48,9 @@ COMPANIONS: Mapping[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
 NAMING = frozenset({".set", ".vhdr", ".hea"})
 """Suffixes of headers that name their companions."""
 # FIF files of MNE that are not recordings: events, epochs, averages, covariances, …
-DERIVED = re.compile(r"[-_](eve|epo|ave|cov|fwd|inv|trans|ica|proj|src|bem|sol)\.fif(\.gz)?$")
+DERIVED = re.compile(
+    r"[-_](eve|epo|ave|cov|fwd|inv|trans|ica|proj|src|bem|sol)\.fif(\.gz)?$"
+)
 # A recording that is a folder of files (CTF).
 FOLDER = ".ds"
 # Parts of a BIDS folder that do not contain raw recordings.
@@ -56,7 +62,16 @@ MISSING = frozenset({"", "n/a", "na", "nan", "none"})
 IDENTITY = frozenset({"subject", "session", "run", "name"})
 # Values of the recording itself, which columns of a table cannot override.
 TAKEN = frozenset(
-    {"file", "participant_id", "subject", "session", "run", "recording", "recording_sha256", "onset"}
+    {
+        "file",
+        "participant_id",
+        "subject",
+        "session",
+        "run",
+        "recording",
+        "recording_sha256",
+        "onset",
+    }
 )
 
 
@@ -73,7 +88,11 @@ class Found(NamedTuple):
     @property
     def files(self) -> tuple[str, ...]:
         """The files to pin; for a recording that is a folder, the files in it."""
-        return self.companions if self.file.endswith(FOLDER) else (self.file, *self.companions)
+        return (
+            self.companions
+            if self.file.endswith(FOLDER)
+            else (self.file, *self.companions)
+        )
 
 
 class Table(NamedTuple):
@@ -117,7 +136,11 @@ def recordings_in(
     tasks = [task] if isinstance(task, str) else list(task or ())
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
     folders = {outer for name in names if (outer := _folder(name)) is not None}
-    single = {name for name in names if _folder(name) is None and (opened or is_recording)(name)}
+    single = {
+        name
+        for name in names
+        if _folder(name) is None and (opened or is_recording)(name)
+    }
     candidates = sorted(folders | single)
     by_bids = [name for name in candidates if "sub" in _entities(name)]
     recordings: list[Found] = []
@@ -130,7 +153,9 @@ def recordings_in(
         if fields is None or named_fields is None:
             continue
         fields |= named_fields
-        if (tasks and entities.get("task") not in tasks) or int(entities.get("split", "1")) > 1:
+        if (tasks and entities.get("task") not in tasks) or int(
+            entities.get("split", "1")
+        ) > 1:
             continue
         if (subjects and entities.get("sub") not in subjects) or (
             sessions and entities.get("ses") not in sessions
@@ -178,7 +203,11 @@ def recordings_in(
             else ""
         )
         convert = advice(
-            frozenset(PurePosixPath(part).suffix.lower() for name in names for part in name.split("/"))
+            frozenset(
+                PurePosixPath(part).suffix.lower()
+                for name in names
+                for part in name.split("/")
+            )
         )
         problems.append(
             f"{folder} contains no recording{of_task}{matching} ({', '.join(sorted(OPENED))})"
@@ -186,7 +215,9 @@ def recordings_in(
         )
     absent = sorted(set(listed) - {item.file for item in recordings} - set(unknown))
     if absent:
-        problems.append(f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}")
+        problems.append(
+            f"recordings.tsv lists {len(absent)} files that {folder} lacks, first {absent[0]}"
+        )
     if problems:
         raise RequestError("\n".join(problems))
     return recordings
@@ -203,11 +234,15 @@ def reads(parameters: Mapping[str, Any]) -> Callable[[str], bool]:
         return lambda name: opens(str(parameters["neo"].get("format")), name)
     if parameters.get("matlab"):
         events = (parameters["matlab"].get("events") or {}).get("file")
-        return lambda name: name.lower().endswith(".mat") and PurePosixPath(name).name != events
+        return lambda name: (
+            name.lower().endswith(".mat") and PurePosixPath(name).name != events
+        )
     if parameters.get("epoched"):
         return lambda name: EPOCHS.search(name) is not None
     if parameters.get("table"):
-        return lambda name: PurePosixPath(name).suffix.lower() in TABLES and name not in FACTS
+        return lambda name: (
+            PurePosixPath(name).suffix.lower() in TABLES and name not in FACTS
+        )
     return is_recording
 
 
@@ -226,12 +261,16 @@ def same_bytes(folder: Path, recordings: Sequence[Found]) -> list[str]:
     """Messages about pairs of recordings of two subjects with the same bytes."""
     by_size: dict[int, list[tuple[Found, Path]]] = {}
     for item in recordings:
-        samples = max((folder / name for name in item.files), key=lambda path: path.stat().st_size)
+        samples = max(
+            (folder / name for name in item.files), key=lambda path: path.stat().st_size
+        )
         by_size.setdefault(samples.stat().st_size, []).append((item, samples))
     first: dict[str, Found] = {}
     problems = []
     for same_size in by_size.values():
-        for item, samples in same_size if len({item.subject for item, _ in same_size}) > 1 else ():
+        for item, samples in (
+            same_size if len({item.subject for item, _ in same_size}) > 1 else ()
+        ):
             other = first.setdefault(sha256_of(samples), item)
             if other.subject != item.subject:
                 problems.append(
@@ -248,7 +287,9 @@ def _entities(name: str) -> dict[str, str]:
 def _folder(name: str) -> str | None:
     """The outermost folder above a file that is itself a recording."""
     parts = name.split("/")
-    at = next((at for at, part in enumerate(parts[:-1], 1) if part.endswith(FOLDER)), None)
+    at = next(
+        (at for at, part in enumerate(parts[:-1], 1) if part.endswith(FOLDER)), None
+    )
     return None if at is None else "/".join(parts[:at])
 
 
@@ -261,8 +302,12 @@ def companions_of(folder: Path, name: str, names: Sequence[str]) -> list[str]:
         A required companion is missing.
     """
     path = PurePosixPath(name)
-    further = re.compile(re.escape(path.with_suffix("").as_posix()) + r"-\d+" + re.escape(path.suffix))
-    continued = [other for other in names if path.suffix == ".fif" and further.fullmatch(other)]
+    further = re.compile(
+        re.escape(path.with_suffix("").as_posix()) + r"-\d+" + re.escape(path.suffix)
+    )
+    continued = [
+        other for other in names if path.suffix == ".fif" and further.fullmatch(other)
+    ]
     return [*_companions(folder, name, set(names)), *continued]
 
 
@@ -275,18 +320,26 @@ def _companions(folder: Path, name: str, known: set[str]) -> Iterator[str]:
     by_name = COMPANIONS.get(path.suffix.lower(), ())
     if path.suffix.lower() in NAMING and _is_content(header):
         by_name = ()
-        problems = problems_of(header, lambda other: path.with_name(other).as_posix() in known)
+        problems = problems_of(
+            header, lambda other: path.with_name(other).as_posix() in known
+        )
         if problems:
             raise RequestError(f"{folder}: {'; '.join(problems)}")
-        yield from (path.with_name(named.name).as_posix() for named in named_files(header))
+        yield from (
+            path.with_name(named.name).as_posix() for named in named_files(header)
+        )
     for suffixes, needed in by_name:
         options = [path.with_suffix(suffix).as_posix() for suffix in suffixes]
         existing = [other for other in options if other in known]
         yield from existing[:1]
         if needed and not existing:
-            raise RequestError(f"{folder / name} cannot be opened without {PurePosixPath(options[0]).name}")
+            raise RequestError(
+                f"{folder / name} cannot be opened without {PurePosixPath(options[0]).name}"
+            )
     for part in sorted(known) if int(_split(name) or 0) == 1 else ():
-        if part != name and part == re.sub(r"split-0*1(?=_)", f"split-{_split(part)}", name):
+        if part != name and part == re.sub(
+            r"split-0*1(?=_)", f"split-{_split(part)}", name
+        ):
             yield part
 
 
@@ -320,8 +373,12 @@ def sidecars(names: Sequence[str], found: Sequence[Found]) -> list[str]:
         if path.suffix not in {".tsv", ".json"}:
             continue
         own = _every_entity(name).items() - {("split", "01")}
-        positions = str(path.parent) in folders and path.stem.endswith(("_electrodes", "_coordsystem"))
-        inherited = any(own <= entities.items() for entities in below.get(str(path.parent), ()))
+        positions = str(path.parent) in folders and path.stem.endswith(
+            ("_electrodes", "_coordsystem")
+        )
+        inherited = any(
+            own <= entities.items() for entities in below.get(str(path.parent), ())
+        )
         if len(path.parts) == 1 or positions or inherited:
             applicable.append(name)
     return applicable
@@ -357,7 +414,9 @@ def people(folder: Path) -> Table | None:
             raise RequestError(str(error)) from error
         prefix = "sub-" if key == "participant_id" else ""
         rows = {
-            row[key].strip().removeprefix(prefix): {column: row[column].strip() for column in columns}
+            row[key].strip().removeprefix(prefix): {
+                column: row[column].strip() for column in columns
+            }
             for _, row in lines
         }
         return Table(name, columns, rows)
@@ -383,14 +442,19 @@ def facts_of(
                 f"--label {label} needs a table: recordings.tsv or participants.tsv in the folder"
             )
         return [dict(item.name_facts) for item in recordings], []
-    keys = [item.file if table.name == "recordings.tsv" else item.subject for item in recordings]
+    keys = [
+        item.file if table.name == "recordings.tsv" else item.subject
+        for item in recordings
+    ]
     unlisted = sorted(set(keys) - set(table.rows))
     if unlisted:
         raise RequestError(
             f"{table.name} has no row for {', '.join(unlisted[:5])}{', …' if unlisted[5:] else ''}"
         )
     if label is not None and label not in table.columns:
-        raise RequestError(f"{table.name} has no column {label!r}; it has {', '.join(table.columns)}")
+        raise RequestError(
+            f"{table.name} has no column {label!r}; it has {', '.join(table.columns)}"
+        )
     rows = [table.rows[key] for key in keys]
     facts: list[dict[str, str | float]] = [dict(item.name_facts) for item in recordings]
     remarks: list[str] = []
@@ -401,14 +465,18 @@ def facts_of(
         values = [row[column] for row in rows]
         missing = sum(value.lower() in MISSING for value in values)
         if missing:
-            remarks.append(f"column {column!r} left out: {missing} of {len(values)} recordings have no value")
+            remarks.append(
+                f"column {column!r} left out: {missing} of {len(values)} recordings have no value"
+            )
             continue
         for fact, value in zip(facts, _numbers(values) or values, strict=True):
             fact[name] = value
     for fact, row, item in zip(facts, rows, recordings, strict=True):
         if label is not None:
             if row[label].lower() in MISSING:
-                raise RequestError(f"{item.file} has no {label!r} in {table.name}, which --label needs")
+                raise RequestError(
+                    f"{item.file} has no {label!r} in {table.name}, which --label needs"
+                )
             fact["label"] = row[label]
     return facts, remarks
 
@@ -418,4 +486,8 @@ def _numbers(values: Sequence[str]) -> list[str | float] | None:
     if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value) for value in values):
         return None
     numbers = [float(value) for value in values]
-    return [int(n) if n.is_integer() else n for n in numbers] if all(map(math.isfinite, numbers)) else None
+    return (
+        [int(n) if n.is_integer() else n for n in numbers]
+        if all(map(math.isfinite, numbers))
+        else None
+    )

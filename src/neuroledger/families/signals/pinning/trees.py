@@ -20,9 +20,9 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from neuroledger.engine.git_trees import LINK, MODULE, MOST_BYTES, committed
 from neuroledger.errors import RequestError
 from neuroledger.store.git import clone, git
+from neuroledger.store.git_trees import LINK, MODULE, MOST_BYTES, committed
 
 __all__ = [
     "ARCHIVES",
@@ -38,7 +38,9 @@ __all__ = [
 KEY = re.compile(
     r"(?P<kind>SHA256E?|MD5E?)-s(?P<size>\d+)--(?P<digest>[0-9a-f]{32,64})(?P<suffix>\.[\w.]+)?$"
 )
-HEADER = re.compile(r"#\s*(?P<owner>[A-Za-z]+)_(?P<id>[a-z]{2}\d{6})\s*@\s*(?P<commit>[0-9a-f]{40})")
+HEADER = re.compile(
+    r"#\s*(?P<owner>[A-Za-z]+)_(?P<id>[a-z]{2}\d{6})\s*@\s*(?P<commit>[0-9a-f]{40})"
+)
 REMOTE = re.compile(r"github\.com[/:](?P<owner>[\w-]+)/(?P<id>[a-z]{2}\d{6})")
 ENTITY = re.compile(r"(?:^|_)(sub|task)-([A-Za-z0-9+]+)")
 
@@ -132,7 +134,9 @@ class PublishedTree:
 def joined(trees: Sequence[PublishedTree]) -> PublishedTree:
     """Join several trees into one, each below a folder with its id."""
     known = {tree.id: tree for tree in trees}
-    files = {f"{tree.id}/{path}": file for tree in trees for path, file in tree.files.items()}
+    files = {
+        f"{tree.id}/{path}": file for tree in trees for path, file in tree.files.items()
+    }
 
     def read(path: str) -> str | None:
         id, _, rest = path.partition("/")
@@ -166,7 +170,9 @@ def open_tree(archive: str, id: str, source: str | None) -> Iterator[PublishedTr
         return
     address = source or f"https://github.com/{ARCHIVES[archive].owner}/{id}"
     if not address.startswith("https://"):
-        raise RequestError(f"{address} is neither a folder, nor a listing (.tsv), nor an address https://…")
+        raise RequestError(
+            f"{address} is neither a folder, nor a listing (.tsv), nor an address https://…"
+        )
     with tempfile.TemporaryDirectory(prefix="neuroledger-") as folder:
         try:
             clone(address, Path(folder), seconds=1800)
@@ -189,29 +195,49 @@ def _repository(archive: str, id: str, root: Path) -> PublishedTree:
     for path, entry in small.items():
         content = contents[entry.id]
         key = None
-        if entry.mode == LINK or (entry.size < 1024 and content.startswith(b"/annex/objects/")):
-            key = KEY.fullmatch(PurePosixPath(content.decode("utf-8", "replace").split("\n")[0]).name)
+        if entry.mode == LINK or (
+            entry.size < 1024 and content.startswith(b"/annex/objects/")
+        ):
+            key = KEY.fullmatch(
+                PurePosixPath(content.decode("utf-8", "replace").split("\n")[0]).name
+            )
         if key is not None:
-            sha256 = key["digest"] if key["kind"].startswith("SHA256") and len(key["digest"]) == 64 else None
-            files[path] = TreeFile(int(key["size"]), sha256, "annex", key["suffix"] or "")
+            sha256 = (
+                key["digest"]
+                if key["kind"].startswith("SHA256") and len(key["digest"]) == 64
+                else None
+            )
+            files[path] = TreeFile(
+                int(key["size"]), sha256, "annex", key["suffix"] or ""
+            )
         elif entry.mode != LINK:
-            files[path] = TreeFile(entry.size, hashlib.sha256(content).hexdigest(), "git")
+            files[path] = TreeFile(
+                entry.size, hashlib.sha256(content).hexdigest(), "git"
+            )
 
     def read(path: str) -> str | None:
         file = files.get(path)
-        return contents[small[path].id].decode("utf-8-sig", "replace") if file and file.at == "git" else None
+        return (
+            contents[small[path].id].decode("utf-8-sig", "replace")
+            if file and file.at == "git"
+            else None
+        )
 
     return PublishedTree(archive, id, head, files, read)
 
 
 def _contents(root: Path, ids: list[str]) -> dict[str, bytes]:
     """The contents of these blobs, read by one git process."""
-    output = git(root, "cat-file", "--batch", stdin="".join(f"{id}\n" for id in ids).encode())
+    output = git(
+        root, "cat-file", "--batch", stdin="".join(f"{id}\n" for id in ids).encode()
+    )
     blobs, stream = {}, io.BytesIO(output)
     for id in ids:
         header = stream.readline().split()
         if len(header) != 3:
-            raise RequestError(f"{root} lacks the blob {id[:10]}: clone the repository without a filter")
+            raise RequestError(
+                f"{root} lacks the blob {id[:10]}: clone the repository without a filter"
+            )
         blobs[id] = stream.read(int(header[2]))
         stream.read(1)
     return blobs
@@ -224,7 +250,10 @@ def _listing(archive: str, id: str, path: Path) -> PublishedTree:
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"{path} cannot be read as a listing ({error})") from error
     header = HEADER.match(lines[0] if lines else "")
-    if header is None or (header["id"], header["owner"]) != (id, ARCHIVES[archive].owner):
+    if header is None or (header["id"], header["owner"]) != (
+        id,
+        ARCHIVES[archive].owner,
+    ):
         raise RequestError(
             f"{path} begins with {(lines or [''])[0][:80]!r}: a listing of {id} begins with "
             f"'# {ARCHIVES[archive].owner}_{id} @ COMMIT'"
@@ -237,7 +266,9 @@ def _listing(archive: str, id: str, path: Path) -> PublishedTree:
         if len(cells) == 4 and cells[1] == "git-absent":
             continue
         if len(cells) != 4 or not cells[2].isdigit():
-            raise RequestError(f"{path}:{number}: {line[:80]!r} is not path, key type, bytes and hash")
+            raise RequestError(
+                f"{path}:{number}: {line[:80]!r} is not path, key type, bytes and hash"
+            )
         name, kind, size, digest = cells
         hashed = digest if kind in ("SHA256E", "SHA256", "stated", "git") else None
         if hashed is not None and not re.fullmatch("[0-9a-f]{64}", hashed):
@@ -268,7 +299,9 @@ def trials_by_person(tree: PublishedTree) -> dict[tuple[str, str], Counter[str]]
             continue
         rows = csv.DictReader(io.StringIO(tree.read(path) or ""), delimiter="\t")
         for row in rows:
-            kind = next((row[name] for name in ("trial_type", "value") if row.get(name)), "")
+            kind = next(
+                (row[name] for name in ("trial_type", "value") if row.get(name)), ""
+            )
             if kind not in ("", "n/a"):
                 counts[entities["task"], entities["sub"]][kind] += 1
     return counts

@@ -27,7 +27,10 @@ from neuroledger.families.signals.recordings.open_recordings import (
     require_believed,
     require_gapless,
 )
-from neuroledger.families.signals.recordings.recording_folders import digest_of, parts_of
+from neuroledger.families.signals.recordings.recording_folders import (
+    digest_of,
+    parts_of,
+)
 from neuroledger.families.signals.recordings.shared_channels import with_shared
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
@@ -51,7 +54,9 @@ __all__ = ["bids_epochs"]
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 _TASK = re.compile(r"_task-([A-Za-z0-9+]+)_")
 # Suffixes of the file that MNE opens; companions (.eeg, .vmrk, .fdt, .json) follow from it.
-OPENED = frozenset({".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".mefd", ".nwb", ".ds"})
+OPENED = frozenset(
+    {".vhdr", ".edf", ".bdf", ".set", ".fif", ".con", ".sqd", ".mefd", ".nwb", ".ds"}
+)
 
 
 @reader("bids_epochs", version=4, prepares=True, pins=recorded)
@@ -91,10 +96,17 @@ def bids_epochs(
         raise package_missing("mne_bids") from error
     tasks = [task] if isinstance(task, str) else list(task)
     marker = next(
-        (path for name, path in sorted(files.items()) if name.endswith("dataset_description.json")), None
+        (
+            path
+            for name, path in sorted(files.items())
+            if name.endswith("dataset_description.json")
+        ),
+        None,
     )
     if marker is None:
-        raise DataError("dataset_description.json is not among the files: this is not a BIDS folder")
+        raise DataError(
+            "dataset_description.json is not among the files: this is not a BIDS folder"
+        )
     root = marker.parent
     with quiet_mne():
         matches = mne_bids.find_matching_paths(
@@ -110,7 +122,9 @@ def bids_epochs(
         (
             path
             for path in matches
-            if path.extension in OPENED and int(path.split or 1) == 1 and parts_of(path.fpath, pinned)
+            if path.extension in OPENED
+            and int(path.split or 1) == 1
+            and parts_of(path.fpath, pinned)
         ),
         key=lambda path: str(path.fpath),
     )
@@ -119,9 +133,15 @@ def bids_epochs(
             f"no {datatype} recording of task {' or '.join(map(repr, tasks))} is among the files"
             + _alternatives(root, pinned, tasks)
         )
-    facts_by_subject = _facts_by_subject(root, facts or {}, [path.subject for path in paths])
+    facts_by_subject = _facts_by_subject(
+        root, facts or {}, [path.subject for path in paths]
+    )
     names = {path: path.fpath.relative_to(root).as_posix() for path in paths}
-    tables = {} if events is None else {path: _rows(path, name, pinned) for path, name in names.items()}
+    tables = (
+        {}
+        if events is None
+        else {path: _rows(path, name, pinned) for path, name in names.items()}
+    )
 
     def parts() -> Iterator[xr.DataArray | None]:
         for path, name in names.items():
@@ -136,7 +156,13 @@ def bids_epochs(
             )
             digest = digest_of(path.fpath, pinned)
             yield windows_of(
-                raw, recording, window, preprocessing, sha256=digest, events=events, rows=tables.get(path)
+                raw,
+                recording,
+                window,
+                preprocessing,
+                sha256=digest,
+                events=events,
+                rows=tables.get(path),
             )
             del raw
 
@@ -153,7 +179,12 @@ def bids_epochs(
         assembly=windows,
         extras=extras,
         clocks=clocks_of(windows),
-        notes=(*ambiguous_notes(windows), *clock_notes(windows), *beyond_notes(windows), *left_out),
+        notes=(
+            *ambiguous_notes(windows),
+            *clock_notes(windows),
+            *beyond_notes(windows),
+            *left_out,
+        ),
     )
 
 
@@ -173,7 +204,9 @@ def _opened(path: Any, name: str, *, by_table: bool = True) -> Any:
         note_clock(path.fpath, raw)
     else:
         # mne-bids has placed the events at samples, as if there were no gaps.
-        require_gapless(path.fpath, raw, name, "declare `events`, which are placed by the clock")
+        require_gapless(
+            path.fpath, raw, name, "declare `events`, which are placed by the clock"
+        )
     return raw
 
 
@@ -199,8 +232,15 @@ def _rows(path: Any, name: str, pinned: Set[Path]) -> list[dict[str, str]]:
     table = path.fpath.with_name(beside_recording(path.fpath.name, "events"))
     if table not in pinned:
         raise DataError(f"{name} has no events: {table.name} is not among the files")
-    entities = {"task": path.task, "session": path.session or "1", "run": path.run or "1"}
-    return [{**entities, **row} for row in table_of(table, f"{name.rsplit('/', 1)[0]}/{table.name}")]
+    entities = {
+        "task": path.task,
+        "session": path.session or "1",
+        "run": path.run or "1",
+    }
+    return [
+        {**entities, **row}
+        for row in table_of(table, f"{name.rsplit('/', 1)[0]}/{table.name}")
+    ]
 
 
 def _facts_by_subject(
@@ -211,16 +251,27 @@ def _facts_by_subject(
         return {subject: {} for subject in subjects}
     path = root / "participants.tsv"
     if not path.is_file():
-        raise DataError("participants.tsv is not among the files, but `facts` are read from it")
+        raise DataError(
+            "participants.tsv is not among the files, but `facts` are read from it"
+        )
     table = table_rows(path, "participant_id", delimiter="\t", short=True)[1]
     rows = {row["participant_id"].removeprefix("sub-"): row for _, row in table}
     facts_of: dict[str, dict[str, str | float]] = {subject: {} for subject in subjects}
     for name, column in facts.items():
-        values = {subject: str(rows.get(subject, {}).get(column) or "").strip() for subject in facts_of}
-        missing = sorted(subject for subject, value in values.items() if value.lower() in ("", "n/a"))
+        values = {
+            subject: str(rows.get(subject, {}).get(column) or "").strip()
+            for subject in facts_of
+        }
+        missing = sorted(
+            subject for subject, value in values.items() if value.lower() in ("", "n/a")
+        )
         if missing:
-            raise DataError(f"participants.tsv has no {column!r} for {', '.join(missing[:5])}")
-        numbers = name != "label" and all(_NUMBER.fullmatch(value) for value in values.values())
+            raise DataError(
+                f"participants.tsv has no {column!r} for {', '.join(missing[:5])}"
+            )
+        numbers = name != "label" and all(
+            _NUMBER.fullmatch(value) for value in values.values()
+        )
         for subject, value in values.items():
             facts_of[subject][name] = float(value) if numbers else value
     return facts_of

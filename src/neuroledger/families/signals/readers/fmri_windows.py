@@ -15,9 +15,22 @@ import xarray as xr
 from pydantic import AfterValidator, Field, model_validator
 
 from neuroledger.data.arrays import Array
+from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.facts import Fact
 from neuroledger.errors import DataError, UnavailableError
-from neuroledger.families.signals.fmri.events import ScanEvents, companion_files, read_lists, shown
+from neuroledger.families.signals.clocks.clock_facts import (
+    clocks_of,
+    count_by_label,
+    note_clocks,
+)
+from neuroledger.families.signals.clocks.cut_windows import span_of
+from neuroledger.families.signals.fmri.events import (
+    ScanEvents,
+    companion_files,
+    read_lists,
+    shown,
+)
 from neuroledger.families.signals.fmri.layout import Layout, layout_of, transforms_of
 from neuroledger.families.signals.fmri.runs import Rest, Run, checked, runs_among
 from neuroledger.families.signals.fmri.space import INSTALL, Space, Surface, Transforms
@@ -39,7 +52,11 @@ LEFT_OUT: Final = "left_out"
 SILENT: Final = 0.5
 """Largest share of channels without a signal; with more, the series is not in the declared space."""
 UNITS: Final = {"zscore": "standard", "percent": "percent", None: "arbitrary"}
-NILEARN: Final[Mapping[str | None, Any]] = {"zscore": "zscore_sample", "percent": "psc", None: False}
+NILEARN: Final[Mapping[str | None, Any]] = {
+    "zscore": "zscore_sample",
+    "percent": "psc",
+    None: False,
+}
 
 
 class VolumeWindow(Frozen):
@@ -69,9 +86,15 @@ class Cleaning(Frozen):
     @model_validator(mode="after")
     def _check_filter(self) -> Cleaning:
         if (self.filter is None) != (self.high_pass is None and self.low_pass is None):
-            raise ValueError("`filter` is the method of `high_pass` and `low_pass`: give both, or neither")
-        if self.filter == "cosine" and (self.low_pass is not None or self.high_pass is None):
-            raise ValueError("a cosine filter needs `high_pass` and cannot have `low_pass`")
+            raise ValueError(
+                "`filter` is the method of `high_pass` and `low_pass`: give both, or neither"
+            )
+        if self.filter == "cosine" and (
+            self.low_pass is not None or self.high_pass is None
+        ):
+            raise ValueError(
+                "a cosine filter needs `high_pass` and cannot have `low_pass`"
+            )
         return self
 
 
@@ -98,7 +121,9 @@ def files_read(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]
     known = set(names)
     missing = [name for name in others if name not in known]
     if missing:
-        raise DataError(f"{', '.join(missing)}, which `events` names, is not among the files")
+        raise DataError(
+            f"{', '.join(missing)}, which `events` names, is not among the files"
+        )
     if isinstance(space := parameters["space"], Transforms):
         for run in {run.subject: run for run in runs}.values():
             others += transforms_of(space, run, names)
@@ -113,7 +138,9 @@ def _runs(
     subjects: Sequence[str],
     rest: Rest | None,
 ) -> list[Run]:
-    return runs_among(names, series, events.file, mask=mask, subjects=subjects, rest=rest)
+    return runs_among(
+        names, series, events.file, mask=mask, subjects=subjects, rest=rest
+    )
 
 
 @reader("fmri_windows", version=1, reads=files_read, prepares=True)
@@ -180,9 +207,13 @@ def fmri_windows(
     def parts() -> Iterator[xr.DataArray]:
         # Tables and embeddings first, to detect errors in them before hours of reading images.
         layouts = [shown(files, run, events, values_by_list, seconds) for run in runs]
-        read_embeddings(files, embeddings, {name for windows in layouts for name in windows.names})
+        read_embeddings(
+            files, embeddings, {name for windows in layouts for name in windows.names}
+        )
         for run, windows in zip(runs, layouts, strict=True):
-            part = _windows(run, windows, files, layout, seconds, window, cleaning, volumes, beyond)
+            part = _windows(
+                run, windows, files, layout, seconds, window, cleaning, volumes, beyond
+            )
             repetitions = []
             for stimulus in part["stimulus_id"].values.astype(str):
                 repetitions.append(presentations[run.subject, stimulus])
@@ -191,7 +222,13 @@ def fmri_windows(
 
     windows = stored(parts(), of=len(runs))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=_notes(windows))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=_notes(windows),
+    )
 
 
 def _notes(windows: xr.DataArray) -> tuple[str, ...]:
@@ -222,7 +259,9 @@ def _windows(
     name = run.series[0]
     values = layout.read(run)
     if volumes is not None and values.shape[1] < volumes:
-        raise DataError(f"{name} has {values.shape[1]} volumes, fewer than the {volumes} that are used")
+        raise DataError(
+            f"{name} has {values.shape[1]} volumes, fewer than the {volumes} that are used"
+        )
     values = _cleaned(values[:, :volumes], cleaning, seconds, name)
     onsets = np.array(events.onsets, dtype=float)
     first = _nearest((onsets + window.start + window.lag) / seconds)
@@ -241,12 +280,22 @@ def _windows(
     rows = np.arange(length)
     windows = np.stack([values[:, at + rows] for at in first[inside]])
     count = int(inside.sum())
-    facts: dict[str, Any] = {"stimulus_id": np.array(events.names)[inside], "onset": onsets[inside]}
+    facts: dict[str, Any] = {
+        "stimulus_id": np.array(events.names)[inside],
+        "onset": onsets[inside],
+    }
     facts |= {key: np.asarray(column)[inside] for key, column in events.extra.items()}
-    facts |= {"subject": [run.subject] * count, "session": [run.session] * count, "run": [run.number] * count}
+    facts |= {
+        "subject": [run.subject] * count,
+        "session": [run.session] * count,
+        "run": [run.number] * count,
+    }
     facts |= {LEFT_OUT: [len(onsets) - count] * count} if beyond == "left_out" else {}
-    facts |= {"recording": [name] * count, "recording_sha256": [_digest(run, files)] * count}
-    return signals(
+    facts |= {
+        "recording": [name] * count,
+        "recording_sha256": [_digest(run, files)] * count,
+    }
+    cut = signals(
         windows,
         channels=layout.channels,
         channel_types="fmri",
@@ -255,6 +304,42 @@ def _windows(
         units=UNITS[cleaning.standardise],
         events=facts,
         positions=layout.places,
+    )
+    return note_clocks(cut, _clocks(run, events, inside, values.shape[1], seconds))
+
+
+def _clocks(
+    run: Run,
+    events: WindowLayout,
+    inside: npt.NDArray[np.bool_],
+    volumes: int,
+    seconds: float,
+) -> RecordingClocks:
+    """The clocks of a run's volumes, whose repetition time is declared, and of its stimuli, which a table states."""
+    onsets = np.asarray(events.onsets, dtype=np.float64)
+    start, stop = span_of(onsets)
+    samples = Clock(
+        of="samples",
+        unit=Fact("s", "declared"),
+        start=0.0,
+        stop=round(volumes * seconds, 6),
+        rate=Fact(1 / seconds, "declared"),
+        count=volumes,
+    )
+    shown_stimuli = Clock(
+        of="stimuli",
+        unit=Fact("s", "stated"),
+        start=start,
+        stop=stop,
+        count=len(onsets),
+        aligned="from the first volume",
+    )
+    return RecordingClocks(
+        recording=run.series[0],
+        subject=run.subject,
+        clocks=(samples, shown_stimuli),
+        windows=int(inside.sum()),
+        left_out=tuple(count_by_label("beyond the ends", events.extra, ~inside)),
     )
 
 
@@ -272,7 +357,9 @@ def _cleaned(values: Array, cleaning: Cleaning, seconds: float, name: str) -> Ar
     try:
         from nilearn.signal import clean
     except ImportError as error:
-        raise UnavailableError("cleaning series of the brain needs nilearn", INSTALL) from error
+        raise UnavailableError(
+            "cleaning series of the brain needs nilearn", INSTALL
+        ) from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -300,4 +387,8 @@ def _nearest(volumes: Array) -> npt.NDArray[np.int64]:
 def _digest(run: Run, files: Mapping[str, Path]) -> str:
     """SHA-256 of the series; for two hemispheres, of their concatenated hashes."""
     hashes = [sha256_of(files[name]) for name in run.series]
-    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+    return (
+        hashes[0]
+        if len(hashes) == 1
+        else hashlib.sha256("".join(hashes).encode()).hexdigest()
+    )

@@ -14,10 +14,16 @@ from pydantic import Field
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import (
+    clock_notes,
+    clocks_of,
+    note_clocks,
+)
 from neuroledger.families.signals.emg.sessions import (
     RATE,
     Grid,
     WindowGrid,
+    clocks_of_series,
     read_series,
     rows_by_recording,
     samples_in,
@@ -91,8 +97,14 @@ def hand_pose_sessions(
         remains, the trajectory is longer than a window or not a whole number of steps, or the disk has no room.
     """
     grid = Grid(window, decimate)
-    rows = _select(rows_by_recording(files, ("filename", "user", *FACTS)), generalization or {})
-    rows = {name: row for name, row in rows.items() if samples_in(files[name], GROUP) >= shortest * RATE}
+    rows = _select(
+        rows_by_recording(files, ("filename", "user", *FACTS)), generalization or {}
+    )
+    rows = {
+        name: row
+        for name, row in rows.items()
+        if samples_in(files[name], GROUP) >= shortest * RATE
+    }
 
     def parts(angles_over_time: Trajectory | None) -> Iterator[xr.DataArray]:
         count = 0
@@ -111,10 +123,18 @@ def hand_pose_sessions(
     if trajectory is not None:
         _require_whole_steps(trajectory, window)
     assembly = stored(parts(None), of=len(rows))
-    if trajectory is None:
-        return Dataset(stimuli=None, assembly=assembly)
-    paths = stored(parts(trajectory), of=len(rows), part="trajectories")
-    return Dataset(stimuli=None, assembly=assembly, extras={"trajectory": paths})
+    extras = {}
+    if trajectory is not None:
+        extras = {
+            "trajectory": stored(parts(trajectory), of=len(rows), part="trajectories")
+        }
+    return Dataset(
+        stimuli=None,
+        assembly=assembly,
+        extras=extras,
+        clocks=clocks_of(assembly),
+        notes=clock_notes(assembly),
+    )
 
 
 def _require_whole_steps(trajectory: Trajectory, window: WindowGrid) -> None:
@@ -128,13 +148,20 @@ def _require_whole_steps(trajectory: Trajectory, window: WindowGrid) -> None:
 
 
 def _recording(
-    name: str, path: Path, row: Mapping[str, str], grid: Grid, angle: str, trajectory: Trajectory | None
+    name: str,
+    path: Path,
+    row: Mapping[str, str],
+    grid: Grid,
+    angle: str,
+    trajectory: Trajectory | None,
 ) -> xr.DataArray | None:
     """The windows of one recording, (presentation, channel, sample); None if inverse kinematics failed in all.
 
     With `trajectory`, the angles over time, (presentation, joint, time), instead of EMG.
     """
-    series, _ = read_series(path, GROUP, {"emg": CHANNELS, "joint_angles": JOINTS}, row["user"])
+    series, _ = read_series(
+        path, GROUP, {"emg": CHANNELS, "joint_angles": JOINTS}, row["user"]
+    )
     angles, onsets = _angles(series["joint_angles"], grid, angle)
     if not len(onsets):
         return None
@@ -149,9 +176,13 @@ def _recording(
         "recording_sha256": sha256_of(path),
     }
     facts |= {fact: row[fact].strip() for fact in FACTS}
-    events: dict[str, Any] = {fact: np.full(len(onsets), value) for fact, value in facts.items()}
+    events: dict[str, Any] = {
+        fact: np.full(len(onsets), value) for fact, value in facts.items()
+    }
     events |= {
-        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(onsets))],
+        "stimulus_id": [
+            f"{facts['recording']}/{number}" for number in range(len(onsets))
+        ],
         "onset": onsets / grid.rate,
     }
     events |= {f"joint_{joint + 1}": column for joint, column in enumerate(angles.T)}
@@ -165,7 +196,7 @@ def _recording(
             units="rad",
             events=events,
         )
-    return signals(
+    windows = signals(
         values,
         channels=[f"emg{channel}" for channel in range(CHANNELS)],
         channel_types="emg",
@@ -174,13 +205,25 @@ def _recording(
         units="uV",
         events=events,
     )
+    clocks = clocks_of_series(
+        series["time"],
+        facts["recording"],
+        facts["subject"],
+        len(onsets),
+        failed=len(grid.onsets(len(series["time"]))) - len(onsets),
+    )
+    return note_clocks(windows, clocks)
 
 
-def _paths(joints: Array, grid: Grid, onsets: npt.NDArray[np.int64], trajectory: Trajectory) -> Array:
+def _paths(
+    joints: Array, grid: Grid, onsets: npt.NDArray[np.int64], trajectory: Trajectory
+) -> Array:
     """The angles at the end of each window, (window, joint, time)."""
     tail = round(trajectory.last * RATE)
     first = (onsets + grid.start + grid.length) * grid.decimate - tail
-    return np.stack([joints[begin : begin + tail : trajectory.every].T for begin in first])
+    return np.stack(
+        [joints[begin : begin + tail : trajectory.every].T for begin in first]
+    )
 
 
 def _select(
@@ -201,10 +244,15 @@ def _select(
     selected = {
         name: row
         for name, row in rows.items()
-        if row["generalization"].strip() in kinds.get(row["split"].strip(), (row["generalization"].strip(),))
+        if row["generalization"].strip()
+        in kinds.get(row["split"].strip(), (row["generalization"].strip(),))
     }
     for split, requested in kinds.items():
-        existing = {row["generalization"].strip() for row in rows.values() if row["split"].strip() == split}
+        existing = {
+            row["generalization"].strip()
+            for row in rows.values()
+            if row["split"].strip() == split
+        }
         if existing and not existing & set(requested):
             raise DataError(
                 f"no recording of the split {split!r} has the generalization {' or '.join(requested)}; they have "
@@ -213,7 +261,9 @@ def _select(
     return selected
 
 
-def _angles(joints: Array, grid: Grid, angle: str) -> tuple[Array, npt.NDArray[np.int64]]:
+def _angles(
+    joints: Array, grid: Grid, angle: str
+) -> tuple[Array, npt.NDArray[np.int64]]:
     """The angles of each window without a failure, (window, joint), and the windows' onsets."""
     failed = np.concatenate([[0], np.cumsum((np.abs(joints) <= FAILED).all(axis=1))])
     onsets = grid.onsets(len(joints))
@@ -224,6 +274,8 @@ def _angles(joints: Array, grid: Grid, angle: str) -> tuple[Array, npt.NDArray[n
     angles = np.empty((len(first), JOINTS))
     for row, (begin, stop) in enumerate(zip(first, end, strict=True)):
         angles[row] = (
-            joints[begin:stop].mean(axis=0, dtype=np.float64) if angle == "mean" else joints[stop - 1]
+            joints[begin:stop].mean(axis=0, dtype=np.float64)
+            if angle == "mean"
+            else joints[stop - 1]
         )
     return angles, onsets[valid]

@@ -16,6 +16,8 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import matlab, table_rows, zip_member
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.language.language_events import (
     cut,
     embeddings_in,
@@ -25,7 +27,11 @@ from neuroledger.families.signals.language.language_events import (
     within,
 )
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
-from neuroledger.families.signals.recordings.signal_preprocessing import UNTOUCHED, Preprocessing, Recording
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    UNTOUCHED,
+    Preprocessing,
+    Recording,
+)
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
@@ -59,12 +65,21 @@ class Word(NamedTuple):
 
 @stimuli("heard_words")
 def story_sounds(
-    files: Mapping[str, Path], *, words: str, window: Window, sound: str = "audio/{segment}.wav"
+    files: Mapping[str, Path],
+    *,
+    words: str,
+    window: Window,
+    sound: str = "audio/{segment}.wav",
 ) -> pd.DataFrame:
     """The sound around each word: the file of its segment, and the start and duration of its window in seconds."""
     story = _story(files, words)
     rows = [
-        (word.id, sound.format(segment=word.segment), word.onset + window.start, window.duration)
+        (
+            word.id,
+            sound.format(segment=word.segment),
+            word.onset + window.start,
+            window.duration,
+        )
         for word in story.values()
     ]
     return pd.DataFrame(rows, columns=["stimulus_id", "filename", "start", "duration"])
@@ -74,7 +89,9 @@ def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
     """Names of the tables, the embeddings, and the three files of each recording that is not left out."""
     selected = [the_file(names, parameters[table]) for table in ("words", "trials")]
     for name in _recordings(names, parameters["recordings"], parameters["leave_out"]):
-        companions = [str(PurePosixPath(name).with_suffix(suffix)) for suffix in COMPANIONS]
+        companions = [
+            str(PurePosixPath(name).with_suffix(suffix)) for suffix in COMPANIONS
+        ]
         missing = [companion for companion in companions if companion not in names]
         if missing:
             raise DataError(
@@ -145,8 +162,11 @@ def heard_words(
             subject = PurePosixPath(name).stem
             raw = open_raw(files[name], name)
             place(raw, montage, name)
+            note_events(raw, "stated", "sample numbers in the table of trials")
             table, columns = _trials(archive, subject)
-            trial_words = _words_of_trials(table, columns, story, f"{trials}, {subject}.mat")
+            trial_words = _words_of_trials(
+                table, columns, story, f"{trials}, {subject}.mat"
+            )
             onsets = (table[:, 0] - table[:, 2] - 1) / float(raw.info["sfreq"])
             if onsets.min() < 0 or onsets.max() >= raw.n_times / raw.info["sfreq"]:
                 raise DataError(
@@ -161,28 +181,47 @@ def heard_words(
                     "sentence": texts[word.sentence],
                     "sentence_number": str(word.sentence),
                     "segment": str(word.segment),
-                    "split": "test" if test_from is not None and word.sentence >= test_from else "train",
+                    "split": "test"
+                    if test_from is not None and word.sentence >= test_from
+                    else "train",
                 }
                 for onset, word in zip(onsets, trial_words, strict=True)
             ]
-            recording, samples = Recording(file=name, subject=subject), Path(raw.filenames[0])
+            recording, samples = (
+                Recording(file=name, subject=subject),
+                Path(raw.filenames[0]),
+            )
             yield cut(raw, recording, unstrided, preprocessing, word_events, samples)
 
     windows = stored(parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=beyond_notes(windows))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
+    )
 
 
-def _recordings(names: Sequence[str], pattern: str, leave_out: Sequence[str]) -> list[str]:
-    matches = sorted(name for name in names if fnmatchcase(PurePosixPath(name).name, pattern))
+def _recordings(
+    names: Sequence[str], pattern: str, leave_out: Sequence[str]
+) -> list[str]:
+    matches = sorted(
+        name for name in names if fnmatchcase(PurePosixPath(name).name, pattern)
+    )
     recordings = [name for name in matches if PurePosixPath(name).stem not in leave_out]
     stems = [PurePosixPath(name).stem for name in recordings]
     repeated = sorted({stem for stem in stems if stems.count(stem) > 1})
     if repeated:
-        raise DataError(f"{repeated[0]} is in several folders: {', '.join(recordings[:3])}; keep one")
+        raise DataError(
+            f"{repeated[0]} is in several folders: {', '.join(recordings[:3])}; keep one"
+        )
     if not recordings:
         exception = f" except {len(matches)} that are left out" if matches else ""
-        raise DataError(f"no recording that matches {pattern} is among the files{exception}")
+        raise DataError(
+            f"no recording that matches {pattern} is among the files{exception}"
+        )
     return recordings
 
 
@@ -200,7 +239,9 @@ def _story(files: Mapping[str, Path], words: str) -> dict[int, Word]:
                 int(float(row["Sentence"])),
             )
         except ValueError as error:
-            raise DataError(f"{words}, line {line}: not a word of a story ({error})") from error
+            raise DataError(
+                f"{words}, line {line}: not a word of a story ({error})"
+            ) from error
         if not word.text:
             raise DataError(f"{words}, line {line}: the word is empty")
         if word.order in story:
@@ -226,7 +267,8 @@ def _trials(archive: Path, subject: str) -> tuple[Array, list[str]]:
             members = [
                 name
                 for name in zipped.namelist()
-                if PurePosixPath(name).name == f"{subject}.mat" and not name.startswith("__MACOSX")
+                if PurePosixPath(name).name == f"{subject}.mat"
+                and not name.startswith("__MACOSX")
             ]
             if len(members) != 1:
                 raise DataError(
@@ -246,10 +288,14 @@ def _trials(archive: Path, subject: str) -> tuple[Array, list[str]]:
     if len(columns) == table.shape[1]:
         columns = columns[len(BOUNDS) :]
     if len(columns) != table.shape[1] - len(BOUNDS):
-        raise DataError(f"{where}: `trl` has {table.shape[1]} columns and `varnames` {len(columns)} names")
+        raise DataError(
+            f"{where}: `trl` has {table.shape[1]} columns and `varnames` {len(columns)} names"
+        )
     total = proc.get("tot_trials")
     if total is not None and int(total) != len(table):
-        raise DataError(f"{where}: `trl` has {len(table)} trials, but `tot_trials` is {int(total)}")
+        raise DataError(
+            f"{where}: `trl` has {len(table)} trials, but `tot_trials` is {int(total)}"
+        )
     if not np.isfinite(table[:, :3]).all():
         raise DataError(f"{where}: `trl` has trials without samples")
     return table, columns
@@ -272,13 +318,21 @@ def _words_of_trials(
         )
     words = [story[int(order)] for order in orders]
     if len(set(orders.tolist())) != len(words):
-        raise DataError(f"{where}: a word has two trials; every `Order` must occur once")
-    checks = (("segment", 0.5, ("passage", "segment", "Segment")), ("onset", APART, ("onset", "tmin")))
+        raise DataError(
+            f"{where}: a word has two trials; every `Order` must occur once"
+        )
+    checks = (
+        ("segment", 0.5, ("passage", "segment", "Segment")),
+        ("onset", APART, ("onset", "tmin")),
+    )
     for field, tolerance, names in checks:
         column = next((indices[name] for name in names if name in indices), None)
         if column is None:
             continue
-        differs = np.abs(table[:, column] - [getattr(word, field) for word in words]) > tolerance
+        differs = (
+            np.abs(table[:, column] - [getattr(word, field) for word in words])
+            > tolerance
+        )
         if differs.any():
             word = words[int(np.flatnonzero(differs)[0])]
             raise DataError(

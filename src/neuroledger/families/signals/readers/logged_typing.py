@@ -15,12 +15,18 @@ from pydantic import Field, model_validator
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.language.language_events import place
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.language.typing_logs import Logged, read_log
 from neuroledger.families.signals.pinning.recordings import logged
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
-from neuroledger.families.signals.recordings.event_alignment import Aligned, Alignment, align
+from neuroledger.families.signals.recordings.event_alignment import (
+    Aligned,
+    Alignment,
+    align,
+)
 from neuroledger.families.signals.recordings.recording_names import Naming
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
@@ -45,7 +51,10 @@ TRIGGER = re.compile(r"Stimulus/S\s*(\d+)")
 PORT_TEST = 255
 EVENTS = Events(
     stimulus="label",
-    coordinates={name: name for name in ("label", "trial", "sentence", "sentence_cluster", "keys_left_out")},
+    coordinates={
+        name: name
+        for name in ("label", "trial", "sentence", "sentence_cluster", "keys_left_out")
+    },
 )
 
 
@@ -67,7 +76,9 @@ class Keys(Frozen):
 
     @model_validator(mode="after")
     def _check_unique(self) -> Keys:
-        numbers = [number for keys in self.labels.values() for number in keys] + list(self.leave_out)
+        numbers = [number for keys in self.labels.values() for number in keys] + list(
+            self.leave_out
+        )
         repeated = sorted({number for number in numbers if numbers.count(number) > 1})
         if repeated:
             raise ValueError(f"key {repeated[0]} is listed twice: keep one")
@@ -75,7 +86,10 @@ class Keys(Frozen):
 
     def label(self, code: int) -> str:
         """Label of the key with this number."""
-        return next((label for label, numbers in self.labels.items() if code in numbers), self.otherwise)
+        return next(
+            (label for label, numbers in self.labels.items() if code in numbers),
+            self.otherwise,
+        )
 
 
 @reader("logged_typing", version=1, prepares=True, pins=logged)
@@ -125,11 +139,16 @@ def logged_typing(
     for recording in recordings:
         for name in (recording.file, recording.log):
             if name not in files:
-                raise DataError(f"{name} is not among the files: {', '.join(sorted(files)[:5])}")
+                raise DataError(
+                    f"{name} is not among the files: {', '.join(sorted(files)[:5])}"
+                )
     if not recordings:
-        raise DataError("there are no recordings: `neuroledger pin` fills them in from a folder of downloads")
+        raise DataError(
+            "there are no recordings: `neuroledger pin` fills them in from a folder of downloads"
+        )
     logs = {
-        recording.file: read_log(files[recording.log], recording.log, word=word) for recording in recordings
+        recording.file: read_log(files[recording.log], recording.log, word=word)
+        for recording in recordings
     }
     clusters = _clusters(list(logs.values()), practice, threshold)
 
@@ -139,30 +158,64 @@ def logged_typing(
             raw = _opened(files[name], name)
             trigger_codes, trigger_times = _triggers(raw, triggers, name)
             pairs = align(
-                log.codes, log.times, trigger_codes, trigger_times, alignment, name=name, log=recording.log
+                log.codes,
+                log.times,
+                trigger_codes,
+                trigger_times,
+                alignment,
+                name=name,
+                log=recording.log,
             )
             rows = _rows(log, pairs, trigger_times, keys, practice, clusters)
             if not rows:
-                raise DataError(f"{name}: no key of its log {recording.log} is left after {practice} trials")
+                raise DataError(
+                    f"{name}: no key of its log {recording.log} is left after {practice} trials"
+                )
             if montage is not None:
                 place(raw, montage, name)
+            matched = f"{len(pairs.logged)} of {len(log.codes)} events of the log, by a straight line to their triggers"
+            note_events(
+                raw, "stated", f"{matched}, at most {pairs.residual:.2g} s apart"
+            )
             bare = Recording(**recording.model_dump(exclude={"log"}))
             digest = sha256_of(files[name])
-            yield windows_of(raw, bare, window, preprocessing, sha256=digest, events=EVENTS, rows=rows)
+            yield windows_of(
+                raw,
+                bare,
+                window,
+                preprocessing,
+                sha256=digest,
+                events=EVENTS,
+                rows=rows,
+            )
             del raw
 
     windows = stored(parts(), of=len(recordings))
-    return Dataset(stimuli=None, assembly=windows, notes=(*_notes(windows), *beyond_notes(windows)))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        clocks=clocks_of(windows),
+        notes=(*_notes(windows), *clock_notes(windows), *beyond_notes(windows)),
+    )
 
 
-def _clusters(logs: Sequence[Logged], practice: int, threshold: float) -> dict[str, str]:
+def _clusters(
+    logs: Sequence[Logged], practice: int, threshold: float
+) -> dict[str, str]:
     """The cluster of each sentence typed in a non-practice trial."""
     texts = sorted(
-        {text for log in logs for trial, text in log.sentences.items() if trial >= practice and text}
+        {
+            text
+            for log in logs
+            for trial, text in log.sentences.items()
+            if trial >= practice and text
+        }
     )
     if not texts:
         raise DataError(f"no log shows a sentence after {practice} trials")
-    return dict(zip(texts, cluster_texts(texts, threshold=threshold).tolist(), strict=True))
+    return dict(
+        zip(texts, cluster_texts(texts, threshold=threshold).tolist(), strict=True)
+    )
 
 
 def _rows(
@@ -174,7 +227,9 @@ def _rows(
     clusters: Mapping[str, str],
 ) -> list[dict[str, str]]:
     """The keys that become windows, as a table of events."""
-    trigger_time = dict(zip(pairs.logged.tolist(), trigger_times[pairs.found].tolist(), strict=True))
+    trigger_time = dict(
+        zip(pairs.logged.tolist(), trigger_times[pairs.found].tolist(), strict=True)
+    )
     rows, left_out = [], 0
     for event in np.flatnonzero(log.pressed).tolist():
         trial, code = int(log.trials[event]), int(log.codes[event])
@@ -221,14 +276,20 @@ def _triggers(
 ) -> tuple[Codes, npt.NDArray[np.float64]]:
     """Codes and times (s from the start of the recording) of the triggers, in order of time."""
     if where == "annotations":
-        spans = sorted(span for span in own_spans(raw) if TRIGGER.fullmatch(span.description))
-        codes = np.array([int(TRIGGER.fullmatch(span.description)[1]) for span in spans], dtype=np.int64)  # type: ignore[index]
+        spans = sorted(
+            span for span in own_spans(raw) if TRIGGER.fullmatch(span.description)
+        )
+        numbers = [int(TRIGGER.sub(r"\1", span.description)) for span in spans]
+        codes = np.array(numbers, dtype=np.int64)
         times = np.array([span.onset for span in spans], dtype=float)
     else:
         with quiet_mne() as mne, parsing(name, "a recording with a trigger channel"):
             events = mne.find_events(raw, shortest_event=1)
         codes = events[:, 2].astype(np.int64)
         times = (events[:, 0] - raw.first_samp) / float(raw.info["sfreq"])
-    if len(codes) >= PORT_TEST and (codes[:PORT_TEST] == np.arange(1, PORT_TEST + 1)).all():
+    if (
+        len(codes) >= PORT_TEST
+        and (codes[:PORT_TEST] == np.arange(1, PORT_TEST + 1)).all()
+    ):
         codes, times = codes[PORT_TEST:], times[PORT_TEST:]
     return codes, times

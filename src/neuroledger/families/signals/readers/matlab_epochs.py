@@ -13,7 +13,10 @@ from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
-from neuroledger.families.signals.recordings.matlab_layouts import MatlabLayout, matlab_parts
+from neuroledger.families.signals.recordings.matlab_layouts import (
+    MatlabLayout,
+    matlab_parts,
+)
 from neuroledger.families.signals.recordings.shared_channels import with_shared
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
@@ -70,7 +73,9 @@ def matlab_epochs(
         )
     missing = [recording.file for recording in listed if recording.file not in files]
     if missing:
-        raise DataError(f"recording {missing[0]!r} is not among the files: {', '.join(sorted(files)[:20])}")
+        raise DataError(
+            f"recording {missing[0]!r} is not among the files: {', '.join(sorted(files)[:20])}"
+        )
 
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in listed:
@@ -92,7 +97,9 @@ def matlab_epochs(
         for recording in listed:
             path = files[recording.file]
             with quiet_mne():
-                for part in matlab_parts(path, matlab, files, recording.file, (0.0, 0.0)):
+                for part in matlab_parts(
+                    path, matlab, files, recording.file, (0.0, 0.0)
+                ):
                     yield recording.file, part.raw.ch_names
 
     preprocessing, left_out = with_shared(preprocessing, channels)
@@ -109,12 +116,20 @@ def _part_of(recording: Recording, layout: MatlabLayout, number: int) -> Recordi
     """A part as a recording, with its number appended to the session or run of the file's name."""
     if layout.parts is None:
         return recording
-    prefix = getattr(recording, layout.numbered) if layout.numbered in recording.model_fields_set else ""
+    prefix = (
+        getattr(recording, layout.numbered)
+        if layout.numbered in recording.model_fields_set
+        else ""
+    )
     label = f"{prefix}{number}"
-    return recording.model_copy(update={layout.numbered: label, "file": f"{recording.file}, part {number}"})
+    return recording.model_copy(
+        update={layout.numbered: label, "file": f"{recording.file}, part {number}"}
+    )
 
 
-def _identified(files: Mapping[str, Path], named: Mapping[str, Mapping[str, str]]) -> Iterator[Recording]:
+def _identified(
+    files: Mapping[str, Path], named: Mapping[str, Mapping[str, str]]
+) -> Iterator[Recording]:
     """Yield a recording for each file that matches a pattern; the first match counts."""
     for name in sorted(files):
         for pattern, facts in named.items():
@@ -122,11 +137,17 @@ def _identified(files: Mapping[str, Path], named: Mapping[str, Mapping[str, str]
             if fields is None:
                 continue
             if not fields.get("subject"):
-                raise DataError(f"{name}: {pattern} has no {{subject}}, which identifies the subject: add it")
+                raise DataError(
+                    f"{name}: {pattern} has no {{subject}}, which identifies the subject: add it"
+                )
             other_facts = {
-                key: value for key, value in {**facts, **fields}.items() if key not in (*IDENTITY, "name")
+                key: value
+                for key, value in {**facts, **fields}.items()
+                if key not in (*IDENTITY, "name")
             }
             yield Recording(
-                file=name, **{key: fields[key] for key in IDENTITY if key in fields}, facts=other_facts
+                file=name,
+                **{key: fields[key] for key in IDENTITY if key in fields},
+                facts=other_facts,
             )
             break

@@ -20,8 +20,15 @@ from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import MISSING
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
-from neuroledger.families.signals.recordings.open_recordings import open_epochs, open_recording
-from neuroledger.families.signals.recordings.recording_folders import digest_of, is_there, place_of
+from neuroledger.families.signals.recordings.open_recordings import (
+    open_epochs,
+    open_recording,
+)
+from neuroledger.families.signals.recordings.recording_folders import (
+    digest_of,
+    is_there,
+    place_of,
+)
 from neuroledger.families.signals.recordings.sample_tables import SampleTable
 from neuroledger.families.signals.recordings.shared_channels import with_shared
 from neuroledger.families.signals.recordings.signal_preprocessing import (
@@ -33,7 +40,11 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
     windows_of_epochs,
 )
 from neuroledger.families.signals.recordings.signal_spans import AnnotationFile
-from neuroledger.families.signals.recordings.signal_stimuli import Events, ambiguous_notes, read_embeddings
+from neuroledger.families.signals.recordings.signal_stimuli import (
+    Events,
+    ambiguous_notes,
+    read_embeddings,
+)
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.recordings.xdf_streams import Streams
@@ -64,13 +75,19 @@ def known_people(
     """
     tables = matching(people.tables, sorted(files))
     if not tables:
-        raise DataError(f"no file matches {people.tables}, the declared tables of facts about people")
+        raise DataError(
+            f"no file matches {people.tables}, the declared tables of facts about people"
+        )
     rows: dict[str, dict[str, str]] = {}
     for name in tables:
-        columns, lines = table_rows(files[name], "participant_id", delimiter="\t", short=True)
+        columns, lines = table_rows(
+            files[name], "participant_id", delimiter="\t", short=True
+        )
         missing = sorted(set(people.facts.values()) - set(columns))
         if missing:
-            raise DataError(f"{name} has no column {', '.join(missing)}; it has {', '.join(columns)}")
+            raise DataError(
+                f"{name} has no column {', '.join(missing)}; it has {', '.join(columns)}"
+            )
         rows |= {row["participant_id"].removeprefix("sub-"): row for _, row in lines}
     values = {
         fact: {
@@ -81,7 +98,9 @@ def known_people(
         for fact, column in people.facts.items()
     }
     complete = [
-        recording for recording in recordings if all(recording.subject in known for known in values.values())
+        recording
+        for recording in recordings
+        if all(recording.subject in known for known in values.values())
     ]
     numbers = {
         fact
@@ -91,7 +110,10 @@ def known_people(
 
     def with_facts(recording: Recording) -> Recording:
         texts = {fact: known[recording.subject] for fact, known in values.items()}
-        facts = {fact: float(value) if fact in numbers else value for fact, value in texts.items()}
+        facts = {
+            fact: float(value) if fact in numbers else value
+            for fact, value in texts.items()
+        }
         return recording.model_copy(update={"facts": recording.facts | facts})
 
     lost_people = {recording.subject for recording in recordings}
@@ -160,7 +182,12 @@ def mne_epochs(
                 epochs = open_epochs(path)
                 metadata = metadata_of(epochs, event_fields, recording.file)
                 yield windows_of_epochs(
-                    epochs, recording, window, preprocessing, sha256=sha256, columns=metadata
+                    epochs,
+                    recording,
+                    window,
+                    preprocessing,
+                    sha256=sha256,
+                    columns=metadata,
                 )
                 continue
             raw = open_recording(path, table=table, streams=streams)
@@ -180,14 +207,24 @@ def mne_epochs(
     notes: list[str] = []
     if people is not None:
         recordings, notes = known_people(recordings, people, files)
-    missing = [recording.file for recording in recordings if not is_there(files, recording.file)]
+    missing = [
+        recording.file
+        for recording in recordings
+        if not is_there(files, recording.file)
+    ]
     if missing:
-        raise DataError(f"recording {missing[0]!r} is not among the files: {', '.join(sorted(files))}")
+        raise DataError(
+            f"recording {missing[0]!r} is not among the files: {', '.join(sorted(files))}"
+        )
 
     def channels() -> Iterator[tuple[str, Sequence[str]]]:
         for recording in recordings:
             path = place_of(files, recording.file)
-            raw = open_epochs(path) if epoched else open_recording(path, table=table, streams=streams)
+            raw = (
+                open_epochs(path)
+                if epoched
+                else open_recording(path, table=table, streams=streams)
+            )
             yield recording.file, raw.ch_names
 
     preprocessing, left_out = with_shared(preprocessing, channels)
@@ -198,7 +235,13 @@ def mne_epochs(
         assembly=windows,
         extras=extras,
         clocks=clocks_of(windows),
-        notes=(*ambiguous_notes(windows), *clock_notes(windows), *beyond_notes(windows), *left_out, *notes),
+        notes=(
+            *ambiguous_notes(windows),
+            *clock_notes(windows),
+            *beyond_notes(windows),
+            *left_out,
+            *notes,
+        ),
     )
 
 
@@ -207,7 +250,9 @@ def _field(path: Path, name: str) -> npt.NDArray[Any]:
     if path.suffix != ".set":
         raise DataError(f"{path.name}: event_fields apply to EEGLAB's .set files only")
     content = matlab(path, structs="objects")
-    events = np.atleast_1d(content["EEG"].event if "EEG" in content else content["event"])
+    events = np.atleast_1d(
+        content["EEG"].event if "EEG" in content else content["event"]
+    )
     if not all(hasattr(event, name) for event in events):
         raise DataError(
             f"{path.name}: its events have no field {name!r}; they have {', '.join(events[0]._fieldnames)}"

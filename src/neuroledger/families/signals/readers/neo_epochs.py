@@ -16,9 +16,17 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
 from neuroledger.data.file_names import Pattern
 from neuroledger.errors import DataError
-from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of, note_clocks
+from neuroledger.families.signals.clocks.clock_facts import (
+    clock_notes,
+    clocks_of,
+    note_clocks,
+)
 from neuroledger.families.signals.pinning.recordings import recorded
-from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_left_out, require_few
+from neuroledger.families.signals.recordings.beyond_ends import (
+    beyond_notes,
+    note_left_out,
+    require_few,
+)
 from neuroledger.families.signals.recordings.neo_files import (
     NeoFiles,
     Stretch,
@@ -80,10 +88,16 @@ def neo_epochs(
         neo or MNE is not installed.
     """
     if spikes is not None and preprocessing != UNTOUCHED:
-        raise DataError("`preprocessing` applies to sampled signals, not to `spikes`: remove one of them")
-    missing = [recording.file for recording in recordings if recording.file not in files]
+        raise DataError(
+            "`preprocessing` applies to sampled signals, not to `spikes`: remove one of them"
+        )
+    missing = [
+        recording.file for recording in recordings if recording.file not in files
+    ]
     if missing:
-        raise DataError(f"recording {missing[0]!r} is not among the files: {', '.join(sorted(files))}")
+        raise DataError(
+            f"recording {missing[0]!r} is not among the files: {', '.join(sorted(files))}"
+        )
 
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
@@ -95,16 +109,23 @@ def neo_epochs(
             for number, segment in enumerate(segments):
                 if spikes is None:
                     raw = sampled(segment, path, neo)
-                    part = windows_of(raw, recording, layout, preprocessing, sha256=sha256)
+                    part = windows_of(
+                        raw, recording, layout, preprocessing, sha256=sha256
+                    )
                 else:
-                    part = _spike_windows(segment, recording, layout, neo, spikes, path, sha256)
+                    part = _spike_windows(
+                        segment, recording, layout, neo, spikes, path, sha256
+                    )
                 begin = max(segment.begin - segments[0].begin, free)
                 free = begin + segment.seconds
                 if part is not None and len(segments) > 1:
                     encoding = part.encoding
                     part = part.assign_coords(
                         onset=("presentation", part["onset"].values + begin),
-                        segment=("presentation", np.full(part.sizes["presentation"], number)),
+                        segment=(
+                            "presentation",
+                            np.full(part.sizes["presentation"], number),
+                        ),
                     )
                     part.encoding = encoding
                 yield part
@@ -118,13 +139,19 @@ def neo_epochs(
     )
 
 
-def _over_segments(window: Window, segments: Sequence[Stretch], recording: Recording) -> Window:
+def _over_segments(
+    window: Window, segments: Sequence[Stretch], recording: Recording
+) -> Window:
     """The window for each segment; if there are several, a segment need not have all events of the file."""
     if len(segments) == 1 or window.some:
         return window
     describe = window.described(recording.known, recording.file)
-    existing = {describe(span.description) for segment in segments for span in segment.spans}
-    absent = sorted(name for name in window.labels if "*" not in name and name not in existing)
+    existing = {
+        describe(span.description) for segment in segments for span in segment.spans
+    }
+    absent = sorted(
+        name for name in window.labels if "*" not in name and name not in existing
+    )
     if absent:
         raise DataError(
             f"{recording.file} has no event {', '.join(absent)}; it has {', '.join(sorted(existing)[:20])}. "
@@ -145,11 +172,14 @@ def _spike_windows(
     """Spike counts of each unit in the windows of a segment; None if it has no windows and none are required."""
     trains = spike_times(segment, path, neo)
     describe = window.described(recording.known, recording.file)
-    spans = [span._replace(description=describe(span.description)) for span in segment.spans]
+    spans = [
+        span._replace(description=describe(span.description)) for span in segment.spans
+    ]
     layout = lay(window, spans, segment.seconds, {}, recording.file)
     onsets = np.array(layout.onsets, dtype=float)
     inside = np.flatnonzero(
-        (onsets + window.start >= 0) & (onsets + window.start + window.duration <= segment.seconds + 1e-9)
+        (onsets + window.start >= 0)
+        & (onsets + window.start + window.duration <= segment.seconds + 1e-9)
     )
     # In nanoseconds, because spikes have times rather than samples.
     first, length, complete = (
@@ -158,21 +188,30 @@ def _spike_windows(
     )
     lost = 0
     if window.stride is None or window.laid_over == "events":
-        lost = require_few(first, int(length), int(complete), 0, window.beyond, recording.file)
+        lost = require_few(
+            first, int(length), int(complete), 0, window.beyond, recording.file
+        )
     if not len(inside):
         if window.some and (not lost or window.beyond == 1):
             return None
-        raise DataError(f"{recording.file}: no window of {window.duration:g} s is within the recording")
+        raise DataError(
+            f"{recording.file}: no window of {window.duration:g} s is within the recording"
+        )
     facts: dict[str, Any] = {
         "stimulus_id": np.array(layout.names)[inside],
         "onset": onsets[inside],
         **{name: np.asarray(values)[inside] for name, values in layout.extra.items()},
-        **{name: np.full(len(inside), getattr(recording, name)) for name in ("subject", "session", "run")},
+        **{
+            name: np.full(len(inside), getattr(recording, name))
+            for name in ("subject", "session", "run")
+        },
         **{name: np.full(len(inside), fact) for name, fact in recording.facts.items()},
         "recording": np.full(len(inside), recording.file),
         "recording_sha256": np.full(len(inside), sha256),
     }
-    counts = spike_counts(list(trains.values()), onsets[inside], window.start, window.duration, bin)
+    counts = spike_counts(
+        list(trains.values()), onsets[inside], window.start, window.duration, bin
+    )
     windows = signals(
         counts.astype(np.float32),
         channels=list(trains),
@@ -183,11 +222,17 @@ def _spike_windows(
         events=facts,
     )
     clocks = _spike_clocks(segment, recording, trains, window, onsets[inside])
-    return note_left_out(note_clocks(windows, clocks), recording.file, lost, len(onsets), 0)
+    return note_left_out(
+        note_clocks(windows, clocks), recording.file, lost, len(onsets), 0
+    )
 
 
 def _spike_clocks(
-    segment: Stretch, recording: Recording, trains: Mapping[str, Floats], window: Window, onsets: Floats
+    segment: Stretch,
+    recording: Recording,
+    trains: Mapping[str, Floats],
+    window: Window,
+    onsets: Floats,
 ) -> RecordingClocks:
     """The clocks of a segment's spikes and events, and the windows before the first or after the last spike."""
     filled = [times for times in trains.values() if len(times)]
@@ -195,7 +240,11 @@ def _spike_clocks(
     last = max((float(times.max()) for times in filled), default=None)
     moments = [span.onset for span in segment.spans]
     spikes = Clock(
-        of="spikes", unit=Fact("s", "stated"), start=first, stop=last, count=sum(map(len, trains.values()))
+        of="spikes",
+        unit=Fact("s", "stated"),
+        start=first,
+        stop=last,
+        count=sum(map(len, trains.values())),
     )
     events = Clock(
         of="events",

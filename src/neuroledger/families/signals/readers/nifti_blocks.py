@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.facts import Fact
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.families.signals.fmri.space import image, values_of
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.registry import reader
@@ -60,7 +63,9 @@ def nifti_blocks(
     UnavailableError
         nibabel is not installed.
     """
-    series, inside = (values_of(image(files[name], name), name, np.float64) for name in (bold, mask))
+    series, inside = (
+        values_of(image(files[name], name), name, np.float64) for name in (bold, mask)
+    )
     if inside.ndim == series.ndim:
         inside = inside[..., 0]
     if series.ndim != 4 or series.shape[:3] != inside.shape:
@@ -74,8 +79,12 @@ def nifti_blocks(
     for block in blocks:
         baseline = voxels[(runs == block.run) & (names == rest)]
         if not len(baseline):
-            raise DataError(f"{labels}: run {block.run} has no volumes labelled {rest!r}")
-        patterns.append(voxels[block.first : block.stop].mean(axis=0) - baseline.mean(axis=0))
+            raise DataError(
+                f"{labels}: run {block.run} has no volumes labelled {rest!r}"
+            )
+        patterns.append(
+            voxels[block.first : block.stop].mean(axis=0) - baseline.mean(axis=0)
+        )
     start = {int(run): int(np.argmax(runs == run)) for run in np.unique(runs)}
     length = min(block.stop - block.first for block in blocks)
     assembly = signals(
@@ -94,12 +103,60 @@ def nifti_blocks(
             "onset": [(block.first - start[block.run]) * seconds for block in blocks],
         },
     )
-    return Dataset(stimuli=None, assembly=assembly)
+    clocks = tuple(
+        _clocks(run, start[run], int((runs == run).sum()), blocks, seconds, subject)
+        for run in start
+    )
+    return Dataset(stimuli=None, assembly=assembly, clocks=clocks)
+
+
+def _clocks(
+    run: int,
+    first: int,
+    volumes: int,
+    blocks: Sequence[_Block],
+    seconds: float,
+    subject: str,
+) -> RecordingClocks:
+    """The clocks of a run's volumes and blocks, both by the declared repetition time."""
+    onsets = np.array(
+        [(block.first - first) * seconds for block in blocks if block.run == run]
+    )
+    start, stop = span_of(onsets)
+    unit = Fact("s", "declared")
+    samples = Clock(
+        of="samples",
+        unit=unit,
+        start=0.0,
+        stop=round(volumes * seconds, 6),
+        rate=Fact(1 / seconds, "declared"),
+        count=volumes,
+    )
+    shown = Clock(
+        of="stimuli",
+        unit=unit,
+        start=start,
+        stop=stop,
+        count=len(onsets),
+        aligned="by the numbers of volumes",
+    )
+    return RecordingClocks(
+        recording=f"run-{run:02d}",
+        subject=subject,
+        clocks=(samples, shown),
+        windows=len(onsets),
+    )
 
 
 def _labels(path: Path, volumes: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    if len(rows) != volumes or any(len(row) != 2 or not row[1].isdigit() for row in rows):
+    rows = [
+        line.split()
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.strip()
+    ]
+    if len(rows) != volumes or any(
+        len(row) != 2 or not row[1].isdigit() for row in rows
+    ):
         raise DataError(
             f"{path.name} has {len(rows)} lines for {volumes} volumes, or lines other than 'label run'"
         )

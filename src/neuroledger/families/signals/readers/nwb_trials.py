@@ -25,7 +25,11 @@ from neuroledger.families.signals.clocks.clock_facts import (
     note_clocks,
 )
 from neuroledger.families.signals.clocks.timelines import Part, Placed, Timeline, place
-from neuroledger.families.signals.recordings.beyond_ends import beyond_notes, note_left_out, require_few
+from neuroledger.families.signals.recordings.beyond_ends import (
+    beyond_notes,
+    note_left_out,
+    require_few,
+)
 from neuroledger.families.signals.recordings.spike_counts import spike_counts
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
@@ -115,7 +119,9 @@ def nwb_trials(
         for name in names:
             with (
                 parsing(name, "NWB"),
-                pynwb.NWBHDF5IO(str(files[name]), mode="r", load_namespaces=True) as file,
+                pynwb.NWBHDF5IO(
+                    str(files[name]), mode="r", load_namespaces=True
+                ) as file,
             ):
                 content = file.read()
                 yield _windows(
@@ -150,7 +156,9 @@ def _windows(
 ) -> xr.DataArray:
     subject = getattr(content.subject, "subject_id", None)
     if not subject:
-        raise DataError(f"{name} states no subject (`subject/subject_id`): add it, or leave the file out")
+        raise DataError(
+            f"{name} states no subject (`subject/subject_id`): add it, or leave the file out"
+        )
     if content.trials is None or not len(content.trials):
         raise DataError(f"{name} has no trials (`intervals/trials`)")
     table = content.trials.to_dataframe()
@@ -159,8 +167,15 @@ def _windows(
         raise DataError(
             f"{name}: its trials have no column {', '.join(missing)}; they have {', '.join(table.columns)}"
         )
-    labels = table[facts["label"]].to_numpy().astype(str) if "label" in facts else np.full(len(table), "")
-    begins, ends = table[window.align].to_numpy(float), table["stop_time"].to_numpy(float)
+    labels = (
+        table[facts["label"]].to_numpy().astype(str)
+        if "label" in facts
+        else np.full(len(table), "")
+    )
+    begins, ends = (
+        table[window.align].to_numpy(float),
+        table["stop_time"].to_numpy(float),
+    )
     trials, onsets = _onsets(begins, ends, window)
     untimed = ~np.isfinite(begins) | (~np.isfinite(ends) & (window.stride is not None))
     left_out = [*count_by_label("without a time", {"label": labels}, untimed)]
@@ -176,12 +191,17 @@ def _windows(
         placed, lost = source.placed(onsets, window, name)
         kept = placed.inside
         left_out += count_by_label("across a gap", by_window, placed.across)
-        left_out += count_by_label("beyond the ends", by_window, placed.before | placed.after)
+        left_out += count_by_label(
+            "beyond the ends", by_window, placed.before | placed.after
+        )
     if not kept.any():
         reasons = ", ".join(
-            f"{sum(x.windows for x in left_out if x.reason == y)} {y}" for y in _reasons(left_out)
+            f"{sum(x.windows for x in left_out if x.reason == y)} {y}"
+            for y in _reasons(left_out)
         )
-        raise DataError(f"{name}: none of {len(onsets)} windows can be cut ({reasons or 'no trial'})")
+        raise DataError(
+            f"{name}: none of {len(onsets)} windows can be cut ({reasons or 'no trial'})"
+        )
     total = len(onsets)
     trials, onsets = trials[kept], onsets[kept]
     extra: dict[str, npt.NDArray[Any]] = {"trial": trials}
@@ -190,23 +210,34 @@ def _windows(
         values, channels, rate, kind, units = spikes.counted(onsets, window)
         if held_out is not None:
             out = np.arange(len(channels)) % held_out == held_out - 1
-            extra |= {f"unit_{n}": values[:, n].sum(axis=1) for n in np.flatnonzero(out)}
+            extra |= {
+                f"unit_{n}": values[:, n].sum(axis=1) for n in np.flatnonzero(out)
+            }
             values, channels = (
                 values[:, ~out],
-                [channel for channel, removed in zip(channels, out, strict=True) if not removed],
+                [
+                    channel
+                    for channel, removed in zip(channels, out, strict=True)
+                    if not removed
+                ],
             )
     else:
         assert source is not None
         values, channels, rate, kind, units = source.cut(onsets, window, name)
         deviation = float(np.median(values.std(axis=2)))
         require_plausible(
-            {kind: deviation}, units, name, advice=f"Correct `conversion` of {series} in the file"
+            {kind: deviation},
+            units,
+            name,
+            advice=f"Correct `conversion` of {series} in the file",
         )
     for coordinate, where in behavior.items():
         mean = _behavior(content, name, where, onsets, window)
-        extra |= {coordinate: mean[:, 0]} if mean.shape[1] == 1 else {
-            f"{coordinate}_{n}": column for n, column in enumerate(mean.T)
-        }  # fmt: skip
+        extra |= (
+            {coordinate: mean[:, 0]}
+            if mean.shape[1] == 1
+            else {f"{coordinate}_{n}": column for n, column in enumerate(mean.T)}
+        )
     extra |= {fact: table[column].to_numpy()[trials] for fact, column in facts.items()}
     events = {
         "stimulus_id": np.array([f"{name}/{trial}" for trial in trials]),
@@ -215,19 +246,32 @@ def _windows(
         "recording": np.full(len(onsets), name),
         "recording_sha256": np.full(len(onsets), sha256),
         "onset": onsets,
-        **{key: column.astype(str) if column.dtype.kind == "O" else column for key, column in extra.items()},
+        **{
+            key: column.astype(str) if column.dtype.kind == "O" else column
+            for key, column in extra.items()
+        },
     }
     windows = signals(
-        values.astype(np.float32), channels=channels, channel_types=kind, sampling_rate=rate, start=window.start,
-        units=units, events=events,
-    )  # fmt: skip
+        values.astype(np.float32),
+        channels=channels,
+        channel_types=kind,
+        sampling_rate=rate,
+        start=window.start,
+        units=units,
+        events=events,
+    )
     clocks = RecordingClocks(
         recording=name,
         subject=str(subject),
-        clocks=(spikes.clock if spikes is not None else _known(source).clock, _trial_clock(begins, ends)),
+        clocks=(
+            spikes.clock if spikes is not None else _known(source).clock,
+            _trial_clock(begins, ends),
+        ),
         windows=len(onsets),
         left_out=tuple(left_out),
-        outside=0 if spikes is None else spikes.outside(onsets + window.start, window.duration),
+        outside=0
+        if spikes is None
+        else spikes.outside(onsets + window.start, window.duration),
         most_outside=window.beyond,
         most_empty=window.empty,
         any_time=window.beyond == 1,
@@ -244,16 +288,27 @@ def _known(source: _Series | None) -> _Series:
     return source
 
 
-def _onsets(begins: Floats, ends: Floats, window: NwbWindow) -> tuple[npt.NDArray[np.intp], Floats]:
+def _onsets(
+    begins: Floats, ends: Floats, window: NwbWindow
+) -> tuple[npt.NDArray[np.intp], Floats]:
     """The index of the trial and the onset (s) of each window; a trial without a time has none."""
     trials: list[int] = []
     onsets: list[float] = []
     for trial, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        if not np.isfinite(begin) or (window.stride is not None and not np.isfinite(end)):
+        if not np.isfinite(begin) or (
+            window.stride is not None and not np.isfinite(end)
+        ):
             continue
         count = 1
         if window.stride is not None:
-            count = max(int((end - begin - window.start - window.duration + 1e-9) // window.stride) + 1, 0)
+            count = max(
+                int(
+                    (end - begin - window.start - window.duration + 1e-9)
+                    // window.stride
+                )
+                + 1,
+                0,
+            )
         trials += [trial] * count
         onsets += [begin + number * (window.stride or 0.0) for number in range(count)]
     return np.array(trials, dtype=np.intp), np.array(onsets)
@@ -290,8 +345,13 @@ class _Spikes(NamedTuple):
         """
         units = content.units
         if units is None or not len(units):
-            raise DataError(f"{name} has no units; name an electrical series as `series`")
-        trains = [np.asarray(units.get_unit_spike_times(unit), dtype=float) for unit in range(len(units))]
+            raise DataError(
+                f"{name} has no units; name an electrical series as `series`"
+            )
+        trains = [
+            np.asarray(units.get_unit_spike_times(unit), dtype=float)
+            for unit in range(len(units))
+        ]
         missing = sum(int((~np.isfinite(train)).sum()) for train in trains)
         if missing:
             raise DataError(
@@ -299,7 +359,9 @@ class _Spikes(NamedTuple):
             )
         stated = "obs_intervals" in units.colnames
         intervals = [
-            _merged(np.asarray(units.get_unit_obs_intervals(unit), dtype=float)) if stated else None
+            _merged(np.asarray(units.get_unit_obs_intervals(unit), dtype=float))
+            if stated
+            else None
             for unit in range(len(units))
         ]
         ids = [f"unit_{number}" for number in np.asarray(units.id[:]).tolist()]
@@ -335,9 +397,13 @@ class _Spikes(NamedTuple):
             return len(begins)
         return int(((begins + duration <= clock.start) | (begins > clock.stop)).sum())
 
-    def counted(self, onsets: Floats, window: NwbWindow) -> tuple[Floats, list[str], float, str, str]:
+    def counted(
+        self, onsets: Floats, window: NwbWindow
+    ) -> tuple[Floats, list[str], float, str, str]:
         """Counts (window, unit, bin), and what `signals` needs to know about them."""
-        counts = spike_counts(self.trains, onsets, window.start, window.duration, window.bin)
+        counts = spike_counts(
+            self.trains, onsets, window.start, window.duration, window.bin
+        )
         return counts, self.names, 1.0 / window.bin, "spikes", "count"
 
 
@@ -385,7 +451,9 @@ class _Series(NamedTuple):
             aligned="time stamps" if self.electrical.rate is None else "the same clock",
         )
 
-    def placed(self, onsets: Floats, window: NwbWindow, name: str) -> tuple[Placed, int]:
+    def placed(
+        self, onsets: Floats, window: NwbWindow, name: str
+    ) -> tuple[Placed, int]:
         """Where each window lies, and how many reach beyond the ends of the series.
 
         Raises
@@ -408,18 +476,24 @@ class _Series(NamedTuple):
         starts = (onsets + window.start).tolist()
         return place(starts, 0, round(window.duration * rate), rate, begins, samples)
 
-    def cut(self, onsets: Floats, window: NwbWindow, name: str) -> tuple[Floats, list[str], float, str, str]:
+    def cut(
+        self, onsets: Floats, window: NwbWindow, name: str
+    ) -> tuple[Floats, list[str], float, str, str]:
         """Values (window, channel, sample) in µV, and what `signals` needs to know about them."""
         electrical, rate = self.electrical, self.timeline.rate
         scale = float(electrical.conversion) * SCALES.get(str(electrical.unit), np.nan)
         if not np.isfinite(scale):
-            raise DataError(f"{name}: {self.place} is in {electrical.unit!r}, not one of {', '.join(SCALES)}")
+            raise DataError(
+                f"{name}: {self.place} is in {electrical.unit!r}, not one of {', '.join(SCALES)}"
+            )
         placed = self._place(onsets, window)
         numbers = np.array([part.first for part in self.timeline.parts])
         length = round(window.duration * rate)
         values = np.stack(
             [
-                np.asarray(electrical.data[start : start + length], dtype=float).reshape(length, -1).T
+                np.asarray(electrical.data[start : start + length], dtype=float)
+                .reshape(length, -1)
+                .T
                 for start in (numbers[placed.part] + placed.first).tolist()
             ]
         )
@@ -432,14 +506,22 @@ class _Series(NamedTuple):
         offset = float(electrical.offset or 0.0) * SCALES[str(electrical.unit)]
         values = values * factors[:, None] * scale + offset
         label = self.place.rsplit("/", 1)[-1]
-        return values, [f"{label}_{n}" for n in range(values.shape[1])], rate, "ieeg", "uV"
+        return (
+            values,
+            [f"{label}_{n}" for n in range(values.shape[1])],
+            rate,
+            "ieeg",
+            "uV",
+        )
 
 
 def _timeline(series: Any, name: str, place: str) -> Timeline:
     """The timeline of a series; between gaps, its time stamps must be even to a tenth of a sample."""
     count = int(series.data.shape[0])
     if series.rate is not None:
-        return Timeline(float(series.rate), (Part(float(series.starting_time or 0.0), 0, count),))
+        return Timeline(
+            float(series.rate), (Part(float(series.starting_time or 0.0), 0, count),)
+        )
     stamps = np.asarray(series.timestamps[:], dtype=float)
     steps = np.diff(stamps)
     step = float(np.median(steps)) if len(steps) else 0.0
@@ -449,12 +531,17 @@ def _timeline(series: Any, name: str, place: str) -> Timeline:
     edges = [0, *(np.flatnonzero(steps > 1.5 * step) + 1).tolist(), len(stamps)]
     longest = max(pairwise(edges), key=lambda ends: ends[1] - ends[0])
     if longest[1] - longest[0] > 1:
-        step = float(stamps[longest[1] - 1] - stamps[longest[0]]) / (longest[1] - longest[0] - 1)
+        step = float(stamps[longest[1] - 1] - stamps[longest[0]]) / (
+            longest[1] - longest[0] - 1
+        )
     for first, last in pairwise(edges):
         even = stamps[first] + step * np.arange(last - first)
         if np.abs(stamps[first:last] - even).max() > 0.1 * step:
             raise DataError(uneven)
-    parts = tuple(Part(float(stamps[first]), first, last - first) for first, last in pairwise(edges))
+    parts = tuple(
+        Part(float(stamps[first]), first, last - first)
+        for first, last in pairwise(edges)
+    )
     return Timeline(float(np.round(1 / step, 6)), parts)
 
 
@@ -463,7 +550,11 @@ def _series_at(content: Any, name: str, place: str) -> Any:
     node: Any = content
     parts = place.removeprefix("processing/").removeprefix("acquisition/").split("/")
     for number, part in enumerate(parts):
-        known = {**content.processing, **content.acquisition} if number == 0 else _children(node)
+        known = (
+            {**content.processing, **content.acquisition}
+            if number == 0
+            else _children(node)
+        )
         if part not in known:
             where = "/".join(parts[:number]) or "its acquisition and processing"
             raise DataError(
@@ -483,20 +574,25 @@ def _children(node: Any) -> Mapping[str, Any]:
     return next(filter(None, (getattr(node, field, None) for field in fields)), {})
 
 
-def _behavior(content: Any, name: str, place: str, onsets: Floats, window: NwbWindow) -> Floats:
+def _behavior(
+    content: Any, name: str, place: str, onsets: Floats, window: NwbWindow
+) -> Floats:
     """Mean of a time series over each window, (window, dimension)."""
     series = _series_at(content, name, place)
-    data = np.asarray(series.data[:], dtype=float).reshape(series.data.shape[0], -1) * float(
-        series.conversion
-    )
+    data = np.asarray(series.data[:], dtype=float).reshape(
+        series.data.shape[0], -1
+    ) * float(series.conversion)
     times = (
         np.asarray(series.timestamps[:], dtype=float)
         if series.timestamps is not None
-        else float(series.starting_time or 0.0) + np.arange(len(data)) / float(series.rate)
+        else float(series.starting_time or 0.0)
+        + np.arange(len(data)) / float(series.rate)
     )
     begin = np.searchsorted(times, onsets + window.start)
     end = np.searchsorted(times, onsets + window.start + window.duration)
     if (end <= begin).any():
-        raise DataError(f"{name}: {place} has no sample in {int((end <= begin).sum())} windows")
+        raise DataError(
+            f"{name}: {place} has no sample in {int((end <= begin).sum())} windows"
+        )
     total = np.vstack([np.zeros(data.shape[1]), np.cumsum(data, axis=0)])
     return np.asarray((total[end] - total[begin]) / (end - begin)[:, None])

@@ -13,6 +13,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals import signals
+from neuroledger.families.signals.clocks.cut_windows import clocks_of_windows
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.window_store import IN_MEMORY, stored
@@ -54,9 +55,15 @@ def prepared_signals(
     DataError
         A file is missing or does not contain signals, or the split file lacks an event.
     """
-    for name in (file, *([split_file] if split_file else []), *(embeddings or {}).values()):
+    for name in (
+        file,
+        *([split_file] if split_file else []),
+        *(embeddings or {}).values(),
+    ):
         if name not in files:
-            raise DataError(f"{name!r} is not among the files: {', '.join(sorted(files))}")
+            raise DataError(
+                f"{name!r} is not among the files: {', '.join(sorted(files))}"
+            )
     blocks = assembly.read_blocks(files[file], "presentation", IN_MEMORY)
     parts = (signals.check(block, name=file) for block in blocks)
     windows = stored(parts)
@@ -64,17 +71,27 @@ def prepared_signals(
         rows = table_rows(files[split_file], "event", "split", name=split_file)[1]
         table = {row["event"]: row["split"] for _, row in rows}
         if "event" not in windows.coords:
-            raise DataError(f"{file} has no coordinate `event`, which the split file needs")
+            raise DataError(
+                f"{file} has no coordinate `event`, which the split file needs"
+            )
         events = windows["event"].values.astype(str)
         missing = sorted(set(events.tolist()) - set(table))
         if missing:
-            raise DataError(f"{split_file} lacks {len(missing)} events, first {missing[0]}")
-        windows = windows.assign_coords(split=("presentation", np.array([table[event] for event in events])))
+            raise DataError(
+                f"{split_file} lacks {len(missing)} events, first {missing[0]}"
+            )
+        windows = windows.assign_coords(
+            split=("presentation", np.array([table[event] for event in events]))
+        )
     if cluster_by is not None:
         if cluster_by not in windows.coords:
-            raise DataError(f"{file} has no coordinate {cluster_by!r} of texts to cluster")
+            raise DataError(
+                f"{file} has no coordinate {cluster_by!r} of texts to cluster"
+            )
         texts = [str(text) for text in windows[cluster_by].values]
         clusters = cluster_texts(texts, threshold=threshold)
         windows = windows.assign_coords(sentence_cluster=("presentation", clusters))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras)
+    return Dataset(
+        stimuli=None, assembly=windows, extras=extras, clocks=clocks_of_windows(windows)
+    )

@@ -13,8 +13,17 @@ import xarray as xr
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
-from neuroledger.families.signals.language.language_events import cut, embeddings_in, place, plain, within
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.clocks.timelines import note_events
+from neuroledger.families.signals.language.language_events import (
+    cut,
+    embeddings_in,
+    place,
+    plain,
+    within,
+)
 from neuroledger.families.signals.language.sentence_blocks import (
+    BOUNDARY,
     Shown,
     eeg_of,
     gaze_of,
@@ -66,7 +75,11 @@ def sentence_texts(
     """The unique sentences that were read; their text is their id."""
     texts: dict[str, None] = {}
     for session in _sessions(list(files), tasks, leave_out):
-        texts |= dict.fromkeys(text for text in sentences_of(files[session.results], session.results) if text)
+        texts |= dict.fromkeys(
+            text
+            for text in sentences_of(files[session.results], session.results)
+            if text
+        )
     names = sorted(texts)
     return pd.DataFrame({"stimulus_id": names, "text": names})
 
@@ -82,7 +95,7 @@ def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
     return sorted({*selected, *embeddings_in(names, parameters)})
 
 
-@reader("read_sentences", version=1, reads=_reads, prepares=True)
+@reader("read_sentences", version=2, reads=_reads, prepares=True)
 def read_sentences(
     files: Mapping[str, Path],
     *,
@@ -107,7 +120,7 @@ def read_sentences(
         The tasks, with the number of blocks of each.
     window
         With `stride`, a sentence has a window at its onset and after each stride until it ends. A window may extend beyond
-        its sentence, but one that extends into the next sentence is left out.
+        its sentence, but one that extends into the next sentence is left out, as is one across a joint of the recording.
     leave_out
         `<task>/<person>` to leave out.
     near
@@ -132,7 +145,10 @@ def read_sentences(
     def parts() -> Iterator[xr.DataArray | None]:
         for session in sessions:
             texts = sentences_of(files[session.results], session.results)
-            gaze = {block: gaze_of(files[name], name) for block, name in session.gaze.items()}
+            gaze = {
+                block: gaze_of(files[name], name)
+                for block, name in session.gaze.items()
+            }
             total = sum(map(len, gaze.values()))
             if total != len(texts):
                 raise DataError(
@@ -143,30 +159,54 @@ def read_sentences(
             for block, name in session.eeg.items():
                 block_texts = texts[first : first + len(gaze[block])]
                 first += len(gaze[block])
-                values, rate, labels, sentences = eeg_of(files[name], name)
-                sentences = matched_sentences(sentences, gaze[block], name, session.gaze[block])
+                eeg = eeg_of(files[name], name)
+                sentences = matched_sentences(
+                    eeg.sentences, gaze[block], name, session.gaze[block]
+                )
                 rows = _rows(sentences, block_texts, window)
                 with quiet_mne() as mne:
-                    raw = mne.io.RawArray(values * 1e-6, mne.create_info(labels, rate, "eeg"), copy=None)
+                    info = mne.create_info(eeg.labels, eeg.rate, "eeg")
+                    raw = mne.io.RawArray(eeg.values * 1e-6, info, copy=None)
+                    raw.set_annotations(
+                        mne.Annotations(eeg.joints, 0.0, [BOUNDARY] * len(eeg.joints))
+                    )
                 place(raw, montage, name)
+                note_events(
+                    raw,
+                    "stated",
+                    "matched with the sentences of the eye tracker by a straight line",
+                )
                 recording = Recording(
-                    file=name, subject=session.subject, session=session.task, run=str(block)
+                    file=name,
+                    subject=session.subject,
+                    session=session.task,
+                    run=str(block),
                 )
                 yield cut(raw, recording, unstrided, preprocessing, rows, files[name])
 
     windows = stored(parts(), of=sum(len(session.eeg) for session in sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
-        stimuli=None, assembly=clustered(windows, near), extras=extras, notes=beyond_notes(windows)
+        stimuli=None,
+        assembly=clustered(windows, near),
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
     )
 
 
-def _rows(sentences: Sequence[Shown], texts: Sequence[str], window: Window) -> list[dict[str, str]]:
+def _rows(
+    sentences: Sequence[Shown], texts: Sequence[str], window: Window
+) -> list[dict[str, str]]:
     """The windows of a block, without those of sentences without a text, and those that extend into the next sentence."""
     rows = []
     limits = [sentence.onset for sentence in sentences[1:]] + [float("inf")]
     for sentence, text, limit in zip(sentences, texts, limits, strict=True):
-        count = 1 if window.stride is None else int(np.ceil((sentence.duration - 1e-6) / window.stride))
+        count = (
+            1
+            if window.stride is None
+            else int(np.ceil((sentence.duration - 1e-6) / window.stride))
+        )
         for part in range(count if text else 0):
             onset = sentence.onset + part * (window.stride or 0.0)
             if onset + window.start + window.duration <= limit + 1e-6:
@@ -182,7 +222,9 @@ def _rows(sentences: Sequence[Shown], texts: Sequence[str], window: Window) -> l
     return rows
 
 
-def _sessions(names: Sequence[str], tasks: Mapping[str, int], leave_out: Sequence[str]) -> list[Session]:
+def _sessions(
+    names: Sequence[str], tasks: Mapping[str, int], leave_out: Sequence[str]
+) -> list[Session]:
     """The sessions among the files, in order of task and subject, each with all blocks.
 
     Raises
@@ -193,17 +235,26 @@ def _sessions(names: Sequence[str], tasks: Mapping[str, int], leave_out: Sequenc
     sessions: dict[tuple[str, str], Session] = {}
     lists: dict[tuple[str, str], str] = {}
     for name in sorted(names):
-        if (match := RESULTS.search(plain(name))) and match["code"] == match["task"].split("-")[1]:
+        if (match := RESULTS.search(plain(name))) and match["code"] == match[
+            "task"
+        ].split("-")[1]:
             lists[match["task"], match["who"]] = name
         match = RAW.search(plain(name))
-        if match is None or match["task"] not in tasks or f"{match['task']}/{match['who']}" in leave_out:
+        if (
+            match is None
+            or match["task"] not in tasks
+            or f"{match['task']}/{match['who']}" in leave_out
+        ):
             continue
         session = sessions.setdefault(
-            (match["task"], match["who"]), Session(match["task"], match["who"], {}, {}, "")
+            (match["task"], match["who"]),
+            Session(match["task"], match["who"], {}, {}, ""),
         )
         blocks = session.eeg if match["kind"] == "EEG" else session.gaze
         if int(match["block"]) in blocks:
-            raise DataError(f"{blocks[int(match['block'])]} and {name} are of the same block: keep one")
+            raise DataError(
+                f"{blocks[int(match['block'])]} and {name} are of the same block: keep one"
+            )
         blocks[int(match["block"])] = name
     for task in tasks:
         if not any(session.task == task for session in sessions.values()):

@@ -14,7 +14,14 @@ from pydantic import Field
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
-from neuroledger.families.signals.language.language_events import cut, embeddings_in, place, the_file, within
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.language.language_events import (
+    cut,
+    embeddings_in,
+    place,
+    the_file,
+    within,
+)
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.language.word_lists import sentences_in
 from neuroledger.families.signals.language.word_triggers import (
@@ -33,7 +40,11 @@ from neuroledger.families.signals.recordings.laboratories import (
     opened,
     sessions_in,
 )
-from neuroledger.families.signals.recordings.signal_preprocessing import UNTOUCHED, Preprocessing, Recording
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    UNTOUCHED,
+    Preprocessing,
+    Recording,
+)
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
@@ -45,10 +56,14 @@ Codes = tuple[Annotated[int, Field(ge=0, le=255)], ...]
 
 
 @stimuli("read_words")
-def list_words(files: Mapping[str, Path], *, archive: str, workbook: str) -> pd.DataFrame:
+def list_words(
+    files: Mapping[str, Path], *, archive: str, workbook: str
+) -> pd.DataFrame:
     """The unique words of the list, as they are embedded."""
     sentences = sentences_in(files[the_file(files, archive)], workbook).values()
-    words = sorted({cleaned(word) for sentence in sentences for word in sentence.words} - {""})
+    words = sorted(
+        {cleaned(word) for sentence in sentences for word in sentence.words} - {""}
+    )
     return pd.DataFrame({"stimulus_id": words, "text": words})
 
 
@@ -125,11 +140,15 @@ def read_words(
     def parts() -> Iterator[xr.DataArray | None]:
         sentences = sentences_in(files[the_file(files, archive)], workbook)
         texts = sorted({sentence.text for sentence in sentences.values()})
-        clusters = dict(zip(texts, cluster_texts(texts, threshold=near).tolist(), strict=True))
+        clusters = dict(
+            zip(texts, cluster_texts(texts, threshold=near).tolist(), strict=True)
+        )
         read, channels = _read_sentences(
             sessions, files, sentences, montage, set(also_words), set(ignored), practice
         )
-        steps = preprocessing.model_copy(update={"channels": preprocessing.channels or channels})
+        steps = preprocessing.model_copy(
+            update={"channels": preprocessing.channels or channels}
+        )
         for session in sessions:
             rows = _rows(read[session], clusters, session, tolerate)
             with opened(session, files) as raw:
@@ -140,12 +159,18 @@ def read_words(
                     session=session.subject.split("_")[0],
                     run=session.task,
                 )
-                yield cut(raw, recording, unstrided, steps, rows, Path(raw.filenames[0]))
+                yield cut(
+                    raw, recording, unstrided, steps, rows, Path(raw.filenames[0])
+                )
 
     windows = stored(parts(), of=len(sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
-        stimuli=None, assembly=windows, extras=extras, notes=(*_notes(windows), *beyond_notes(windows))
+        stimuli=None,
+        assembly=windows,
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=(*_notes(windows), *clock_notes(windows), *beyond_notes(windows)),
     )
 
 
@@ -167,7 +192,11 @@ def _read_sentences(
             markers = markers_of(raw, session.name)
             place(raw, montage, session.name)
             kinds = raw.get_channel_types()
-            eeg = [name for name, kind in zip(raw.ch_names, kinds, strict=True) if kind == "eeg"]
+            eeg = [
+                name
+                for name, kind in zip(raw.ch_names, kinds, strict=True)
+                if kind == "eeg"
+            ]
         shared = eeg if shared is None else [name for name in shared if name in eeg]
         if not shared:
             raise DataError(
@@ -175,11 +204,15 @@ def _read_sentences(
             )
         if codes := unknown_codes(markers, also_words, ignored):
             unknown[session.name] = codes
-        read[session] = read_in(markers, sentences, also_words=also_words, practice=practice)
+        read[session] = read_in(
+            markers, sentences, also_words=also_words, practice=practice
+        )
     if unknown:
         name, codes = next(iter(unknown.items()))
         all_codes = sorted(set().union(*unknown.values()))
-        first = ", ".join(f"{code} ({count} times)" for code, count in sorted(codes.items()))
+        first = ", ".join(
+            f"{code} ({count} times)" for code, count in sorted(codes.items())
+        )
         raise DataError(
             f"{len(unknown)} of {len(sessions)} recordings have unknown triggers, first {name}: {first}; all unknown codes: "
             f"{', '.join(map(str, all_codes))}. List those that mark words under `also_words`, and the others under "
@@ -189,13 +222,24 @@ def _read_sentences(
 
 
 def _rows(
-    sentences_read: Sequence[ReadSentence], clusters: Mapping[str, str], session: Session, tolerate: float
+    sentences_read: Sequence[ReadSentence],
+    clusters: Mapping[str, str],
+    session: Session,
+    tolerate: float,
 ) -> list[dict[str, str]]:
     """The words of a recording's sentences, as rows of a table of events."""
     sentences = [item for item in sentences_read if item.why != "practice"]
     lost = [item for item in sentences if item.sentence is None]
-    if not sentences or len(lost) == len(sentences) or len(lost) > tolerate * len(sentences):
-        first = f", first at {lost[0].onsets[0]:g} s: {lost[0].why}" if lost and lost[0].onsets else ""
+    if (
+        not sentences
+        or len(lost) == len(sentences)
+        or len(lost) > tolerate * len(sentences)
+    ):
+        first = (
+            f", first at {lost[0].onsets[0]:g} s: {lost[0].why}"
+            if lost and lost[0].onsets
+            else ""
+        )
         raise DataError(
             f"{session.name}: of {len(sentences)} sentences, {len(lost)} do not match the list{first}. List the subject "
             "under `leave_out`, or raise `tolerate`, the share that may be left out"
@@ -227,7 +271,9 @@ def _rows(
 
 def _notes(windows: xr.DataArray) -> tuple[str, ...]:
     """A note on the sentences that were left out; empty if there are none."""
-    recordings, first = np.unique(windows["recording"].values.astype(str), return_index=True)
+    recordings, first = np.unique(
+        windows["recording"].values.astype(str), return_index=True
+    )
     lost = windows["left_out"].values[first].astype(int)
     if not lost.any():
         return ()

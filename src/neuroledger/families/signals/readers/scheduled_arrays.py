@@ -18,6 +18,8 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.clocks.timelines import note_events, note_rate
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
@@ -26,7 +28,11 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
     quiet_mne,
     windows_of,
 )
-from neuroledger.families.signals.recordings.signal_stimuli import Events, read_embeddings, show
+from neuroledger.families.signals.recordings.signal_stimuli import (
+    Events,
+    read_embeddings,
+    show,
+)
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.base import Frozen
@@ -60,7 +66,9 @@ class Schedule(Frozen):
         width = len(str(self.groups))
         return [
             {
-                "onset": repr(round(self.first + group * self.every + clip * self.clip_seconds, 6)),
+                "onset": repr(
+                    round(self.first + group * self.every + clip * self.clip_seconds, 6)
+                ),
                 "block": str(block + 1),
                 "group": f"{group + 1:0{width}d}",
                 "clip": str(clip + 1),
@@ -71,7 +79,9 @@ class Schedule(Frozen):
 
 
 @stimuli("scheduled_arrays")
-def clips_of_films(files: Mapping[str, Path], *, schedule: Schedule, events: Events) -> pd.DataFrame:
+def clips_of_films(
+    files: Mapping[str, Path], *, schedule: Schedule, events: Events
+) -> pd.DataFrame:
     """The clips of the schedule: film of the block, start and duration in seconds.
 
     Raises
@@ -80,7 +90,9 @@ def clips_of_films(files: Mapping[str, Path], *, schedule: Schedule, events: Eve
         The labels are missing or damaged, or a block does not have exactly one film.
     """
     if schedule.labels not in files:
-        raise DataError(f"{schedule.labels} is not among the files: {', '.join(sorted(files)[:5])}")
+        raise DataError(
+            f"{schedule.labels} is not among the files: {', '.join(sorted(files)[:5])}"
+        )
     clips: list[tuple[str, str, float, float]] = []
     for block, numbers in enumerate(_labels(files[schedule.labels], schedule)):
         pattern = schedule.films.replace("{block}", str(block + 1))
@@ -140,13 +152,19 @@ def scheduled_arrays(
         MNE is not installed.
     """
     arrays = {
-        name: identity for name in sorted(files) if (identity := _identity(recordings, name)) is not None
+        name: identity
+        for name in sorted(files)
+        if (identity := _identity(recordings, name)) is not None
     }
     if not arrays:
-        raise DataError(f"no array matches {' or '.join(recordings)}: {', '.join(sorted(files)[:5])}")
+        raise DataError(
+            f"no array matches {' or '.join(recordings)}: {', '.join(sorted(files)[:5])}"
+        )
     for name in (positions, schedule.labels):
         if name not in files:
-            raise DataError(f"{name} is not among the files: {', '.join(sorted(files)[:5])}")
+            raise DataError(
+                f"{name} is not among the files: {', '.join(sorted(files)[:5])}"
+            )
     montage = _montage(files[positions], positions)
     labels = _labels(files[schedule.labels], schedule)
 
@@ -156,8 +174,12 @@ def scheduled_arrays(
             digest = sha256_of(files[name])
             for block, numbers in enumerate(labels):
                 label = f"{name}, block {block + 1}"
-                recording = Recording(file=label, subject=subject, session=session, run=str(block + 1))
+                recording = Recording(
+                    file=label, subject=subject, session=session, run=str(block + 1)
+                )
                 raw = _raw(blocks[block], montage, sampling_rate, label)
+                note_rate(raw, "declared")
+                note_events(raw, "declared", "the declared schedule")
                 rows = schedule.rows(block, numbers)
                 last = float(rows[-1]["onset"]) + window.start + window.duration
                 if last > raw.n_times / sampling_rate + 0.5 / sampling_rate:
@@ -166,13 +188,25 @@ def scheduled_arrays(
                         "the array is truncated, or `schedule` or `sampling_rate` is wrong"
                     )
                 yield windows_of(
-                    raw, recording, window, preprocessing, sha256=digest, events=events, rows=rows
+                    raw,
+                    recording,
+                    window,
+                    preprocessing,
+                    sha256=digest,
+                    events=events,
+                    rows=rows,
                 )
                 del raw
 
     windows = stored(parts(), of=len(arrays) * len(labels))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
-    return Dataset(stimuli=None, assembly=windows, extras=extras, notes=beyond_notes(windows))
+    return Dataset(
+        stimuli=None,
+        assembly=windows,
+        extras=extras,
+        clocks=clocks_of(windows),
+        notes=(*clock_notes(windows), *beyond_notes(windows)),
+    )
 
 
 def _identity(patterns: Sequence[str], name: str) -> tuple[str, str] | None:
@@ -188,7 +222,9 @@ def _montage(path: Path, name: str) -> Any:
     """The electrodes, in the order of the channels."""
     with quiet_mne() as mne, parsing(name, "positions of electrodes"):
         montage = mne.channels.read_custom_montage(path)
-    lines = sum(bool(line.strip()) for line in path.read_text(errors="replace").splitlines())
+    lines = sum(
+        bool(line.strip()) for line in path.read_text(errors="replace").splitlines()
+    )
     if path.suffix == ".locs" and lines != len(montage.ch_names):
         raise DataError(
             f"{name} has {lines} lines for {len(montage.ch_names)} electrodes: a name occurs twice"
@@ -205,7 +241,9 @@ def _labels(path: Path, schedule: Schedule) -> list[list[int]]:
         )
     finite = np.issubdtype(values.dtype, np.number) and np.isfinite(values).all()
     if not finite or (values != np.round(values)).any():
-        raise DataError(f"{schedule.labels}: labels must be whole numbers, one for each block and group")
+        raise DataError(
+            f"{schedule.labels}: labels must be whole numbers, one for each block and group"
+        )
     return [[int(value) for value in row] for row in values]
 
 
@@ -216,7 +254,9 @@ def _opened(path: Path, name: str, shape: tuple[int, int]) -> Array:
         raise DataError(
             f"{name} has shape {values.shape}; labels and electrodes need ({shape[0]} blocks, {shape[1]} channels, samples)"
         )
-    if not np.issubdtype(values.dtype, np.floating) and not np.issubdtype(values.dtype, np.integer):
+    if not np.issubdtype(values.dtype, np.floating) and not np.issubdtype(
+        values.dtype, np.integer
+    ):
         raise DataError(f"{name} contains {values.dtype}, not real numbers")
     return values
 
@@ -231,9 +271,15 @@ def _raw(block: Array, montage: Any, rate: float, name: str) -> Any:
     """One block as MNE's `Raw`."""
     values = np.array(block, dtype=np.float64)
     if not np.isfinite(values).all():
-        channel = montage.ch_names[int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])]
-        raise DataError(f"{name}: channel {channel} has values that are missing or infinite")
+        channel = montage.ch_names[
+            int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+        ]
+        raise DataError(
+            f"{name}: channel {channel} has values that are missing or infinite"
+        )
     with quiet_mne() as mne:
-        raw = mne.io.RawArray(values, mne.create_info(montage.ch_names, rate, "eeg"), copy=None)
+        raw = mne.io.RawArray(
+            values, mne.create_info(montage.ch_names, rate, "eeg"), copy=None
+        )
         raw.set_montage(montage)
     return raw

@@ -16,7 +16,12 @@ from neuroledger.data.parsing import note_opened, table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.fmri.events import ScanEvents, read_lists, shown
 from neuroledger.families.signals.fmri.runs import Rest, runs_among
-from neuroledger.families.signals.recordings.signal_stimuli import Events, Pictures, show, table_of
+from neuroledger.families.signals.recordings.signal_stimuli import (
+    Events,
+    Pictures,
+    show,
+    table_of,
+)
 from neuroledger.spec.registry import stimuli
 
 __all__ = ["stimuli_of_bids", "stimuli_of_scans", "stimuli_of_windows"]
@@ -49,7 +54,11 @@ def stimuli_of_bids(
     stimulus_ids: set[str] = set()
     for name in sorted(files):
         entities = dict(ENTITY.findall(name.rsplit("/", 1)[-1]))
-        relevant = name.endswith(SUFFIX) and f"/{datatype}/" in f"/{name}" and entities.get("task") in tasks
+        relevant = (
+            name.endswith(SUFFIX)
+            and f"/{datatype}/" in f"/{name}"
+            and entities.get("task") in tasks
+        )
         if not relevant or (subjects and entities.get("sub") not in subjects):
             continue
         if sessions and entities.get("ses") not in sessions:
@@ -62,9 +71,14 @@ def stimuli_of_bids(
         rows = [{**known, **row} for row in table_of(files[name], name)]
         stimulus_ids |= set(show(events, rows, name).names)
     if not stimulus_ids:
-        raise DataError(f"no {datatype} events of task {' or '.join(map(repr, tasks))} are among the files")
+        raise DataError(
+            f"no {datatype} events of task {' or '.join(map(repr, tasks))} are among the files"
+        )
     names = sorted(stimulus_ids)
-    numbered = {start: matching(pattern, sorted(files)) for start, pattern in events.numbered.items()}
+    numbered = {
+        start: matching(pattern, sorted(files))
+        for start, pattern in events.numbered.items()
+    }
     filenames = [_numbered_file(name, events.numbered, numbered) for name in names]
     if events.pictures is not None:
         file_of = _files_in_tables(files, events.pictures)
@@ -88,7 +102,11 @@ def _files_in_tables(files: Mapping[str, Path], pictures: Pictures) -> dict[str,
     for name in tables:
         delimiter = "\t" if name.endswith(".tsv") else ","
         for _, row in table_rows(
-            files[name], pictures.stimulus, pictures.filename, name=name, delimiter=delimiter
+            files[name],
+            pictures.stimulus,
+            pictures.filename,
+            name=name,
+            delimiter=delimiter,
         )[1]:
             stimulus = row[pictures.stimulus].strip().removesuffix(".0")
             file = PurePosixPath(row[pictures.filename].strip().replace("\\", "/")).name
@@ -99,7 +117,9 @@ def _files_in_tables(files: Mapping[str, Path], pictures: Pictures) -> dict[str,
     return file_of
 
 
-def _numbered_file(name: str, patterns: Mapping[str, str], numbered: Mapping[str, Sequence[str]]) -> str:
+def _numbered_file(
+    name: str, patterns: Mapping[str, str], numbered: Mapping[str, Sequence[str]]
+) -> str:
     """The file of a stimulus that is named by a number; the name itself for others."""
     for prefix, matches in numbered.items():
         number = name.removeprefix(prefix)
@@ -130,9 +150,17 @@ def stimuli_of_scans(
     DataError
         There are no tables of events, or one is invalid.
     """
-    runs = runs_among(sorted(files), events.file, events.file, subjects=subjects, rest=rest)
+    runs = runs_among(
+        sorted(files), events.file, events.file, subjects=subjects, rest=rest
+    )
     values = read_lists(events, files)
-    names = sorted({name for run in runs for name in shown(files, run, events, values, seconds).names})
+    names = sorted(
+        {
+            name
+            for run in runs
+            for name in shown(files, run, events, values, seconds).names
+        }
+    )
     return pd.DataFrame({"stimulus_id": names, "filename": names, "text": names})
 
 
@@ -140,7 +168,9 @@ DESCRIPTION = ("text", "context", "filename", "start", "duration")
 
 
 @stimuli("prepared_signals")
-def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -> pd.DataFrame:
+def stimuli_of_windows(
+    files: Mapping[str, Path], *, file: str = "signals.nc"
+) -> pd.DataFrame:
     """The unique stimuli of the windows, in order of first occurrence, with `text`, `filename`, … if the windows have them.
 
     Without any of these, file and text are the stimulus id.
@@ -151,7 +181,9 @@ def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -
         The file is missing or has no windows, or a stimulus has two descriptions.
     """
     if file not in files:
-        raise DataError(f"{file!r} is not among the files: {', '.join(sorted(files)[:20])}")
+        raise DataError(
+            f"{file!r} is not among the files: {', '.join(sorted(files)[:20])}"
+        )
     try:
         note_opened(files[file])
         with xr.open_dataset(files[file], engine="netcdf4") as dataset:
@@ -161,7 +193,9 @@ def stimuli_of_windows(files: Mapping[str, Path], *, file: str = "signals.nc") -
                 if name in dataset and dataset[name].dims == ("presentation",)
             }
     except (OSError, ValueError) as error:
-        raise DataError(f"{file} cannot be read as netCDF ({error}): it is damaged or incomplete") from error
+        raise DataError(
+            f"{file} cannot be read as netCDF ({error}): it is damaged or incomplete"
+        ) from error
     if "stimulus_id" not in columns:
         raise DataError(f"{file} has no coordinate `stimulus_id` of presentations")
     if len(columns) == 1:

@@ -27,7 +27,9 @@ def _read_only_file(files: Mapping[str, Path], kind: str) -> tuple[str, str]:
     try:
         return name, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{name} is not UTF-8 text ({error}): it is damaged or incomplete") from error
+        raise DataError(
+            f"{name} is not UTF-8 text ({error}): it is damaged or incomplete"
+        ) from error
 
 
 @reader("syntax_suite", version=1)
@@ -47,7 +49,12 @@ def syntax_suite(files: Mapping[str, Path]) -> Dataset:
         suite: Any = json.loads(text)
         criteria = [prediction["formula"] for prediction in suite["predictions"]]
         rows = [
-            (item["item_number"], condition["condition_name"], region["region_number"], region["content"])
+            (
+                item["item_number"],
+                condition["condition_name"],
+                region["region_number"],
+                region["content"],
+            )
             for item in suite["items"]
             for condition in item["conditions"]
             for region in condition["regions"]
@@ -57,9 +64,17 @@ def syntax_suite(files: Mapping[str, Path]) -> Dataset:
             f"{name} is not a SyntaxGym suite ({type(error).__name__}: {error}): it needs `predictions` and `items`"
         ) from error
     if not rows or not criteria:
-        raise DataError(f"{name}: the suite has no {'items' if criteria else 'predictions'}")
-    table = pd.DataFrame(rows, columns=["item", "condition", "region", "text"]).astype(str)
-    table.insert(0, "stimulus_id", table["item"] + "|" + table["condition"] + "|" + table["region"])
+        raise DataError(
+            f"{name}: the suite has no {'items' if criteria else 'predictions'}"
+        )
+    table = pd.DataFrame(rows, columns=["item", "condition", "region", "text"]).astype(
+        str
+    )
+    table.insert(
+        0,
+        "stimulus_id",
+        table["item"] + "|" + table["condition"] + "|" + table["region"],
+    )
     table["sentence"] = table["item"] + "|" + table["condition"]
     table["criterion"] = " & ".join(f"({formula})" for formula in criteria)
     if not table["stimulus_id"].is_unique:
@@ -90,7 +105,11 @@ def next_words(files: Mapping[str, Path], *, most: int | None = None) -> Dataset
         spaces = [match.start() for match in re.finditer(r"\s", line.strip())]
         ends = spaces[1:]
         rows += [
-            (f"{number}.{at + 1}", line.strip()[:start], line.strip()[start:end].strip())
+            (
+                f"{number}.{at + 1}",
+                line.strip()[:start],
+                line.strip()[start:end].strip(),
+            )
             for at, (start, end) in enumerate(zip(spaces, ends, strict=False))
         ]
         if most is not None and len(rows) >= most:

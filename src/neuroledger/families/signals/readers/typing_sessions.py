@@ -15,10 +15,12 @@ from pydantic import Field
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.clock_facts import clocks_of, note_clocks
 from neuroledger.families.signals.emg.sessions import (
     RATE,
     Grid,
     WindowGrid,
+    clocks_of_series,
     read_series,
     rows_by_recording,
     samples_in,
@@ -35,8 +37,15 @@ GROUP: Final = "emg2qwerty"
 WRISTS: Final = ("left", "right")
 ELECTRODES: Final = 16
 FIELDS: Final = {f"emg_{wrist}": ELECTRODES for wrist in WRISTS}
-CHANNELS: Final = [f"emg{electrode}_{wrist}" for wrist in WRISTS for electrode in range(ELECTRODES)]
-SPECIAL_KEYS: Final = {"Key.space": " ", "Key.enter": "⏎", "Key.backspace": "⌫", "Key.shift": "⇧"}
+CHANNELS: Final = [
+    f"emg{electrode}_{wrist}" for wrist in WRISTS for electrode in range(ELECTRODES)
+]
+SPECIAL_KEYS: Final = {
+    "Key.space": " ",
+    "Key.enter": "⏎",
+    "Key.backspace": "⌫",
+    "Key.shift": "⇧",
+}
 EQUIVALENT: Final = {
     **{"\n": "⏎", "\r": "⏎", "\b": "⌫", "⏎": "⏎", "⌫": "⌫", "⇧": "⇧", " ": " "},
     **{"’": "'", "“": '"', "”": '"', "—": "-"},
@@ -83,15 +92,22 @@ def typing_sessions(
     """
     grid = Grid(window, decimate)
     rows = rows_by_recording(files, ("session", "user"))
-    order = sorted(rows, key=lambda name: (rows[name]["user"].strip(), rows[name]["session"].strip()))[:first]
+    order = sorted(
+        rows,
+        key=lambda name: (rows[name]["user"].strip(), rows[name]["session"].strip()),
+    )[:first]
     if not any(len(grid.onsets(samples_in(files[name], GROUP))) for name in order):
-        raise DataError(f"none of {len(order)} sessions has a window of {window.duration:g} s")
+        raise DataError(
+            f"none of {len(order)} sessions has a window of {window.duration:g} s"
+        )
     parts = (_session(name, files[name], rows[name], grid, core) for name in order)
     assembly = stored(parts, of=len(order))
-    return Dataset(stimuli=None, assembly=assembly)
+    return Dataset(stimuli=None, assembly=assembly, clocks=clocks_of(assembly))
 
 
-def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: float) -> xr.DataArray | None:
+def _session(
+    name: str, path: Path, row: Mapping[str, str], grid: Grid, core: float
+) -> xr.DataArray | None:
     """The windows of one session, (presentation, channel, sample); None if it is too short for a window."""
     series, attributes = read_series(path, GROUP, FIELDS, row["user"])
     pressed, typed = _keys(attributes, path)
@@ -99,7 +115,9 @@ def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: fl
     if not len(samples):
         return None
     values = np.empty((len(samples), len(CHANNELS), grid.length), np.float32)
-    grid.cut(np.concatenate([series[field] for field in FIELDS], axis=1), samples, values)
+    grid.cut(
+        np.concatenate([series[field] for field in FIELDS], axis=1), samples, values
+    )
     onsets = samples / grid.rate
     # Times by the number of samples before a key, independent of irregularities of the clock.
     times = np.searchsorted(series["time"], pressed) / RATE
@@ -110,13 +128,19 @@ def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: fl
         "session": row["session"].strip(),
         "recording_sha256": sha256_of(path),
     }
-    events: dict[str, Any] = {fact: np.full(len(samples), value) for fact, value in facts.items()}
-    events |= {
-        "stimulus_id": [f"{facts['recording']}/{number}" for number in range(len(samples))],
-        "onset": onsets,
-        "text": np.array(_texts(times[recorded], typed[recorded], onsets, core), dtype=str),
+    events: dict[str, Any] = {
+        fact: np.full(len(samples), value) for fact, value in facts.items()
     }
-    return signals(
+    events |= {
+        "stimulus_id": [
+            f"{facts['recording']}/{number}" for number in range(len(samples))
+        ],
+        "onset": onsets,
+        "text": np.array(
+            _texts(times[recorded], typed[recorded], onsets, core), dtype=str
+        ),
+    }
+    windows = signals(
         values,
         channels=CHANNELS,
         channel_types="emg",
@@ -125,6 +149,10 @@ def _session(name: str, path: Path, row: Mapping[str, str], grid: Grid, core: fl
         units="arbitrary",
         events=events,
     )
+    clocks = clocks_of_series(
+        series["time"], facts["recording"], facts["subject"], len(samples), keys=pressed
+    )
+    return note_clocks(windows, clocks)
 
 
 def _keys(attributes: Mapping[str, Any], path: Path) -> tuple[Array, Array]:
@@ -134,13 +162,18 @@ def _keys(attributes: Mapping[str, Any], path: Path) -> tuple[Array, Array]:
             f"{path.name}: the group {GROUP!r} has no attribute 'keystrokes'; it has {', '.join(sorted(attributes))}"
         )
     try:
-        keys = [(float(key["start"]), str(key["key"])) for key in json.loads(attributes["keystrokes"])]
+        keys = [
+            (float(key["start"]), str(key["key"]))
+            for key in json.loads(attributes["keystrokes"])
+        ]
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(
             f"{path.name}: 'keystrokes' is not a JSON list of keys with 'key' and 'start' ({error!r})"
         ) from error
     if not keys:
-        raise DataError(f"{path.name}: 'keystrokes' is empty: no key was typed in this session")
+        raise DataError(
+            f"{path.name}: 'keystrokes' is empty: no key was typed in this session"
+        )
     keys.sort(key=lambda item: item[0])
     known = [(start, _character(key)) for start, key in keys if _character(key)]
     return np.array([start for start, _ in known], dtype=float), np.array(

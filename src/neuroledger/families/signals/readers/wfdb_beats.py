@@ -13,9 +13,13 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.data.arrays import Floats
+from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.facts import Fact, Origin
 from neuroledger.errors import DataError
+from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.families.signals.recordings.wfdb import (
+    Annotations,
     Header,
     read_annotations,
     read_header,
@@ -45,12 +49,13 @@ class _Cutting(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """The beats of one record: values ``(beat, value)``, their labels, sample numbers and parts."""
+    """The beats of one record: values ``(beat, value)``, their labels, sample numbers and parts, and the clocks."""
 
     values: npt.NDArray[np.float32]
     labels: npt.NDArray[np.str_]
     samples: npt.NDArray[np.int64]
     parts: npt.NDArray[np.str_]
+    clocks: tuple[Clock, Clock]
 
 
 @reader("wfdb_beats", version=1)
@@ -107,12 +112,16 @@ def wfdb_beats(
         A file is missing or damaged, a record has none of the leads, annotations are beyond its end, or a person's beats
         are in both the training and the test part.
     """
-    headers = {PurePosixPath(name).stem: name for name in files if name.endswith(".hea")}
+    headers = {
+        PurePosixPath(name).stem: name for name in files if name.endswith(".hea")
+    }
     if (parts is None) == (until is None):
         raise DataError(
             "give either `parts`, the records of each part, or `until`, the share of training in each"
         )
-    part_of = {record: part for part, records in (parts or {}).items() for record in records}
+    part_of = {
+        record: part for part, records in (parts or {}).items() for record in records
+    }
     selected = part_of if parts is not None else dict.fromkeys(sorted(headers), "")
     if len(part_of) != sum(map(len, (parts or {}).values())):
         raise DataError("a record is in two parts; list each once")
@@ -133,9 +142,20 @@ def wfdb_beats(
         header = read_header(files[headers[name]])
         signal = _lead(files, headers[name], header, leads)
         annotations = _companion(files, headers[name], f"{name}.{annotator}")
-        records.append(_beats(annotations, header, signal, labels, cutting, part if until is None else until))
+        records.append(
+            _beats(
+                annotations,
+                header,
+                signal,
+                labels,
+                cutting,
+                part if until is None else until,
+            )
+        )
     if not records:
-        raise DataError("there are no records to read: none of the files is a header (.hea)")
+        raise DataError(
+            "there are no records to read: none of the files is a header (.hea)"
+        )
     names = np.repeat(list(selected), [len(record.labels) for record in records])
     person = {record: group[0] for group in people for record in group}
     samples = np.concatenate([record.samples for record in records])
@@ -144,10 +164,22 @@ def wfdb_beats(
         np.concatenate([record.values for record in records])[:, None, :],
         dims=("presentation", "neuroid", "time_bin"),
         coords={
-            "stimulus_id": ("presentation", [f"{r}_{s:06d}" for r, s in zip(names, samples, strict=True)]),
-            "label": ("presentation", np.concatenate([record.labels for record in records])),
-            "split": ("presentation", np.concatenate([record.parts for record in records])),
-            "subject": ("presentation", np.array([person.get(str(name), str(name)) for name in names])),
+            "stimulus_id": (
+                "presentation",
+                [f"{r}_{s:06d}" for r, s in zip(names, samples, strict=True)],
+            ),
+            "label": (
+                "presentation",
+                np.concatenate([record.labels for record in records]),
+            ),
+            "split": (
+                "presentation",
+                np.concatenate([record.parts for record in records]),
+            ),
+            "subject": (
+                "presentation",
+                np.array([person.get(str(name), str(name)) for name in names]),
+            ),
             "recording": ("presentation", names),
             "neuroid_id": ("neuroid", ["ecg"]),
             "time_bin_start": ("time_bin", starts),
@@ -155,12 +187,27 @@ def wfdb_beats(
         },
         attrs={"units": "share of the range", "sampling_rate": rate},
     )
-    return Dataset(stimuli=None, assembly=assembly)
+    clocks = tuple(
+        RecordingClocks(
+            recording=name,
+            subject=person.get(name, name),
+            clocks=record.clocks,
+            windows=len(record.labels),
+        )
+        for name, record in zip(selected, records, strict=True)
+    )
+    return Dataset(stimuli=None, assembly=assembly, clocks=clocks)
 
 
-def _require_separate_people(parts: Mapping[str, str], people: tuple[tuple[str, ...], ...]) -> None:
+def _require_separate_people(
+    parts: Mapping[str, str], people: tuple[tuple[str, ...], ...]
+) -> None:
     for records in people:
-        sides = {parts[record] for record in records if parts.get(record) in ("train", "test")}
+        sides = {
+            parts[record]
+            for record in records
+            if parts.get(record) in ("train", "test")
+        }
         if len(sides) > 1:
             raise DataError(
                 f"records {' and '.join(records)} are of one person, but are in both the training and the test part: "
@@ -191,7 +238,9 @@ def _beats(
     is_beat = np.isin(annotations.symbols, list(BEATS))
     peaks, symbols = annotations.samples[is_beat], annotations.symbols[is_beat]
     if len(peaks) < 2:
-        raise DataError(f"{path.name} contains {len(peaks)} heartbeats; at least two are needed")
+        raise DataError(
+            f"{path.name} contains {len(peaks)} heartbeats; at least two are needed"
+        )
     ratio = cutting.rate / header.rate
     resampled = _resampled(signal, Fraction(ratio).limit_denominator(10_000))
     beats = _cut(resampled, np.round(peaks * ratio).astype(np.int64), cutting)
@@ -202,17 +251,49 @@ def _beats(
         split = np.full(len(peaks), part)
     else:
         split = np.where(peaks < part * header.samples, "train", "test")
-    return _Record(beats[selected], beat_labels[selected], peaks[selected], split[selected])
+    clocks = _clocks(header, annotations, peaks)
+    return _Record(
+        beats[selected], beat_labels[selected], peaks[selected], split[selected], clocks
+    )
 
 
-def _lead(files: Mapping[str, Path], header_name: str, header: Header, leads: tuple[str, ...]) -> Floats:
+def _clocks(
+    header: Header, annotations: Annotations, peaks: npt.NDArray[np.int64]
+) -> tuple[Clock, Clock]:
+    """The clocks of a record's samples and heartbeats; annotations without a rate of their own count its samples."""
+    samples = Clock(
+        of="samples",
+        unit=Fact("s", header.origin),
+        start=0.0,
+        stop=round(header.samples / header.rate, 6),
+        rate=Fact(header.rate, header.origin),
+        count=header.samples,
+    )
+    start, stop = span_of(peaks / header.rate)
+    origin: Origin = "assumed" if annotations.rate is None else "stated"
+    beats = Clock(
+        of="events",
+        unit=Fact("s", origin),
+        start=start,
+        stop=stop,
+        count=len(peaks),
+        aligned="by the numbers of samples",
+    )
+    return samples, beats
+
+
+def _lead(
+    files: Mapping[str, Path], header_name: str, header: Header, leads: tuple[str, ...]
+) -> Floats:
     names = [lead.name for lead in header.leads]
     number = next((names.index(lead) for lead in leads if lead in names), None)
     if number is None:
         raise DataError(
             f"{header_name} has the leads {', '.join(names)}, none of {', '.join(leads)}: list one of them in `leads`"
         )
-    signal = read_lead(_companion(files, header_name, header.leads[number].file), header, number)
+    signal = read_lead(
+        _companion(files, header_name, header.leads[number].file), header, number
+    )
     if np.isnan(signal).any():
         raise DataError(
             f"{header_name}: {int(np.isnan(signal).sum())} samples of lead {names[number]} have no value: choose "
@@ -235,10 +316,14 @@ def _resampled(signal: Floats, ratio: Fraction) -> Floats:
     if ratio == 1:
         return signal
     # Linear padding avoids a step at the edges.
-    return np.asarray(resample_poly(signal, ratio.numerator, ratio.denominator, padtype="line"))
+    return np.asarray(
+        resample_poly(signal, ratio.numerator, ratio.denominator, padtype="line")
+    )
 
 
-def _cut(signal: Floats, peaks: npt.NDArray[np.int64], cutting: _Cutting) -> npt.NDArray[np.float32]:
+def _cut(
+    signal: Floats, peaks: npt.NDArray[np.int64], cutting: _Cutting
+) -> npt.NDArray[np.float32]:
     """The beats ``(beat, value)``: the signal from each peak on, scaled to 0 … 1 and padded with zeros."""
     section = max(1, round(cutting.window * cutting.rate))
     edges = np.arange(0, len(signal), section)
@@ -250,7 +335,9 @@ def _cut(signal: Floats, peaks: npt.NDArray[np.int64], cutting: _Cutting) -> npt
     period = np.full(len(edges), float(np.median(intervals)))
     for number in np.unique(section_of[:-1][inside]):
         period[number] = np.median(intervals[inside & (section_of[:-1] == number)])
-    lengths = np.minimum(np.round(cutting.periods * period[section_of]).astype(np.int64), cutting.values)
+    lengths = np.minimum(
+        np.round(cutting.periods * period[section_of]).astype(np.int64), cutting.values
+    )
     index = peaks[:, None] + np.arange(cutting.values)
     valid = (np.arange(cutting.values) < lengths[:, None]) & (index < len(signal))
     beats = signal[np.minimum(index, len(signal) - 1)]

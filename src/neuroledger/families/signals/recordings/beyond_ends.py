@@ -29,8 +29,12 @@ __all__ = [
 ]
 
 KEY: Final = "left_out"
-OMITTED: Final = re.compile(r"Omitted (\d+) annotation|(\d+) events have an onset that is NaN")
-UNSCALED: Final = re.compile(r"(Physical range is not|Scaling factor will not be) defined")
+OMITTED: Final = re.compile(
+    r"Omitted (\d+) annotation|(\d+) events have an onset that is NaN"
+)
+UNSCALED: Final = re.compile(
+    r"(Physical range is not|Scaling factor will not be) defined"
+)
 SHOWN: Final = 8
 
 
@@ -77,7 +81,9 @@ def _temp(raw: Any) -> dict[str, Any]:
 
 def note_unscaled(raw: Any, messages: Sequence[str]) -> None:
     """Note at MNE's `Raw` which channels have no range in the header, by its warnings: MNE does not scale their values."""
-    unscaled_lists = [message.split("\n", 1)[-1] for message in messages if UNSCALED.match(message)]
+    unscaled_lists = [
+        message.split("\n", 1)[-1] for message in messages if UNSCALED.match(message)
+    ]
     names = [name for listed in unscaled_lists for name in listed.split(", ")]
     raw.info["temp"] = {**_temp(raw), "unscaled": names}
 
@@ -88,7 +94,12 @@ def unscaled(raw: Any) -> frozenset[str]:
 
 
 def require_few(
-    first: npt.NDArray[np.int_], length: int, samples: int, markers: int, most: float, file: str
+    first: npt.NDArray[np.int_],
+    length: int,
+    samples: int,
+    markers: int,
+    most: float,
+    file: str,
 ) -> int:
     """Number of windows that reach beyond the recording, if they are few enough.
 
@@ -119,7 +130,9 @@ def require_few(
     return early + late
 
 
-def note_left_out(windows: xr.DataArray, file: str, lost: int, total: int, markers: int) -> xr.DataArray:
+def note_left_out(
+    windows: xr.DataArray, file: str, lost: int, total: int, markers: int
+) -> xr.DataArray:
     """The windows of a recording, with the number of windows left out in their encoding if there are any."""
     if lost or markers:
         windows.encoding = {**windows.encoding, KEY: {file: [lost, total, markers]}}
@@ -129,7 +142,9 @@ def note_left_out(windows: xr.DataArray, file: str, lost: int, total: int, marke
 def sum_left_out(total: dict[str, list[int]], part: xr.DataArray | None) -> None:
     """Add the counts of one recording's windows to the total."""
     for file, counts in ({} if part is None else part.encoding.get(KEY, {})).items():
-        total[file] = [a + b for a, b in zip(total.get(file, [0, 0, 0]), counts, strict=True)]
+        total[file] = [
+            a + b for a, b in zip(total.get(file, [0, 0, 0]), counts, strict=True)
+        ]
 
 
 def beyond_notes(windows: xr.DataArray) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ __all__ = ["Named", "named_files", "problems_of", "sample_files"]
 
 SIGNALS: Final = "DataFile"
 LINE: Final = re.compile(
-    r"^[ \t]*(DataFile|MarkerFile)[ \t]*[=:][ \t]*(.*?)[ \t]*$", re.MULTILINE | re.IGNORECASE
+    r"^[ \t]*(DataFile|MarkerFile)[ \t]*[=:][ \t]*(.*?)[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
 )
 
 
@@ -55,7 +56,9 @@ def _of_brainvision(header: Path) -> list[Named]:
         if value:
             found.setdefault(line, Named(line, value.replace("$b", header.stem)))
     if SIGNALS not in found:
-        raise DataError(f"{header.name} has no line {SIGNALS}=: it is not a header of BrainVision")
+        raise DataError(
+            f"{header.name} has no line {SIGNALS}=: it is not a header of BrainVision"
+        )
     return [found[line] for line in (SIGNALS, "MarkerFile") if line in found]
 
 
@@ -72,7 +75,11 @@ def _of_eeglab(path: Path) -> list[Named]:
     content = matlab(path, structs="dicts")
     fields: Mapping[str, object] = content.get("EEG", content)
     name = fields.get("data")
-    return [Named("datfile", name)] if isinstance(name, str) and name.endswith(".fdt") else []
+    return (
+        [Named("datfile", name)]
+        if isinstance(name, str) and name.endswith(".fdt")
+        else []
+    )
 
 
 def problems_of(header: Path, exists: Callable[[str], bool]) -> list[str]:
@@ -87,7 +94,11 @@ def problems_of(header: Path, exists: Callable[[str], bool]) -> list[str]:
     """
     problems = []
     for named in named_files(header):
-        where = f"line {named.line}=" if named.line and header.suffix.lower() == ".vhdr" else "the header"
+        where = (
+            f"line {named.line}="
+            if named.line and header.suffix.lower() == ".vhdr"
+            else "the header"
+        )
         if len(PurePosixPath(named.name.replace("\\", "/")).parts) > 1:
             problems.append(
                 f"{header.name} names {named.name!r}, outside its folder: correct {where} to the name of a file in the same "
@@ -100,7 +111,9 @@ def problems_of(header: Path, exists: Callable[[str], bool]) -> list[str]:
     return problems
 
 
-def _instead(header: Path, named: Named, exists: Callable[[str], bool], where: str) -> str:
+def _instead(
+    header: Path, named: Named, exists: Callable[[str], bool], where: str
+) -> str:
     """What to do about a file that is missing: name the one that has the header's own name, or add it."""
     own = f"{header.stem}{PurePosixPath(named.name).suffix}"
     if exists(own):

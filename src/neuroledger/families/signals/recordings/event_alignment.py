@@ -71,28 +71,45 @@ def align(
     if not len(found_codes):
         raise DataError(f"{name} has no triggers to match with the events of {log}")
     by_code = [
-        np.subtract.outer(found_times[found_codes == code], times[codes == code]).ravel()
+        np.subtract.outer(
+            found_times[found_codes == code], times[codes == code]
+        ).ravel()
         for code in np.intersect1d(codes, found_codes)
     ]
     if not by_code:
-        raise DataError(f"{name} and its log {log} have no code in common: the log is of another recording")
+        raise DataError(
+            f"{name} and its log {log} have no code in common: the log is of another recording"
+        )
     differences = np.sort(np.concatenate(by_code))
-    within = np.searchsorted(differences, differences + COARSE, side="right") - np.arange(len(differences))
+    within = np.searchsorted(
+        differences, differences + COARSE, side="right"
+    ) - np.arange(len(differences))
     best = int(np.argmax(within))
     offset, rate = float(np.median(differences[best : best + int(within[best])])), 1.0
     middle = float(times.mean())
-    for limit in (COARSE, COARSE / 2, max(rule.tolerance, COARSE / 5), rule.tolerance, rule.tolerance):
+    for limit in (
+        COARSE,
+        COARSE / 2,
+        max(rule.tolerance, COARSE / 5),
+        rule.tolerance,
+        rule.tolerance,
+    ):
         expected = offset + middle + rate * (times - middle)
         logged, matched = _pairs(codes, expected, found_codes, found_times, limit)
         if len(logged) > 2:
-            rate, offset = np.polyfit(times[logged] - middle, found_times[matched] - middle, 1)
+            rate, offset = np.polyfit(
+                times[logged] - middle, found_times[matched] - middle, 1
+            )
     if not len(logged) or abs(rate - 1) > DRIFT:
         raise DataError(
             f"{name} and its log {log} cannot be aligned in time: the log is of another recording"
         )
     expected = offset + middle + rate * (times - middle)
     logged, matched = _pairs(codes, expected, found_codes, found_times, rule.tolerance)
-    without_trigger, without_event = len(codes) - len(logged), len(found_codes) - len(matched)
+    without_trigger, without_event = (
+        len(codes) - len(logged),
+        len(found_codes) - len(matched),
+    )
     if max(without_trigger, without_event) > rule.unmatched:
         raise DataError(
             f"{name}: {without_trigger} of {len(codes)} events of its log {log} have no trigger within "
@@ -100,7 +117,11 @@ def align(
             f"{without_event} of {len(found_codes)} triggers have no event; `alignment.unmatched` allows "
             f"{rule.unmatched}: declare the right log under `naming.rules`, or leave the recording out there"
         )
-    residual = float(np.abs(expected[logged] - found_times[matched]).max()) if len(logged) else 0.0
+    residual = (
+        float(np.abs(expected[logged] - found_times[matched]).max())
+        if len(logged)
+        else 0.0
+    )
     return Aligned(logged, matched, residual)
 
 
@@ -110,7 +131,10 @@ def _pairs(
     """Mutually nearest events and triggers with equal codes that differ by at most `limit`, without crossing pairs."""
     logged, matched = [], []
     for code in np.unique(codes):
-        events, triggers = np.flatnonzero(codes == code), np.flatnonzero(found_codes == code)
+        events, triggers = (
+            np.flatnonzero(codes == code),
+            np.flatnonzero(found_codes == code),
+        )
         if not len(triggers):
             continue
         nearest = _nearest(found_times[triggers], expected[events])
@@ -120,9 +144,16 @@ def _pairs(
         logged += events[mutual & near].tolist()
         matched += triggers[nearest[mutual & near]].tolist()
     order = np.argsort(logged, kind="stable")
-    first, second = np.array(logged, dtype=np.intp)[order], np.array(matched, dtype=np.intp)[order]
+    first, second = (
+        np.array(logged, dtype=np.intp)[order],
+        np.array(matched, dtype=np.intp)[order],
+    )
     # A pair that crosses the one before it comes from two keys at almost the same time.
-    before = np.maximum.accumulate(np.concatenate([[-1], second[:-1]])) if len(second) else second
+    before = (
+        np.maximum.accumulate(np.concatenate([[-1], second[:-1]]))
+        if len(second)
+        else second
+    )
     return first[second > before], second[second > before]
 
 

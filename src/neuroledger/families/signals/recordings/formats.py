@@ -136,16 +136,22 @@ FORMATS: Final[tuple[Format, ...]] = (
         "(averaged, with a note), skews, segments with gaps, beats and rhythms of `.atr`",
         "another format, a checksum or size that does not match",
         '`wfdb.rdrecord`, then `wfdb.wrsamp` with `fmt=["16"]`',
-        ("test_numbers_are_read_as_written", "test_no_window_crosses_a_gap_between_segments"),
+        (
+            "test_numbers_are_read_as_written",
+            "test_no_window_crosses_a_gap_between_segments",
+        ),
     ),
     Format(
         (".xdf", ".xdfz"),
         "XDF",
         "`mne_epochs` (pyxdf)",
-        "streams of samples and of texts on the common clock",
-        "missing samples, a clock that jumped, more than 5 % difference from the stated rate",
+        "streams of samples and of texts on the common clock, gaps and resets of clocks",
+        "a clock that was set back or runs unevenly, more than 5 % difference from the stated rate",
         "cut the recording there, and store the parts as separate files",
-        ("test_gaps_and_damage_are_refused",),
+        (
+            "test_windows_after_a_gap_of_a_stream_come_from_their_time",
+            "test_a_damaged_xdf_file_is_refused",
+        ),
     ),
     Format(
         (".csv", ".tsv", ".parquet"),
@@ -168,14 +174,42 @@ FORMATS: Final[tuple[Format, ...]] = (
             "test_windows_of_a_series_after_a_gap_are_cut_by_its_time_stamps",
         ),
     ),
-    Format((".mff", ".raw"), "EGI", "", "", "", TO_FIF),
-    Format((".snirf",), "SNIRF", "", "", "", TO_FIF),
+    Format(
+        (".snirf",),
+        "SNIRF (near-infrared spectroscopy)",
+        "`mne_epochs` (MNE, h5py)",
+        "light, optical density or haemoglobin (`pick: [hbo]`, `units: arbitrary`), stimuli, gaps of the times",
+        "several blocks of data, times in another unit than s and ms, uneven times, units of voltage",
+        TO_FIF,
+        (
+            "test_haemoglobin_is_cut_by_the_times_of_the_file",
+            "test_times_that_contradict_each_other_are_refused",
+        ),
+    ),
+    Format(
+        (".raw",),
+        "EGI simple binary",
+        "`mne_epochs` (MNE)",
+        "unsegmented files of any precision, event codes",
+        "segmented files, which are epochs",
+        TO_FIF,
+        ("test_unsegmented_files_of_egi_are_read_with_their_events",),
+    ),
+    Format(
+        (".mff",),
+        "EGI (a folder)",
+        "",
+        "",
+        "",
+        f"install mffpy, which MNE needs for it, {TO_FIF}",
+    ),
 )
 OPENED: Final = frozenset(
     suffix
     for format in FORMATS
     for suffix in format.suffixes
-    if format.read_by.startswith("`mne_epochs`") and suffix not in (".ds", ".csv", ".tsv", ".parquet")
+    if format.read_by.startswith("`mne_epochs`")
+    and suffix not in (".ds", ".csv", ".tsv", ".parquet")
 )
 """Suffixes of single files that are continuous recordings in a self-contained format."""
 

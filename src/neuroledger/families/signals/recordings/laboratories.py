@@ -16,7 +16,11 @@ from pydantic import field_validator
 
 from neuroledger.data.file_names import expression
 from neuroledger.errors import DataError
-from neuroledger.families.signals.language.language_events import UNREADABLE, open_raw, plain
+from neuroledger.families.signals.language.language_events import (
+    UNREADABLE,
+    open_raw,
+    plain,
+)
 from neuroledger.families.signals.language.word_triggers import Marker
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.spec.base import Frozen
@@ -81,7 +85,9 @@ class Session(NamedTuple):
 
 
 def sessions_in(
-    names: Iterable[str], laboratories: Mapping[str, Laboratory], files: Mapping[str, Path] | None = None
+    names: Iterable[str],
+    laboratories: Mapping[str, Laboratory],
+    files: Mapping[str, Path] | None = None,
 ) -> list[Session]:
     """The recordings of all laboratories, in order; with `files`, also those in archives.
 
@@ -96,17 +102,22 @@ def sessions_in(
         inside = [
             name
             for name in known
-            if f"/{plain(name)}".rpartition("/")[0].endswith(f"/{plain(rule.folder + '/')[:-1]}")
+            if f"/{plain(name)}".rpartition("/")[0].endswith(
+                f"/{plain(rule.folder + '/')[:-1]}"
+            )
         ]
         archives = []
         for archive_name in rule.archives:
             matches = [
                 name
                 for name in inside
-                if PurePosixPath(name).name.lower() == _pinned_name(archive_name).lower()
+                if PurePosixPath(name).name.lower()
+                == _pinned_name(archive_name).lower()
             ]
             matches = matches or [
-                name for name in inside if PurePosixPath(name).name.lower() == archive_name.lower()
+                name
+                for name in inside
+                if PurePosixPath(name).name.lower() == archive_name.lower()
             ]
             if not matches:
                 raise DataError(
@@ -116,7 +127,9 @@ def sessions_in(
         candidates = [(name, PurePosixPath(name).name) for name in inside]
         if files is not None:
             candidates += [
-                (archive, name) for archive in archives for name in _members(files[archive], archive)
+                (archive, name)
+                for archive in archives
+                for name in _members(files[archive], archive)
             ]
         own: dict[tuple[int, str], Session] = {}
         for file, name in candidates:
@@ -131,7 +144,12 @@ def sessions_in(
                 )
             subject = f"{laboratory}_{key[0]}"
             own[key] = Session(
-                PurePosixPath(name).name, rule.stem(match), subject, key[1], file, tuple(archives)
+                PurePosixPath(name).name,
+                rule.stem(match),
+                subject,
+                key[1],
+                file,
+                tuple(archives),
             )
         if not own and (files is not None or not archives):
             raise DataError(
@@ -149,9 +167,15 @@ def _pinned_name(name: str) -> str:
 def _members(path: Path, name: str) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
-            return [member for member in archive.namelist() if not member.startswith("__MACOSX")]
+            return [
+                member
+                for member in archive.namelist()
+                if not member.startswith("__MACOSX")
+            ]
     except (zipfile.BadZipFile, OSError) as error:
-        raise DataError(f"{name} is not a ZIP archive ({error}): it is damaged or incomplete") from error
+        raise DataError(
+            f"{name} is not a ZIP archive ({error}): it is damaged or incomplete"
+        ) from error
 
 
 @contextmanager
@@ -170,10 +194,15 @@ def opened(session: Session, files: Mapping[str, Path]) -> Iterator[Any]:
         target = Path(folder)
         header = target / f"{session.stem}.vhdr"
         _provide(session, files, [header.name], header)
-        samples, markers = (_name_in_header(header, key) for key in ("DataFile", "MarkerFile"))
+        samples, markers = (
+            _name_in_header(header, key) for key in ("DataFile", "MarkerFile")
+        )
         own = [session.name] if session.name.lower().endswith(".eeg") else []
         _provide(
-            session, files, [*own, samples, f"{session.stem}.eeg", f"{session.stem}.dat"], target / samples
+            session,
+            files,
+            [*own, samples, f"{session.stem}.eeg", f"{session.stem}.dat"],
+            target / samples,
         )
         _provide(session, files, [f"{session.stem}.vmrk", markers], target / markers)
         yield open_raw(header, session.file)
@@ -183,13 +212,21 @@ def _name_in_header(header: Path, key: str) -> str:
     """Name of the file of samples or markers in a header."""
     text = header.read_bytes().decode("latin-1")
     match = re.search(rf"^{key}=(.+?)\s*$", text, re.MULTILINE)
-    name = match[1].replace("$b", header.stem).replace("\\", "/").rpartition("/")[2] if match else ""
+    name = (
+        match[1].replace("$b", header.stem).replace("\\", "/").rpartition("/")[2]
+        if match
+        else ""
+    )
     if not name:
-        raise DataError(f"{header.name} has no line {key}=: it is not a header of BrainVision")
+        raise DataError(
+            f"{header.name} has no line {key}=: it is not a header of BrainVision"
+        )
     return name
 
 
-def _provide(session: Session, files: Mapping[str, Path], names: Sequence[str], target: Path) -> None:
+def _provide(
+    session: Session, files: Mapping[str, Path], names: Sequence[str], target: Path
+) -> None:
     """Link or unpack the first of these parts of a recording, from its folder or an archive, as `target`."""
     folder = PurePosixPath(session.file).parent
     siblings = {
@@ -231,17 +268,37 @@ def markers_of(raw: Any, name: str) -> list[Marker]:
         with quiet_mne() as mne:
             try:
                 events = mne.find_events(
-                    raw, stim_channel="Status", shortest_event=1, mask=0xFF, mask_type="and"
+                    raw,
+                    stim_channel="Status",
+                    shortest_event=1,
+                    mask=0xFF,
+                    mask_type="and",
                 )
             except UNREADABLE as error:
-                raise DataError(f"{name}: its triggers cannot be read ({error})") from error
-        markers = [Marker(float(at - raw.first_samp) / rate, int(code)) for at, _, code in np.asarray(events)]
+                raise DataError(
+                    f"{name}: its triggers cannot be read ({error})"
+                ) from error
+        markers = [
+            Marker(float(at - raw.first_samp) / rate, int(code))
+            for at, _, code in np.asarray(events)
+        ]
     else:
-        annotations = zip(raw.annotations.onset, raw.annotations.description, strict=True)
-        matches = [(float(onset), MARKER.fullmatch(str(text).strip())) for onset, text in annotations]
-        markers = [Marker(onset, int(match[1])) for onset, match in matches if match is not None]
+        annotations = zip(
+            raw.annotations.onset, raw.annotations.description, strict=True
+        )
+        matches = [
+            (float(onset), MARKER.fullmatch(str(text).strip()))
+            for onset, text in annotations
+        ]
+        markers = [
+            Marker(onset, int(match[1]))
+            for onset, match in matches
+            if match is not None
+        ]
     if not markers:
-        raise DataError(f"{name} has no triggers, so the sentences that were read are unknown")
+        raise DataError(
+            f"{name} has no triggers, so the sentences that were read are unknown"
+        )
     return markers
 
 

@@ -14,7 +14,13 @@ from neuroledger.data.arrays import Floats
 from neuroledger.data.file_names import Pattern, matching
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.timelines import note_rate
-from neuroledger.families.signals.recordings.matlab_trees import as_array, as_texts, found_at, parts_at, tree
+from neuroledger.families.signals.recordings.matlab_trees import (
+    as_array,
+    as_texts,
+    found_at,
+    parts_at,
+    tree,
+)
 from neuroledger.spec.base import Frozen
 
 __all__ = ["MatlabEvents", "MatlabLayout", "MatlabPart", "matlab_parts"]
@@ -58,7 +64,11 @@ class MatlabEvents(Frozen):
 
     @model_validator(mode="after")
     def _check_fields(self) -> MatlabEvents:
-        ways = [name for name in ("samples", "milliseconds", "channel") if getattr(self, name) is not None]
+        ways = [
+            name
+            for name in ("samples", "milliseconds", "channel")
+            if getattr(self, name) is not None
+        ]
         if len(ways) > 1:
             raise ValueError(
                 f"events need one of `samples`, `milliseconds` and `channel`, not {' and '.join(ways)}"
@@ -118,14 +128,20 @@ class MatlabLayout(Frozen):
 
     @model_validator(mode="after")
     def _check_fields(self) -> MatlabLayout:
-        if len(set(self.axes)) != len(self.axes) or not {"channel", "sample"} <= set(self.axes):
-            raise ValueError("`axes` must contain `channel` and `sample`, and each axis at most once")
+        if len(set(self.axes)) != len(self.axes) or not {"channel", "sample"} <= set(
+            self.axes
+        ):
+            raise ValueError(
+                "`axes` must contain `channel` and `sample`, and each axis at most once"
+            )
         if self.take and self.parts is None:
             raise ValueError("`take` needs `parts`")
         ways = (self.events.samples, self.events.milliseconds, self.events.channel)
         declared = any(way is not None for way in ways)
         if self.trials and (declared or not isinstance(self.samples, str)):
-            raise ValueError("an array of trials has `codes` of its trials, but no times of events")
+            raise ValueError(
+                "an array of trials has `codes` of its trials, but no times of events"
+            )
         if self.trials and self.events.codes is None and "target" not in self.axes:
             raise ValueError("trials need `codes`, their classes")
         if not self.trials and not declared:
@@ -153,7 +169,11 @@ class _Piece(NamedTuple):
 
 
 def matlab_parts(
-    path: Path, layout: MatlabLayout, files: Mapping[str, Path], name: str, window: tuple[float, float]
+    path: Path,
+    layout: MatlabLayout,
+    files: Mapping[str, Path],
+    name: str,
+    window: tuple[float, float],
 ) -> Iterator[MatlabPart]:
     """Yield the recordings in one file, in order.
 
@@ -175,7 +195,9 @@ def matlab_parts(
     if layout.events.file is not None:
         event_file = "/".join([*name.split("/")[:-1], layout.events.file])
         if event_file not in files:
-            raise DataError(f"{name} has no events: {event_file} is not among the files")
+            raise DataError(
+                f"{name} has no events: {event_file} is not among the files"
+            )
         event_content = tree(files[event_file], _variables(layout, own=False))
         if layout.events.parts is None:
             event_parts = [event_content] * len(parts)
@@ -187,11 +209,22 @@ def matlab_parts(
                 )
     numbers = layout.take or tuple(range(1, len(parts) + 1))
     if max(numbers, default=0) > len(parts):
-        raise DataError(f"{name} has {len(parts)} parts at {layout.parts!r}, but no number {max(numbers)}")
+        raise DataError(
+            f"{name} has {len(parts)} parts at {layout.parts!r}, but no number {max(numbers)}"
+        )
     for number in numbers:
         where = f"{name}, part {number}" if layout.parts else name
         yield MatlabPart(
-            number, _raw(parts[number - 1], event_parts[number - 1], layout, where, event_file, name, window)
+            number,
+            _raw(
+                parts[number - 1],
+                event_parts[number - 1],
+                layout,
+                where,
+                event_file,
+                name,
+                window,
+            ),
         )
 
 
@@ -201,12 +234,24 @@ def _variables(layout: MatlabLayout, *, own: bool) -> tuple[str, ...]:
     of_events = [events.samples, events.milliseconds, events.codes, events.names]
     of_events += [events.channel if isinstance(events.channel, str) else None]
     if own:
-        places = list(layout.samples) if isinstance(layout.samples, dict) else [layout.samples]
-        places += [at for at in (layout.sampling_rate, layout.channels) if isinstance(at, str)]
-        places_read = [layout.parts] if layout.parts else [*places, *(() if separate else of_events)]
+        places = (
+            list(layout.samples)
+            if isinstance(layout.samples, dict)
+            else [layout.samples]
+        )
+        places += [
+            at for at in (layout.sampling_rate, layout.channels) if isinstance(at, str)
+        ]
+        places_read = (
+            [layout.parts]
+            if layout.parts
+            else [*places, *(() if separate else of_events)]
+        )
     else:
         places_read = [events.parts] if events.parts else of_events
-    return tuple(dict.fromkeys(at.split(".")[0] for at in places_read if at is not None))
+    return tuple(
+        dict.fromkeys(at.split(".")[0] for at in places_read if at is not None)
+    )
 
 
 def _raw(
@@ -230,17 +275,25 @@ def _raw(
         rate = float(rates.ravel()[0])
     if not (math.isfinite(rate) and rate > 0):
         raise DataError(f"{where}: the sampling rate is {rate:g} Hz")
-    pieces = list(_pieces(part, event_part, layout, where, event_file, name, float(rate)))
+    pieces = list(
+        _pieces(part, event_part, layout, where, event_file, name, float(rate))
+    )
     channels = layout.channels
     names = (
-        as_texts(found_at(part, channels, where), channels, where) if isinstance(channels, str) else channels
+        as_texts(found_at(part, channels, where), channels, where)
+        if isinstance(channels, str)
+        else channels
     )
     count = len(pieces[0].values)
     if len(names) != count:
         raise DataError(f"{where}: {len(names)} names for {count} channels")
-    kinds = [kind for kind, many in layout.kinds.items() for _ in range(many)] or ["eeg"] * count
+    kinds = [kind for kind, many in layout.kinds.items() for _ in range(many)] or [
+        "eeg"
+    ] * count
     if len(kinds) != count:
-        raise DataError(f"{where}: `kinds` declares {len(kinds)} channels, but there are {count}")
+        raise DataError(
+            f"{where}: `kinds` declares {len(kinds)} channels, but there are {count}"
+        )
     joined = len(pieces) > 1 or layout.trials
     onsets, texts, position = [], [], 0
     for piece in pieces:
@@ -261,33 +314,61 @@ def _raw(
         values = [array - array.mean(axis=1, keepdims=True) for array in values]
     samples = np.concatenate(values, axis=1) * layout.scale
     if not np.isfinite(samples).all():
-        raise DataError(f"{where}: {int((~np.isfinite(samples)).sum())} samples are missing or infinite")
+        raise DataError(
+            f"{where}: {int((~np.isfinite(samples)).sum())} samples are missing or infinite"
+        )
     raw = mne.io.RawArray(
-        samples, mne.create_info(list(names), rate, kinds, verbose="ERROR"), verbose="ERROR"
+        samples,
+        mne.create_info(list(names), rate, kinds, verbose="ERROR"),
+        verbose="ERROR",
     )
     if not isinstance(layout.sampling_rate, str):
         note_rate(raw, "declared")
-    raw.set_annotations(mne.Annotations(onsets, [layout.events.duration] * len(onsets), texts))
+    raw.set_annotations(
+        mne.Annotations(onsets, [layout.events.duration] * len(onsets), texts)
+    )
     return raw
 
 
 def _pieces(
-    part: Any, event_part: Any, layout: MatlabLayout, where: str, event_file: str, name: str, rate: float
+    part: Any,
+    event_part: Any,
+    layout: MatlabLayout,
+    where: str,
+    event_file: str,
+    name: str,
+    rate: float,
 ) -> Iterator[_Piece]:
     """The arrays or trials of a recording with their events."""
     if layout.trials:
         yield from _trials(part, event_part, layout, where, event_file, name)
         return
-    places = layout.samples if isinstance(layout.samples, dict) else {layout.samples: None}
+    places = (
+        layout.samples if isinstance(layout.samples, dict) else {layout.samples: None}
+    )
     for place, description in places.items():
         values, all_columns = _channels(
-            as_array(found_at(part, place, where), place, where), layout, place, where, name
+            as_array(found_at(part, place, where), place, where),
+            layout,
+            place,
+            where,
+            name,
         )
         values = values.reshape(values.shape[-2:])
         events = _continuous(
-            event_part, layout.events, all_columns.reshape(all_columns.shape[-2:]), event_file, rate
+            event_part,
+            layout.events,
+            all_columns.reshape(all_columns.shape[-2:]),
+            event_file,
+            rate,
         )
-        yield _Piece(values, [(at, description if description is not None else text) for at, text in events])
+        yield _Piece(
+            values,
+            [
+                (at, description if description is not None else text)
+                for at, text in events
+            ],
+        )
 
 
 def _channels(
@@ -295,34 +376,51 @@ def _channels(
 ) -> tuple[Floats, Floats]:
     """The channels in the order target, trial, channel, sample, and all columns in this order."""
     if array.ndim > len(layout.axes):
-        raise DataError(f"{where}: {place!r} has the axes {array.shape}; {len(layout.axes)} are declared")
+        raise DataError(
+            f"{where}: {place!r} has the axes {array.shape}; {len(layout.axes)} are declared"
+        )
     # MATLAB drops trailing axes of length one.
     array = array.reshape(array.shape + (1,) * (len(layout.axes) - array.ndim))
-    all_columns = array.transpose([layout.axes.index(axis) for axis in ORDER if axis in layout.axes])
+    all_columns = array.transpose(
+        [layout.axes.index(axis) for axis in ORDER if axis in layout.axes]
+    )
     columns = layout.columns
     if isinstance(columns, dict):
-        matches = [pair for pattern, pair in columns.items() if matching(pattern, [name])]
+        matches = [
+            pair for pattern, pair in columns.items() if matching(pattern, [name])
+        ]
         if len(matches) != 1:
-            raise DataError(f"{where}: its name matches {len(matches)} patterns of `columns`, not one")
+            raise DataError(
+                f"{where}: its name matches {len(matches)} patterns of `columns`, not one"
+            )
         columns = matches[0]
     if columns is None:
         return all_columns, all_columns
     first, last = columns
     count = len(all_columns.reshape(-1, *all_columns.shape[all_columns.ndim - 2 :])[0])
     if not 1 <= first <= last <= count:
-        raise DataError(f"{where}: {place!r} has {count} columns, but {first} to {last} are declared")
+        raise DataError(
+            f"{where}: {place!r} has {count} columns, but {first} to {last} are declared"
+        )
     return all_columns[..., first - 1 : last, :], all_columns
 
 
 def _trials(
-    part: Any, event_part: Any, layout: MatlabLayout, where: str, event_file: str, name: str
+    part: Any,
+    event_part: Any,
+    layout: MatlabLayout,
+    where: str,
+    event_file: str,
+    name: str,
 ) -> Iterator[_Piece]:
     assert isinstance(layout.samples, str)
     found = found_at(part, layout.samples, where)
     if isinstance(found, list) and len(found) > 1 and "target" not in layout.axes:
         trials = _cells(found, layout, where, name)
     else:
-        values, _ = _channels(as_array(found, layout.samples, where), layout, layout.samples, where, name)
+        values, _ = _channels(
+            as_array(found, layout.samples, where), layout, layout.samples, where, name
+        )
         trials = {place: values[place] for place in np.ndindex(*values.shape[:-2])}
     texts: Sequence[str] = [str(place[0] + 1) for place in trials]
     if layout.events.codes is not None:
@@ -339,7 +437,9 @@ def _cells(
     cells: Sequence[Any], layout: MatlabLayout, where: str, name: str
 ) -> dict[tuple[int, ...], Floats]:
     """The trials of a cell array, each an array with the axes except `trial`; lengths may differ."""
-    inner = layout.model_copy(update={"axes": tuple(axis for axis in layout.axes if axis != "trial")})
+    inner = layout.model_copy(
+        update={"axes": tuple(axis for axis in layout.axes if axis != "trial")}
+    )
     trials: dict[tuple[int, ...], Floats] = {}
     for number, cell in enumerate(cells):
         place = f"{layout.samples}{{{number + 1}}}"
@@ -347,7 +447,9 @@ def _cells(
         trials[(number,)] = values
     counts = sorted({len(values) for values in trials.values()})
     if len(counts) > 1:
-        raise DataError(f"{where}: trials at {layout.samples!r} have {counts[0]} to {counts[-1]} channels")
+        raise DataError(
+            f"{where}: trials at {layout.samples!r} have {counts[0]} to {counts[-1]} channels"
+        )
     return trials
 
 
@@ -357,14 +459,26 @@ def _continuous(
     """Sample (from 0) and description of each event of a continuous array."""
     if events.channel is not None:
         if isinstance(events.channel, str):
-            codes = as_array(found_at(event_part, events.channel, file), events.channel, file).ravel()
+            codes = as_array(
+                found_at(event_part, events.channel, file), events.channel, file
+            ).ravel()
         else:
-            invalid = [number for number in events.channel if not 1 <= abs(number) <= len(all_columns)]
+            invalid = [
+                number
+                for number in events.channel
+                if not 1 <= abs(number) <= len(all_columns)
+            ]
             if invalid:
-                raise DataError(f"{file} has {len(all_columns)} columns, but no number {invalid[0]}")
-            codes = all_columns[[number - (number > 0) for number in events.channel]].sum(axis=0)
+                raise DataError(
+                    f"{file} has {len(all_columns)} columns, but no number {invalid[0]}"
+                )
+            codes = all_columns[
+                [number - (number > 0) for number in events.channel]
+            ].sum(axis=0)
         if len(codes) != all_columns.shape[1]:
-            raise DataError(f"{file}: {len(codes)} codes of events for {all_columns.shape[1]} samples")
+            raise DataError(
+                f"{file}: {len(codes)} codes of events for {all_columns.shape[1]} samples"
+            )
         starts = np.flatnonzero((codes != 0) & (np.r_[0, codes[:-1]] != codes))
         names = _names(event_part, events, file)
         return [(float(at), _named(codes[at], names, events, file)) for at in starts]
@@ -375,11 +489,18 @@ def _continuous(
     moments = as_array(times, place, file).ravel() - events.count_from
     texts = _descriptions(event_part, events, file)
     if len(texts) != len(moments):
-        raise DataError(f"{file}: {len(moments)} events at {place!r}, {len(texts)} at {events.codes!r}")
+        raise DataError(
+            f"{file}: {len(moments)} events at {place!r}, {len(texts)} at {events.codes!r}"
+        )
     factor = 1.0 if events.samples else rate / 1000.0
     if not np.isfinite(moments).all() or ((moments * factor) < 0).any():
-        raise DataError(f"{file}: times of events at {place!r} are before the first sample, or not numbers")
-    return [(float(moment * factor), text) for moment, text in zip(moments, texts, strict=True)]
+        raise DataError(
+            f"{file}: times of events at {place!r} are before the first sample, or not numbers"
+        )
+    return [
+        (float(moment * factor), text)
+        for moment, text in zip(moments, texts, strict=True)
+    ]
 
 
 def _descriptions(event_part: Any, events: MatlabEvents, file: str) -> list[str]:
@@ -403,7 +524,9 @@ def _descriptions(event_part: Any, events: MatlabEvents, file: str) -> list[str]
 
 def _names(event_part: Any, events: MatlabEvents, file: str) -> list[str]:
     return (
-        [] if events.names is None else as_texts(found_at(event_part, events.names, file), events.names, file)
+        []
+        if events.names is None
+        else as_texts(found_at(event_part, events.names, file), events.names, file)
     )
 
 

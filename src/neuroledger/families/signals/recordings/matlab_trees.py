@@ -33,14 +33,23 @@ def tree(path: Path, names: Sequence[str]) -> dict[str, Any]:
     with path.open("rb") as file:
         head = file.read(128)
     if b"MATLAB 7.3" not in head and not head.startswith(b"\x89HDF"):
-        return {name: _plain(value, path) for name, value in matlab(path, *names).items()}
+        return {
+            name: _plain(value, path) for name, value in matlab(path, *names).items()
+        }
     with opened(path) as file:
         missing = [name for name in names if name not in file]
         if missing:
-            known = ", ".join(sorted(name for name in file if not name.startswith("#"))) or "nothing"
-            raise DataError(f"{path.name} has no variable {missing[0]!r}; it has {known}")
+            known = (
+                ", ".join(sorted(name for name in file if not name.startswith("#")))
+                or "nothing"
+            )
+            raise DataError(
+                f"{path.name} has no variable {missing[0]!r}; it has {known}"
+            )
         budget = [MOST_VALUES]
-        return {name: _from_hdf5(file, file[name], path, DEEPEST, budget) for name in names}
+        return {
+            name: _from_hdf5(file, file[name], path, DEEPEST, budget) for name in names
+        }
 
 
 def _plain(value: Any, path: Path, depth: int = DEEPEST) -> Any:
@@ -71,7 +80,9 @@ def _from_hdf5(file: Any, item: Any, path: Path, depth: int, budget: list[int]) 
 
     budget[0] -= 1
     if depth == 0 or budget[0] < 0:
-        raise DataError(f"{path.name}: {item.name} refers to itself, or to too many values for a recording")
+        raise DataError(
+            f"{path.name}: {item.name} refers to itself, or to too many values for a recording"
+        )
     if isinstance(item, h5py.Group):
         fields = {
             name: _from_hdf5(file, item[name], path, depth - 1, budget)
@@ -82,15 +93,27 @@ def _from_hdf5(file: Any, item: Any, path: Path, depth: int, budget: list[int]) 
         arrays = [
             name
             for name in fields
-            if _refers(item[name]) and b"cell" not in _class(item[name]) and isinstance(fields[name], list)
+            if _refers(item[name])
+            and b"cell" not in _class(item[name])
+            and isinstance(fields[name], list)
         ]
-        if fields and len(arrays) == len(fields) and len({len(fields[name]) for name in arrays}) == 1:
+        if (
+            fields
+            and len(arrays) == len(fields)
+            and len({len(fields[name]) for name in arrays}) == 1
+        ):
             count = len(fields[arrays[0]])
-            return [{name: fields[name][number] for name in fields} for number in range(count)]
+            return [
+                {name: fields[name][number] for name in fields}
+                for number in range(count)
+            ]
         return fields
     if item.attrs.get("MATLAB_empty", 0):
         return [] if b"cell" in _class(item) else np.empty((0, 0))
-    size, available = int(np.prod(item.shape, dtype=object)) * item.dtype.itemsize, path.stat().st_size
+    size, available = (
+        int(np.prod(item.shape, dtype=object)) * item.dtype.itemsize,
+        path.stat().st_size,
+    )
     if size > LARGEST_RATIO * available:
         raise DataError(
             f"{path.name}: {item.name} states {size:,} bytes in a file of {available:,}: it is damaged"
@@ -98,13 +121,18 @@ def _from_hdf5(file: Any, item: Any, path: Path, depth: int, budget: list[int]) 
     if _refers(item):
         values = array(item, path).T.ravel(order="F")
         try:
-            return [_from_hdf5(file, file[reference], path, depth - 1, budget) for reference in values]
+            return [
+                _from_hdf5(file, file[reference], path, depth - 1, budget)
+                for reference in values
+            ]
         except (ValueError, KeyError) as error:
             raise DataError(
                 f"{path.name}: a cell of {item.name} has an invalid reference ({error})"
             ) from error
     if item.dtype.kind not in "iufb":
-        raise DataError(f"{path.name}: {item.name} contains {item.dtype}, not numbers or text")
+        raise DataError(
+            f"{path.name}: {item.name} contains {item.dtype}, not numbers or text"
+        )
     values = array(item, path).T
     if b"char" in _class(item):
         rows = [text(row) for row in np.atleast_2d(values)]
@@ -155,9 +183,13 @@ def parts_at(root: Any, place: str, file: str) -> list[Any]:
         The value is missing or not an array of structs.
     """
     value = found_at(root, place, file)
-    items = [_unwrapped(item) for item in (value if isinstance(value, list) else [value])]
+    items = [
+        _unwrapped(item) for item in (value if isinstance(value, list) else [value])
+    ]
     if not items or not all(isinstance(item, dict) for item in items):
-        raise DataError(f"{file}: {place!r} is not an array of structs whose elements are recordings")
+        raise DataError(
+            f"{file}: {place!r} is not an array of structs whose elements are recordings"
+        )
     return items
 
 
@@ -176,7 +208,9 @@ def as_array(value: Any, place: str, file: str) -> Floats:
     """
     value = _unwrapped(value)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "iufb":
-        raise DataError(f"{file}: {place!r} contains {_description(value)}, not numbers")
+        raise DataError(
+            f"{file}: {place!r} contains {_description(value)}, not numbers"
+        )
     if not value.size:
         raise DataError(f"{file}: {place!r} is empty")
     return np.asarray(value, dtype=float)

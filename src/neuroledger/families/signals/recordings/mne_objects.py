@@ -15,7 +15,11 @@ from pydantic import ValidationError
 from neuroledger.data.clocks import left_out_notes
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.clocks.clock_facts import CLOCKS, clocks_of
-from neuroledger.families.signals.recordings.beyond_ends import KEY, beyond_notes, sum_left_out
+from neuroledger.families.signals.recordings.beyond_ends import (
+    KEY,
+    beyond_notes,
+    sum_left_out,
+)
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
     Recording,
@@ -35,13 +39,16 @@ Declared = TypeVar("Declared", bound=Frozen)
 MAGNETIC = frozenset({"mag", "grad"})
 # Columns of metadata that identify the recording of an epoch, and names of coordinates that windows already have.
 WHOSE = ("subject", "session", "run")
-GIVEN = frozenset({"onset", "stimulus_id", "label", "recording", "recording_sha256", "epoch"})
+GIVEN = frozenset(
+    {"onset", "stimulus_id", "label", "recording", "recording_sha256", "epoch"}
+)
 
 
 def is_mne(data: Any) -> bool:
     """Whether an object is a `Raw` or `Epochs` of MNE; does not import MNE."""
     return any(
-        kind.__module__.split(".")[0] == "mne" and kind.__name__ in ("BaseRaw", "BaseEpochs")
+        kind.__module__.split(".")[0] == "mne"
+        and kind.__name__ in ("BaseRaw", "BaseEpochs")
         for kind in type(data).__mro__
     )
 
@@ -83,9 +90,15 @@ def windows(
     """
     identified = list(_identified(recordings))
     if not identified:
-        raise RequestError("recordings is empty: give at least one Raw or Epochs of MNE")
+        raise RequestError(
+            "recordings is empty: give at least one Raw or Epochs of MNE"
+        )
     layout = None if window is None else _validated(Window, window, "window")
-    steps = None if preprocessing is None else _validated(Preprocessing, preprocessing, "preprocessing")
+    steps = (
+        None
+        if preprocessing is None
+        else _validated(Preprocessing, preprocessing, "preprocessing")
+    )
     parts = [_windows(data, recording, layout, steps) for recording, data in identified]
     left_out: dict[str, list[int]] = {}
     for part in parts:
@@ -104,7 +117,9 @@ def _validated(kind: type[Declared], value: Any, name: str) -> Declared:
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise RequestError(f"{name}: {'; '.join(map(worded, error.errors()))}") from error
+        raise RequestError(
+            f"{name}: {'; '.join(map(worded, error.errors()))}"
+        ) from error
 
 
 def _identified(recordings: Any) -> Iterator[tuple[Recording, Any]]:
@@ -118,13 +133,23 @@ def _identified(recordings: Any) -> Iterator[tuple[Recording, Any]]:
     for subject, value in recordings.items():
         sessions = value if isinstance(value, Mapping) else {"1": value}
         for session, runs in sessions.items():
-            for run, data in enumerate(runs if isinstance(runs, Sequence) else [runs], 1):
+            for run, data in enumerate(
+                runs if isinstance(runs, Sequence) else [runs], 1
+            ):
                 if not is_mne(data):
                     raise RequestError(
                         f"recordings: subject {subject!r} has {type(data).__name__}, not a Raw or Epochs of MNE"
                     )
                 file = f"{subject} session {session} run {run}{_file(data)}"
-                yield Recording(file=file, subject=str(subject), session=str(session), run=str(run)), data
+                yield (
+                    Recording(
+                        file=file,
+                        subject=str(subject),
+                        session=str(session),
+                        run=str(run),
+                    ),
+                    data,
+                )
 
 
 def _file(data: Any) -> str:
@@ -155,16 +180,26 @@ def _windows(
         labels={name: name for name in data.event_id},
     )
     known = () if data.metadata is None else map(str, data.metadata.columns)
-    columns = metadata_of(data, [name for name in known if name not in GIVEN], recording.file)
-    owner_columns = {name: columns.pop(name).astype(str) for name in WHOSE if name in columns}
-    result = windows_of_epochs(data, recording, window, steps, sha256=sha256, columns=columns)
+    columns = metadata_of(
+        data, [name for name in known if name not in GIVEN], recording.file
+    )
+    owner_columns = {
+        name: columns.pop(name).astype(str) for name in WHOSE if name in columns
+    }
+    result = windows_of_epochs(
+        data, recording, window, steps, sha256=sha256, columns=columns
+    )
     if not owner_columns:
         return result
     rows = result["epoch"].values
     coordinates = {name: values[rows] for name, values in owner_columns.items()}
     labels = zip(*coordinates.values(), strict=True)
-    coordinates["recording"] = np.array([f"{recording.file} {' '.join(label)}" for label in labels])
-    return result.assign_coords({name: ("presentation", values) for name, values in coordinates.items()})
+    coordinates["recording"] = np.array(
+        [f"{recording.file} {' '.join(label)}" for label in labels]
+    )
+    return result.assign_coords(
+        {name: ("presentation", values) for name, values in coordinates.items()}
+    )
 
 
 def _unchanged(data: Any) -> Preprocessing:
@@ -173,4 +208,6 @@ def _unchanged(data: Any) -> Preprocessing:
     magnetic = MAGNETIC & set(kinds)
     if not magnetic:
         return Preprocessing(pick=kinds, units="uV")
-    return Preprocessing(pick=kinds, units="fT" if magnetic == set(kinds) else "arbitrary")
+    return Preprocessing(
+        pick=kinds, units="fT" if magnetic == set(kinds) else "arbitrary"
+    )

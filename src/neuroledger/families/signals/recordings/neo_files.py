@@ -19,22 +19,70 @@ from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.families.signals.recordings.signal_spans import Span
 from neuroledger.spec.base import Frozen
 
-__all__ = ["NeoFiles", "Stretch", "companion_files", "loaded", "opens", "read_neo", "sampled", "spike_times"]
+__all__ = [
+    "NeoFiles",
+    "Stretch",
+    "companion_files",
+    "loaded",
+    "opens",
+    "read_neo",
+    "sampled",
+    "spike_times",
+]
 
-Format = Literal["AlphaOmega", "Axograph", "Axon", "BCI2000", "Blackrock", "Elan", "Intan", "Micromed", "NeoMatlab",
-                 "Neuralynx", "NeuroExplorer", "NeuroScope", "OpenEphys", "OpenEphysBinary", "Plexon", "RawMCS", "Spike2",
-                 "SpikeGLX", "SpikeGadgets", "Tdt", "WinEdr", "WinWcp"]  # fmt: skip
+Format = Literal[
+    "AlphaOmega",
+    "Axograph",
+    "Axon",
+    "BCI2000",
+    "Blackrock",
+    "Elan",
+    "Intan",
+    "Micromed",
+    "NeoMatlab",
+    "Neuralynx",
+    "NeuroExplorer",
+    "NeuroScope",
+    "OpenEphys",
+    "OpenEphysBinary",
+    "Plexon",
+    "RawMCS",
+    "Spike2",
+    "SpikeGLX",
+    "SpikeGadgets",
+    "Tdt",
+    "WinEdr",
+    "WinWcp",
+]
 # Suffixes of the file that identifies a recording. Left out are formats that need the vendor's software, a library that neo
 # downloads, or a pickle, and those that MNE, pynwb or pyxdf read.
 ENDINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "AlphaOmega": (".mpx",), "Axograph": (".axgx", ".axgd"), "Axon": (".abf",), "BCI2000": (".dat",),
-    "Blackrock": (".nev", ".ns1", ".ns2", ".ns3", ".ns4", ".ns5", ".ns6"), "Elan": (".eeg",), "Intan": (".rhd", ".rhs"),
-    "Micromed": (".trc",), "NeoMatlab": (".mat",), "Neuralynx": (".ncs", ".nev", ".nse", ".ntt"),
-    "NeuroExplorer": (".nex",), "NeuroScope": (".xml",), "OpenEphys": (".continuous",), "OpenEphysBinary": (".oebin",),
-    "Plexon": (".plx",), "RawMCS": (".raw",), "Spike2": (".smr",), "SpikeGLX": (".meta",), "SpikeGadgets": (".rec",),
-    "Tdt": (".tbk", ".tsq"), "WinEdr": (".edr",), "WinWcp": (".wcp",),
-}  # fmt: skip
-FOLDERS: Final = frozenset({"AlphaOmega", "Neuralynx", "OpenEphys", "OpenEphysBinary", "SpikeGLX", "Tdt"})
+    "AlphaOmega": (".mpx",),
+    "Axograph": (".axgx", ".axgd"),
+    "Axon": (".abf",),
+    "BCI2000": (".dat",),
+    "Blackrock": (".nev", ".ns1", ".ns2", ".ns3", ".ns4", ".ns5", ".ns6"),
+    "Elan": (".eeg",),
+    "Intan": (".rhd", ".rhs"),
+    "Micromed": (".trc",),
+    "NeoMatlab": (".mat",),
+    "Neuralynx": (".ncs", ".nev", ".nse", ".ntt"),
+    "NeuroExplorer": (".nex",),
+    "NeuroScope": (".xml",),
+    "OpenEphys": (".continuous",),
+    "OpenEphysBinary": (".oebin",),
+    "Plexon": (".plx",),
+    "RawMCS": (".raw",),
+    "Spike2": (".smr",),
+    "SpikeGLX": (".meta",),
+    "SpikeGadgets": (".rec",),
+    "Tdt": (".tbk", ".tsq"),
+    "WinEdr": (".edr",),
+    "WinWcp": (".wcp",),
+}
+FOLDERS: Final = frozenset(
+    {"AlphaOmega", "Neuralynx", "OpenEphys", "OpenEphysBinary", "SpikeGLX", "Tdt"}
+)
 """Formats in which a recording is a folder."""
 
 
@@ -86,7 +134,11 @@ def companion_files(format: str, name: str, names: Sequence[str]) -> list[str]:
         inside = "" if home == PurePosixPath(".") else f"{home}/"
         return [other for other in names if other != name and other.startswith(inside)]
     stem = PurePosixPath(name).with_suffix("")
-    return [other for other in names if other != name and PurePosixPath(other).with_suffix("") == stem]
+    return [
+        other
+        for other in names
+        if other != name and PurePosixPath(other).with_suffix("") == stem
+    ]
 
 
 @contextmanager
@@ -119,7 +171,9 @@ def read_neo(path: Path, what: NeoFiles) -> list[Stretch]:
     with _quiet() as neo, parsing(path, f"{what.format} by neo"):
         folder = what.format in FOLDERS
         kind = getattr(neo.io, f"{what.format}IO")
-        opened = kind(**({"dirname": str(path.parent)} if folder else {"filename": str(path)}))
+        opened = kind(
+            **({"dirname": str(path.parent)} if folder else {"filename": str(path)})
+        )
         blocks = getattr(opened, "block_count", lambda: 1)()
         if blocks != 1:
             raise DataError(
@@ -146,7 +200,9 @@ def _stretch(segment: Any, path: Path, what: NeoFiles) -> Stretch:
             Span(time - begin, duration, text or name)
             for time, duration, text in zip(times, durations, labels, strict=True)
         ]
-    return Stretch(begin, end - begin, sorted(spans), segment.analogsignals, segment.spiketrains)
+    return Stretch(
+        begin, end - begin, sorted(spans), segment.analogsignals, segment.spiketrains
+    )
 
 
 def _seconds(quantity: Any) -> float:
@@ -158,9 +214,15 @@ def loaded(thing: Any) -> Any:
     return thing.load() if hasattr(thing, "load") else thing
 
 
-def _named(items: Sequence[Any], names: Sequence[str], path: Path, kind: str) -> list[Any]:
+def _named(
+    items: Sequence[Any], names: Sequence[str], path: Path, kind: str
+) -> list[Any]:
     known = [str(item.name or "") for item in items]
-    missing = [pattern for pattern in names if not any(fnmatchcase(name, pattern) for name in known)]
+    missing = [
+        pattern
+        for pattern in names
+        if not any(fnmatchcase(name, pattern) for name in known)
+    ]
     if missing:
         raise DataError(
             f"{path.name} has no {kind} named {', '.join(missing)}; it has {', '.join(known[:20]) or 'none'}"
@@ -216,15 +278,22 @@ def sampled(stretch: Stretch, path: Path, what: NeoFiles) -> Any:
     values: list[Floats] = []
     with _quiet(), parsing(path, f"{what.format} by neo"):
         for signal in map(loaded, chosen):
-            electric = signal.units.dimensionality.simplified == _volt().dimensionality.simplified
-            values += list((signal.rescale("V") if electric else signal).magnitude.T.astype(float))
+            electric = (
+                signal.units.dimensionality.simplified
+                == _volt().dimensionality.simplified
+            )
+            values += list(
+                (signal.rescale("V") if electric else signal).magnitude.T.astype(float)
+            )
             channel_names = signal.array_annotations.get("channel_names")
             if channel_names is not None:
                 names += map(str, channel_names)
             elif signal.shape[1] == 1:
                 names.append(str(signal.name))
             else:
-                names += [f"{signal.name}_{number}" for number in range(signal.shape[1])]
+                names += [
+                    f"{signal.name}_{number}" for number in range(signal.shape[1])
+                ]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DataError(
@@ -232,18 +301,30 @@ def sampled(stretch: Stretch, path: Path, what: NeoFiles) -> Any:
         )
     rate, _, begin = samplings.pop()
     raw = mne.io.RawArray(
-        np.stack(values), mne.create_info(names, rate, what.kind, verbose="ERROR"), verbose="ERROR"
+        np.stack(values),
+        mne.create_info(names, rate, what.kind, verbose="ERROR"),
+        verbose="ERROR",
     )
     delay = begin - stretch.begin
-    inside = [span for span in stretch.spans if 0 <= span.onset - delay <= raw.n_times / rate]
+    inside = [
+        span for span in stretch.spans if 0 <= span.onset - delay <= raw.n_times / rate
+    ]
     raw.set_annotations(
         mne.Annotations(
-            *zip(*((span.onset - delay, span.duration, span.description) for span in inside), strict=True)
+            *zip(
+                *(
+                    (span.onset - delay, span.duration, span.description)
+                    for span in inside
+                ),
+                strict=True,
+            )
         )
         if inside
         else None
     )
-    note_markers(raw, [span.description for span in stretch.spans if span not in inside])
+    note_markers(
+        raw, [span.description for span in stretch.spans if span not in inside]
+    )
     return raw
 
 
@@ -262,7 +343,9 @@ def spike_times(stretch: Stretch, path: Path, what: NeoFiles) -> dict[str, Float
         There are no spikes, or two units share a name.
     """
     if not stretch.spikes:
-        raise DataError(f"{path.name} contains no sorted spikes; remove `spikes` to read its signals")
+        raise DataError(
+            f"{path.name} contains no sorted spikes; remove `spikes` to read its signals"
+        )
     with _quiet(), parsing(path, f"{what.format} by neo"):
         trains = [
             (str(train.name or f"unit_{number}"), loaded(train))

@@ -16,7 +16,11 @@ from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.clocks.channel_rates import note_rates
 from neuroledger.families.signals.clocks.edf_files import edf_timeline, read_edf_header
-from neuroledger.families.signals.clocks.timelines import note_rate, note_timeline, timeline_of
+from neuroledger.families.signals.clocks.timelines import (
+    note_rate,
+    note_timeline,
+    timeline_of,
+)
 from neuroledger.families.signals.recordings.beyond_ends import (
     mne_warnings,
     note_markers,
@@ -24,9 +28,14 @@ from neuroledger.families.signals.recordings.beyond_ends import (
     omitted,
 )
 from neuroledger.families.signals.recordings.companions import problems_of
-from neuroledger.families.signals.recordings.sample_tables import TABLES, SampleTable, read_sample_table
+from neuroledger.families.signals.recordings.sample_tables import (
+    TABLES,
+    SampleTable,
+    read_sample_table,
+)
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.families.signals.recordings.signal_spans import Span, note_spans
+from neuroledger.families.signals.recordings.snirf import read_snirf
 from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.xdf_streams import Streams, read_xdf
 
@@ -47,10 +56,14 @@ DISBELIEVED: Final = re.compile(
     r"Number of records from the header|Header information is incorrect for record length"
 )
 """Warnings of MNE after which it uses a length or rate that differs from the header."""
-EPOCHED: Final = "contains epochs, not a continuous recording: set `epoched: true` in the reader"
+EPOCHED: Final = (
+    "contains epochs, not a continuous recording: set `epoched: true` in the reader"
+)
 
 
-def open_recording(path: Path, *, table: SampleTable | None = None, streams: Streams | None = None) -> Any:
+def open_recording(
+    path: Path, *, table: SampleTable | None = None, streams: Streams | None = None
+) -> Any:
     """MNE's `Raw` of one file; its samples stay on disk if the format allows it.
 
     Raises
@@ -79,7 +92,9 @@ def note_clock(path: Path, raw: Any) -> bool:
     suffix = path.suffix.lower()
     if suffix == ".gdf":
         extras = raw._raw_extras[0]
-        samples = np.asarray(extras["n_samps"], dtype=float)[np.asarray(extras["sel"], dtype=int)]
+        samples = np.asarray(extras["n_samps"], dtype=float)[
+            np.asarray(extras["sel"], dtype=int)
+        ]
         if len(samples) == len(raw.ch_names):
             rates = samples / samples.max() * float(raw.info["sfreq"])
             note_rates(raw, dict(zip(raw.ch_names, rates.tolist(), strict=True)))
@@ -89,7 +104,8 @@ def note_clock(path: Path, raw: Any) -> bool:
         return False
     if len(header.channels) == len(raw.ch_names):
         rates = {
-            name: header.rates[number] for name, number in zip(raw.ch_names, header.channels, strict=True)
+            name: header.rates[number]
+            for name, number in zip(raw.ch_names, header.channels, strict=True)
         }
         note_rates(raw, rates)
     timeline = edf_timeline(path, header, float(raw.info["sfreq"]))
@@ -103,7 +119,10 @@ def note_clock(path: Path, raw: Any) -> bool:
         [
             Span(float(onset), float(duration), str(text))
             for onset, duration, text in zip(
-                annotations.onset, annotations.duration, annotations.description, strict=True
+                annotations.onset,
+                annotations.duration,
+                annotations.description,
+                strict=True,
             )
         ],
     )
@@ -168,6 +187,10 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
         _require_reader_of_hdf5(path)
         if suffix == ".hea":
             return read_night(path)
+        if suffix == ".snirf":
+            return read_snirf(path)
+        if suffix == ".raw":
+            return mne.io.read_raw_egi(path, preload=False, events_as_annotations=True)
         try:
             raw = mne.io.read_raw(path, preload=False)
         except TypeError as error:
@@ -207,7 +230,11 @@ def _require_reader_of_hdf5(path: Path) -> None:
     UnavailableError
         It is not installed.
     """
-    if path.suffix.lower() == ".set" and _is_hdf5(path) and find_spec("pymatreader") is None:
+    if (
+        path.suffix.lower() == ".set"
+        and _is_hdf5(path)
+        and find_spec("pymatreader") is None
+    ):
         raise UnavailableError(
             f"{path.name} is of MATLAB's version 7.3, for which MNE needs the package pymatreader; it is not installed",
             "pip install pymatreader",
@@ -284,11 +311,21 @@ def _with_event_names(epochs: Any, path: Path) -> Any:
 
     # Newer versions of EEGLAB write the fields as variables, older ones as a structure.
     flat = "epoch" in {name for name, *_ in whosmat(path)}
-    eeg = matlab(path, "epoch", structs="dicts") if flat else matlab(path, "EEG", structs="dicts")["EEG"]
+    eeg = (
+        matlab(path, "epoch", structs="dicts")
+        if flat
+        else matlab(path, "EEG", structs="dicts")["EEG"]
+    )
     names, half = [], 500.0 / float(epochs.info["sfreq"])
     for number, fields in enumerate(np.atleast_1d(eeg["epoch"]).tolist(), 1):
-        types, times = (np.atleast_1d(fields[key]).tolist() for key in ("eventtype", "eventlatency"))
-        at_zero = [str(kind) for kind, time in zip(types, times, strict=True) if abs(float(time)) <= half]
+        types, times = (
+            np.atleast_1d(fields[key]).tolist() for key in ("eventtype", "eventlatency")
+        )
+        at_zero = [
+            str(kind)
+            for kind, time in zip(types, times, strict=True)
+            if abs(float(time)) <= half
+        ]
         if len(at_zero) != 1:
             raise DataError(
                 f"{path.name}: epoch {number} has {len(at_zero)} events at time zero, not one; its events are "

@@ -29,18 +29,24 @@ def place_of(files: Mapping[str, Path], name: str) -> Path:
     if name in files:
         return files[name]
     inside = {
-        file.removeprefix(f"{name}/"): path for file, path in files.items() if file.startswith(f"{name}/")
+        file.removeprefix(f"{name}/"): path
+        for file, path in files.items()
+        if file.startswith(f"{name}/")
     }
     roots = {path.parents[part.count("/")] for part, path in inside.items()}
     if len(roots) != 1 or (root := next(iter(roots))).name != name.rsplit("/", 1)[-1]:
-        raise DataError(f"{name}: its {len(inside)} files are not in one folder with this name")
+        raise DataError(
+            f"{name}: its {len(inside)} files are not in one folder with this name"
+        )
     return root
 
 
 def parts_of(recording: Path, pinned: Set[Path]) -> list[Path]:
     """The pinned files of a recording: the file itself, or the files in its folder."""
     return (
-        [recording] if recording in pinned else sorted(path for path in pinned if recording in path.parents)
+        [recording]
+        if recording in pinned
+        else sorted(path for path in pinned if recording in path.parents)
     )
 
 
@@ -50,7 +56,9 @@ def digest_of(recording: Path, pinned: Set[Path]) -> str:
     Headers cannot identify recordings: those of two subjects may be identical, and those of two copies may differ.
     """
     if recording in pinned:
-        samples = [path for path in sample_files(recording) if path in pinned] or [recording]
+        samples = [path for path in sample_files(recording) if path in pinned] or [
+            recording
+        ]
         if len(samples) == 1:
             return sha256_of(samples[0])
         return hashlib.sha256("".join(map(sha256_of, samples)).encode()).hexdigest()
@@ -61,7 +69,9 @@ def digest_of(recording: Path, pinned: Set[Path]) -> str:
     return digest.hexdigest()
 
 
-def largest_digest(files: Mapping[str, Path], recording: str, others: Sequence[str]) -> str:
+def largest_digest(
+    files: Mapping[str, Path], recording: str, others: Sequence[str]
+) -> str:
     """SHA-256 of the largest file of a recording, which contains its samples: its own, or one of the `others`."""
     paths = [files[name] for name in (recording, *others)]
     return sha256_of(max(paths, key=lambda path: (path.stat().st_size, path.name)))

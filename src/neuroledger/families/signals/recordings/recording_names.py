@@ -81,7 +81,9 @@ def resolve(naming: Naming, names: Sequence[str]) -> Resolved:
         A recording has two logs, two recordings are the same block of a session, or a name lacks a required value.
     """
     full_names = {
-        name.removeprefix(f"{naming.folder}/"): name for name in names if name.startswith(f"{naming.folder}/")
+        name.removeprefix(f"{naming.folder}/"): name
+        for name in names
+        if name.startswith(f"{naming.folder}/")
     }
     logs = [name for name in names if name.startswith(f"{naming.log_folder}/")]
     known = {
@@ -104,7 +106,9 @@ def resolve(naming: Naming, names: Sequence[str]) -> Resolved:
             continue
         values = dict(values)
         if naming.sessions_by is not None:
-            values["session"] = str(days[_outer(name)].index(values[naming.sessions_by]) + 1)
+            values["session"] = str(
+                days[_outer(name)].index(values[naming.sessions_by]) + 1
+            )
         reason = _apply(naming.rules, name, values)
         if reason is not None:
             left_out[full_names[name]] = reason
@@ -126,8 +130,16 @@ def resolve(naming: Naming, names: Sequence[str]) -> Resolved:
                 f"{key[0]}: declare under `naming.rules` which one to leave out"
             )
         ignored = (*REQUIRED, "name", naming.sessions_by)
-        facts = {field: value for field, value in values.items() if field not in ignored}
-        entry = {"file": full_names[name], "subject": key[0], "session": key[1], "run": key[2], "log": log}
+        facts = {
+            field: value for field, value in values.items() if field not in ignored
+        }
+        entry = {
+            "file": full_names[name],
+            "subject": key[0],
+            "session": key[1],
+            "run": key[2],
+            "log": log,
+        }
         entries[key] = entry | ({"facts": facts} if facts else {})
     return Resolved(list(entries.values()), left_out)
 
@@ -135,7 +147,10 @@ def resolve(naming: Naming, names: Sequence[str]) -> Resolved:
 def _apply(rules: Sequence[Rule], name: str, values: dict[str, str]) -> str | None:
     """Update the values of a recording by the rules, in place; return the reason if one leaves it out."""
     for rule in rules:
-        if fnmatchcase(name.lower(), rule.file.lower()) and rule.when.items() <= values.items():
+        if (
+            fnmatchcase(name.lower(), rule.file.lower())
+            and rule.when.items() <= values.items()
+        ):
             if rule.leave_out is not None:
                 return rule.leave_out
             values.update(rule.said)
@@ -156,7 +171,9 @@ def _days(naming: Naming, known: Mapping[str, object]) -> dict[str, list[str]]:
     return {outer: sorted(folders) for outer, folders in days.items()}
 
 
-def _log(pattern: str, values: Mapping[str, str], logs: Sequence[str], name: str) -> str | None:
+def _log(
+    pattern: str, values: Mapping[str, str], logs: Sequence[str], name: str
+) -> str | None:
     matches = [log for log in logs if written(pattern, values, log)]
     if len(matches) > 1:
         raise DataError(

@@ -89,8 +89,12 @@ def read_sample_table(path: Path, table: SampleTable | None) -> Any:
     missing = [name for name in required if name not in frame.columns]
     if missing:
         columns = ", ".join(map(str, frame.columns[:40]))
-        raise DataError(f"{path.name} has no column {', '.join(missing)}; it has {columns}")
-    rest = [str(name) for name in frame.columns if name not in (table.time, table.event)]
+        raise DataError(
+            f"{path.name} has no column {', '.join(missing)}; it has {columns}"
+        )
+    rest = [
+        str(name) for name in frame.columns if name not in (table.time, table.event)
+    ]
     channels = list(table.channels) or rest
     if not channels or not len(frame):
         raise DataError(f"{path.name} contains no samples")
@@ -101,7 +105,11 @@ def read_sample_table(path: Path, table: SampleTable | None) -> Any:
     raw = mne.io.RawArray(values, info, verbose="ERROR")
     if table.event is not None:
         rows, lengths, texts = _events(frame[table.event])
-        raw.set_annotations(mne.Annotations(rows / table.sampling_rate, lengths / table.sampling_rate, texts))
+        raw.set_annotations(
+            mne.Annotations(
+                rows / table.sampling_rate, lengths / table.sampling_rate, texts
+            )
+        )
     return raw
 
 
@@ -140,7 +148,11 @@ def _require_rate(times: Floats, table: SampleTable, path: Path) -> None:
     mean = float((times[-1] - times[0]) / len(steps))
     irregular = np.flatnonzero(np.abs(steps * table.sampling_rate - 1.0) > MOST_JITTER)
     if abs(mean * table.sampling_rate - 1.0) > 1e-2 or len(irregular):
-        first = f", first after {times[irregular[0]] - times[0]:.3f} s" if len(irregular) else ""
+        first = (
+            f", first after {times[irregular[0]] - times[0]:.3f} s"
+            if len(irregular)
+            else ""
+        )
         raise DataError(
             f"{path.name}: by column {table.time!r} samples are {np.median(steps):.4g} s apart and there are "
             f"{len(irregular)} "
@@ -154,9 +166,15 @@ def _events(column: pd.Series[Any]) -> tuple[Floats, Floats, list[str]]:
     texts = np.array([_text(value) for value in column.tolist()], dtype=object)
     begins = np.flatnonzero(np.r_[True, texts[1:] != texts[:-1]])
     ends: npt.NDArray[Any] = np.r_[begins[1:], len(texts)]
-    starts = [index for index, row in enumerate(begins) if texts[row].lower() not in NOTHING]
+    starts = [
+        index for index, row in enumerate(begins) if texts[row].lower() not in NOTHING
+    ]
     lengths = (ends - begins)[starts].astype(float)
-    return begins[starts].astype(float), lengths, [str(texts[begins[index]]) for index in starts]
+    return (
+        begins[starts].astype(float),
+        lengths,
+        [str(texts[begins[index]]) for index in starts],
+    )
 
 
 def _text(value: Any) -> str:

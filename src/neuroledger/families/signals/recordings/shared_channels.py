@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing, called_as_declared
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    Preprocessing,
+    called_as_declared,
+)
 
 __all__ = ["with_shared"]
 
@@ -29,16 +32,23 @@ def with_shared(
     if steps.channels != "shared":
         return steps, []
     names_by_recording = [
-        list(called_as_declared(names, steps, file).values()) for file, names in recordings()
+        list(called_as_declared(names, steps, file).values())
+        for file, names in recordings()
     ]
     first, total = (names_by_recording or [[]])[0], len(names_by_recording)
     counts = Counter(name.lower() for names in names_by_recording for name in names)
-    spelling = {name.lower(): name for names in reversed(names_by_recording) for name in names}
+    spelling = {
+        name.lower(): name for names in reversed(names_by_recording) for name in names
+    }
     shared = tuple(name for name in first if counts[name.lower()] == total)
     if not shared:
-        raise DataError(f"no channel is in all of the {total} recordings; the first has {', '.join(first)}")
+        raise DataError(
+            f"no channel is in all of the {total} recordings; the first has {', '.join(first)}"
+        )
     left_out = [
-        f"{spelling[name]} (in {count} of {total})" for name, count in counts.items() if count < total
+        f"{spelling[name]} (in {count} of {total})"
+        for name, count in counts.items()
+        if count < total
     ]
     note = f"{len(left_out)} channels that not every recording has are left out: {', '.join(sorted(left_out)[:12])}"
     return steps.model_copy(update={"channels": shared}), [note] if left_out else []

@@ -21,7 +21,15 @@ from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.bands import named_by
 from neuroledger.families.signals.clocks.channel_rates import at_one_rate
 from neuroledger.families.signals.clocks.clock_facts import count_by_label, note_clocks
-from neuroledger.families.signals.clocks.timelines import Timeline, is_event, place, rate_of, timeline_of
+from neuroledger.families.signals.clocks.timelines import (
+    Timed,
+    Timeline,
+    is_event,
+    place,
+    rate_of,
+    timed_events,
+    timeline_of,
+)
 from neuroledger.families.signals.recordings.beyond_ends import (
     lost_markers,
     note_left_out,
@@ -36,8 +44,18 @@ from neuroledger.families.signals.recordings.signal_spans import (
     read_annotation_file,
     stimulus_spans,
 )
-from neuroledger.families.signals.recordings.signal_stimuli import Events, require_compatible, rows_of, show
-from neuroledger.families.signals.recordings.signal_windows import Window, WindowLayout, lay, within_recording
+from neuroledger.families.signals.recordings.signal_stimuli import (
+    Events,
+    require_compatible,
+    rows_of,
+    show,
+)
+from neuroledger.families.signals.recordings.signal_windows import (
+    Window,
+    WindowLayout,
+    lay,
+    within_recording,
+)
 from neuroledger.families.signals.recordings.window_store import join
 from neuroledger.families.signals.signals import signals
 from neuroledger.families.signals.units import require_plausible
@@ -56,7 +74,14 @@ __all__ = [
 ]
 
 Positive = Annotated[float, Field(gt=0)]
-SCALES: Mapping[str, float] = {"V": 1.0, "mV": 1e3, "uV": 1e6, "T": 1.0, "fT": 1e15, "arbitrary": 1.0}
+SCALES: Mapping[str, float] = {
+    "V": 1.0,
+    "mV": 1e3,
+    "uV": 1e6,
+    "T": 1.0,
+    "fT": 1e15,
+    "arbitrary": 1.0,
+}
 
 
 class Recording(Frozen):
@@ -71,7 +96,12 @@ class Recording(Frozen):
     @property
     def known(self) -> dict[str, str | float]:
         """Subject, session, run and the facts."""
-        return {"subject": self.subject, "session": self.session, "run": self.run, **self.facts}
+        return {
+            "subject": self.subject,
+            "session": self.session,
+            "run": self.run,
+            **self.facts,
+        }
 
 
 class Preprocessing(Frozen):
@@ -170,34 +200,53 @@ def windows_of(
         describe = window.described(recording.known, recording.file)
         known = events is None and not window.some and bool(window.meant)
         is_known = (lambda text: window.means(describe(text))) if known else None
-        timeline, stated_rate = timeline_of(raw), rate_of(raw)
+        timeline, stated_rate, timed = timeline_of(raw), rate_of(raw), timed_events(raw)
+        if partner is not None:
+            timed = Timed(
+                "stated", f"a separate file, aligned: {partner[0].aligned or 'start'}"
+            )
         # Before the recording is resampled: annotations may count its samples.
         partner_spans = (
             None
             if partner is None
-            else _partner_spans(raw, recording, window, *partner, describe, select=events is None)
+            else _partner_spans(
+                raw, recording, window, *partner, describe, select=events is None
+            )
         )
         # A stimulus channel is seldom picked, and its codes do not survive a filter.
-        codes = stimulus_spans(raw, is_known) if partner_spans is None and rows is None else []
+        codes = (
+            stimulus_spans(raw, is_known)
+            if partner_spans is None and rows is None
+            else []
+        )
         own = annotated_spans(raw) if partner_spans is None else []
-        raw, pieces, remarks = _prepared(raw, timeline, steps, window.duration, recording.file)
+        raw, pieces, remarks = _prepared(
+            raw, timeline, steps, window.duration, recording.file
+        )
         rate = float(raw.info["sfreq"])
         if steps.resample is None:
             stated_rate = replace(stated_rate, value=rate)  # of the picked channels
         seconds = timeline.seconds if len(timeline.parts) > 1 else raw.n_times / rate
-        spans = _renamed(own + codes, describe) if partner_spans is None else partner_spans
+        spans = (
+            _renamed(own + codes, describe) if partner_spans is None else partner_spans
+        )
         markers = 0
         if partner_spans is None and rows is None:
             # With `events`, columns decide which events count; a lost marker has no columns.
             markers = lost_markers(
-                raw, (lambda text: window.means(describe(text))) if events is None else bool
+                raw,
+                (lambda text: window.means(describe(text))) if events is None else bool,
             )
         if events is not None:
-            table = rows_of(spans, columns or {}, recording.file) if rows is None else rows
+            table = (
+                rows_of(spans, columns or {}, recording.file) if rows is None else rows
+            )
             layout = show(events, table, recording.file)
         else:
             complete = partner_spans is None
-            layout = lay(window, spans, seconds, columns or {}, recording.file, complete=complete)
+            layout = lay(
+                window, spans, seconds, columns or {}, recording.file, complete=complete
+            )
         onsets = layout.onsets
         if (window.countdown is not None or window.some) and not onsets:
             return None
@@ -221,25 +270,40 @@ def windows_of(
         expected = np.ones(len(first), dtype=bool)
         if window.within is not None:
             expected = (np.asarray(onsets) >= begin) & (np.asarray(onsets) <= end)
-        by_events = events is not None or window.stride is None or window.laid_over == "events"
+        by_events = (
+            events is not None or window.stride is None or window.laid_over == "events"
+        )
         lost, total = 0, int(expected.sum())
         if by_events:
-            lost = require_few(first[expected], length, total_samples, markers, window.beyond, recording.file)
+            lost = require_few(
+                first[expected],
+                length,
+                total_samples,
+                markers,
+                window.beyond,
+                recording.file,
+            )
         clocks = _clocks_of(
             recording,
             timeline,
             stated_rate,
             spans if rows is None else onsets_as_spans(layout),
-            partner,
+            timed,
             remarks,
         )
         across = placed.across & expected & within
-        beyond = (placed.before | placed.after) & expected if by_events else np.zeros(len(first), dtype=bool)
+        beyond = (
+            (placed.before | placed.after) & expected
+            if by_events
+            else np.zeros(len(first), dtype=bool)
+        )
         left_out = [
             *count_by_label("across a gap", layout.extra, across),
             *count_by_label("beyond the ends", layout.extra, beyond),
         ]
-        clocks = clocks.model_copy(update={"windows": int(inside.sum()), "left_out": tuple(left_out)})
+        clocks = clocks.model_copy(
+            update={"windows": int(inside.sum()), "left_out": tuple(left_out)}
+        )
         if not inside.any():
             if lost and window.beyond < 1:
                 raise DataError(f"{message}, and {lost} reach beyond it")
@@ -247,7 +311,9 @@ def windows_of(
         chosen = np.flatnonzero(inside)
         channels = len(raw.ch_names)
         values = np.empty((len(chosen), channels, length))
-        for row, (number, at) in enumerate(zip(placed.part[chosen], placed.first[chosen], strict=True)):
+        for row, (number, at) in enumerate(
+            zip(placed.part[chosen], placed.first[chosen], strict=True)
+        ):
             piece = pieces[number]
             assert piece is not None
             values[row] = piece[:, at : at + length]
@@ -258,10 +324,14 @@ def windows_of(
             lacking[chosen[missing]] = True
             left_out += count_by_label("with missing samples", layout.extra, lacking)
             values, chosen = values[~missing], chosen[~missing]
-            clocks = clocks.model_copy(update={"windows": len(chosen), "left_out": tuple(left_out)})
+            clocks = clocks.model_copy(
+                update={"windows": len(chosen), "left_out": tuple(left_out)}
+            )
     windows = _as_signals(values, raw, recording, layout, chosen, offset, steps, sha256)
     return note_left_out(
-        note_clocks(windows, clocks), recording.file, *((lost, total, markers) if by_events else (0, 0, 0))
+        note_clocks(windows, clocks),
+        recording.file,
+        *((lost, total, markers) if by_events else (0, 0, 0)),
     )
 
 
@@ -273,7 +343,10 @@ def _lasting(timeline: Timeline) -> str:
 
 def onsets_as_spans(layout: WindowLayout) -> list[Span]:
     """The events of windows that a table lists, as spans without duration."""
-    return [Span(onset, 0.0, name) for onset, name in zip(layout.onsets, layout.names, strict=True)]
+    return [
+        Span(onset, 0.0, name)
+        for onset, name in zip(layout.onsets, layout.names, strict=True)
+    ]
 
 
 def _prepared(
@@ -311,14 +384,11 @@ def _clocks_of(
     timeline: Timeline,
     rate: Fact,
     spans: Sequence[Span],
-    partner: tuple[AnnotationFile, Mapping[str, Path]] | None,
+    timed: Timed,
     remarks: Sequence[str],
 ) -> RecordingClocks:
     """The clocks of a recording's samples and events."""
     onsets = [span.onset for span in spans if is_event(span.description)]
-    aligned = "the same clock"
-    if partner is not None:
-        aligned = f"a separate file, aligned: {partner[0].aligned or 'start'}"
     samples = Clock(
         of="samples",
         unit=Fact("s", rate.origin),
@@ -330,11 +400,11 @@ def _clocks_of(
     )
     events = Clock(
         of="events",
-        unit=Fact("s", "stated"),
+        unit=Fact("s", timed.origin),
         start=round(min(onsets), 6) if onsets else None,
         stop=round(max(onsets), 6) if onsets else None,
         count=len(onsets),
-        aligned=aligned,
+        aligned=timed.aligned,
     )
     return RecordingClocks(
         recording=recording.file,
@@ -370,7 +440,11 @@ def windows_of_epochs(
     DataError
         A channel or event does not occur, the window reaches beyond the epochs, or a step needs a continuous recording.
     """
-    unsupported = [name for name in ("notch", "high_pass", "low_pass", "bands") if getattr(steps, name)]
+    unsupported = [
+        name
+        for name in ("notch", "high_pass", "low_pass", "bands")
+        if getattr(steps, name)
+    ]
     if unsupported:
         raise DataError(
             f"{recording.file} contains epochs, which are too short for filters: remove {', '.join(unsupported)}, or "
@@ -390,7 +464,9 @@ def windows_of_epochs(
         epochs, _ = _prepare(epochs, steps, recording.file)
         rate = float(epochs.info["sfreq"])
         numbers = np.arange(len(spans))
-        layout = lay(window, spans, np.inf, {**(columns or {}), "epoch": numbers}, recording.file)
+        layout = lay(
+            window, spans, np.inf, {**(columns or {}), "epoch": numbers}, recording.file
+        )
         rows = np.array(layout.extra["epoch"], dtype=int)
         begin, length = round(window.start * rate), round(window.duration * rate)
         first_sample = begin - round(float(epochs.times[0]) * rate)
@@ -400,8 +476,12 @@ def windows_of_epochs(
                 f"{recording.file}: the window from {window.start:g} to {window.start + window.duration:g} s reaches "
                 f"beyond its epochs, which last from {epochs.times[0]:g} to {last:g} s: shorten it"
             )
-        values = epochs.get_data(copy=False)[rows, :, first_sample : first_sample + length].astype(float)
-    windows = _as_signals(values, epochs, recording, layout, np.arange(len(rows)), begin, steps, sha256)
+        values = epochs.get_data(copy=False)[
+            rows, :, first_sample : first_sample + length
+        ].astype(float)
+    windows = _as_signals(
+        values, epochs, recording, layout, np.arange(len(rows)), begin, steps, sha256
+    )
     return note_clocks(windows, _clocks_of_epochs(epochs, recording, spans, len(rows)))
 
 
@@ -412,7 +492,12 @@ def _clocks_of_epochs(
     onsets = [span.onset for span in spans]
     known: Origin = "assumed" if _unplaced(epochs) else "stated"
     rate = Fact(float(epochs.info["sfreq"]), "stated")
-    samples = Clock(of="samples", unit=Fact("s", "stated"), rate=rate, count=len(spans) * len(epochs.times))
+    samples = Clock(
+        of="samples",
+        unit=Fact("s", "stated"),
+        rate=rate,
+        count=len(spans) * len(epochs.times),
+    )
     events = Clock(
         of="events",
         unit=Fact("s", known),
@@ -422,7 +507,10 @@ def _clocks_of_epochs(
         aligned="one epoch after another" if known == "assumed" else "the same clock",
     )
     return RecordingClocks(
-        recording=recording.file, subject=recording.subject, clocks=(samples, events), windows=windows
+        recording=recording.file,
+        subject=recording.subject,
+        clocks=(samples, events),
+        windows=windows,
     )
 
 
@@ -430,7 +518,10 @@ def _onsets(epochs: Any) -> list[float]:
     """Times of the epochs' events, in seconds of the recording that the epochs were cut from."""
     samples = epochs.events[:, 0].astype(float)
     if _unplaced(epochs):
-        return [float(number) * len(epochs.times) / epochs.info["sfreq"] for number in range(len(samples))]
+        return [
+            float(number) * len(epochs.times) / epochs.info["sfreq"]
+            for number in range(len(samples))
+        ]
     # An array with one element if MNE read it from a file.
     rate = float(np.max(getattr(epochs, "_raw_sfreq", None) or epochs.info["sfreq"]))
     return [float(sample) / rate for sample in samples]
@@ -458,7 +549,8 @@ def metadata_of(epochs: Any, names: Sequence[str], file: str) -> dict[str, Array
         )
     columns = {name: epochs.metadata[name].to_numpy() for name in names}
     return {
-        name: value if value.dtype.kind in "iufb" else value.astype(str) for name, value in columns.items()
+        name: value if value.dtype.kind in "iufb" else value.astype(str)
+        for name, value in columns.items()
     }
 
 
@@ -481,12 +573,20 @@ def _as_signals(
     rate = float(source.info["sfreq"])
     _require_finite(window_values, source.ch_names, recording.file)
     window_values *= SCALES[steps.units] / SCALES[steps.stated]
-    types = [mne.channel_type(source.info, index) for index in range(len(source.ch_names))]
-    positions = np.array([channel["loc"][:3] for channel in source.info["chs"]], dtype=float)
+    types = [
+        mne.channel_type(source.info, index) for index in range(len(source.ch_names))
+    ]
+    positions = np.array(
+        [channel["loc"][:3] for channel in source.info["chs"]], dtype=float
+    )
     spread = np.median(window_values.std(axis=2), axis=0)
-    kinds = {kind: float(np.median(spread[np.array(types) == kind])) for kind in set(types)}
+    kinds = {
+        kind: float(np.median(spread[np.array(types) == kind])) for kind in set(types)
+    }
     require_plausible(kinds, steps.units, recording.file)
-    positions[~np.isfinite(positions).all(axis=1) | (positions == 0).all(axis=1)] = np.nan
+    positions[~np.isfinite(positions).all(axis=1) | (positions == 0).all(axis=1)] = (
+        np.nan
+    )
     if steps.baseline is not None:
         times = (offset + np.arange(window_values.shape[2])) / rate
         in_baseline = (times >= steps.baseline[0]) & (times <= steps.baseline[1])
@@ -501,7 +601,10 @@ def _as_signals(
         "onset": np.array(layout.onsets, dtype=float)[rows],
         **{name: np.asarray(values)[rows] for name, values in layout.extra.items()},
     }
-    facts |= {name: np.full(len(rows), getattr(recording, name)) for name in ("subject", "session", "run")}
+    facts |= {
+        name: np.full(len(rows), getattr(recording, name))
+        for name in ("subject", "session", "run")
+    }
     facts |= {name: np.full(len(rows), fact) for name, fact in recording.facts.items()}
     facts["recording"] = np.full(len(rows), recording.file)
     facts["recording_sha256"] = np.full(len(rows), sha256)
@@ -542,18 +645,32 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> tuple[Any, list[str]]
     """The recording after all steps before the cut, which modify it, and remarks on its channels."""
     without_range = unscaled(raw)
     names = _choose_channels(raw, steps, file)
-    dropped = [name for pattern in steps.drop for name in _matching(pattern, raw.ch_names)]
+    dropped = [
+        name for pattern in steps.drop for name in _matching(pattern, raw.ch_names)
+    ]
     unknown = sorted({*steps.types, *dropped} - set(raw.ch_names))
     if unknown:
-        raise DataError(f"{file} has no channel {', '.join(unknown)}; it has {', '.join(raw.ch_names[:40])}")
+        raise DataError(
+            f"{file} has no channel {', '.join(unknown)}; it has {', '.join(raw.ch_names[:40])}"
+        )
     if steps.types:
         raw.set_channel_types(steps.types)
     raw.drop_channels(list(dict.fromkeys(dropped)))
     try:
-        raw.pick([kind for pick in steps.pick for kind in (("mag", "grad") if pick == "meg" else (pick,))])
+        raw.pick(
+            [
+                kind
+                for pick in steps.pick
+                for kind in (("mag", "grad") if pick == "meg" else (pick,))
+            ]
+        )
     except ValueError as error:
-        raise DataError(f"{file} has no channels of type {', '.join(steps.pick)}") from error
-    unknown_unit = sorted(names[name] for name in without_range if names.get(name) in raw.ch_names)
+        raise DataError(
+            f"{file} has no channels of type {', '.join(steps.pick)}"
+        ) from error
+    unknown_unit = sorted(
+        names[name] for name in without_range if names.get(name) in raw.ch_names
+    )
     if unknown_unit:
         raise DataError(
             f"{file}: its header has no range of values for {', '.join(unknown_unit)}, so their unit is unknown: drop them, "
@@ -567,7 +684,9 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> tuple[Any, list[str]]
         try:
             raw.set_eeg_reference(reference)
         except ValueError as error:
-            raise DataError(f"{file} cannot be referenced to {reference}: {error}") from error
+            raise DataError(
+                f"{file} cannot be referenced to {reference}: {error}"
+            ) from error
     half = float(raw.info["sfreq"]) / 2
     notches = [hertz for hertz in steps.notch if hertz < half]
     if notches:
@@ -592,11 +711,17 @@ def _split(raw: Any, steps: Preprocessing, file: str) -> None:
     invalid = [band for band in steps.bands if not band[0] < band[1] < half]
     if invalid:
         low, high = invalid[0]
-        raise DataError(f"{file}: the band {low:g} to {high:g} Hz does not fit between 0 and {half:g} Hz")
+        raise DataError(
+            f"{file}: the band {low:g} to {high:g} Hz does not fit between 0 and {half:g} Hz"
+        )
     parts = []
     for low, high in steps.bands:
         part = raw.copy().filter(low, high, picks="all", method=steps.filter)
-        parts.append(part.rename_channels({name: named_by(name, low, high) for name in raw.ch_names}))
+        parts.append(
+            part.rename_channels(
+                {name: named_by(name, low, high) for name in raw.ch_names}
+            )
+        )
     names = list(raw.ch_names)
     raw.add_channels(parts, force_update_info=True)
     raw.drop_channels(names)
@@ -604,10 +729,16 @@ def _split(raw: Any, steps: Preprocessing, file: str) -> None:
 
 def _matching(pattern: str, names: Sequence[str]) -> list[str]:
     """The names that match a pattern with `*`; the pattern itself if it has none."""
-    return [name for name in names if fnmatchcase(name, pattern)] if "*" in pattern else [pattern]
+    return (
+        [name for name in names if fnmatchcase(name, pattern)]
+        if "*" in pattern
+        else [pattern]
+    )
 
 
-def called_as_declared(names: Sequence[str], steps: Preprocessing, file: str) -> dict[str, str]:
+def called_as_declared(
+    names: Sequence[str], steps: Preprocessing, file: str
+) -> dict[str, str]:
     """The names of channels after `strip` and `rename`, by their names in the file.
 
     Raises
@@ -622,9 +753,13 @@ def called_as_declared(names: Sequence[str], steps: Preprocessing, file: str) ->
             short = short.removeprefix(part).removesuffix(part)
         short = short.strip() or name
         renamed[name] = steps.rename.get(short, short)
-    repeated = {name for name in renamed.values() if list(renamed.values()).count(name) > 1}
+    repeated = {
+        name for name in renamed.values() if list(renamed.values()).count(name) > 1
+    }
     if repeated:
-        raise DataError(f"{file}: after `strip` and `rename`, two channels are named {sorted(repeated)[0]}")
+        raise DataError(
+            f"{file}: after `strip` and `rename`, two channels are named {sorted(repeated)[0]}"
+        )
     return renamed
 
 
@@ -632,7 +767,9 @@ def _choose_channels(raw: Any, steps: Preprocessing, file: str) -> dict[str, str
     """Pick and rename the channels in place; return their new names by those in the file."""
     renamed = called_as_declared(raw.ch_names, steps, file)
     if steps.channels == "shared":
-        raise DataError(f"{file}: this reader does not support `channels: shared`: list the channels")
+        raise DataError(
+            f"{file}: this reader does not support `channels: shared`: list the channels"
+        )
     if steps.channels:
         known = {short.lower(): name for name, short in renamed.items()}
         missing = [name for name in steps.channels if name.lower() not in known]
@@ -652,7 +789,9 @@ def _require_finite(values: Array, channels: Sequence[str], file: str) -> None:
     """Return if all values of the windows (window, channel, sample) are finite."""
     invalid: Array = np.asarray(~np.isfinite(values).all(axis=2))
     if invalid.any():
-        names = [channels[index] for index in np.flatnonzero(invalid.any(axis=0)).tolist()]
+        names = [
+            channels[index] for index in np.flatnonzero(invalid.any(axis=0)).tolist()
+        ]
         raise DataError(
             f"{file}: {int(invalid.any(axis=1).sum())} of {len(values)} windows have missing or infinite values, in "
             f"channels {', '.join(names[:6])}{', …' if names[6:] else ''} (filters spread a gap over the whole channel): "

@@ -75,8 +75,8 @@ class AnnotationFile(Frozen):
     recording: Pattern
     file: Pattern
     format: Literal["edf", "table", "wfdb"] = "edf"
-    columns: dict[Literal["onset", "stop", "duration", "description"], str | int] = Field(
-        default_factory=dict
+    columns: dict[Literal["onset", "stop", "duration", "description"], str | int] = (
+        Field(default_factory=dict)
     )
     split: str | None = Field(default=None, min_length=1)
     ignore: tuple[str, ...] = ()
@@ -92,18 +92,28 @@ class AnnotationFile(Frozen):
         )
         unknown = sorted(set(used) - set(known))
         if unknown:
-            raise ValueError(f"{self.file!r} needs {{{unknown[0]}}}, which {self.recording!r} does not have")
+            raise ValueError(
+                f"{self.file!r} needs {{{unknown[0]}}}, which {self.recording!r} does not have"
+            )
         if not used:
             raise ValueError(
                 f"{self.file!r} has no placeholder of the recording's name: all recordings would share one file"
             )
         required = {"onset", "description"}
-        if self.format == "table" and not (required <= set(self.columns) and len(self.columns) == 3):
-            raise ValueError("a table needs `columns`: onset, description, and one of stop and duration")
+        if self.format == "table" and not (
+            required <= set(self.columns) and len(self.columns) == 3
+        ):
+            raise ValueError(
+                "a table needs `columns`: onset, description, and one of stop and duration"
+            )
         if self.format != "table" and self.columns:
-            raise ValueError(f"`columns` apply to `format: table`, not to {self.format}")
+            raise ValueError(
+                f"`columns` apply to `format: table`, not to {self.format}"
+            )
         if len({type(column) for column in self.columns.values()}) > 1:
-            raise ValueError("`columns` must be all names, or all positions if the table has no header")
+            raise ValueError(
+                "`columns` must be all names, or all positions if the table has no header"
+            )
         return self
 
 
@@ -125,7 +135,9 @@ def annotation_file_of(rule: AnnotationFile, name: str, names: Iterable[str]) ->
     """
     known = fields_in(rule, name)
     if known is None:
-        raise DataError(f"the name of recording {name} does not match {rule.recording} in `annotations`")
+        raise DataError(
+            f"the name of recording {name} does not match {rule.recording} in `annotations`"
+        )
     folder = tail(rule.recording, name)[0]
     regex = expression(rule.file, known=tuple(sorted(known.items())))
     matches = [
@@ -136,7 +148,10 @@ def annotation_file_of(rule: AnnotationFile, name: str, names: Iterable[str]) ->
         and regex.fullmatch(tail(rule.file, other)[1])
     ]
     expected = "/".join(
-        filter(None, [folder, PLACEHOLDER.sub(lambda m: known.get(m[1] or "", m[0]), rule.file)])
+        filter(
+            None,
+            [folder, PLACEHOLDER.sub(lambda m: known.get(m[1] or "", m[0]), rule.file)],
+        )
     )
     if not matches:
         raise DataError(f"{name} has no annotations: the file {expected} is missing")
@@ -165,7 +180,10 @@ def annotated_spans(raw: Any) -> list[Span]:
     return [
         Span(float(onset) - start, float(duration), str(description))
         for onset, duration, description in zip(
-            raw.annotations.onset, raw.annotations.duration, raw.annotations.description, strict=True
+            raw.annotations.onset,
+            raw.annotations.duration,
+            raw.annotations.description,
+            strict=True,
         )
     ]
 
@@ -186,7 +204,9 @@ def stimulus_spans(raw: Any, means: Callable[[str], bool] | None = None) -> list
     `means` decides which annotations are meaningful; by default, all except those of MNE about bad data are.
     """
     texts = [span.description for span in annotated_spans(raw)]
-    descriptions = [text for text in texts if not text.upper().startswith(("BAD", "EDGE"))]
+    descriptions = [
+        text for text in texts if not text.upper().startswith(("BAD", "EDGE"))
+    ]
     if any(descriptions if means is None else map(means, descriptions)):
         return []
     return _triggers(raw)
@@ -198,12 +218,22 @@ def _triggers(raw: Any) -> list[Span]:
 
     if "stim" not in raw.get_channel_types():
         return []
-    source = Path(raw.filenames[0]) if raw.filenames and raw.filenames[0] is not None else Path()
+    source = (
+        Path(raw.filenames[0])
+        if raw.filenames and raw.filenames[0] is not None
+        else Path()
+    )
     # BioSemi keeps the state of the amplifier above the 16 bits of the trigger port.
-    masked = {"mask": 0xFFFF, "mask_type": "and"} if source.suffix.lower() == ".bdf" else {}
+    masked = (
+        {"mask": 0xFFFF, "mask_type": "and"} if source.suffix.lower() == ".bdf" else {}
+    )
     with parsing(source.name or "the recording", "a recording with a stimulus channel"):
         events = mne.find_events(
-            raw, shortest_event=1, uint_cast=source.suffix == ".fif", verbose="ERROR", **masked
+            raw,
+            shortest_event=1,
+            uint_cast=source.suffix == ".fif",
+            verbose="ERROR",
+            **masked,
         )
     timeline = timeline_of(raw)
     return [
@@ -212,7 +242,9 @@ def _triggers(raw: Any) -> list[Span]:
     ]
 
 
-def read_annotation_file(path: Path, name: str, rule: AnnotationFile, raw: Any) -> list[Span]:
+def read_annotation_file(
+    path: Path, name: str, rule: AnnotationFile, raw: Any
+) -> list[Span]:
     """The annotations of a separate file in order of time, in seconds from the start of the recording `raw`.
 
     Raises
@@ -223,12 +255,17 @@ def read_annotation_file(path: Path, name: str, rule: AnnotationFile, raw: Any) 
     if rule.format == "edf":
         spans = _read_edf(path, name, rule, raw)
     elif rule.format == "wfdb":
-        spans = [Span(*fields) for fields in night_spans(path, name, float(raw.info["sfreq"]))]
+        spans = [
+            Span(*fields)
+            for fields in night_spans(path, name, float(raw.info["sfreq"]))
+        ]
     else:
         spans = _read_table(path, name, rule)
     if rule.split is not None:
         spans = [
-            span._replace(description=part) for span in spans for part in span.description.split(rule.split)
+            span._replace(description=part)
+            for span in spans
+            for part in span.description.split(rule.split)
         ]
     spans.sort()
     return _merged(spans) if rule.merge else spans
@@ -242,12 +279,22 @@ def _read_edf(path: Path, name: str, rule: AnnotationFile, raw: Any) -> list[Spa
         raise DataError(f"{name} cannot be read as annotations of EDF+ (no EDF header)")
     with parsing(name, "annotations of EDF+"):
         annotations = mne.read_annotations(path)
-    source = Path(raw.filenames[0]) if raw.filenames and raw.filenames[0] is not None else None
+    source = (
+        Path(raw.filenames[0])
+        if raw.filenames and raw.filenames[0] is not None
+        else None
+    )
     recording_start = (
-        _start_of_day(source) if source is not None and source.suffix.lower() in (".edf", ".bdf") else None
+        _start_of_day(source)
+        if source is not None and source.suffix.lower() in (".edf", ".bdf")
+        else None
     )
     shift = 0.0
-    if recording_start is not None and recording_start != start and rule.aligned != "start":
+    if (
+        recording_start is not None
+        and recording_start != start
+        and rule.aligned != "start"
+    ):
         shift = (start - recording_start + DAY / 2) % DAY - DAY / 2
         if rule.aligned is None:
             raise DataError(
@@ -257,7 +304,10 @@ def _read_edf(path: Path, name: str, rule: AnnotationFile, raw: Any) -> list[Spa
     return [
         Span(float(onset) + shift, float(duration), str(description))
         for onset, duration, description in zip(
-            annotations.onset, annotations.duration, annotations.description, strict=True
+            annotations.onset,
+            annotations.duration,
+            annotations.description,
+            strict=True,
         )
     ]
 
@@ -279,7 +329,11 @@ def _read_table(path: Path, name: str, rule: AnnotationFile) -> list[Span]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{name} cannot be read as text ({error})") from error
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
+    numbered = [
+        (number, line)
+        for number, line in enumerate(lines, 1)
+        if line.strip() and line[0] != "#"
+    ]
     rows = list(csv.reader((line for _, line in numbered), delimiter=delimiter))
     columns = dict(rule.columns)
     numbers = [number for number, _ in numbered]
@@ -291,21 +345,36 @@ def _read_table(path: Path, name: str, rule: AnnotationFile) -> list[Span]:
         header = [cell.strip() for cell in rows[0]]
         missing = [str(column) for column in columns.values() if column not in header]
         if missing:
-            raise DataError(f"{name} has no column {', '.join(missing)}; it has {', '.join(header)}")
+            raise DataError(
+                f"{name} has no column {', '.join(missing)}; it has {', '.join(header)}"
+            )
         columns = {role: header.index(str(column)) for role, column in columns.items()}
         rows, numbers = rows[1:], numbers[1:]
-    return [_line(row, number, name, columns) for row, number in zip(rows, numbers, strict=True)]
+    return [
+        _line(row, number, name, columns)
+        for row, number in zip(rows, numbers, strict=True)
+    ]
 
 
-def _line(row: Sequence[str], number: int, name: str, columns: Mapping[Any, Any]) -> Span:
+def _line(
+    row: Sequence[str], number: int, name: str, columns: Mapping[Any, Any]
+) -> Span:
     try:
         cells = {role: row[int(column)].strip() for role, column in columns.items()}
         onset = float(cells["onset"])
-        duration = float(cells["duration"]) if "duration" in cells else float(cells["stop"]) - onset
+        duration = (
+            float(cells["duration"])
+            if "duration" in cells
+            else float(cells["stop"]) - onset
+        )
     except (IndexError, ValueError):
-        raise DataError(f"{name}:{number}: {','.join(row)[:80]!r} is not an annotation with times") from None
+        raise DataError(
+            f"{name}:{number}: {','.join(row)[:80]!r} is not an annotation with times"
+        ) from None
     if not (math.isfinite(onset) and math.isfinite(duration)) or duration < 0:
-        raise DataError(f"{name}:{number}: an annotation that begins at {onset:g} s lasts {duration:g} s")
+        raise DataError(
+            f"{name}:{number}: an annotation that begins at {onset:g} s lasts {duration:g} s"
+        )
     return Span(onset, duration, cells["description"])
 
 
@@ -315,7 +384,10 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
     merged: list[Span] = []
     for span in sorted(spans):
         previous = last.get(span.description)
-        if previous is not None and span.onset <= previous.onset + previous.duration + 1e-6:
+        if (
+            previous is not None
+            and span.onset <= previous.onset + previous.duration + 1e-6
+        ):
             stop = max(previous.onset + previous.duration, span.onset + span.duration)
             last[span.description] = previous._replace(duration=stop - previous.onset)
             continue

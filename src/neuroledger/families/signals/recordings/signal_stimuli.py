@@ -107,7 +107,9 @@ class Events(Frozen):
     """
 
     stimulus: str | Cell
-    where: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    where: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
     coordinates: dict[str, str | Cell] = Field(default_factory=dict)
     ambiguous: Literal["refuse", "drop"] = "refuse"
     numbered: dict[str, str] = Field(default_factory=dict)
@@ -116,7 +118,9 @@ class Events(Frozen):
     @model_validator(mode="after")
     def _check_names(self) -> Events:
         invalid = sorted(
-            name for name in self.coordinates if name in TAKEN or not re.fullmatch(r"[a-z][a-z0-9_]*", name)
+            name
+            for name in self.coordinates
+            if name in TAKEN or not re.fullmatch(r"[a-z][a-z0-9_]*", name)
         )
         if invalid:
             raise ValueError(
@@ -133,9 +137,13 @@ def require_compatible(events: Events | None, window: Window) -> None:
     DataError
         A field of the window conflicts with `events`.
     """
-    fields = window.model_dump(exclude_defaults=True, exclude={"start", "duration", "within"})
+    fields = window.model_dump(
+        exclude_defaults=True, exclude={"start", "duration", "within"}
+    )
     if events is not None and fields:
-        raise DataError(f"`events` define one window for each stimulus: remove `window.{min(fields)}`")
+        raise DataError(
+            f"`events` define one window for each stimulus: remove `window.{min(fields)}`"
+        )
 
 
 def table_of(path: Path, name: str) -> list[dict[str, str]]:
@@ -148,11 +156,17 @@ def table_of(path: Path, name: str) -> list[dict[str, str]]:
     """
     columns, lines = table_rows(path, name=name, delimiter="\t", plain=True, short=True)
     if "onset" not in columns:
-        raise DataError(f"{name} has no column 'onset'; it has {', '.join(columns) or 'none'}")
-    return [{column: value.strip() for column, value in row.items()} for _, row in lines]
+        raise DataError(
+            f"{name} has no column 'onset'; it has {', '.join(columns) or 'none'}"
+        )
+    return [
+        {column: value.strip() for column, value in row.items()} for _, row in lines
+    ]
 
 
-def rows_of(spans: Sequence[Span], columns: Mapping[str, Any], name: str) -> list[dict[str, str]]:
+def rows_of(
+    spans: Sequence[Span], columns: Mapping[str, Any], name: str
+) -> list[dict[str, str]]:
     """The annotations of a recording as rows, with further fields of its events.
 
     Raises
@@ -160,7 +174,9 @@ def rows_of(spans: Sequence[Span], columns: Mapping[str, Any], name: str) -> lis
     DataError
         A field does not have one value for each annotation.
     """
-    mismatched = [field for field, values in columns.items() if len(values) != len(spans)]
+    mismatched = [
+        field for field, values in columns.items() if len(values) != len(spans)
+    ]
     if mismatched:
         raise DataError(
             f"{name}: {', '.join(mismatched)} must have one value for each of {len(spans)} events"
@@ -181,11 +197,19 @@ def show(events: Events, rows: Sequence[Row], name: str) -> WindowLayout:
         A column is missing, an event has an unexpected value, or two selected events have the same onset.
     """
     declared = {"stimulus": events.stimulus, **events.coordinates}
-    cells = {key: cell if isinstance(cell, Cell) else Cell(column=cell) for key, cell in declared.items()}
+    cells = {
+        key: cell if isinstance(cell, Cell) else Cell(column=cell)
+        for key, cell in declared.items()
+    }
     known = set(rows[0]) if rows else set()
     needed = {
         *events.where,
-        *(part for cell in cells.values() if cell.absent is None for part in cell.parts),
+        *(
+            part
+            for cell in cells.values()
+            if cell.absent is None
+            for part in cell.parts
+        ),
     }
     missing = sorted(needed - known)
     if missing:
@@ -198,10 +222,15 @@ def show(events: Events, rows: Sequence[Row], name: str) -> WindowLayout:
         if number not in left_out and _is_selected(events, row):
             where = f"{name}, event {number}"
             selected.append(
-                (_seconds(row, where), {key: _value_of(cell, row, where) for key, cell in cells.items()})
+                (
+                    _seconds(row, where),
+                    {key: _value_of(cell, row, where) for key, cell in cells.items()},
+                )
             )
     if not selected:
-        dropped = f", and {len(left_out)} have the same onset as another" if left_out else ""
+        dropped = (
+            f", and {len(left_out)} have the same onset as another" if left_out else ""
+        )
         raise DataError(
             f"{name} has no event for a window: none of {len(rows)} matches `events.where`{dropped}"
         )
@@ -212,11 +241,15 @@ def show(events: Events, rows: Sequence[Row], name: str) -> WindowLayout:
                 f"{name}: two selected events begin at {onset:g} s, {first['stimulus']} and {second['stimulus']}: "
                 "narrow `events.where`, correct the table, or set `events.ambiguous: drop`"
             )
-    extra: dict[str, list[Any]] = {key: [values[key] for _, values in selected] for key in events.coordinates}
+    extra: dict[str, list[Any]] = {
+        key: [values[key] for _, values in selected] for key in events.coordinates
+    }
     if events.ambiguous == "drop":
         extra["events_left_out"] = [len(left_out)] * len(selected)
     return WindowLayout(
-        [values["stimulus"] for _, values in selected], [onset for onset, _ in selected], extra
+        [values["stimulus"] for _, values in selected],
+        [onset for onset, _ in selected],
+        extra,
     )
 
 
@@ -237,14 +270,23 @@ def _ambiguous(events: Events, rows: Sequence[Row], name: str) -> set[int]:
     """Numbers, from 1, of the selected events with the same onset as another; empty unless `ambiguous` is `drop`."""
     if events.ambiguous == "refuse":
         return set()
-    onsets = [_seconds(row, f"{name}, event {number}") for number, row in enumerate(rows, 1)]
+    onsets = [
+        _seconds(row, f"{name}, event {number}") for number, row in enumerate(rows, 1)
+    ]
     counts = Counter(onsets)
     numbered = enumerate(zip(onsets, rows, strict=True), 1)
-    return {number for number, (onset, row) in numbered if counts[onset] > 1 and _is_selected(events, row)}
+    return {
+        number
+        for number, (onset, row) in numbered
+        if counts[onset] > 1 and _is_selected(events, row)
+    }
 
 
 def _is_selected(events: Events, row: Row) -> bool:
-    return all(any(_matches(text, row[column]) for text in texts) for column, texts in events.where.items())
+    return all(
+        any(_matches(text, row[column]) for text in texts)
+        for column, texts in events.where.items()
+    )
 
 
 def read_embeddings(
@@ -260,17 +302,26 @@ def read_embeddings(
         A file is missing or not such a table, a stimulus has no embedding or two, or features are not finite.
     """
     stimulus_ids = sorted({str(stimulus) for stimulus in stimuli})
-    return {name: _embedding(files, name, at, stimulus_ids) for name, at in (named or {}).items()}
+    return {
+        name: _embedding(files, name, at, stimulus_ids)
+        for name, at in (named or {}).items()
+    }
 
 
-def _embedding(files: Mapping[str, Path], name: str, file: str, wanted: Sequence[str]) -> xr.DataArray:
+def _embedding(
+    files: Mapping[str, Path], name: str, file: str, wanted: Sequence[str]
+) -> xr.DataArray:
     if file not in files:
         raise DataError(
             f"embeddings {name!r}: {file!r} is not among the files: {', '.join(sorted(files)[:20])}"
         )
     table = assembly.read(files[file])
     where = f"embeddings {name!r} ({file})"
-    if table.ndim != 2 or "stimulus_id" not in table.coords or len(table["stimulus_id"].dims) != 1:
+    if (
+        table.ndim != 2
+        or "stimulus_id" not in table.coords
+        or len(table["stimulus_id"].dims) != 1
+    ):
         raise DataError(
             f"{where}: {tuple(table.dims)} is not a table (stimulus, feature) with a coordinate stimulus_id: "
             "write it with `neuroledger embed`, or as docs/signals.md shows"
@@ -278,7 +329,9 @@ def _embedding(files: Mapping[str, Path], name: str, file: str, wanted: Sequence
     rows = table["stimulus_id"].dims[0]
     table = table.transpose(rows, ...)
     if not np.issubdtype(table.dtype, np.number) or not table.shape[1]:
-        raise DataError(f"{where}: {table.shape[1]} features of type {table.dtype} are not numbers")
+        raise DataError(
+            f"{where}: {table.shape[1]} features of type {table.dtype} are not numbers"
+        )
     ids = table["stimulus_id"].values.astype(str)
     unique, counts = np.unique(ids, return_counts=True)
     if counts.max(initial=0) > 1:
@@ -299,9 +352,14 @@ def _embedding(files: Mapping[str, Path], name: str, file: str, wanted: Sequence
         )
     coords = {
         "stimulus_id": ("presentation", ids),
-        "neuroid_id": ("neuroid", np.array([f"{name}.{number}" for number in range(table.shape[1])])),
+        "neuroid_id": (
+            "neuroid",
+            np.array([f"{name}.{number}" for number in range(table.shape[1])]),
+        ),
     }
-    return xr.DataArray(table.values, dims=("presentation", "neuroid"), coords=coords, attrs=table.attrs)
+    return xr.DataArray(
+        table.values, dims=("presentation", "neuroid"), coords=coords, attrs=table.attrs
+    )
 
 
 @lru_cache(maxsize=256)
@@ -309,11 +367,15 @@ def _expression(pattern: str) -> re.Pattern[str]:
     """A pattern as a regular expression; `*` and `{value}` are not greedy."""
     parts = re.split(r"(\{value\}|\*)", pattern)
     groups = {VALUE: "(?P<value>.*?)", "*": ".*?"}
-    return re.compile("".join(groups.get(part, re.escape(part)) for part in parts), re.DOTALL)
+    return re.compile(
+        "".join(groups.get(part, re.escape(part)) for part in parts), re.DOTALL
+    )
 
 
 def _matches(text: str, value: str) -> bool:
-    return text == value or ("*" in text and _expression(text).fullmatch(value) is not None)
+    return text == value or (
+        "*" in text and _expression(text).fullmatch(value) is not None
+    )
 
 
 def _seconds(row: Row, where: str) -> float:
@@ -322,7 +384,9 @@ def _seconds(row: Row, where: str) -> float:
     except ValueError:
         onset = float("nan")
     if not np.isfinite(onset):
-        raise DataError(f"{where}: its onset is {row['onset']!r}, not a number of seconds")
+        raise DataError(
+            f"{where}: its onset is {row['onset']!r}, not a number of seconds"
+        )
     return onset
 
 
@@ -330,13 +394,23 @@ def _value_of(cell: Cell, row: Row, where: str) -> str:
     if any(part not in row for part in cell.parts):
         return str(cell.absent)
     if any(row[part].lower() in MISSING for part in cell.parts):
-        raise DataError(f"{where}: {cell.column} is empty; exclude such events by `events.where`")
-    value = PART.sub(lambda match: row[match[1]], cell.column) if "{" in cell.column else row[cell.column]
+        raise DataError(
+            f"{where}: {cell.column} is empty; exclude such events by `events.where`"
+        )
+    value = (
+        PART.sub(lambda match: row[match[1]], cell.column)
+        if "{" in cell.column
+        else row[cell.column]
+    )
     if cell.pattern is not None:
         match = _expression(cell.pattern).fullmatch(value)
         if match is None:
-            raise DataError(f"{where}: {cell.column} is {value!r}, which does not match {cell.pattern!r}")
+            raise DataError(
+                f"{where}: {cell.column} is {value!r}, which does not match {cell.pattern!r}"
+            )
         value = match["value"]
     if cell.values and value not in cell.values:
-        raise DataError(f"{where}: {cell.column} is {value!r}, not one of {', '.join(cell.values)}")
+        raise DataError(
+            f"{where}: {cell.column} is {value!r}, not one of {', '.join(cell.values)}"
+        )
     return cell.values.get(value, value)

@@ -11,7 +11,11 @@ from pydantic import Field, model_validator
 
 from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError
-from neuroledger.families.signals.recordings.signal_spans import AnnotationFile, Span, touching
+from neuroledger.families.signals.recordings.signal_spans import (
+    AnnotationFile,
+    Span,
+    touching,
+)
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Countdown", "Edges", "WindowLayout", "Window", "lay", "within_recording"]
@@ -81,20 +85,37 @@ class Window(Frozen):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Window:
-        if self.stride is None and (self.over or self.otherwise or self.countdown or self.edges):
-            raise ValueError("`over`, `otherwise`, `edges` and `countdown` need a `stride`")
-        if (self.otherwise is not None) != (self.laid_over == "recording" and bool(self.labels)):
+        if self.stride is None and (
+            self.over or self.otherwise or self.countdown or self.edges
+        ):
+            raise ValueError(
+                "`over`, `otherwise`, `edges` and `countdown` need a `stride`"
+            )
+        if (self.otherwise is not None) != (
+            self.laid_over == "recording" and bool(self.labels)
+        ):
             raise ValueError(
                 "labels over a whole recording need `over: recording` and `otherwise`, the label of all other windows"
             )
         if self.edges is not None and self.edges.label not in self.labels.values():
-            raise ValueError(f"no event is labelled {self.edges.label!r}, which `edges` shortens")
+            raise ValueError(
+                f"no event is labelled {self.edges.label!r}, which `edges` shortens"
+            )
         if self.countdown is not None and (self.labels or self.over or self.otherwise):
-            raise ValueError("a `countdown` defines its own windows: remove `labels`, `over` and `otherwise`")
-        if self.describe is not None and PLACE.findall(self.describe).count("event") != 1:
-            raise ValueError("`describe` must contain {event} once, and may contain facts such as {task}")
+            raise ValueError(
+                "a `countdown` defines its own windows: remove `labels`, `over` and `otherwise`"
+            )
+        if (
+            self.describe is not None
+            and PLACE.findall(self.describe).count("event") != 1
+        ):
+            raise ValueError(
+                "`describe` must contain {event} once, and may contain facts such as {task}"
+            )
         if self.stride is not None and (self.trial_starts_with or self.until):
-            raise ValueError("`trial_starts_with` and `until` cannot be used with a `stride`")
+            raise ValueError(
+                "`trial_starts_with` and `until` cannot be used with a `stride`"
+            )
         return self
 
     @property
@@ -130,7 +151,8 @@ class Window(Frozen):
                 f"{file}: `describe` names {', '.join(unknown)}; known facts are {', '.join(sorted(facts))}"
             )
         pattern = PLACE.sub(
-            lambda match: match[0] if match[1] == "event" else str(facts[match[1]]), self.describe
+            lambda match: match[0] if match[1] == "event" else str(facts[match[1]]),
+            self.describe,
         )
         return lambda event: pattern.replace("{event}", event)
 
@@ -144,7 +166,11 @@ class WindowLayout(NamedTuple):
 
 
 def within_recording(
-    spans: Sequence[Span], window: Window, rule: AnnotationFile, seconds: float, file: str
+    spans: Sequence[Span],
+    window: Window,
+    rule: AnnotationFile,
+    seconds: float,
+    file: str,
 ) -> list[Span]:
     """The annotations of a separate file that the window uses, limited to the recording.
 
@@ -189,7 +215,9 @@ def _matching_name(description: str, known: Collection[str]) -> str | None:
         return description
     for name in sorted(known):
         parts = name.split("*")
-        if len(parts) > 1 and re.fullmatch(".*".join(map(re.escape, parts)), description):
+        if len(parts) > 1 and re.fullmatch(
+            ".*".join(map(re.escape, parts)), description
+        ):
             return name
     return None
 
@@ -214,11 +242,18 @@ def lay(
     """
     if any("*" in name for name in window.meant):
         spans = [
-            span._replace(description=_matching_name(span.description, window.meant) or span.description)
+            span._replace(
+                description=_matching_name(span.description, window.meant)
+                or span.description
+            )
             for span in spans
         ]
     descriptions = {span.description for span in spans}
-    absent = sorted(set(window.labels) - descriptions) if complete and not window.some else []
+    absent = (
+        sorted(set(window.labels) - descriptions)
+        if complete and not window.some
+        else []
+    )
     if absent:
         raise DataError(
             f"{file} has no event {', '.join(absent)}; it has {', '.join(sorted(descriptions)[:20])}. "
@@ -252,16 +287,31 @@ def _at_events(
         if spans[row].description in window.labels:
             rows.append(row)
             trials.append(max(trial, 0))
-    extra: dict[str, list[Any]] = {"label": [window.labels[spans[row].description] for row in rows]}
+    extra: dict[str, list[Any]] = {
+        "label": [window.labels[spans[row].description] for row in rows]
+    }
     if window.trial_starts_with is not None:
         extra["trial"] = trials
     for name, description in window.until.items():
-        extra[name] = [_until(spans, order, row, description, window.trial_starts_with) for row in rows]
+        extra[name] = [
+            _until(spans, order, row, description, window.trial_starts_with)
+            for row in rows
+        ]
     extra |= {name: [values[row] for row in rows] for name, values in columns.items()}
-    return WindowLayout([spans[row].description for row in rows], [spans[row].onset for row in rows], extra)
+    return WindowLayout(
+        [spans[row].description for row in rows],
+        [spans[row].onset for row in rows],
+        extra,
+    )
 
 
-def _until(spans: Sequence[Span], order: Array, row: int, description: str, trial_start: str | None) -> float:
+def _until(
+    spans: Sequence[Span],
+    order: Array,
+    row: int,
+    description: str,
+    trial_start: str | None,
+) -> float:
     """Seconds from event `row` to the next `description`; NaN if there is none before the next trial."""
     for later in order:
         if spans[later].onset > spans[row].onset:
@@ -272,7 +322,9 @@ def _until(spans: Sequence[Span], order: Array, row: int, description: str, tria
     return float("nan")
 
 
-def _over_recording(window: Window, spans: Sequence[Span], seconds: float) -> WindowLayout:
+def _over_recording(
+    window: Window, spans: Sequence[Span], seconds: float
+) -> WindowLayout:
     stride = window.stride or window.duration
     count = int((seconds - window.start - window.duration) // stride) + 1
     onsets = [number * stride for number in range(max(count, 0))]
@@ -289,7 +341,9 @@ def _label(window: Window, labelled: Sequence[Span], onset: float) -> str:
     overlap: dict[str, float] = {}
     for span in labelled:
         label = window.labels[span.description]
-        overlap[label] = overlap.get(label, 0.0) + touching(span, start, start + window.duration)
+        overlap[label] = overlap.get(label, 0.0) + touching(
+            span, start, start + window.duration
+        )
     best = max(overlap, key=lambda label: overlap[label], default="")
     return best if overlap.get(best) else str(window.otherwise)
 
@@ -310,12 +364,18 @@ def _over_events(window: Window, spans: Sequence[Span]) -> WindowLayout:
             moments.setdefault((onset, label), span.description)
     keys = sorted(moments)
     labels = [label or "event" for _, label in keys]
-    return WindowLayout([moments[key] for key in keys], [onset for onset, _ in keys], {"label": labels})
+    return WindowLayout(
+        [moments[key] for key in keys], [onset for onset, _ in keys], {"label": labels}
+    )
 
 
 def _shorten_edges(window: Window, spans: Sequence[Span]) -> list[Span]:
     edges = window.edges
-    others = [span for span in spans if edges and window.labels[span.description] != edges.label]
+    others = [
+        span
+        for span in spans
+        if edges and window.labels[span.description] != edges.label
+    ]
     if edges is None or not others:
         return list(spans)
     begin = min(span.onset for span in others) - edges.keep
@@ -328,21 +388,32 @@ def _shorten_edges(window: Window, spans: Sequence[Span]) -> list[Span]:
     return shortened
 
 
-def _count_down(countdown: Countdown, window: Window, spans: Sequence[Span]) -> WindowLayout:
+def _count_down(
+    countdown: Countdown, window: Window, spans: Sequence[Span]
+) -> WindowLayout:
     stride = window.stride or window.duration
     goals = [span.onset for span in spans if span.description in countdown.to]
     if not goals:
         return WindowLayout([], [], {"label": [], countdown.name: []})
     goal = min(goals)
     begin = max(0.0, goal - countdown.within) if countdown.within else 0.0
-    onsets = [begin + number * stride for number in range(int((goal - begin + 1e-6) // stride))]
-    remaining = [max(goal - (onset + window.start + window.duration), 0.0) for onset in onsets]
-    seconds = [min(value, countdown.cap) if countdown.cap else value for value in remaining]
+    onsets = [
+        begin + number * stride
+        for number in range(int((goal - begin + 1e-6) // stride))
+    ]
+    remaining = [
+        max(goal - (onset + window.start + window.duration), 0.0) for onset in onsets
+    ]
+    seconds = [
+        min(value, countdown.cap) if countdown.cap else value for value in remaining
+    ]
     names = ["recording"] * len(onsets)
     return WindowLayout(names, onsets, {"label": list(names), countdown.name: seconds})
 
 
-def _with_marks(window: Window, layout: WindowLayout, spans: Sequence[Span]) -> WindowLayout:
+def _with_marks(
+    window: Window, layout: WindowLayout, spans: Sequence[Span]
+) -> WindowLayout:
     """The windows with the coordinates of their marks."""
     extra = dict(layout.extra)
     for name, descriptions in window.marks.items():
@@ -351,7 +422,9 @@ def _with_marks(window: Window, layout: WindowLayout, spans: Sequence[Span]) -> 
         stops = np.array([span.onset + max(span.duration, 1e-6) for span in events])
         begin = np.asarray(layout.onsets, dtype=float) + window.start
         # The number of overlapping events: those that begin before the window's end, less those that end before its start.
-        begun = np.searchsorted(np.sort(starts), begin + window.duration - 1e-6, side="left")
+        begun = np.searchsorted(
+            np.sort(starts), begin + window.duration - 1e-6, side="left"
+        )
         ended = np.searchsorted(np.sort(stops), begin + 5e-7, side="right")
         extra[name] = (begun > ended).astype(int).tolist()
     return layout._replace(extra=extra)

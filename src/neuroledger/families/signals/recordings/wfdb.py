@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroledger.data.arrays import Floats
+from neuroledger.data.facts import Origin
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.channel_rates import note_remark
-from neuroledger.families.signals.clocks.timelines import Part, Timeline, note_timeline
+from neuroledger.families.signals.clocks.timelines import (
+    Part,
+    Timeline,
+    note_rate,
+    note_timeline,
+)
 from neuroledger.families.signals.recordings.beyond_ends import note_markers
-from neuroledger.families.signals.recordings.wfdb_signals import FORMATS, MISSING, Stored, stored_numbers
+from neuroledger.families.signals.recordings.wfdb_signals import (
+    FORMATS,
+    MISSING,
+    Stored,
+    stored_numbers,
+)
 
 __all__ = [
     "Annotations",
@@ -32,10 +43,47 @@ __all__ = [
 
 # Annotation codes and their mnemonics.
 SYMBOLS = {
-    1: "N", 2: "L", 3: "R", 4: "a", 5: "V", 6: "F", 7: "J", 8: "A", 9: "S", 10: "E", 11: "j", 12: "/", 13: "Q", 14: "~",
-    16: "|", 18: "s", 19: "T", 20: "*", 21: "D", 22: '"', 23: "=", 24: "p", 25: "B", 26: "^", 27: "t", 28: "+", 29: "u",
-    30: "?", 31: "!", 32: "[", 33: "]", 34: "e", 35: "n", 36: "@", 37: "x", 38: "f", 39: "(", 40: ")", 41: "r",
-}  # fmt: skip
+    1: "N",
+    2: "L",
+    3: "R",
+    4: "a",
+    5: "V",
+    6: "F",
+    7: "J",
+    8: "A",
+    9: "S",
+    10: "E",
+    11: "j",
+    12: "/",
+    13: "Q",
+    14: "~",
+    16: "|",
+    18: "s",
+    19: "T",
+    20: "*",
+    21: "D",
+    22: '"',
+    23: "=",
+    24: "p",
+    25: "B",
+    26: "^",
+    27: "t",
+    28: "+",
+    29: "u",
+    30: "?",
+    31: "!",
+    32: "[",
+    33: "]",
+    34: "e",
+    35: "n",
+    36: "@",
+    37: "x",
+    38: "f",
+    39: "(",
+    40: ")",
+    41: "r",
+}
+DEFAULT_RATE: Final = 250.0
 SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
 RESOLUTION = re.compile(r"## time resolution: ([0-9.]+)")
 STORED = re.compile(r"(\d+)(?:x(\d+))?(?::(\d+))?(?:\+(\d+))?")
@@ -67,13 +115,15 @@ class Lead(NamedTuple):
 class Header(NamedTuple):
     """A record: its sampling rate (frames per second, Hz), number of frames, leads, and segments.
 
-    `segments` are names and lengths in frames; a record without them is in one segment. "~" is a gap.
+    A header that states no rate has the default of the format, 250 Hz, and `origin` is "assumed". `segments` are names and
+    lengths in frames; a record without them is in one segment. "~" is a gap.
     """
 
     rate: float
     samples: int
     leads: tuple[Lead, ...]
     segments: tuple[tuple[str, int], ...] = ()
+    origin: Origin = "stated"
 
 
 class Annotations(NamedTuple):
@@ -100,15 +150,22 @@ def read_header(path: Path) -> Header:
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path.name} is not a WFDB header ({error}): check that it is a text") from error
+        raise DataError(
+            f"{path.name} is not a WFDB header ({error}): check that it is a text"
+        ) from error
     lines = [line for line in lines if line and not line.startswith("#")]
     first = lines[0].split() if lines else []
     try:
         count = int(first[1])
-        rate = float(first[2].split("/")[0].split("(")[0]) if len(first) > 2 else 250.0
+        origin: Origin = "stated" if len(first) > 2 else "assumed"
+        rate = (
+            float(first[2].split("/")[0].split("(")[0])
+            if len(first) > 2
+            else DEFAULT_RATE
+        )
         samples = int(first[3]) if len(first) > 3 else 0
         if "/" in first[0]:
-            return _of_segments(path, lines, rate, samples)
+            return _of_segments(path, lines, rate, samples)._replace(origin=origin)
         leads = tuple(_lead(line) for line in lines[1 : 1 + count])
     except (IndexError, ValueError) as error:
         raise DataError(
@@ -120,7 +177,7 @@ def read_header(path: Path) -> Header:
         )
     if not samples:
         samples = _counted(path, leads)
-    return Header(rate, samples, leads)
+    return Header(rate, samples, leads, origin=origin)
 
 
 def _of_segments(path: Path, lines: list[str], rate: float, samples: int) -> Header:
@@ -138,12 +195,16 @@ def _of_segments(path: Path, lines: list[str], rate: float, samples: int) -> Hea
         raise DataError(
             f"{path.name}: its segments must be records of the same folder, not {', '.join(named)[:80]!r}"
         )
-    return Header(rate, total, read_header(path.with_name(f"{named[0]}.hea")).leads, segments)
+    return Header(
+        rate, total, read_header(path.with_name(f"{named[0]}.hea")).leads, segments
+    )
 
 
 def _counted(path: Path, leads: tuple[Lead, ...]) -> int:
     """Number of frames in the file of the first lead, for a header that does not state it."""
-    numbers = stored_numbers(path.with_name(leads[0].file), _stored_in(leads, leads[0].file), None)
+    numbers = stored_numbers(
+        path.with_name(leads[0].file), _stored_in(leads, leads[0].file), None
+    )
     return len(numbers[0]) // leads[0].per_frame
 
 
@@ -184,7 +245,11 @@ def files_of(path: Path) -> list[str]:
         As for `read_header`.
     """
     header = read_header(path)
-    names = list(dict.fromkeys(lead.file for lead in header.leads)) if not header.segments else []
+    names = (
+        list(dict.fromkeys(lead.file for lead in header.leads))
+        if not header.segments
+        else []
+    )
     for name in dict.fromkeys(name for name, _ in header.segments if name != GAP):
         names += [f"{name}.hea", *files_of(path.with_name(f"{name}.hea"))]
     if path.with_suffix(".atr").is_file():
@@ -210,21 +275,30 @@ def _file_leads(path: Path, header: Header) -> dict[int, Floats]:
     own = [number for number, lead in enumerate(header.leads) if lead.file == path.name]
     signals = stored_numbers(path, _stored_in(header.leads, path.name), header.samples)
     return {
-        number: _in_units(numbers, path, header, number) for number, numbers in zip(own, signals, strict=True)
+        number: _in_units(numbers, path, header, number)
+        for number, numbers in zip(own, signals, strict=True)
     }
 
 
-def _in_units(numbers: npt.NDArray[np.int64], path: Path, header: Header, number: int) -> Floats:
+def _in_units(
+    numbers: npt.NDArray[np.int64], path: Path, header: Header, number: int
+) -> Floats:
     """One lead in its units, ``(frame,)``."""
     lead = header.leads[number]
     if lead.checksum is not None and (int(numbers.sum()) - lead.checksum) % 65536:
         raise DataError(
             f"{path.name}: lead {lead.name or number} does not match the checksum in its header: the file is damaged"
         )
-    values = np.where(numbers == MISSING.get(lead.format), np.nan, (numbers - lead.baseline) / lead.gain)
+    values = np.where(
+        numbers == MISSING.get(lead.format),
+        np.nan,
+        (numbers - lead.baseline) / lead.gain,
+    )
     frames = values.reshape(header.samples, lead.per_frame).mean(axis=1)
     if lead.skew:
-        frames = np.concatenate([frames[lead.skew :], np.full(min(lead.skew, len(frames)), np.nan)])
+        frames = np.concatenate(
+            [frames[lead.skew :], np.full(min(lead.skew, len(frames)), np.nan)]
+        )
     return np.asarray(frames, dtype=float)
 
 
@@ -256,7 +330,9 @@ def read_leads(path: Path, header: Header) -> Floats:
             for lead, row in zip(segment.leads, part, strict=True):
                 # A layout lists all leads of a record whose segments may lack some.
                 if lead.name not in names:
-                    raise DataError(f"{name}.hea has the lead {lead.name!r}, which {path.name} does not list")
+                    raise DataError(
+                        f"{name}.hea has the lead {lead.name!r}, which {path.name} does not list"
+                    )
                 values[names.index(lead.name), begin : begin + length] = row[:length]
         begin += length
     return values
@@ -268,9 +344,16 @@ def _stored_in(leads: tuple[Lead, ...], file: str) -> Stored:
     kinds = {(lead.format, lead.offset) for lead in own}
     if len(kinds) > 1:
         formats = ", ".join(sorted({str(lead.format) for lead in own}))
-        raise DataError(f"{file}: all leads of a file must have one format and beginning, not {formats}")
+        raise DataError(
+            f"{file}: all leads of a file must have one format and beginning, not {formats}"
+        )
     format, offset = kinds.pop()
-    return Stored(format, offset, tuple(lead.per_frame for lead in own), tuple(lead.initial for lead in own))
+    return Stored(
+        format,
+        offset,
+        tuple(lead.per_frame for lead in own),
+        tuple(lead.initial for lead in own),
+    )
 
 
 def read_annotations(path: Path) -> Annotations:
@@ -311,7 +394,11 @@ def read_annotations(path: Path) -> Annotations:
                 f"{path.name} begins with a text or channel without an annotation: it is of another format"
             )
         elif code == AUX:
-            text = content[2 * position : 2 * position + interval].rstrip(b"\0").decode("ascii", "replace")
+            text = (
+                content[2 * position : 2 * position + interval]
+                .rstrip(b"\0")
+                .decode("ascii", "replace")
+            )
             position += (interval + 1) // 2
             resolution = RESOLUTION.match(text)
             if resolution and [note.sample for note in notes] == [0]:
@@ -364,8 +451,11 @@ def read_night(path: Path) -> Any:
     header = read_header(path)
     values = read_leads(path, header)
     names = [lead.name or f"lead{number}" for number, lead in enumerate(header.leads)]
-    raw = mne.io.RawArray(values, mne.create_info(names, header.rate, "eeg"), verbose="ERROR")
+    raw = mne.io.RawArray(
+        values, mne.create_info(names, header.rate, "eeg"), verbose="ERROR"
+    )
     _annotate(raw, path)
+    note_rate(raw, header.origin)
     parts: list[Part] = []
     begin = 0
     for name, length in header.segments:
@@ -377,7 +467,11 @@ def read_night(path: Path) -> Any:
         begin += length
     if len(parts) > 1:
         note_timeline(raw, Timeline(header.rate, tuple(parts)))
-    averaged = [name for name, lead in zip(names, header.leads, strict=True) if lead.per_frame > 1]
+    averaged = [
+        name
+        for name, lead in zip(names, header.leads, strict=True)
+        if lead.per_frame > 1
+    ]
     return note_remarks(raw, header, averaged)
 
 
@@ -390,7 +484,9 @@ def note_remarks(raw: Any, header: Header, averaged: list[str]) -> Any:
             if lead.per_frame > 1
         )
         note_remark(
-            raw, averaged, f"leads recorded at higher rates ({listed}) are averaged to {header.rate:g} Hz"
+            raw,
+            averaged,
+            f"leads recorded at higher rates ({listed}) are averaged to {header.rate:g} Hz",
         )
     return raw
 
@@ -406,7 +502,9 @@ def _annotate(raw: Any, path: Path) -> None:
     inside = [span for span in spans if 0 <= span[0] <= raw.times[-1]]
     if inside:
         raw.set_annotations(mne.Annotations(*map(list, zip(*inside, strict=True))))
-    note_markers(raw, [text for onset, _, text in spans if not 0 <= onset <= raw.times[-1]])
+    note_markers(
+        raw, [text for onset, _, text in spans if not 0 <= onset <= raw.times[-1]]
+    )
 
 
 def night_spans(path: Path, name: str, rate: float) -> list[tuple[float, float, str]]:
@@ -430,7 +528,11 @@ def night_spans(path: Path, name: str, rate: float) -> list[tuple[float, float, 
     spans: list[tuple[float, float, str]] = []
     lasts = int(notes.samples.max(initial=0)) / rate
     for sample, symbol, channel, text in zip(
-        notes.samples.tolist(), notes.symbols.tolist(), notes.channels.tolist(), notes.texts, strict=True
+        notes.samples.tolist(),
+        notes.symbols.tolist(),
+        notes.channels.tolist(),
+        notes.texts,
+        strict=True,
     ):
         at = sample / rate
         if symbol == NOTE:
@@ -440,16 +542,24 @@ def night_spans(path: Path, name: str, rate: float) -> list[tuple[float, float, 
         else:
             spans.append((at, 0.0, symbol))
     changes = [at for at, _ in rhythms[1:]] + [lasts]
-    spans += [(at, end - at, text) for (at, text), end in zip(rhythms, changes, strict=False)]
+    spans += [
+        (at, end - at, text) for (at, text), end in zip(rhythms, changes, strict=False)
+    ]
     for marks_of_channel in marks.values():
         spans += _spans_of_notes(marks_of_channel, name)
     return sorted(spans)
 
 
-def _spans_of_notes(marks: list[tuple[float, str]], name: str) -> list[tuple[float, float, str]]:
+def _spans_of_notes(
+    marks: list[tuple[float, str]], name: str
+) -> list[tuple[float, float, str]]:
     """The spans of one channel's notes, which begin and end a span or last until the next one."""
     open_at: dict[str, float] = {}
-    states = [(at, text) for at, text in marks if not text.startswith("(") and not text.endswith(")")]
+    states = [
+        (at, text)
+        for at, text in marks
+        if not text.startswith("(") and not text.endswith(")")
+    ]
     ends = [at for at, _ in states[1:]] + [states[-1][0] + EPOCH] if states else []
     spans = [(at, end - at, text) for (at, text), end in zip(states, ends, strict=True)]
     for at, text in marks:
@@ -457,7 +567,9 @@ def _spans_of_notes(marks: list[tuple[float, str]], name: str) -> list[tuple[flo
             open_at[text[1:]] = at
         elif text.endswith(")"):
             if text[:-1] not in open_at:
-                raise DataError(f"{name}: {text[:-1]!r} ends at {at:g} s without a beginning")
+                raise DataError(
+                    f"{name}: {text[:-1]!r} ends at {at:g} s without a beginning"
+                )
             onset = open_at.pop(text[:-1])
             spans.append((onset, at - onset, text[:-1]))
     if open_at:

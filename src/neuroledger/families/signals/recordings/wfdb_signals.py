@@ -19,9 +19,19 @@ Numbers = npt.NDArray[np.int64]
 FLAC: Final = frozenset({508, 516, 524})
 """Formats of compressed samples of 8, 16 and 24 bits."""
 MISSING: Final[Mapping[int, int]] = {
-    16: -32768, 24: -(1 << 23), 32: -(1 << 31), 61: -32768, 80: -128, 160: -32768, 212: -2048, 310: -512, 311: -512,
-    508: -128, 516: -32768, 524: -(1 << 23),
-}  # fmt: skip
+    16: -32768,
+    24: -(1 << 23),
+    32: -(1 << 31),
+    61: -32768,
+    80: -128,
+    160: -32768,
+    212: -2048,
+    310: -512,
+    311: -512,
+    508: -128,
+    516: -32768,
+    524: -(1 << 23),
+}
 """The number that marks a missing sample, by format; differences (format 8) have none."""
 FORMATS: Final = (8, 16, 24, 32, 61, 80, 160, 212, 310, 311, 508, 516, 524)
 
@@ -75,9 +85,15 @@ def stored_numbers(path: Path, stored: Stored, frames: int | None) -> list[Numbe
         )
     numbers = UNPACK[stored.format](content, total).reshape(frames, in_frame)
     edges = np.cumsum([0, *stored.per_frame])
-    signals = [numbers[:, edges[at] : edges[at + 1]].reshape(-1) for at in range(len(stored.per_frame))]
+    signals = [
+        numbers[:, edges[at] : edges[at + 1]].reshape(-1)
+        for at in range(len(stored.per_frame))
+    ]
     if stored.format == 8:
-        return [first + np.cumsum(signal) for first, signal in zip(stored.initial, signals, strict=True)]
+        return [
+            first + np.cumsum(signal)
+            for first, signal in zip(stored.initial, signals, strict=True)
+        ]
     return signals
 
 
@@ -95,7 +111,9 @@ def _compressed(path: Path, stored: Stored, frames: int | None) -> list[Numbers]
             f"{path.name} cannot be read as FLAC ({error}): add the file that the header names"
         ) from error
     expected = None if frames is None else frames * stored.per_frame[0]
-    if values.shape[1] != len(stored.per_frame) or (expected is not None and len(values) < expected):
+    if values.shape[1] != len(stored.per_frame) or (
+        expected is not None and len(values) < expected
+    ):
         raise DataError(
             f"{path.name} contains {len(values):,} samples of {values.shape[1]} signals, but its header states "
             f"{expected or 0:,} of {len(stored.per_frame)}: the file is incomplete"
@@ -130,7 +148,9 @@ def _of_24_bits(content: Bytes, total: int) -> Numbers:
 def _of_12_bits(content: Bytes, total: int) -> Numbers:
     """Pairs in three bytes: low byte, both high nibbles (the first's lower), low byte."""
     first, halves, second = _padded(content, 3).astype(np.int64).T
-    pairs = np.stack([first | (halves & 0x0F) << 8, second | (halves & 0xF0) << 4], axis=1)
+    pairs = np.stack(
+        [first | (halves & 0x0F) << 8, second | (halves & 0xF0) << 4], axis=1
+    )
     return _signed(pairs.reshape(-1)[:total], 12)
 
 
@@ -145,7 +165,9 @@ def _of_10_bits(content: Bytes, total: int) -> Numbers:
 def _of_10_bits_in_turn(content: Bytes, total: int) -> Numbers:
     """Format 311: three in the low 30 bits of 32, one after another."""
     words = _padded(content, 4).view("<u4").astype(np.int64)[:, 0]
-    triples = np.stack([words & 0x3FF, words >> 10 & 0x3FF, words >> 20 & 0x3FF], axis=1)
+    triples = np.stack(
+        [words & 0x3FF, words >> 10 & 0x3FF, words >> 20 & 0x3FF], axis=1
+    )
     return _signed(triples.reshape(-1)[:total], 10)
 
 
@@ -155,11 +177,27 @@ def _signed(numbers: Numbers, bits: int) -> Numbers:
 
 
 SIZES: Final[Mapping[int, tuple[int, int]]] = {
-    8: (1, 1), 16: (2, 1), 24: (3, 1), 32: (4, 1), 61: (2, 1), 80: (1, 1), 160: (2, 1), 212: (3, 2), 310: (4, 3),
+    8: (1, 1),
+    16: (2, 1),
+    24: (3, 1),
+    32: (4, 1),
+    61: (2, 1),
+    80: (1, 1),
+    160: (2, 1),
+    212: (3, 2),
+    310: (4, 3),
     311: (4, 3),
-}  # fmt: skip
+}
 """Bytes, and the number of samples that they contain."""
 UNPACK: Final[Mapping[int, Callable[[Bytes, int], Numbers]]] = {
-    8: _plain("i1"), 16: _plain("<i2"), 24: _of_24_bits, 32: _plain("<i4"), 61: _plain(">i2"), 80: _plain("u1", 128),
-    160: _plain("<u2", 32768), 212: _of_12_bits, 310: _of_10_bits, 311: _of_10_bits_in_turn,
-}  # fmt: skip
+    8: _plain("i1"),
+    16: _plain("<i2"),
+    24: _of_24_bits,
+    32: _plain("<i4"),
+    61: _plain(">i2"),
+    80: _plain("u1", 128),
+    160: _plain("<u2", 32768),
+    212: _of_12_bits,
+    310: _of_10_bits,
+    311: _of_10_bits_in_turn,
+}

@@ -28,7 +28,7 @@ from neuroledger.store.store import Entry, Store, Written, current_store
 __all__ = ["IN_MEMORY", "join", "stored"]
 
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Increased when the stored bytes for the same parts change, or the coordinates that every reader writes."""
 KIND: Final = "windows"
 VALUES: Final = "values.bin"
@@ -36,12 +36,26 @@ IN_MEMORY: Final = 1 << 28
 """Bytes up to which windows are built in memory; larger assemblies are written in parts."""
 TINY: Final = 1 << 20
 """Bytes up to which windows are not stored, because reading the recordings is as fast."""
-LIBRARIES: Final = ("numpy", "scipy", "mne", "mne-bids", "nibabel", "nilearn", "netCDF4", "h5py", "neo", "pynwb",
-                    "pyxdf")  # fmt: skip
+LIBRARIES: Final = (
+    "numpy",
+    "scipy",
+    "mne",
+    "mne-bids",
+    "nibabel",
+    "nilearn",
+    "netCDF4",
+    "h5py",
+    "neo",
+    "pynwb",
+    "pyxdf",
+)
 
 
 def stored(
-    parts: Iterable[xr.DataArray | None], *, of: int | None = None, part: str = "windows"
+    parts: Iterable[xr.DataArray | None],
+    *,
+    of: int | None = None,
+    part: str = "windows",
 ) -> xr.DataArray:
     """The concatenated parts, as `join` returns them, written to the store or read from it; called by a reader.
 
@@ -86,17 +100,28 @@ def stored(
     else:
         assembly = join(loaded)
         assembly.encoding = {KEY: said.left_out, CLOCKS: said.clocks}
-        if assembly.nbytes <= TINY or store.make_room(assembly.nbytes) < assembly.nbytes:
+        if (
+            assembly.nbytes <= TINY
+            or store.make_room(assembly.nbytes) < assembly.nbytes
+        ):
             return assembly
         key = key or _key_of(call, part)
-        return _opened(store, store.keep(KIND, key, lambda place: _write(store, place, loaded, said)))
+        return _opened(
+            store,
+            store.keep(KIND, key, lambda place: _write(store, place, loaded, said)),
+        )
     size = sum(windows.nbytes for windows in loaded)
-    _require_room(store, size * max(1.0, of / len(loaded)) if of is not None else size, "about ")
+    _require_room(
+        store, size * max(1.0, of / len(loaded)) if of is not None else size, "about "
+    )
     del windows
     popped = (loaded.pop(0) for _ in range(len(loaded)))
     key = key or _key_of(call, part)
     return _opened(
-        store, store.keep(KIND, key, lambda place: _write(store, place, chain(popped, stream), said))
+        store,
+        store.keep(
+            KIND, key, lambda place: _write(store, place, chain(popped, stream), said)
+        ),
     )
 
 
@@ -107,7 +132,9 @@ class _Said(NamedTuple):
     clocks: list[RecordingClocks]
 
 
-def _read(parts: Iterable[xr.DataArray | None], said: _Said) -> Iterator[xr.DataArray | None]:
+def _read(
+    parts: Iterable[xr.DataArray | None], said: _Said
+) -> Iterator[xr.DataArray | None]:
     """Yield the parts and collect what they state; an OSError here is a read error, not a full disk."""
     try:
         for part in parts:
@@ -139,7 +166,9 @@ def join(recordings: Sequence[xr.DataArray | None]) -> xr.DataArray:
         _require_consistent(parts[0], part)
     if len(parts) == 1:
         return parts[0]
-    return xr.concat(parts, dim="presentation", coords="minimal", compat="override", join="override")
+    return xr.concat(
+        parts, dim="presentation", coords="minimal", compat="override", join="override"
+    )
 
 
 def _require_consistent(first: xr.DataArray, part: xr.DataArray) -> None:
@@ -155,7 +184,11 @@ def _require_consistent(first: xr.DataArray, part: xr.DataArray) -> None:
             f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have the same channels in another "
             "order: declare `channels: shared`, which puts the channels of all recordings in one order"
         )
-    if names != others or part.sizes["sample"] != first.sizes["sample"] or part.attrs != first.attrs:
+    if (
+        names != others
+        or part.sizes["sample"] != first.sizes["sample"]
+        or part.attrs != first.attrs
+    ):
         raise UnlikeError(
             f"recordings {part['recording'].values[0]} and {first['recording'].values[0]} have different channels, lengths "
             "or rates: declare `drop`, `pick` and `resample` so that they agree"
@@ -180,7 +213,9 @@ def _version(library: str) -> str:
         return ""
 
 
-def _write(store: Store, place: Path, parts: Iterable[xr.DataArray | None], said: _Said) -> Written:
+def _write(
+    store: Store, place: Path, parts: Iterable[xr.DataArray | None], said: _Said
+) -> Written:
     """Write the values in the order of the parts, then each coordinate to its own file."""
     path = place / VALUES
     first: xr.DataArray | None = None
@@ -190,7 +225,10 @@ def _write(store: Store, place: Path, parts: Iterable[xr.DataArray | None], said
         if part is None:
             continue
         if first is None:
-            first, dtype = part.isel(presentation=slice(0, 1)).copy(deep=True), part.dtype
+            first, dtype = (
+                part.isel(presentation=slice(0, 1)).copy(deep=True),
+                part.dtype,
+            )
         _require_consistent(first, part)
         promoted = np.result_type(dtype, part.dtype)
         if promoted != dtype:
@@ -203,7 +241,11 @@ def _write(store: Store, place: Path, parts: Iterable[xr.DataArray | None], said
     if first is None:
         raise DataError("there are no windows to store")
     presentations = xr.concat(
-        coordinates, dim="presentation", coords="minimal", compat="override", join="override"
+        coordinates,
+        dim="presentation",
+        coords="minimal",
+        compat="override",
+        join="override",
     )
     coords = {
         str(name): presentations[name] if name in presentations.coords else first[name]
@@ -212,12 +254,17 @@ def _write(store: Store, place: Path, parts: Iterable[xr.DataArray | None], said
     shape = (count, first.sizes["channel"], first.sizes["sample"])
     values = np.memmap(path, dtype=dtype, mode="r", shape=shape)
     assembly = xr.DataArray(
-        values, dims=DIMS, coords={name: (c.dims, c.values) for name, c in coords.items()}
+        values,
+        dims=DIMS,
+        coords={name: (c.dims, c.values) for name, c in coords.items()},
     )
     about = {
         "dtype": dtype.str,
         "shape": list(shape),
-        "coordinates": [_save(place, number, name, coords[name]) for number, name in enumerate(coords)],
+        "coordinates": [
+            _save(place, number, name, coords[name])
+            for number, name in enumerate(coords)
+        ],
         "attrs": dict(first.attrs),
         "name": first.name,
         "content_sha256": content_sha256(assembly),
@@ -244,14 +291,21 @@ def _promote(path: Path, old: np.dtype[Any], new: np.dtype[Any]) -> Any:
     return digest
 
 
-def _save(place: Path, number: int, name: str, coordinate: xr.DataArray) -> dict[str, Any]:
+def _save(
+    place: Path, number: int, name: str, coordinate: xr.DataArray
+) -> dict[str, Any]:
     """Save a coordinate and return its description, which contains the values themselves for dtype object."""
-    description: dict[str, Any] = {"name": name, "dims": list(map(str, coordinate.dims))}
+    description: dict[str, Any] = {
+        "name": name,
+        "dims": list(map(str, coordinate.dims)),
+    }
     values = np.asarray(coordinate.values)
     if values.dtype.kind == "O":
         return {
             **description,
-            "values": [getattr(value, "item", lambda v=value: v)() for value in values.tolist()],
+            "values": [
+                getattr(value, "item", lambda v=value: v)() for value in values.tolist()
+            ],
         }
     np.save(place / f"coordinate{number}.npy", values, allow_pickle=False)
     return {**description, "file": f"coordinate{number}.npy"}
@@ -269,7 +323,12 @@ def _opened(store: Store, entry: Entry) -> xr.DataArray:
 
 def _mapped(store: Store, entry: Entry) -> xr.DataArray:
     place, about = entry.place, entry.about
-    values = np.memmap(place / VALUES, dtype=np.dtype(about["dtype"]), mode="r", shape=tuple(about["shape"]))
+    values = np.memmap(
+        place / VALUES,
+        dtype=np.dtype(about["dtype"]),
+        mode="r",
+        shape=tuple(about["shape"]),
+    )
     store.use(entry, values)
     coords = {
         saved["name"]: (
@@ -280,9 +339,13 @@ def _mapped(store: Store, entry: Entry) -> xr.DataArray:
         )
         for saved in about["coordinates"]
     }
-    windows = xr.DataArray(values, dims=DIMS, coords=coords, attrs=about["attrs"], name=about["name"])
+    windows = xr.DataArray(
+        values, dims=DIMS, coords=coords, attrs=about["attrs"], name=about["name"]
+    )
     windows.encoding = {"content_sha256": about["content_sha256"], KEY: about[KEY]}
-    windows.encoding[CLOCKS] = [RecordingClocks.model_validate(item) for item in about[CLOCKS]]
+    windows.encoding[CLOCKS] = [
+        RecordingClocks.model_validate(item) for item in about[CLOCKS]
+    ]
     return windows
 
 

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
-from neuroledger.families.signals.recordings.beyond_ends import note_markers
+from neuroledger.families.signals.clocks.stamped_parts import stamped_parts
+from neuroledger.families.signals.clocks.timelines import note_events
+from neuroledger.families.signals.recordings.signal_spans import Span
+from neuroledger.families.signals.recordings.stamped_events import set_stamped_events
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Streams", "read_xdf"]
 
 # Factors to volts, by the names of units that recorders write.
 VOLTS: Final[Mapping[str, float]] = {
-    "v": 1.0, "volt": 1.0, "volts": 1.0, "mv": 1e-3, "millivolt": 1e-3, "millivolts": 1e-3, "uv": 1e-6, "µv": 1e-6,
-    "μv": 1e-6, "microvolt": 1e-6, "microvolts": 1e-6, "nv": 1e-9, "nanovolt": 1e-9, "nanovolts": 1e-9,
-}  # fmt: skip
+    "v": 1.0,
+    "volt": 1.0,
+    "volts": 1.0,
+    "mv": 1e-3,
+    "millivolt": 1e-3,
+    "millivolts": 1e-3,
+    "uv": 1e-6,
+    "µv": 1e-6,
+    "μv": 1e-6,
+    "microvolt": 1e-6,
+    "microvolts": 1e-6,
+    "nv": 1e-9,
+    "nanovolt": 1e-9,
+    "nanovolts": 1e-9,
+}
 KINDS: Final = frozenset({"eeg", "eog", "ecg", "emg", "seeg", "ecog", "mag", "grad"})
-MOST_DRIFT: Final = 0.05
-"""Largest relative difference between the rate of an amplifier and the rate that it states."""
-MOST_OFF: Final = 0.02
-"""Largest deviation of a second of samples from an even rate, in seconds; smaller ones are jitter of the time stamps."""
 
 
 class Streams(Frozen):
@@ -50,14 +60,15 @@ class Streams(Frozen):
 def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
     """An XDF file as MNE's `Raw`, in volts if the file states a unit, with the markers as annotations.
 
-    pyxdf aligns the clocks of all streams by the offsets in the file. Samples are assumed to be evenly spaced, and a marker
-    is placed at the sample with its time. Values without a unit are not scaled (declare it by
+    pyxdf aligns the clocks of all streams by the offsets in the file, also where a clock was reset. The recording is cut at
+    gaps of its time stamps, between which samples are evenly spaced, and a marker is placed at the sample with its time.
+    Values without a unit are not scaled (declare it by
     `preprocessing: {stated: uV}`).
 
     Raises
     ------
     DataError
-        The file is damaged, the stream is missing or ambiguous, or samples are missing.
+        The file is damaged, the stream is missing or ambiguous, or its clock was set back or does not run evenly.
     UnavailableError
         pyxdf or MNE is not installed.
     """
@@ -84,15 +95,19 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
             f"{path.name} is a damaged XDF file ({problems.messages[0]}): it is damaged or incomplete"
         )
     samples = _samples(path.name, streams, wanted.samples)
-    rate, times = _regular_times(path.name, samples, np.asarray(samples["time_stamps"], dtype=float))
+    rate, what = (
+        float(_info(samples, "nominal_srate")),
+        f"{path.name}: {_info(samples, 'name')!r}",
+    )
+    parts = stamped_parts(np.asarray(samples["time_stamps"], dtype=float), rate, what)
     values = np.asarray(samples["time_series"], dtype=float).T
     names, types, units = _channels(samples, len(values))
     factors = np.array([VOLTS.get(unit.strip().lower(), 1.0) for unit in units])
     info = mne.create_info(names, rate, types, verbose="ERROR")
     raw = mne.io.RawArray(values * factors[:, None], info, verbose="ERROR")
-    onsets, texts, beyond = _markers(path.name, streams, wanted.markers, times, rate)
-    raw.set_annotations(mne.Annotations(onsets, np.zeros(len(onsets)), texts))
-    note_markers(raw, beyond)
+    markers = _markers(path.name, streams, wanted.markers)
+    set_stamped_events(raw, parts, rate, _events(markers))
+    _note_alignment(raw, [samples, *markers])
     return raw
 
 
@@ -109,7 +124,10 @@ class _Problems(logging.Handler):
 
 def _require_xdf(path: Path) -> None:
     """Return if the file begins like XDF; pyxdf would not close other files."""
-    with parsing(path, "XDF"), gzip.open(path) if path.suffix == ".xdfz" else path.open("rb") as file:
+    with (
+        parsing(path, "XDF"),
+        gzip.open(path) if path.suffix == ".xdfz" else path.open("rb") as file,
+    ):
         if file.read(4) != b"XDF:":
             raise ValueError("it does not begin with XDF:")
 
@@ -129,69 +147,58 @@ def _description(streams: Sequence[Mapping[str, Any]]) -> str:
 
 def _named(streams: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
     by_name = [stream for stream in streams if _info(stream, "name") == name]
-    return by_name or [stream for stream in streams if _info(stream, "type").lower() == name.lower()]
+    return by_name or [
+        stream for stream in streams if _info(stream, "type").lower() == name.lower()
+    ]
 
 
-def _samples(file: str, streams: Sequence[Mapping[str, Any]], name: str | None) -> Mapping[str, Any]:
+def _samples(
+    file: str, streams: Sequence[Mapping[str, Any]], name: str | None
+) -> Mapping[str, Any]:
     """The stream that becomes the channels."""
     regular = [
         stream
         for stream in streams
-        if float(_info(stream, "nominal_srate") or 0.0) > 0 and _info(stream, "channel_format") != "string"
+        if float(_info(stream, "nominal_srate") or 0.0) > 0
+        and _info(stream, "channel_format") != "string"
     ]
     if name is not None:
         candidates = _named(regular, name)
     else:
-        candidates = [stream for stream in regular if _info(stream, "type").lower() == "eeg"] or regular
+        candidates = [
+            stream for stream in regular if _info(stream, "type").lower() == "eeg"
+        ] or regular
     if len(candidates) != 1:
         raise DataError(
             f"{file} has {len(candidates)} streams of samples{'' if name is None else f' named {name!r}'}: it has "
             f"{_description(streams)}. Choose one in the reader, `streams: {{samples: NAME}}`"
         )
     if len(candidates[0]["time_stamps"]) < 2:
-        raise DataError(f"{file}: the stream {_info(candidates[0], 'name')!r} contains no samples")
+        raise DataError(
+            f"{file}: the stream {_info(candidates[0], 'name')!r} contains no samples"
+        )
     return candidates[0]
 
 
-def _regular_times(file: str, stream: Mapping[str, Any], stamps: Floats) -> tuple[float, Floats]:
-    """The stated rate, and the time of each sample by a linear fit to the time stamps, which removes their jitter."""
-    rate, name = float(_info(stream, "nominal_srate")), _info(stream, "name")
-    numbers = np.arange(len(stamps), dtype=float)
-    step, first = np.polyfit(numbers, stamps, 1)
-    if not step > 0 or abs(step * rate - 1.0) > MOST_DRIFT:
-        observed = (len(stamps) - 1) / max(float(stamps[-1] - stamps[0]), 1e-9)
-        raise DataError(
-            f"{file}: {name!r} states {rate:g} Hz, and its {len(stamps)} samples come at {observed:.4g} Hz: samples were "
-            "lost, or the rate is wrong"
-        )
-    times = first + step * numbers
-    # A late packet is followed by early ones; after a gap, all are late.
-    size = max(round(rate), 1)
-    residuals = stamps - times
-    medians = np.array([np.median(residuals[at : at + size]) for at in range(0, len(residuals), size)])
-    if np.abs(medians).max() > max(2.0 / rate, MOST_OFF):
-        at = int(np.abs(np.diff(medians)).argmax())
-        after = float(stamps[min((at + 1) * size, len(stamps) - 1)] - stamps[0])
-        raise DataError(
-            f"{file}: samples of {name!r} are missing or its clock jumped, by {np.diff(medians)[at]:+.3g} s at about "
-            f"{after:.0f} s from the beginning: cut the recording there, or store its "
-            "parts as separate files"
-        )
-    return rate, times
-
-
-def _channels(stream: Mapping[str, Any], count: int) -> tuple[list[str], list[str], list[str]]:
+def _channels(
+    stream: Mapping[str, Any], count: int
+) -> tuple[list[str], list[str], list[str]]:
     """Names, MNE types and units of the channels, with defaults for what the file does not state."""
     description = (stream["info"].get("desc") or [None])[0] or {}
     block = (description.get("channels") or [None])[0] or {}
-    channels: list[Mapping[str, Any]] = [channel or {} for channel in block.get("channel") or []]
+    channels: list[Mapping[str, Any]] = [
+        channel or {} for channel in block.get("channel") or []
+    ]
     if len(channels) != count:
         channels = [{} for _ in range(count)]
 
     def text(channel: Mapping[str, Any], key: str) -> str:
         return str((channel.get(key) or [""])[0] or "")
 
-    names = [text(channel, "label") or f"channel{number}" for number, channel in enumerate(channels)]
+    names = [
+        text(channel, "label") or f"channel{number}"
+        for number, channel in enumerate(channels)
+    ]
     if len(set(names)) != count:
         names = [f"{name}_{number}" for number, name in enumerate(names)]
     default = _info(stream, "type").lower()
@@ -204,26 +211,33 @@ def _channels(stream: Mapping[str, Any], count: int) -> tuple[list[str], list[st
 
 
 def _markers(
-    file: str, streams: Sequence[Mapping[str, Any]], names: Sequence[str], times: Floats, rate: float
-) -> tuple[list[float], list[str], list[str]]:
-    """Onsets of the markers in seconds (whole samples) and their texts, in order of time; and texts of markers beyond."""
-    texts = [stream for stream in streams if _info(stream, "channel_format") == "string"]
-    chosen = [stream for name in names for stream in _named(texts, name)] if names else texts
+    file: str, streams: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> list[Mapping[str, Any]]:
+    """The streams of texts that become the events."""
+    texts = [
+        stream for stream in streams if _info(stream, "channel_format") == "string"
+    ]
     missing = [name for name in names if not _named(texts, name)]
     if missing:
         raise DataError(
             f"{file} has no stream of markers {', '.join(missing)}; it has {_description(streams)}"
         )
-    markers: list[tuple[float, str]] = []
-    beyond: list[str] = []
-    for stream in chosen:
+    return (
+        [stream for name in names for stream in _named(texts, name)] if names else texts
+    )
+
+
+def _events(streams: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
+    """Yield the markers by the common clock."""
+    for stream in streams:
         for time, row in zip(stream["time_stamps"], stream["time_series"], strict=True):
-            # By the time stamps, not the rate: a clock drift of 1 % shifts the last events of an hour by 36 s.
-            at = float(np.interp(time, times, np.arange(len(times)), left=-1.0, right=-1.0))
-            text = "/".join(str(cell) for cell in row)
-            if at >= 0:
-                markers.append((round(at) / rate, text))
-            else:
-                beyond.append(text)
-    markers.sort()
-    return [onset for onset, _ in markers], [text for _, text in markers], beyond
+            yield Span(float(time), 0.0, "/".join(str(cell) for cell in row))
+
+
+def _note_alignment(raw: Any, streams: Sequence[Mapping[str, Any]]) -> None:
+    """Note how the clocks of streams are aligned, which is assumed where one has no measured offset."""
+    measured = all(len(stream.get("clock_times", ())) for stream in streams)
+    if measured:
+        note_events(raw, "stated", "by the measured offsets of the streams' clocks")
+    else:
+        note_events(raw, "assumed", "streams without a measured offset of their clocks")

@@ -1,0 +1,112 @@
+"""Held-out correlations without groups of tested stimuli, from sums over each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
+from neuroledger.families.alignment.regression.held_out import HeldOutPart
+from neuroledger.stats.samples import Keep, Variation
+from neuroledger.stats.variation import held_out_deviation
+
+__all__ = ["held_out_variation", "without_groups"]
+
+
+def held_out_variation(
+    samples: xr.DataArray,
+    ids: Strings,
+    parts: Sequence[HeldOutPart],
+    places: Sequence[Sequence[int]],
+    inflation: float,
+) -> Variation:
+    """Return how held-out correlations change without tested stimuli; the fits stay.
+
+    Parameters
+    ----------
+    samples
+        Correlations (split, neuroid) or (split, time_bin, neuroid).
+    ids
+        Stimulus of each row of the target, (row,).
+    parts
+        Predictions and responses of each split and time bin.
+    places
+        For each split, the positions of its parts, one for each time bin.
+    inflation
+        See :func:`neuroledger.stats.variation.inflation`.
+    """
+    order = np.concatenate([np.asarray(bins) for bins in places])
+
+    def each(_: str, codes: Indices) -> Floats:
+        count = int(codes.max()) + 1
+        left = [_without_each(parts[at], codes, count) for at in order.tolist()]
+        return np.moveaxis(np.array(left), 1, 0).reshape(count, *samples.shape)
+
+    def without(keep: Keep) -> xr.DataArray:
+        left = [_without(parts[at], keep["stimulus"]) for at in order.tolist()]
+        return samples.copy(data=np.array(left).reshape(samples.shape))
+
+    return Variation(
+        {"stimulus": ids}, without, each, inflation={"stimulus": inflation}
+    )
+
+
+def _without(part: HeldOutPart, keep: Booleans) -> Floats:
+    """Return the correlations of a part, (neuroid,), moved by the tested rows that do not stay."""
+    return _of_all(part, _moved(part, keep[part.rows % len(keep)]))
+
+
+def _moved(part: HeldOutPart, rows: Booleans) -> Floats:
+    """Return the correlations of the usable neuroids moved by the tested rows that do not stay."""
+    a, b = part.predicted[rows], part.measured[rows]
+    if part.ranked:
+        a, b = (
+            _ranks_among(a, part.predicted[~rows]),
+            _ranks_among(b, part.measured[~rows]),
+        )
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        left = (a * b).sum(axis=0) / np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
+    return held_out_deviation(part.r, left, np.asarray(1 - rows.mean()))
+
+
+def _ranks_among(kept: Floats, lost: Floats) -> Floats:
+    """Return the ranks that rows have among those that stay, from the ranks of these and of the lost rows among all."""
+    ranks = kept.copy()
+    for row in lost:
+        ranks -= np.heaviside(kept - row, 0.5)
+    return ranks
+
+
+def _without_each(part: HeldOutPart, codes: Indices, count: int) -> Floats:
+    """Return the correlations of a part moved by each group of stimuli, (group, neuroid)."""
+    groups = codes[part.rows % len(codes)]
+    if part.ranked:
+        return _of_all(
+            part, np.array([_moved(part, groups != group) for group in range(count)])
+        )
+    left = without_groups(part.predicted, part.measured, groups, count)
+    share = np.bincount(groups, minlength=count) / len(groups)
+    return _of_all(part, held_out_deviation(part.r, left, share[:, None]))
+
+
+def without_groups(a: Floats, b: Floats, groups: Indices, count: int) -> Floats:
+    """Return the correlation of each column without each group of rows, (group, column)."""
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    members = (groups == np.arange(count)[:, None]).astype(np.float64)
+    rest = len(a) - members.sum(axis=1, keepdims=True)
+    sum_a, sum_b = -members @ a, -members @ b
+    with np.errstate(invalid="ignore", divide="ignore"):
+        product = (a * b).sum(axis=0) - members @ (a * b) - sum_a * sum_b / rest
+        own = (a * a).sum(axis=0) - members @ (a * a) - sum_a**2 / rest
+        other = (b * b).sum(axis=0) - members @ (b * b) - sum_b**2 / rest
+        return np.asarray(product / np.sqrt(own * other))
+
+
+def _of_all(part: HeldOutPart, r: Floats) -> Floats:
+    """Return correlations of all neuroids, from those of the usable ones; NaN where the correlation is undefined."""
+    values = np.full((*r.shape[:-1], len(part.columns)), np.nan)
+    values[..., part.columns] = r
+    return values

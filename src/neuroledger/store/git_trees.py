@@ -1,0 +1,286 @@
+"""Contents of commits and working trees, read with git's plumbing only: no hook, filter, driver or helper is run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from neuroledger.errors import Finding, RequestError, SpecError
+from neuroledger.store.git import git
+
+__all__ = [
+    "FILE",
+    "LINK",
+    "MODULE",
+    "MOST_BYTES",
+    "Tree",
+    "committed",
+    "fork_point",
+    "is_shallow",
+    "working",
+]
+
+FILE: Final = "100644"
+LINK: Final = "120000"
+MODULE: Final = "160000"
+# Modes in a tree object; git wrote 100664 long ago.
+MODES: Final = frozenset(
+    {b"40000", b"100644", b"100664", b"100755", b"120000", b"160000"}
+)
+# Larger files are not read; their size is reported.
+MOST_BYTES: Final = 5 * 1000**2
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One path of a tree: git's mode, the id of its content, and its size in bytes (0 for a submodule)."""
+
+    mode: str
+    id: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Paths with their entries, and the contents of files that differ in the working tree."""
+
+    root: Path
+    entries: Mapping[str, Entry]
+    contents: Mapping[str, bytes]
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file of at most ``MOST_BYTES``; None for links, submodules, larger and missing files."""
+        entry = self.entries.get(path)
+        if entry is None or entry.mode in (LINK, MODULE) or entry.size > MOST_BYTES:
+            return None
+        if entry.id in self.contents:
+            return self.contents[entry.id]
+        content = git(self.root, "cat-file", "blob", entry.id)
+        if _id([content], len(content), entry) != entry.id:
+            raise _damaged(entry.id)
+        return content
+
+
+def fork_point(root: Path, since: str) -> str:
+    """Return the merge base of ``since`` (a branch, tag or commit) and the current branch.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a git repository, ``since`` names no commit or several, or there is not exactly one merge base.
+    """
+    top = git(root, "rev-parse", "--show-toplevel", may_fail=True).decode().strip()
+    if not top or Path(top).resolve() != root.resolve():
+        raise RequestError(f"{root} is not the top folder of a git repository")
+    words = (
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        f"{since}^{{commit}}",
+    )
+    tip = git(root, *words, may_fail=True).decode().strip()
+    if not tip:
+        hint = " (this is a shallow clone: run `git fetch --unshallow`)" * is_shallow(
+            root
+        )
+        raise RequestError(
+            f"no commit {since!r} in this repository; name a branch, a tag or a commit{hint}"
+        )
+    refs = [
+        f"{prefix}/{since}^{{commit}}"
+        for prefix in ("refs", "refs/tags", "refs/heads", "refs/remotes")
+    ]
+    tips = {
+        git(root, *words[:-1], ref, may_fail=True).decode().strip() for ref in refs
+    } - {""}
+    if tips - {tip} or (tips and re.fullmatch("[0-9a-f]{4,}", since)):
+        fix = "name one in full, such as refs/heads/main or refs/remotes/origin/main"
+        raise RequestError(
+            f"{since!r} names several commits of this repository (branch, tag or id): {fix}"
+        )
+    commit, *others = git(
+        root, "merge-base", "--all", tip, "HEAD", may_fail=True
+    ).decode().split() or [""]
+    if others:
+        # A merge uses all merge bases: compared with one of them only, a reverted change could go unnoticed.
+        bases = f"{commit[:12]}, {others[0][:12]}"
+        raise RequestError(
+            f"{since!r} and the current branch have several merge bases ({bases}); merge {since!r} into it first"
+        )
+    if not commit:
+        raise RequestError(f"{since!r} and the current branch have no commit in common")
+    _require_genuine(
+        root, git(root, "rev-list", tip, "HEAD", f"^{commit}", "--").split()
+    )
+    return commit
+
+
+def is_shallow(root: Path) -> bool:
+    """Whether this is a shallow clone."""
+    return (
+        git(root, "rev-parse", "--is-shallow-repository", may_fail=True).strip()
+        == b"true"
+    )
+
+
+def committed(root: Path, commit: str) -> Tree:
+    """Return the tree of a commit."""
+    entries, folders = {}, [commit.encode(), f"{commit}^{{tree}}".encode()]
+    for line in git(
+        root, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit
+    ).split(b"\0"):
+        if line:
+            metadata, _, path = line.partition(b"\t")
+            mode, kind, id, size = metadata.decode().split()
+            if size == "BAD":
+                raise _damaged(f"{id} of {path.decode(errors='replace')!r}")
+            if kind == "tree":
+                folders.append(id.encode())
+            else:
+                entries[_text(path)] = Entry(mode, id, 0 if size == "-" else int(size))
+    _require_genuine(root, folders)
+    return Tree(root, entries, {})
+
+
+def _require_genuine(root: Path, ids: Sequence[bytes]) -> None:
+    """Require that every object matches its id; git itself does not verify most objects when it reads them."""
+    output, start = (
+        git(root, "cat-file", "--batch", stdin=b"".join(id + b"\n" for id in ids)),
+        0,
+    )
+    for requested in ids:
+        head, _, _ = output[start : start + 200].partition(b"\n")
+        id, kind, size = (*head.decode(errors="replace").split(), "", "")[:3]
+        begin, length = start + len(head) + 1, int(size) if size.isdecimal() else 0
+        content = output[begin : begin + length]
+        if not size or _id([content], length, Entry("", id, 0), kind) != id:
+            raise _damaged(requested.decode(errors="replace"))
+        if kind == "tree" and (problem := _malformed(content, len(id) // 2)):
+            fix = "commit the folder again with git"
+            raise SpecError(
+                [Finding("review.tree", "error", f"tree {id}", problem, fix)]
+            )
+        start = begin + length + 1
+
+
+def _malformed(content: bytes, length: int) -> str:
+    """Return why a folder in git is not one that git writes; empty if it is.
+
+    Programs disagree on which of two entries of one name they use, and a review would see another than a merge.
+
+    Parameters
+    ----------
+    content
+        The tree object: mode, space, name, zero byte and id of each entry.
+    length
+        Bytes of an id.
+    """
+    names, order, start = list[bytes](), list[bytes](), 0
+    while start < len(content):
+        head, _, _ = content[start:].partition(b"\0")
+        mode, _, name = head.partition(b" ")
+        names.append(name)
+        order.append(name + b"/" if mode == b"40000" else name)
+        start += len(head) + 1 + length
+        if mode not in MODES or not name or b"/" in name or name in (b".", b".."):
+            return f"it is malformed: an entry {name.decode(errors='replace')!r} of mode {mode.decode(errors='replace')}"
+    if start != len(content):
+        return "it is malformed: it ends within an entry"
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        return f"it is malformed: two entries are called {twice.decode(errors='replace')!r}"
+    return (
+        "" if order == sorted(order) else "it is malformed: its entries are not sorted"
+    )
+
+
+def _damaged(object: str) -> RequestError:
+    words = "is missing or damaged: clone the repository again, with all of its objects"
+    return RequestError(f"object {object} {words}")
+
+
+def working(head: Tree) -> Tree:
+    """Return the working tree: paths of ``head`` and of the index, and untracked files that git does not ignore.
+
+    Every file is read and hashed, because the index may report a changed file as unchanged.
+    """
+    root, entries, contents = head.root, dict[str, Entry](), dict[str, bytes]()
+    others = git(
+        root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"
+    ).split(b"\0")
+    # `dvc repro` writes a lock in every clone; while untracked, it is not part of a proposal.
+    new = {_text(other) for other in others if other} - {"dvc.lock"}
+    for path in sorted({*head.entries, *new}):
+        known = head.entries.get(path)
+        if path.endswith("/"):  # a repository inside this one
+            entries[path.rstrip("/")] = Entry(MODULE, "", 0)
+            continue
+        file = root / path
+        try:
+            info = file.lstat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(info.st_mode) and known is not None and known.mode == MODULE:
+            entries[path] = known
+        elif stat.S_ISLNK(info.st_mode):
+            entries[path] = _entry(LINK, os.fsencode(file.readlink()), known)
+        elif not stat.S_ISREG(info.st_mode) or not _inside(root, path):
+            entries[path] = Entry(LINK, "", 0)
+        elif info.st_size > MOST_BYTES:
+            entries[path] = Entry(FILE, _large(file, known), info.st_size)
+        else:
+            content = file.read_bytes()
+            mode = "100755" if info.st_mode & stat.S_IXUSR else FILE
+            entries[path] = _entry(mode, content, known)
+            if entries[path] != known:
+                contents[entries[path].id] = content
+    return Tree(root, entries, contents)
+
+
+def _inside(root: Path, path: str) -> bool:
+    """Whether no parent folder of the file is a symbolic link."""
+    folder = root
+    for part in Path(path).parts[:-1]:
+        folder /= part
+        if folder.is_symlink():
+            return False
+    return True
+
+
+def _entry(mode: str, content: bytes, known: Entry | None) -> Entry:
+    return Entry(mode, _id([content], len(content), known), len(content))
+
+
+def _large(place: Path, known: Entry | None) -> str:
+    def pieces() -> Iterator[bytes]:
+        with place.open("rb") as file:
+            while piece := file.read(1 << 20):
+                yield piece
+
+    return _id(pieces(), place.stat().st_size, known)
+
+
+def _id(
+    pieces: Iterable[bytes], size: int, known: Entry | None, kind: str = "blob"
+) -> str:
+    """Return git's id of a content, with the hash algorithm of the repository."""
+    hashed = (
+        hashlib.sha256()
+        if known is not None and len(known.id) == 64
+        else hashlib.sha1()
+    )
+    hashed.update(f"{kind} {size}\0".encode())
+    for piece in pieces:
+        hashed.update(piece)
+    return hashed.hexdigest()
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
