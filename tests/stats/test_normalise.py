@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +46,21 @@ def test_each_half_is_normalised_as_by_the_peer(level: str) -> None:
     ours = normalise(raw, certain)
     assert ours.value == pytest.approx(raw.value / np.sqrt(ceiling.value), rel=1e-12)
     assert ours.value != theirs.value
+
+
+def test_a_ceiling_of_people_alone_varies_over_the_people_of_the_score() -> None:
+    def of_people(factors: Sequence[str] | None) -> Uncertainty:
+        if factors is not None and tuple(factors) != ("subject",):
+            raise MetricError("the score cannot generalise over stimulus")
+        return exactly(0.05, factor="subject")
+
+    parts = (*exactly(0.03).parts, *exactly(0.04, factor="subject").parts)
+    raw = Score(0.4, scale="correlation", varies=Uncertainty(parts))
+    top = ceiling_of(0.64, varies=of_people)
+    found = normalise(raw, top).uncertainty
+    assert found is not None and found.factors == ("stimulus", "subject")
+    alone = normalise(raw, top.replace(varies=None)).uncertainty
+    assert alone is not None and found.variance != alone.variance
 
 
 def test_the_peer_ignores_halves_whose_ceiling_has_no_root() -> None:

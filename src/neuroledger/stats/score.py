@@ -353,9 +353,9 @@ def normalise(
 
     def varies(factors: Sequence[str] | None) -> Uncertainty | None:
         own = raw.uncertainty_over(factors)
-        top = ceiling.uncertainty_over(None if own is None else own.factors)
         if own is None:
             return None
+        top = _over_shared(ceiling, own.factors)
         combined = own * _slope(lambda r: rule(r, ceiling.value), raw.value, own.error)
         if top is None:
             return combined
@@ -374,6 +374,15 @@ def normalise(
         limits=(ends[0], ends[1]) if ends[0] < ends[1] else NOWHERE,
         varies=varies,
     )
+
+
+def _over_shared(ceiling: Score, factors: Sequence[str]) -> Uncertainty | None:
+    """Return how a ceiling varies over those of a score's factors that it has: one of people alone has no stimuli."""
+    try:
+        return ceiling.uncertainty_over(factors)
+    except MetricError:
+        every = ceiling.uncertainty_over(None)
+        return None if every is None else every.only(factors)
 
 
 def _formula(raw: Score, ceiling: Score, name: str, compat: str | None) -> Formula:
