@@ -17,6 +17,7 @@ __all__ = ["SessionEffects", "session_effects"]
 LEVEL: Final = 0.001
 """Probability of a report without any effect, over all neuroids and both tests (Bonferroni)."""
 MOST_NEUROIDS: Final = 500
+"""Largest number of neuroids that are tested, spread evenly over all; the report says how many were."""
 
 
 @dataclass(frozen=True)

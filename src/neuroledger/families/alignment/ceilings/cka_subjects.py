@@ -20,6 +20,7 @@ from neuroledger.stats.workspace import Workspace
 
 __all__ = ["cka_subjects"]
 
+# Without one of three subjects a single pair is left, whose alignment is no mean.
 FEWEST_SUBJECTS = 4
 
 

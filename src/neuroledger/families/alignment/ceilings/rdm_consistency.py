@@ -21,6 +21,7 @@ from neuroledger.stats.splits import Split
 
 __all__ = ["rdm_consistency"]
 
+# Three stimuli have three pairs, which agree in rank by chance in one of six cases.
 FEWEST_STIMULI = 4
 
 
