@@ -394,3 +394,26 @@ def test_a_training_follows_the_recipe_of_its_benchmark():
         .epochs_
         == 3
     )
+
+
+def test_retrieval_can_stop_by_the_share_among_the_first_five_of_a_batch():
+    import torch
+
+    rng = np.random.default_rng(0)
+    true = rng.standard_normal((130, 8))
+    guessed = true + 2.5 * rng.standard_normal(true.shape)
+    found = []
+    for start in (0, 64):
+        x, y = guessed[start : start + 64], true[start : start + 64]
+        scores = x @ (y / np.linalg.norm(y, axis=1, keepdims=True)).T
+        above = (scores > np.diag(scores)[:, None]).sum(axis=1)
+        found += (above < 5).tolist()
+    x, y = guessed[128:], true[128:]
+    found += [True] * len(x)  # Two candidates are always among the first five.
+    objective = Embeddings(
+        signature("retrieval", 8),
+        Laptop(batch=64, monitor="batch_top5"),
+        true,
+    )
+    assert objective.monitor_value(guessed, torch.from_numpy(true)) == np.mean(found)
+    assert 0.2 < np.mean(found) < 0.9

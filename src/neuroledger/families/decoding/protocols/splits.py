@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from neuroledger.data.arrays import Array, Booleans, Indices
 from neuroledger.data.assembly import among
@@ -72,8 +78,13 @@ class _Rule(Frozen):
     """Fields of every rule: the validation part, the pinned digest of the partition, and waived gates.
 
     `sha256` pins the partition. `waive` names gates that are not applied; every score states them.
+
+    `order` is the order of the groups from which shares are drawn: `sorted` as text, or `natural` as NeuralBench draws
+    them: numbers in names count (S2 before S10), and a validation part of the same groups is drawn from the order in
+    which the first draw left them. Another order tests other people with the same seed.
     """
 
+    order: Literal["sorted", "natural"] = "sorted"
     validation: Validation | None = None
     sha256: Sha256 | None = None
     waive: tuple[Literal["overlap", "duplicates"], ...] = ()
@@ -82,6 +93,16 @@ class _Rule(Frozen):
     def disjoint(self) -> tuple[str, ...]:
         """Coordinates that may not have a value on both sides."""
         return ()
+
+    @model_serializer(mode="wrap")
+    def _without_usual_order(
+        self, serialize: SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
+        """The fields, without the usual order, which the identities of earlier records do not contain."""
+        fields: dict[str, Any] = serialize(self)
+        if self.order == "sorted":
+            fields.pop("order", None)
+        return fields
 
 
 class Declared(_Rule):
@@ -352,17 +373,13 @@ def _grouped(rule: Grouped, assembly: xr.DataArray) -> Parts:
     if rule.folds is not None and rule.test is not None:
         raise RequestError(f"splits {rule.name!r}: give `folds` or `test`, not both")
     groups = _column(assembly, rule.column)
-    names = np.unique(groups)
+    names = _in_order(groups, rule.order)
     if len(names) < max(2, rule.folds or 0):
         raise DataError(
             f"splits {rule.name!r}: {len(names)} values of {rule.column!r}, at least {max(2, rule.folds or 0)} needed"
         )
     if rule.test is not None:
-        labels = (
-            None
-            if rule.stratify is None
-            else _label_of_group(assembly, rule.stratify, groups, names, rule.column)
-        )
+        labels = _labels_of_groups(rule, assembly, groups, names)
         test_groups = [_draw_share(names, rule.test, rule.seed, labels)]
     else:
         test_groups = [
@@ -579,7 +596,7 @@ def _with_validation(
             if validation.by is None
             else _column(assembly, validation.by)[train]
         )
-        names, first = np.unique(keys, return_index=True)
+        names = _validation_groups(rule, assembly, keys)
         if len(names) < 2:
             raise DataError(
                 f"splits: one value of {validation.by!r} in the training part cannot be divided for validation"
@@ -587,7 +604,7 @@ def _with_validation(
         labels = (
             None
             if (name := _validation_strata(rule)) is None
-            else _column(assembly, name)[train][first]
+            else _first_value(_column(assembly, name)[train], keys, names)
         )
         chosen = train[
             np.isin(
@@ -595,6 +612,54 @@ def _with_validation(
             )
         ]
     return Fold(np.setdiff1d(train, chosen), np.sort(chosen), test)
+
+
+def _in_order(values: Array, order: Literal["sorted", "natural"]) -> Array:
+    """The different values in the order from which shares are drawn."""
+    names = np.unique(values)
+    if order == "sorted":
+        return names
+    return np.array(sorted(names.tolist(), key=_natural), dtype=names.dtype)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """A key that compares the numbers within names by their value."""
+    parts = re.split(r"(\d+)", name)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+
+
+def _validation_groups(rule: _Rule, assembly: xr.DataArray, keys: Array) -> Array:
+    """The groups of the training part, in the order from which the validation part is drawn.
+
+    `keys` are the groups of the training rows. In natural order, groups that were also drawn for the test keep the
+    order in which that draw left them, as NeuralBench shuffles its people twice.
+    """
+    names = _in_order(keys, rule.order)
+    by = None if rule.validation is None else rule.validation.by
+    if rule.order == "sorted" or not isinstance(rule, Grouped):
+        return names
+    if by != rule.column or rule.test is None:
+        return names
+    groups = _column(assembly, rule.column)
+    known = _in_order(groups, rule.order)
+    labels = _labels_of_groups(rule, assembly, groups, known)
+    left, _ = _draw(known, rule.test, rule.seed, labels)
+    return left[np.isin(left, names)]
+
+
+def _labels_of_groups(
+    rule: Grouped, assembly: xr.DataArray, groups: Array, names: Array
+) -> Array | None:
+    """The label of each group by which its shares are preserved, if the rule names one."""
+    if rule.stratify is None:
+        return None
+    return _label_of_group(assembly, rule.stratify, groups, names, rule.column)
+
+
+def _first_value(values: Array, keys: Array, names: Array) -> Array:
+    """The value of the first row of each named group."""
+    known, first = np.unique(keys, return_index=True)
+    return np.asarray(values[first[np.searchsorted(known, names)]])
 
 
 def _validation_strata(rule: _Rule) -> str | None:
@@ -613,18 +678,25 @@ def _validation_strata(rule: _Rule) -> str | None:
 def _draw_share(
     names: Array, fraction: float, seed: int, labels: Array | None
 ) -> Array:
-    """A random share of `names`, the same share of each label, drawn by scikit-learn's `train_test_split`."""
+    """A random share of `names`, the same share of each label."""
+    return _draw(names, fraction, seed, labels)[1]
+
+
+def _draw(
+    names: Array, fraction: float, seed: int, labels: Array | None
+) -> tuple[Array, Array]:
+    """What a draw by scikit-learn's `train_test_split` leaves, in its order, and the share that it takes."""
     from sklearn.model_selection import train_test_split
 
     try:
-        _, chosen = train_test_split(
+        left, chosen = train_test_split(
             names, test_size=fraction, random_state=seed, stratify=labels
         )
     except ValueError as error:
         raise DataError(
             f"splits: no share of {fraction:g} can be drawn from {len(names)} groups: {error}"
         ) from error
-    return np.asarray(chosen)
+    return np.asarray(left), np.asarray(chosen)
 
 
 def _label_of_group(

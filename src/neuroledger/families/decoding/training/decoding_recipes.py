@@ -42,7 +42,8 @@ class TaskRecipe(Frozen):
     target_scale
         Whether numbers are standardised for training.
     monitor
-        The value for early stopping: `headline` is balanced accuracy, macro F1, correlation, mean rank or error rate.
+        The value for early stopping: `headline` is balanced accuracy, macro F1, correlation, mean rank or error rate;
+        `batch_top5` is how often the true embedding is among the first five of its batch.
     """
 
     optimiser: Literal["adamw", "adam"] | None = None
@@ -65,7 +66,9 @@ class TaskRecipe(Frozen):
     scale: Literal["robust", "standard", "none"] | None = None
     clamp: Annotated[float, Field(ge=0)] | None = None
     target_scale: Literal["standard", "none"] | None = None
-    monitor: Literal["headline", "loss", "mae", "binned_mae"] | None = None
+    monitor: Literal["headline", "loss", "mae", "binned_mae", "batch_top5"] | None = (
+        None
+    )
 
 
 class TrainingRecipe(Frozen):
@@ -97,7 +100,7 @@ class TrainingRecipe(Frozen):
     scale: Literal["robust", "standard", "none"] = "robust"
     clamp: NotNegative = 20.0
     target_scale: Literal["standard", "none"] = "standard"
-    monitor: Literal["headline", "loss", "mae", "binned_mae"] = "headline"
+    monitor: Literal["headline", "loss", "mae", "binned_mae", "batch_top5"] = "headline"
     validation: Part = 0.2
     threads: Count = 1
 

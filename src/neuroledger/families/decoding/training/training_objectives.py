@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Classes", "Embeddings", "Labels", "Numbers", "objective_for"]
 
 Loss = Callable[[Any, Any], Any]
+FIRST_FEW = 5
+"""How many candidates `batch_top5` counts as found."""
 
 
 class Classes:
@@ -220,7 +222,10 @@ class Labels:
 
 
 class Embeddings:
-    """An embedding among candidates: contrastive loss within the batch; the mean rank of the true one is monitored."""
+    """An embedding among candidates: contrastive loss within the batch.
+
+    The mean rank of the true one within batches is monitored, or how often it is among the first five.
+    """
 
     def __init__(self, signature: Signature, recipe: TrainingRecipe, y: Array) -> None:
         self.signature, self.recipe = signature, recipe
@@ -253,26 +258,24 @@ class Embeddings:
         return _require_matrix(outputs, self.signature.outputs)
 
     def monitor_value(self, outputs: Array, targets: Tensor) -> float:
-        """One minus the mean rank of the true embedding within batches, from 0 (first) to 1 (last); ties count half.
+        """The mean over windows of what the recipe monitors within batches; a last batch of one window is ignored.
 
-        A last batch of one window is ignored.
+        `headline`: one minus the rank of the true embedding, from 0 (last) to 1 (first); ties count half.
+        `batch_top5`: whether the true embedding is among the first five, as NeuralBench monitors it.
         """
         embeddings = targets.cpu().numpy()
-        ranks = []
-        for start in range(0, len(outputs), self.recipe.batch):
-            x, y = (
-                outputs[start : start + self.recipe.batch],
-                embeddings[start : start + self.recipe.batch],
-            )
+        batch = self.recipe.batch
+        found = []
+        for start in range(0, len(outputs), batch):
+            x, y = outputs[start : start + batch], embeddings[start : start + batch]
             if len(x) == 1 and start:
                 continue
-            scores = (
-                x @ (y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-12)).T
-            )
-            true = np.diag(scores)[:, None]
-            rank = ((scores > true).sum(axis=1) + (scores >= true).sum(axis=1) - 1) / 2
-            ranks += (1 - rank / max(len(x) - 1, 1)).tolist()
-        return float(np.mean(ranks))
+            rank = _ranks_within(x, y)
+            if self.recipe.monitor == "batch_top5":
+                found += (rank < FIRST_FEW).tolist()
+            else:
+                found += (1 - rank / max(len(x) - 1, 1)).tolist()
+        return float(np.mean(found))
 
     def answers(self, outputs: Array) -> Array:
         """(window, dimension)."""
@@ -281,6 +284,15 @@ class Embeddings:
     def probabilities(self, outputs: Array) -> Array:
         """Not defined for embeddings."""
         raise ModelError("embeddings have no probabilities")
+
+
+def _ranks_within(predicted: Array, true: Array) -> Array:
+    """The rank of each true embedding among those of the batch, (window,), by x·y/|y|; 0 is first, ties count half."""
+    length = np.linalg.norm(true, axis=1, keepdims=True)
+    scores = predicted @ (true / np.maximum(length, 1e-12)).T
+    own = np.diag(scores)[:, None]
+    above, at_least = (scores > own).sum(axis=1), (scores >= own).sum(axis=1)
+    return np.asarray((above + at_least - 1) / 2)
 
 
 TrainingObjective = Classes | Numbers | Labels | Embeddings | Texts
@@ -294,9 +306,13 @@ def objective_for(
     Raises
     ------
     ModelError
-        The recipe monitors an error of numbers, but the targets are not numbers.
+        The recipe monitors an error of numbers, but the targets are not numbers, or retrieval, but they are no embeddings.
     """
     objective = signature.objective
+    if recipe.monitor == "batch_top5" and objective != "retrieval":
+        raise ModelError(
+            f"`monitor: batch_top5` is a share of retrieved embeddings, but the objective is {objective}: use `headline`"
+        )
     if recipe.monitor in ("mae", "binned_mae") and objective != "regression":
         raise ModelError(
             f"`monitor: {recipe.monitor}` is an error of numbers, but the objective is {objective}: use `headline`"

@@ -104,6 +104,25 @@ class Recording(Frozen):
         }
 
 
+class RecordingScale(Frozen):
+    """Scaling by each channel's statistics over the whole recording, before the baseline is subtracted.
+
+    `how` is `robust` (median and interquartile range) or `standard` (mean and standard deviation); a channel that does
+    not vary is only centred. This is the order of NeuralBench.
+    """
+
+    of: Literal["recording"]
+    before: Literal["baseline"] = "baseline"
+    how: Literal["robust", "standard"] = "robust"
+
+
+class Notch(Frozen):
+    """Frequencies that are filtered out, with their multiples up to `harmonics` Hz."""
+
+    at: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    harmonics: Positive
+
+
 class Preprocessing(Frozen):
     """Steps of preprocessing, in the order in which they run; a step that is not declared is skipped.
 
@@ -117,7 +136,8 @@ class Preprocessing(Frozen):
     Filters are MNE's finite impulse response filters; with `filter: iir`, they are its Butterworth filters of fourth order,
     applied forwards and backwards, as in MOABB. `bands` copies the recording for each band in Hz, channels of the first band
     first, named `C3 8-12 Hz`.
-    The baseline is in seconds from the event; `scale` uses each channel's own statistics over its recording's windows.
+    The baseline is in seconds from the event; `scale` uses each channel's own statistics over its recording's windows, or
+    with `{of: recording, before: baseline}` over the whole recording before it is cut and the baseline is subtracted.
     """
 
     strip: tuple[str, ...] = ()
@@ -127,14 +147,14 @@ class Preprocessing(Frozen):
     drop: tuple[str, ...] = ()
     pick: tuple[str, ...] = ("eeg",)
     reference: Literal["average"] | tuple[str, ...] | None = None
-    notch: tuple[Positive, ...] = ()
+    notch: tuple[Positive, ...] | Notch = ()
     high_pass: Positive | None = None
     low_pass: Positive | None = None
     filter: Literal["fir", "iir"] = "fir"
     bands: tuple[tuple[Positive, Positive], ...] = ()
     resample: Positive | None = None
     baseline: tuple[float, float] | None = None
-    scale: Literal["robust", "standard"] | None = None
+    scale: Literal["robust", "standard"] | RecordingScale | None = None
     clamp: Positive | None = None
     units: Literal["V", "mV", "uV", "T", "fT", "arbitrary"] = "uV"
     stated: Literal["V", "mV", "uV"] = "V"
@@ -317,6 +337,7 @@ def windows_of(
             piece = pieces[number]
             assert piece is not None
             values[row] = piece[:, at : at + length]
+        scaling = _scaling_of_recording(pieces, steps)
         del pieces, piece
         missing = np.isnan(values).any(axis=(1, 2))
         if 0 < missing.sum() <= window.beyond * len(values):
@@ -327,7 +348,9 @@ def windows_of(
             clocks = clocks.model_copy(
                 update={"windows": len(chosen), "left_out": tuple(left_out)}
             )
-    windows = _as_signals(values, raw, recording, layout, chosen, offset, steps, sha256)
+    windows = _as_signals(
+        values, raw, recording, layout, chosen, offset, steps, sha256, scaling
+    )
     return note_left_out(
         note_clocks(windows, clocks),
         recording.file,
@@ -445,6 +468,10 @@ def windows_of_epochs(
         for name in ("notch", "high_pass", "low_pass", "bands")
         if getattr(steps, name)
     ]
+    if isinstance(steps.scale, RecordingScale):
+        raise DataError(
+            f"{recording.file} contains epochs, not the recording they were cut from: use `scale: {steps.scale.how}`"
+        )
     if unsupported:
         raise DataError(
             f"{recording.file} contains epochs, which are too short for filters: remove {', '.join(unsupported)}, or "
@@ -563,16 +590,19 @@ def _as_signals(
     offset: int,
     steps: Preprocessing,
     sha256: str,
+    scaling: tuple[Array, Array] | None = None,
 ) -> xr.DataArray:
     """Windows in MNE's units as signals, after conversion of units, baseline and scaling; `window_values` is modified.
 
     `rows` are the windows of the layout that were cut; `offset` is the number of samples from the event to the window.
+    `scaling` is the centre and spread of each channel over the whole recording, in MNE's units, if these scale it.
     """
     import mne
 
     rate = float(source.info["sfreq"])
     _require_finite(window_values, source.ch_names, recording.file)
-    window_values *= SCALES[steps.units] / SCALES[steps.stated]
+    factor = SCALES[steps.units] / SCALES[steps.stated]
+    window_values *= factor
     types = [
         mne.channel_type(source.info, index) for index in range(len(source.ch_names))
     ]
@@ -584,6 +614,10 @@ def _as_signals(
         kind: float(np.median(spread[np.array(types) == kind])) for kind in set(types)
     }
     require_plausible(kinds, steps.units, recording.file)
+    if scaling is not None:
+        centre, channel_spread = scaling
+        window_values -= factor * centre[:, None]
+        window_values /= factor * channel_spread[:, None]
     positions[~np.isfinite(positions).all(axis=1) | (positions == 0).all(axis=1)] = (
         np.nan
     )
@@ -688,7 +722,7 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> tuple[Any, list[str]]
                 f"{file} cannot be referenced to {reference}: {error}"
             ) from error
     half = float(raw.info["sfreq"]) / 2
-    notches = [hertz for hertz in steps.notch if hertz < half]
+    notches = _notches(steps.notch, half)
     if notches:
         raw.notch_filter(notches, picks="all")
     if steps.low_pass is not None and steps.low_pass >= half:
@@ -703,6 +737,18 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> tuple[Any, list[str]]
     if steps.resample is not None and steps.resample != raw.info["sfreq"]:
         raw.resample(steps.resample)
     return raw, remarks
+
+
+def _notches(notch: tuple[float, ...] | Notch, half: float) -> list[float]:
+    """The frequencies below half the sampling rate that are filtered out."""
+    if not isinstance(notch, Notch):
+        return [hertz for hertz in notch if hertz < half]
+    multiples = {
+        base * number
+        for base in notch.at
+        for number in range(1, int(notch.harmonics // base) + 1)
+    }
+    return sorted(hertz for hertz in multiples if hertz < half)
 
 
 def _split(raw: Any, steps: Preprocessing, file: str) -> None:
@@ -799,15 +845,34 @@ def _require_finite(values: Array, channels: Sequence[str], file: str) -> None:
         )
 
 
+def _scaling_of_recording(
+    pieces: Sequence[Array | None], steps: Preprocessing
+) -> tuple[Array, Array] | None:
+    """Centre and spread of each channel over all parts of a recording, if these scale it."""
+    if not isinstance(steps.scale, RecordingScale):
+        return None
+    known = [piece for piece in pieces if piece is not None]
+    whole = known[0] if len(known) == 1 else np.concatenate(known, axis=1)
+    return _centre_and_spread(whole, steps.scale.how, axis=1)
+
+
+def _centre_and_spread(
+    values: Array, how: Literal["robust", "standard"], axis: int | tuple[int, ...]
+) -> tuple[Array, Array]:
+    """Centre and spread of each channel; the spread of a channel that does not vary is 1."""
+    if how == "robust":
+        low, centre, high = np.percentile(values, [25, 50, 75], axis=axis)
+        spread = high - low
+    else:
+        centre, spread = values.mean(axis=axis), values.std(axis=axis)
+    return centre, np.where(spread > 0, spread, 1.0)
+
+
 def _scale(values: Array, steps: Preprocessing) -> None:
-    """Scale and clamp the windows of a recording, in place."""
-    if steps.scale == "robust":
-        low, middle, high = np.percentile(values, [25, 50, 75], axis=(0, 2))
-        values -= middle[:, None]
-        values /= np.where(high > low, high - low, 1.0)[:, None]
-    elif steps.scale == "standard":
-        spread = values.std(axis=(0, 2))
-        values -= values.mean(axis=(0, 2))[:, None]
-        values /= np.where(spread > 0, spread, 1.0)[:, None]
+    """Scale and clamp the windows of a recording, in place; scaling over the recording was applied before the baseline."""
+    if isinstance(steps.scale, str):
+        centre, spread = _centre_and_spread(values, steps.scale, axis=(0, 2))
+        values -= centre[:, None]
+        values /= spread[:, None]
     if steps.clamp is not None:
         np.clip(values, -steps.clamp, steps.clamp, out=values)

@@ -7,7 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError
@@ -47,6 +52,9 @@ class Countdown(Frozen):
 class Window(Frozen):
     """The part of a recording that is a window: `duration` seconds, beginning `start` seconds after an event.
 
+    With `anchor: end`, `start` counts from the end of the event; with a `stride`, windows then cover the time from `start`,
+    which is negative, to the end (the last 30 s of a film: `start: -30`).
+
     `labels` maps the description of an event to the label to decode. Event and start are each rounded to the nearest
     sample, as MNE does. `trial_starts_with` is the event that starts a trial; trials are numbered. `until` maps coordinates
     to descriptions: each is the time in seconds to the next such event within the trial (NaN: none). `within` keeps windows
@@ -69,6 +77,7 @@ class Window(Frozen):
 
     start: float
     duration: Positive
+    anchor: Literal["start", "end"] = "start"
     labels: dict[str, str] = Field(default_factory=dict)
     describe: str | None = None
     stride: Positive | None = None
@@ -97,6 +106,18 @@ class Window(Frozen):
             raise ValueError(
                 "labels over a whole recording need `over: recording` and `otherwise`, the label of all other windows"
             )
+        if (
+            self.anchor == "end"
+            and self.stride is not None
+            and (
+                self.start >= 0
+                or self.laid_over == "recording"
+                or self.edges is not None
+            )
+        ):
+            raise ValueError(
+                "`anchor: end` with a `stride` needs a negative `start` and labelled events, without `edges`"
+            )
         if self.edges is not None and self.edges.label not in self.labels.values():
             raise ValueError(
                 f"no event is labelled {self.edges.label!r}, which `edges` shortens"
@@ -117,6 +138,20 @@ class Window(Frozen):
                 "`trial_starts_with` and `until` cannot be used with a `stride`"
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_usual_anchor(
+        self, serialize: SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
+        """The fields, without the usual anchor, which the identities of earlier records do not contain."""
+        fields: dict[str, Any] = serialize(self)
+        if self.anchor == "start":
+            fields.pop("anchor", None)
+        return fields
+
+    def begin_of(self, span: Span) -> float:
+        """The moment of an event from which `start` counts, in seconds."""
+        return span.onset + (span.duration if self.anchor == "end" else 0.0)
 
     @property
     def laid_over(self) -> Literal["events", "recording"]:
@@ -300,7 +335,7 @@ def _at_events(
     extra |= {name: [values[row] for row in rows] for name, values in columns.items()}
     return WindowLayout(
         [spans[row].description for row in rows],
-        [spans[row].onset for row in rows],
+        [window.begin_of(spans[row]) for row in rows],
         extra,
     )
 
@@ -358,8 +393,9 @@ def _over_events(window: Window, spans: Sequence[Span]) -> WindowLayout:
         events = [span for span in spans if span.description in window.meant]
     moments: dict[tuple[float, str], str] = {}
     for span in sorted(events):
-        for number in range(int((span.duration + 1e-6) // stride)):
-            onset = round(span.onset + number * stride, 6)
+        covered = -window.start if window.anchor == "end" else span.duration
+        for number in range(int((covered + 1e-6) // stride)):
+            onset = round(window.begin_of(span) + number * stride, 6)
             label = window.labels.get(span.description, "")
             moments.setdefault((onset, label), span.description)
     keys = sorted(moments)
