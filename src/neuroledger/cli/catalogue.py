@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuroledger.display import say, say_json, say_table
 from neuroledger.errors import SIGNS, RequestError, SpecError
-from neuroledger.spec.base import Override, Spec, id_of
+from neuroledger.spec.base import Override, Published, Spec, id_of
 from neuroledger.spec.catalog import Catalog, Entry, find_repository, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 from neuroledger.spec.load import read_spec
@@ -164,15 +164,25 @@ def _card(catalog: Catalog, entry: Entry) -> None:
         _prepared(catalog, spec)
     for defect in getattr(spec, "defects", ()):
         say(f"  defect: {defect}")
-    for figure in getattr(spec, "published", ()):
-        metric = f", {figure.metric}" if figure.metric else ""
-        say(
-            f"  published, not reproduced: {figure.model}{metric} {figure.value:.12g} ({figure.source})"
-        )
+    if published := getattr(spec, "published", ()):
+        _published(catalog, spec.id, published)
     for key in spec.cite:
         say(f"  cite {_reference(catalog, key)}")
     _recorded_scores(catalog, entry)
     say(f"  {entry.path if catalog.origin(entry.path) else catalog.shown(entry.path)}")
+
+
+def _published(catalog: Catalog, id: str, figures: Sequence[Published]) -> None:
+    """Print published figures, and which models were pretrained on the data of the benchmark."""
+    from neuroledger.report.table import pretrained_on
+
+    for figure in figures:
+        metric = f", {figure.metric}" if figure.metric else ""
+        seen = pretrained_on(catalog, f"published.{figure.model}", [id])
+        overlap = "; pretrained on these data" if seen else ""
+        say(
+            f"  published, not reproduced: {figure.model}{metric} {figure.value:.12g} ({figure.source}{overlap})"
+        )
 
 
 def _prepared(catalog: Catalog, spec: DatasetSpec) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from neuroledger.engine.calibrate import refuted
 from neuroledger.engine.checked import SELF_REPORTED, Evidence, evidence_of
+from neuroledger.engine.measurement import overlap_notes
 from neuroledger.engine.plan import fits
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
@@ -38,6 +39,7 @@ __all__ = [
     "board_of",
     "boards_of",
     "leaderboard",
+    "pretrained_on",
     "standings",
     "tidy",
 ]
@@ -431,6 +433,8 @@ class Standings:
         Benchmarks with at least one score, and benchmarks without any, which do not affect the ranks.
     dummies
         Models that do not use the data. Their rank is fixed, so they increase the agreement of any two suites.
+    pretrained
+        Of each model, the benchmarks whose data it was pretrained on, as its spec states; models without any are left out.
     """
 
     suite: str
@@ -441,17 +445,19 @@ class Standings:
     scored: tuple[str, ...]
     unscored: tuple[str, ...]
     dummies: tuple[str, ...]
+    pretrained: Mapping[str, tuple[str, ...]]
 
     def __str__(self) -> str:
         source = "published figures" if self.published else "records"
         counts = f"{len(self.ranks)} models on {len(self.scored)} benchmarks, {source}"
         head = f"suite {self.suite}, version {self.version}: {counts}"
         width = max(map(len, self.ranks))
-        lines = [head, "", f"{'model':<{width}}  mean rank  failed"]
-        lines += [
-            f"{model:<{width}}  {rank:9.3f}  {self.failed[model]:6d}"
-            for model, rank in self.ranks.items()
-        ]
+        lines = [head, "", f"{'model':<{width}}  mean rank  failed  pretrained on"]
+        for model, rank in self.ranks.items():
+            overlap = len(self.pretrained.get(model, ()))
+            known = f"the data of {overlap}" if overlap else ""
+            line = f"{model:<{width}}  {rank:9.3f}  {self.failed[model]:6d}  {known}"
+            lines.append(line.rstrip())
         if self.unscored:
             lines += [
                 "",
@@ -571,6 +577,11 @@ def standings(
         for m in models
     }
     unscored = tuple(id for id in ids if id not in scored)
+    names = [f"published.{m}" if published else m for m in models]
+    overlaps = {
+        model: pretrained_on(catalog, name, list(scored))
+        for model, name in zip(models, names, strict=True)
+    }
     return Standings(
         suite,
         spec.version,
@@ -580,6 +591,21 @@ def standings(
         tuple(scored),
         unscored,
         tuple(dummies),
+        {model: found for model, found in overlaps.items() if found},
+    )
+
+
+def pretrained_on(
+    catalog: Catalog, model: str, benchmarks: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the benchmarks whose data a model was pretrained on, as its spec states; none without a spec."""
+    if not catalog.has("models", model):
+        return ()
+    pretraining = catalog.model(model).pretraining
+    return tuple(
+        id
+        for id in benchmarks
+        if overlap_notes(pretraining, catalog.benchmark(id).dataset)
     )
 
 
