@@ -2,6 +2,7 @@
 #
 #   make repro     pull data from the embedded remote, run dvc repro, print the leaderboard, write its page to site/
 #   make test      run the test suite, linters and type checks
+#   make test-all  also the slow tests, and those that need an environment of their own
 #   make docs      build the documentation site in site-docs/
 #   make public    run the suite of public brain data (from their URLs, or from the folder NEUROLEDGER_MIRROR)
 
@@ -15,7 +16,7 @@ export DVC_NO_ANALYTICS := 1
 export PYTHONDONTWRITEBYTECODE :=
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: docs parity repro test public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf simulate calibrate schemas reference-data clean
+.PHONY: docs parity repro test test-all public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf simulate calibrate schemas reference-data clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -51,6 +52,11 @@ check: $(READY)
 fix: $(READY)
 	ruff check --fix .
 	ruff format .
+
+# Every suite, also after one fails: about two hours on two cores, mostly for installing four environments.
+SUITES := test test-slow test-hub test-braindecode test-frameworks parity
+test-all:
+	@$(MAKE) --keep-going $(SUITES)
 
 test-slow: $(READY)
 	OMP_NUM_THREADS=1 pytest -n logical --dist worksteal -m "not hub and not braindecode and not frameworks"
