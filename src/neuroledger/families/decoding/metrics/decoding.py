@@ -22,19 +22,29 @@ from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
 from neuroledger.stats.variation import held_out_deviation
 
-__all__ = ["decoding"]
+__all__ = [
+    "along",
+    "cells_of",
+    "decoding",
+    "folds_together",
+    "inflation_of_folds",
+    "variation_of",
+]
 
 
 # With fewer clusters, a note says that the interval has few degrees of freedom.
 FEW_CLUSTERS = 6
 # A recall of fewer rows counts as one of so many where one more right answer is considered.
 FEWEST = 3
-SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc")
+SINGLE_LABEL = ("accuracy", "balanced_accuracy", "auroc", "cohen_kappa")
 LABELLED = (*SINGLE_LABEL, "macro_f1")
+# Shares of outcomes, to which one more outcome can be added.
+SHARES = ("accuracy", "balanced_accuracy", "auroc", "macro_f1", "retrieval")
 # The range of measures that have one.
 BOUNDED = {
     "pearson_r": (-1.0, 1.0),
-    **dict.fromkeys((*LABELLED, "retrieval"), (0.0, 1.0)),
+    "cohen_kappa": (-1.0, 1.0),
+    **dict.fromkeys(SHARES, (0.0, 1.0)),
 }
 
 
@@ -47,6 +57,7 @@ def decoding(
         "accuracy",
         "balanced_accuracy",
         "macro_f1",
+        "cohen_kappa",
         "auroc",
         "pearson_r",
         "rmse",
@@ -101,14 +112,10 @@ def decoding(
         for name, value in (("k", k), ("symbols", symbols), ("edges", edges))
         if value is not None
     }
-    folds = _folds_together(source, splits, cluster)
+    folds = folds_together(source, splits, cluster)
     if pool:
         splits = np.zeros(len(splits), dtype=int)
-    cells = {
-        (seed, split): np.flatnonzero((seeds == seed) & (splits == split))
-        for seed in np.unique(seeds)
-        for split in np.unique(splits[seeds == seed])
-    }
+    cells = cells_of(seeds, splits)
     scorers = {
         cell: MEASURES[measure](_take(rows, at), **options)
         for cell, at in cells.items()
@@ -139,10 +146,10 @@ def decoding(
         if measure == "retrieval" and _asked_of_several(rows, clusters):
             items["stimulus"] = rows.stimulus
         inflated = {
-            cluster: _inflation(source, splits, clusters, folds, pool),
+            cluster: inflation_of_folds(source, splits, clusters, folds, pool),
             "stimulus": 1.0,
         }
-        variation = _variation(
+        variation = variation_of(
             samples, cells, scorers, items, {name: inflated[name] for name in items}
         )
     else:
@@ -151,9 +158,7 @@ def decoding(
         samples,
         variation,
         limits=BOUNDED.get(measure),
-        outcome=_step(measure, rows, len(seed_names))
-        if measure in (*LABELLED, "retrieval")
-        else 0.0,
+        outcome=_step(measure, rows, len(seed_names)) if measure in SHARES else 0.0,
         counts={"windows": _windows(source), cluster: len(names)},
         notes=_notes(per, cluster, len(names), folds)
         + _undefined(values, len(constant)),
@@ -161,7 +166,16 @@ def decoding(
     )
 
 
-def _variation(
+def cells_of(seeds: Array, splits: Array) -> dict[tuple[Any, Any], Array]:
+    """Return the rows of each seed and split."""
+    return {
+        (seed, split): np.flatnonzero((seeds == seed) & (splits == split))
+        for seed in np.unique(seeds)
+        for split in np.unique(splits[seeds == seed])
+    }
+
+
+def variation_of(
     samples: xr.DataArray,
     cells: Mapping[tuple[Any, Any], Array],
     scorers: Mapping[tuple[Any, Any], Measure],
@@ -216,7 +230,7 @@ def _asked_of_several(rows: Rows, clusters: Array) -> bool:
     return 1 < len(set(rows.stimulus.astype(str).tolist())) < len(pairs)
 
 
-def _inflation(
+def inflation_of_folds(
     source: xr.DataArray, splits: Array, clusters: Array, folds: int, pool: bool
 ) -> float:
     """Return 1 + J·n₂/n₁ for J folds that train on the same data, with n₂ tested and n₁ trained clusters [nadeau2003].
@@ -227,7 +241,7 @@ def _inflation(
     if folds < 2 or pool:
         return 1.0
     decoders = (
-        _along(source, "decoder", len(splits), "")
+        along(source, "decoder", len(splits), "")
         if len(splits) == source.sizes["presentation"]
         else None
     )
@@ -247,7 +261,7 @@ def _inflation(
     return 1 + float(np.mean(terms)) if terms else 1.0
 
 
-def _folds_together(source: xr.DataArray, splits: Array, cluster: str) -> int:
+def folds_together(source: xr.DataArray, splits: Array, cluster: str) -> int:
     """The number of folds that train on the same data; with one decoder per subject, only folds of one subject do."""
     if "decoder" not in source.coords:
         return len(np.unique(splits))
@@ -320,15 +334,15 @@ def _units(
         )
     choices = as_text(source["choice"].values) if "choice" in source.dims else None
     subject, stimulus = (
-        _along(target, "subject", count),
-        _along(target, "stimulus_id", count),
+        along(target, "subject", count),
+        along(target, "stimulus_id", count),
     )
-    seeds, splits = _along(source, "seed", count, 0), _along(source, "split", count, 0)
-    clusters = _along(target if cluster in target.coords else source, cluster, count)
+    seeds, splits = along(source, "seed", count, 0), along(source, "split", count, 0)
+    clusters = along(target if cluster in target.coords else source, cluster, count)
     if unit == "window":
         return Rows(truth, answer, choices, subject, stimulus), seeds, splits, clusters
     groups = np.stack(
-        [seeds.astype(str), splits.astype(str), subject, _along(target, unit, count)],
+        [seeds.astype(str), splits.astype(str), subject, along(target, unit, count)],
         axis=1,
     )
     _, first, group = np.unique(groups, axis=0, return_index=True, return_inverse=True)
@@ -384,7 +398,7 @@ def _mean_of(values: Array, group: Array) -> Array:
     return total / np.bincount(group).reshape(-1, *([1] * (values.ndim - 1)))
 
 
-def _along(array: xr.DataArray, name: str, count: int, default: Any = None) -> Array:
+def along(array: xr.DataArray, name: str, count: int, default: Any = None) -> Array:
     """A coordinate of the presentations, as text unless a default is given for a missing one."""
     if name in array.coords and array[name].dims == ("presentation",):
         values = np.asarray(array[name].values)

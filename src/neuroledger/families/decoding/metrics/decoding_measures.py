@@ -77,6 +77,31 @@ def balanced_accuracy(rows: Rows) -> Measure:
     return score
 
 
+def cohen_kappa(rows: Rows) -> Measure:
+    r"""Agreement beyond chance, :math:`\kappa = (p_o - p_e) / (1 - p_e)` [cohen1960].
+
+    :math:`p_o` is the share of right labels and :math:`p_e` that of independent labels with the same frequencies; undefined
+    if there is one label only.
+    """
+    truth, labels = as_text(rows.truth), rows.labels
+    names, codes = np.unique(np.concatenate([truth, labels]), return_inverse=True)
+    true, predicted = np.split(codes, 2)
+    hit = (true == predicted).astype(float)
+
+    def score(weights: Floats) -> float:
+        total = weights.sum()
+        if total <= 0:
+            return float("nan")
+        of_truth = np.bincount(true, weights, len(names)) / total
+        of_labels = np.bincount(predicted, weights, len(names)) / total
+        by_chance = float(of_truth @ of_labels)
+        if by_chance >= 1:
+            return float("nan")
+        return (_mean(hit, weights) - by_chance) / (1 - by_chance)
+
+    return score
+
+
 def macro_f1(rows: Rows) -> Measure:
     r"""Mean over classes of :math:`2 TP / (2 TP + FP + FN)`; classes neither true nor predicted are excluded.
 
@@ -312,6 +337,7 @@ MEASURES: Mapping[str, Callable[..., Measure]] = MappingProxyType(
         "accuracy": accuracy,
         "balanced_accuracy": balanced_accuracy,
         "macro_f1": macro_f1,
+        "cohen_kappa": cohen_kappa,
         "auroc": auroc,
         "pearson_r": pearson_r,
         "rmse": rmse,
