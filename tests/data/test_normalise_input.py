@@ -99,10 +99,10 @@ def test_values_that_are_not_numbers_are_refused_with_their_type(
 def test_other_types_and_empty_assemblies_are_refused() -> None:
     with pytest.raises(
         RequestError,
-        match=r"^mine is a numpy\.ndarray, not an xarray\.DataArray: give xr\.DataArray\(",
+        match=r"^mine is a builtins\.dict, not an array: give a NumPy array, a pandas table, a tensor, or xr",
     ):
-        received(np.zeros((2, 2)), name="mine")
-    with pytest.raises(RequestError, match=r"^mine is a pandas\.DataFrame, not"):
+        received({}, name="mine")
+    with pytest.raises(AssemblyError, match=r"^mine is empty: it has no presentation"):
         received(pd.DataFrame(), name="mine")
     with pytest.raises(
         AssemblyError, match=r"^mine is empty: it has no neuroid; check the selection$"

@@ -9,14 +9,18 @@ import xarray as xr
 from pandas.api.types import is_extension_array_dtype
 
 from neuroledger.data.arrays import Strings
+from neuroledger.data.plain_arrays import is_plain, labelled, repeated
 from neuroledger.errors import AssemblyError, RequestError
 
 __all__ = ["as_text", "in_numpy", "received"]
 
 
-def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
+def received(
+    assembly: Any, *, name: str, bins: bool = False, repeats: bool = False
+) -> xr.DataArray:
     """Normalise an assembly of responses to plain coordinates and real numbers.
 
+    Arrays without labels are numbered: (stimulus, neuroid), or with `repeats` (repetition, stimulus, neuroid).
     A MultiIndex (as in BrainIO's assemblies) becomes one coordinate per level. A single ``time_bin`` is dropped unless
     ``bins`` is true. Booleans and numbers stored as objects become float64. Values that are numbers already are not
     copied.
@@ -24,15 +28,17 @@ def received(assembly: Any, *, name: str, bins: bool = False) -> xr.DataArray:
     Raises
     ------
     RequestError
-        The argument is not an ``xarray.DataArray``.
+        The argument is no array.
     AssemblyError
         The assembly is empty, or contains text or complex numbers.
     """
+    if is_plain(assembly):
+        assembly = repeated(assembly, name) if repeats else labelled(assembly, name)
     if not isinstance(assembly, xr.DataArray):
         raise RequestError(
             f"{name} is a {type(assembly).__module__.split('.')[0]}.{type(assembly).__name__}, not an "
-            "xarray.DataArray: give xr.DataArray(values, dims=('presentation', 'neuroid'), "
-            "coords={'stimulus_id': ('presentation', ids)})"
+            "array: give a NumPy array, a pandas table, a tensor, or xr.DataArray(values, dims=('presentation', "
+            "'neuroid'), coords={'stimulus_id': ('presentation', ids)})"
         )
     plain = in_numpy(assembly)
     for dim, size in plain.sizes.items():

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text, in_numpy, received
+from neuroledger.data.plain_arrays import alike, is_plain
 from neuroledger.engine.overrides import Comparison, resolve
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec import registry
@@ -407,6 +408,7 @@ class BoundMetric(_Bound):
         if self.component.input != "assemblies":
             return _in_numpy(array), _in_numpy(reference)
         timed = self.parameters.get("time", "none") != "none" or self.component.timed
+        array, reference = alike(array, reference)
         array, reference = (
             received(array, name=name, bins=timed),
             received(reference, name=other, bins=timed),
@@ -429,7 +431,7 @@ class BoundCeiling(_Bound):
             The data do not support this ceiling, for example because nothing was repeated.
         """
         if self.component.input == "assemblies":
-            assembly = received(assembly, name="the assembly")
+            assembly = received(assembly, name="the assembly", repeats=True)
             check_repeated(assembly, self.spec)
         else:
             assembly = _in_numpy(assembly)
@@ -495,7 +497,12 @@ def _of_stimuli(assembly: xr.DataArray, stimuli: Collection[str]) -> xr.DataArra
 
 
 def _in_numpy(side: Any) -> Any:
-    """Return what a metric of behaviour or tuning receives, which may be a single number, with arrays of NumPy."""
+    """Return what a metric of behaviour or tuning receives, which may be a single number, with arrays of NumPy.
+
+    Plain predictions or true values of one dimension are rows in the same order.
+    """
+    if is_plain(side) and np.ndim(side) == 1:
+        return xr.DataArray(np.asarray(side), dims="presentation")
     return in_numpy(side) if isinstance(side, xr.DataArray) else side
 
 
