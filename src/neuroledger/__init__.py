@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from neuroledger.engine.compare import compare
     from neuroledger.engine.public import find, load, records, run, score
     from neuroledger.engine.record import Record
+    from neuroledger.engine.why import explain as why
     from neuroledger.families.alignment.layer_curves.curve import layers
     from neuroledger.families.decoding import results as decoding
     from neuroledger.families.decoding.decode import decode
@@ -57,6 +58,7 @@ _PUBLIC = {
     "same": ("neuroledger.families.efficiency.same", "same"),
     "score": ("neuroledger.engine.public", "score"),
     "start": ("neuroledger.cli.start", "start"),
+    "why": ("neuroledger.engine.why", "explain"),
     "windows": ("neuroledger.families.signals.recordings.mne_objects", "windows"),
 }
 
@@ -83,6 +85,7 @@ __all__ = [
     "same",
     "score",
     "start",
+    "why",
     "windows",
 ]
 
