@@ -305,7 +305,7 @@ class Origins:
         if weight.state or result.numel() != source.numel():
             return False
         storage = _storage(result)
-        return storage is not None and self._storages.get(storage) == weight
+        return storage is not None and self._storages.get(storage) is weight
 
     def _derived(
         self,

@@ -22,6 +22,8 @@ __all__ = [
 EXACT = 2**24
 # Values processed at a time, so that intermediate values stay in the processor's cache.
 VALUES_IN_CACHE = 2**17
+# Inputs are held until the next ones are counted together with them only if so many fit.
+HELD_TOGETHER = 8
 # Values of a row that are tested first: most analogue rows show one that is neither -1, 0 nor 1.
 TESTED_FIRST = 64
 TINY = frozenset(
@@ -127,7 +129,7 @@ class SampleSums:
 
         Small inputs, such as those of single time steps, are copied and counted together.
         """
-        if rows.numel() > VALUES_IN_CACHE // 2:
+        if rows.numel() > VALUES_IN_CACHE // HELD_TOGETHER:
             self.fold(*operations(rows, fan_out, classify=self._undecided), inner)
             return
         if self._held and (
