@@ -92,6 +92,25 @@ def test_zeros_written_within_a_pass_are_counted_from_then_on(write):
         assert macs(net, inputs) == true
 
 
+class Follows(nn.Module):
+    """Weights that are overwritten with values of samples, through a view, between two products."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.ones(WIDTH, WIDTH))
+
+    def forward(self, x):
+        first = x @ self.kept.t()
+        self.kept.copy_(torch.diag(x[0]))
+        second = x @ self.kept.t()
+        self.kept.t().copy_(torch.outer(x[0], x[0]))
+        return first + second + x @ self.kept.t()
+
+
+def test_weights_overwritten_with_values_of_samples_are_counted_anew():
+    assert macs(Follows(), dense_inputs(2)) == WIDTH**2 + WIDTH + WIDTH**2
+
+
 class Computed(nn.Module):
     """Weights that are computed one after another, possibly in the same memory."""
 

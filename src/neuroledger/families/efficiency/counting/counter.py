@@ -259,10 +259,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             operator.note(self, call)
 
     def _note_writes(self, operator: Operator, call: Call) -> None:
-        """Discard what was counted of weights if some are written."""
+        """Discard what was counted of stored weights if an operator writes into their memory."""
         written = [call.args[n] for n in operator.writes if n < len(call.args)]
         written += call.kwargs.values()
-        if any(self.origins.weight(tensor) for tensor in tensors_in(written)):
+        if any(map(self.origins.stored_view, tensors_in(written))):
             self._fan_outs.clear()
 
     def note_unknown(self, call: Call) -> None:
