@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,9 +21,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from neuroledger.families.efficiency.counting.free import (
     ACTIVATIONS,
     CONVERTS,
+    JOINS,
     MULTIPLIES,
     SINGLE,
     SUMS,
+    TABLE,
     is_free,
     leaves_torch,
 )
@@ -31,6 +33,7 @@ from neuroledger.families.efficiency.counting.network import tensors_of
 from neuroledger.families.efficiency.counting.origins import (
     OUTSIDE,
     Sample,
+    Weight,
     is_matrix,
     tensors_in,
 )
@@ -53,6 +56,8 @@ RULE_ERRORS: Final = (
     KeyError,
     AttributeError,
 )
+NAMED_ACTIVATIONS: Final = ACTIVATIONS | set(CONVERTS.values())
+NOTHING: Final[frozenset[Any]] = frozenset()
 LEFT: Final = "values leave torch: what is computed from them is not seen"
 NO_RULE: Final = "no rule counts this operator"
 # The CPU kernel of torch 2.13 reads this many bfloat16 values of a row at once, also beyond its end.
@@ -61,8 +66,7 @@ BFLOAT16_AT_ONCE: Final = 16
 RUNS_PROGRAMS: Final = frozenset({"cond", "while_loop", "map_impl", "associative_scan"})
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One call of an operator: its name (``namespace::name`` outside of torch's own), arguments and result."""
 
     name: str
@@ -98,6 +102,31 @@ def counting_rule(*names: str) -> Callable[[RuleType], RuleType]:
     return register
 
 
+class Operator(NamedTuple):
+    """What is known of an operator before it is called.
+
+    Attributes
+    ----------
+    rule
+        Its counting rule.
+    opens
+        Runs the operators that it consists of; None for operators with a rule, and for those that are not decomposed.
+    note
+        What is recorded of an operator without a rule.
+    activation
+        The name of the activation function that it is; else empty.
+    writes
+        Positions of the arguments into which it writes.
+    """
+
+    name: str
+    rule: Rule | None = None
+    opens: Callable[..., Any] | None = None
+    note: Callable[[Counter, Call], None] | None = None
+    activation: str = ""
+    writes: tuple[int, ...] = ()
+
+
 class Counter(TorchDispatchMode):  # type: ignore[misc]
     """Counts operators in its context, in this thread."""
 
@@ -109,17 +138,18 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.origins = tally.origins
         self.counts_operations, self.counts_activations = operations, activations
         self.inside_activation = 0
-        self.running: list[
-            str
-        ] = []  # names of running modules whose products have no weights with a name
-        self._fan_outs: dict[
-            object, Tensor
-        ] = {}  # of weights in this batch; any write discards them
+        # Names of running modules whose products have no weights with a name.
+        self.running: list[str] = []
+        self._operators: dict[Any, Operator] = {}
+        # Of stored weights in this batch; a write into a weight discards them.
+        self._fan_outs: dict[object, Tensor] = {}
         # Factors of the latest product of values, whether its items are signs, items of a sample, and its name.
         self.last_product: tuple[Tensor, Tensor, Tensor, int | None, str] | None = None
         # Queries and keys of scores with a mask, and the number of masked pairs, until values are weighted with the shares.
         self.masked: tuple[tuple[int, ...], float] | None = None
         self._rows_used: dict[object, dict[object, int]] = {}
+        # Storages of values that were taken from their tensors, and are not yet in another one.
+        self.storages_taken: dict[int, torch.UntypedStorage] = {}
 
     def begin(self, inputs: Any, sample_axis: int) -> None:
         """Start a batch with these inputs, whose samples are along an axis."""
@@ -142,115 +172,133 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         """Run an operator, then count it."""
         kwargs = kwargs or {}
-        if isinstance(func, HigherOrderOperator):
-            return self._run_programs(func, args, kwargs)
-        name = (
-            func._opname
-            if func.namespace in ("aten", "prim", "prims")
-            else func.name().partition(".")[0]
-        )
-        rule = _RULES.get(name)
-        if rule is None:
-            opened = self._open(func, args, kwargs)
-            if opened is not NotImplemented:
-                return opened
-        if name == "_weight_int8pack_mm":
+        operator = self._operators.get(func)
+        if operator is None:
+            operator = self._operators[func] = self._describe(func)
+        if operator.opens is not None:
+            with self:
+                result = operator.opens(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if operator.name == "_weight_int8pack_mm":
             refuse_unsafe_product(*args[:2])
         result = func(*args, **kwargs)
-        call = Call(name, args, kwargs, result)
+        call = Call(operator.name, args, kwargs, result)
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             with (
                 torch.autocast("cpu", enabled=False),
                 torch.autocast("cuda", enabled=False),
             ):
-                self._note(func, rule, call)
+                self._note(operator, call)
         else:
-            self._note(func, rule, call)
+            self._note(operator, call)
         return result
 
-    def _open(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator that consists of others, so that these are seen; ``NotImplemented`` for any other."""
-        definition: Any = OPDEFS.get(func.name().partition(".")[0])
-        if definition is not None and not set(definition._backend_fns) - {None}:
-            with self:
-                return definition._init_fn(*args, **kwargs)
-        if func.namespace == "aten" and not is_free(func):
-            with self:
-                return func.decompose(*args, **kwargs)
-        return NotImplemented
+    def _describe(self, func: Any) -> Operator:
+        """Return what is known of an operator, looked up once in a pass."""
+        if isinstance(func, HigherOrderOperator):
+            return Operator(func.name(), opens=partial(self._run_programs, func))
+        own = func.namespace in ("aten", "prim", "prims")
+        name = func._opname if own else func.name().partition(".")[0]
+        plain = CONVERTS.get(name, name.removesuffix("_"))
+        rule = _RULES.get(name)
+        arguments = enumerate(func._schema.arguments)
+        return Operator(
+            name,
+            rule,
+            opens=_parts_of(func) if rule is None else None,
+            note=_note_of(func, name),
+            activation=plain if plain in NAMED_ACTIVATIONS else "",
+            writes=tuple(n for n, argument in arguments if argument.is_write),
+        )
 
-    def _run_programs(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _run_programs(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a condition or a loop with its operators seen; report any other operator that takes programs."""
         if func.name() == "cond":
             condition, if_true, if_false, operands = args
-            with self:
-                return (if_true if condition else if_false)(*operands)
+            return (if_true if condition else if_false)(*operands)
         eager = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-        if func.name() not in RUNS_PROGRAMS or eager is None:
-            self.tally.add_uncounted(func.name(), NO_RULE)
-            return func(*args, **kwargs)
-        with self:
+        if func.name() in RUNS_PROGRAMS and eager is not None:
             return eager(*args, **kwargs)
+        self.tally.add_uncounted(func.name(), NO_RULE)
+        self.__exit__(None, None, None)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.__enter__()
 
-    def _note(self, func: Any, rule: Rule | None, call: Call) -> None:
+    def _note(self, operator: Operator, call: Call) -> None:
         """Count a call, and record where its results come from."""
-        if any(tensor.is_nested for tensor in tensors_in((*call.args, call.result))):
-            self.tally.add_uncounted(
-                call.name, f"{call.name}: nested tensors are not counted"
-            )
+        given = (*call.args, *call.kwargs.values())
+        sources = tensors_in(given)
+        results = tensors_in((call.result,))
+        if any(tensor.is_nested for tensor in (*sources, *results)):
+            why = f"{call.name}: nested tensors are not counted"
+            self.tally.add_uncounted(call.name, why)
             return
         if self.counts_operations:
-            self._note_operations(func, rule, call)
-        self.origins.follow(
-            call.name,
-            (*call.args, *call.kwargs.values()),
-            call.result,
-            has_rule=rule is not None,
-        )
-        if func._schema.is_mutable:
-            self._fan_outs.clear()
-        plain = CONVERTS.get(call.name, call.name.removesuffix("_"))
+            self._note_operations(operator, call)
+        has_rule = operator.rule is not None
+        self.origins.follow(call.name, given, sources, results, has_rule=has_rule)
+        if operator.writes and self._fan_outs:
+            self._note_writes(operator, call)
         if (
-            self.counts_activations
+            operator.activation
+            and self.counts_activations
             and not self.inside_activation
-            and plain in ACTIVATIONS | set(CONVERTS.values())
         ):
-            self.tally.activations(f"functional.{plain}", call.result)
+            self.tally.activations(f"functional.{operator.activation}", call.result)
 
-    def _note_operations(self, func: Any, rule: Rule | None, call: Call) -> None:
-        if rule is not None:
+    def _note_operations(self, operator: Operator, call: Call) -> None:
+        if operator.rule is not None:
             try:
-                rule(self, call)
+                operator.rule(self, call)
             except RULE_ERRORS as error:
                 self.tally.add_uncounted(call.name, f"{call.name}: {error}")
-        elif not is_free(func):
-            tensors = [
-                x
-                for x in tensors_in(call.args)
-                if x.is_floating_point() or x.is_complex()
-            ]
-            if not all(self.origins.weight(x) for x in tensors):
-                plain = call.name.lstrip("_").removesuffix("_forward")
-                self.tally.add_uncounted(
-                    self.running_name(plain), f"no rule counts torch's {plain}"
-                )
-        elif call.name == SINGLE:
-            if isinstance(self.origins.of(call.args[0]), Sample) and leaves_torch(
-                call.args[0]
-            ):
-                self.tally.add_uncounted("item", LEFT)
-        elif (
-            call.name.removesuffix("_") in MULTIPLIES
-            or call.name.removesuffix("_") in SUMS
-        ):
-            self._note_elementwise(call)
-        elif call.name == "embedding":
-            self.tally.exclude(call.args[0])
-        elif call.name in ("cat", "stack"):
-            for tensor in tensors_in(call.args):
-                self._exclude_shared(tensor)
+        elif operator.note is not None:
+            operator.note(self, call)
+
+    def _note_writes(self, operator: Operator, call: Call) -> None:
+        """Discard what was counted of stored weights if an operator writes into their memory."""
+        written = [call.args[n] for n in operator.writes if n < len(call.args)]
+        written += call.kwargs.values()
+        if any(map(self.origins.stored_view, tensors_in(written))):
+            self._fan_outs.clear()
+
+    def note_unknown(self, call: Call) -> None:
+        """Report an operator that no rule counts, unless it computes weights from weights."""
+        numbers = [
+            tensor
+            for tensor in tensors_in(call.args)
+            if tensor.is_floating_point() or tensor.is_complex()
+        ]
+        if not all(self.origins.weight(tensor) for tensor in numbers):
+            plain = call.name.lstrip("_").removesuffix("_forward")
+            name = self.running_name(plain)
+            self.tally.add_uncounted(name, f"no rule counts torch's {plain}")
+
+    def note_item(self, call: Call) -> None:
+        """Report a number of a sample that leaves torch."""
+        tensor = call.args[0]
+        if isinstance(self.origins.of(tensor), Sample) and leaves_torch(tensor):
+            self.tally.add_uncounted("item", LEFT)
+
+    def note_storage(self, call: Call) -> None:
+        """Record that a storage is that of a tensor again."""
+        for source in call.args[1:2]:
+            if isinstance(source, torch.UntypedStorage):
+                self.storages_taken.pop(source._cdata, None)
+
+    def note_table(self, call: Call) -> None:
+        """Record that the rows of a table connect no neurons."""
+        self.tally.exclude(call.args[0])
+
+    def note_join(self, call: Call) -> None:
+        """Record that weights repeated for each sample are joined with values: they are no connections."""
+        for tensor in tensors_in(call.args):
+            shared = self.origins.shared(tensor)
+            if shared is not None:
+                self.tally.exclude_pieces(shared.pieces)
 
     # What rules call
 
@@ -258,18 +306,22 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self, x: Tensor, weight: Tensor, name: str = "linear", data_type: str = ""
     ) -> None:
         """Count ``x Wᵀ`` for inputs ``(…, in)`` and weights ``(out, in)``; biases are not synapses."""
-        name = self.name_of(weight, name)
+        self._linear(x, weight, self.origins.weight(weight), name, data_type)
+
+    def _linear(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        origin: Weight | None,
+        name: str,
+        data_type: str = "",
+    ) -> None:
+        """Count ``x Wᵀ`` for weights of a known origin; without one, the operations are listed by ``name``."""
         fan_out = self.fan_out_of(
             weight, ("columns",), lambda: nonzero_per_column(as_values(weight))
         )
-        self.inputs(
-            x,
-            weight,
-            fan_out,
-            dense=float(x.numel()) * len(weight),
-            name=name,
-            data_type=data_type,
-        )
+        dense = float(x.numel()) * weight.shape[0]
+        self._inputs(x, weight, origin, fan_out, dense, name, data_type)
 
     def inputs(
         self,
@@ -282,20 +334,33 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         data_type: str = "",
     ) -> None:
         """Count inputs ``(…, feature)``, of which each value is multiplied with ``fan_out`` (feature,) non-zero weights."""
-        self.tally.reach(weight, name, data_type)
+        origin = self.origins.weight(weight)
+        self._inputs(x, weight, origin, fan_out, dense, name, data_type)
+
+    def _inputs(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        origin: Weight | None,
+        fan_out: Tensor,
+        dense: float,
+        name: str,
+        data_type: str,
+    ) -> None:
+        if origin is not None:
+            name = origin.name
+        pieces = origin.pieces if origin is not None else NOTHING
+        self.tally.reach(weight, pieces, name, data_type)
         self.tally.layer(name).dense += dense
         if not x.numel():  # an expert that no sample uses
             return
         width = len(fan_out)
         rows, inner = as_values(x).reshape(-1, width), self.origins.inner_rows(x, width)
-        role = (
-            frozenset((root, which) for root, which, _ in self.tally.pieces(weight)),
-            width,
-        )
         if inner is None:
             self._add_rows(name, *operations(rows, fan_out))
         else:
-            self.tally.sums(name, role, x.device).add(rows, fan_out, inner)
+            sums = self.tally.sums(name, (pieces, width), x.device)
+            sums.add(rows, fan_out, inner)
 
     def product(self, left: Tensor, right: Tensor, name: str = "matmul") -> None:
         """Count ``left @ right`` for ``(…, row, k)`` and ``(…, k, column)``.
@@ -312,14 +377,12 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         )
         if left_is_input and math.prod(right.shape[:-2]) == 1:
             matrix = _as_matrix(right).transpose(0, 1)
-            self.origins.adopt(matrix, right)
-            self.linear(self._state_rows(left), matrix, name)
+            rows = left if first is None else self._state_rows(left)
+            self._linear(rows, matrix, second, name)
         elif not self._is_value(left) and math.prod(left.shape[:-2]) == 1:
             turned = right.transpose(-1, -2)
-            self.origins.follow("transpose", (right, -1, -2), turned)
-            matrix = _as_matrix(left)
-            self.origins.adopt(matrix, left)
-            self.linear(turned, matrix, name)
+            self.origins.follow("transpose", (right, -1, -2), [right], [turned])
+            self._linear(turned, _as_matrix(left), first, name)
         else:
             self._product_of_values(left, right, name)
 
@@ -342,7 +405,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
                 continue
             if not self._is_value(tensor):
                 name = self.name_of(tensor, name)
-                self.tally.reach(tensor, name)
+                self.tally.reach(tensor, self.tally.pieces(tensor), name)
                 continue
             signs = signs_only(values.reshape(-1, values.shape[-2] * values.shape[-1]))
             ternary |= signs.reshape(values.shape[:-2]).expand(batch).reshape(-1)
@@ -398,14 +461,12 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Return whether a factor is a value of the samples, and neither a weight nor a matrix of the code."""
         return isinstance(self.origins.of(tensor), Sample)
 
-    def _state_rows(self, left: Tensor) -> Tensor:
-        """Return the rows of a factor; a state that all samples share has one row for each."""
-        if self.origins.weight(left) is None:
-            return left
+    def _state_rows(self, state: Tensor) -> Tensor:
+        """Return the rows of a state that is a factor; one that all samples share has one row for each."""
         rows = (
-            left.expand(self.tally.samples, *left.shape[1:])
-            if len(left) == 1
-            else left.view_as(left)
+            state.expand(self.tally.samples, *state.shape[1:])
+            if len(state) == 1
+            else state.view_as(state)
         )
         self.origins.add_sample(rows)
         return rows
@@ -414,21 +475,16 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self, weight: Tensor, role: tuple[object, ...], count: Callable[[], Tensor]
     ) -> Tensor:
         """Return the fan-out of a weight's inputs, counted once for each weight and batch: every write discards it."""
-        pieces = self.tally.pieces(weight)
-        if len(pieces) != 1 or weight.layout != torch.strided or weight.is_quantized:
+        view = self.origins.stored_view(weight)
+        if view is None:  # computed in the pass: its values may differ at the next use
             return exact(count())
-        view = (
-            weight.untyped_storage()._cdata,
-            weight.storage_offset(),
-            weight.shape,
-            weight.stride(),
-        )
-        key = (*role, view)
-        if key not in self._fan_outs:
-            self._fan_outs[key] = exact(count())
-        return self._fan_outs[key]
+        key = (role, view)
+        fan_out = self._fan_outs.get(key)
+        if fan_out is None:
+            fan_out = self._fan_outs[key] = exact(count())
+        return fan_out
 
-    def _note_elementwise(self, call: Call) -> None:
+    def note_elementwise(self, call: Call) -> None:
         """Record a matrix that is added to values, scales them, or is multiplied with each of several values."""
         tensors = [x for x in call.args if isinstance(x, Tensor)]
         tensors = (
@@ -445,12 +501,6 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         for tensor, origin in zip(tensors, origins, strict=True):
             if most and origin not in values and not self._is_own_state(tensor):
                 self._note_factor(tensor, call.result, most, multiplies=multiplies)
-
-    def _exclude_shared(self, tensor: Tensor) -> None:
-        """Record that weights repeated for each sample are joined with values: they are no connections."""
-        shared = self.origins.shared(tensor)
-        if shared is not None:
-            self.tally.exclude_pieces(shared.pieces)
 
     def _is_own_state(self, tensor: Tensor) -> bool:
         """Return whether a buffer, or a matrix outside of modules, has one row for each sample."""
@@ -499,7 +549,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.__enter__()
 
     def check_answer(self, answer: Any) -> None:
-        """Report a network whose answer was not computed by torch's operators, for example in NumPy or another thread."""
+        """Report an answer that torch's operators did not compute, for example in NumPy, and values that were pickled."""
+        if self.storages_taken:
+            self.tally.add_uncounted("pickle", LEFT)
+            self.storages_taken.clear()
         tensors = list(tensors_of(answer))
         if any(type(tensor) not in (Tensor, torch.nn.Parameter) for tensor in tensors):
             return  # a subclass, which wraps the results of operators anew
@@ -508,6 +561,33 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             isinstance(origin, Sample) for origin in origins
         ):
             self.tally.add_uncounted("the answer", LEFT)
+
+
+def _parts_of(func: Any) -> Callable[..., Any] | None:
+    """Return what runs the operators of which an operator consists; None if it is not decomposed."""
+    definition: Any = OPDEFS.get(func.name().partition(".")[0])
+    if definition is not None and not set(definition._backend_fns) - {None}:
+        run: Callable[..., Any] = definition._init_fn
+        return run
+    if func.namespace == "aten" and not is_free(func):
+        decompose: Callable[..., Any] = func.decompose
+        return decompose
+    return None
+
+
+def _note_of(func: Any, name: str) -> Callable[[Counter, Call], None] | None:
+    """Return what is recorded of an operator without a rule."""
+    plain = name.removesuffix("_")
+    if not is_free(func):
+        return Counter.note_unknown
+    if plain in MULTIPLIES or plain in SUMS:
+        return Counter.note_elementwise
+    return {
+        "set_": Counter.note_storage,
+        SINGLE: Counter.note_item,
+        TABLE: Counter.note_table,
+        **dict.fromkeys(JOINS, Counter.note_join),
+    }.get(name)
 
 
 def refuse_unsafe_product(values: Tensor, weight: Tensor) -> None:

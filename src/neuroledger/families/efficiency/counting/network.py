@@ -29,6 +29,7 @@ from neuroledger.models.devices import left_to_right
 __all__ = [
     "Network",
     "run_forward",
+    "runs_other_code",
     "call",
     "copy_inputs",
     "evaluation",
@@ -398,10 +399,16 @@ def run_forward(network: Network, inputs: Any, time_axis: int | None) -> Any:
 
 def may_write(network: Network) -> bool:
     """Return whether a network may write into its inputs: torch's modules do if in-place, this package's do not."""
+    return runs_other_code(network) or any(
+        getattr(part, "inplace", False) for _, part in network.parts
+    )
+
+
+def runs_other_code(network: Network) -> bool:
+    """Return whether a network has modules or hooks that are neither torch's nor this package's."""
     return any(
         part._forward_pre_hooks
         or part._forward_hooks
-        or getattr(part, "inplace", False)
         or (is_custom(part) and not type(part).__module__.startswith(OWN_PACKAGE))
         for _, part in network.parts
     )

@@ -225,7 +225,7 @@ def count_as_neurobench(
         counts.macs += float(effective)
     counts.dense += float(dense)
     for weight in layer.parameters(recurse=False):
-        tally.reach(weight, name)
+        tally.reach(weight, tally.pieces(weight), name)
 
 
 def _convolved(layer: nn.Module, x: Tensor, weight: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -16,7 +17,12 @@ from torch.nn.modules import activation
 
 from neuroledger.families.efficiency.counting.counter import Counter
 from neuroledger.families.efficiency.counting.counts import Layer, Need
-from neuroledger.families.efficiency.counting.network import Network, hooks_of
+from neuroledger.families.efficiency.counting.exits import Exits
+from neuroledger.families.efficiency.counting.network import (
+    Network,
+    hooks_of,
+    runs_other_code,
+)
 from neuroledger.families.efficiency.counting.origins import Sample, tensors_in
 from neuroledger.families.efficiency.counting.recurrent import (
     count_cell_module,
@@ -50,6 +56,7 @@ class Observer:
             counter.tally,
             needs,
         )
+        self.exits = Exits(counter) if runs_other_code(network) else None
         self.saw_spiking_layer = False
         self._names = {
             part: name or type(part).__name__ for name, part in network.parts
@@ -74,6 +81,8 @@ class Observer:
         self._before.clear()
         with hooks_of(self.network):
             self._register()
+        if self.exits is not None:
+            self.exits.__enter__()
         self.counter.resume()
 
     def _register(self) -> None:
@@ -95,6 +104,8 @@ class Observer:
         """Stop observing, also after a failure of the network."""
         if not self._suspended:
             self.counter.suspend()
+        if self.exits is not None:
+            self.exits.__exit__(None, None, None)
         with hooks_of(self.network):
             for undo in self._undo:
                 undo()
@@ -157,7 +168,7 @@ class Observer:
         """Run counting code, whose operators are not the network's."""
         self._suspend()
         try:
-            with torch.no_grad():
+            with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
                 count()
         finally:
             self._resume()
@@ -248,13 +259,11 @@ class Observer:
         if "activations" in self.needs:
             self.tally.activations(name, fired)
         counts = self.tally.layer(name)
-        counts.neuron, counts.per_update = (
-            type(part).__name__,
-            layer.operations_per_update(),
-        )
-        counts.state_bytes = layer.state_bytes(
-            output, fired.numel() if after is None else after.numel()
-        )
+        if not counts.state_bytes:  # the first step
+            counts.neuron = type(part).__name__
+            counts.per_update = layer.operations_per_update()
+            neurons = fired.numel() if after is None else after.numel()
+            counts.state_bytes = layer.state_bytes(output, neurons)
         if "membranes" in self.needs:
             self._count_membranes(counts, layer, name, before, output)
 

@@ -8,14 +8,13 @@ code, or was computed where no operator of torch is called, for example in NumPy
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.weak import WeakTensorKeyDictionary
 
 __all__ = [
     "Origins",
@@ -90,8 +89,7 @@ COPIES = RESHAPES | {
 }
 
 
-@dataclass(frozen=True)
-class Weight:
+class Weight(NamedTuple):
     """A tensor of the network, or computed from those alone: the module's name, and the weights it is made from.
 
     ``state``: a buffer, or made from one, which may hold a row for each sample.
@@ -102,8 +100,7 @@ class Weight:
     state: bool = False
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """A tensor that depends on samples: ``period`` successive values belong to one sample, then follows the next.
 
     ``period`` is None if no axis is known to be that of the samples; ``distinct`` is the number of values without
@@ -115,13 +112,15 @@ class Sample:
     shared: Weight | None = None
 
 
-def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
-    """Yield the tensors among values and in nested lists."""
+def tensors_in(values: Iterable[Any]) -> list[Tensor]:
+    """Return the tensors among values and in nested lists."""
+    found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
-            yield value
+            found.append(value)
         elif isinstance(value, (list, tuple)):
-            yield from tensors_in(value)
+            found += tensors_in(value)
+    return found
 
 
 def is_matrix(tensor: Tensor) -> bool:
@@ -133,12 +132,39 @@ def distinct_values(tensor: Tensor) -> int:
     """Return the number of values of a tensor, without those repeated along broadcast axes."""
     if tensor.layout != torch.strided:
         return int(tensor.numel())
-    own: Iterator[int] = (
-        size
-        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-        if stride
-    )
+    strides = tensor.stride()
+    if 0 not in strides:
+        return int(tensor.numel())
+    own = (size for size, stride in zip(tensor.shape, strides, strict=True) if stride)
     return math.prod(own)
+
+
+class ByTensor:
+    """Origins of tensors, by the tensor's identity; a tensor that no longer exists has none."""
+
+    # A batch may compute any number of tensors: entries of those that are gone are dropped whenever so many were added.
+    ADDED_BEFORE_DROPPING: Final = 4096
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[weakref.ref[Tensor], Weight | Sample]] = {}
+        self._limit = self.ADDED_BEFORE_DROPPING
+
+    def get(self, tensor: Tensor) -> Weight | Sample | None:
+        """Return the origin of a tensor, if it was set."""
+        entry = self._entries.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def __setitem__(self, tensor: Tensor, origin: Weight | Sample) -> None:
+        entries = self._entries
+        entries[id(tensor)] = (weakref.ref(tensor), origin)
+        if len(entries) > self._limit:
+            alive = {key: e for key, e in entries.items() if e[0]() is not None}
+            self._entries = alive
+            self._limit = len(alive) + self.ADDED_BEFORE_DROPPING
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        self._entries.clear()
 
 
 OUTSIDE = Weight("a matrix outside of modules", frozenset())
@@ -156,7 +182,7 @@ class Origins:
         self._held = [tensor.detach() for _, tensor in own if not is_lazy(tensor)]
         for name, tensor in own:
             self._add_own(name, tensor)
-        self._known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+        self._known = ByTensor()
 
     def _add_own(self, name: str, tensor: Tensor) -> None:
         size = 0 if is_lazy(tensor) else tensor.numel()
@@ -177,7 +203,7 @@ class Origins:
 
     def of(self, tensor: Tensor) -> Weight | Sample | None:
         """Return the origin of a tensor; None if it is a constant, or was not made by an observed operator."""
-        known: Weight | Sample | None = self._known.get(tensor)
+        known = self._known.get(tensor)
         if known is not None:
             return known
         own = self._own.get(id(tensor))
@@ -191,6 +217,15 @@ class Origins:
         origin = self.of(tensor)
         return origin if isinstance(origin, Weight) else None
 
+    def stored_view(self, tensor: Tensor) -> object | None:
+        """Return what identifies the values of a stored weight, or of a view of one, during this batch; None for others."""
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            return None
+        storage = _storage(tensor)
+        if storage not in self._storages:
+            return None
+        return storage, tensor.storage_offset(), tensor.shape, tensor.stride()
+
     def is_state(self, tensor: Tensor) -> bool:
         """Return whether a buffer has one row per sample, or one for all: a product treats it as a state."""
         weight = self.weight(tensor)
@@ -200,12 +235,6 @@ class Origins:
             and tensor.dim() > 1
             and len(tensor) in (1, self.samples)
         )
-
-    def adopt(self, tensor: Tensor, like: Tensor) -> None:
-        """Record that a tensor has the values of another one in another order."""
-        origin = self.of(like)
-        if origin is not None:
-            self._known[tensor] = origin
 
     def shared(self, tensor: Tensor) -> Weight | None:
         """Return the matrix that a tensor repeats for each sample."""
@@ -240,12 +269,19 @@ class Origins:
         return period // width
 
     def follow(
-        self, name: str, args: Sequence[Any], result: Any, *, has_rule: bool = False
+        self,
+        name: str,
+        args: Sequence[Any],
+        sources: list[Tensor],
+        results: list[Tensor],
+        *,
+        has_rule: bool = False,
     ) -> None:
-        """Record the origins of an operator's results; a rule counts what is not a weight as a value of samples."""
-        sources = list(tensors_in(args))
+        """Record the origins of an operator's results, from those of its ``sources``, the tensors among its arguments.
+
+        A rule counts what is not a weight as a value of samples.
+        """
         origins = [self.of(tensor) for tensor in sources]
-        results = list(tensors_in((result,)))
         depends = any(isinstance(origin, Sample) for origin in origins) or (
             has_rule and None in origins
         )
@@ -256,9 +292,20 @@ class Origins:
                 )
             return
         weights = [origin for origin in origins if isinstance(origin, Weight)]
+        if len(sources) == len(weights) == len(results) == 1 and self._keeps_storage(
+            weights[0], sources[0], results[0]
+        ):
+            return
         for tensor in results if weights else ():
             if not any(tensor is source for source in sources):
                 self._known[tensor] = self._derived(sources, origins, weights, tensor)
+
+    def _keeps_storage(self, weight: Weight, source: Tensor, result: Tensor) -> bool:
+        """Return whether a result is a whole parameter in another order, whose origin is found by its memory."""
+        if weight.state or result.numel() != source.numel():
+            return False
+        storage = _storage(result)
+        return storage is not None and self._storages.get(storage) is weight
 
     def _derived(
         self,

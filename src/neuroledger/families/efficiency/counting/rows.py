@@ -21,7 +21,9 @@ __all__ = [
 # Sums of integers are exact in float32 below this.
 EXACT = 2**24
 # Values processed at a time, so that intermediate values stay in the processor's cache.
-VALUES_IN_CACHE = 2**18
+VALUES_IN_CACHE = 2**17
+# Inputs are held until the next ones are counted together with them only if so many fit.
+HELD_TOGETHER = 8
 # Values of a row that are tested first: most analogue rows show one that is neither -1, 0 nor 1.
 TESTED_FIRST = 64
 TINY = frozenset(
@@ -69,17 +71,26 @@ def operations(
     The operations are the sum of the fan-outs (feature,) of the row's non-zero values. A row of -1, 0 and 1 needs no
     multiplier; None without ``classify``.
     """
-    amounts, signs = [], []
-    for part in rows.split(max(1, VALUES_IN_CACHE // max(1, rows.shape[1]))):
-        nonzero = torch.ne(
-            part,
-            0,
-            out=torch.empty(part.shape, dtype=fan_out.dtype, device=part.device),
-        )
-        amounts.append(nonzero @ fan_out)
-        if classify:
-            signs.append(_signs(part, nonzero))
-    return torch.cat(amounts).to(torch.float64), torch.cat(signs) if classify else None
+    size = max(1, VALUES_IN_CACHE // max(1, rows.shape[1]))
+    if len(rows) <= size:
+        return _operations_of_part(rows, fan_out, classify)
+    parts = [_operations_of_part(part, fan_out, classify) for part in rows.split(size)]
+    signs = [signs for _, signs in parts if signs is not None]
+    return torch.cat([amounts for amounts, _ in parts]), (
+        torch.cat(signs) if signs else None
+    )
+
+
+def _operations_of_part(
+    rows: Tensor, fan_out: Tensor, classify: bool
+) -> tuple[Tensor, Tensor | None]:
+    rows = (
+        rows.contiguous()
+    )  # slices of time are read twice: once from memory, once from the cache
+    nonzero = rows.new_empty(rows.shape, dtype=fan_out.dtype)
+    torch.ne(rows, 0, out=nonzero)
+    amounts = (nonzero @ fan_out).to(torch.float64)
+    return amounts, _signs(rows, nonzero) if classify else None
 
 
 def signs_only(rows: Tensor) -> Tensor:
@@ -89,9 +100,9 @@ def signs_only(rows: Tensor) -> Tensor:
 
 def _signs(rows: Tensor, nonzero: Tensor) -> Tensor:
     """Return whether the sizes of all values of each row are 0 or 1: where they are not zero, they are 1."""
-    sizes = rows.abs()
-    if sizes.dtype == nonzero.dtype and torch.equal(sizes, nonzero):  # spikes alone
+    if rows.dtype == nonzero.dtype and torch.equal(rows, nonzero):  # spikes alone
         return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+    sizes = rows.abs()
     first = sizes[:, :TESTED_FIRST].eq(nonzero[:, :TESTED_FIRST]).all(1)
     if rows.shape[1] <= TESTED_FIRST or not bool(first.any()):
         return first
@@ -109,21 +120,52 @@ class SampleSums:
         self.amounts = torch.zeros(samples, dtype=torch.float64, device=device)
         self.ternary = torch.ones(samples, dtype=torch.bool, device=device)
         self._undecided = True
+        self._held: list[Tensor] = []
+        # The fan-out of the inputs that are held, and how many of their rows belong to a sample.
+        self._fan_out, self._inner = self.amounts, 1
 
     def add(self, rows: Tensor, fan_out: Tensor, inner: int) -> None:
-        """Add inputs ``(row, feature)``: ``inner`` successive rows belong to one sample, then follows the next sample."""
-        self.fold(*operations(rows, fan_out, classify=self._undecided), inner)
+        """Add inputs ``(row, feature)``: ``inner`` successive rows belong to one sample, then follows the next sample.
+
+        Small inputs, such as those of single time steps, are copied and counted together.
+        """
+        if rows.numel() > VALUES_IN_CACHE // HELD_TOGETHER:
+            self.fold(*operations(rows, fan_out, classify=self._undecided), inner)
+            return
+        if self._held and (
+            self._fan_out is not fan_out
+            or self._inner != inner
+            or self._held[0].shape != rows.shape
+            or self._held[0].dtype != rows.dtype
+        ):
+            self._count_held()
+        self._fan_out, self._inner = fan_out, inner
+        self._held.append(rows.clone(memory_format=torch.contiguous_format))
+        if (len(self._held) + 1) * rows.numel() > VALUES_IN_CACHE:
+            self._count_held()
+
+    def _count_held(self) -> None:
+        """Count the inputs that are held."""
+        if self._held:
+            rows = torch.cat(self._held)
+            self._held.clear()
+            counts = operations(rows, self._fan_out, classify=self._undecided)
+            self.fold(*counts, self._inner)
 
     def fold(self, per_row: Tensor, ternary: Tensor | None, inner: int) -> None:
         """Add operations given by row, ``ternary`` where they need no multiplier; None if this is decided."""
         samples = len(self.amounts)
-        self.amounts += per_row.reshape(-1, samples, inner).sum((0, 2))
+        if len(per_row) == samples:
+            self.amounts += per_row
+        else:
+            self.amounts += per_row.reshape(-1, samples, inner).sum((0, 2))
         if ternary is not None and self._undecided:
             self.ternary &= ternary.reshape(-1, samples, inner).all(2).all(0)
             self._undecided = bool(self.ternary.any())
 
     def totals(self) -> tuple[float, float]:
         """Return the MACs and the ACs of all samples."""
+        self._count_held()
         together = float(self.amounts.sum())
         accumulations = (
             float(self.amounts[self.ternary].sum()) if self._undecided else 0.0

@@ -14,6 +14,7 @@ from neuroledger.families.efficiency.counting.counter import (
     counting_rule,
     first_two,
 )
+from neuroledger.families.efficiency.counting.free import names_in
 from neuroledger.families.efficiency.counting.origins import tensors_in
 from neuroledger.families.efficiency.counting.rows import (
     as_values,
@@ -91,7 +92,7 @@ def bilinear(counter: Counter, call: Call) -> None:
     """Count ``y_o = Σ_ij x_i W_oij z_j`` of ``(x, W, z, …)``: one operation for each pair of inputs and weight."""
     left, weight, right = call.args[:3]
     name = counter.name_of(weight, "bilinear")
-    counter.tally.reach(weight, name)
+    counter.tally.reach(weight, counter.tally.pieces(weight), name)
     driven = as_values(weight).ne(0).sum(0, dtype=torch.float64)
     per_row = ((left.ne(0).to(driven.dtype) @ driven) * right.ne(0)).sum(1)
     ternary = signs_only(as_values(left)) & signs_only(as_values(right))
@@ -279,29 +280,13 @@ def _allowed(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
 
 QUANTISED = tuple(
     f"quantized::{name}"
-    for name in (
-        "linear",
-        "linear_relu",
-        "linear_dynamic",
-        "linear_relu_dynamic",
-        "linear_dynamic_fp16",
-        "linear_relu_dynamic_fp16",
-        "linear_leaky_relu",
-        "linear_tanh",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv1d_relu",
-        "conv2d_relu",
-        "conv3d_relu",
-        "conv2d_add",
-        "conv2d_add_relu",
-        "conv1d_dynamic",
-        "conv2d_dynamic",
-        "conv3d_dynamic",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
+    for name in names_in(
+        """
+    linear linear_relu linear_dynamic linear_relu_dynamic linear_dynamic_fp16
+    linear_relu_dynamic_fp16 linear_leaky_relu linear_tanh conv1d conv2d conv3d
+    conv1d_relu conv2d_relu conv3d_relu conv2d_add conv2d_add_relu conv1d_dynamic
+    conv2d_dynamic conv3d_dynamic conv_transpose1d conv_transpose2d conv_transpose3d
+    """
     )
 )
 

@@ -69,6 +69,8 @@ NON_SPIKING = frozenset(
     }
 )
 ROCKPOOL = ("vmem", "isyn", "spikes")
+# Frameworks with layers that may take a whole sequence in one call.
+SEQUENCES = frozenset({"spikingjelly", "sinabs", "norse", "rockpool"})
 RESETS = ("reset", "reset_states", "reset_mem")
 # Packages whose neurons, if they have no parts of their own, multiply only elementwise.
 VALUE_BY_VALUE = frozenset({"snntorch", "neuroledger"})
@@ -135,6 +137,8 @@ class SpikingLayer:
         """Return the membrane potential at every step of a multi-step call, and its axis of time; None if unknown."""
         recorded: Any = None
         axis = 1
+        if self.framework not in SEQUENCES:
+            return None
         if self._is_multi_step():
             recorded, axis = self.module.v_seq, 0
         elif self._records_membrane():

@@ -16,9 +16,7 @@ from neuroledger.families.efficiency.counting.spiking import states_of
 
 __all__ = [
     "CONNECTIONS",
-    "connection_weights",
     "count_weights",
-    "nonzero",
     "packed",
     "packed_weights",
 ]
@@ -93,30 +91,6 @@ def packed_biases(module: nn.Module) -> list[Tensor]:
         if callable(getattr(module, "get_bias", None))
         else []
     )
-
-
-def nonzero(tensor: Tensor) -> Tensor:
-    """Return a boolean mask of the non-zero values of a dense, sparse or quantised tensor."""
-    if tensor.is_quantized:
-        return tensor.dequantize().ne(0)
-    return (tensor if tensor.layout == torch.strided else tensor.to_dense()).ne(0)
-
-
-def connection_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield dotted name and tensor of all weights that connect neurons; biases do not.
-
-    Weights are those of the forward pass: pruned and reparametrised weights are the tensors after the mask or norm. A
-    tensor shared by several modules is yielded once. For custom modules, parameters with two dimensions are taken to be
-    connections.
-    """
-    counted: dict[
-        int, Tensor
-    ] = {}  # kept alive, so that no temporary weight gets the id of another
-    for prefix, child in module.named_modules():
-        for name, tensor in _connections_of(prefix, child):
-            if id(tensor) not in counted:
-                counted[id(tensor)] = tensor
-                yield f"{prefix}.{name}".lstrip("."), tensor
 
 
 def compiled_constants(module: nn.Module) -> Iterator[Tensor]:

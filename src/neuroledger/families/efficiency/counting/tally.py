@@ -39,6 +39,7 @@ class Tally:
         self._reached: dict[int, dict[object, int]] = {}
         self._used: dict[str, dict[object, int]] = {}
         self._reached_by_name: set[str] = set()
+        self._noted: set[object] = set()  # what `reach` has recorded already
         self._excluded: set[int] = set()
 
     def layer(self, name: str) -> Layer:
@@ -78,9 +79,13 @@ class Tally:
         """Record a part that cannot be counted."""
         self.uncounted.setdefault(name, Uncounted(name, why, weights))
 
-    def reach(self, weight: Tensor, name: str, data_type: str = "") -> None:
-        """Record that operations were counted for these weights; packed weights are identified by the layer's name."""
-        pieces = self.pieces(weight)
+    def reach(
+        self, weight: Tensor, pieces: frozenset[Piece], name: str, data_type: str = ""
+    ) -> None:
+        """Record that operations of a layer used these parts of weights; packed ones are identified by its name."""
+        if (name, pieces, weight.shape) in self._noted:
+            return
+        self._noted.add((name, pieces, weight.shape))
         if not pieces:
             self._reached_by_name.add(name)
             self._used.setdefault(name, {})[name, weight.shape] = weight.numel()
@@ -110,6 +115,7 @@ class Tally:
 
     def mark_unreached(self, weight: Tensor) -> None:
         """Record that operations with these weights were not counted."""
+        self._noted.clear()
         for root, _, _ in self.pieces(weight):
             self._reached.pop(root, None)
 
