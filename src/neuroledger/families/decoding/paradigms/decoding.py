@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array
+from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.engine.measurement import Measurement, recording_overlap
 from neuroledger.errors import DataError, ModelError, RequestError
@@ -46,13 +48,14 @@ from neuroledger.families.decoding.protocols.splits import (
 )
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
+from neuroledger.families.signals.recordings.model_needs import unmet
 from neuroledger.families.signals.signals import recording_digests
 from neuroledger.families.simulated_predictions import simulated_predictions
 from neuroledger.models.model import fit
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.spec.registry import paradigm
 
-__all__ = ["decoding", "measure_folds", "people_left_out"]
+__all__ = ["decoding", "measure_folds", "people_left_out", "prepared_notes"]
 
 
 @paradigm(
@@ -152,6 +155,7 @@ def decoding(
     notes += people_left_out(folds, assembly)
     notes += [f"prepared signals, sha256 {data.content[:12]}"] if data.content else []
     notes += data.notes
+    notes += prepared_notes(model, assembly, data.clocks)
     notes += recording_overlap(pretraining, partial(recording_digests, assembly))
     notes += _trained_content_notes(assembly, folds, objective)
     notes += [f"gate waived: {name}" for name in splits.waive]
@@ -171,6 +175,30 @@ def decoding(
     return Measurement(
         source=measured.source, target=measured.target, notes=(*notes, *measured.notes)
     )
+
+
+def prepared_notes(
+    model: Decoder, assembly: xr.DataArray, clocks: Sequence[RecordingClocks] = ()
+) -> list[str]:
+    """A note on what the model needs of the preparation of windows, if it needs anything.
+
+    Raises
+    ------
+    ModelError
+        The windows are not prepared in this way.
+    """
+    needs = getattr(model, "needs", None)
+    if needs is None:
+        return []
+    rate, units = (assembly.attrs[name] for name in ("sampling_rate", "units"))
+    problems = unmet(needs, float(rate), str(units), clocks)
+    if problems:
+        raise ModelError(
+            f"model {model.id!r}: the windows are not prepared as it needs: {'; '.join(problems)}"
+        )
+    stated = needs.model_dump(mode="json", exclude_defaults=True)
+    words = json.dumps(stated, ensure_ascii=False).replace('"', "")
+    return [f"windows prepared as the model needs: {words}"]
 
 
 def people_left_out(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
