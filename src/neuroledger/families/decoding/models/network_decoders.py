@@ -27,6 +27,7 @@ from neuroledger.families.decoding.models.pretrained_contract import (
     tensor_adapter,
 )
 from neuroledger.families.decoding.models.response_networks import residual_mlp
+from neuroledger.families.decoding.models.window_inputs import Inputs, with_inputs
 from neuroledger.families.decoding.protocols.decoder import (
     TAKES,
     Decoder,
@@ -34,12 +35,14 @@ from neuroledger.families.decoding.protocols.decoder import (
     Signature,
     decoded,
 )
+from neuroledger.families.decoding.training.adaptation import Adapt, adaptation_of
 from neuroledger.families.decoding.training.decoding_recipes import (
     NeuralBench,
     Recipe,
     TrainingRecipe,
 )
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
+from neuroledger.families.signals.recordings.model_needs import Needs
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import (
@@ -96,6 +99,9 @@ def network_decoder(
     trained: bool = True,
     device: str = "cpu",
     shuffles_labels: bool = False,
+    needs: Needs | None = None,
+    inputs: Inputs | None = None,
+    adapt: Adapt = "full",
 ) -> Decoder:
     """EEGNet, ShallowFBCSPNet or a residual perceptron, trained from random weights by `recipe`.
 
@@ -121,7 +127,17 @@ def network_decoder(
                 f"model {id!r}: {architecture} does not take these parameters: {error}"
             ) from error
 
-    return network_to_decoder(id, make, recipe, trained, device, shuffles_labels)
+    return network_to_decoder(
+        id,
+        make,
+        recipe,
+        trained,
+        device,
+        shuffles_labels,
+        needs=needs,
+        inputs=inputs,
+        adapt=adapt,
+    )
 
 
 def _typed(values: Any) -> None:
@@ -138,6 +154,9 @@ def torch_decoder(
     parameters: Arguments | None = None,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
+    needs: Needs | None = None,
+    inputs: Inputs | None = None,
+    adapt: Adapt = "full",
 ) -> Decoder:
     """A torch module by import path, from (window, channel, sample) to (window, output), trained by `recipe`.
 
@@ -145,7 +164,8 @@ def torch_decoder(
     `ctc_decoder`.
 
     The parts of the signature are passed to the constructor under the names of its parameters: `channels`,
-    `n_channels` or `n_chans`; `samples` or `n_times`; `outputs`, `n_outputs` or `n_classes`; `sampling_rate` or `sfreq`.
+    `n_channels` or `n_chans`; `samples` or `n_times`; `outputs`, `n_outputs` or `n_classes`; `sampling_rate` or `sfreq`;
+    and `positions` of the channels in metres, None if they are not known.
 
     Raises
     ------
@@ -154,9 +174,22 @@ def torch_decoder(
     """
 
     def make(signature: Signature) -> Any:
-        return build_network(trusted(path, TORCH, id), signature, parameters or {}, id)
+        known = {"positions": signature.positions}
+        constructor = trusted(path, TORCH, id)
+        return build_network(constructor, signature, parameters or {}, id, known)
 
-    return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
+    return network_to_decoder(
+        id,
+        make,
+        recipe,
+        True,
+        device,
+        False,
+        ANYTHING,
+        needs=needs,
+        inputs=inputs,
+        adapt=adapt,
+    )
 
 
 def build_network(
@@ -213,18 +246,34 @@ def network_to_decoder(
     device: str,
     shuffles_labels: bool,
     objectives: tuple[Objective, ...] = OBJECTIVES,
+    *,
+    needs: Needs | None = None,
+    inputs: Inputs | None = None,
+    adapt: Adapt = "full",
 ) -> Decoder:
-    """A decoder from a factory of networks; unless `trained`, its weights stay random."""
+    """A decoder from a factory of networks; unless `trained`, its weights stay random.
+
+    `needs` state how windows must be prepared, `inputs` what is done to each before the network sees it, and `adapt` which
+    parameters are trained.
+    """
     if not trained:
         recipe = recipe.model_copy(
             update={"learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1}
         )
+    adaptation = adaptation_of(adapt)
+
+    def built(signature: Signature) -> Any:
+        return with_inputs(make, signature, needs, inputs, recipe, id)
+
     return Decoder(
         id=id,
-        make=lambda signature: TrainedNetwork(make, signature, recipe, device),
+        make=lambda signature: TrainedNetwork(
+            built, signature, recipe, device, adapt=adaptation
+        ),
         stochastic=True,
         objectives=objectives,
         shuffles_labels=shuffles_labels,
+        needs=needs,
     )
 
 
@@ -306,6 +355,9 @@ def braindecode_decoder(
     contract: Contract | None = None,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
+    needs: Needs | None = None,
+    inputs: Inputs | None = None,
+    adapt: Adapt = "full",
 ) -> Decoder:
     """A network of braindecode by the name of its class, trained by `recipe`.
 
@@ -362,15 +414,26 @@ def braindecode_decoder(
             )
         network = build_network(network_class, signature, parameters or {}, id, known)
         if weights:
-            adapt = dict if contract is None else tensor_adapter(contract, network, id)
-            load_weights(network, weights, id, fresh=fresh, adapt=adapt)
+            fitted = dict if contract is None else tensor_adapter(contract, network, id)
+            load_weights(network, weights, id, fresh=fresh, adapt=fitted)
         elif fresh or contract is not None:
             raise ModelError(
                 f"model {id!r}: `fresh` and `contract` apply to pretrained weights, but `weights` is empty"
             )
         return _wrapped_network(network, arrangement)
 
-    return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
+    return network_to_decoder(
+        id,
+        make,
+        recipe,
+        True,
+        device,
+        False,
+        ANYTHING,
+        needs=needs,
+        inputs=inputs,
+        adapt=adapt,
+    )
 
 
 def _models(id: str) -> ModuleType:
