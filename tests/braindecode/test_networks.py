@@ -237,3 +237,72 @@ def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
         labram(microvolts._replace(sampling_rate=250.0, samples=1100))
     with pytest.raises(ModelError, match="do not know channels E1"):
         labram(microvolts._replace(channel_ids=("E1", *NAMES[1:])))
+
+
+NAMED = {
+    "BENDR": 256.0,
+    "BIOT": 200.0,
+    "CBraMod": 200.0,
+    "LUNA": 256.0,
+    "LaBraM": 200.0,
+}
+
+
+@pytest.mark.parametrize(("name", "rate"), NAMED.items())
+def test_a_foundation_model_by_name_is_trained_on_windows_as_it_needs_them(name, rate):
+    from neuroledger.engine.resolve import model_of
+    from neuroledger.engine.session import Session
+    from neuroledger.spec.catalog import open_catalog
+
+    decoder = model_of(Session(open_catalog()), f"braindecode.{name}")
+    assert decoder.needs.rate == rate
+    wanted = signature(round(1.5 * rate), rate, 2)._replace(units="uV")
+    estimator = decoder.make(wanted)
+    estimator.recipe = estimator.recipe.model_copy(update={"epochs": 1, "batch": 4})
+    rng = np.random.default_rng(0)
+    x = 30 * rng.standard_normal((12, 22, wanted.samples)).astype(np.float32)
+    y = np.tile(["a", "b"], 6)
+    estimator.fit_validated(x[:8], y[:8], x[8:], y[8:])
+    assert estimator.predict_proba(x).shape == (12, 2)
+    assert np.isfinite(estimator.losses_[0])
+
+
+@pytest.mark.parametrize(
+    "adapt",
+    [
+        "frozen",
+        "ridge_probe",
+        {"name": "linear_probe", "layer": "norm", "pool": "mean"},
+        {"name": "lora", "rank": 4, "only": ("attn",)},
+    ],
+)
+def test_a_foundation_model_is_adapted_as_declared(adapt):
+    from neuroledger.families.decoding.training.adaptation import Adaptation
+
+    declared = adapt if isinstance(adapt, str) else Adaptation(**adapt)
+    wanted = signature(400)
+    decoder = braindecode_decoder(
+        id="m", architecture="Labram", recipe=Laptop(epochs=1, batch=4), adapt=declared
+    )
+    estimator = decoder.make(wanted)
+    x = np.random.default_rng(0).standard_normal((12, 22, 400))
+    y = np.tile(["a", "b", "c", "d"], 3)
+    before = {}
+    make = estimator.make
+
+    def kept(wanted):
+        network = make(wanted)
+        before.update({k: v.clone() for k, v in network.state_dict().items()})
+        return network
+
+    estimator.make = kept
+    estimator.fit_validated(x[:8], y[:8], x[8:], y[8:])
+    after = estimator.network_.state_dict()
+    inner = "network.network." if "probe" in str(adapt) else "network."
+    name = "blocks.0.mlp.0.weight"
+    again = after.get(
+        inner + name,
+        after.get(inner + "blocks.0.mlp.0.parametrizations.weight.original"),
+    )
+    assert (again == before["network." + name]).all()
+    assert "parameters trained" in estimator.notes_[-1]
