@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import xarray as xr
@@ -21,10 +23,16 @@ from neuroledger.data.normalise_input import in_numpy
 from neuroledger.data.packaged import packaged_file
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
-from neuroledger.errors import DataError, RequestError, SpecError, UnavailableError
+from neuroledger.errors import (
+    DataError,
+    RequestError,
+    SpecError,
+    UnavailableError,
+    about_pair,
+)
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile
-from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.catalog import Catalog, Entry
 from neuroledger.spec.expectations import Content
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
@@ -120,13 +128,21 @@ def reader_parameters(
     SpecError
         The reader's parameters are invalid.
     """
-    entry = catalog.entry("datasets", id)
     spec = catalog.dataset(id)
     if spec.reader is None or spec.closed is not None:
         raise UnavailableError(f"data set {id!r} is unavailable: {spec.closed}")
-    component = registry.get("reader", spec.reader.name)
+    component, parameters = _bound_reader(catalog.entry("datasets", id))
+    return component, dict(parameters)
+
+
+@lru_cache(maxsize=256)
+def _bound_reader(entry: Entry) -> tuple[registry.Registered, Mapping[str, Any]]:
+    """The reader of an entry and its parameters, which may list thousands of recordings, validated once."""
+    reader = cast("DatasetSpec", entry.spec).reader
+    assert reader is not None
+    component = registry.get("reader", reader.name)
     try:
-        return component, component.bind(spec.reader.parameters)
+        return component, component.bind(reader.parameters)
     except ValidationError as error:
         raise SpecError(
             explain(error, entry.document, component.parameters, ("reader",))
@@ -272,10 +288,15 @@ def load_prepared(catalog: Catalog, own: Dataset, needs: Any) -> Dataset:
     DataError
         The data are missing or changed, or the preparation gives other rows.
     """
+    name = f"data set {own.id!r}, prepared as the model needs"
     files = verified_files(catalog, "datasets", own.id)
-    data = read_dataset(catalog, own.id, files, needs)
+    try:
+        data = read_dataset(catalog, own.id, files, needs)
+    except DataError as error:
+        if not about_pair(error):
+            raise
+        raise DataError(f"{name}: {error}") from error
     if data.assembly is not None and own.assembly is not None:
-        name = f"data set {own.id!r}, prepared as the model needs"
         check(data.assembly, name=name)
         _require_same_rows(own.assembly, data.assembly, name)
     return data

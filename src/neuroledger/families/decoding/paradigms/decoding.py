@@ -14,7 +14,6 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.engine.measurement import Measurement, recording_overlap
 from neuroledger.errors import DataError, ModelError, RequestError
@@ -155,7 +154,7 @@ def decoding(
     notes += people_left_out(folds, assembly)
     notes += [f"prepared signals, sha256 {data.content[:12]}"] if data.content else []
     notes += data.notes
-    notes += prepared_notes(model, assembly, data.clocks)
+    notes += prepared_notes(model, assembly)
     notes += recording_overlap(pretraining, partial(recording_digests, assembly))
     notes += _trained_content_notes(assembly, folds, objective)
     notes += [f"gate waived: {name}" for name in splits.waive]
@@ -177,9 +176,7 @@ def decoding(
     )
 
 
-def prepared_notes(
-    model: Decoder, assembly: xr.DataArray, clocks: Sequence[RecordingClocks] = ()
-) -> list[str]:
+def prepared_notes(model: Decoder, assembly: xr.DataArray) -> list[str]:
     """A note on what the model needs of the preparation of windows, if it needs anything.
 
     Raises
@@ -191,7 +188,7 @@ def prepared_notes(
     if needs is None:
         return []
     rate, units = (assembly.attrs[name] for name in ("sampling_rate", "units"))
-    problems = unmet(needs, float(rate), str(units), clocks)
+    problems = unmet(needs, float(rate), str(units))
     if problems:
         raise ModelError(
             f"model {model.id!r}: the windows are not prepared as it needs: {'; '.join(problems)}"

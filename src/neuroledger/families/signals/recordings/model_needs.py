@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from neuroledger.data.clocks import RecordingClocks
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing
 from neuroledger.families.signals.units import to_microvolts
@@ -72,7 +71,7 @@ class Needs(Frozen):
         """The preprocessing of a data set with the steps that the model needs."""
         steps: dict[str, Any] = {}
         if self.rate is not None:
-            steps["resample"] = self.rate
+            steps |= {"resample": self.rate, "upsample": False}
         if self.unit is not None:
             steps |= {"units": self.unit, "scale": None, "clamp": None}
         if self.scale is not None:
@@ -120,28 +119,18 @@ def only_as_cut(parameters: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
     return {}
 
 
-def unmet(
-    needs: Needs, rate: float, units: str, clocks: Sequence[RecordingClocks] = ()
-) -> list[str]:
+def unmet(needs: Needs, rate: float, units: str) -> list[str]:
     """What windows lack of a model's needs: one sentence for each need of rate, unit and scale that is not met.
 
     Parameters
     ----------
     rate, units
         Samples per second of the windows, and their unit; `robust` for scaled windows.
-    clocks
-        The clocks of the recordings: windows with more samples per second than their recording are not prepared but made up.
     """
     problems = []
     if needs.rate is not None and rate != needs.rate:
         problems.append(
             f"windows have {rate:g} samples per second instead of {needs.rate:g}"
-        )
-    slow = [item.recording for item in clocks if _rate_of(item) < (needs.rate or 0.0)]
-    if slow:
-        problems.append(
-            f"{len(slow)} of {len(clocks)} recordings, such as {slow[0]}, were recorded with fewer than {needs.rate:g} "
-            "samples per second"
         )
     if needs.unit is not None and to_microvolts(units, "eeg") is None:
         problems.append(f"amplitudes are in {units!r} instead of {needs.unit}")
@@ -150,12 +139,3 @@ def unmet(
     if needs.scale in SCALED and units not in SCALED:
         problems.append(f"amplitudes are in {units!r}, not scaled by recording")
     return problems
-
-
-def _rate_of(recording: RecordingClocks) -> float:
-    """The rate at which a recording was recorded; infinite if it is not known."""
-    stated = [
-        clock.rate.value for clock in recording.clocks[:1] if clock.rate is not None
-    ]
-    known = [value for value in stated if isinstance(value, int | float)]
-    return float(known[0]) if known else float("inf")
