@@ -17,12 +17,17 @@ from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.plan import needs_of, parameters_of, plan
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import DataError, ModelError, RequestError, SpecError
-from neuroledger.families.decoding.models.network_decoders import torch_decoder
+from neuroledger.families.decoding.models.network_decoders import (
+    network_to_decoder,
+    torch_decoder,
+)
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
+from neuroledger.families.signals.recordings import window_store
 from neuroledger.families.signals.recordings.model_needs import FilterNeed, Needs
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing
 from neuroledger.spec.base import sha256_of
+from neuroledger.store.store import open_store
 from tests.families.decoding.recorded_repository import (
     LABRAM,
     ONCE,
@@ -117,6 +122,16 @@ def test_a_score_is_computed_on_the_prepared_windows_and_says_so(recorded, monke
     assert len(session.prepared) == 1
 
 
+def test_each_form_is_stored_once_whichever_model_needs_it(recorded, monkeypatch):
+    monkeypatch.setattr(window_store, "TINY", 0)
+    catalog = recorded.open()
+    own = load_dataset(catalog, "press")
+    needs = Needs.model_validate(LABRAM)
+    for same in (needs, needs, needs.model_copy(update={"one": 1.0})):
+        load_prepared(catalog, own, same)
+    assert len(list(open_store(catalog.root).folder.rglob("values.bin"))) == 2
+
+
 def test_what_a_data_set_cannot_give_is_refused_before_anything_is_read(recorded):
     dataset(recorded, epoched=True, preprocessing={})
     found = jobs_of(recorded, "needy")
@@ -180,13 +195,24 @@ def test_needs_that_contradict_themselves_are_refused(recorded):
         Needs(one=100)
 
 
+def flat_layer():
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 2))
+
+
 def test_windows_that_are_cut_already_must_be_as_needed():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40, 3, 64))
     y = np.tile(["a", "b"], 20)
     recipe = Laptop(**ONCE)
-    decoder = torch_decoder(
-        id="m", path="torch.nn.Flatten", recipe=recipe, needs=Needs(rate=128)
+    decoder = network_to_decoder(
+        "m", lambda _: flat_layer(), recipe, True, "cpu", False, needs=Needs(rate=128)
     )
     with pytest.raises(ModelError, match="64 samples per second instead of 128"):
         nl.decode(decoder, x, y, sampling_rate=64, seeds=(0,), splits=2)
+    score = nl.decode(
+        replace(decoder, needs=Needs(rate=64)), x, y, sampling_rate=64, seeds=(0,), splits=2,
+        metric="balanced_accuracy",
+    )  # fmt: skip
+    assert any("filters and baseline were not checked" in note for note in score.notes)

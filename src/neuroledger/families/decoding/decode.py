@@ -195,7 +195,7 @@ def decode(
     bound = _metric(metric, seed, cluster or cluster_of(assembly), per)
 
     def scored(model: Decoder) -> Score:
-        stated = prepared_notes(model, assembly)
+        stated = prepared_notes(model, assembly, composed=False)
         rng = np.random.default_rng(seed)
         measurement = measure_folds(
             model,

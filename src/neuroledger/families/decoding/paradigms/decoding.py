@@ -154,7 +154,7 @@ def decoding(
     notes += people_left_out(folds, assembly)
     notes += [f"prepared signals, sha256 {data.content[:12]}"] if data.content else []
     notes += data.notes
-    notes += prepared_notes(model, assembly)
+    notes += prepared_notes(model, assembly, composed=True)
     notes += recording_overlap(pretraining, partial(recording_digests, assembly))
     notes += _trained_content_notes(assembly, folds, objective)
     notes += [f"gate waived: {name}" for name in splits.waive]
@@ -176,13 +176,17 @@ def decoding(
     )
 
 
-def prepared_notes(model: Decoder, assembly: xr.DataArray) -> list[str]:
+def prepared_notes(
+    model: Decoder, assembly: xr.DataArray, *, composed: bool
+) -> list[str]:
     """A note on what the model needs of the preparation of windows, if it needs anything.
+
+    ``composed`` states that the windows were read with these needs; otherwise nothing is known of filters and baseline.
 
     Raises
     ------
     ModelError
-        The windows are not prepared in this way.
+        The windows have another rate, unit or scale.
     """
     needs = getattr(model, "needs", None)
     if needs is None:
@@ -195,7 +199,8 @@ def prepared_notes(model: Decoder, assembly: xr.DataArray) -> list[str]:
         )
     stated = needs.model_dump(mode="json", exclude_defaults=True)
     words = json.dumps(stated, ensure_ascii=False).replace('"', "")
-    return [f"windows prepared as the model needs: {words}"]
+    unknown = "" if composed else "; filters and baseline were not checked"
+    return [f"windows prepared as the model needs: {words}{unknown}"]
 
 
 def people_left_out(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
