@@ -181,7 +181,8 @@ def test_zero_channels_are_noted(signature, x):
     adapter = {"name": "by_name", "channels": ["Fz", "Cz"], "missing": "zero"}
     found, _, module = seen(signature, x, inputs={"channels": adapter})
     assert not found[:, 0].any()
-    assert module.notes == ("channels are zero: Fz",)
+    unused = "channels are not used: Fp1, C3, C4, O1, O2"
+    assert module.notes == ("channels are zero: Fz", unused)
 
 
 def test_a_learned_adapter_starts_as_declared(signature, x):

@@ -32,11 +32,11 @@ UNKNOWN: Place = (np.nan, np.nan, np.nan)
 
 
 class ByName(Frozen):
-    """The `channels` by name, in this order and regardless of case; a missing one is refused, or zero with a note."""
+    """The `channels` by name, in this order and regardless of case; a missing one is refused, zero, or left out."""
 
     name: Literal["by_name"]
     channels: Names
-    missing: Missing = "refuse"
+    missing: Literal["refuse", "zero", "leave_out"] = "refuse"
 
 
 class Bipolar(Frozen):
@@ -119,6 +119,13 @@ def adapt_channels(adapter: ChannelAdapter, signature: Signature, id: str) -> Ad
         raise ModelError(
             f"model {id!r}: the windows have no channels {', '.join(missing)}; they have "
             f"{', '.join(signature.channel_ids)}: `missing: zero`, or another adapter (`by_position`, `learned`)"
+        )
+    if isinstance(adapter, ByName) and adapter.missing == "leave_out":
+        names = tuple(name for name in names if name not in missing)
+        matrix, missing = matrix[matrix.any(axis=1)], ()
+    if not matrix.any() and not isinstance(adapter, Learned):
+        raise ModelError(
+            f"model {id!r}: none of the channels {', '.join(signature.channel_ids)} is one of its adapter's"
         )
     places = [UNKNOWN] * len(names) if pairs else _moved(matrix, signature)
     return Adapted(_signature(signature, names, places), matrix, missing)

@@ -22,8 +22,6 @@ from neuroledger.families.decoding.models.convolutional_decoders import (
 )
 from neuroledger.families.decoding.models.pretrained_contract import (
     Contract,
-    WindowArrangement,
-    arrange_windows,
     tensor_adapter,
 )
 from neuroledger.families.decoding.models.response_networks import residual_mlp
@@ -374,8 +372,7 @@ def braindecode_decoder(
         Prefixes of the names of tensors that are initialised randomly instead: usually `final_layer`, since its size
         depends on the number of classes.
     contract
-        Requirements of the weights: channels by name, rate, length and unit of windows, and tensors of the file that this
-        network does not have. Windows that violate it are refused before training.
+        Tensors of the file that this network does not have, or has in another size.
 
     Raises
     ------
@@ -400,12 +397,6 @@ def braindecode_decoder(
             raise ModelError(
                 f"model {id!r}: braindecode has no network {architecture!r}; similar names: {suggestions}"
             )
-        arrangement = WindowArrangement(
-            signature, tuple(range(signature.channels)), 1.0
-        )
-        if contract is not None:
-            arrangement = arrange_windows(contract, signature, recipe, id)
-        signature = arrangement.signature
         known = {"chs_info": _channel_info(signature)}
         network_class = getattr(models, name)
         if not (isinstance(network_class, type) and hasattr(network_class, "forward")):
@@ -420,7 +411,7 @@ def braindecode_decoder(
             raise ModelError(
                 f"model {id!r}: `fresh` and `contract` apply to pretrained weights, but `weights` is empty"
             )
-        return _wrapped_network(network, arrangement)
+        return _wrapped_network(network, signature)
 
     return network_to_decoder(
         id,
@@ -523,11 +514,10 @@ def _similar_names(name: str, models: ModuleType) -> list[str]:
     )
 
 
-def _wrapped_network(network: Any, arrangement: WindowArrangement) -> Any:
-    """Wrap a network: select and scale channels, pass channel names if it needs them, and average outputs over time."""
+def _wrapped_network(network: Any, signature: Signature) -> Any:
+    """Wrap a network: pass channel names if it needs them, and average outputs over time."""
     from torch import nn
 
-    signature, rows, factor = arrangement
     takes_names = "ch_names" in inspect.signature(network.forward).parameters
     names: Sequence[str] = signature.channel_ids
 
@@ -539,9 +529,6 @@ def _wrapped_network(network: Any, arrangement: WindowArrangement) -> Any:
             self.network = network
 
         def forward(self, windows: Any) -> Any:
-            if rows != tuple(range(windows.shape[1])):
-                windows = windows[:, list(rows)]
-            windows = windows if factor == 1.0 else windows * factor
             try:
                 outputs = (
                     network(windows, ch_names=list(names))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from neuroledger.errors import ModelError
@@ -74,14 +75,14 @@ def with_inputs(
         return make(signature)
     needs, inputs = needs or NOTHING, inputs or Inputs()
     _require_unscaled(needs, inputs, recipe.for_task(signature.recipe), id)
-    names = tuple(inputs.rename.get(name, name) for name in signature.channel_ids)
-    adapted = _channels(signature._replace(channel_ids=names), needs, inputs, id)
+    own = tuple(inputs.rename.get(name, name) for name in signature.channel_ids)
+    adapted = _channels(signature._replace(channel_ids=own), needs, inputs, id)
     factor = 1.0
     if needs.unit is not None:
-        own, wanted = (
+        given, wanted = (
             to_microvolts(unit, "eeg") for unit in (signature.units, needs.unit)
         )
-        factor = (own or 1.0) / ((wanted or 1.0) * needs.one)
+        factor = (given or 1.0) / ((wanted or 1.0) * needs.one)
         signature = signature._replace(units=needs.unit)
     lacking = -signature.samples % needs.window_multiple
     if lacking and inputs.pad is None:
@@ -95,7 +96,7 @@ def with_inputs(
         names = (*seen.channel_ids, "SCALE")
         seen = seen._replace(channels=len(names), channel_ids=names, positions=places)
     network = make(seen)
-    return _wrapped(network, adapted, inputs, factor, lacking)
+    return _wrapped(network, adapted, inputs, factor, lacking, own)
 
 
 def _require_unscaled(
@@ -116,8 +117,6 @@ def _channels(signature: Signature, needs: Needs, inputs: Inputs, id: str) -> Ad
     if adapter is None and needs.channels != "any":
         adapter = ByName(name="by_name", channels=needs.channels)
     if adapter is None:
-        import numpy as np
-
         return Adapted(signature, np.eye(signature.channels), ())
     adapted = adapt_channels(adapter, signature, id)
     if needs.channels != "any":
@@ -131,7 +130,12 @@ def _channels(signature: Signature, needs: Needs, inputs: Inputs, id: str) -> Ad
 
 
 def _wrapped(
-    network: Any, adapted: Adapted, inputs: Inputs, factor: float, lacking: int
+    network: Any,
+    adapted: Adapted,
+    inputs: Inputs,
+    factor: float,
+    lacking: int,
+    own: Sequence[str],
 ) -> Any:
     """The network behind its inputs, as a module."""
     import torch
@@ -158,10 +162,17 @@ def _wrapped(
             return self.network(windows)
 
     wrapped = WithInputs()
-    fixed = not isinstance(inputs.channels, Learned)
-    if adapted.missing and fixed:
-        wrapped.notes = (f"channels are zero: {', '.join(adapted.missing)}",)
+    wrapped.notes = () if isinstance(inputs.channels, Learned) else _notes(adapted, own)
     return wrapped
+
+
+def _notes(adapted: Adapted, own: Sequence[str]) -> tuple[str, ...]:
+    """Notes on channels of the network that are zero, and on channels of the recording that it does not use."""
+    zero = ", ".join(adapted.missing)
+    used = adapted.matrix.any(axis=0)
+    unused = ", ".join(name for name, use in zip(own, used, strict=True) if not use)
+    notes = [f"channels are zero: {zero}"] if zero else []
+    return (*notes, *([f"channels are not used: {unused}"] if unused else []))
 
 
 def _scaled(windows: Any, scale: str | None) -> Any:
