@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from neuroledger.families.alignment.layer_curves.curve import layers
     from neuroledger.families.decoding import results as decoding
     from neuroledger.families.decoding.decode import decode
+    from neuroledger.families.decoding.own_decoders import evaluate_decoder
     from neuroledger.families.efficiency.cost import cost
     from neuroledger.families.efficiency.same import same
     from neuroledger.families.signals.recordings.mne_objects import windows
@@ -46,6 +47,10 @@ _PUBLIC = {
     "decoding": ("neuroledger.families.decoding.results", None),
     "errors": ("neuroledger.errors", None),
     "evaluate": ("neuroledger.cli.own_models", "evaluate"),
+    "evaluate_decoder": (
+        "neuroledger.families.decoding.own_decoders",
+        "evaluate_decoder",
+    ),
     "find": ("neuroledger.engine.public", "find"),
     "layers": ("neuroledger.families.alignment.layer_curves.curve", "layers"),
     "leaderboard": ("neuroledger.report.table", "leaderboard"),
@@ -73,6 +78,7 @@ __all__ = [
     "decoding",
     "errors",
     "evaluate",
+    "evaluate_decoder",
     "find",
     "layers",
     "leaderboard",

@@ -187,13 +187,16 @@ def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
     from safetensors.torch import save_file
 
     from neuroledger.families.decoding.models.pretrained_contract import Contract
+    from neuroledger.families.decoding.models.window_inputs import Inputs
     from neuroledger.families.decoding.training.decoding_recipes import NeuralBench
+    from neuroledger.families.signals.recordings.model_needs import Needs
     from neuroledger.spec.catalog import open_catalog
 
     told = dict(
         open_catalog().model("braindecode.Labram.pretrained").builder.parameters
     )
     contract = Contract.model_validate(told["contract"])
+    inputs = Inputs.model_validate(told["inputs"])
     models = network_decoders._models("labram")
     # As published: 128 channels, 15 s, no head; 221 tensors and 5,819,936 parameters.
     torch.manual_seed(5)
@@ -202,7 +205,7 @@ def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
     ).state_dict()
     assert len(published) == 221
     assert sum(value.numel() for value in published.values()) == 5_819_936
-    assert [name.upper() for name in contract.channels] == [
+    assert [name.upper() for name in inputs.channels.channels] == [
         n.upper() for n in models.labram.LABRAM_CHANNEL_ORDER
     ]
     save_file(
@@ -217,13 +220,15 @@ def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
             weights={"model.safetensors": tmp_path / "model.safetensors"},
             fresh=tuple(told["fresh"]),
             contract=contract,
+            needs=Needs.model_validate(told["needs"]),
+            inputs=inputs,
             recipe=NeuralBench(scale="none", clamp=0.0),
         )
         return decoder.make(about).make(about)
 
     microvolts = signature()._replace(units="uV")
     network = labram(microvolts).eval()
-    state = network.network.state_dict()
+    state = network.network.network.state_dict()
     assert torch.equal(
         state["temporal_embedding"], published["temporal_embedding"][:, :6]
     )
@@ -231,9 +236,76 @@ def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
     assert all(torch.equal(state[key], published[key]) for key in taken)
     with torch.inference_mode():
         assert tuple(network(torch.randn(2, 22, 1000) * 20).shape) == (2, 4)
-    with pytest.raises(
-        ModelError, match=r"250 Hz, not 200.*windows of 4\.4 s are no multiple of 1 s"
-    ):
-        labram(microvolts._replace(sampling_rate=250.0, samples=1100))
-    with pytest.raises(ModelError, match="do not know channels E1"):
-        labram(microvolts._replace(channel_ids=("E1", *NAMES[1:])))
+    with pytest.raises(ModelError, match="1100 samples are not a multiple of 200"):
+        labram(microvolts._replace(samples=1100))
+    some = labram(microvolts._replace(channel_ids=("E1", *NAMES[1:])))
+    assert some.notes == ("channels are not used: E1",)
+
+
+NAMED = {
+    "BENDR": 256.0,
+    "BIOT": 200.0,
+    "CBraMod": 200.0,
+    "LUNA": 256.0,
+    "LaBraM": 200.0,
+}
+
+
+@pytest.mark.parametrize(("name", "rate"), NAMED.items())
+def test_a_foundation_model_by_name_is_trained_on_windows_as_it_needs_them(name, rate):
+    from neuroledger.engine.resolve import model_of
+    from neuroledger.engine.session import Session
+    from neuroledger.spec.catalog import open_catalog
+
+    decoder = model_of(Session(open_catalog()), f"braindecode.{name}")
+    assert decoder.needs.rate == rate
+    wanted = signature(round(1.5 * rate), rate, 2)._replace(units="uV")
+    estimator = decoder.make(wanted)
+    estimator.recipe = estimator.recipe.model_copy(update={"epochs": 1, "batch": 4})
+    rng = np.random.default_rng(0)
+    x = 30 * rng.standard_normal((12, 22, wanted.samples)).astype(np.float32)
+    y = np.tile(["a", "b"], 6)
+    estimator.fit_validated(x[:8], y[:8], x[8:], y[8:])
+    assert estimator.predict_proba(x).shape == (12, 2)
+    assert np.isfinite(estimator.losses_[0])
+
+
+@pytest.mark.parametrize(
+    "adapt",
+    [
+        "frozen",
+        "ridge_probe",
+        {"name": "linear_probe", "layer": "norm", "pool": "mean"},
+        {"name": "lora", "rank": 4, "only": ("attn",)},
+    ],
+)
+def test_a_foundation_model_is_adapted_as_declared(adapt):
+    from neuroledger.families.decoding.training.adaptation import Adaptation
+
+    declared = adapt if isinstance(adapt, str) else Adaptation(**adapt)
+    wanted = signature(400)
+    decoder = braindecode_decoder(
+        id="m", architecture="Labram", recipe=Laptop(epochs=1, batch=4), adapt=declared
+    )
+    estimator = decoder.make(wanted)
+    x = np.random.default_rng(0).standard_normal((12, 22, 400))
+    y = np.tile(["a", "b", "c", "d"], 3)
+    before = {}
+    make = estimator.make
+
+    def kept(wanted):
+        network = make(wanted)
+        before.update({k: v.clone() for k, v in network.state_dict().items()})
+        return network
+
+    estimator.make = kept
+    estimator.fit_validated(x[:8], y[:8], x[8:], y[8:])
+    after = estimator.network_.state_dict()
+    inner = "network.network." if "probe" in str(adapt) else "network."
+    name = "blocks.0.mlp.0.weight"
+    again = after.get(
+        inner + name,
+        after.get(inner + "blocks.0.mlp.0.parametrizations.weight.original"),
+    )
+    assert (again == before["network." + name]).all()
+    assert "parameters trained" in estimator.notes_[-1]

@@ -512,7 +512,8 @@ def test_a_model_in_memory_is_recorded_by_id_and_type(
     )
     model: Any = SimpleNamespace(id="mine")
     content, line = run_object(case.session, "lab.V4", model)
-    assert asked == [(None, case.session.request)] and case.given[0][2] is model
+    assert asked == [(None, case.session.request, None)]
+    assert case.given[0][2] is model
     assert content.inputs == {
         "seed": 0,
         "model": {"id": "mine", "in_memory": "SimpleNamespace"},

@@ -260,6 +260,7 @@ def test_the_functions_that_specs_may_call_are_these() -> None:
         "pose_network",
         "residual_mlp",
         "shallow_fbcsp_net",
+        "simple_conv_time_agg",
         "typing_network",
     }
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
+import xarray as xr
 from pydantic import ValidationError
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import check, content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import folder_of
@@ -17,17 +23,30 @@ from neuroledger.data.normalise_input import in_numpy
 from neuroledger.data.packaged import packaged_file
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
-from neuroledger.errors import DataError, SpecError, UnavailableError
+from neuroledger.errors import (
+    DataError,
+    RequestError,
+    SpecError,
+    UnavailableError,
+    about_pair,
+)
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile
-from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.catalog import Catalog, Entry
 from neuroledger.spec.expectations import Content
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
 from neuroledger.store.files import sweep
 from neuroledger.store.store import open_store, store_at
 
-__all__ = ["damaged_file", "load_dataset", "read_dataset", "verified_files"]
+__all__ = [
+    "changed_parameters",
+    "damaged_file",
+    "load_dataset",
+    "load_prepared",
+    "read_dataset",
+    "verified_files",
+]
 
 
 def verified_files(
@@ -97,8 +116,10 @@ class _DeclaredFiles(dict[str, Path]):
         )
 
 
-def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
-    """Run the data set's reader on its verified files, in a confined child process.
+def reader_parameters(
+    catalog: Catalog, id: str
+) -> tuple[registry.Registered, dict[str, Any]]:
+    """The reader of a data set and its validated parameters.
 
     Raises
     ------
@@ -106,20 +127,71 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
         The spec declares the data unavailable, or names no reader.
     SpecError
         The reader's parameters are invalid.
-    DataError
-        The files do not contain what the reader expects.
     """
-    entry = catalog.entry("datasets", id)
     spec = catalog.dataset(id)
     if spec.reader is None or spec.closed is not None:
         raise UnavailableError(f"data set {id!r} is unavailable: {spec.closed}")
-    component = registry.get("reader", spec.reader.name)
+    component, parameters = _bound_reader(catalog.entry("datasets", id))
+    return component, dict(parameters)
+
+
+@lru_cache(maxsize=256)
+def _bound_reader(entry: Entry) -> tuple[registry.Registered, Mapping[str, Any]]:
+    """The reader of an entry and its parameters, which may list thousands of recordings, validated once."""
+    reader = cast("DatasetSpec", entry.spec).reader
+    assert reader is not None
+    component = registry.get("reader", reader.name)
     try:
-        parameters = component.bind(spec.reader.parameters)
+        return component, component.bind(reader.parameters)
     except ValidationError as error:
         raise SpecError(
             explain(error, entry.document, component.parameters, ("reader",))
         ) from None
+
+
+def changed_parameters(catalog: Catalog, id: str, needs: Any) -> dict[str, Any]:
+    """The parameters of a data set's reader that a model's needs change, by name; none without needs.
+
+    Raises
+    ------
+    RequestError
+        The data set cannot be prepared in this way.
+    """
+    if needs is None:
+        return {}
+    component, parameters = reader_parameters(catalog, id)
+    begin = f"data set {id!r} cannot be prepared as the model needs: "
+    if component.composes is None:
+        raise RequestError(
+            f"{begin}its reader {component.name!r} prepares it in one way only; score a model without `needs`"
+        )
+    try:
+        return component.composes(parameters, needs)
+    except RequestError as error:
+        raise RequestError(f"{begin}{error}") from error
+
+
+def read_dataset(
+    catalog: Catalog, id: str, files: dict[str, Path], needs: Any = None
+) -> Dataset:
+    """Run the data set's reader on its verified files, in a confined child process.
+
+    ``needs`` are those of a model, by which the reader's parameters are changed.
+
+    Raises
+    ------
+    UnavailableError
+        The spec declares the data unavailable, or names no reader.
+    SpecError
+        The reader's parameters are invalid.
+    RequestError
+        The data set cannot be prepared as the model needs.
+    DataError
+        The files do not contain what the reader expects.
+    """
+    spec = catalog.dataset(id)
+    component, parameters = reader_parameters(catalog, id)
+    parameters |= changed_parameters(catalog, id, needs)
     store = open_store(catalog.root)
 
     def read() -> Dataset:
@@ -135,7 +207,7 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
     data = confined(
         read,
         limits_for(files.values(), writable=[store.folder]),
-        f"data set {id!r}: reader {spec.reader.name!r}",
+        f"data set {id!r}: reader {component.name!r}",
         mapped=store.use_file,
     )
     degrees = spec.degrees if spec.degrees is not None else data.degrees
@@ -204,6 +276,49 @@ def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dat
         check(data.assembly, name=f"data set {id!r}")
         _require_pinned_content(spec, data)
     return data
+
+
+def load_prepared(catalog: Catalog, own: Dataset, needs: Any) -> Dataset:
+    """A loaded data set, read again with the preparation that a model needs: other values in the same rows.
+
+    Raises
+    ------
+    RequestError
+        The data set cannot be prepared in this way.
+    DataError
+        The data are missing or changed, or the preparation gives other rows.
+    """
+    name = f"data set {own.id!r}, prepared as the model needs"
+    files = verified_files(catalog, "datasets", own.id)
+    try:
+        data = read_dataset(catalog, own.id, files, needs)
+    except DataError as error:
+        if not about_pair(error):
+            raise
+        raise DataError(f"{name}: {error}") from error
+    if data.assembly is not None and own.assembly is not None:
+        check(data.assembly, name=name)
+        _require_same_rows(own.assembly, data.assembly, name)
+    return data
+
+
+def _require_same_rows(own: xr.DataArray, prepared: xr.DataArray, name: str) -> None:
+    """Refuse a preparation whose presentations are not those of the data set, so that splits and targets stay the same."""
+    count, wanted = (part.sizes["presentation"] for part in (prepared, own))
+    if count != wanted:
+        raise DataError(f"{name}: it has {count} presentations instead of {wanted}")
+    for coordinate, expected in own.coords.items():
+        if expected.dims != ("presentation",):
+            continue
+        found = prepared.coords.get(coordinate)
+        if found is None or not _equal(found.values, expected.values):
+            raise DataError(f"{name}: {coordinate!r} of its presentations differs")
+
+
+def _equal(found: Array, expected: Array) -> bool:
+    """Whether two coordinates are equal; missing numbers equal missing numbers."""
+    both_numbers = found.dtype.kind == expected.dtype.kind == "f"
+    return bool(np.array_equal(found, expected, equal_nan=both_numbers))
 
 
 def _require_pinned_content(spec: DatasetSpec, data: Dataset) -> None:

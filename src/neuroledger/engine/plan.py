@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from neuroledger.data.fetch import absent
+from neuroledger.data.load import changed_parameters
 from neuroledger.display import some
 from neuroledger.engine.layer_commitment import rule_of
 from neuroledger.engine.outcome import Pending, pending_for
@@ -33,9 +34,11 @@ __all__ = [
     "interface",
     "lacking",
     "mismatch",
+    "needs_of",
     "other_models",
     "parameters_of",
     "plan",
+    "prepared_as",
     "require_compatible",
     "unavailable",
 ]
@@ -242,11 +245,22 @@ def lacking(catalog: Catalog, model: str, benchmark: str) -> list[str]:
         catalog.entry("benchmarks", benchmark), catalog.about(target.dataset).stimuli
     )
     own = interface(catalog.entry("models", model), "")
-    return (
-        []
-        if own is None or required is None
-        else [name for part in own.lacking(required) for name in part]
-    )
+    if own is None or required is None:
+        return []
+    lacks = [name for part in own.lacking(required) for name in part]
+    return lacks or _lacking_preparation(catalog, model, target.dataset)
+
+
+def _lacking_preparation(catalog: Catalog, model: str, dataset: str) -> list[str]:
+    """What a model lacks if the data set cannot be prepared as it needs."""
+    needs = needs_of(catalog, model)
+    if needs is None or catalog.about(dataset).closed is not None:
+        return []
+    try:
+        changed_parameters(catalog, dataset, needs)
+    except RequestError:
+        return ["windows prepared as it needs"]
+    return []
 
 
 def require_compatible(catalog: Catalog, benchmark: str, model: Model | str) -> None:
@@ -342,6 +356,43 @@ def parameters_of(entry: Entry, kind: str) -> dict[str, Any]:
         ) from None
 
 
+def needs_of(catalog: Catalog, model: Model | str | None) -> Any:
+    """Return what a model, or the model of a spec, needs of the preparation of data; None if it needs nothing."""
+    if isinstance(model, str):
+        return _declared_needs(catalog.entry("models", model))
+    return getattr(model, "needs", None)
+
+
+@lru_cache(maxsize=8192)
+def _declared_needs(entry: Entry) -> Any:
+    """Return the field ``needs`` of a model's builder; None also for invalid parameters, which are reported elsewhere."""
+    spec = entry.spec
+    builder = spec.builder if isinstance(spec, ModelSpec) else None
+    if builder is None or builder.parameters.get("needs") is None:
+        return None
+    try:
+        return parameters_of(entry, "builder")["needs"]
+    except SpecError:
+        return None
+
+
+def prepared_as(catalog: Catalog, dataset: str, needs: Any) -> dict[str, Any]:
+    """Return the parameters of a data set's reader that a model's needs change, as plain data.
+
+    Raises
+    ------
+    RequestError
+        The data set cannot be prepared in this way.
+    """
+    changed = changed_parameters(catalog, dataset, needs)
+    declared = catalog.dataset(dataset).reader
+    if declared is None or not changed:
+        return {}
+    component = registry.get("reader", declared.name)
+    values = component.canonical({**declared.parameters, **changed})
+    return {name: values[name] for name in changed}
+
+
 @lru_cache(maxsize=8192)
 def interface(entry: Entry, stimuli: str) -> Interface | None:
     """Return the inputs and outputs of a model, or those that a benchmark requires with this kind of stimuli.
@@ -380,9 +431,13 @@ def _files(dataset: DatasetSpec) -> dict[str, Any]:
 
 
 def inputs_of(
-    catalog: Catalog, benchmark: BenchmarkSpec, model: str | None, request: Request
+    catalog: Catalog,
+    benchmark: BenchmarkSpec,
+    model: str | None,
+    request: Request,
+    needs: Any = None,
 ) -> dict[str, Any]:
-    """Return everything that determines the outcome of a job, as plain data."""
+    """Return everything that determines the outcome of a job, as plain data; ``needs`` are those of a model in memory."""
     dataset = catalog.dataset(benchmark.dataset)
     if dataset.reader is None:
         raise RequestError(f"data set {dataset.id!r} is unavailable: {dataset.closed}")
@@ -415,6 +470,9 @@ def inputs_of(
     inputs["controls"] = {
         id: _model(catalog, id) for id in sorted(other_models(benchmark))
     }
+    needs = needs_of(catalog, model) or needs
+    if needs is not None:
+        inputs["preparation"] = prepared_as(catalog, dataset.id, needs)
     if model is not None:
         inputs["model"] = _model(catalog, model)
         rule = rule_of(catalog.model(model))

@@ -12,19 +12,24 @@ import numpy as np
 from neuroledger.data.assembly import select
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import refuse_outside_storage
-from neuroledger.data.load import load_dataset, verified_files
+from neuroledger.data.load import load_dataset, load_prepared, verified_files
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
 from neuroledger.engine.layer_commitment import committed, rule_of
 from neuroledger.engine.overrides import in_compat
-from neuroledger.engine.plan import parameters_of, require_compatible
+from neuroledger.engine.plan import (
+    needs_of,
+    parameters_of,
+    prepared_as,
+    require_compatible,
+)
 from neuroledger.engine.session import Session
 from neuroledger.errors import RequestError, UnavailableError
 from neuroledger.models.activation_store import attach
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
-from neuroledger.spec.base import id_of
+from neuroledger.spec.base import id_of, sha256_of
 from neuroledger.spec.kinds import BenchmarkSpec, Pretraining
 from neuroledger.stats.score import Score
 
@@ -87,7 +92,7 @@ def resolve(
         )
     require_compatible(catalog, benchmark.id, model)
     parameters = parameters_of(catalog.entry("benchmarks", benchmark.id), "paradigm")
-    data = _dataset(session, benchmark)
+    data = _dataset(session, benchmark, needs_of(catalog, model))
     shared: dict[str, Any] = {
         "catalog": catalog,
         "workspace": session.workspace,
@@ -203,24 +208,15 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
     return model
 
 
-def _dataset(session: Session, benchmark: BenchmarkSpec) -> Dataset:
-    """Return the benchmark's data: validated, verified, read, checked, selected, and limited as requested."""
-    from neuroledger.data.gate.validate import refused_error, refused_here
-
-    id, limit = benchmark.dataset, session.request.limit
-    if id not in session.valid:
-        problem = refused_here(session.catalog, id)
-        if problem:
-            raise refused_error(session.catalog, id, problem)
-        session.valid.add(id)
-    if id not in session.datasets:
-        session.datasets[id] = load_dataset(session.catalog, id)
-    data = session.datasets[id]
+def _dataset(session: Session, benchmark: BenchmarkSpec, needs: Any = None) -> Dataset:
+    """Return the benchmark's data: validated, verified, read, checked, prepared, selected, and limited as requested."""
+    limit = session.request.limit
+    data, preparation = _prepared(session, benchmark.dataset, needs)
     if data.assembly is None or (not benchmark.select and limit is None):
         return data
-    key = (id, repr(sorted(benchmark.select.items())))
+    key = (data.id, repr(sorted(benchmark.select.items())), preparation)
     if key not in session.selected:
-        assembly = select(data.assembly, benchmark.select, name=f"data set {id!r}")
+        assembly = select(data.assembly, benchmark.select, name=f"data set {data.id!r}")
         if (
             limit is not None
             and "stimulus_id" in assembly.coords
@@ -231,3 +227,30 @@ def _dataset(session: Session, benchmark: BenchmarkSpec) -> Dataset:
             assembly = assembly.isel(presentation=np.flatnonzero(np.isin(ids, first)))
         session.selected[key] = replace(data, assembly=assembly)
     return session.selected[key]
+
+
+def _prepared(session: Session, id: str, needs: Any) -> tuple[Dataset, str]:
+    """Return a data set as a model needs it, once per session and preparation, and the hash of what this changes."""
+    own = _own(session, id)
+    changes = prepared_as(session.catalog, id, needs)
+    if not changes:
+        return own, ""
+    preparation = sha256_of(changes)
+    if (id, preparation) not in session.prepared:
+        data = load_prepared(session.catalog, own, needs)
+        session.prepared[id, preparation] = data
+    return session.prepared[id, preparation], preparation
+
+
+def _own(session: Session, id: str) -> Dataset:
+    """Return a data set as its spec declares it, after the gate, once per session."""
+    from neuroledger.data.gate.validate import refused_error, refused_here
+
+    if id not in session.valid:
+        problem = refused_here(session.catalog, id)
+        if problem:
+            raise refused_error(session.catalog, id, problem)
+        session.valid.add(id)
+    if id not in session.datasets:
+        session.datasets[id] = load_dataset(session.catalog, id)
+    return session.datasets[id]

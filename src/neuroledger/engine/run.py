@@ -26,6 +26,7 @@ from neuroledger.engine.plan import (
     again,
     inputs_of,
     mismatch,
+    needs_of,
     other_models,
     unavailable,
 )
@@ -359,7 +360,8 @@ def run_object(session: Session, benchmark: str, model: Model) -> tuple[Outcome,
     The inputs of the record contain the id and type of the model, but not its content.
     """
     spec = session.catalog.benchmark(benchmark)
-    inputs = inputs_of(session.catalog, spec, None, session.request)
+    needs = needs_of(session.catalog, model)
+    inputs = inputs_of(session.catalog, spec, None, session.request, needs)
     inputs["model"] = {"id": model.id, "in_memory": type(model).__name__}
     job = Job(model.id, benchmark, sha256_of(inputs), inputs)
     outcome, evaluation = run_job(session, job, model)

@@ -60,8 +60,9 @@ class Session:
     ----------
     valid
         Data sets that passed the gate.
-    datasets, selected, models
-        Data sets as read and as selected for benchmarks, and built models; :meth:`forget` drops them.
+    datasets, prepared, selected, models
+        Data sets as read, as prepared for models with needs, and as selected for benchmarks, and built models;
+        :meth:`forget` drops them.
     shown
         Hashes of the stimuli of each benchmark.
     layers
@@ -78,7 +79,10 @@ class Session:
     workspace: Workspace = field(init=False)
     valid: set[str] = field(default_factory=set, repr=False)
     datasets: dict[str, Dataset] = field(default_factory=dict, repr=False)
-    selected: dict[tuple[str, str], Dataset] = field(default_factory=dict, repr=False)
+    prepared: dict[tuple[str, str], Dataset] = field(default_factory=dict, repr=False)
+    selected: dict[tuple[str, str, str], Dataset] = field(
+        default_factory=dict, repr=False
+    )
     models: dict[str, Model] = field(default_factory=dict, repr=False)
     shown: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
     layers: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
@@ -115,6 +119,9 @@ class Session:
         """Drop all other data sets and models from memory, but keep results computed from them."""
         self.datasets = {
             id: data for id, data in self.datasets.items() if id in but_datasets
+        }
+        self.prepared = {
+            key: data for key, data in self.prepared.items() if key[0] in but_datasets
         }
         self.selected = {
             key: data for key, data in self.selected.items() if key[0] in but_datasets

@@ -85,6 +85,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 Reads = Callable[[Sequence[str], Mapping[str, Any]], list[str]]
 # From a catalogue, a spec, its text and `neuroledger.data.pin.downloads.Downloads` to `…downloads.Recorded`.
 Pins = Callable[..., Any]
+# From the parameters of a reader and what a model needs to the parameters that it changes, by name.
+Composes = Callable[[Mapping[str, Any], Any], dict[str, Any]]
 Simulates = Callable[..., Callable[..., Any]]
 Side = Literal["source", "target"]
 
@@ -117,6 +119,8 @@ class Registered:
         Function that raises ValueError on parameters that are valid separately but not together.
     prepares
         Whether a reader computes its result from the files, so that the result is hashed and recorded.
+    composes
+        Function that changes a reader's parameters to what a model needs.
     """
 
     kind: str
@@ -135,6 +139,7 @@ class Registered:
     reads: Reads | None = None
     pins: Pins | None = None
     prepares: bool = False
+    composes: Composes | None = None
     together: Callable[[Any], None] | None = None
 
     @property
@@ -378,15 +383,18 @@ def reader(
     reads: Reads | None = None,
     pins: Pins | None = None,
     prepares: bool = False,
+    composes: Composes | None = None,
 ) -> Callable[[F], F]:
     """Register a reader: ``(files, *, …) -> Dataset``.
 
     A reader that ``prepares`` computes its result from the files (filters, windows); the result is hashed and recorded.
     ``reads(names, parameters)`` selects the reader's files from the names in a folder, so that only these are pinned; it
     raises an error if one is missing. ``pins(catalog, spec, text, downloads)`` converts a folder of downloads to files
-    and fields of the spec, for readers whose fields state the subject of each file.
+    and fields of the spec, for readers whose fields state the subject of each file. ``composes(parameters, needs)`` returns
+    the parameters that change if a model has ``needs`` (a field of its builder), and raises a RequestError if it cannot.
     """
-    return _register("reader", name, version, reads=reads, pins=pins, prepares=prepares)
+    declared = {"reads": reads, "pins": pins, "prepares": prepares}
+    return _register("reader", name, version, composes=composes, **declared)
 
 
 def stimuli(name: str) -> Callable[[F], F]:

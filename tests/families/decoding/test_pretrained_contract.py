@@ -1,8 +1,7 @@
-"""Tests of contracts of pretrained weights, on a small stand-in for braindecode: all violations are one error."""
+"""Pretrained weights start a network whose windows have the order, unit and length that they need, on a small stand-in."""
 
 from __future__ import annotations
 
-import logging
 import sys
 import types
 from pathlib import Path
@@ -15,8 +14,10 @@ import neuroledger as nl
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.models.network_decoders import braindecode_decoder
 from neuroledger.families.decoding.models.pretrained_contract import Contract
+from neuroledger.families.decoding.models.window_inputs import Inputs
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
+from neuroledger.families.signals.recordings.model_needs import Needs
 from neuroledger.families.signals.signals import signals
 
 torch = pytest.importorskip("torch")
@@ -77,17 +78,8 @@ def checkpoint(
     return {"model.safetensors": folder / "model.safetensors"}
 
 
-def contract(**changed: Any) -> Contract:
-    said: dict[str, Any] = {
-        "channels": KNOWN,
-        "sampling_rate": RATE,
-        "whole": 0.5,
-        "longest": 4.0,
-        "one": 100.0,
-        "unused": ("pretext.",),
-        "cut": {"moments": 1},
-    }
-    return Contract.model_validate(said | changed)
+CONTRACT = Contract(unused=("pretext.",), cut={"moments": 1})
+NEEDS = Needs(rate=RATE, unit="uV", one=100.0, channels=KNOWN, window_multiple=50)
 
 
 def signature(
@@ -101,7 +93,8 @@ def network(
     weights: dict[str, Path], about: Signature | None = None, **how: Any
 ) -> Any:
     given = {
-        "contract": contract(),
+        "contract": CONTRACT,
+        "needs": NEEDS,
         "fresh": ("final_layer",),
         "recipe": UNSCALED,
         "architecture": "Tiny",
@@ -110,87 +103,70 @@ def network(
     return decoder.make(about or signature()).make(about or signature())
 
 
-def test_weights_are_loaded_and_windows_have_the_unit_and_order_of_the_contract(
+def test_weights_are_loaded_and_windows_have_the_needed_unit_and_order(
     tmp_path: Path,
 ) -> None:
     weights = checkpoint(tmp_path)
     mixed = ("Oz", "C4", "Fp1", "Cz", "C3")
     made = network(weights, signature(mixed))
-    assert torch.equal(made.network.moments, torch.arange(36.0).reshape(1, 9, 4)[:, :3])
+    loaded = made.network.network
+    assert torch.equal(loaded.moments, torch.arange(36.0).reshape(1, 9, 4)[:, :3])
     windows = torch.arange(5.0)[None, :, None].expand(1, 5, 100) * 100.0
     made(windows)
     # Row by row Fp1, C3, Cz, C4, Oz, in hundreds of microvolts.
-    assert made.network.seen[0, :, 0].tolist() == [2.0, 4.0, 3.0, 1.0, 0.0]
+    assert loaded.seen[0, :, 0].tolist() == [2.0, 4.0, 3.0, 1.0, 0.0]
     volts = network(weights, signature(mixed, units="V"))
     volts(windows / 1e6)
-    torch.testing.assert_close(volts.network.seen, made.network.seen)
+    torch.testing.assert_close(volts.network.network.seen, loaded.seen)
 
 
 def test_a_network_that_knows_names_receives_those_that_are_there(
-    tmp_path: Path, caplog: Any
+    tmp_path: Path,
 ) -> None:
     weights = checkpoint(tmp_path, channels=3)
     about = signature(("C4", "X7", "C3", "Oz"))
-    with pytest.raises(ModelError, match=r"do not have channels X7 \(`others: drop`"):
-        network(weights, about, architecture="Named", contract=contract(needs="some"))
-    with caplog.at_level(logging.WARNING, "neuroledger"):
-        made = network(
-            weights,
-            about,
-            architecture="Named",
-            contract=contract(needs="some", others="drop"),
-        )
-    assert "channels X7 are dropped" in caplog.text
+    picked = {"name": "by_name", "channels": KNOWN, "missing": "leave_out"}
+    how: dict[str, Any] = {
+        "architecture": "Named",
+        "needs": Needs(rate=RATE),
+        "inputs": Inputs.model_validate({"channels": picked}),
+    }
+    made = network(weights, about, **how)
+    assert made.notes == ("channels are not used: X7",)
     made(torch.zeros(1, 4, 100))
-    assert made.network.names == ["C4", "C3", "Oz"]
+    assert made.network.network.names == ["C3", "C4", "OZ"]
+    with pytest.raises(ModelError, match="none of the channels a, b is one of"):
+        network(weights, signature(("a", "b")), **how)
 
 
 @pytest.mark.parametrize(
     ("about", "said"),
     [
-        (signature(("Fp1", "C3", "Cz", "Oz")), "channels C4 are missing"),
-        (
-            signature(("a", "b")),
-            "none of the channels a, b is a channel of the weights",
-        ),
-        (signature(sampling_rate=128.0), "128 Hz instead of 100: resample"),
-        (signature(samples=120), "windows of 1.2 s are not a multiple of 0.5 s"),
-        (signature(samples=450), "windows of 4.5 s, at most 4 s"),
-        (signature(units="robust"), "amplitudes are in 'robust'"),
+        (signature(("Fp1", "C3", "Cz", "Oz")), "the windows have no channels C4"),
+        (signature(samples=120), "120 samples are not a multiple of 50"),
+        (signature(samples=600), "windows are longer than the weights allow"),
     ],
 )
-def test_windows_that_violate_the_contract_are_refused(
+def test_windows_that_do_not_fit_the_weights_are_refused(
     tmp_path: Path, about: Signature, said: str
 ) -> None:
-    with pytest.raises(
-        ModelError, match=r"model 'tiny': the windows do not fit its weights"
-    ) as refused:
+    with pytest.raises(ModelError, match=r"model 'tiny': ") as refused:
         network(checkpoint(tmp_path), about)
     assert said in str(refused.value)
 
 
-def test_all_violations_are_one_error_and_a_recipe_that_scales_is_refused(
-    tmp_path: Path,
-) -> None:
-    about = signature(("Fp1", "C3"), sampling_rate=128.0, units="robust")
-    with pytest.raises(ModelError) as refused:
-        network(checkpoint(tmp_path), about, recipe=Laptop())
-    for part in (
-        "channels CZ, C4, OZ are missing",
-        "128 Hz",
-        "'robust'",
-        "the recipe scales channels",
-    ):
-        assert part in str(refused.value)
+def test_a_recipe_that_scales_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="the recipe would scale them again"):
+        network(checkpoint(tmp_path), recipe=Laptop())
 
 
 def test_tensors_without_a_counterpart_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"the module has no tensor 'pretext\.weight'"):
-        network(checkpoint(tmp_path), contract=contract(unused=()))
+        network(checkpoint(tmp_path), contract=Contract(cut={"moments": 1}))
     with pytest.raises(
         ModelError, match=r"'moments' is \(1, 9, 4\), but \(1, 3, 4\) in the module"
     ):
-        network(checkpoint(tmp_path), contract=contract(cut={}))
+        network(checkpoint(tmp_path), contract=Contract(unused=("pretext.",)))
     wrong = checkpoint(tmp_path, rename={"mixed.weight": "encoder.weight"})
     with pytest.raises(
         ModelError,
@@ -205,19 +181,13 @@ def test_tensors_without_a_counterpart_are_named(tmp_path: Path) -> None:
         ModelError, match=r"the tensors decoder\. of its contract do not exist"
     ):
         network(
-            checkpoint(tmp_path), contract=contract(unused=("pretext.", "decoder."))
-        )
-    with pytest.raises(ModelError, match="windows are longer than the weights allow"):
-        network(
-            checkpoint(tmp_path),
-            signature(samples=600),
-            contract=contract(longest=None),
+            checkpoint(tmp_path), contract=Contract(unused=("pretext.", "decoder."))
         )
     with pytest.raises(ModelError, match="`contract` apply to pretrained weights, but"):
         network({}, fresh=())
 
 
-def test_a_contract_applies_to_training_and_scoring(tmp_path: Path) -> None:
+def test_needs_apply_to_training_and_scoring(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = np.tile(["left", "right"], 20)
     values = rng.normal(0, 10, (40, 5, 100)) + 300.0 * (labels == "left")[:, None, None]
@@ -241,12 +211,13 @@ def test_a_contract_applies_to_training_and_scoring(tmp_path: Path) -> None:
         architecture="Tiny",
         weights=checkpoint(tmp_path),
         fresh=("final_layer",),
-        contract=contract(),
+        contract=CONTRACT,
+        needs=NEEDS,
         recipe=Laptop(epochs=60, scale="none", clamp=0.0, learning_rate=0.05),
     )
     score = nl.decode(decoder, windows, "label", splits=4, seeds=(33,))
     assert score.value > 0.9
-    with pytest.raises(ModelError, match="50 Hz instead of 100"):
+    with pytest.raises(ModelError, match="50 samples per second instead of 100"):
         nl.decode(
             decoder,
             windows.isel(sample=slice(0, 50))

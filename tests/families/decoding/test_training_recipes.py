@@ -161,7 +161,7 @@ def test_the_rate_of_typing_rises_slowly_from_next_to_nothing():
         epochs=10,
     )
     recipe = NeuralBench().for_task(task)
-    optimiser = optimiser_of(recipe, torch.nn.Linear(2, 2))
+    optimiser = optimiser_of(recipe, torch.nn.Linear(2, 2).parameters())
     assert type(optimiser).__name__ == "Adam"
     assert optimiser.param_groups[0]["weight_decay"] == 0
     schedule = schedule_of(recipe, optimiser, 10)
@@ -180,7 +180,7 @@ def test_a_constant_rate_stays():
     import torch
 
     recipe = Laptop(schedule="constant")
-    optimiser = optimiser_of(recipe, torch.nn.Linear(2, 2))
+    optimiser = optimiser_of(recipe, torch.nn.Linear(2, 2).parameters())
     schedule = schedule_of(recipe, optimiser, 3)
     for _ in range(7):
         optimiser.step()

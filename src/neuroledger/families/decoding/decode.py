@@ -29,6 +29,7 @@ from neuroledger.families.decoding.models.classical_decoders import dummy_decode
 from neuroledger.families.decoding.paradigms.decoding import (
     measure_folds,
     people_left_out,
+    prepared_notes,
 )
 from neuroledger.families.decoding.protocols.decoder import Decoder
 from neuroledger.families.decoding.protocols.leakage_checks import (
@@ -194,6 +195,7 @@ def decode(
     bound = _metric(metric, seed, cluster or cluster_of(assembly), per)
 
     def scored(model: Decoder) -> Score:
+        stated = prepared_notes(model, assembly, composed=False)
         rng = np.random.default_rng(seed)
         measurement = measure_folds(
             model,
@@ -207,7 +209,7 @@ def decode(
             labelled=labelled,
         )
         raw = bound(measurement.source, measurement.target)
-        return raw.replace(notes=(*notes, *measurement.notes, *raw.notes))
+        return raw.replace(notes=(*notes, *stated, *measurement.notes, *raw.notes))
 
     score = scored(decoder)
     if not normalise:

@@ -119,12 +119,12 @@ def shallow_fbcsp_net(
 
 
 def limit_norms(network: nn.Module) -> None:
-    """Rescale, in place, each filter of layers with the attribute `largest_norm` to at most that Euclidean norm."""
+    """Rescale, in place, each trained filter of layers with `largest_norm` to at most that Euclidean norm."""
     import torch
 
     for module in network.modules():
         limit = getattr(module, "largest_norm", None)
-        if limit is not None:
+        if limit is not None and module.weight.requires_grad:
             with torch.no_grad():
                 module.weight.copy_(
                     torch.renorm(module.weight, p=2, dim=0, maxnorm=limit)

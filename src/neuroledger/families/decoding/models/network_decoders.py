@@ -22,11 +22,10 @@ from neuroledger.families.decoding.models.convolutional_decoders import (
 )
 from neuroledger.families.decoding.models.pretrained_contract import (
     Contract,
-    WindowArrangement,
-    arrange_windows,
     tensor_adapter,
 )
 from neuroledger.families.decoding.models.response_networks import residual_mlp
+from neuroledger.families.decoding.models.window_inputs import Inputs, with_inputs
 from neuroledger.families.decoding.protocols.decoder import (
     TAKES,
     Decoder,
@@ -34,12 +33,14 @@ from neuroledger.families.decoding.protocols.decoder import (
     Signature,
     decoded,
 )
+from neuroledger.families.decoding.training.adaptation import Adapt, adaptation_of
 from neuroledger.families.decoding.training.decoding_recipes import (
     NeuralBench,
     Recipe,
     TrainingRecipe,
 )
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
+from neuroledger.families.signals.recordings.model_needs import Needs
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import (
@@ -96,6 +97,9 @@ def network_decoder(
     trained: bool = True,
     device: str = "cpu",
     shuffles_labels: bool = False,
+    needs: Needs | None = None,
+    inputs: Inputs | None = None,
+    adapt: Adapt = "full",
 ) -> Decoder:
     """EEGNet, ShallowFBCSPNet or a residual perceptron, trained from random weights by `recipe`.
 
@@ -121,7 +125,17 @@ def network_decoder(
                 f"model {id!r}: {architecture} does not take these parameters: {error}"
             ) from error
 
-    return network_to_decoder(id, make, recipe, trained, device, shuffles_labels)
+    return network_to_decoder(
+        id,
+        make,
+        recipe,
+        trained,
+        device,
+        shuffles_labels,
+        needs=needs,
+        inputs=inputs,
+        adapt=adapt,
+    )
 
 
 def _typed(values: Any) -> None:
@@ -138,6 +152,9 @@ def torch_decoder(
     parameters: Arguments | None = None,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
+    needs: Needs | None = None,
+    inputs: Inputs | None = None,
+    adapt: Adapt = "full",
 ) -> Decoder:
     """A torch module by import path, from (window, channel, sample) to (window, output), trained by `recipe`.
 
@@ -145,7 +162,8 @@ def torch_decoder(
     `ctc_decoder`.
 
     The parts of the signature are passed to the constructor under the names of its parameters: `channels`,
-    `n_channels` or `n_chans`; `samples` or `n_times`; `outputs`, `n_outputs` or `n_classes`; `sampling_rate` or `sfreq`.
+    `n_channels` or `n_chans`; `samples` or `n_times`; `outputs`, `n_outputs` or `n_classes`; `sampling_rate` or `sfreq`;
+    and `positions` of the channels in metres, None if they are not known.
 
     Raises
     ------
@@ -154,9 +172,22 @@ def torch_decoder(
     """
 
     def make(signature: Signature) -> Any:
-        return build_network(trusted(path, TORCH, id), signature, parameters or {}, id)
+        known = {"positions": signature.positions}
+        constructor = trusted(path, TORCH, id)
+        return build_network(constructor, signature, parameters or {}, id, known)
 
-    return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
+    return network_to_decoder(
+        id,
+        make,
+        recipe,
+        True,
+        device,
+        False,
+        ANYTHING,
+        needs=needs,
+        inputs=inputs,
+        adapt=adapt,
+    )
 
 
 def build_network(
@@ -213,18 +244,34 @@ def network_to_decoder(
     device: str,
     shuffles_labels: bool,
     objectives: tuple[Objective, ...] = OBJECTIVES,
+    *,
+    needs: Needs | None = None,
+    inputs: Inputs | None = None,
+    adapt: Adapt = "full",
 ) -> Decoder:
-    """A decoder from a factory of networks; unless `trained`, its weights stay random."""
+    """A decoder from a factory of networks; unless `trained`, its weights stay random.
+
+    `needs` state how windows must be prepared, `inputs` what is done to each before the network sees it, and `adapt` which
+    parameters are trained.
+    """
     if not trained:
         recipe = recipe.model_copy(
             update={"learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1}
         )
+    adaptation = adaptation_of(adapt)
+
+    def built(signature: Signature) -> Any:
+        return with_inputs(make, signature, needs, inputs, recipe, id)
+
     return Decoder(
         id=id,
-        make=lambda signature: TrainedNetwork(make, signature, recipe, device),
+        make=lambda signature: TrainedNetwork(
+            built, signature, recipe, device, adapt=adaptation
+        ),
         stochastic=True,
         objectives=objectives,
         shuffles_labels=shuffles_labels,
+        needs=needs,
     )
 
 
@@ -306,6 +353,9 @@ def braindecode_decoder(
     contract: Contract | None = None,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
+    needs: Needs | None = None,
+    inputs: Inputs | None = None,
+    adapt: Adapt = "full",
 ) -> Decoder:
     """A network of braindecode by the name of its class, trained by `recipe`.
 
@@ -322,8 +372,7 @@ def braindecode_decoder(
         Prefixes of the names of tensors that are initialised randomly instead: usually `final_layer`, since its size
         depends on the number of classes.
     contract
-        Requirements of the weights: channels by name, rate, length and unit of windows, and tensors of the file that this
-        network does not have. Windows that violate it are refused before training.
+        Tensors of the file that this network does not have, or has in another size.
 
     Raises
     ------
@@ -348,12 +397,6 @@ def braindecode_decoder(
             raise ModelError(
                 f"model {id!r}: braindecode has no network {architecture!r}; similar names: {suggestions}"
             )
-        arrangement = WindowArrangement(
-            signature, tuple(range(signature.channels)), 1.0
-        )
-        if contract is not None:
-            arrangement = arrange_windows(contract, signature, recipe, id)
-        signature = arrangement.signature
         known = {"chs_info": _channel_info(signature)}
         network_class = getattr(models, name)
         if not (isinstance(network_class, type) and hasattr(network_class, "forward")):
@@ -362,15 +405,26 @@ def braindecode_decoder(
             )
         network = build_network(network_class, signature, parameters or {}, id, known)
         if weights:
-            adapt = dict if contract is None else tensor_adapter(contract, network, id)
-            load_weights(network, weights, id, fresh=fresh, adapt=adapt)
+            fitted = dict if contract is None else tensor_adapter(contract, network, id)
+            load_weights(network, weights, id, fresh=fresh, adapt=fitted)
         elif fresh or contract is not None:
             raise ModelError(
                 f"model {id!r}: `fresh` and `contract` apply to pretrained weights, but `weights` is empty"
             )
-        return _wrapped_network(network, arrangement)
+        return _wrapped_network(network, signature)
 
-    return network_to_decoder(id, make, recipe, True, device, False, ANYTHING)
+    return network_to_decoder(
+        id,
+        make,
+        recipe,
+        True,
+        device,
+        False,
+        ANYTHING,
+        needs=needs,
+        inputs=inputs,
+        adapt=adapt,
+    )
 
 
 def _models(id: str) -> ModuleType:
@@ -460,11 +514,10 @@ def _similar_names(name: str, models: ModuleType) -> list[str]:
     )
 
 
-def _wrapped_network(network: Any, arrangement: WindowArrangement) -> Any:
-    """Wrap a network: select and scale channels, pass channel names if it needs them, and average outputs over time."""
+def _wrapped_network(network: Any, signature: Signature) -> Any:
+    """Wrap a network: pass channel names if it needs them, and average outputs over time."""
     from torch import nn
 
-    signature, rows, factor = arrangement
     takes_names = "ch_names" in inspect.signature(network.forward).parameters
     names: Sequence[str] = signature.channel_ids
 
@@ -476,9 +529,6 @@ def _wrapped_network(network: Any, arrangement: WindowArrangement) -> Any:
             self.network = network
 
         def forward(self, windows: Any) -> Any:
-            if rows != tuple(range(windows.shape[1])):
-                windows = windows[:, list(rows)]
-            windows = windows if factor == 1.0 else windows * factor
             try:
                 outputs = (
                     network(windows, ch_names=list(names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -46,13 +47,14 @@ from neuroledger.families.decoding.protocols.splits import (
 )
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
+from neuroledger.families.signals.recordings.model_needs import unmet
 from neuroledger.families.signals.signals import recording_digests
 from neuroledger.families.simulated_predictions import simulated_predictions
 from neuroledger.models.model import fit
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.spec.registry import paradigm
 
-__all__ = ["decoding", "measure_folds", "people_left_out"]
+__all__ = ["decoding", "measure_folds", "people_left_out", "prepared_notes"]
 
 
 @paradigm(
@@ -152,6 +154,7 @@ def decoding(
     notes += people_left_out(folds, assembly)
     notes += [f"prepared signals, sha256 {data.content[:12]}"] if data.content else []
     notes += data.notes
+    notes += prepared_notes(model, assembly, composed=True)
     notes += recording_overlap(pretraining, partial(recording_digests, assembly))
     notes += _trained_content_notes(assembly, folds, objective)
     notes += [f"gate waived: {name}" for name in splits.waive]
@@ -171,6 +174,33 @@ def decoding(
     return Measurement(
         source=measured.source, target=measured.target, notes=(*notes, *measured.notes)
     )
+
+
+def prepared_notes(
+    model: Decoder, assembly: xr.DataArray, *, composed: bool
+) -> list[str]:
+    """A note on what the model needs of the preparation of windows, if it needs anything.
+
+    ``composed`` states that the windows were read with these needs; otherwise nothing is known of filters and baseline.
+
+    Raises
+    ------
+    ModelError
+        The windows have another rate, unit or scale.
+    """
+    needs = getattr(model, "needs", None)
+    if needs is None:
+        return []
+    rate, units = (assembly.attrs[name] for name in ("sampling_rate", "units"))
+    problems = unmet(needs, float(rate), str(units))
+    if problems:
+        raise ModelError(
+            f"model {model.id!r}: the windows are not prepared as it needs: {'; '.join(problems)}"
+        )
+    stated = needs.model_dump(mode="json", exclude_defaults=True)
+    words = json.dumps(stated, ensure_ascii=False).replace('"', "")
+    unknown = "" if composed else "; filters and baseline were not checked"
+    return [f"windows prepared as the model needs: {words}{unknown}"]
 
 
 def people_left_out(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:

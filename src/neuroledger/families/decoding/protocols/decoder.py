@@ -11,6 +11,7 @@ import numpy as np
 from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
+from neuroledger.families.signals.recordings.model_needs import Needs
 from neuroledger.spec.channels import Channels
 
 __all__ = [
@@ -110,6 +111,8 @@ class Decoder:
         added to every window.
     objectives
         The supported objectives.
+    needs
+        How its windows must be prepared; None if it takes those of every data set as they are.
     """
 
     id: str
@@ -118,6 +121,7 @@ class Decoder:
     shuffles_labels: bool = False
     inject_signal: float = 0.0
     objectives: Sequence[Objective] = ("classification", "regression")
+    needs: Needs | None = None
 
     takes = TAKES
 

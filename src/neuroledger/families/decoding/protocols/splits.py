@@ -8,12 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from neuroledger.data.arrays import Array, Booleans, Indices
 from neuroledger.data.assembly import among
@@ -26,6 +21,7 @@ __all__ = ["Declared", "Fold", "SplitRule", "Train", "Within", "draw_folds", "un
 HALF = 0.5
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Value = str | int | float | bool
+Order = Literal["sorted", "natural"]
 
 
 NONE: Indices = np.empty(0, dtype=np.intp)
@@ -84,7 +80,9 @@ class _Rule(Frozen):
     which the first draw left them. Another order tests other people with the same seed.
     """
 
-    order: Literal["sorted", "natural"] = "sorted"
+    order: Annotated[Order, Field(exclude_if=lambda order: order == "sorted")] = (
+        "sorted"
+    )
     validation: Validation | None = None
     sha256: Sha256 | None = None
     waive: tuple[Literal["overlap", "duplicates"], ...] = ()
@@ -93,16 +91,6 @@ class _Rule(Frozen):
     def disjoint(self) -> tuple[str, ...]:
         """Coordinates that may not have a value on both sides."""
         return ()
-
-    @model_serializer(mode="wrap")
-    def _without_usual_order(
-        self, serialize: SerializerFunctionWrapHandler
-    ) -> dict[str, Any]:
-        """The fields, without the usual order, which the identities of earlier records do not contain."""
-        fields: dict[str, Any] = serialize(self)
-        if self.order == "sorted":
-            fields.pop("order", None)
-        return fields
 
 
 class Declared(_Rule):
@@ -614,7 +602,7 @@ def _with_validation(
     return Fold(np.setdiff1d(train, chosen), np.sort(chosen), test)
 
 
-def _in_order(values: Array, order: Literal["sorted", "natural"]) -> Array:
+def _in_order(values: Array, order: Order) -> Array:
     """The different values in the order from which shares are drawn."""
     names = np.unique(values)
     if order == "sorted":

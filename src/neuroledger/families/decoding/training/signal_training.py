@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.memory import LazyRows, part_of
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.models.convolutional_decoders import limit_norms
@@ -18,7 +18,15 @@ from neuroledger.families.decoding.protocols.fold_windows import (
     mean_and_spread,
     quartiles,
 )
+from neuroledger.families.decoding.training.adaptation import (
+    FULL,
+    Adaptation,
+    Stage,
+    ridge_targets,
+    stages,
+)
 from neuroledger.families.decoding.training.decoding_recipes import TrainingRecipe
+from neuroledger.families.decoding.training.probes import ridges
 from neuroledger.families.decoding.training.text_reading import Texts
 from neuroledger.families.decoding.training.training_objectives import objective_for
 from neuroledger.models.devices import available, reproducible
@@ -36,14 +44,14 @@ __all__ = [
 ]
 
 
-def optimiser_of(recipe: TrainingRecipe, network: nn.Module) -> Any:
+def optimiser_of(recipe: TrainingRecipe, parameters: Iterable[nn.Parameter]) -> Any:
     """AdamW with weight decay, or Adam without, as published."""
     import torch
 
     if recipe.optimiser == "adam":
-        return torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
+        return torch.optim.Adam(parameters, lr=recipe.learning_rate)
     return torch.optim.AdamW(
-        network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+        parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay
     )
 
 
@@ -146,8 +154,10 @@ class TrainedNetwork:
         recipe: TrainingRecipe,
         device: str = "cpu",
         breadth: int = 1,
+        adapt: Adaptation = FULL,
     ) -> None:
         self.make, self.signature, self.device = make, signature, device
+        self.adapt = adapt
         self.recipe, self.breadth = recipe.for_task(signature.recipe), breadth
 
     @property
@@ -200,11 +210,9 @@ class TrainedNetwork:
         validation_x: Array | LazyRows,
         validation_y: Array,
     ) -> TrainedNetwork:
-        import torch
 
-        recipe = self.recipe
         self._learn_scale(x)
-        self.objective_ = objective_for(self.signature, recipe, y)
+        self.objective_ = objective_for(self.signature, self.recipe, y)
         if self.signature.objective == "classification":
             self.classes_ = np.unique(y)
         device = available(self.device)
@@ -214,14 +222,40 @@ class TrainedNetwork:
         inputs, validation_inputs = self._inputs(x), self._inputs(validation_x)
         network = self.make(self.signature).to(device)
         self._probe(network, inputs)
-        self.parameters_ = sum(parameter.numel() for parameter in network.parameters())
-        loss = self.objective_.loss(targets)
+        parts = _Parts(y, inputs, targets, validation_inputs, validation_targets)
+        self.losses_: list[float] = []
+        example = next(iter(inputs.split(2)))
+        outputs = self.signature.outputs
+        for stage in stages(self.adapt, network, outputs, example):
+            whole, trained = stage.network.parameters(), stage.parameters
+            self.parameters_ = sum(part.numel() for part in whole)
+            count = sum(part.numel() for part in trained)
+            if self.adapt.name == "ridge_probe":
+                self._solve(stage.network, parts)
+            else:
+                self._descend(stage, parts)
+            self.network_ = stage.network.eval()
+        self.notes_ = tuple(getattr(network, "notes", ()))
+        if self.adapt != FULL:
+            self.notes_ += (
+                f"adapted: {self.adapt.name}, {count:,} parameters trained",
+            )
+        if isinstance(self.objective_, Texts):
+            self.objective_.breadth = self.breadth
+        return self
+
+    def _descend(self, stage: Stage, parts: _Parts) -> None:
+        """Train the parameters of a stage by the recipe, and load the state that is best on the validation part."""
+        import torch
+
+        recipe, network, inputs = self.recipe, stage.network, parts.inputs
+        loss = self.objective_.loss(parts.targets)
         rarity = (
             None
             if recipe.sampler == "shuffled"
-            else sampling_weights(self.objective_.sampling_targets(y), recipe)
+            else sampling_weights(self.objective_.sampling_targets(parts.y), recipe)
         )
-        optimiser = optimiser_of(recipe, network)
+        optimiser = optimiser_of(recipe, stage.parameters)
         join = len(inputs) % recipe.batch == 1 and not self._takes_one(network, inputs)
         schedule = schedule_of(
             recipe, optimiser, len(batch_sizes(len(inputs), recipe.batch, join=join))
@@ -229,23 +263,24 @@ class TrainedNetwork:
         order = torch.Generator().manual_seed(self.signature.seed)
         best, best_state, epochs_without_gain = -np.inf, None, 0
         for epoch in range(recipe.epochs):
-            network.train()
+            stage.train()
             for rows in batches_of(len(inputs), recipe, rarity, order, join=join):
                 optimiser.zero_grad()
-                value = loss(network(inputs[rows]), targets[rows])
+                value = loss(network(inputs[rows]), parts.targets[rows])
                 value.backward()
                 if recipe.gradient_norm:
                     torch.nn.utils.clip_grad_norm_(
-                        network.parameters(), recipe.gradient_norm
+                        stage.parameters, recipe.gradient_norm
                     )
                 optimiser.step()
                 schedule.step()
                 limit_norms(network)
             monitor_value = self._monitor_value(
-                network, validation_inputs, validation_targets, loss
+                network, parts.validation_inputs, parts.validation_targets, loss
             )
             self.epochs_ = epoch + 1
-            if not np.isfinite(float(value.detach())):
+            self.losses_.append(float(value.detach()))
+            if not np.isfinite(self.losses_[-1]):
                 raise ModelError(
                     f"training diverged in epoch {epoch + 1}: lower the learning rate or check the units"
                 )
@@ -259,10 +294,58 @@ class TrainedNetwork:
                 if epochs_without_gain >= recipe.patience:
                     break
         network.load_state_dict(best_state)
-        self.network_ = network.eval()
-        if isinstance(self.objective_, Texts):
-            self.objective_.breadth = self.breadth
-        return self
+
+    def _solve(self, probed: Any, parts: _Parts) -> None:
+        """Solve the linear layer of a probe for every penalty, and keep the one that is best on the validation part."""
+        import torch
+
+        if any(part.requires_grad for part in probed.network.parameters()):
+            raise ModelError(
+                "a ridge probe is solved, not trained, and cannot learn an adapter of channels: use `linear_probe`"
+            )
+        signature, self.epochs_ = self.signature, 0
+        targets, weights = ridge_targets(
+            parts.targets.double().cpu().numpy(),
+            signature.objective,
+            signature.outputs,
+            weighted=self.recipe.class_weights,
+        )
+        probed.eval()
+        features, validation = (
+            self._features(probed, inputs)
+            for inputs in (parts.inputs, parts.validation_inputs)
+        )
+        loss, best, chosen = self.objective_.loss(parts.targets), -np.inf, None
+        for coefficients, bias in ridges(features, targets, weights):
+            outputs = (validation @ coefficients.T + bias).astype(np.float32)
+            value = self._monitored(outputs, parts.validation_targets, loss)
+            if chosen is None or value > best:
+                best, chosen = value, (coefficients, bias)
+        assert chosen is not None
+        with torch.no_grad():
+            for parameter, values in zip(
+                (probed.head.weight, probed.head.bias), chosen, strict=True
+            ):
+                parameter.copy_(torch.from_numpy(values))
+
+    def _monitored(self, outputs: Array, targets: Any, loss: Any) -> float:
+        """What early stopping monitors, of outputs (window, output); higher is better."""
+        import torch
+
+        if self.recipe.monitor != "loss":
+            return self.objective_.monitor_value(outputs, targets)
+        return -float(loss(torch.from_numpy(outputs).to(targets.device), targets))
+
+    def _features(self, probed: Any, inputs: Any) -> Floats:
+        """What the linear layer of a probe receives, (window, feature), in double precision."""
+        import torch
+
+        with torch.inference_mode():
+            parts = [
+                probed.features(part).double().cpu().numpy()
+                for part in inputs.split(max(1, self.recipe.batch))
+            ]
+        return np.concatenate(parts)
 
     def _probe(self, network: Any, inputs: Any) -> None:
         """Pass two windows through the network, to report invalid outputs before training and to initialise lazy layers.
@@ -365,6 +448,16 @@ class TrainedNetwork:
             return np.concatenate(
                 [self.objective_.to_array(network(part)) for part in parts]
             )
+
+
+class _Parts(NamedTuple):
+    """The training part (its targets `y` as given, inputs and targets of the network) and the validation part."""
+
+    y: Array
+    inputs: Any
+    targets: Any
+    validation_inputs: Any
+    validation_targets: Any
 
 
 class _Batches:

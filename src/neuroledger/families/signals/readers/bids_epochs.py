@@ -22,6 +22,7 @@ from neuroledger.families.signals.recordings.beyond_ends import (
     note_unscaled,
     omitted,
 )
+from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.open_recordings import (
     note_clock,
     require_believed,
@@ -59,7 +60,7 @@ OPENED = frozenset(
 )
 
 
-@reader("bids_epochs", version=4, prepares=True, pins=recorded)
+@reader("bids_epochs", version=4, prepares=True, composes=composed, pins=recorded)
 def bids_epochs(
     files: Mapping[str, Path],
     *,

@@ -27,6 +27,7 @@ from neuroledger.families.signals.language.language_events import (
     within,
 )
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
+from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -101,7 +102,7 @@ def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
     return sorted({*selected, *embeddings_in(names, parameters)})
 
 
-@reader("heard_words", version=1, reads=_reads, prepares=True)
+@reader("heard_words", version=1, reads=_reads, prepares=True, composes=composed)
 def heard_words(
     files: Mapping[str, Path],
     *,

@@ -27,6 +27,7 @@ from neuroledger.families.signals.recordings.event_alignment import (
     Alignment,
     align,
 )
+from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.recording_names import Naming
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
@@ -92,7 +93,7 @@ class Keys(Frozen):
         )
 
 
-@reader("logged_typing", version=1, prepares=True, pins=logged)
+@reader("logged_typing", version=1, prepares=True, composes=composed, pins=logged)
 def logged_typing(
     files: Mapping[str, Path],
     *,

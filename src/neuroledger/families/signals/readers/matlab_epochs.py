@@ -17,6 +17,7 @@ from neuroledger.families.signals.recordings.matlab_layouts import (
     MatlabLayout,
     matlab_parts,
 )
+from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.shared_channels import with_shared
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
@@ -35,7 +36,7 @@ __all__ = ["matlab_epochs"]
 IDENTITY = ("subject", "session", "run")
 
 
-@reader("matlab_epochs", version=1, prepares=True, pins=recorded)
+@reader("matlab_epochs", version=1, prepares=True, composes=composed, pins=recorded)
 def matlab_epochs(
     files: Mapping[str, Path],
     *,

@@ -20,6 +20,7 @@ from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import MISSING
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
+from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.open_recordings import (
     open_epochs,
     open_recording,
@@ -122,7 +123,7 @@ def known_people(
     return tuple(map(with_facts, complete)), [note] if lost_people else []
 
 
-@reader("mne_epochs", version=3, prepares=True, pins=recorded)
+@reader("mne_epochs", version=3, prepares=True, composes=composed, pins=recorded)
 def mne_epochs(
     files: Mapping[str, Path],
     *,

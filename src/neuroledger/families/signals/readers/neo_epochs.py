@@ -27,6 +27,7 @@ from neuroledger.families.signals.recordings.beyond_ends import (
     note_left_out,
     require_few,
 )
+from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.neo_files import (
     NeoFiles,
     Stretch,
@@ -51,7 +52,7 @@ from neuroledger.spec.registry import reader
 __all__ = ["neo_epochs"]
 
 
-@reader("neo_epochs", version=1, prepares=True, pins=recorded)
+@reader("neo_epochs", version=1, prepares=True, composes=composed, pins=recorded)
 def neo_epochs(
     files: Mapping[str, Path],
     *,

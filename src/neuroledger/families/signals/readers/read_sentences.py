@@ -32,6 +32,7 @@ from neuroledger.families.signals.language.sentence_blocks import (
 )
 from neuroledger.families.signals.language.text_clusters import clustered
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
+from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -95,7 +96,7 @@ def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
     return sorted({*selected, *embeddings_in(names, parameters)})
 
 
-@reader("read_sentences", version=2, reads=_reads, prepares=True)
+@reader("read_sentences", version=2, reads=_reads, prepares=True, composes=composed)
 def read_sentences(
     files: Mapping[str, Path],
     *,

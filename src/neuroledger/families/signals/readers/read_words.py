@@ -40,6 +40,7 @@ from neuroledger.families.signals.recordings.laboratories import (
     opened,
     sessions_in,
 )
+from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -80,7 +81,7 @@ def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
     )
 
 
-@reader("read_words", version=1, reads=_reads, prepares=True)
+@reader("read_words", version=1, reads=_reads, prepares=True, composes=composed)
 def read_words(
     files: Mapping[str, Path],
     *,

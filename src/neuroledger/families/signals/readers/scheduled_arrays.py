@@ -21,6 +21,7 @@ from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.clocks.timelines import note_events, note_rate
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
+from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
@@ -109,7 +110,7 @@ def clips_of_films(
     return pd.DataFrame(clips, columns=["stimulus_id", "filename", "start", "duration"])
 
 
-@reader("scheduled_arrays", version=1, prepares=True)
+@reader("scheduled_arrays", version=1, prepares=True, composes=composed)
 def scheduled_arrays(
     files: Mapping[str, Path],
     *,

@@ -136,6 +136,7 @@ class Preprocessing(Frozen):
     Filters are MNE's finite impulse response filters; with `filter: iir`, they are its Butterworth filters of fourth order,
     applied forwards and backwards, as in MOABB. `bands` copies the recording for each band in Hz, channels of the first band
     first, named `C3 8-12 Hz`.
+    `upsample: false` refuses recordings with fewer samples per second than `resample`.
     The baseline is in seconds from the event; `scale` uses each channel's own statistics over its recording's windows, or
     with `{of: recording, before: baseline}` over the whole recording before it is cut and the baseline is subtracted.
     """
@@ -153,6 +154,7 @@ class Preprocessing(Frozen):
     filter: Literal["fir", "iir"] = "fir"
     bands: tuple[tuple[Positive, Positive], ...] = ()
     resample: Positive | None = None
+    upsample: Annotated[bool, Field(exclude_if=bool)] = True
     baseline: tuple[float, float] | None = None
     scale: Literal["robust", "standard"] | RecordingScale | None = None
     clamp: Positive | None = None
@@ -710,6 +712,7 @@ def _prepare(raw: Any, steps: Preprocessing, file: str) -> tuple[Any, list[str]]
             f"{file}: its header has no range of values for {', '.join(unknown_unit)}, so their unit is unknown: drop them, "
             f"`preprocessing: {{drop: [{', '.join(unknown_unit)}]}}`, or ask the publisher"
         )
+    _require_rate(raw, steps, file)
     raw, remarks = at_one_rate(raw, names, steps.resample, file)
     # Only now, so that only picked channels are in memory.
     raw.load_data()
@@ -749,6 +752,15 @@ def _notches(notch: tuple[float, ...] | Notch, half: float) -> list[float]:
         for number in range(1, int(notch.harmonics // base) + 1)
     }
     return sorted(hertz for hertz in multiples if hertz < half)
+
+
+def _require_rate(raw: Any, steps: Preprocessing, file: str) -> None:
+    """Refuse a recording with fewer samples per second than are declared, unless it may be resampled to more."""
+    rate = float(raw.info["sfreq"])
+    if not steps.upsample and steps.resample is not None and rate < steps.resample:
+        raise DataError(
+            f"{file} was recorded with {rate:g} samples per second, and {steps.resample:g} are needed"
+        )
 
 
 def _split(raw: Any, steps: Preprocessing, file: str) -> None:

@@ -7,12 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError
@@ -77,7 +72,9 @@ class Window(Frozen):
 
     start: float
     duration: Positive
-    anchor: Literal["start", "end"] = "start"
+    anchor: Annotated[
+        Literal["start", "end"], Field(exclude_if=lambda anchor: anchor == "start")
+    ] = "start"
     labels: dict[str, str] = Field(default_factory=dict)
     describe: str | None = None
     stride: Positive | None = None
@@ -138,16 +135,6 @@ class Window(Frozen):
                 "`trial_starts_with` and `until` cannot be used with a `stride`"
             )
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_usual_anchor(
-        self, serialize: SerializerFunctionWrapHandler
-    ) -> dict[str, Any]:
-        """The fields, without the usual anchor, which the identities of earlier records do not contain."""
-        fields: dict[str, Any] = serialize(self)
-        if self.anchor == "start":
-            fields.pop("anchor", None)
-        return fields
 
     def begin_of(self, span: Span) -> float:
         """The moment of an event from which `start` counts, in seconds."""
