@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,16 +18,19 @@ from neuroledger.families.signals.pinning.scan_downloads import (
 )
 from neuroledger.families.signals.recordings.matlab_layouts import MatlabLayout
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing
+from neuroledger.families.signals.recordings.signal_stimuli import Events
 from neuroledger.families.signals.recordings.signal_windows import Window
 from tools.miniatures.matlab_recordings import write_matlab
 from tools.miniatures.planned import Event, Plan, Whole, planned
 from tools.miniatures.published import Published, chosen
 from tools.miniatures.recording_files import WRITERS, Simulated, eeglab_pair
+from tools.miniatures.shown_stimuli import shown, write_embeddings
 from tools.miniatures.simulated import signals
 
 __all__ = ["Written", "write"]
 
 CHANNELS = ("Fp1", "Fz", "C3", "Cz", "C4", "Pz", "O1", "O2")
+SENSORS = ("MLC11", "MLF11", "MLO11", "MLP11", "MRC11", "MRF11", "MRO11", "MRP11")
 RATE = 256
 AGES = (8.0, 19.0)
 
@@ -56,13 +60,21 @@ def write(one: Published, folder: Path) -> Written:
     labels = _labels(one, window, recordings)
     facts = _facts(one, people)
     windows = 0
+    stimuli: set[str] = set()
     for turn, item in enumerate(recordings):
-        whole = _whole(one, item, labels, facts.get(item.subject, {}))
-        plan = planned(window, _known(item), labels, whole, turn)
+        if one.reader.get("events"):
+            events = Events.model_validate(one.reader["events"])
+            plan = shown(events, window, _known(item), turn)
+            stimuli |= set(plan.stimuli)
+        else:
+            whole = _whole(one, item, labels, facts.get(item.subject, {}))
+            plan = planned(window, _known(item), labels, whole, turn)
         windows += plan.windows * _write_recording(
             one, folder, item, plan, people, turn
         )
     _write_tables(one, folder, people, facts)
+    for table in (one.reader.get("embeddings") or {}).values():
+        write_embeddings(folder / table, stimuli)
     return Written(len(recordings), len(people), windows)
 
 
@@ -77,6 +89,8 @@ def _labels(one: Published, window: Window, recordings: Sequence[Found]) -> list
 
 def _known(item: Found) -> dict[str, str]:
     own = {"subject": item.subject, "session": item.session, "run": item.run}
+    task = re.search(r"_task-([A-Za-z0-9+]+)_", item.file)
+    own |= {"task": task[1]} if task else {}
     return {**own, **item.name_facts}
 
 
@@ -139,16 +153,18 @@ def _write_recording(
     if suffix not in WRITERS:
         raise UnavailableError(f"{item.file}: no miniature is written in {suffix}", "")
     steps = Preprocessing.model_validate(one.reader.get("preprocessing") or {})
-    channels = channels_of(steps)
     bids = one.reader["name"] == "bids_epochs"
+    meg = one.reader.get("datatype") == "meg"
+    channels = dict.fromkeys(SENSORS, "meggradaxial") if meg else channels_of(steps)
     values = signals(len(channels), RATE, plan.seconds, plan.planted, seed)
     simulated = Simulated(values, channels, RATE, () if bids else plan.events)
-    if any(name.endswith(".fdt") for name in item.files):
+    if any(name.endswith(".fdt") for name in item.companions):
         eeglab_pair(path, simulated)
     else:
         WRITERS[suffix](path, simulated)
     if bids:
-        _write_sidecars(one, folder, item, channels, plan.events)
+        rows = plan.rows or [_bids_row(event) for event in plan.events]
+        _write_sidecars(one, folder, item, channels, rows)
     return 1
 
 
@@ -168,14 +184,14 @@ def _write_sidecars(
     folder: Path,
     item: Found,
     channels: Mapping[str, str],
-    events: Sequence[Event],
+    events: Sequence[Mapping[str, str]],
 ) -> None:
     """The tables and the description of a BIDS recording that are among the published files."""
     names = frozenset(one.names)
     table = beside_recording(item.file, "events")
     if table in names:
-        rows = [_bids_row(event, number) for number, event in enumerate(events)]
-        _table(folder / table, ("onset", "duration", "trial_type", "value"), rows)
+        columns = list(events[0]) if events else ["onset", "duration"]
+        _table(folder / table, columns, [tuple(row.values()) for row in events])
     table = beside_recording(item.file, "channels")
     if table in names:
         rows = [(name, kind.upper(), "uV") for name, kind in channels.items()]
@@ -186,12 +202,13 @@ def _write_sidecars(
         (folder / about).write_text(json.dumps(text | {"PowerLineFrequency": 50}))
 
 
-def _bids_row(event: Event, number: int) -> tuple[str, str, str, str]:
+def _bids_row(event: Event) -> dict[str, str]:
     """A row of events.tsv; mne-bids describes an event as type/code if a type has several codes."""
     kind, slash, code = event.description.rpartition("/")
     if not (slash and code.isdigit()):
         kind, code = event.description, "1"
-    return f"{event.onset:g}", f"{event.duration:g}", kind, code
+    timed = {"onset": f"{event.onset:g}", "duration": f"{event.duration:g}"}
+    return {**timed, "trial_type": kind, "value": code}
 
 
 def _write_tables(

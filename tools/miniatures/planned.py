@@ -39,12 +39,17 @@ class Whole(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The events and effects of a recording that lasts `seconds`, and the number of its windows."""
+    """The events and effects of a recording that lasts `seconds`, and the number of its windows.
+
+    Of stimuli that are retrieved, also the rows of the table of events, and the ids of the stimuli.
+    """
 
     events: tuple[Event, ...]
     planted: tuple[Planted, ...]
     seconds: int
     windows: int
+    rows: tuple[Mapping[str, str], ...] = ()
+    stimuli: tuple[str, ...] = ()
 
 
 def planned(

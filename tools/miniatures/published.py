@@ -116,7 +116,11 @@ def chosen(one: Published) -> list[Found]:
     for item in recordings:
         of_person.setdefault(item.subject, []).append(item)
     people = _people(one, of_person)
-    return [item for name in people for item in _recordings(one, of_person[name])]
+    return [
+        item
+        for turn, name in enumerate(people)
+        for item in _recordings(one, of_person[name], turn)
+    ]
 
 
 def _people(one: Published, of_person: Mapping[str, Sequence[Found]]) -> list[str]:
@@ -136,7 +140,7 @@ def _people(one: Published, of_person: Mapping[str, Sequence[Found]]) -> list[st
     ]
 
 
-def _recordings(one: Published, items: Sequence[Found]) -> list[Found]:
+def _recordings(one: Published, items: Sequence[Found], turn: int) -> list[Found]:
     """Of one person: those of the tested values and others, or of all combinations of facts."""
     column, values = (
         one.splits.get("column"),
@@ -145,7 +149,8 @@ def _recordings(one: Published, items: Sequence[Found]) -> list[Found]:
     if column in ("session", "run") and values:
         tested = [item for item in items if getattr(item, column) in values]
         rest = [item for item in items if getattr(item, column) not in values]
-        return [*spread(tested, 1), *spread(rest, 1 + RECORDINGS)]
+        first = turn % max(1, len(tested))
+        return [*tested[first : first + 1], *spread(rest, 1 + RECORDINGS)]
     kinds: dict[tuple[str, ...], list[Found]] = {}
     for item in items:
         kinds.setdefault(tuple(item.name_facts.values()), []).append(item)

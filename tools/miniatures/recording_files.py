@@ -16,6 +16,7 @@ import numpy as np
 from scipy.io import savemat
 
 from tests.families.signals.brainvision_files import brainvision
+from tests.families.signals.ctf_files import GRADIOMETER, ctf
 from tests.families.signals.maker_files import gdf
 from tests.families.signals.matlab_files import structs
 from tests.families.signals.plus_files import plus
@@ -75,6 +76,12 @@ def _fif(path: Path, one: Simulated) -> None:
         raw.set_annotations(None).add_channels([stim], force_update_info=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     raw.save(path, verbose="ERROR")
+
+
+def _ctf(path: Path, one: Simulated) -> None:
+    """A folder of CTF; 1 µV of the simulation is 20 fT. A count of a sensor is 1 / (1.8e9 × 1048576) T."""
+    counts = np.round(20e-15 * one.microvolts * 1.8e9 * 1048576).astype(int)
+    ctf(path, [(name, GRADIOMETER) for name in one.channels], counts, rate=one.rate)
 
 
 def _eeglab(path: Path, one: Simulated) -> None:
@@ -137,5 +144,6 @@ WRITERS: Mapping[str, Callable[[Path, Simulated], None]] = {
     ".gdf": _gdf,
     ".vhdr": _brainvision,
     ".fif": _fif,
+    ".ds": _ctf,
     ".set": _eeglab,
 }

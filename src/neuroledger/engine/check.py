@@ -16,6 +16,11 @@ from pydantic import BaseModel, ValidationError
 from neuroledger.data.fetch import folder_of
 from neuroledger.engine.control import Role, bounded, in_words
 from neuroledger.engine.controls import floor_of
+from neuroledger.engine.foreseen import (
+    Problem,
+    benchmark_problems,
+    dataset_problems,
+)
 from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import read_record, record_path
@@ -175,6 +180,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
             for location, words, hint in attribution_problems(entry.spec, cited)
         ]
         problems += _science(catalog, entry)
+        problems += _foreseen(catalog, entry)
         problems += _addresses(entry)
         problems += _copy(catalog, entry)
     if not paths:
@@ -406,6 +412,18 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     elif isinstance(spec, SuiteSpec):
         for location, words, hint in suite_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.suite")
+
+
+def _foreseen(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
+    """Report what a pinned data set, or a benchmark on it, can be known to lack without its files."""
+    spec = entry.spec
+    problems: Iterable[Problem] = ()
+    if isinstance(spec, DatasetSpec):
+        problems = dataset_problems(spec)
+    elif isinstance(spec, BenchmarkSpec):
+        problems = benchmark_problems(catalog, spec)
+    for code, place, words, fix in problems:
+        yield _at(entry, place, words, fix, code=code)
 
 
 def _untrained(catalog: Catalog, entry: Entry, spec: ModelSpec) -> Iterator[Finding]:

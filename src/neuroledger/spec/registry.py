@@ -29,6 +29,8 @@ from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
     "Call",
+    "Foreseen",
+    "Place",
     "Registered",
     "broken",
     "builder",
@@ -87,6 +89,33 @@ Reads = Callable[[Sequence[str], Mapping[str, Any]], list[str]]
 Pins = Callable[..., Any]
 Simulates = Callable[..., Callable[..., Any]]
 Side = Literal["source", "target"]
+Place = tuple[str | int, ...]
+"""The place of a field within the parameters of a component."""
+
+
+class Foreseen(NamedTuple):
+    """What a reader's parameters and the names of its pinned files state, without the files.
+
+    Attributes
+    ----------
+    coordinates
+        Coordinates and further assemblies that its data will have.
+    recordings
+        The coordinates of each recording, and under `sha256` the hash of its samples.
+    problems
+        What it cannot read: the place of the field, what is wrong, and how to fix it.
+    """
+
+    coordinates: frozenset[str]
+    recordings: tuple[Mapping[str, str], ...]
+    problems: tuple[tuple[Place, str, str], ...]
+
+
+Foresees = Callable[[Mapping[str, Any], Mapping[str, Any]], Foreseen]
+Needs = Callable[[Mapping[str, Any]], dict[Place, str]]
+Divides = Callable[
+    [Mapping[str, Any], Sequence[Mapping[str, str]]], list[tuple[list[int], list[int]]]
+]
 
 
 @dataclass(frozen=True)
@@ -117,6 +146,12 @@ class Registered:
         Function that raises ValueError on parameters that are valid separately but not together.
     prepares
         Whether a reader computes its result from the files, so that the result is hashed and recorded.
+    foresees
+        Function of the pinned files and a reader's parameters: what its data will be.
+    needs
+        Function of a paradigm's parameters: the coordinates that it needs of the data, by the fields that name them.
+    divides
+        Function of a paradigm's parameters and of recordings: the numbers of those that each fold trains on and tests.
     """
 
     kind: str
@@ -136,6 +171,9 @@ class Registered:
     pins: Pins | None = None
     prepares: bool = False
     together: Callable[[Any], None] | None = None
+    foresees: Foresees | None = None
+    needs: Needs | None = None
+    divides: Divides | None = None
 
     @property
     def parameters(self) -> type[BaseModel]:
@@ -304,6 +342,8 @@ def paradigm(
     itself: bool,
     permuted: Side | None,
     simulates: Simulates | None = None,
+    needs: Needs | None = None,
+    divides: Divides | None = None,
 ) -> Callable[[F], F]:
     """Register a paradigm: ``(model, dataset, *, …) -> Measurement``.
 
@@ -325,6 +365,8 @@ def paradigm(
         Maps ``(measured, factors)`` to a function of ``(rng, models)`` that draws a
         :class:`neuroledger.stats.calibration.Experiment` similar to the measurement, with new draws of each factor; it
         raises MetricError if that is impossible. Without it, intervals cannot be calibrated.
+    needs, divides
+        What `check` knows before the data are there; see `Registered`.
 
     Raises
     ------
@@ -332,7 +374,8 @@ def paradigm(
         A channel is not in the vocabulary (:mod:`neuroledger.spec.channels`).
     """
     _require_known_channels(f"paradigm {name!r}", shows, asks)
-    declared = {"itself": itself, "permuted": permuted, "simulates": simulates}
+    declared: dict[str, Any] = {"itself": itself, "permuted": permuted}
+    declared |= {"simulates": simulates} | {"needs": needs, "divides": divides}
     return _register("paradigm", name, version, inputs=shows, outputs=asks, **declared)
 
 
@@ -378,15 +421,18 @@ def reader(
     reads: Reads | None = None,
     pins: Pins | None = None,
     prepares: bool = False,
+    foresees: Foresees | None = None,
 ) -> Callable[[F], F]:
     """Register a reader: ``(files, *, …) -> Dataset``.
 
     A reader that ``prepares`` computes its result from the files (filters, windows); the result is hashed and recorded.
     ``reads(names, parameters)`` selects the reader's files from the names in a folder, so that only these are pinned; it
     raises an error if one is missing. ``pins(catalog, spec, text, downloads)`` converts a folder of downloads to files
-    and fields of the spec, for readers whose fields state the subject of each file.
+    and fields of the spec, for readers whose fields state the subject of each file. ``foresees(files, parameters)`` states
+    what the data will be, from the pinned files (name to pin) alone.
     """
-    return _register("reader", name, version, reads=reads, pins=pins, prepares=prepares)
+    declared: dict[str, Any] = {"reads": reads, "pins": pins, "prepares": prepares}
+    return _register("reader", name, version, **declared, foresees=foresees)
 
 
 def stimuli(name: str) -> Callable[[F], F]:
