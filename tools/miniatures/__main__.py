@@ -11,6 +11,7 @@ import argparse
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from pathlib import Path
 
 from neuroledger.spec.catalog import open_catalog
@@ -33,7 +34,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     catalog = open_catalog()
     ids = options.datasets or pinned_sets(catalog, options.suite)
-    failed = 0
+    outcomes: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as temporary:
         for id in ids:
             place = (options.out or Path(temporary)) / id
@@ -41,10 +42,13 @@ def main() -> int:
             row = run(
                 catalog, published(catalog, id, options.suite), place, options.model
             )
-            failed += row.refused is not None
+            outcomes[row.outcome] += 1
             print(row, flush=True)
-    print(f"{len(ids)} sets: {len(ids) - failed} run, {failed} fail")
-    return 1 if failed else 0
+    counts = ", ".join(
+        f"{outcomes[name]} {name}" for name in ("runs", "fails", "unread")
+    )
+    print(f"{len(ids)} sets: {counts}")
+    return 1 if outcomes["fails"] else 0
 
 
 if __name__ == "__main__":

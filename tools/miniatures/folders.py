@@ -73,6 +73,12 @@ def write(one: Published, folder: Path) -> Written:
             one, folder, item, plan, people, turn
         )
     _write_tables(one, folder, people, facts)
+    if one.facts_listed:
+        columns = ("file", "subject", *recordings[0].name_facts)
+        rows = [
+            (item.file, item.subject, *item.name_facts.values()) for item in recordings
+        ]
+        _table(folder / "recordings.tsv", columns, rows)
     for table in (one.reader.get("embeddings") or {}).values():
         write_embeddings(folder / table, stimuli)
     return Written(len(recordings), len(people), windows)

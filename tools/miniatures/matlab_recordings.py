@@ -43,6 +43,8 @@ def write_matlab(
         rate if isinstance(layout.sampling_rate, str) else round(layout.sampling_rate)
     )
     names = list(channels if isinstance(layout.channels, str) else layout.channels)
+    if isinstance(layout.channels, str) and layout.kinds:
+        names = [f"Ch{number + 1}" for number in range(sum(layout.kinds.values()))]
     count = 1 if layout.parts is None else max(layout.take, default=2)
     parts: list[Tree] = []
     event_parts: list[Tree] = []

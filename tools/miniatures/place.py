@@ -13,6 +13,11 @@ from typing import Any, NamedTuple
 import yaml
 
 from neuroledger.cli import main
+from neuroledger.engine.foreseen import (
+    benchmark_problems,
+    dataset_problems,
+    foreseen,
+)
 from neuroledger.engine.record import read_record, record_path
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.spec.catalog import Catalog
@@ -43,20 +48,27 @@ class Row(NamedTuple):
 
     def __str__(self) -> str:
         said = "  ".join(f"{step} {what}".strip() for step, what in self.steps.items())
-        return f"{'fails' if self.refused else 'runs '}  {self.id:34}{said}"
+        return f"{self.outcome:8}{self.id:34}{said}"
+
+    @property
+    def outcome(self) -> str:
+        """`runs`, `fails`, or `unread` if the spec declares that no reader reads these files."""
+        if self.refused == "unread":
+            return "unread"
+        return "fails" if self.refused else "runs"
 
 
 def run(
     catalog: Catalog, one: Published, place: Path, models: Sequence[str] = ()
 ) -> Row:
     """Write the stand-in of a set, pin it, validate it, and score `dummy`, the baseline and these models on it."""
-    steps: dict[str, str] = {}
+    if "unread" in one.spec:
+        return Row(one.id, {"unread": str(one.spec["unread"])}, "unread")
+    steps = {"checked": _foreseen(catalog, one)}
     objective = one.benchmark["paradigm"].get("objective", "classification")
     scored = ["dummy", *([BASELINES[objective]] if objective in BASELINES else [])]
     scored += models
     try:
-        if "unread" in one.spec:
-            raise NeuroLedgerError(f"unread: {one.spec['unread']}")
         downloads = place / "downloads"
         written = write(one, downloads)
         steps["written"] = f"{written.recordings}"
@@ -67,13 +79,24 @@ def run(
         steps["validated"] = ""
         # Together, so that the benchmark's controls are scored once.
         _try(place, "run", "--benchmark", benchmark, *scored)
+        # A constant has no correlation: the floor of such a benchmark is another model.
+        constant = "fallback" in (one.benchmark.get("floor") or {})
         for model in scored:
-            steps[model] = _score(place, benchmark, model)
+            undefined = constant and model == "dummy"
+            steps[model] = "–" if undefined else _score(place, benchmark, model)
     except NeuroLedgerError as error:
-        names = ["written", "pinned", "validated", *scored]
+        names = ["checked", "written", "pinned", "validated", *scored]
         step = names[len(steps)]
         return Row(one.id, {**steps, step: f"— {short(str(error))}"}, step)
-    return Row(one.id, steps, None)
+    return Row(one.id, steps, "checked" if steps["checked"] else None)
+
+
+def _foreseen(catalog: Catalog, one: Published) -> str:
+    """What `check` says of the published set and its benchmark; empty if nothing is wrong."""
+    stated = foreseen(catalog, one.id)
+    benchmark = catalog.benchmark(one.benchmark["id"])
+    problems = [*dataset_problems(stated), *benchmark_problems(benchmark, stated)]
+    return "".join(f"— {problem.code}: {problem.what}" for problem in problems)
 
 
 def derive(
@@ -187,7 +210,7 @@ def _score(place: Path, benchmark: str, model: str) -> str:
         raise NeuroLedgerError("no record was written")
     record = read_record(path)
     if record.score is None or record.score["value"] is None:
-        raise NeuroLedgerError(str(record.error))
+        raise NeuroLedgerError((record.error or {}).get("message", "no score"))
     return f"{record.score['value']:.2f}"
 
 

@@ -59,6 +59,11 @@ class Published:
         return fields
 
     @property
+    def facts_listed(self) -> bool:
+        """Whether facts about recordings are in the spec only, as `pin` took them from a table of people."""
+        return bool(self.reader.get("recordings")) and not self.reader.get("named")
+
+    @property
     def target(self) -> str:
         """The coordinate that the benchmark decodes."""
         return str(self.benchmark["paradigm"].get("target", "label"))
@@ -99,19 +104,19 @@ def chosen(one: Published) -> list[Found]:
     """
     bids = one.reader["name"] == "bids_epochs"
     events = (one.reader.get("matlab") or {}).get("events") or {}
-    only = {
-        name: tuple(one.reader.get(name) or ()) if bids else ()
-        for name in ("subjects", "sessions")
-    }
-    recordings = recordings_in(
-        NOWHERE,
-        one.names,
-        task=one.reader.get("task") if bids else None,
-        named=one.reader.get("named") or {},
-        opened=reads(one.reader),
-        events_file=events.get("file"),
-        **only,
-    )
+    if one.facts_listed:
+        recordings = [_listed(dict(entry)) for entry in one.reader["recordings"]]
+    else:
+        recordings = recordings_in(
+            NOWHERE,
+            one.names,
+            task=one.reader.get("task") if bids else None,
+            named=one.reader.get("named") or {},
+            opened=reads(one.reader),
+            events_file=events.get("file"),
+            subjects=tuple(one.reader.get("subjects") or ()) if bids else (),
+            sessions=tuple(one.reader.get("sessions") or ()) if bids else (),
+        )
     of_person: dict[str, list[Found]] = {}
     for item in recordings:
         of_person.setdefault(item.subject, []).append(item)
@@ -121,6 +126,13 @@ def chosen(one: Published) -> list[Found]:
         for turn, name in enumerate(people)
         for item in _recordings(one, of_person[name], turn)
     ]
+
+
+def _listed(entry: Mapping[str, Any]) -> Found:
+    """A recording that the spec lists, with its facts as texts."""
+    identity = [str(entry.get(name, "1")) for name in ("subject", "session", "run")]
+    facts = {name: str(value) for name, value in (entry.get("facts") or {}).items()}
+    return Found(str(entry["file"]), (), *identity, facts)
 
 
 def _people(one: Published, of_person: Mapping[str, Sequence[Found]]) -> list[str]:

@@ -6,8 +6,8 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from neuroledger.engine.foreseen import (
     Problem,
     benchmark_problems,
     dataset_problems,
+    foreseen,
 )
 from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
@@ -157,6 +158,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
     cited = joined(catalog.bibliographies)
     problems: list[Finding] = []
     entries: list[Entry] = []
+    stated = cache(partial(foreseen, catalog))
     for kind, id, path in chosen:
         problems += _first_line(catalog, kind, path)
         try:
@@ -180,7 +182,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
             for location, words, hint in attribution_problems(entry.spec, cited)
         ]
         problems += _science(catalog, entry)
-        problems += _foreseen(catalog, entry)
+        problems += _foreseen(entry, stated)
         problems += _addresses(entry)
         problems += _copy(catalog, entry)
     if not paths:
@@ -414,14 +416,16 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
             yield _at(entry, location, words, hint, code="spec.suite")
 
 
-def _foreseen(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
+def _foreseen(
+    entry: Entry, stated: Callable[[str], registry.Foreseen | None]
+) -> Iterator[Finding]:
     """Report what a pinned data set, or a benchmark on it, can be known to lack without its files."""
     spec = entry.spec
     problems: Iterable[Problem] = ()
     if isinstance(spec, DatasetSpec):
-        problems = dataset_problems(spec)
+        problems = dataset_problems(stated(spec.id))
     elif isinstance(spec, BenchmarkSpec):
-        problems = benchmark_problems(catalog, spec)
+        problems = benchmark_problems(spec, stated(spec.dataset))
     for code, place, words, fix in problems:
         yield _at(entry, place, words, fix, code=code)
 

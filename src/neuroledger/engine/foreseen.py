@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from neuroledger.errors import DataError, RequestError, SpecError
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
+from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.spec.registry import Foreseen, Place
 
 __all__ = ["Problem", "benchmark_problems", "dataset_problems", "foreseen"]
@@ -25,8 +25,12 @@ class Problem(NamedTuple):
     fix: str
 
 
-def foreseen(spec: DatasetSpec) -> Foreseen | None:
-    """What the pinned files and the reader's fields state; None if nothing is pinned or read, or the reader is wrong."""
+def foreseen(catalog: Catalog, id: str) -> Foreseen | None:
+    """What a data set's pins and its reader's fields state; None if nothing is pinned or read, or its spec is wrong."""
+    try:
+        spec = catalog.dataset(id)
+    except (RequestError, SpecError):
+        return None  # reported as a reference, or for that spec
     if spec.reader is None or not spec.files or spec.closed is not None:
         return None
     if spec.unread is not None:
@@ -41,24 +45,24 @@ def foreseen(spec: DatasetSpec) -> Foreseen | None:
     return reader.foresees(spec.files, spec.reader.parameters)
 
 
-def dataset_problems(spec: DatasetSpec) -> Iterator[Problem]:
+def dataset_problems(stated: Foreseen | None) -> Iterator[Problem]:
     """What a reader cannot read of the files that are pinned for it."""
-    stated = foreseen(spec)
     for place, what, fix in stated.problems if stated is not None else ():
         yield Problem("spec.recordings", ("reader", *place), what, fix)
 
 
-def benchmark_problems(catalog: Catalog, spec: BenchmarkSpec) -> Iterator[Problem]:
+def benchmark_problems(
+    spec: BenchmarkSpec, stated: Foreseen | None
+) -> Iterator[Problem]:
     """Coordinates that the data of a benchmark will not have, and copies of tested recordings on which it trains."""
-    if spec.unavailable is not None or not catalog.has("datasets", spec.dataset):
+    if spec.unavailable is not None or stated is None:
         return
     try:
         paradigm = registry.get("paradigm", spec.paradigm.name)
         paradigm.bind(spec.paradigm.parameters)
-        stated = foreseen(catalog.dataset(spec.dataset))
-    except (RequestError, SpecError, ValidationError):
-        return  # reported as a component, or for the data set
-    if stated is None or paradigm.needs is None:
+    except (RequestError, ValidationError):
+        return  # reported as a component
+    if paradigm.needs is None:
         return
     needed = paradigm.needs(spec.paradigm.parameters)
     missing = {

@@ -40,6 +40,7 @@ def coordinates_of(
         [countdown["name"]] if countdown else [],
         window.get("until") or (),
         window.get("marks") or (),
+        (parameters.get("people") or {}).get("facts") or (),
         parameters.get("event_fields") or (),
         events.get("coordinates") or (),
     )
@@ -52,7 +53,6 @@ def foreseen(
     problems = [*_unmatched(files, parameters), *_blank_labels(parameters)]
     recordings: list[dict[str, str]] = []
     facts: set[str] = set(parameters.get("facts") or ())
-    facts |= set((parameters.get("people") or {}).get("facts") or ())
     listed = parameters.get("recordings") or ()
     if listed:
         recordings = [_listed(dict(entry)) for entry in listed]
@@ -95,10 +95,6 @@ def _found(
     """The coordinates of the recordings that the reader finds by the names of files."""
     bids = parameters.get("task") is not None
     matlab = parameters.get("matlab") or {}
-    only = {
-        name: tuple(parameters.get(name) or ()) if bids else ()
-        for name in ("subjects", "sessions")
-    }
     return [
         {
             **item.name_facts,
@@ -114,7 +110,8 @@ def _found(
             named=parameters.get("named") or {},
             opened=reads(parameters),
             events_file=(matlab.get("events") or {}).get("file"),
-            **only,
+            subjects=tuple(parameters.get("subjects") or ()) if bids else (),
+            sessions=tuple(parameters.get("sessions") or ()) if bids else (),
         )
     ]
 
