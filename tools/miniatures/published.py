@@ -142,7 +142,9 @@ def _people(one: Published, of_person: Mapping[str, Sequence[Found]]) -> list[st
     for name, items in of_person.items():
         facts = tuple(str(items[0].name_facts.get(fact)) for fact in varying)
         groups.setdefault(facts, []).append(name)
-    share = max(1, PEOPLE // len(groups))
+    # Each part of a stratified split has people of each label.
+    least = 5 if one.splits.get("stratify") == one.target else 1
+    share = max(least, PEOPLE // len(groups))
     test = one.splits.get("test")
     tested = set(test) if isinstance(test, list) else set()
     return [

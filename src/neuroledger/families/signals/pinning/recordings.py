@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from neuroledger.data.file_names import matching
 from neuroledger.data.parsing import table_rows
 from neuroledger.data.pin.downloads import (
     Downloads,
@@ -138,6 +139,8 @@ def recorded(
         _require_coordinates(catalog, spec, window, facts[0], parameters)
     with _collecting(problems):
         files += _embeddings(parameters, names, downloads.folder, spec.id)
+    if facts_of_people := parameters.get("people"):
+        files += matching(facts_of_people["tables"], names)
     if bids and "dataset_description.json" not in names:
         problems.append(
             f"{downloads.folder} has no dataset_description.json: it is not a BIDS folder"
