@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,7 +168,9 @@ def _recordings(one: Published, items: Sequence[Found], turn: int) -> list[Found
         return [*tested[first : first + 1], *spread(rest, 1 + RECORDINGS)]
     kinds: dict[tuple[str, ...], list[Found]] = {}
     for item in items:
-        kinds.setdefault(tuple(item.name_facts.values()), []).append(item)
+        task = re.search(r"_task-([A-Za-z0-9+]+)_", item.file)
+        kind = (*item.name_facts.values(), task[1] if task else "")
+        kinds.setdefault(kind, []).append(item)
     each = max(1, RECORDINGS // len(kinds))
     return [item for same in kinds.values() for item in spread(same, each)]
 
