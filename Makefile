@@ -16,7 +16,7 @@ export DVC_NO_ANALYTICS := 1
 export PYTHONDONTWRITEBYTECODE :=
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: docs parity repro test test-all public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf simulate calibrate schemas reference-data clean
+.PHONY: docs parity repro test test-all public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf simulate calibrate schemas reference-data miniatures clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -143,6 +143,10 @@ calibrate: $(READY)
 
 schemas: $(READY)
 	neuroledger check --write-schemas
+
+# Simulate a small stand-in of every pinned set of NeuralBench, pin, validate and decode it, for example SETS="Kemp2000Analysis.sleep_stage"
+miniatures: $(READY)
+	OMP_NUM_THREADS=1 python -m tools.miniatures $(SETS)
 
 reference-data: $(READY)
 	python -m tools.generate

@@ -6,8 +6,8 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,12 @@ from pydantic import BaseModel, ValidationError
 from neuroledger.data.fetch import folder_of
 from neuroledger.engine.control import Role, bounded, in_words
 from neuroledger.engine.controls import floor_of
+from neuroledger.engine.foreseen import (
+    Problem,
+    benchmark_problems,
+    dataset_problems,
+    foreseen,
+)
 from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import read_record, record_path
@@ -152,6 +158,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
     cited = joined(catalog.bibliographies)
     problems: list[Finding] = []
     entries: list[Entry] = []
+    stated = cache(partial(foreseen, catalog))
     for kind, id, path in chosen:
         problems += _first_line(catalog, kind, path)
         try:
@@ -175,6 +182,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
             for location, words, hint in attribution_problems(entry.spec, cited)
         ]
         problems += _science(catalog, entry)
+        problems += _foreseen(entry, stated)
         problems += _addresses(entry)
         problems += _copy(catalog, entry)
     if not paths:
@@ -406,6 +414,20 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     elif isinstance(spec, SuiteSpec):
         for location, words, hint in suite_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.suite")
+
+
+def _foreseen(
+    entry: Entry, stated: Callable[[str], registry.Foreseen | None]
+) -> Iterator[Finding]:
+    """Report what a pinned data set, or a benchmark on it, can be known to lack without its files."""
+    spec = entry.spec
+    problems: Iterable[Problem] = ()
+    if isinstance(spec, DatasetSpec):
+        problems = dataset_problems(stated(spec.id))
+    elif isinstance(spec, BenchmarkSpec):
+        problems = benchmark_problems(spec, stated(spec.dataset))
+    for code, place, words, fix in problems:
+        yield _at(entry, place, words, fix, code=code)
 
 
 def _untrained(catalog: Catalog, entry: Entry, spec: ModelSpec) -> Iterator[Finding]:

@@ -29,6 +29,8 @@ from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
     "Call",
+    "Foreseen",
+    "Place",
     "Registered",
     "broken",
     "builder",
@@ -89,6 +91,33 @@ Pins = Callable[..., Any]
 Composes = Callable[[Mapping[str, Any], Any], dict[str, Any]]
 Simulates = Callable[..., Callable[..., Any]]
 Side = Literal["source", "target"]
+Place = tuple[str | int, ...]
+"""The place of a field within the parameters of a component."""
+
+
+class Foreseen(NamedTuple):
+    """What a reader's parameters and the names of its pinned files state, without the files.
+
+    Attributes
+    ----------
+    coordinates
+        Coordinates and further assemblies that its data will have.
+    recordings
+        The coordinates of each recording, and under `sha256` the hash of its samples.
+    problems
+        What it cannot read: the place of the field, what is wrong, and how to fix it.
+    """
+
+    coordinates: frozenset[str]
+    recordings: tuple[Mapping[str, str], ...]
+    problems: tuple[tuple[Place, str, str], ...]
+
+
+Foresees = Callable[[Mapping[str, Any], Mapping[str, Any]], Foreseen]
+Needs = Callable[[Mapping[str, Any]], dict[Place, str]]
+Divides = Callable[
+    [Mapping[str, Any], Sequence[Mapping[str, str]]], list[tuple[list[int], list[int]]]
+]
 
 
 @dataclass(frozen=True)
@@ -121,6 +150,12 @@ class Registered:
         Whether a reader computes its result from the files, so that the result is hashed and recorded.
     composes
         Function that changes a reader's parameters to what a model needs.
+    foresees
+        Function of the pinned files and a reader's parameters: what its data will be.
+    needs
+        Function of a paradigm's parameters: the coordinates that it needs of the data, by the fields that name them.
+    divides
+        Function of a paradigm's parameters and of recordings: the numbers of those that each fold trains on and tests.
     """
 
     kind: str
@@ -141,6 +176,9 @@ class Registered:
     prepares: bool = False
     composes: Composes | None = None
     together: Callable[[Any], None] | None = None
+    foresees: Foresees | None = None
+    needs: Needs | None = None
+    divides: Divides | None = None
 
     @property
     def parameters(self) -> type[BaseModel]:
@@ -309,6 +347,8 @@ def paradigm(
     itself: bool,
     permuted: Side | None,
     simulates: Simulates | None = None,
+    needs: Needs | None = None,
+    divides: Divides | None = None,
 ) -> Callable[[F], F]:
     """Register a paradigm: ``(model, dataset, *, …) -> Measurement``.
 
@@ -330,6 +370,8 @@ def paradigm(
         Maps ``(measured, factors)`` to a function of ``(rng, models)`` that draws a
         :class:`neuroledger.stats.calibration.Experiment` similar to the measurement, with new draws of each factor; it
         raises MetricError if that is impossible. Without it, intervals cannot be calibrated.
+    needs, divides
+        What `check` knows before the data are there; see `Registered`.
 
     Raises
     ------
@@ -337,7 +379,8 @@ def paradigm(
         A channel is not in the vocabulary (:mod:`neuroledger.spec.channels`).
     """
     _require_known_channels(f"paradigm {name!r}", shows, asks)
-    declared = {"itself": itself, "permuted": permuted, "simulates": simulates}
+    declared: dict[str, Any] = {"itself": itself, "permuted": permuted}
+    declared |= {"simulates": simulates} | {"needs": needs, "divides": divides}
     return _register("paradigm", name, version, inputs=shows, outputs=asks, **declared)
 
 
@@ -384,6 +427,7 @@ def reader(
     pins: Pins | None = None,
     prepares: bool = False,
     composes: Composes | None = None,
+    foresees: Foresees | None = None,
 ) -> Callable[[F], F]:
     """Register a reader: ``(files, *, …) -> Dataset``.
 
@@ -392,9 +436,11 @@ def reader(
     raises an error if one is missing. ``pins(catalog, spec, text, downloads)`` converts a folder of downloads to files
     and fields of the spec, for readers whose fields state the subject of each file. ``composes(parameters, needs)`` returns
     the parameters that change if a model has ``needs`` (a field of its builder), and raises a RequestError if it cannot.
+    ``foresees(files, parameters)`` states what the data will be, from the pinned files (name to pin) alone.
     """
-    declared = {"reads": reads, "pins": pins, "prepares": prepares}
-    return _register("reader", name, version, composes=composes, **declared)
+    declared: dict[str, Any] = {"reads": reads, "pins": pins, "prepares": prepares}
+    declared |= {"composes": composes, "foresees": foresees}
+    return _register("reader", name, version, **declared)
 
 
 def stimuli(name: str) -> Callable[[F], F]:

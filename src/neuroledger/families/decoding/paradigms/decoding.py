@@ -32,6 +32,10 @@ from neuroledger.families.decoding.protocols.fold_windows import (
     standardised,
     truth_of,
 )
+from neuroledger.families.decoding.protocols.foreseen_folds import (
+    divided_recordings,
+    needed_coordinates,
+)
 from neuroledger.families.decoding.protocols.leakage_checks import (
     gate,
     label_channels,
@@ -65,6 +69,8 @@ __all__ = ["decoding", "measure_folds", "people_left_out", "prepared_notes"]
     itself=False,
     permuted=None,
     simulates=simulated_predictions,
+    needs=needed_coordinates,
+    divides=divided_recordings,
 )
 def decoding(
     model: Decoder,

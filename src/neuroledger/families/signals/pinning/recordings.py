@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from neuroledger.data.file_names import matching
 from neuroledger.data.parsing import table_rows
 from neuroledger.data.pin.downloads import (
     Downloads,
@@ -21,6 +22,7 @@ from neuroledger.data.pin.downloads import (
 from neuroledger.data.pin.yaml_edit import with_field, without
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, RequestError, SpecError
+from neuroledger.families.signals.pinning.foreseen import coordinates_of
 from neuroledger.families.signals.pinning.scan_downloads import (
     NOT_RAW,
     Found,
@@ -52,15 +54,12 @@ from neuroledger.families.signals.recordings.signal_spans import (
     read_annotation_file,
 )
 from neuroledger.families.signals.recordings.xdf_streams import Streams
+from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
 
 __all__ = ["expected", "logged", "recorded"]
-
-
-# Coordinates that windows of all data sets have.
-GIVEN = frozenset({"subject", "session", "run", "recording", "onset", "stimulus_id"})
 
 
 def recorded(
@@ -74,9 +73,9 @@ def recorded(
         Files, people, labels of events, or coordinates that benchmarks need are missing; all problems at once.
     """
     parameters = spec.reader.parameters if spec.reader is not None else {}
-    names = files_below(downloads.folder, aside=NOT_RAW, opened=OPENED)
     table = people(downloads.folder)
     opened = reads(parameters)
+    names = _raw_files(downloads.folder, opened)
     bids = downloads.bids or (
         spec.reader is not None and spec.reader.name == "bids_epochs"
     )
@@ -140,6 +139,8 @@ def recorded(
         _require_coordinates(catalog, spec, window, facts[0], parameters)
     with _collecting(problems):
         files += _embeddings(parameters, names, downloads.folder, spec.id)
+    if facts_of_people := parameters.get("people"):
+        files += matching(facts_of_people["tables"], names)
     if bids and "dataset_description.json" not in names:
         problems.append(
             f"{downloads.folder} has no dataset_description.json: it is not a BIDS folder"
@@ -161,6 +162,17 @@ def recorded(
         )
     entries = [_entry(item, fact) for item, fact in zip(recordings, facts, strict=True)]
     return Recorded(files, text, len(subjects), remarks, entries)
+
+
+def _raw_files(folder: Path, opened: Callable[[str], bool]) -> list[str]:
+    """The files that may belong to raw recordings.
+
+    BIDS's `sourcedata` counts only if no recording is elsewhere: sets that were not converted are published there.
+    """
+    names = files_below(folder, aside=NOT_RAW, opened=OPENED)
+    if any(opened(name) or ".ds/" in name for name in names):
+        return names
+    return files_below(folder, aside=NOT_RAW - {"sourcedata"}, opened=OPENED)
 
 
 @contextmanager
@@ -346,48 +358,24 @@ def _require_coordinates(
     parameters: Any,
 ) -> None:
     """Return if windows have all coordinates that benchmarks on these data decode, hold out or group by."""
-    known = {
-        *GIVEN,
-        *facts,
-        *window.get("until", {}),
-        *parameters.get("event_fields", ()),
-    }
-    known |= {"label"} if window.get("labels") else set()
-    known |= {
-        *window.get("marks", {}),
-        *([window["countdown"]["name"]] if window.get("countdown") else []),
-    }
-    known |= {"trial"} if window.get("trial_starts_with") else set()
-    events, embeddings = (
-        parameters.get("events") or {},
-        parameters.get("embeddings") or {},
-    )
-    known |= set(events.get("coordinates") or ())
+    known = coordinates_of(parameters, window, facts)
+    embeddings = parameters.get("embeddings") or {}
     for id in catalog.ids("benchmarks"):
         benchmark = catalog.benchmark(id)
-        if benchmark.dataset != spec.id or benchmark.paradigm.name != "decoding":
+        needs = registry.get("paradigm", benchmark.paradigm.name).needs
+        if benchmark.dataset != spec.id or needs is None:
             continue
         rules = benchmark.paradigm.parameters
-        target, splits = rules.get("target", "label"), rules.get("splits", {})
-        required = [target] if isinstance(target, str) else list(target)
+        required = needs(rules)
         if rules.get("objective") == "retrieval":
+            target = required.pop(("target",))
             if target not in embeddings:
                 raise RequestError(
                     f"benchmark {id} retrieves {target!r}, but {spec.id} has no such `embeddings`: declare their table in "
                     f"its reader, `embeddings: {{{target}: FILE.nc}}`, and the stimulus of each window under `events`"
                 )
-            required = []
-        required += [
-            splits[name]
-            for name in ("by", "column", "stratify", "trial")
-            if splits.get(name)
-        ]
-        required += (
-            ["split"]
-            if splits.get("name") == "declared" and "column" not in splits
-            else []
-        )
-        missing = [name for name in required if name not in known]
+        names = dict.fromkeys(required.values())
+        missing = [name for name in names if name not in known]
         if missing:
             raise RequestError(
                 f"benchmark {id} needs {', '.join(missing)} of each window, which the downloads do not state; they state "

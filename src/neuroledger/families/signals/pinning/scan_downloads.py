@@ -135,13 +135,16 @@ def recordings_in(
     known = set(names)
     tasks = [task] if isinstance(task, str) else list(task or ())
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
-    folders = {outer for name in names if (outer := _folder(name)) is not None}
+    inside: dict[str, list[str]] = {}
+    for name in sorted(names):
+        if (outer := _folder(name)) is not None:
+            inside.setdefault(outer, []).append(name)
     single = {
         name
         for name in names
         if _folder(name) is None and (opened or is_recording)(name)
     }
-    candidates = sorted(folders | single)
+    candidates = sorted(inside.keys() | single)
     by_bids = [name for name in candidates if "sub" in _entities(name)]
     recordings: list[Found] = []
     problems: list[str] = []
@@ -174,7 +177,7 @@ def recordings_in(
         )
         companions: list[str] = []
         try:
-            companions += _companions(folder, name, known)
+            companions += inside.get(name) or _companions(folder, name, known)
         except (RequestError, DataError) as error:
             problems.append(str(error))
         if neo is not None:

@@ -13,6 +13,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.pinning.foreseen import foreseen
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import beside_recording
 from neuroledger.families.signals.recordings.beyond_ends import (
@@ -60,7 +61,14 @@ OPENED = frozenset(
 )
 
 
-@reader("bids_epochs", version=4, prepares=True, composes=composed, pins=recorded)
+@reader(
+    "bids_epochs",
+    version=4,
+    prepares=True,
+    composes=composed,
+    pins=recorded,
+    foresees=foreseen,
+)
 def bids_epochs(
     files: Mapping[str, Path],
     *,

@@ -11,6 +11,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import Pattern, fields_of
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.pinning.foreseen import foreseen
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.matlab_layouts import (
@@ -36,7 +37,14 @@ __all__ = ["matlab_epochs"]
 IDENTITY = ("subject", "session", "run")
 
 
-@reader("matlab_epochs", version=1, prepares=True, composes=composed, pins=recorded)
+@reader(
+    "matlab_epochs",
+    version=1,
+    prepares=True,
+    composes=composed,
+    pins=recorded,
+    foresees=foreseen,
+)
 def matlab_epochs(
     files: Mapping[str, Path],
     *,

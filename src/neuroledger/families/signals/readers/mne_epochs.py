@@ -17,6 +17,7 @@ from neuroledger.data.file_names import Pattern, matching
 from neuroledger.data.parsing import matlab, table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.pinning.foreseen import foreseen
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import MISSING
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
@@ -123,7 +124,14 @@ def known_people(
     return tuple(map(with_facts, complete)), [note] if lost_people else []
 
 
-@reader("mne_epochs", version=3, prepares=True, composes=composed, pins=recorded)
+@reader(
+    "mne_epochs",
+    version=3,
+    prepares=True,
+    composes=composed,
+    pins=recorded,
+    foresees=foreseen,
+)
 def mne_epochs(
     files: Mapping[str, Path],
     *,

@@ -13,7 +13,7 @@ from neuroledger.store.hashes import sha256_of
 __all__ = ["digest_of", "is_there", "largest_digest", "parts_of", "place_of"]
 
 
-def is_there(files: Mapping[str, Path], name: str) -> bool:
+def is_there(files: Mapping[str, object], name: str) -> bool:
     """Whether a recording is among the files, as a file or as a folder."""
     return name in files or any(file.startswith(f"{name}/") for file in files)
 
