@@ -32,7 +32,7 @@ from neuroledger.engine.signatures import (
 )
 from neuroledger.errors import RequestError
 from neuroledger.store.git_trees import FILE, Entry, Tree
-from tests.report.ledger import record
+from tests.report.ledger import altered, record
 
 pytestmark = pytest.mark.skipif(
     shutil.which("ssh-keygen") is None, reason="needs ssh-keygen"
@@ -154,9 +154,7 @@ def test_a_set_covers_benchmark_model_and_payload_and_nothing_else(
     )
     for other in ({"model": "bee"}, {"benchmark": "lab.IT"}):
         assert signer_in(root, content.model_copy(update=other)) == Signer(), "copied"
-    later = content.model_copy(
-        update={"timing": {"wall_s": 5.0}, "payload_sha256": "0" * 64}
-    )
+    later = altered(content, timing={"wall_s": 5.0}, payload_sha256="0" * 64)
     assert signer_in(root, later) == Signer("ann@lab.org"), "timing is not signed"
 
 

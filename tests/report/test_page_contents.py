@@ -26,7 +26,7 @@ from neuroledger.spec.base import Component
 from neuroledger.spec.kinds import Aggregation
 from neuroledger.spec.suites import Group
 from tests.engine.lab import Lab
-from tests.report.ledger import CONTROLS, record
+from tests.report.ledger import CONTROLS, altered, record
 
 
 def column(id: str, **fields: Any) -> Column:
@@ -165,7 +165,7 @@ def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
     given = record("ant", "lab.V4-ridge", 0.5, request={"seed": 7})
     assert _command(given) == "neuroledger score ant lab.V4-ridge --seed 7"
     assert (
-        _command(given.model_copy(update={"request": {}}))
+        _command(altered(given, request={}))
         == "neuroledger score ant lab.V4-ridge --seed 0"
     )
     plain = json.loads(_record_text(given))
@@ -177,7 +177,9 @@ def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
         "request",
         "status",
     ]
-    assert plain["request"] == {"seed": 7} and plain["inputs"]["model"] == {"id": "ant"}
+    assert plain["request"] == {"device": "cpu", "limit": None, "seed": 7} and plain[
+        "inputs"
+    ]["model"] == {"id": "ant"}
 
 
 def test_of_the_permuted_controls_a_benchmark_shows_the_one_closest_to_its_bound(

@@ -211,18 +211,12 @@ def _json(value: Any) -> Markup:
 
 def _command(record: Record) -> str:
     """Return the command that recomputes the score."""
-    seed = record.request.get("seed", 0)
+    seed = record.request.seed
     return f"neuroledger score {record.model} {record.benchmark} --seed {seed}"
 
 
 def _record_text(record: Record) -> str:
     """Return as JSON what determined a score."""
-    fields = {
-        "record": record.id,
-        "status": record.status,
-        "error": record.error,
-        "request": record.request,
-        "inputs": record.inputs,
-        "environment": record.environment,
-    }
+    parts = {"status", "error", "request", "inputs", "environment"}
+    fields = {"record": record.id, **record.model_dump(mode="json", include=parts)}
     return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False)
