@@ -177,11 +177,6 @@ class StoredScore(_Estimate):
         low, high = sorted((end - dummy) / span for end in of_scale)
         return low, high
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the score has a value and nothing of it is missing."""
-        return self.status == "scored" and self.value is not None
-
     def by_current_method(self) -> Self:
         """Return the score with the intervals of the current version, that of its ceiling included."""
         new = self
