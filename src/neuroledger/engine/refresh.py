@@ -14,6 +14,7 @@ from typing import Final
 
 from neuroledger.display import Display, NoDisplay
 from neuroledger.engine.record import Record, read_record, signature_path, write_record
+from neuroledger.engine.signatures import Signer, signer_in
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
@@ -54,12 +55,13 @@ def refresh(
     findings = []
     for at, path in enumerate(chosen):
         display.progress("refreshing", at, len(chosen))
-        findings.append(_refresh(path, catalog.shown(path.resolve())))
+        findings.append(_refresh(catalog, path))
     display.progress("refreshing", len(chosen), len(chosen))
     return findings
 
 
-def _refresh(path: Path, place: str) -> Finding:
+def _refresh(catalog: Catalog, path: Path) -> Finding:
+    place = catalog.shown(path.resolve())
     try:
         record = read_record(path)
     except DataError as error:
@@ -73,7 +75,7 @@ def _refresh(path: Path, place: str) -> Finding:
         return Finding(
             "record.interval-kept", "warning", place, words, "update NeuroLedger"
         )
-    changes = list(_changes(record))
+    changes = list(_changes(catalog.root, path, record))
     if not changes:
         return _kept(record, place)
     words = "; ".join(changes)
@@ -86,14 +88,25 @@ def _refresh(path: Path, place: str) -> Finding:
     return Finding("record.refreshed", "ok", place, words)
 
 
-def _changes(record: Record) -> Iterator[str]:
-    """Yield what a refresh changes."""
+def _changes(root: Path, path: Path, record: Record) -> Iterator[str]:
+    """Yield what a refresh changes.
+
+    A signed record keeps the form of an earlier version, which its signature covers, until its interval changes.
+    """
     earlier = earlier_version(record)
     if earlier is not None:
         before = f"version {earlier}" if earlier else "earlier methods"
         yield f"its interval was of {before}, and is now of version {inference.VERSION}"
-    if record.has_earlier_form:
+    if record.has_earlier_form and (
+        earlier is not None or not _is_signed(root, path, record)
+    ):
         yield "it had the form of an earlier version, and keeps its values"
+
+
+def _is_signed(root: Path, path: Path, record: Record) -> bool:
+    """Whether a signature covers a record, or claims to."""
+    signed = Signer() != signer_in(root, record, path=path)
+    return signed or signature_path(path).exists()
 
 
 def _kept(record: Record, place: str) -> Finding:
