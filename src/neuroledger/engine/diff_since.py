@@ -241,59 +241,23 @@ class Proposal:
 
     def _path_problems(self, path: str, state: State) -> Iterator[Finding]:
         """Yield problems of a path, its mode, size and characters, before its content is examined."""
-        parts = PurePosixPath(path).parts
         if any(map(hidden, path)) or "\ufffd" in path:
             words = "the path contains an invisible or control character"
             yield _error("review.hidden-character", path, words)
         if state == "removed":
             return
         entry = self.now.entries[path]
-        if entry.mode in (LINK, MODULE):
+        is_file = entry.mode not in (LINK, MODULE)
+        if not is_file:
             words = f"the path is a {'link' if entry.mode == LINK else 'submodule'}"
             yield _error("review.link", path, words, "commit the file itself")
-        nested = [part for part in parts[:-1] if part in NESTED] + (
-            [parts[-1]]
-            if parts[-1] in NESTED and not (len(parts) == 1 and parts[-1] in ROOTED)
-            else []
-        )
-        if nested and not (
-            parts[0] == ".dvc" and len(parts) == 2 and nested == [".dvc"]
-        ):
-            words = f"{nested[0]} configures git or DVC from inside the repository"
-            yield _error("review.nested", path, words, "remove it")
-        if parts[-1].endswith(".dvc") and parts[0] != "data":
-            yield _error(
-                "review.pointer-wrong", path, "a DVC pointer outside data/", "remove it"
-            )
-        long = len(path) > LONGEST_PATH or any(
-            len(os.fsencode(part)) > LONGEST_NAME for part in parts
-        )
-        if long or any(RESERVED.fullmatch(part) for part in parts):
-            yield _error(
-                "review.path",
-                path,
-                "not a valid file name on every system",
-                "rename it",
-            )
-        if parts[0] == "data" and "prepared" in parts[1:]:
-            words = (
-                "prepared windows must be computed from pinned files, not contributed"
-            )
-            yield _error("review.prepared", path, words, "remove it")
-        elif not nested and not _may_be_in_data(path):
-            words = "git holds a file of a data folder, which may hold only pointers and what describes the data"
-            yield _error(
-                "review.data-folder",
-                path,
-                words,
-                "pin the file in its spec, or keep it elsewhere",
-            )
+        yield from _name_problems(path)
+        yield from _place_problems(path)
         if entry.size > MOST_BYTES:
             words = f"{entry.size / 1e6:.1f} MB; at most {MOST_BYTES // 10**6} MB per file are allowed"
-            yield _error(
-                "review.size", path, words, "store large files at a URL or on S3"
-            )
-        if not path.startswith(".dvcstore/") and entry.mode not in (LINK, MODULE):
+            fix = "store large files at a URL or on S3"
+            yield _error("review.size", path, words, fix)
+        if is_file and not path.startswith(".dvcstore/"):
             yield from _hidden_in(path, self.now.read(path) or b"")
             yield from _texts_in(path, self.now.read(path) or b"")
 
@@ -1044,6 +1008,45 @@ def _warning(code: str, where: str, what: str, fix: str = "") -> Finding:
 
 def _note(code: str, where: str, what: str) -> Finding:
     return Finding(code, "note", where, what)
+
+
+def _nested(path: str) -> list[str]:
+    """Return the parts of a path that configure git or DVC from inside the repository."""
+    *folders, name = PurePosixPath(path).parts
+    if folders == [".dvc"] and name not in NESTED:
+        return []
+    nested = [part for part in folders if part in NESTED]
+    is_root_file = not folders and name in ROOTED
+    return [*nested, name] if name in NESTED and not is_root_file else nested
+
+
+def _name_problems(path: str) -> Iterator[Finding]:
+    """Yield problems of the names in a path: nested settings, pointers elsewhere, and names of other systems."""
+    parts, nested = PurePosixPath(path).parts, _nested(path)
+    if nested:
+        words = f"{nested[0]} configures git or DVC from inside the repository"
+        yield _error("review.nested", path, words, "remove it")
+    if parts[-1].endswith(".dvc") and parts[0] != "data":
+        words = "a DVC pointer outside data/"
+        yield _error("review.pointer-wrong", path, words, "remove it")
+    long = len(path) > LONGEST_PATH or any(
+        len(os.fsencode(part)) > LONGEST_NAME for part in parts
+    )
+    if long or any(RESERVED.fullmatch(part) for part in parts):
+        words = "not a valid file name on every system"
+        yield _error("review.path", path, words, "rename it")
+
+
+def _place_problems(path: str) -> Iterator[Finding]:
+    """Yield the problem of a file that must not be in a folder of data."""
+    parts = PurePosixPath(path).parts
+    if parts[0] == "data" and "prepared" in parts[1:]:
+        words = "prepared windows must be computed from pinned files, not contributed"
+        yield _error("review.prepared", path, words, "remove it")
+    elif not _nested(path) and not _may_be_in_data(path):
+        words = "git holds a file of a data folder, which may hold only pointers and what describes the data"
+        fix = "pin the file in its spec, or keep it elsewhere"
+        yield _error("review.data-folder", path, words, fix)
 
 
 def _hidden_in(path: str, content: bytes) -> Iterator[Finding]:

@@ -509,11 +509,7 @@ def standings(
         if published
         else _recorded_figures(catalog, spec, records)
     )
-    scored = {
-        id: row
-        for id, row in figures.values.items()
-        if any(map(math.isfinite, row.values()))
-    }
+    scored = {id: row for id, row in figures.values.items() if any(_finite(row))}
     models = sorted({model for row in scored.values() for model in row})
     if len(models) < 2:
         raise RequestError(_too_few(suite, len(models), published=published))
@@ -522,23 +518,26 @@ def standings(
         group={id: catalog.benchmark(id).parent for id in scored},
         weights={item.id: item.weight for item in spec.benchmarks},
     )
-    failed = {
-        model: sum(
-            not math.isfinite(row.get(model, math.nan)) for row in scored.values()
-        )
-        for model in models
-    }
     unscored = tuple(item.id for item in spec.benchmarks if item.id not in scored)
     return Standings(
         suite,
         spec.version,
         published,
         ranks,
-        failed,
+        {model: _failures(scored.values(), model) for model in models},
         tuple(scored),
         unscored,
         tuple(figures.dummies),
     )
+
+
+def _finite(row: Mapping[str, float]) -> Iterable[bool]:
+    return map(math.isfinite, row.values())
+
+
+def _failures(rows: Iterable[Mapping[str, float]], model: str) -> int:
+    """Return the number of benchmarks without a value of a model."""
+    return sum(not math.isfinite(row.get(model, math.nan)) for row in rows)
 
 
 class _Figures(NamedTuple):
@@ -563,23 +562,21 @@ def _recorded_figures(
     if records is None:
         records = list(read_all(catalog.root / "results" / "records"))
     board = board_of(catalog, suite, records)
-    dummies = [
-        row
-        for row in board.rows
-        if row.role == "negative" and row.model in suite.models
-    ]
+    dummies = [row for row in board.rows if _is_dummy(row, suite)]
     rows = [row for row in board.rows if row.role == "model" or row in dummies]
-    values = {
-        column.id: dict(_scored_values(rows, at))
-        for at, column in enumerate(board.columns)
-    }
-    # Scores normalised by a floor or ceiling are always better when higher.
-    lower = [
-        column.id
-        for column in board.columns
-        if column.direction == "lower" and column.normalise == "none"
-    ]
+    columns = list(enumerate(board.columns))
+    values = {column.id: dict(_scored_values(rows, at)) for at, column in columns}
+    lower = [column.id for _, column in columns if _is_better_when_lower(column)]
     return _Figures(values, lower, [row.model for row in dummies])
+
+
+def _is_dummy(row: Row, suite: SuiteSpec) -> bool:
+    return row.role == "negative" and row.model in suite.models
+
+
+def _is_better_when_lower(column: Column) -> bool:
+    """Whether lower scores are better; those normalised by a floor or ceiling are better when higher."""
+    return column.direction == "lower" and column.normalise == "none"
 
 
 def _scored_values(rows: Sequence[Row], at: int) -> Iterator[tuple[str, float]]:

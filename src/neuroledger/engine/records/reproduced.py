@@ -107,43 +107,58 @@ def _differences(was: object, now: object, at: _Comparison) -> Iterator[Change]:
     """Yield the differences of two values of a record."""
     if isinstance(was, StoredUncertainty) and isinstance(now, StoredUncertainty):
         yield from _part_differences(was.parts, now.parts, at)
-        yield from _of_fields(was, now, at)
-    elif isinstance(was, Fact) and at.path[-1] in at.facts_that_may_differ:
-        yield from _differences(was.origin, getattr(now, "origin", None), at)
-    elif isinstance(was, BaseModel | Control | Fact) and type(was) is type(now):
-        yield from _of_fields(was, now, at)
-    elif isinstance(was, Mapping) and isinstance(now, Mapping):
-        for name in sorted({*was, *now}):
-            yield from _differences(was.get(name), now.get(name), at.within(str(name)))
-    elif isinstance(was, tuple) and isinstance(now, tuple) and len(was) == len(now):
-        for number, (one, other) in enumerate(zip(was, now, strict=True)):
-            yield from _differences(one, other, at.within(str(number)))
+    inner = _inner(was, now, at)
+    if inner is not None:
+        for pair in inner:
+            yield from _differences(*pair)
     elif was != now:
         yield _difference(was, now, at)
 
 
-def _of_fields(was: object, now: object, at: _Comparison) -> Iterator[Change]:
-    """Yield the differences of the fields of two values of one class."""
+# What two values contain at one place, and the comparison of this place.
+Inner = Iterable[tuple[object, object, _Comparison]]
+
+
+def _inner(was: object, now: object, at: _Comparison) -> Inner | None:
+    """Return what two values contain, place by place; None if they are compared as a whole."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        names = sorted({*was, *now})
+        return [(was.get(name), now.get(name), at.within(name)) for name in names]
+    if type(was) is not type(now):
+        return None
+    if isinstance(was, tuple) and isinstance(now, tuple):
+        places = enumerate(zip(was, now, strict=False))
+        inner = [(*pair, at.within(str(place))) for place, pair in places]
+        return inner if len(was) == len(now) else None
+    names = _names(now, at)
+    return _of_fields(was, now, names, at) if names else None
+
+
+def _of_fields(
+    was: object, now: object, names: Iterable[str], at: _Comparison
+) -> Inner:
+    """Yield the fields of two values of one class."""
     # The allowed distance depends on the recomputed score only, never on the record.
     at = at._replace(allowed=_tolerance(now, at.allowed))
-    for name in _names(now):
-        if name in at.left_out.get(type(now), ()):
-            continue
+    for name in names:
         # The raw score has other units, so its allowed distance is scaled.
         allowed = at.allowed * _ratio(now) if name == "raw" else at.allowed
-        yield from _differences(
-            getattr(was, name), getattr(now, name), at.within(name, allowed)
-        )
+        yield getattr(was, name), getattr(now, name), at.within(name, allowed)
 
 
-def _names(value: object) -> Iterable[str]:
+def _names(value: object, at: _Comparison) -> list[str]:
     """Return the fields that are compared one by one; the parts of an uncertainty are compared together."""
-    if isinstance(value, Control | Fact):
-        return sorted(field.name for field in fields(value))
-    names = type(value).model_fields if isinstance(value, BaseModel) else ()
-    return sorted(
-        set(names) - ({"parts"} if isinstance(value, StoredUncertainty) else set())
-    )
+    if isinstance(value, BaseModel):
+        names = set(type(value).model_fields)
+    elif isinstance(value, Control | Fact):
+        names = {field.name for field in fields(value)}
+    else:
+        return []
+    if isinstance(value, StoredUncertainty):
+        names.remove("parts")
+    if isinstance(value, Fact) and at.path[-1] in at.facts_that_may_differ:
+        names.remove("value")
+    return sorted(names - at.left_out.get(type(value), frozenset()))
 
 
 def _difference(was: object, now: object, at: _Comparison) -> Change:
