@@ -162,7 +162,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         },
         "record.current": "The inputs of the record are current; its numbers were not recomputed.",
         "record.reproduced": "Recomputing the record gave the same numbers.",
-        "record.refreshed": "The interval of the record was computed again from the deviations that it stores.",
+        "record.refreshed": "The interval of the record was computed again, or its file was written in the present form.",
         "record.interval-current": "The interval of the record is that of the current method.",
         "record.interval-kept": "The interval of the record cannot be computed again from what the record stores.",
         "record.value-reproduced": "Recomputing gave the same numbers and verdicts, but other intervals of controls.",

@@ -15,6 +15,7 @@ from torch import nn
 
 import neuroledger as nl
 from neuroledger.cli import main
+from neuroledger.engine.records.inputs import ModelIdentity
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.spec.catalog import open_catalog
 from tests.engine.lab import Lab
@@ -123,9 +124,9 @@ def test_records_of_objects_are_returned_but_not_stored(
         and by_id.score
         and mine.benchmark == "lab.V4-ridge"
     )
-    assert mine.score["value"] == nl.score(model, "lab.V4-ridge").value
-    assert mine.score["low"] <= mine.score["value"] <= mine.score["high"]
-    assert mine.inputs["model"] == {"id": "mine", "in_memory": type(model).__name__}
+    assert mine.value == nl.score(model, "lab.V4-ridge").value
+    assert mine.score.low <= mine.score.value <= mine.score.high
+    assert mine.inputs.model == ModelIdentity(id="mine", in_memory=type(model).__name__)
     assert [
         path.name for path in (here.root / "results" / "records").rglob("*.json")
     ] == ["pixels4.json"] * 2

@@ -368,9 +368,7 @@ def test_one_command_scores_and_a_second_one_changes_nothing(
         if "ridge" in record.benchmark
     }
     assert records["pixels16"].score is not None and records["noise"].score is not None
-    assert (
-        records["pixels16"].score["value"] > 0.8 > 0.2 > records["noise"].score["value"]
-    )
+    assert records["pixels16"].value > 0.8 > 0.2 > records["noise"].value
     spec = open_catalog(root).dataset("lab")
     assert (spec.license, spec.access) == ("CC0-1.0", "public")
     before = {
@@ -549,9 +547,7 @@ def test_a_bids_tree_becomes_a_decoding_benchmark_across_subjects(
         done.notes[0] == "eeg of 3 subjects, tasks react"
         and "splits cross_subject" in done.notes[1]
     )
-    values = {
-        record.model: record.score["value"] for record in done.records if record.score
-    }
+    values = {record.model: record.value for record in done.records if record.score}
     best = max(
         value
         for model, value in values.items()

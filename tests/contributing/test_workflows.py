@@ -210,12 +210,12 @@ def test_a_forged_record_passes_the_review_and_fails_the_recomputation(
     small: Remote, honest: str, tmp_path: Path
 ) -> None:
     def change(lab: Lab) -> None:
-        from neuroledger.engine.record import Record
+        from neuroledger.engine.record import payload_of
 
         plain = json.loads((lab.root / RECORD).read_text())
         for score in (plain["score"], *plain["scores"].values()):
             score["value"] = 0.99
-        plain["payload_sha256"] = Record.model_construct(**plain).payload()
+        plain["payload_sha256"] = payload_of(plain)
         (lab.root / RECORD).write_text(json.dumps(plain))
 
     small.propose(tmp_path / "clone", "forged", change, start=honest)

@@ -224,7 +224,7 @@ def test_a_model_of_an_installed_package_is_scored(
     }
     sha256 = hashlib.sha256(model).hexdigest()
     inputs = inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "tiny", Request())
-    assert inputs["model"]["weights"] == {"tiny.safetensors": sha256}
+    assert inputs.model.weights == {"tiny.safetensors": sha256}
     jobs = plan(
         catalog, models=["tiny"], benchmarks=["lab.V4-ridge"], request=Request()
     ).jobs

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import grimp
 
 from neuroledger.engine.calibrate import calibration_in
+from neuroledger.engine.record import Record
 from neuroledger.spec import registry
 
 PACKAGE = "neuroledger"
@@ -30,6 +33,13 @@ LAYERS = (
     "errors",
 )
 FAMILIES = ("decoding", "alignment", "behavior", "efficiency", "signals")
+JSON_TYPES = {
+    "boolean": "true or false",
+    "integer": "integer",
+    "null": "null",
+    "number": "number",
+    "string": "text",
+}
 SAME_IN_EACH_FAMILY = frozenset(registry.FOLDERS.values())
 
 
@@ -163,6 +173,49 @@ def calibrations(root: Path) -> str:
     return "\n".join(rows)
 
 
+def record_fields() -> str:
+    """The fields of a record, class by class, from its JSON Schema."""
+    schema = Record.model_json_schema()
+    classes = {"Record": schema, **schema["$defs"]}
+    order = ["Record"]
+    for name in order:
+        used = re.findall(r'"#/\$defs/(\w+)"', json.dumps(classes[name]["properties"]))
+        order += [each for each in dict.fromkeys(used) if each not in order]
+    return "\n\n".join(_table_of(name, classes[name]) for name in order)
+
+
+def _table_of(name: str, schema: Mapping[str, Any]) -> str:
+    """A class of values in a record: its sentence, and a row for each field."""
+    sentence = " ".join(schema["description"].split())
+    rows = [
+        f"**{name}.** {sentence}",
+        "",
+        "| field | type | meaning |",
+        "|---|---|---|",
+    ]
+    for field, plain in schema["properties"].items():
+        meaning = " ".join(plain.get("description", "").split())
+        rows.append(f"| `{field}` | {_type_of(plain)} | {meaning} |")
+    return "\n".join(rows)
+
+
+def _type_of(plain: Mapping[str, Any]) -> str:
+    """The type of a field in words."""
+    if "$ref" in plain:
+        return plain["$ref"].rpartition("/")[2]
+    if "anyOf" in plain:
+        return " or ".join(dict.fromkeys(map(_type_of, plain["anyOf"])))
+    if "const" in plain or "enum" in plain:
+        values = plain.get("enum", [plain.get("const")])
+        return ", ".join(f"`{value}`" for value in values)
+    if plain.get("type") == "array":
+        items = plain.get("prefixItems") or [plain["items"]]
+        return f"list of {' or '.join(dict.fromkeys(map(_type_of, items)))}"
+    if plain.get("type") == "object":
+        return f"mapping of {_type_of(plain['additionalProperties'])}"
+    return JSON_TYPES[plain["type"]]
+
+
 def fenced(text: str) -> str:
     """A block of plain text."""
     return f"```text\n{text}\n```"
@@ -179,6 +232,7 @@ def blocks(root: Path) -> dict[Path, dict[str, str]]:
             ),
         },
         root / "docs" / "calibration.md": {"calibrations": calibrations(root)},
+        root / "docs" / "records.md": {"fields": record_fields()},
     }
     for family in FAMILIES:
         path = root / "src" / PACKAGE / "families" / family / "README.md"

@@ -295,7 +295,15 @@ def test_a_schema_offers_every_component_with_its_parameters_and_first_line(
     }
     assert set(texts) == {
         f"{kind}.json"
-        for kind in ("dataset", "metric", "ceiling", "benchmark", "model", "suite")
+        for kind in (
+            "dataset",
+            "metric",
+            "ceiling",
+            "benchmark",
+            "model",
+            "suite",
+            "record",
+        )
     }
     metric = texts["metric.json"]
     assert metric["title"] == "NeuroLedger metric" and "2020-12" in metric["$schema"]

@@ -166,7 +166,7 @@ def test_the_benchmark_of_the_choice_is_part_of_the_identity(lab: Lab) -> None:
     network(lab, commit={"on": {"V4": "other.V4-ridge"}})
     catalog = lab.open()
     inputs = inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "net", Request())
-    assert inputs["commitment"]["other.V4-ridge"]["dataset"]["files"] == {
+    assert inputs.commitment["other.V4-ridge"].dataset.files == {
         name: pin.sha256 for name, pin in catalog.dataset("other").files.items()
     }
     assert rule_of(catalog.model("pixels4")) is None

@@ -14,10 +14,10 @@ from neuroledger.engine.compare import Comparison, compare
 from neuroledger.engine.record import record_path
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.stats.differences import Difference
-from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.stats.score import Score
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from tests.engine.lab import Lab
-from tests.report.ledger import keep, ledger, record
+from tests.report.ledger import altered, keep, ledger, record, with_score
 from tests.varying import of_items
 
 FOUND = (
@@ -272,13 +272,12 @@ def test_a_record_of_private_data_is_scored_again_and_one_with_deviations_is_not
 ) -> None:
     known = of_items(np.linspace(0.0, 1.0, 12))
     by_item, summed = (
-        packed_deviations(known, private=private) for private in (False, True)
+        StoredUncertainty.of(known, summed=private) for private in (False, True)
     )
     for kept, calls in ((by_item, 0), (summed, 2)):
         for model in ("ant", "bee"):
             content = record(model, "lab.V4-ridge", 0.5)
-            headline = {**(content.score or {}), "uncertainty": kept}
-            keep(shelf.open(), content.model_copy(update={"score": headline}))
+            keep(shelf.open(), with_score(content, uncertainty=kept))
         created = compare("ant", "bee", benchmark="lab.V4-ridge", catalog=shelf.open())
         assert len(scored) == calls
         if not calls:
@@ -343,11 +342,8 @@ def test_scores_in_which_lower_is_better_or_without_a_common_scale_have_no_part_
                     "scale": plain[benchmark].scale,
                 }
                 values["direction"] = plain[benchmark].direction
-                headline: Any = (content.score or {}) | values
-                content = content.model_copy(
-                    update={"score": headline, "scores": {"ridge": headline}}
-                )
-                keep(shelf.open(), content)
+                content = with_score(content, **values)
+                keep(shelf.open(), altered(content, scores={"ridge": content.score}))
         created = compare("ant", "bee", catalog=shelf.open())
         assert [item.value for item in created.differences] == [
             0.25,
@@ -382,11 +378,8 @@ def test_an_error_while_a_model_is_scored_is_the_reason(
 
 def test_an_undefined_score_in_a_record_is_not_compared(shelf: Lab) -> None:
     content = record("bee", "lab.V4-ridge", 0.25, half=None)
-    headline: Any = (content.score or {}) | {"value": None}
-    keep(
-        shelf.open(),
-        content.model_copy(update={"score": headline, "scores": {"ridge": headline}}),
-    )
+    content = with_score(content, value=None)
+    keep(shelf.open(), altered(content, scores={"ridge": content.score}))
     [item] = compare(
         "ant", "bee", benchmark="lab.V4-ridge", catalog=shelf.open()
     ).differences

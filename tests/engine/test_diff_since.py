@@ -30,9 +30,9 @@ from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
 from neuroledger.spec.load import spec_of
 from neuroledger.stats import uncertainty as inference
-from neuroledger.stats.packed_deviations import packed_deviations
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from neuroledger.store.git_trees import FILE, LINK, MODULE, MOST_BYTES, Entry, Tree
-from tests.report.ledger import CONTROLS, record
+from tests.report.ledger import CONTROLS, record, with_score
 from tests.varying import of_items
 
 BYTES = b"four"
@@ -1436,7 +1436,7 @@ def test_added_and_removed_records() -> None:
     assert findings_of({RECORD: record_text(1 / 3)}, before={RECORD: "{}"}) == [
         ("note", "review.record", RECORD, f"changed: 0.333333, {words}", "")
     ]
-    again = record_text(0.7, inputs={"code": 2})
+    again = record_text(0.7, inputs={"seed": 2})
     assert findings_of({RECORD: again}) == [
         ("note", "review.record", RECORD, f"changed: 0.5 → 0.7, {words}", "")
     ]
@@ -1467,25 +1467,23 @@ def test_a_refreshed_interval_is_computed_here_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     base = record("ant", "lab.V4", 0.5)
-    known = {"uncertainty": packed_deviations(of_items(np.arange(9.0)))}
-    old = base.model_copy(update={"score": {**(base.score or {}), **known}})
-    old = old.model_copy(update={"payload_sha256": old.payload()})
+    known = StoredUncertainty.of(of_items(np.arange(9.0)))
+    old = with_score(base, uncertainty=known).sealed()
     before = {RECORD: json.dumps(old.model_dump(mode="json"))}
     monkeypatch.setattr(inference, "VERSION", 2)
     new = refreshed(old)
-    assert new.score is not None and new.score["low"] != (old.score or {})["low"]
+    assert (
+        new.score is not None
+        and old.score is not None
+        and new.score.low != old.score.low
+    )
     for change, code in (
         ({}, ("note", "record.refreshed")), ({"value": 0.6}, ("warning", "review.record-moved")),
         ({"low": 0.49}, ("warning", "review.record-moved")),
     ):  # fmt: skip
-        score = {**new.score, **change}
-        again = new.model_copy(
-            update={
-                "score": score,
-                "scores": {"ridge": {**new.scores["ridge"], **change}},
-            }
-        )
-        sealed = again.model_copy(update={"payload_sha256": again.payload()})
+        score = new.score.model_copy(update=change)
+        scores = {"ridge": new.scores["ridge"].model_copy(update=change)}
+        sealed = new.model_copy(update={"score": score, "scores": scores}).sealed()
         assert codes(
             {RECORD: json.dumps(sealed.model_dump(mode="json"))}, before=before
         ) == [code]
@@ -1545,13 +1543,13 @@ def test_invalid_records_are_refused() -> None:
             "run `neuroledger run` without a limit",
         )
     ]
-    assert codes({RECORD: record_text(None, request=few, inputs={"code": 2})}) == [
+    assert codes({RECORD: record_text(None, request=few, inputs={"seed": 2})}) == [
         ("note", "review.record")
     ]
 
 
 def test_inputs_without_a_model_are_accepted() -> None:
-    assert codes({RECORD: record_text(inputs={"model": "ant", "benchmark": {}})}) == [
+    assert codes({RECORD: record_text(inputs={"model": {}, "benchmark": {}})}) == [
         ("note", "review.record")
     ]
 
@@ -1582,7 +1580,7 @@ def test_a_record_of_other_specs_is_stale() -> None:
 
 
 def test_a_record_without_specs_in_the_proposal_is_stale() -> None:
-    findings = findings_of({RECORD: record_text(inputs={"code": 2}), BENCHMARK: None})
+    findings = findings_of({RECORD: record_text(inputs={"seed": 2}), BENCHMARK: None})
     assert (
         "warning",
         "record.stale",
@@ -1591,7 +1589,7 @@ def test_a_record_without_specs_in_the_proposal_is_stale() -> None:
         "",
     ) in findings
     assert ("warning", "record.stale") not in codes(
-        {MODEL: None, RECORD: record_text(inputs={"code": 2})}
+        {MODEL: None, RECORD: record_text(inputs={"seed": 2})}
     )
 
 
@@ -1621,7 +1619,7 @@ def test_a_score_that_nobody_can_recompute_needs_a_person(
 
 
 def record_with(**controls: Any) -> str:
-    return record_text(controls={**CONTROLS, **controls}, inputs={"code": 2})
+    return record_text(controls={**CONTROLS, **controls}, inputs={"seed": 2})
 
 
 def test_a_score_needs_the_controls_of_its_benchmark() -> None:
@@ -1643,7 +1641,7 @@ def test_a_score_needs_the_controls_of_its_benchmark() -> None:
         for item in findings_of({RECORD: record_with(noise=unsure)})
         if "control" in item[1]
     ] == [noted]
-    alone = record_text(controls={"noise": CONTROLS["noise"]}, inputs={"code": 2})
+    alone = record_text(controls={"noise": CONTROLS["noise"]}, inputs={"seed": 2})
     words = "the control pixels4 of its benchmark is missing"
     assert findings_of({RECORD: alone}) == [
         ("error", "spec.control", RECORD, words, "")
@@ -1653,7 +1651,7 @@ def test_a_score_needs_the_controls_of_its_benchmark() -> None:
     assert codes({itself: own}) == [
         ("note", "review.record")
     ]  # a control is not its own
-    none = record_text(None, controls={}, inputs={"code": 2})
+    none = record_text(None, controls={}, inputs={"seed": 2})
     assert codes({RECORD: none}) == [
         ("note", "review.record")
     ]  # a failed job has no score to control

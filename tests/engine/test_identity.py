@@ -17,11 +17,10 @@ from neuroledger.engine.plan import (
 )
 from neuroledger.engine.session import Request
 from neuroledger.spec import registry
-from neuroledger.spec.base import canonical, sha256_of, spec_sha256
+from neuroledger.spec.base import canonical, spec_sha256
 from neuroledger.spec.kinds import KINDS
 from neuroledger.stats import groups, uncertainty, variation
-from neuroledger.stats.packed_deviations import packed_deviations
-from neuroledger.stats.uncertainty import Uncertainty
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from tests.engine.lab import Lab
 
 
@@ -30,7 +29,7 @@ def identity(lab: Lab, request: Request | None = None) -> str:
     inputs = inputs_of(
         catalog, catalog.benchmark("lab.V4-ridge"), "pixels4", request or Request()
     )
-    return sha256_of(inputs)
+    return inputs.sha256
 
 
 @pytest.mark.parametrize(
@@ -104,9 +103,9 @@ def test_nothing_of_an_interval_is_part_of_the_identity(
     catalog = lab.open()
 
     def inputs() -> dict[str, Any]:
-        return inputs_of(
-            catalog, catalog.benchmark("lab.V4-ridge"), "pixels4", Request()
-        )
+        benchmark = catalog.benchmark("lab.V4-ridge")
+        found = inputs_of(catalog, benchmark, "pixels4", Request())
+        return found.model_dump(mode="json")
 
     before = inputs()
     for module, name, other in (
@@ -118,9 +117,10 @@ def test_nothing_of_an_interval_is_part_of_the_identity(
         monkeypatch.setattr(module, name, other)
         assert inputs() == before, name
     plain = json.dumps(before)
-    for field in packed_deviations(Uncertainty((), method="jackknife")).keys() - {
+    for field in StoredUncertainty.model_fields.keys() - {
         "version",
         "method",
+        "controls",
     }:
         assert f'"{field}"' not in plain, f"{field} of an interval"
     assert '"jackknife"' not in plain and '"held-out"' not in plain
@@ -177,7 +177,7 @@ def test_the_keys_of_inputs_are_fixed(lab: Lab) -> None:
     )  # fmt: skip
     result = inputs_of(
         catalog, spec, "pixels4", Request(seed=3, limit=5, device="cuda:1")
-    )
+    ).model_dump(mode="json")
     assert result["schema_version"] == 1
     assert result["benchmark"] == {
         "id": "lab.V4-ridge", "version": 3, "spec_sha256": spec_sha256(spec, without=BENCHMARK_ONLY_SAYS),
@@ -212,4 +212,5 @@ def test_the_keys_of_inputs_are_fixed(lab: Lab) -> None:
         "schema_version", "benchmark", "dataset", "paradigm", "metrics", "ceiling", "seed", "limit", "device",
         "controls", "model",
     }  # fmt: skip
-    assert "model" not in inputs_of(catalog, spec, None, Request())
+    shared = inputs_of(catalog, spec, None, Request())
+    assert "model" not in shared.model_dump(mode="json")

@@ -34,6 +34,7 @@ from neuroledger.errors import (
     about_pair,
 )
 from tests.engine.lab import Lab, make_files
+from tests.report.ledger import altered
 
 Mend = Callable[[], None]
 Break = Callable[[Lab, pytest.MonkeyPatch], Mend]
@@ -321,11 +322,9 @@ def test_a_recorded_failure_of_the_machine_is_computed_again_without_being_asked
     assert main(["run"]) == 0
     path = record_path(rich.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
-    failed = record.model_copy(
-        update={
-            "status": "failed", "score": None, "scores": {}, "controls": {},
-            "error": {"type": "UnavailableError", "message": "h5py is not installed"},
-        }
+    failed = altered(
+        record, status="failed", score=None, scores={}, controls={},
+        error={"type": "UnavailableError", "message": "h5py is not installed"},
     )  # fmt: skip
     write_record(path, failed)
     assert read_record(path).status == "failed"
@@ -427,7 +426,7 @@ def test_a_look_changes_nothing_and_record_writes(
     assert main(["score", "pixels4", "lab.V4-ridge", "--seed", "3", "--record"]) == 0
     assert tree(valid.root) != before
     assert (
-        read_record(record_path(valid.root, "lab.V4-ridge", "pixels4")).request["seed"]
+        read_record(record_path(valid.root, "lab.V4-ridge", "pixels4")).request.seed
         == 3
     )
 
@@ -500,4 +499,8 @@ def test_other_data_are_a_statement_about_the_data(
     assert main(["validate", "lab"]) == 1
     assert main(["run"]) == 1
     record = read_record(record_path(lab.root, "lab.V4-ridge", "pixels4"))
-    assert record.status == "failed" and (record.error or {})["type"] == "DataError"
+    assert (
+        record.status == "failed"
+        and record.error is not None
+        and record.error.type == "DataError"
+    )

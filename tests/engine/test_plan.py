@@ -10,7 +10,7 @@ import pytest
 from neuroledger.engine import plan as module
 from neuroledger.engine.plan import (
     Plan,
-    _files,
+    files_of,
     fits,
     inputs_of,
     interface,
@@ -22,6 +22,7 @@ from neuroledger.engine.plan import (
     some,
     unavailable,
 )
+from neuroledger.engine.records.inputs import ModelIdentity
 from neuroledger.engine.session import Request
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.models.model import LayeredModel
@@ -96,7 +97,7 @@ def test_a_job_is_identified_by_its_inputs(shelf: Lab) -> None:
     assert job.inputs == inputs_of(
         catalog, catalog.benchmark("lab.V4-ridge"), "ant", Request(seed=3)
     )
-    assert job.id == sha256_of(job.inputs) and job.inputs["seed"] == 3
+    assert job.id == job.inputs.sha256 and job.inputs.seed == 3
 
 
 def test_requested_pairs_without_a_job_are_listed_with_the_reason(shelf: Lab) -> None:
@@ -280,10 +281,10 @@ def test_many_pins_are_recorded_as_their_number_and_one_hash() -> None:
         }
         return SimpleNamespace(files=pins)
 
-    few = _files(dataset(1000))
+    few = files_of(dataset(1000))
     assert len(few) == 1000 and list(few) == sorted(few) and few["f0010"] == "a"
     many = {f"f{number:04d}": f"{number:x}" for number in range(1001)}
-    assert _files(dataset(1001)) == {"count": 1001, "sha256": sha256_of(many)}
+    assert files_of(dataset(1001)) == {"count": 1001, "sha256": sha256_of(many)}
 
 
 def test_a_score_depends_on_controls_and_dummies(shelf: Lab) -> None:
@@ -306,25 +307,22 @@ def test_a_score_depends_on_controls_and_dummies(shelf: Lab) -> None:
     }
     assert other_models(catalog.benchmark("lab.V4-number")) == {"pixels4", "noise"}
     inputs = inputs_of(catalog, catalog.benchmark("lab.V4-floor"), "ant", Request())
-    assert list(inputs["controls"]) == ["ant", "bee", "noise", "pixels4"]
-    assert inputs["controls"]["ant"] == inputs["model"] and inputs["ceiling"] is None
+    assert list(inputs.controls) == ["ant", "bee", "noise", "pixels4"]
+    assert inputs.controls["ant"] == inputs.model and inputs.ceiling is None
     lab = catalog.dataset("lab")
-    assert inputs["dataset"]["id"] == "lab" and inputs["dataset"]["files"] == _files(
-        lab
-    )
-    assert "model" not in inputs_of(
-        catalog, catalog.benchmark("lab.V4-floor"), None, Request()
-    )
+    assert inputs.dataset.id == "lab"
+    assert inputs.dataset.files == {name: pin.sha256 for name, pin in lab.files.items()}
+    shared = inputs_of(catalog, catalog.benchmark("lab.V4-floor"), None, Request())
+    assert "model" not in shared.model_dump(mode="json")
 
 
 def test_descriptions_and_restrictions_of_a_model_are_not_part_of_its_identity(
     shelf: Lab,
 ) -> None:
-    def own() -> dict[str, Any]:
+    def own() -> ModelIdentity:
         catalog = shelf.open()
-        return inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "ant", Request())[
-            "model"
-        ]
+        benchmark = catalog.benchmark("lab.V4-ridge")
+        return inputs_of(catalog, benchmark, "ant", Request()).model
 
     before = own()
     builder = {"name": "pixels", "size": 2}

@@ -20,7 +20,9 @@ from neuroledger.engine.checked import Evidence
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import (
     Record,
+    payload_of,
     read_record,
+    record_of,
     record_path,
     signature_path,
     write_record,
@@ -31,9 +33,9 @@ from neuroledger.engine.session import Request
 from neuroledger.engine.verify import verify
 from neuroledger.errors import Finding, RequestError
 from neuroledger.stats import uncertainty as inference
-from neuroledger.stats.packed_deviations import packed_deviations
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from tests.engine.lab import Lab
-from tests.report.ledger import record
+from tests.report.ledger import record, with_score
 from tests.varying import of_items
 
 RIDGE = "lab.V4-ridge"
@@ -102,25 +104,17 @@ def test_a_new_method_changes_intervals_and_neither_identity_nor_value(
         (old.score, new.score),
         *((old.scores[name], new.scores[name]) for name in ("ridge", "rdm")),
     ]
-    pairs.append((old.score["ceiling"], new.score["ceiling"]))
+    pairs.append((old.score.ceiling, new.score.ceiling))
     for was, now in pairs:
-        assert (
-            now["low"]
-            < was["low"]
-            < was["value"]
-            == now["value"]
-            < was["high"]
-            < now["high"]
-        )
+        assert now.low < was.low < was.value == now.value < was.high < now.high
         changes = {"version": 2} | ({"controls": 1} if now is new.score else {})
-        assert now["uncertainty"] == was["uncertainty"] | changes, "the deviations stay"
-        kept = set(was) - {"low", "high", "uncertainty", "ceiling"}
-        assert {name: was[name] for name in kept} == {name: now[name] for name in kept}
+        assert now.uncertainty == was.uncertainty.model_copy(update=changes), (
+            "the deviations stay"
+        )
+        changed = {"low", "high", "uncertainty", "ceiling"}
+        assert was.model_dump(exclude=changed) == now.model_dump(exclude=changed)
     headline = new.scores["ridge"]
-    assert (new.score["low"], new.score["ceiling"]) == (
-        headline["low"],
-        headline["ceiling"],
-    )
+    assert (new.score.low, new.score.ceiling) == (headline.low, headline.ceiling)
 
 
 def test_the_interval_is_that_of_a_new_computation(
@@ -135,10 +129,10 @@ def test_the_interval_is_that_of_a_new_computation(
         (kept.scores["rdm"], again.scores["rdm"]),
     ):
         assert was is not None and now is not None
-        for one, other in ((was, now), (was.get("ceiling"), now.get("ceiling"))):
+        for one, other in ((was, now), (was.ceiling, now.ceiling)):
             if one is not None and other is not None:
-                assert one["low"] == pytest.approx(other["low"], rel=1e-9)
-                assert one["high"] == pytest.approx(other["high"], rel=1e-9)
+                assert one.low == pytest.approx(other.low, rel=1e-9)
+                assert one.high == pytest.approx(other.high, rel=1e-9)
     assert kept.id == again.id
 
 
@@ -227,10 +221,25 @@ def stored(lab: Lab, content: Record) -> Path:
     return path
 
 
-def with_score(**fields: Any) -> Record:
+def headline_with(**fields: Any) -> Record:
     """A record whose headline has some other fields."""
-    content = record("ant", RIDGE, 0.5)
-    return content.model_copy(update={"score": {**(content.score or {}), **fields}})
+    return with_score(record("ant", RIDGE, 0.5), **fields)
+
+
+def write_earlier(lab: Lab, plain: dict[str, Any]) -> Path:
+    """Write a record in the form of an earlier version."""
+    path = record_path(lab.root, plain["benchmark"], plain["model"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(plain | {"payload_sha256": payload_of(plain)}))
+    return path
+
+
+def earlier_form(**of_score: Any) -> dict[str, Any]:
+    """A record whose headline, and the same score among the others, have some other fields."""
+    plain = record("ant", RIDGE, 0.5).model_dump(mode="json")
+    plain["score"] = {**plain["score"], **of_score}
+    plain["scores"]["ridge"] |= {k: v for k, v in of_score.items() if k != "spread"}
+    return plain
 
 
 def drawn(error: float = 0.02) -> dict[str, Any]:
@@ -247,8 +256,9 @@ def drawn(error: float = 0.02) -> dict[str, Any]:
 def test_a_record_that_stores_draws_gets_the_interval_of_their_deviation(
     lab: Lab,
 ) -> None:
-    path = stored(lab, with_score(spread=drawn()))
+    path = write_earlier(lab, earlier_form(spread=drawn()))
     before = read_record(path)
+    assert before.intact and before.has_earlier_form
     finding = done(lab, path)
     assert finding.code == "record.refreshed"
     assert (
@@ -257,10 +267,10 @@ def test_a_record_that_stores_draws_gets_the_interval_of_their_deviation(
     after = read_record(path)
     assert after.intact and after.score is not None
     half = 0.02 * QUANTILE(0.975, 40)
-    assert (after.score["low"], after.score["high"]) == (
+    assert (after.score.low, after.score.high) == (
         pytest.approx(0.5 - half, rel=1e-3), pytest.approx(0.5 + half, rel=1e-3),
     )  # fmt: skip
-    assert after.scores["ridge"]["low"] == after.score["low"], (
+    assert after.scores["ridge"].low == after.score.low, (
         "the headline is one of the scores"
     )
     was, now = before.as_score().uncertainty, after.as_score().uncertainty
@@ -271,13 +281,12 @@ def test_a_record_that_stores_draws_gets_the_interval_of_their_deviation(
 
 def test_a_score_counted_from_a_floor_keeps_its_limits(lab: Lab) -> None:
     """Earlier records state neither limits nor perfection: they follow from the raw score and the dummy."""
-    content = with_score(
+    plain = earlier_form(
         spread=drawn(0.1), ceiling=None, scale="accuracy", value=0.8, raw=0.9, low=0.6, high=0.95, n={"dummy": 0.5}
     )  # fmt: skip
-    content = content.model_copy(update={"scores": {"ridge": content.score}})
-    after = refreshed(content).score
-    assert after is not None and 0.4 < after["low"] < 0.8 < after["high"] < 1.0
-    assert after["high"] - 0.8 < 0.8 - after["low"], "on the log odds between −1 and 1"
+    after = refreshed(record_of(plain)).score
+    assert after is not None and 0.4 < after.low < 0.8 < after.high < 1.0
+    assert after.high - 0.8 < 0.8 - after.low, "on the log odds between −1 and 1"
 
 
 def test_an_interval_without_deviations_stays(lab: Lab) -> None:
@@ -342,7 +351,7 @@ def test_only_the_named_records_are_refreshed(
     lab: Lab, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = stored(
-        lab, with_score(uncertainty=packed_deviations(of_items(np.arange(9.0))))
+        lab, headline_with(uncertainty=StoredUncertainty.of(of_items(np.arange(9.0))))
     )
     another_method(monkeypatch)
     before = path.read_bytes()
@@ -360,17 +369,17 @@ def test_of_private_data_the_sum_of_squares_is_enough(
 ) -> None:
     known = of_items(np.random.default_rng(0).normal(size=30))
     both = [
-        with_score(uncertainty=packed_deviations(known, private=private))
+        headline_with(uncertainty=StoredUncertainty.of(known, summed=private))
         for private in (False, True)
     ]
     another_method(monkeypatch)
     by_item, summed = (refreshed(content).score for content in both)
     assert by_item is not None and summed is not None
-    assert by_item["high"] - by_item["low"] == pytest.approx(
+    assert by_item.high - by_item.low == pytest.approx(
         3 * QUANTILE(0.975, 29) * known.error
     )
-    assert (by_item["low"], by_item["high"]) == (
-        pytest.approx(summed["low"]), pytest.approx(summed["high"]),
+    assert (by_item.low, by_item.high) == (
+        pytest.approx(summed.low), pytest.approx(summed.high),
     )  # fmt: skip
 
 

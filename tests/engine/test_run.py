@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,25 @@ import pytest
 import yaml
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
+from neuroledger.data.facts import Fact
 from neuroledger.data.gate.validate import validate
 from neuroledger.display import NoDisplay
 from neuroledger.engine import verify as verifying
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import (
     Record,
-    environment,
     read_record,
     record_path,
     write_record,
 )
+from neuroledger.engine.records.environment import environment
 from neuroledger.engine.run import Done, Work, grouped, run
 from neuroledger.engine.session import Request, Session
 from neuroledger.engine.verify import verify
 from neuroledger.errors import Finding, PendingError, RequestError
 from neuroledger.spec.suites import suites_of
 from tests.engine.lab import Lab, make_files
+from tests.report.ledger import altered
 
 
 def findings(*given: Any, **options: Any) -> list[Finding]:
@@ -52,12 +55,12 @@ def test_the_true_model_reaches_the_ceiling_and_noise_the_floor(valid: Lab) -> N
     true, noise = done["pixels4"].record, done["noise"].record
     assert true.status == noise.status == "scored"
     assert true.score is not None and noise.score is not None
-    assert true.score["value"] > 0.8
-    assert abs(noise.score["value"]) < 0.1
-    assert true.score["low"] < true.score["value"] < true.score["high"]
-    assert true.score["ceiling"]["scale"] == "reliability"
-    r, ceiling = true.score["raw"], true.score["ceiling"]["value"]
-    assert true.score["value"] == pytest.approx(np.sign(r) * r**2 / ceiling)
+    assert true.score.value > 0.8
+    assert abs(noise.score.value) < 0.1
+    assert true.score.low < true.score.value < true.score.high
+    assert true.score.ceiling.scale == "reliability"
+    r, ceiling = true.score.raw, true.score.ceiling.value
+    assert true.score.value == pytest.approx(np.sign(r) * r**2 / ceiling)
     assert {"itself", "permuted", "noise"} <= set(true.controls)
     assert all(control["verdict"] == "passed" for control in true.controls.values())
 
@@ -155,7 +158,7 @@ def test_data_that_failed_validation_leave_a_failed_record(lab: Lab) -> None:
     validate(lab.open(), "lab")
     record = score_all(lab)["pixels4"].record
     assert record.status == "failed" and record.score is None
-    assert "failed validation" in (record.error or {})["message"]
+    assert "failed validation" in record.reason
 
 
 def test_missing_weights_give_no_record(valid: Lab) -> None:
@@ -213,7 +216,7 @@ def test_a_record_reports_uncommitted_specs_and_contains_no_local_path(
     valid: Lab,
 ) -> None:
     def dirty() -> bool:
-        return bool(environment(valid.root)["dirty"])
+        return bool(environment(valid.root).dirty)
 
     def git(*words: str) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@b")
@@ -280,7 +283,7 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
     )
     done = score_all(valid)
     assert done["broken"].record.status == "failed"
-    assert "name the `file`" in (done["broken"].record.error or {})["message"]
+    assert "name the `file`" in done["broken"].record.reason
     assert done["pixels4"].record.status == "scored"
     path = record_path(valid.root, "lab.V4-ridge", "broken")
     (verdict,) = findings(valid.open(), [path], recompute=False, display=NoDisplay())
@@ -296,7 +299,7 @@ def test_a_failing_job_leaves_the_others_alone(valid: Lab) -> None:
         ),
     ):
         path.unlink()
-        write_record(path, record.model_copy(update={"error": error}))
+        write_record(path, altered(record, error=error))
         (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
         assert (verdict.code, verdict.severity) == (code, severity)
         assert ("fails again: model 'broken': name the" in verdict.what) == (
@@ -312,7 +315,7 @@ def test_a_failed_control_removes_the_score(valid: Lab) -> None:
     valid.benchmark(controls={"positive": ["noise"], "negative": []})
     record = score_all(valid)["pixels4"].record
     assert record.status == "failed"
-    assert "controls of 'lab.V4-ridge' failed" in (record.error or {})["message"]
+    assert "controls of 'lab.V4-ridge' failed" in record.reason
 
 
 def test_a_limited_run_is_partial_and_stored_in_scratch(valid: Lab) -> None:
@@ -357,17 +360,30 @@ def test_a_difference_of_a_small_share_of_the_error_is_reproduced(
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
-    content = dict(record.scores["ridge"])
-    assert content["error"] > 1e-3
-    content["value"] += moved_by * (content["error"] if moved_by > 1e-8 else 1.0)
-    assert record.score is not None
-    headline = record.score | {"value": content["value"]}
-    other = record.model_copy(
-        update={"score": headline, "scores": record.scores | {"ridge": content}}
-    )
+    score = record.scores["ridge"]
+    assert score.value is not None and score.error is not None and score.error > 1e-3
+    value = score.value + moved_by * (score.error if moved_by > 1e-8 else 1.0)
+    other = moved_to(record, value)
     write_record(path, other)
     (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert (verdict.code, words in verdict.what) == (f"record.{state}", True), verdict
+
+
+def moved_to(record: Record, value: float) -> Record:
+    """A record with another value of its headline."""
+    changed = {"value": value}
+    assert record.score is not None
+    scores = {"ridge": record.scores["ridge"].model_copy(update=changed)}
+    headline = record.score.model_copy(update=changed)
+    return record.model_copy(
+        update={"score": headline, "scores": record.scores | scores}
+    )
+
+
+def computed_on(record: Record, processor: str) -> Record:
+    """A record that was computed on another processor."""
+    elsewhere = record.environment.model_copy(update={"processor": processor})
+    return record.model_copy(update={"environment": elsewhere})
 
 
 def test_a_score_that_is_not_reproduced_is_reported_with_both_processors(
@@ -379,23 +395,15 @@ def test_a_score_that_is_not_reproduced_is_reported_with_both_processors(
     kinds = {
         item["architecture"] for item in threadpool_info() if "architecture" in item
     }
-    assert record.environment["processor"].split()[: len(kinds)] == sorted(kinds)
-    score = record.scores["ridge"]
-    content = score | {"value": score["value"] + 0.05}
-    assert record.score is not None
-    moved = {
-        "score": record.score | {"value": content["value"]},
-        "scores": record.scores | {"ridge": content},
-    }
+    assert record.environment.processor.split()[: len(kinds)] == sorted(kinds)
+    assert record.value is not None
+    moved = moved_to(record, record.value + 0.05)
     for kind, words in (
         ("Abacus", "processor Abacus, here "),
-        (record.environment["processor"], ""),
+        (record.environment.processor, ""),
     ):
         path.unlink()
-        surroundings = record.environment | {"processor": kind}
-        write_record(
-            path, record.model_copy(update=moved | {"environment": surroundings})
-        )
+        write_record(path, computed_on(moved, kind))
         (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
         assert verdict.code == "record.not-reproduced"
         assert words in verdict.what and ("processor" in verdict.what) == bool(words)
@@ -412,12 +420,10 @@ def test_controls_have_the_tolerance_of_their_own_errors(
     record = read_record(path)
     assert record.score is not None
     name, control = next(
-        (name, item)
-        for name, item in record.controls.items()
-        if item["low"] is not None
+        (name, item) for name, item in record.controls.items() if item.low is not None
     )
-    error = (control["high"] - control["low"]) / (2 * 1.96)
-    moved = control | {"value": control["value"] + moved_by * error}
+    error = (control.high - control.low) / (2 * 1.96)
+    moved = replace(control, value=control.value + moved_by * error)
     write_record(
         path, record.model_copy(update={"controls": record.controls | {name: moved}})
     )
@@ -426,42 +432,40 @@ def test_controls_have_the_tolerance_of_their_own_errors(
 
 
 @pytest.mark.parametrize(
-    ("note", "processor", "state"),
+    ("fact", "processor", "state"),
     [
-        ("prepared signals, sha256 0123456789ab", "", "not-reproduced"),
-        ("prepared signals, sha256 0123456789ab", "Abacus", "reproduced"),
-        ("other signals, sha256 218731d6e591", "Abacus", "not-reproduced"),
+        ("prepared_sha256", "", "not-reproduced"),
+        ("prepared_sha256", "Abacus", "reproduced"),
+        ("other_sha256", "Abacus", "not-reproduced"),
     ],
 )
 def test_hashes_of_prepared_data_may_differ_only_between_processors(
-    valid: Lab, note: str, processor: str, state: str, monkeypatch: pytest.MonkeyPatch
+    valid: Lab, fact: str, processor: str, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score_all(valid)
     path = record_path(valid.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
     assert record.score is not None
 
-    def noted(one: dict[str, Any], said: str) -> dict[str, Any]:
-        return one | {"notes": [*one.get("notes", ()), said]}
-
-    def with_note(record: Record, said: str) -> Record:
-        scores = {name: noted(one, said) for name, one in record.scores.items()}
-        return record.model_copy(
-            update={"score": noted(record.score or {}, said), "scores": scores}
-        )
+    def prepared(record: Record, sha256: str) -> Record:
+        stated = {"facts": {fact: Fact(sha256, "stated")}}
+        scores = {
+            name: one.model_copy(update=stated) for name, one in record.scores.items()
+        }
+        assert record.score is not None
+        headline = record.score.model_copy(update=stated)
+        return record.model_copy(update={"score": headline, "scores": scores})
 
     run_job = verifying.run_job
 
     def prepared_here(*given: Any) -> tuple[Record, Any]:
         again, result = run_job(*given)
-        return with_note(again, "prepared signals, sha256 218731d6e591"), result
+        return prepared(again, "218731d6e591"), result
 
     monkeypatch.setattr(verifying, "run_job", prepared_here)
-    surroundings = record.environment | ({"processor": processor} if processor else {})
     path.unlink()
-    write_record(
-        path, with_note(record, note).model_copy(update={"environment": surroundings})
-    )
+    kind = processor or record.environment.processor
+    write_record(path, computed_on(prepared(record, "0123456789ab"), kind))
     (verdict,) = findings(valid.open(), [path], recompute=True, display=NoDisplay())
     assert verdict.code == f"record.{state}", verdict
 

@@ -18,7 +18,16 @@ from neuroledger.engine.control import undefined
 from neuroledger.engine.evaluate import Evaluation
 from neuroledger.engine.outcome import Pending
 from neuroledger.engine.plan import Job, Mismatch
-from neuroledger.engine.record import Record, read_record, record_path, write_record
+from neuroledger.engine.record import (
+    Failure,
+    Record,
+    RecordedRequest,
+    read_record,
+    record_path,
+    write_record,
+)
+from neuroledger.engine.records.environment import Environment
+from neuroledger.engine.records.inputs import Inputs, ModelIdentity, SpecIdentity
 from neuroledger.engine.run import (
     Done,
     Work,
@@ -32,7 +41,6 @@ from neuroledger.engine.run import (
 )
 from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, Finding, MetricError, UnavailableError
-from neuroledger.spec.base import sha256_of
 from neuroledger.stats.score import Score
 from neuroledger.stats.uncertainty import Uncertainty
 from tests.report.ledger import record
@@ -42,11 +50,12 @@ DATASETS = {"lab.V4": "one", "lab.IT": "two", "lab.V1": "one"}
 
 
 def job(model: str = "ant", benchmark: str = "lab.V4", **inputs: Any) -> Job:
-    content = {
-        "benchmark": {"id": benchmark, "version": 1},
-        "model": {"id": model},
-    } | inputs
-    return Job(model, benchmark, sha256_of(content), content)
+    content = Inputs(
+        benchmark=SpecIdentity(id=benchmark, version=1),
+        model=ModelIdentity(id=model),
+        **inputs,
+    )
+    return Job(model, benchmark, content.sha256, content)
 
 
 def catalog(root: Path, access: str = "public") -> Any:
@@ -106,7 +115,15 @@ class Bench:
             self.computed.append(item)
             yield (
                 item,
-                (record(item.model, item.benchmark, 0.5, inputs=item.inputs), "0.500"),
+                (
+                    record(
+                        item.model,
+                        item.benchmark,
+                        0.5,
+                        inputs=item.inputs.model_dump(mode="json"),
+                    ),
+                    "0.500",
+                ),
             )
 
     def run(
@@ -403,28 +420,22 @@ def test_a_record_contains_scores_controls_and_the_request(
         and content.error is None
         and content.inputs == item.inputs
     )
-    assert content.score is not None and content.score["value"] == 0.5
-    assert content.score | {"uncertainty": None} == content.scores["m"] | {
-        "uncertainty": None
-    }
-    own, summed = (
-        score["uncertainty"]["parts"] for score in (content.score, content.scores["m"])
+    assert content.score is not None and content.score.value == 0.5
+    without = {"uncertainty": None}
+    assert content.score.model_copy(update=without) == content.scores["m"].model_copy(
+        update=without
     )
-    assert [part["keys"] for part in own] == [["a", "b", "c"]] and [
-        part["keys"] for part in summed
-    ] == [1]
-    assert own[0]["variance"] == pytest.approx(summed[0]["variance"])
-    assert "uncertainty" not in content.scores["n"], "how it varies is not known"
-    assert content.controls["p"] == {
-        "role": "positive", "value": None, "low": None, "high": None, "bound": 0.8, "at_most": None,
-        "verdict": "failed", "shuffles": 0, "reason": "x.nc is constant",
-    }  # fmt: skip
-    assert content.request == {"seed": 4, "limit": None, "device": "cpu"}
-    assert content.environment == {"commit": "abc"} and set(content.timing) == {
-        "wall_s",
-        "cpu_s",
-    }
-    assert 0 <= content.timing["wall_s"] < 60 and 0 <= content.timing["cpu_s"] < 60
+    own, summed = content.score.uncertainty, content.scores["m"].uncertainty
+    assert own is not None and summed is not None
+    assert [part.keys for part in own.parts] == [("a", "b", "c")]
+    assert [part.keys for part in summed.parts] == [1]
+    assert own.parts[0].variance == pytest.approx(summed.parts[0].variance)
+    assert content.scores["n"].uncertainty is None, "how it varies is not known"
+    assert content.controls["p"] == undefined("positive", 0.8, "x.nc is constant")
+    assert content.request == RecordedRequest(seed=4)
+    assert content.environment == Environment(commit="abc")
+    assert content.timing.wall_s is not None and 0 <= content.timing.wall_s < 60
+    assert content.timing.cpu_s is not None and 0 <= content.timing.cpu_s < 60
 
 
 def test_of_private_data_no_deviation_of_an_item_is_recorded(
@@ -448,15 +459,15 @@ def test_a_score_whose_variation_is_not_known_is_recorded_without(
     case = Case(tmp_path, monkeypatch)
     case.result = Evaluation({"n": Score(0.1)}, {}, case.result.measured)
     content, _ = run_job(case.session, job())
-    assert content.score is not None and "uncertainty" not in content.score
-    assert content.score["low"] is None and content.as_score().uncertainty is None
+    assert content.score is not None and content.score.uncertainty is None
+    assert content.score.low is None and content.as_score().uncertainty is None
 
 
 def test_a_limited_run_is_partial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content, _ = run_job(Case(tmp_path, monkeypatch, limit=2).session, job())
-    assert content.status == "partial" and content.request["limit"] == 2
+    assert content.status == "partial" and content.request.limit == 2
 
 
 def test_an_error_about_the_pair_gives_a_failed_record_and_a_crash_none(
@@ -471,10 +482,8 @@ def test_an_error_about_the_pair_gives_a_failed_record_and_a_crash_none(
         {},
         {},
     )
-    assert evaluation is None and content.error == {
-        "type": "MetricError",
-        "message": "x.nc is constant",
-    }
+    assert evaluation is None
+    assert content.error == Failure(type="MetricError", message="x.nc is constant")
     case.result = KeyError("name")
     waiting, evaluation = run_job(case.session, job())
     assert isinstance(waiting, Pending) and evaluation is None
@@ -497,9 +506,8 @@ def test_an_error_while_intervals_are_computed_also_gives_a_failed_record(
         {"m": varying().replace(varies=fails)}, {}, case.result.measured
     )
     content, evaluation = run_job(case.session, job())
-    assert (content.status, evaluation) == ("failed", None) and (content.error or {})[
-        "message"
-    ] == "one neuroid only"
+    assert (content.status, evaluation) == ("failed", None)
+    assert content.reason == "one neuroid only"
 
 
 def test_a_model_in_memory_is_recorded_by_id_and_type(
@@ -508,17 +516,17 @@ def test_a_model_in_memory_is_recorded_by_id_and_type(
     case = Case(tmp_path, monkeypatch)
     asked: list[Any] = []
     monkeypatch.setattr(
-        module, "inputs_of", lambda *given: asked.append(given[2:]) or {"seed": 0}
+        module, "inputs_of", lambda *given: asked.append(given[2:]) or Inputs(seed=0)
     )
     model: Any = SimpleNamespace(id="mine")
     content, line = run_object(case.session, "lab.V4", model)
     assert asked == [(None, case.session.request, None)]
     assert case.given[0][2] is model
-    assert content.inputs == {
+    assert content.inputs.model_dump(mode="json") == {
         "seed": 0,
         "model": {"id": "mine", "in_memory": "SimpleNamespace"},
     }
-    assert content.id == sha256_of(content.inputs) and content.model == "mine"
+    assert content.id == content.inputs.sha256 and content.model == "mine"
     assert line.startswith("✓ lab.V4 · mine: 0.5")
     case.result = DataError("lost")
     assert run_object(case.session, "lab.V4", model)[1] == "✗ lab.V4 · mine: lost"

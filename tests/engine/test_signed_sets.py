@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +18,14 @@ from neuroledger.engine.checked import Evidence, Origin
 from neuroledger.engine.record import (
     Record,
     message_of,
+    payload_of,
+    read_record,
     record_path,
     signature_path,
     signer_of,
     write_record,
 )
+from neuroledger.engine.refresh import refresh
 from neuroledger.engine.signatures import (
     Signer,
     hashes_in,
@@ -32,7 +37,7 @@ from neuroledger.engine.signatures import (
 )
 from neuroledger.errors import RequestError
 from neuroledger.store.git_trees import FILE, Entry, Tree
-from tests.report.ledger import record
+from tests.report.ledger import altered, record
 
 pytestmark = pytest.mark.skipif(
     shutil.which("ssh-keygen") is None, reason="needs ssh-keygen"
@@ -154,9 +159,7 @@ def test_a_set_covers_benchmark_model_and_payload_and_nothing_else(
     )
     for other in ({"model": "bee"}, {"benchmark": "lab.IT"}):
         assert signer_in(root, content.model_copy(update=other)) == Signer(), "copied"
-    later = content.model_copy(
-        update={"timing": {"wall_s": 5.0}, "payload_sha256": "0" * 64}
-    )
+    later = altered(content, timing={"wall_s": 5.0}, payload_sha256="0" * 64)
     assert signer_in(root, later) == Signer("ann@lab.org"), "timing is not signed"
 
 
@@ -362,3 +365,27 @@ def test_who_signed_is_never_called_self_reported() -> None:
                 continue
             assert ("self-reported" in words) == (origin is Origin.SELF_REPORTED)
             assert not ("self-reported" in words and "signed by" in words)
+
+
+def test_a_signature_covers_the_earlier_form_of_a_record_which_therefore_stays(
+    root: Path, keys: dict[str, Path]
+) -> None:
+    path = record_path(root, "lab.V4", "ant")
+    plain = json.loads(path.read_text())
+    says = {"passed": True, "says": "0.010, must be at most 0.1"}
+    plain["controls"] = {"noise": {"role": "negative", "value": 0.01, "bound": 0.1} | says}  # fmt: skip
+    path.write_text(json.dumps(plain | {"payload_sha256": payload_of(plain)}))
+    content = read_record(path)
+    assert content.intact and content.payload() != payload_of(plain)
+    sign(root, [content], keys["ann"])
+    assert signer_in(root, content) == Signer("ann@lab.org")
+    before = path.read_bytes()
+    catalog: Any = SimpleNamespace(root=root, shown=str)
+    codes = {finding.where: finding.code for finding in refresh(catalog)}
+    assert codes[str(path.resolve())] == "record.interval-kept"
+    assert path.read_bytes() == before
+    shutil.rmtree(root / "results" / "signatures")
+    (finding,) = refresh(catalog, [path])
+    assert finding.code == "record.refreshed" and "keeps its values" in finding.what
+    assert read_record(path).controls["noise"].verdict == "passed"
+    assert not read_record(path).has_earlier_form

@@ -11,7 +11,8 @@ import pytest
 
 from neuroledger.cli import main
 from neuroledger.display import PlainDisplay, RichDisplay, visible
-from neuroledger.engine.record import PACKAGES, _versions, read_all, relative
+from neuroledger.engine.record import read_all, relative
+from neuroledger.engine.records.environment import PACKAGES, versions
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record, score
 
@@ -20,17 +21,12 @@ ODD = [{"value": "abc"}, {"value": True}, {"value": 0.5, "low": "x"}, {}, "abc",
 
 
 def test_a_record_contains_no_local_path(tmp_path: Path) -> None:
-    message = {
-        "a": [f"{tmp_path}/data/x", f"{Path.home()}/x and {tmp_path}/y"],
-        "b": (1, None),
-        "c": {"d": "x"},
-    }
-    plain = {"a": ["data/x", "~/x and y"], "b": [1, None], "c": {"d": "x"}}
-    assert relative(message, tmp_path) == plain
+    assert relative(f"{tmp_path}/data/x", tmp_path) == "data/x"
+    text = f"{Path.home()}/x and {tmp_path}/y"
+    assert relative(text, tmp_path) == "~/x and y"
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
-    assert relative(
-        [f"{tmp_path}/real/x", f"{tmp_path}/link/x"], tmp_path / "link"
-    ) == ["x", "x"]
+    for place in ("real", "link"):
+        assert relative(f"{tmp_path}/{place}/x", tmp_path / "link") == "x"
     assert relative("/a/b", Path("/")) == "/a/b"
 
 
@@ -43,11 +39,11 @@ def test_a_record_lists_the_versions_of_installed_packages(
         return f"{name} 1"
 
     monkeypatch.setattr(metadata, "version", version)
-    _versions.cache_clear()
+    versions.cache_clear()
     try:
-        result = _versions()
+        result = versions()
     finally:
-        _versions.cache_clear()
+        versions.cache_clear()
     assert (
         result == {name: f"{name} 1" for name in result}
         and not {"scipy", "dvc"} & result.keys()

@@ -81,9 +81,8 @@ def _records() -> list[Record]:
 
 def _write_records(folder: Path, note: str = "new") -> None:
     for record in _records():
-        changed = record.model_copy(
-            update={"request": {**record.request, "device": note}}
-        )
+        request = record.request.model_copy(update={"device": note})
+        changed = record.model_copy(update={"request": request})
         write_record(
             folder / "results" / "records" / record.benchmark / f"{record.model}.json",
             changed,

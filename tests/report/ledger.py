@@ -84,8 +84,18 @@ def record(
         "environment": {"commit": "abc"},
         "timing": {"wall_s": 1.0},
     }
-    sealed = Record(**(known | fields))
-    return sealed.model_copy(update={"payload_sha256": sealed.payload()})
+    return Record.model_validate(known | fields).sealed()
+
+
+def altered(content: Record, **fields: Any) -> Record:
+    """Return a copy of a record with some fields replaced, as plain data or as values; its hash stays."""
+    return Record.model_validate({**content.model_dump(mode="json"), **fields})
+
+
+def with_score(content: Record, **fields: Any) -> Record:
+    """Return a copy of a record whose headline has some other fields."""
+    assert content.score is not None
+    return altered(content, score={**content.score.model_dump(mode="json"), **fields})
 
 
 def ledger(root: Path, repository: Path) -> Lab:

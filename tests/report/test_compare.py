@@ -18,9 +18,10 @@ from neuroledger.engine.run import run
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.stats.differences import Difference, corrected, difference
-from neuroledger.stats.packed_deviations import packed_deviations
 from neuroledger.stats.score import Score
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from tests.engine.lab import Lab
+from tests.report.ledger import with_score
 from tests.varying import mean_score as scored
 
 
@@ -202,15 +203,10 @@ def test_records_without_deviations_by_item_are_scored_again(
     for model in ("pixels4", "coarse"):
         path = record_path(catalog.root, "lab.V4-ridge", model)
         old = read_record(path)
-        bare = {
-            name: part
-            for name, part in (old.score or {}).items()
-            if name != "uncertainty"
-        }
         uncertainty = old.as_score().uncertainty
-        if private and uncertainty is not None:
-            bare["uncertainty"] = packed_deviations(uncertainty, private=True)
-        write_record(path, old.model_copy(update={"score": bare}))
+        assert uncertainty is not None
+        summed = StoredUncertainty.of(uncertainty, summed=True) if private else None
+        write_record(path, with_score(old, uncertainty=summed))
     told: list[str] = []
     [again] = compare(
         "pixels4", "coarse", catalog=catalog, tell=told.append

@@ -27,7 +27,7 @@ from neuroledger.report.front import (
 from neuroledger.report.opening import opening, short
 from neuroledger.report.table import board_of
 from neuroledger.spec.catalog import open_catalog
-from neuroledger.stats.packed_deviations import packed_deviations
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from tests.engine.lab import Lab
 from tests.report.ledger import HOSTILE, keep, record, score
 from tests.varying import exactly
@@ -322,7 +322,7 @@ def test_the_band_is_the_interval_of_the_ceiling_on_the_scale_of_the_scores(
     board = board_of(catalog, catalog.suite("public"), records)
     (panel,) = panels(catalog, board, records)
     assert "grey band: ceiling" in panel.note
-    ceiling = records[0].score["ceiling"]  # type: ignore[index]
+    ceiling = records[0].score.ceiling
     root = ElementTree.fromstring(str(panel.wide))
     grid = [line for line in root.findall("line") if line.attrib["class"] == "grid"]
     xs = [float(line.attrib["x1"]) for line in grid]
@@ -330,8 +330,8 @@ def test_the_band_is_the_interval_of_the_ceiling_on_the_scale_of_the_scores(
     scale = (xs[-1] - xs[0]) / (ticks[-1] - ticks[0])
     band = root.findall("rect")[0].attrib
     ends = [
-        ceiling["low"] / ceiling["value"],
-        ceiling["high"] / ceiling["value"],
+        ceiling.low / ceiling.value,
+        ceiling.high / ceiling.value,
     ]  # similarity is a ratio
     assert float(band["width"]) == pytest.approx(scale * (ends[1] - ends[0]), abs=1)
     assert float(band["x"]) == pytest.approx(
@@ -377,7 +377,7 @@ def test_differences_say_why_they_have_no_interval(lab: Lab) -> None:
     assert found[RIDGE].value == pytest.approx(0.4) and found[RIDGE].low is None
     assert "lacks the variation of the score" in found[RIDGE].reason
     assert found[PLS].value is None and "has no record" in found[PLS].reason
-    uncertainty = packed_deviations(exactly(0.01))
+    uncertainty = StoredUncertainty.of(exactly(0.01))
     whole = [
         record(m, RIDGE, 0.5, score=score(0.5, uncertainty=uncertainty))
         for m in ("ant", "bee")

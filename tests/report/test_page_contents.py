@@ -14,19 +14,19 @@ from neuroledger.engine.control import in_words
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import Page, _blocks, axis, gather, packed, pages
 from neuroledger.report.site import (
-    _bytes,
-    _command,
-    _counted,
-    _json,
-    _plain,
-    _prose,
-    _record_text,
+    command_of,
+    counted,
+    in_bytes,
+    in_one_line,
+    json_of,
+    prose,
+    record_text,
 )
 from neuroledger.spec.base import Component
 from neuroledger.spec.kinds import Aggregation
 from neuroledger.spec.suites import Group
 from tests.engine.lab import Lab
-from tests.report.ledger import CONTROLS, record
+from tests.report.ledger import CONTROLS, altered, record
 
 
 def column(id: str, **fields: Any) -> Column:
@@ -112,63 +112,64 @@ def test_an_axis_ends_at_one_only_if_all_scales_do() -> None:
 
 
 def test_sizes_change_their_unit_at_a_thousand() -> None:
-    assert [_bytes(size) for size in (0, 999, 1000, 1_234_000, 5e9, 2e12, 2e15)] == [
+    assert [in_bytes(size) for size in (0, 999, 1000, 1_234_000, 5e9, 2e12, 2e15)] == [
         "0 bytes", "999 bytes", "1 kB", "1.23 MB", "5 GB", "2 TB", "2e+03 TB",
     ]  # fmt: skip
 
 
 def test_counts_are_plural_except_of_one() -> None:
-    assert [_counted("neuroid", n) for n in (1, 2, 12345)] == [
+    assert [counted("neuroid", n) for n in (1, 2, 12345)] == [
         "1 neuroid",
         "2 neuroids",
         "12,345 neuroids",
     ]
-    assert [_counted(name, 3) for name in ("stimuli", "classes")] == [
+    assert [counted(name, 3) for name in ("stimuli", "classes")] == [
         "3 stimuli",
         "3 classes",
     ]
-    assert _counted("trial", 2.5) == "trial 2.5"
+    assert counted("trial", 2.5) == "trial 2.5"
 
 
 def test_a_component_is_one_line() -> None:
     assert (
-        _plain({"name": "ridge", "folds": 5, "seed": None, "list": [0.5, "x"]})
+        in_one_line({"name": "ridge", "folds": 5, "seed": None, "list": [0.5, "x"]})
         == "ridge (folds: 5, list: [0.5, x])"
     )
     assert (
-        _plain({"name": "ridge", "seed": None}) == "ridge"
-        and _plain({"a": 1.0, "b": {}}) == "a: 1, b: "
+        in_one_line({"name": "ridge", "seed": None}) == "ridge"
+        and in_one_line({"a": 1.0, "b": {}}) == "a: 1, b: "
     )
-    assert _plain("text") == "text" and _plain(1e-7) == "1e-07"
+    assert in_one_line("text") == "text" and in_one_line(1e-7) == "1e-07"
     assert (
-        _plain(Component(name="ridge", alphas=[1, 2.5])) == "ridge (alphas: [1, 2.5])"
+        in_one_line(Component(name="ridge", alphas=[1, 2.5]))
+        == "ridge (alphas: [1, 2.5])"
     )
     assert (
-        _plain(Aggregation.model_validate({"over": "neuroid", "with": "median"}))
+        in_one_line(Aggregation.model_validate({"over": "neuroid", "with": "median"}))
         == "over: neuroid, with: median"
     )
 
 
 def test_data_in_a_page_cannot_end_its_element() -> None:
     value = {"a": "</script><!-- & é", "b": [1, None]}
-    text = str(_json(value))
+    text = str(json_of(value))
     assert not set("<>&") & set(text) and json.loads(text) == value and ": " not in text
     with pytest.raises(ValueError, match="not JSON compliant"):
-        _json(float("nan"))
+        json_of(float("nan"))
     assert (
-        str(_prose("run `a <b>` & `c`"))
+        str(prose("run `a <b>` & `c`"))
         == "run <code>a &lt;b&gt;</code> &amp; <code>c</code>"
     )
 
 
 def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
     given = record("ant", "lab.V4-ridge", 0.5, request={"seed": 7})
-    assert _command(given) == "neuroledger score ant lab.V4-ridge --seed 7"
+    assert command_of(given) == "neuroledger score ant lab.V4-ridge --seed 7"
     assert (
-        _command(given.model_copy(update={"request": {}}))
+        command_of(altered(given, request={}))
         == "neuroledger score ant lab.V4-ridge --seed 0"
     )
-    plain = json.loads(_record_text(given))
+    plain = json.loads(record_text(given))
     assert list(plain) == [
         "environment",
         "error",
@@ -177,7 +178,9 @@ def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
         "request",
         "status",
     ]
-    assert plain["request"] == {"seed": 7} and plain["inputs"]["model"] == {"id": "ant"}
+    assert plain["request"] == {"device": "cpu", "limit": None, "seed": 7} and plain[
+        "inputs"
+    ]["model"] == {"id": "ant"}
 
 
 def test_of_the_permuted_controls_a_benchmark_shows_the_one_closest_to_its_bound(

@@ -15,7 +15,7 @@ from neuroledger.report.board import Cell, Column, Leaderboard, Row
 from neuroledger.report.pages import Page, packed
 from neuroledger.report.site import build_site, rendered
 from neuroledger.spec.suites import Group
-from neuroledger.stats.packed_deviations import packed_deviations
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from neuroledger.stats.uncertainty import Part, Uncertainty
 from tests.engine.lab import Lab
 from tests.report.browser import DESK, PHONE, TABLET, evaluate, needs_chromium
@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
         Part("lab", (name,), ("a",), np.array([error]), 20)
         for name, error in errors.items()
     )
-    uncertainty = packed_deviations(Uncertainty(parts, dict.fromkeys(errors, 21)))
+    uncertainty = StoredUncertainty.of(Uncertainty(parts, dict.fromkeys(errors, 21)))
     covers = "the 95 % interval covers new stimuli and new neuroids"
     varied = score(0.9, uncertainty=uncertainty, covers=covers)
     keep(
@@ -80,7 +80,7 @@ def varied(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
             varying = {
                 "low": own.low,
                 "high": own.high,
-                "uncertainty": packed_deviations(own.uncertainty),
+                "uncertainty": StoredUncertainty.of(own.uncertainty),
             }
             plain = score(value) | varying
             keep(

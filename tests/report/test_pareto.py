@@ -14,7 +14,7 @@ from neuroledger.report.pareto import front, pareto, pareto_figure, readable
 from neuroledger.report.plots.style import ACCENT, SOFT
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
-from tests.report.ledger import keep, record, score
+from tests.report.ledger import altered, keep, record, with_score
 
 HERE, ELSEWHERE, LATER = "lab.V4-ridge", "lab.V4-cost", "lab.V4-dear"
 
@@ -24,10 +24,9 @@ def costly(
 ) -> Any:
     """Return a record with a headline score and a cost in bytes."""
     made = record(model, benchmark, value)
-    scores = made.scores | (
-        {} if cost is None else {"size": {"value": cost, "unit": "B"} | fields}
-    )
-    return made.model_copy(update={"scores": scores})
+    known = {"scale": "bytes", "direction": "lower", "unit": "B"}
+    size = {} if cost is None else {"size": {"value": cost} | known | fields}
+    return altered(made, scores=made.scores | size)
 
 
 def test_given_costs_precede_those_of_the_same_benchmark_and_of_others(
@@ -66,9 +65,7 @@ def test_records_are_read_from_the_repository_by_default(lab: Lab) -> None:
 
 def test_partial_costs_and_failed_scores_are_excluded(lab: Lab) -> None:
     partial = Score(1.0, status="partial", reason="some", unit="B")
-    undefined = record("dog", HERE, 0.5).model_copy(
-        update={"score": score(0.5) | {"value": None}}
-    )
+    undefined = with_score(record("dog", HERE, 0.5), value=None)
     records = [
         costly("ant", HERE, 0.5, 1.0, status="partial"), costly("bee", HERE, 0.5, None), costly("cat", HERE, None, 1.0),
         undefined, costly("eel", HERE, 0.5, 0.0),
@@ -129,10 +126,7 @@ def test_lower_scores_may_be_better(lab: Lab) -> None:
     lower = [
         costly(model, HERE, value, 1.0) for model, value in (("ant", 0.5), ("bee", 0.4))
     ]
-    lower = [
-        each.model_copy(update={"score": each.score | {"direction": "lower"}})
-        for each in lower
-    ]
+    lower = [with_score(each, direction="lower") for each in lower]
     assert pareto(HERE, "size", records=lower, catalog=lab.open())[
         "front"
     ].tolist() == [False, True]

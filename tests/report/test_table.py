@@ -21,11 +21,11 @@ from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, Row, leaderboard_text, number
 from neuroledger.report.table import boards_of, leaderboard, tidy
 from neuroledger.stats.calibration import Calibration, Figure, share
-from neuroledger.stats.packed_deviations import packed_deviations
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from neuroledger.store.files import write_json
 from tests.engine.lab import Lab
 from tests.hostile.proposals.corpus import calibrated
-from tests.report.ledger import keep, record, score
+from tests.report.ledger import altered, keep, record, score
 from tests.varying import mean_score, of_items
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
@@ -67,7 +67,7 @@ def test_the_score_is_the_weighted_mean_with_the_interval_of_independent_benchma
 
 
 def test_a_failed_missing_partial_stale_or_edited_record_has_no_rank(lab: Lab) -> None:
-    edited = record("dog", PLS, 0.4).model_copy(update={"score": score(0.99)})
+    edited = altered(record("dog", PLS, 0.4), score=score(0.99))
     board = board_of(
         lab,
         [
@@ -225,7 +225,9 @@ def of_stimuli(model: str, benchmark: str, values: np.ndarray, dataset: str) -> 
     found = mean_score(values)
     assert found.uncertainty is not None
     ends = {"low": found.low, "high": found.high}
-    plain = score(found.value, uncertainty=packed_deviations(found.uncertainty), **ends)
+    plain = score(
+        found.value, uncertainty=StoredUncertainty.of(found.uncertainty), **ends
+    )
     inputs = {"dataset": {"id": dataset}}
     return record(
         model, benchmark, 0.0, score=plain, scores={"ridge": plain}, inputs=inputs
@@ -291,7 +293,7 @@ def test_the_mean_of_one_benchmark_has_the_interval_of_its_score(lab: Lab) -> No
         value,
         low=low,
         high=high,
-        uncertainty=packed_deviations(uncertainty),
+        uncertainty=StoredUncertainty.of(uncertainty),
         ceiling=None,
     )
     board = leaderboard(

@@ -19,8 +19,8 @@ from neuroledger.stats.differences import (
     joint_mean,
     rank_sets,
 )
-from neuroledger.stats.packed_deviations import packed_deviations, unpacked_deviations
 from neuroledger.stats.score import Score
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from neuroledger.stats.uncertainty import Part, Uncertainty, total
 from tests.varying import exactly, mean_score, of_items
 
@@ -349,7 +349,7 @@ def test_models_without_a_different_outcome_might_differ_in_new_items(
     assert found.detectable == pytest.approx(half * (1 + 0.8416 / 1.96), rel=1e-3), (
         "not the smallest number"
     )
-    again = unpacked_deviations(packed_deviations(perfect), "")
+    again = StoredUncertainty.of(perfect).uncertainty("")
     assert (again - again).error == pytest.approx(1 / items)
 
 

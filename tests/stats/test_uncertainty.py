@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from pydantic import ValidationError
 from scipy.special import expit, logit
 from scipy.stats import beta, binom, norm, t
 
-from neuroledger.errors import MetricError
-from neuroledger.stats.packed_deviations import packed_deviations, unpacked_deviations
 from neuroledger.stats.samples import Samples
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from neuroledger.stats.uncertainty import (
     PAIR,
     Part,
@@ -278,9 +278,11 @@ def several() -> Uncertainty:
     )
 
 
-def back(found: Uncertainty, *, private: bool = False) -> Uncertainty:
-    plain = json.loads(json.dumps(packed_deviations(found, private=private)))
-    return unpacked_deviations(plain, "set")
+def back(
+    found: Uncertainty, *, private: bool = False, name: str = "this"
+) -> Uncertainty:
+    text = StoredUncertainty.of(found, summed=private).model_dump_json()
+    return StoredUncertainty.model_validate_json(text).uncertainty("set", name)
 
 
 def test_an_uncertainty_is_read_back_from_a_record() -> None:
@@ -310,9 +312,9 @@ def test_half_precision_changes_no_interval() -> None:
 
 def test_of_private_data_no_deviation_of_an_item_is_stored() -> None:
     found = of_items(VALUES, scale="fisher")
-    plain = packed_deviations(found, private=True)
-    [only] = plain["parts"]
-    assert len(only["keys"]) == 1 and "s1" not in json.dumps(plain)
+    stored = StoredUncertainty.of(found, summed=True)
+    [only] = stored.parts
+    assert only.keys == 1 and "s1" not in stored.model_dump_json()
     again = back(found, private=True)
     assert again.error == pytest.approx(found.error) and again.freedom == pytest.approx(
         11
@@ -321,7 +323,7 @@ def test_of_private_data_no_deviation_of_an_item_is_stored() -> None:
         found.interval(0.4, (-1.0, 1.0))
     )
     assert (again - again).error == 0.0
-    other = back(of_items(VALUES[::-1]), private=True)
+    other = back(of_items(VALUES[::-1]), private=True, name="other")
     assert (again - other).variance == pytest.approx(again.variance + other.variance), (
         "not paired"
     )
@@ -330,27 +332,23 @@ def test_of_private_data_no_deviation_of_an_item_is_stored() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda plain: plain.pop("parts"), "'parts'"),
-        (lambda plain: plain.update(items={"stimulus": "many"}), "invalid literal"),
+        (lambda plain: plain.pop("parts"), "parts\n"),
+        (lambda plain: plain.update(items={"stimulus": "many"}), "items.stimulus\n"),
         (lambda plain: plain["parts"][0].update(values="AAAA"), "buffer|group"),
-        (
-            lambda plain: plain["parts"][0].update(values="not base 64!"),
-            "cannot be read",
-        ),
+        (lambda plain: plain["parts"][0].update(values="not base 64!"), "base64"),
         (lambda plain: plain["parts"][0].update(keys=3), "without a group"),
-        (lambda plain: plain["parts"][0].update(variance=math.inf), "no numbers"),
-        (lambda plain: plain["parts"][0].update(variance=-1.0), "no numbers"),
-        (lambda plain: plain["parts"][0].update(variance="large"), "is not a number"),
+        (lambda plain: plain["parts"][0].update(variance=math.inf), "less than"),
+        (lambda plain: plain["parts"][0].update(variance=-1.0), "greater than"),
+        (lambda plain: plain["parts"][0].update(variance="large"), "valid number"),
     ],
 )
-def test_damaged_deviations_raise_one_error(
+def test_damaged_deviations_are_refused_with_their_place(
     change: Callable[[dict[str, Any]], Any], reason: str
 ) -> None:
-    plain = packed_deviations(of_items(VALUES))
+    plain = json.loads(StoredUncertainty.of(of_items(VALUES)).model_dump_json())
     change(plain)
-    with pytest.raises(MetricError, match=reason) as raised:
-        unpacked_deviations(plain, "set")
-    assert "run it again" in str(raised.value)
+    with pytest.raises(ValidationError, match=reason):
+        StoredUncertainty.model_validate(plain)
 
 
 def test_words_of_factors_are_plural_and_ordered() -> None:

@@ -265,11 +265,11 @@ def _recorded_scores(catalog: Catalog, entry: Entry) -> None:
     for path in sorted(folder.glob(pattern)):
         record = read_record(path)
         other = path.stem if entry.kind == "benchmarks" else path.parent.name
-        value = record.score and record.score["value"]
+        value = record.value
         say(
             f"  scored   {other:<44} {'failed' if value is None else format(value, '.4f')}"
         )
-        for name, control in record.judged.items():
+        for name, control in record.controls.items():
             if control.verdict != "passed":
                 say(f"    control {name} {control.verdict}: {in_words(control)}")
 

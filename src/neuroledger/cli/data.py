@@ -363,10 +363,7 @@ def start(options: argparse.Namespace) -> int:
     )
     for path in started.written:
         say(f"wrote {path}")
-    rows = [
-        (r.benchmark, r.model, r.status, _number((r.score or {}).get("value")))
-        for r in started.records
-    ]
+    rows = [(r.benchmark, r.model, r.status, _number(r.value)) for r in started.records]
     say_table(("benchmark", "model", "state", "score"), rows)
     failed = {
         record.benchmark: record
@@ -374,9 +371,7 @@ def start(options: argparse.Namespace) -> int:
         if record.status == "failed"
     }
     for record in failed.values():
-        say(
-            f"failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}"
-        )
+        say(f"failed: {record.benchmark} · {record.model}: {record.reason}")
     say(f"page: {started.page}")
     if options.open:
         import webbrowser

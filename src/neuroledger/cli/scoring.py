@@ -32,6 +32,7 @@ from neuroledger.spec.kinds import SuiteSpec
 from neuroledger.spec.load import Params, read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import counts_in_words
+from neuroledger.stats.stored_score import StoredScore
 
 # How `verify --json` names what was found.
 STATES: Mapping[type[Checked], str] = {
@@ -107,9 +108,7 @@ def run(options: argparse.Namespace) -> int:
         _say_unavailable(planned.unavailable)
     failed = [done.record for done in ended if done.record.status == "failed"]
     for record in failed:
-        say(
-            f"  failed: {record.benchmark} · {record.model}: {(record.error or {}).get('message', '')}"
-        )
+        say(f"  failed: {record.benchmark} · {record.model}: {record.reason}")
     before = sum(done.record.status == "failed" and not done.computed for done in ended)
     if before:
         verb = "was" if before == 1 else "were"
@@ -253,33 +252,35 @@ def _layers(catalog: Catalog, request: Request, options: argparse.Namespace) -> 
 
 def _card(record: Record) -> None:
     say(f"{record.model} on {record.benchmark}: {record.status}")
-    if record.error:
-        say(f"  {record.error['type']}: {record.error['message']}")
-    for name, plain in record.scores.items():
-        say(f"  {name:<28}{_describe(plain)}")
-    for name, control in record.judged.items():
+    if record.error is not None:
+        say(f"  {record.error.type}: {record.error.message}")
+    for name, score in record.scores.items():
+        say(f"  {name:<28}{_describe(score)}")
+    for name, control in record.controls.items():
         verdict = "FAILED" if control.verdict == "failed" else control.verdict
         say(f"  control {name:<20}{verdict}: {control_in_words(control)}")
-    for note in (record.score or {}).get("notes", []):
-        say(f"  note: {note}")
+    if record.score is not None:
+        for name, fact in record.score.facts.items():
+            say(f"  {name.replace('_', ' ')}: {fact}")
+        for note in record.score.notes:
+            say(f"  note: {note}")
     say(
-        f"  identity {record.id[:16]}… · seed {record.request['seed']} · {record.timing.get('wall_s', 0):g} s"
+        f"  identity {record.id[:16]}… · seed {record.request.seed} · {record.timing.wall_s or 0:g} s"
     )
 
 
-def _describe(plain: dict[str, Any]) -> str:
+def _describe(score: StoredScore) -> str:
     def number(value: float | None) -> str:
         return "–" if value is None else f"{value:.4f}"
 
-    text = number(plain["value"])
-    if plain.get("low") is not None:
-        text += f" [{number(plain['low'])}, {number(plain['high'])}]"
-    ceiling = plain.get("ceiling")
-    if ceiling:
-        text += f" of ceiling · raw {number(plain['raw'])} · ceiling {number(ceiling['value'])} ({ceiling['id']})"
+    text, ceiling = number(score.value), score.ceiling
+    if score.interval is not None:
+        text += f" [{number(score.low)}, {number(score.high)}]"
+    if ceiling is not None:
+        text += f" of ceiling · raw {number(score.raw)} · ceiling {number(ceiling.value)} ({ceiling.id})"
     else:
-        text += f" {plain.get('unit') or plain['scale']}"
-    return " · ".join([text, *counts_in_words(plain["n"])])
+        text += f" {score.unit or score.scale}"
+    return " · ".join([text, *counts_in_words(score.n)])
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -309,7 +310,6 @@ def evaluate(options: argparse.Namespace) -> int:
 def cost(options: argparse.Namespace) -> int:
     """Measure the costs of a model."""
     from neuroledger.families.efficiency.cost import model_cost
-    from neuroledger.stats.stored_score import plain_score
 
     catalog = open_catalog(options.root)
     benchmark, costs = model_cost(
@@ -319,7 +319,10 @@ def cost(options: argparse.Namespace) -> int:
         say_json(
             {
                 "benchmark": benchmark,
-                "costs": {id: plain_score(cost) for id, cost in costs.items()},
+                "costs": {
+                    id: StoredScore.of(cost).model_dump(mode="json")
+                    for id, cost in costs.items()
+                },
             }
         )
         return 0

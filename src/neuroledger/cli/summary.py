@@ -106,7 +106,7 @@ def _scores(
             if dataset.simulated
             else dataset.access
         )
-        before = "–" if old is None else _number((old.score or {}).get("value"))
+        before = _number(None if old is None else old.value)
         rows.append(
             (_safe(id), _safe(model), state, before, *_score(new), _controls(new), kind)
         )
@@ -137,16 +137,17 @@ def _dataset(proposal: Proposal, benchmark: object) -> DatasetSpec | None:
 def _score(record: Record | None) -> tuple[str, str]:
     if record is None or record.score is None:
         return ("–" if record is None else "failed"), "–"
-    low, high = (_number(record.score.get(end)) for end in ("low", "high"))
-    value = _number(record.score["value"]) + (
-        " (partial)" if record.status == "partial" else ""
-    )
-    return value, "none" if "–" in (low, high) else f"{low} to {high}"
+    partial = " (partial)" if record.status == "partial" else ""
+    value, interval = _number(record.value) + partial, record.score.interval
+    if interval is None:
+        return value, "none"
+    low, high = interval
+    return value, f"{_number(low)} to {_number(high)}"
 
 
 def _controls(record: Record | None) -> str:
     """Return how many controls passed, and the value, bound and verdict of each."""
-    controls = {} if record is None else record.judged
+    controls = {} if record is None else record.controls
     texts = [
         f"{_safe(name)} {_number(control.value)} {'≥' if control.role == 'positive' else '≤'} "
         f"{_number(control.bound)}{VERDICTS[control.verdict]}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict
 
 __all__ = ["Fact", "Origin"]
 
@@ -12,19 +14,19 @@ Origin = Literal["stated", "declared", "assumed"]
 
 @dataclass(frozen=True)
 class Fact:
-    """A value, such as a time step, a unit or a sampling rate, and how it is known.
+    """A value, such as a time step, a unit or a sampling rate, and how it is known."""
 
-    Attributes
-    ----------
-    value
-        A number, a text or a truth value.
-    origin
-        ``stated`` by the file that was read, ``declared`` in a spec or by the caller, or ``assumed``: a default that
-        nobody confirmed.
-    """
+    # A record holds this class: unknown fields are refused when it is read.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", use_attribute_docstrings=True
+    )
 
     value: float | int | str | bool
+    """A number, a text or a truth value."""
     origin: Origin
+    """stated by the file that was read, declared in a spec or by the caller, or assumed: a default that nobody
+    confirmed.
+    """
 
     def __str__(self) -> str:
         return f"{self.value} ({self.origin})"

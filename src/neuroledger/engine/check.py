@@ -24,7 +24,7 @@ from neuroledger.engine.foreseen import (
 )
 from neuroledger.engine.layer_commitment import commitment_problems
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
-from neuroledger.engine.record import read_record, record_path
+from neuroledger.engine.record import Record, Undefined, read_record, record_path
 from neuroledger.errors import (
     DataError,
     Finding,
@@ -65,6 +65,7 @@ CHOOSES = {
 }
 
 # What a failed control of each role says about its benchmark.
+DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 FAULTS: Final[Mapping[Role, str]] = {
     "positive": "the benchmark misses a known effect: correct it",
     "negative": "the benchmark rewards noise: correct it",
@@ -72,13 +73,18 @@ FAULTS: Final[Mapping[Role, str]] = {
 
 
 def schema_texts(*, plugins: bool) -> dict[str, str]:
-    """Return the text of each kind's JSON Schema by file name, with or without the components of installed plugins."""
+    """Return the text of each kind's JSON Schema by file name, with or without the components of installed plugins.
+
+    The schema of records is one of them.
+    """
+    schemas = {f"{kind[:-1]}.json": _schema(kind, plugins) for kind in KINDS}
+    schemas["record.json"] = Record.model_json_schema() | {
+        "$schema": DRAFT,
+        "title": "NeuroLedger record",
+    }
     return {
-        f"{kind[:-1]}.json": json.dumps(
-            _schema(kind, plugins), indent=1, sort_keys=True
-        )
-        + "\n"
-        for kind in KINDS
+        name: json.dumps(schema, indent=1, sort_keys=True) + "\n"
+        for name, schema in schemas.items()
     }
 
 
@@ -94,7 +100,7 @@ def write_schemas(root: Path) -> list[Path]:
 def _schema(kind: str, plugins: bool) -> dict[str, Any]:
     schema = KINDS[kind].model_json_schema(by_alias=True)
     schema |= {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DRAFT,
         "title": f"NeuroLedger {kind[:-1]}",
     }
     if kind in CHOOSES:
@@ -558,13 +564,10 @@ def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[F
                 )
                 continue
             current = spec_sha256(spec, without=BENCHMARK_ONLY_SAYS)
-            if (
-                record.score is None
-                or record.score["value"] is None
-                or record.inputs.get("benchmark", {}).get("spec_sha256") != current
-            ):
+            recorded = record.inputs.benchmark.spec_sha256
+            if isinstance(record.result, Undefined) or recorded != current:
                 continue  # the record is of another version of the spec
-            control = record.judged.get(id)
+            control = record.controls.get(id)
             if control is None:  # earlier records of controls do not judge themselves
                 bound = rules.ceiling_at_least if role == "positive" else most
                 control = bounded(role, record.as_score(), bound)

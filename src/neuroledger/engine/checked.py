@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from neuroledger.engine.record import Record
+from neuroledger.engine.record import Record, Undefined
 from neuroledger.engine.signatures import signer_in
 from neuroledger.errors import Finding
 
@@ -82,13 +82,6 @@ class Contradicted:
     """The record disagrees with its inputs, its place, its content, or a recomputation."""
 
     what: str
-
-
-@dataclass(frozen=True)
-class Undefined:
-    """The record states that the pair has no score, and nothing contradicts it."""
-
-    reason: str
 
 
 Checked = Confirmed | NotChecked | Contradicted | Undefined

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.record import Record, read_record, record_path
+from neuroledger.engine.record import Record, Undefined, read_record, record_path
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import DataError, NeuroLedgerError, RequestError
 from neuroledger.models.model import Model
@@ -216,7 +216,7 @@ def _side(
         score = _score_in(found)
     except DataError as error:
         return _Side(None, 0, str(error))
-    seed, reason = int(found.request.get("seed", 0)), ""
+    seed, reason = found.request.seed, ""
     if withheld is not None:
         return _Side(score.replace(varies=None), seed, withheld)
     if _lacks_items(score):
@@ -383,11 +383,7 @@ class _Scorer:
             _record(self.catalog, spec.id, side) if isinstance(side, str) else None
             for side in sides
         ]
-        seeds = {
-            int(record.request.get("seed", 0))
-            for record in records
-            if record is not None
-        }
+        seeds = {record.request.seed for record in records if record is not None}
         if len(seeds) > 1:
             raise DataError(_other_seeds(seeds))
         seed = next(iter(seeds), 0)
@@ -450,7 +446,7 @@ def _recorded(benchmark: str, model: str, record: Record | None) -> Record:
 
 def _score_in(record: Record) -> Score:
     """Return the recorded score if it is defined."""
-    if record.score is not None and record.score["value"] is None:
+    if isinstance(record.result, Undefined):
         raise DataError(
             f"the score of {record.model} on {record.benchmark} is undefined and cannot be compared"
         )

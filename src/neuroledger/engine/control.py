@@ -1,15 +1,17 @@
-"""The outcome of one control: its value, interval, bound and verdict; how it is decided, read from a record, and said."""
+"""The outcome of one control: its value, interval, bound and verdict; how it is decided, and said."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
 from neuroledger.stats.score import Score, number
+from neuroledger.stats.stored import Number
 from neuroledger.stats.uncertainty import quantile
 
 __all__ = [
@@ -18,7 +20,6 @@ __all__ = [
     "Role",
     "Verdict",
     "bounded",
-    "control_of",
     "in_words",
     "shuffled",
     "undecided_in",
@@ -42,37 +43,33 @@ ERRORS: Final = 0.05
 
 @dataclass(frozen=True)
 class Control:
-    """One control of one benchmark, as judged; a record stores these fields.
+    """One control of one benchmark, as judged."""
 
-    Attributes
-    ----------
-    role
-        A positive control must reach its bound, a negative one must not exceed it.
-    value
-        The score of the control, or the mean over its shuffles; None if it is undefined, and then the control failed.
-    low, high
-        The 95 % interval of ``value``; None if its uncertainty is unknown, and then the value alone decides.
-    bound
-        The smallest value allowed for a positive control, the largest for a negative one.
-    at_most
-        The largest value allowed for a positive control, beyond which the ceiling is too low; None if there is none.
-    verdict
-        ``failed`` if the interval excludes what the bounds allow, ``passed`` if it lies within, else ``undecided``.
-    shuffles
-        The number of shuffles whose mean ``value`` is; 0 if nothing is shuffled, or the record does not say.
-    reason
-        Why the value is undefined; otherwise empty.
-    """
+    # A record holds this class: unknown fields are refused when it is read.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", use_attribute_docstrings=True
+    )
 
     role: Role
-    value: float | None
-    bound: float
+    """A positive control must reach its bound, a negative one must not exceed it."""
+    value: Number | None
+    """The score of the control, or the mean over its shuffles; null if it is undefined, and then the control failed."""
+    bound: Number
+    """The smallest value allowed for a positive control, the largest for a negative one."""
     verdict: Verdict
-    low: float | None = None
-    high: float | None = None
-    at_most: float | None = None
-    shuffles: int = 0
+    """failed if the interval excludes what the bounds allow, passed if it lies within, else undecided."""
+    low: Number | None = None
+    """Lower end of the 95 % interval of the value; null if its uncertainty is unknown, and then the value alone
+    decides.
+    """
+    high: Number | None = None
+    """Upper end of the interval, likewise."""
+    at_most: Number | None = None
+    """The largest value allowed for a positive control, beyond which the ceiling is too low; null if there is none."""
+    shuffles: Annotated[int, Field(strict=True, ge=0)] = 0
+    """Number of shuffles whose mean the value is; 0 if nothing is shuffled, or it is not known."""
     reason: str = ""
+    """Why the value is undefined; otherwise empty."""
 
     @property
     def follows(self) -> bool:
@@ -177,25 +174,6 @@ def _judged(control: Control) -> Control:
     elif smallest <= low and high <= largest:
         verdict = "passed"
     return replace(control, verdict=verdict)
-
-
-def control_of(plain: Mapping[str, Any]) -> Control:
-    """Return a control as it is in a record.
-
-    Records written before controls had intervals store ``passed`` and a text instead of a verdict; they are read as
-    controls whose uncertainty is unknown.
-    """
-    if "verdict" in plain:
-        return Control(**plain)
-    role, value, bound = plain["role"], plain["value"], plain["bound"]
-    if plain["passed"]:
-        return Control(role, value, bound, "passed")
-    if value is None:
-        return undefined(role, bound, plain["says"])
-    is_above = (
-        role == "positive" and value > bound
-    )  # then the bound is that above which the ceiling is too low
-    return Control(role, value, bound, "failed", at_most=bound if is_above else None)
 
 
 def undecided_in(controls: Mapping[str, Control]) -> list[tuple[str, Control]]:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -103,6 +103,11 @@ PAGES: Final = re.compile(
 SIGNATURE: Final = re.compile(
     r"-----BEGIN SSH SIGNATURE-----\n[\w+/=\n]{1,8000}-----END SSH SIGNATURE-----\n?",
     re.ASCII,
+)
+# Records with their signatures, validation reports and calibrations.
+RESULT: Final = re.compile(
+    r"results/(?:(?P<folder>validation|calibration)/[^/]+\.json|records/[^/]+/[^/]+)",
+    re.DOTALL,
 )
 MD5: Final = re.compile(r"[0-9a-f]{32}")
 # What git may hold beside the pointers of a data folder; everything else there is written by DVC or `fetch`.
@@ -236,165 +241,136 @@ class Proposal:
 
     def _path_problems(self, path: str, state: State) -> Iterator[Finding]:
         """Yield problems of a path, its mode, size and characters, before its content is examined."""
-        parts = PurePosixPath(path).parts
         if any(map(hidden, path)) or "\ufffd" in path:
             words = "the path contains an invisible or control character"
             yield _error("review.hidden-character", path, words)
         if state == "removed":
             return
         entry = self.now.entries[path]
-        if entry.mode in (LINK, MODULE):
+        is_file = entry.mode not in (LINK, MODULE)
+        if not is_file:
             words = f"the path is a {'link' if entry.mode == LINK else 'submodule'}"
             yield _error("review.link", path, words, "commit the file itself")
-        nested = [part for part in parts[:-1] if part in NESTED] + (
-            [parts[-1]]
-            if parts[-1] in NESTED and not (len(parts) == 1 and parts[-1] in ROOTED)
-            else []
-        )
-        if nested and not (
-            parts[0] == ".dvc" and len(parts) == 2 and nested == [".dvc"]
-        ):
-            words = f"{nested[0]} configures git or DVC from inside the repository"
-            yield _error("review.nested", path, words, "remove it")
-        if parts[-1].endswith(".dvc") and parts[0] != "data":
-            yield _error(
-                "review.pointer-wrong", path, "a DVC pointer outside data/", "remove it"
-            )
-        long = len(path) > LONGEST_PATH or any(
-            len(os.fsencode(part)) > LONGEST_NAME for part in parts
-        )
-        if long or any(RESERVED.fullmatch(part) for part in parts):
-            yield _error(
-                "review.path",
-                path,
-                "not a valid file name on every system",
-                "rename it",
-            )
-        if parts[0] == "data" and "prepared" in parts[1:]:
-            words = (
-                "prepared windows must be computed from pinned files, not contributed"
-            )
-            yield _error("review.prepared", path, words, "remove it")
-        elif not nested and not _may_be_in_data(path):
-            words = "git holds a file of a data folder, which may hold only pointers and what describes the data"
-            yield _error(
-                "review.data-folder",
-                path,
-                words,
-                "pin the file in its spec, or keep it elsewhere",
-            )
+        yield from _name_problems(path)
+        yield from _place_problems(path)
         if entry.size > MOST_BYTES:
             words = f"{entry.size / 1e6:.1f} MB; at most {MOST_BYTES // 10**6} MB per file are allowed"
-            yield _error(
-                "review.size", path, words, "store large files at a URL or on S3"
-            )
-        if not path.startswith(".dvcstore/") and entry.mode not in (LINK, MODULE):
+            fix = "store large files at a URL or on S3"
+            yield _error("review.size", path, words, fix)
+        if is_file and not path.startswith(".dvcstore/"):
             yield from _hidden_in(path, self.now.read(path) or b"")
             yield from _texts_in(path, self.now.read(path) or b"")
 
     def _examined(self, path: str, state: State) -> Iterator[Finding]:
-        parts = PurePosixPath(path).parts
-        executable = state != "removed" and self.now.entries[path].mode != FILE
-        spec = len(parts) >= 3 and parts[0] == "specs" and parts[1] in KINDS
-        if executable:
+        """Yield the findings on a file, by the first examination that knows its kind; whatever none knows is code."""
+        if state != "removed" and self.now.entries[path].mode != FILE:
             yield _warning("review.code", path, f"{state}: the file is executable")
-        elif spec and path.endswith(".yaml"):
-            yield from self._spec(path, parts[1], state)
-        elif spec and path.endswith(".jsonl") and (owner := self._spec_of_table(path)):
-            if owner not in self.changed:
-                yield from self._spec(owner, parts[1], "changed")
-            yield _note(
-                "review.spec",
-                path,
-                f"{state}: a table, compared with its hash in the spec",
-            )
-        elif path == "specs/references.bib" and state == "changed":
-            old, now = (
-                re.split(r"(?m)^(?=\s*@)", self._text(tree, path))
-                for tree in (self.base, self.now)
-            )
-            if lost := set(map(str.strip, old)) - set(map(str.strip, now)) - {""}:
-                words = f"existing entries changed: {min(lost)[:60]}"
-                yield _warning("review.spec", path, words, "compare the entries")
-            else:
-                yield _note("review.spec", path, "changed: references were added")
-        elif (
-            len(parts) == 4
-            and path.startswith("results/records/")
-            and path.endswith(".json")
+            return
+        for examination in (
+            self._specs_examined,
+            self._results_examined,
+            self._data_examined,
+            self._texts_examined,
+            self._pipeline_examined,
         ):
-            yield from self._record(path, state)
-        elif (
-            len(parts) == 4
-            and path.startswith("results/records/")
-            and self._is_signature(path, state)
-        ):
-            record = record_in(self.now.read(path.removesuffix(".sig")))
-            yield from single_signature(self.base, self.now, self.changed, path, record)
-        elif ROOT_PATH.fullmatch(path) or LIST_PATH.fullmatch(path):
-            yield from part_of_signed_set(self.base, self.now, self.changed, path)
-        elif (
-            len(parts) == 3
-            and path.startswith("results/validation/")
-            and path.endswith(".json")
-        ):
-            yield from self._report(path, state)
-        elif _data_file(path, ".dvc") or path.startswith(f"{STORE}/"):
+            found = examination(path, state)
+            if found is not None:
+                yield from found
+                return
+        fix = "read it before you run anything of this proposal"
+        yield _warning("review.code", path, f"{state}: code or settings", fix)
+
+    def _specs_examined(self, path: str, state: State) -> Iterable[Finding] | None:
+        """Return the findings on a spec, a table of a spec or the references; None for another file."""
+        if path == "specs/references.bib" and state == "changed":
+            return [self._references(path)]
+        parts = PurePosixPath(path).parts
+        if len(parts) < 3 or parts[0] != "specs" or parts[1] not in KINDS:
+            return None
+        if path.endswith(".yaml"):
+            return self._spec(path, parts[1], state)
+        owner = self._spec_of_table(path) if path.endswith(".jsonl") else None
+        return self._table(path, state, parts[1], owner) if owner else None
+
+    def _table(
+        self, path: str, state: State, kind: str, owner: str
+    ) -> Iterator[Finding]:
+        if owner not in self.changed:
+            yield from self._spec(owner, kind, "changed")
+        words = f"{state}: a table, compared with its hash in the spec"
+        yield _note("review.spec", path, words)
+
+    def _references(self, path: str) -> Finding:
+        """Return whether entries of the references changed, or were only added."""
+        old, now = (
+            re.split(r"(?m)^(?=\s*@)", self._text(tree, path))
+            for tree in (self.base, self.now)
+        )
+        if lost := set(map(str.strip, old)) - set(map(str.strip, now)) - {""}:
+            words = f"existing entries changed: {min(lost)[:60]}"
+            return _warning("review.spec", path, words, "compare the entries")
+        return _note("review.spec", path, "changed: references were added")
+
+    def _results_examined(self, path: str, state: State) -> Iterable[Finding] | None:
+        """Return the findings on a record, a signature, a report or a calibration; None for another file."""
+        if ROOT_PATH.fullmatch(path) or LIST_PATH.fullmatch(path):
+            return part_of_signed_set(self.base, self.now, self.changed, path)
+        kind = RESULT.fullmatch(path)
+        if kind is None:
+            return None
+        if kind["folder"] == "validation":
+            return self._report(path, state)
+        if kind["folder"] == "calibration":
+            return self._calibration(path, state)
+        if path.endswith(".json"):
+            return self._record(path, state)
+        if not self._is_signature(path, state):
+            return None
+        record = record_in(self.now.read(path.removesuffix(".sig")))
+        return single_signature(self.base, self.now, self.changed, path, record)
+
+    def _data_examined(self, path: str, state: State) -> Iterable[Finding] | None:
+        """Return the findings on a pointer, an object of the embedded remote or an ignore file; None for another file."""
+        is_object = path.startswith(f"{STORE}/")
+        if is_object or _data_file(path, ".dvc"):
             if state == "removed":
-                yield _warning(
-                    "review.removed",
-                    path,
-                    "data removed: they can no longer be fetched",
-                )
-            elif path.startswith(f"{STORE}/"):
-                yield from self._object(path)
-        elif (
-            _data_file(path, ".gitignore")
-            and state != "removed"
-            and self._ignores_pins(path)
-        ):
-            yield _note(
-                "review.pointer",
-                path,
-                f"{state}: git ignores the files that DVC provides",
-            )
-        elif PAGES.fullmatch(path) or (
-            state != "removed" and self._is_attribution(path)
-        ):
-            yield from self._page(path, state)
-        elif self._is_attribution(path):
-            words = "the attribution was removed, but the licence of the data may require it"
-            yield _warning(
-                "review.removed", path, words, "restore it from the base branch"
-            )
-        elif (
-            len(parts) == 3
-            and path.startswith("results/calibration/")
-            and path.endswith(".json")
-        ):
-            yield from self._calibration(path, state)
-        elif path == "dvc.lock" and state != "removed":
+                words = "data removed: they can no longer be fetched"
+                return [_warning("review.removed", path, words)]
+            return self._object(path) if is_object else []
+        if not _data_file(path, ".gitignore") or state == "removed":
+            return None
+        words = f"{state}: git ignores the files that DVC provides"
+        is_usual = self._ignores_pins(path)
+        return [_note("review.pointer", path, words)] if is_usual else None
+
+    def _texts_examined(self, path: str, state: State) -> Iterable[Finding] | None:
+        """Return the findings on a page or an attribution; None for another file."""
+        is_attribution = self._is_attribution(path)
+        if PAGES.fullmatch(path) or (is_attribution and state != "removed"):
+            return self._page(path, state)
+        if not is_attribution:
+            return None
+        words = (
+            "the attribution was removed, but the licence of the data may require it"
+        )
+        fix = "restore it from the base branch"
+        return [_warning("review.removed", path, words, fix)]
+
+    def _pipeline_examined(self, path: str, state: State) -> Iterable[Finding] | None:
+        """Return the findings on a file of the pipeline; None for another file."""
+        if path == "dvc.lock" and state != "removed":
             words = f"{state}: every clone writes its own lock, so locks of two proposals conflict"
-            fix = (
-                f"git rm --cached {path}"
-                if state == "added"
-                else f"restore {path} from the base branch"
-            )
-            yield _error("review.lock", path, words, fix)
-        elif path == "dvc.yaml" and state == "changed" and self._lists_data():
-            yield _note(
-                "review.derived",
-                path,
-                "changed: its stages list the data files that are pinned",
-            )
-        elif self._is_derived(path, state):
-            words = (
-                f"{state}: the pipeline writes this file; a proposal does not need it"
-            )
-            yield _note("review.derived", path, words)
-        else:
-            fix = "read it before you run anything of this proposal"
-            yield _warning("review.code", path, f"{state}: code or settings", fix)
+            fix = f"restore {path} from the base branch"
+            if state == "added":
+                fix = f"git rm --cached {path}"
+            return [_error("review.lock", path, words, fix)]
+        if path == "dvc.yaml" and state == "changed" and self._lists_data():
+            words = "changed: its stages list the data files that are pinned"
+            return [_note("review.derived", path, words)]
+        if not self._is_derived(path, state):
+            return None
+        words = f"{state}: the pipeline writes this file; a proposal does not need it"
+        return [_note("review.derived", path, words)]
 
     def _page(self, path: str, state: State) -> Iterator[Finding]:
         # A page is text: the site shows raw HTML as text, and tests execute no block of code that nobody agreed to.
@@ -781,7 +757,6 @@ class Proposal:
     # Results
 
     def _record(self, path: str, state: State) -> Iterator[Finding]:
-        pair = (PurePosixPath(path).parent.name, PurePosixPath(path).stem)
         old = record_in(self.base.read(path)) if state != "added" else None
         if state == "removed":
             yield _warning("review.removed", path, f"record removed: {_value(old)}")
@@ -789,80 +764,63 @@ class Proposal:
         new = record_in(self.now.read(path))
         if new is None:
             words = "not a record: a field is missing, unknown or invalid"
-            yield _error(
-                "record.unreadable", path, words, "run `neuroledger run` again"
-            )
-        elif not new.intact:
-            yield _error(
-                "record.edited", path, "its content does not match its own hash"
-            )
-        elif (new.benchmark, new.model) != pair:
-            yield _error(
-                "record.misplaced",
-                path,
-                f"it is the record of {new.benchmark} · {new.model}",
-            )
-        elif problems := [
-            f"its {kind} is {pair_id}, but its inputs name {id}"
-            for kind, pair_id in zip(("benchmark", "model"), pair, strict=True)
-            if (id := _input_field(new, kind, "id")) not in ("", pair_id)
-        ]:
-            yield _error("record.misplaced", path, problems[0])
-        elif new.status != "failed" and new.request.get("limit") is not None:
-            words = "it is of a limited run, whose records belong in results/scratch"
-            yield _error(
-                "record.misplaced", path, words, "run `neuroledger run` without a limit"
-            )
-        elif problems := self._control_problems(new):
-            yield _error("spec.control", path, problems[0])
-        elif old is not None and old.intact and _is_refreshed(old, new):
-            words = f"{_value(new)}, with the interval of the current method, which is the same as computed here"
-            yield _note("record.refreshed", path, words)
-        elif (
-            old is not None
-            and old.id == new.id
-            and old.payload_sha256 != new.payload_sha256
+            fix = "run `neuroledger run` again"
+            yield _error("record.unreadable", path, words, fix)
+            return
+        refused = self._refused(path, new)
+        if refused is not None:
+            yield refused
+            return
+        moved = None if old is None else _moved(path, old, new)
+        if moved is not None:
+            yield moved
+            return
+        yield from self._stale(path, new)
+        words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
+        yield self._stated(path, f"{state}: {words}", new)
+        for name, control in undecided_in(new.controls):
+            words = f"control {name}: {in_words(control)}"
+            yield _note("spec.control-undecided", path, words)
+
+    def _refused(self, path: str, record: Record) -> Finding | None:
+        """Return why a record is refused, or None."""
+        model = PurePosixPath(path).stem
+        benchmark = PurePosixPath(path).parent.name
+        if not record.intact:
+            words = "its content does not match its own hash"
+            return _error("record.edited", path, words)
+        if (record.benchmark, record.model) != (benchmark, model):
+            words = f"it is the record of {record.benchmark} · {record.model}"
+            return _error("record.misplaced", path, words)
+        for kind, pair_id, named in (
+            ("benchmark", benchmark, record.inputs.benchmark.id),
+            ("model", model, record.inputs.model.id),
         ):
-            words = f"{_value(old)} → {_value(new)} from the same inputs"
-            yield _warning(
-                "review.record-moved",
-                path,
-                words,
-                f"`neuroledger verify --recompute {path}`",
-            )
-        else:
-            yield from self._stale(path, new)
-            words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
-            unreachable, signer = (
-                self._unreachable(new),
-                signer_in_proposal(self.base, self.now, new),
-            )
-            evidence = Evidence(Origin.SIGNED, signer) if signer else SELF_REPORTED
-            if unreachable and not signer:
-                words = f"{state}: {words}, self-reported; it cannot be checked: {unreachable}"
-                yield _warning(
-                    "review.not-checkable",
-                    path,
-                    words,
-                    "ask for the files, or for a signed record",
-                )
-            else:
-                yield _note(
-                    "review.record",
-                    path,
-                    f"{state}: {words}, {evidence}; not checked here",
-                )
-            for name, control in undecided_in(new.judged):
-                yield _note(
-                    "spec.control-undecided",
-                    path,
-                    f"control {name}: {in_words(control)}",
-                )
+            if named not in ("", pair_id):
+                words = f"its {kind} is {pair_id}, but its inputs name {named}"
+                return _error("record.misplaced", path, words)
+        if record.status != "failed" and record.request.limit is not None:
+            words = "it is of a limited run, whose records belong in results/scratch"
+            fix = "run `neuroledger run` without a limit"
+            return _error("record.misplaced", path, words, fix)
+        problems = self._control_problems(record)
+        return _error("spec.control", path, problems[0]) if problems else None
+
+    def _stated(self, path: str, words: str, record: Record) -> Finding:
+        """Return what a record states, who stands for it, and whether anybody can check it."""
+        unreachable = self._unreachable(record)
+        signer = signer_in_proposal(self.base, self.now, record)
+        if unreachable and not signer:
+            words = f"{words}, self-reported; it cannot be checked: {unreachable}"
+            fix = "ask for the files, or for a signed record"
+            return _warning("review.not-checkable", path, words, fix)
+        evidence = Evidence(Origin.SIGNED, signer) if signer else SELF_REPORTED
+        return _note("review.record", path, f"{words}, {evidence}; not checked here")
 
     def _unreachable(self, record: Record) -> str:
         """Return which files of a record nobody can fetch, so that nobody can recompute it; empty if there are none."""
         benchmark = self.spec("benchmarks", record.benchmark)
-        stated = _input_field(record, "dataset", "id")
+        stated = record.inputs.dataset.id
         named = benchmark.dataset if isinstance(benchmark, BenchmarkSpec) else stated
         data, model = self.spec("datasets", named), self.spec("models", record.model)
         if isinstance(data, DatasetSpec) and data.access == "private":
@@ -883,16 +841,13 @@ class Proposal:
                 path,
                 f"the proposal has no benchmark {record.benchmark}",
             )
-        data = _input_field(record, "dataset", "id")
-        for kind, id in (
-            ("benchmark", record.benchmark),
-            ("model", record.model),
-            ("dataset", data),
+        inputs = record.inputs
+        for kind, id, recorded in (
+            ("benchmark", record.benchmark, inputs.benchmark.spec_sha256),
+            ("model", record.model, inputs.model.spec_sha256),
+            ("dataset", inputs.dataset.id, inputs.dataset.spec_sha256),
         ):
-            spec, recorded = (
-                self.spec(f"{kind}s", id),
-                _input_field(record, kind, "spec_sha256"),
-            )
+            spec = self.spec(f"{kind}s", id)
             if spec is not None and recorded not in (
                 "",
                 spec_sha256(spec, without=ONLY_SAYS[f"{kind}s"]),
@@ -904,7 +859,7 @@ class Proposal:
 
     def _control_problems(self, record: Record) -> list[str]:
         """Return the reasons why the controls of a record are not those of its benchmark, or failed."""
-        if any(control.verdict == "failed" for control in record.judged.values()):
+        if any(control.verdict == "failed" for control in record.controls.values()):
             return ["a control failed, and a score was recorded"]
         spec = self.spec("benchmarks", record.benchmark)
         if (
@@ -913,7 +868,7 @@ class Proposal:
             or any(self._stale("", record))
         ):
             return []
-        return departures(spec, record.judged, record.model)
+        return departures(spec, record.controls, record.model)
 
     def _is_signature(self, path: str, state: State) -> bool:
         has_record = (
@@ -1040,11 +995,7 @@ class Proposal:
 
     def _score(self, benchmark: str, model: str) -> Any:
         record = record_in(self.now.read(f"results/records/{benchmark}/{model}.json"))
-        return (
-            None
-            if record is None or record.score is None
-            else record.score.get("value")
-        )
+        return None if record is None else record.value
 
 
 def _error(code: str, where: str, what: str, fix: str = "") -> Finding:
@@ -1057,6 +1008,45 @@ def _warning(code: str, where: str, what: str, fix: str = "") -> Finding:
 
 def _note(code: str, where: str, what: str) -> Finding:
     return Finding(code, "note", where, what)
+
+
+def _nested(path: str) -> list[str]:
+    """Return the parts of a path that configure git or DVC from inside the repository."""
+    *folders, name = PurePosixPath(path).parts
+    if folders == [".dvc"] and name not in NESTED:
+        return []
+    nested = [part for part in folders if part in NESTED]
+    is_root_file = not folders and name in ROOTED
+    return [*nested, name] if name in NESTED and not is_root_file else nested
+
+
+def _name_problems(path: str) -> Iterator[Finding]:
+    """Yield problems of the names in a path: nested settings, pointers elsewhere, and names of other systems."""
+    parts, nested = PurePosixPath(path).parts, _nested(path)
+    if nested:
+        words = f"{nested[0]} configures git or DVC from inside the repository"
+        yield _error("review.nested", path, words, "remove it")
+    if parts[-1].endswith(".dvc") and parts[0] != "data":
+        words = "a DVC pointer outside data/"
+        yield _error("review.pointer-wrong", path, words, "remove it")
+    long = len(path) > LONGEST_PATH or any(
+        len(os.fsencode(part)) > LONGEST_NAME for part in parts
+    )
+    if long or any(RESERVED.fullmatch(part) for part in parts):
+        words = "not a valid file name on every system"
+        yield _error("review.path", path, words, "rename it")
+
+
+def _place_problems(path: str) -> Iterator[Finding]:
+    """Yield the problem of a file that must not be in a folder of data."""
+    parts = PurePosixPath(path).parts
+    if parts[0] == "data" and "prepared" in parts[1:]:
+        words = "prepared windows must be computed from pinned files, not contributed"
+        yield _error("review.prepared", path, words, "remove it")
+    elif not _nested(path) and not _may_be_in_data(path):
+        words = "git holds a file of a data folder, which may hold only pointers and what describes the data"
+        fix = "pin the file in its spec, or keep it elsewhere"
+        yield _error("review.data-folder", path, words, fix)
 
 
 def _hidden_in(path: str, content: bytes) -> Iterator[Finding]:
@@ -1219,10 +1209,16 @@ def record_in(content: bytes | None) -> Record | None:
         return None
 
 
-def _input_field(record: Record, kind: str, field: str) -> str:
-    """Return a field of the benchmark, model or data set in the inputs of a record; empty if missing."""
-    entry = record.inputs.get(kind)
-    return str(entry.get(field, "")) if isinstance(entry, dict) else ""
+def _moved(path: str, old: Record, new: Record) -> Finding | None:
+    """Return how a record differs from that of the base branch with the same inputs, or None if it does not."""
+    if old.intact and _is_refreshed(old, new):
+        words = f"{_value(new)}, with the interval of the current method, which is the same as computed here"
+        return _note("record.refreshed", path, words)
+    if old.id != new.id or old.payload_sha256 == new.payload_sha256:
+        return None
+    words = f"{_value(old)} → {_value(new)} from the same inputs"
+    fix = f"`neuroledger verify --recompute {path}`"
+    return _warning("review.record-moved", path, words, fix)
 
 
 def _is_refreshed(old: Record, new: Record) -> bool:
@@ -1236,8 +1232,7 @@ def _is_refreshed(old: Record, new: Record) -> bool:
 def _value(record: Record | None) -> str:
     if record is None:
         return "unreadable"
-    value = None if record.score is None else record.score["value"]
-    return record.status if value is None else f"{value:.6g}"
+    return record.status if record.value is None else f"{record.value:.6g}"
 
 
 def _matches(report: ValidationReport, spec: DatasetSpec) -> bool:

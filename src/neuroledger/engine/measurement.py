@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.facts import Fact
 from neuroledger.errors import DataError
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.stats.score import Score
@@ -33,6 +34,8 @@ class Measurement:
         Train and test rows of the target, if the paradigm defines them; None for the splits of the metric.
     costs
         Scores that are computed in the same pass (footprint, operations, …), by metric id.
+    facts
+        What the score depends on, by name, such as the hash of prepared data.
     notes
         Notes for readers of the score.
     trace
@@ -46,6 +49,7 @@ class Measurement:
     repeated: xr.DataArray | None = None
     splits: Sequence[Split] | None = None
     costs: Mapping[str, Score] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     trace: object | None = None
     tested: frozenset[str] | None = None

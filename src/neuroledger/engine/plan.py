@@ -15,6 +15,13 @@ from neuroledger.display import some
 from neuroledger.engine.layer_commitment import rule_of
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.overrides import in_compat, resolve
+from neuroledger.engine.records.inputs import (
+    ComponentIdentity,
+    DatasetIdentity,
+    Inputs,
+    ModelIdentity,
+    SpecIdentity,
+)
 from neuroledger.engine.session import Request
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.models.model import Model
@@ -29,6 +36,7 @@ __all__ = [
     "Job",
     "Plan",
     "again",
+    "files_of",
     "fits",
     "inputs_of",
     "interface",
@@ -79,7 +87,7 @@ class Job:
     model: str
     benchmark: str
     id: str
-    inputs: dict[str, Any] = field(compare=False, repr=False)
+    inputs: Inputs = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -191,7 +199,7 @@ def plan(
             except (SpecError, RequestError) as error:
                 pending[f"{id} · {model}"] = pending_for(error)
                 continue
-            jobs[id, model] = Job(model, id, sha256_of(inputs), inputs)
+            jobs[id, model] = Job(model, id, inputs.sha256, inputs)
     return Plan(
         tuple(jobs.values()), incompatible, unavailable_ids, tuple(pending.items())
     )
@@ -420,14 +428,14 @@ def interface(entry: Entry, stimuli: str) -> Interface | None:
     return Interface(frozenset(inputs), channels.outputs)
 
 
-def _files(dataset: DatasetSpec) -> dict[str, Any]:
+def files_of(dataset: DatasetSpec) -> dict[str, str | int]:
     """Return the pins of the files; for more than ``LISTED_FILES``, their number and one hash, to keep records small."""
-    pins = {name: pin.sha256 for name, pin in sorted(dataset.files.items())}
-    return (
-        pins
-        if len(pins) <= LISTED_FILES
-        else {"count": len(pins), "sha256": sha256_of(pins)}
-    )
+    pins: dict[str, str | int] = {
+        name: pin.sha256 for name, pin in sorted(dataset.files.items())
+    }
+    if len(pins) <= LISTED_FILES:
+        return pins
+    return {"count": len(pins), "sha256": sha256_of(pins)}
 
 
 def inputs_of(
@@ -436,53 +444,61 @@ def inputs_of(
     model: str | None,
     request: Request,
     needs: Any = None,
-) -> dict[str, Any]:
-    """Return everything that determines the outcome of a job, as plain data; ``needs`` are those of a model in memory."""
+) -> Inputs:
+    """Return everything that determines the outcome of a job; without ``model``, what its model does not determine.
+
+    ``needs`` are those of a model in memory.
+    """
     dataset = catalog.dataset(benchmark.dataset)
     if dataset.reader is None:
         raise RequestError(f"data set {dataset.id!r} is unavailable: {dataset.closed}")
-    inputs: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "benchmark": {
-            "id": benchmark.id,
-            "version": benchmark.version,
-            "spec_sha256": spec_sha256(benchmark, without=BENCHMARK_ONLY_SAYS),
-        },
-        "dataset": {
-            "id": dataset.id,
-            "version": dataset.version,
-            "spec_sha256": spec_sha256(dataset, without=DATASET_ONLY_SAYS),
-            "files": _files(dataset),
-            "component": _component("reader", dataset.reader.name),
-        },
-        "paradigm": _component("paradigm", benchmark.paradigm.name),
-        "metrics": [
+    ceiling = benchmark.ceiling
+    shared = Inputs(
+        schema_version=SCHEMA_VERSION,
+        benchmark=SpecIdentity(
+            id=benchmark.id,
+            version=benchmark.version,
+            spec_sha256=spec_sha256(benchmark, without=BENCHMARK_ONLY_SAYS),
+        ),
+        dataset=DatasetIdentity(
+            id=dataset.id,
+            version=dataset.version,
+            spec_sha256=spec_sha256(dataset, without=DATASET_ONLY_SAYS),
+            files=files_of(dataset),
+            component=_component("reader", dataset.reader.name),
+        ),
+        paradigm=_component("paradigm", benchmark.paradigm.name),
+        metrics=tuple(
             _comparison(catalog, "metrics", metric, benchmark.compat)
             for metric in benchmark.all_metrics
-        ],
-        "ceiling": None
-        if benchmark.ceiling is None
-        else _comparison(catalog, "ceilings", benchmark.ceiling, benchmark.compat),
-        "seed": request.seed,
-        "limit": request.limit,
-        "device": request.device.split(":")[0],
-    }
-    inputs["controls"] = {
-        id: _model(catalog, id) for id in sorted(other_models(benchmark))
-    }
+        ),
+        ceiling=None
+        if ceiling is None
+        else _comparison(catalog, "ceilings", ceiling, benchmark.compat),
+        seed=request.seed,
+        limit=request.limit,
+        device=request.device.split(":")[0],
+        controls={id: _model(catalog, id) for id in sorted(other_models(benchmark))},
+    )
     needs = needs_of(catalog, model) or needs
     if needs is not None:
-        inputs["preparation"] = prepared_as(catalog, dataset.id, needs)
-    if model is not None:
-        inputs["model"] = _model(catalog, model)
-        rule = rule_of(catalog.model(model))
-        if rule is not None:
-            chosen_on = sorted(set(rule.on.values()))
-            inputs["commitment"] = {
-                id: inputs_of(catalog, catalog.benchmark(id), None, request)
-                for id in chosen_on
-            }
-    return inputs
+        prepared = prepared_as(catalog, dataset.id, needs)
+        shared = shared.model_copy(update={"preparation": prepared})
+    return shared if model is None else _with_model(catalog, shared, model, request)
+
+
+def _with_model(
+    catalog: Catalog, shared: Inputs, model: str, request: Request
+) -> Inputs:
+    """Return the inputs of a benchmark with those of a model, and of the benchmarks on which it chooses its layers."""
+    changed: dict[str, object] = {"model": _model(catalog, model)}
+    rule = rule_of(catalog.model(model))
+    if rule is not None:
+        changed["commitment"] = {
+            id: inputs_of(catalog, catalog.benchmark(id), None, request)
+            for id in sorted(set(rule.on.values()))
+        }
+    return shared.model_copy(update=changed)
 
 
 def other_models(benchmark: BenchmarkSpec) -> set[str]:
@@ -502,27 +518,28 @@ def _component(kind: str, name: str) -> str:
 
 def _comparison(
     catalog: Catalog, kind: Any, override: str | Override, compat: str | None
-) -> dict[str, Any]:
+) -> ComponentIdentity:
     name = id_of(override)
     spec = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
     merged, component, _ = resolve(kind, override, catalog, in_compat(spec, compat))
-    return {
-        "id": merged.id,
-        "spec_sha256": spec_sha256(merged, without=DESCRIPTIVE | {"compat"}),
-        "parameters_sha256": sha256_of(component.canonical(merged.compare.parameters)),
-        "component": f"{component.name}@{component.version}",
-    }
+    parameters = component.canonical(merged.compare.parameters)
+    return ComponentIdentity(
+        id=merged.id,
+        spec_sha256=spec_sha256(merged, without=DESCRIPTIVE | {"compat"}),
+        parameters_sha256=sha256_of(parameters),
+        component=f"{component.name}@{component.version}",
+    )
 
 
-def _model(catalog: Catalog, id: str) -> dict[str, Any]:
+def _model(catalog: Catalog, id: str) -> ModelIdentity:
     spec = catalog.model(id)
     if spec.builder is None:
         raise RequestError(f"model {id!r} is unavailable: {spec.unavailable}")
     component = registry.get("builder", spec.builder.name)
-    return {
-        "id": id,
-        "version": spec.version,
-        "spec_sha256": spec_sha256(spec, without=MODEL_ONLY_SAYS),
-        "weights": {name: pin.sha256 for name, pin in sorted(spec.weights.items())},
-        "component": f"{component.name}@{component.version}",
-    }
+    return ModelIdentity(
+        id=id,
+        version=spec.version,
+        spec_sha256=spec_sha256(spec, without=MODEL_ONLY_SAYS),
+        weights={name: pin.sha256 for name, pin in sorted(spec.weights.items())},
+        component=f"{component.name}@{component.version}",
+    )

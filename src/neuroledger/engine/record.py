@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import Field, PrivateAttr, ValidationError
 
 from neuroledger.display import card, visible
-from neuroledger.engine.control import Control, control_of, in_words
-from neuroledger.errors import DataError, Finding, MetricError, RequestError
-from neuroledger.spec import registry
+from neuroledger.engine.control import Control, in_words
+from neuroledger.engine.records.earlier import in_present_form
+from neuroledger.engine.records.environment import Environment
+from neuroledger.engine.records.inputs import Inputs
+from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
-from neuroledger.stats.score import Score
-from neuroledger.stats.stored_score import (
-    judged_in,
-    limits_in,
-    score_of,
-    uncertainty_in,
-    version_in,
-)
+from neuroledger.stats.score import Score, Status
+from neuroledger.stats.stored import Stored
+from neuroledger.stats.stored_score import StoredScore
 from neuroledger.store.files import write_json
-from neuroledger.store.git import git
 
 __all__ = [
+    "Failure",
     "Record",
-    "environment",
+    "RecordedRequest",
+    "Timing",
+    "Undefined",
+    "first_problem",
     "key_of_text",
     "keygen",
     "message_of",
+    "payload_of",
     "read_all",
     "read_record",
     "record_of",
@@ -49,6 +49,7 @@ __all__ = [
     "signer_of",
     "signer_of_text",
     "signers_of",
+    "with_relative_paths",
     "write_record",
 ]
 
@@ -68,138 +69,85 @@ PAYLOAD = (
     "error",
 )
 
-PACKAGES = (
-    "neuroledger",
-    "numpy",
-    "scipy",
-    "pandas",
-    "xarray",
-    "netCDF4",
-    "scikit-learn",
-    "torch",
-    "pillow",
-    "pydantic",
-    "great-expectations",
-    "dvc",
-    "mne",
-    "pyriemann",
-)
-# Paths that a run writes itself: the records, and the DVC lock that lists them.
-WRITTEN = (":!results", ":!dvc.lock")
-# Paths where untracked files can change scores.
-SOURCES = ("specs", "src", "data", "params.yaml", "dvc.yaml")
+
+Seconds = Annotated[float, Field(ge=0, le=1e12)]
 
 
-# Records are untrusted: numbers must be valid, and small enough that their squares are finite.
-Number = Annotated[float, Field(strict=True, ge=-1e100, le=1e100)]
+class RecordedRequest(Stored):
+    """Seed, limit and device of the run."""
 
-
-class _Interval(BaseModel):
-    value: Number | None
-    low: Number | None = None
-    high: Number | None = None
-
-    @model_validator(mode="after")
-    def _check_interval(self) -> Self:
-        if (self.low is None) != (self.high is None) or (self.low or 0.0) > (
-            self.high or 0.0
-        ):
-            raise ValueError(f"{self.low} to {self.high} is not an interval")
-        return self
-
-
-class _Value(_Interval):
-    error: Number | None = None
-    raw: Number | None = None
-    scale: str = ""
-    n: dict[str, Number] = {}
-    uncertainty: dict[str, Any] | None = None
-
-
-class _Ceiling(_Value):
-    value: Number
-
-
-class _Score(_Value):
-    scale: str
-    direction: Literal["higher", "lower"]
-    ceiling: _Ceiling | None = None
-    spread: dict[str, Any] | None = None
-    notes: list[str] = []
-    covers: str = ""
-
-
-class _Control(_Interval):
-    """A control as it is stored; its verdict must follow from its numbers."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    role: Literal["positive", "negative"]
-    bound: Number
-    at_most: Number | None = None
-    verdict: Literal["passed", "failed", "undecided"]
-    shuffles: Annotated[int, Field(strict=True, ge=0)] = 0
-    reason: str = ""
-
-
-class _EarlierControl(BaseModel):
-    """A control of a record from before controls had intervals: a verdict by value, and a text."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    role: Literal["positive", "negative"]
-    value: Number | None
-    bound: Number
-    passed: StrictBool
-    says: str
-
-
-class _Request(BaseModel):
     seed: Annotated[int, Field(strict=True, ge=0, le=1 << 64)] = 0
+    """Seed of all random numbers."""
     limit: Annotated[int, Field(strict=True, gt=0)] | None = None
+    """Number of stimuli of a limited run; null if all are used."""
     device: Annotated[str, Field(max_length=100)] = "cpu"
+    """Device, such as cpu or cuda:1."""
 
 
-class _Environment(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Failure(Stored):
+    """The error that says why a pair has no score."""
 
-    commit: Annotated[str, Field(max_length=100)] | None = None
-    dirty: bool | None = None
-    packages: dict[str, str] = {}
-    platform: str = ""
-    processor: str = ""
-    python: str = ""
-    threads: str = ""
+    type: str
+    """Name of the exception."""
+    message: str
+    """What is wrong."""
 
 
-class Record(BaseModel):
-    """The stored outcome of a job."""
+class Timing(Stored):
+    """How long the computation took."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"wall_s", "cpu_s"})
+
+    wall_s: Seconds | None = None
+    """Seconds that passed."""
+    cpu_s: Seconds | None = None
+    """Seconds of processor time."""
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """The pair of model and benchmark has no score, for a reason that holds on any machine."""
+
+    reason: str
+
+
+class Record(Stored):
+    """The outcome of a job: what determined it, its score or why there is none, its controls, and how it was computed."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    """Version of the fields."""
     id: str
-    """Identity of the job: the SHA-256 of ``inputs``."""
-    status: Literal["scored", "partial", "failed"]
+    """Identity of the job: the SHA-256 of the inputs."""
+    status: Status
+    """scored; partial, of a limited run or of a count without some operations; or failed, without a score."""
     model: str
+    """Id of the model."""
     benchmark: str
-    score: dict[str, Any] | None
-    """The headline score, or None: a failed job has no score."""
-    scores: dict[str, dict[str, Any]]
-    """Every metric's score by metric id, the headline among them."""
-    controls: dict[str, dict[str, Any]]
-    """Each control as it is stored; :attr:`judged` has them as values, of earlier records too."""
-    request: dict[str, Any]
-    inputs: dict[str, Any]
+    """Id of the benchmark."""
+    score: StoredScore | None
+    """The headline score; null of a failed job."""
+    scores: dict[str, StoredScore]
+    """Every metric's score by metric id, the headline first."""
+    controls: dict[str, Control]
+    """The controls of the benchmark by name."""
+    request: RecordedRequest
+    """What was asked for."""
+    inputs: Inputs
     """Identities of specs, data, weights and components."""
-    error: dict[str, str] | None
-    environment: dict[str, Any]
-    timing: dict[str, Annotated[float, Field(ge=0, le=1e12)]]
+    error: Failure | None
+    """Why the job failed; null otherwise."""
+    environment: Environment
+    """Where the score was computed; no part of the payload."""
+    timing: Timing
+    """How long that took; no part of the payload."""
     payload_sha256: str = ""
+    """SHA-256 of all fields but environment, timing and this one."""
+    # Hash of the payload in the form of an earlier version in which the file has it, and which a signature covers.
+    _earlier_sha256: str = PrivateAttr("")
 
     def payload(self) -> str:
         """Return the SHA-256 of the fields that the inputs determine."""
-        return sha256_of({name: getattr(self, name) for name in PAYLOAD})
+        return payload_of(self.model_dump(mode="json"))
 
     @property
     def intact(self) -> bool:
@@ -207,39 +155,82 @@ class Record(BaseModel):
         return self.payload_sha256 == self.payload()
 
     @property
-    def judged(self) -> dict[str, Control]:
-        """The controls by name."""
-        return {name: control_of(control) for name, control in self.controls.items()}
+    def signed_sha256(self) -> str:
+        """The hash of the payload that a signature covers: in the form that the file has."""
+        return self._earlier_sha256 or self.payload()
+
+    @property
+    def has_earlier_form(self) -> bool:
+        """Whether the file has the form of an earlier version."""
+        return bool(self._earlier_sha256)
+
+    @property
+    def result(self) -> StoredScore | Undefined:
+        """The headline score if it has a value, or the reason why there is none."""
+        if self.score is None or self.score.value is None:
+            return Undefined(self.reason)
+        return self.score
+
+    @property
+    def value(self) -> float | None:
+        """The value of the headline score; None if it is undefined."""
+        return None if self.score is None else self.score.value
+
+    @property
+    def reason(self) -> str:
+        """Why the score is undefined or partial, or its interval withheld; empty if nothing is missing."""
+        if self.error is not None:
+            return self.error.message
+        return "" if self.score is None else self.score.reason
 
     def as_score(self) -> Score:
-        """Return the headline score, without samples; its items belong to the population of the data set."""
-        dataset = self.inputs.get("dataset")
-        population = str(dataset.get("id", "")) if isinstance(dataset, dict) else ""
-        return score_of(
-            self.score or {}, population, f"{self.model} on {self.benchmark}"
+        """Return the headline score, without samples; its items belong to the population of the data set.
+
+        Raises
+        ------
+        DataError
+            The job failed.
+        """
+        if self.score is None:
+            raise DataError(
+                f"{self.model} has no score on {self.benchmark}: {self.reason}"
+            )
+        return self.score.score(
+            self.inputs.dataset.id, f"{self.model} on {self.benchmark}"
         )
 
+    def sealed(self) -> Self:
+        """Return the record with the hash of its payload."""
+        sealed = self.model_copy(update={"payload_sha256": self.payload()})
+        sealed._earlier_sha256 = ""
+        return sealed
+
     def _repr_html_(self) -> str:
-        score = self.score or {}
-        rows: list[tuple[str, object]] = (
-            [("score", f"{score['value']:.4g}")] if score else []
-        )
-        if score.get("low") is not None:
-            rows += [
-                ("95 % interval", f"{score['low']:.4g} – {score['high']:.4g}"),
-                ("", score.get("covers", "")),
-            ]
-        if self.error:
-            rows += [("error", self.error.get("message", ""))]
+        rows: list[tuple[str, object]] = []
+        if not isinstance(self.result, Undefined):
+            rows += [("score", f"{self.value:.4g}")]
+            if self.result.interval is not None:
+                low, high = self.result.interval
+                rows += [
+                    ("95 % interval", f"{low:.4g} – {high:.4g}"),
+                    ("", self.result.covers),
+                ]
+        if self.error is not None:
+            rows += [("error", self.error.message)]
         rows += [
             (name, f"{control.verdict}: {in_words(control)}")
-            for name, control in self.judged.items()
+            for name, control in self.controls.items()
         ]
         rows += [
             ("record", self.id[:12]),
             ("intact", "yes" if self.intact else "no: it was edited"),
         ]
         return card(f"{self.model} on {self.benchmark} ({self.status})", rows)
+
+
+def payload_of(plain: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the fields of a record, as plain data, that its inputs determine."""
+    return sha256_of({name: plain[name] for name in PAYLOAD if name in plain})
 
 
 def record_path(
@@ -252,70 +243,71 @@ def record_path(
 
 def write_record(path: Path, record: Record) -> bool:
     """Write the record unless the file already has the same payload; return whether it was written."""
-    sealed = record.model_copy(update={"payload_sha256": record.payload()})
-    if path.exists():
-        try:
-            old = read_record(path)
-        except DataError:
-            old = None
-        if (
-            old is not None
-            and old.intact
-            and old.payload_sha256 == sealed.payload_sha256
-        ):
-            return False
+    sealed = record.sealed()
+    if path.exists() and _is_written(path, sealed):
+        return False
     return write_json(path, sealed.model_dump(mode="json"))
 
 
+def _is_written(path: Path, sealed: Record) -> bool:
+    """Whether a file has the payload of a record, undamaged and in the present form."""
+    try:
+        old = read_record(path)
+    except DataError:
+        return False
+    return (
+        old.intact
+        and not old.has_earlier_form
+        and old.payload_sha256 == sealed.payload_sha256
+    )
+
+
 def record_of(plain: Any) -> Record:
-    """Parse a record from plain data.
+    """Parse a record from plain data, also in the form of an earlier version.
 
     Raises
     ------
     ValueError
         A field is missing, unknown or of another type, a number is not finite, or fields contradict each other.
     """
-    record = Record.model_validate(plain)
-    for score in (record.score, *record.scores.values()):
-        if score is not None:
-            try:
-                _Score.model_validate(score)
-                for part in filter(None, (score, score.get("ceiling"))):
-                    uncertainty_in(part, "")
-                    limits_in(part)
-                    version_in(part)
-                    judged_in(part)
-            except MetricError as error:
-                raise ValueError(str(error)) from error
-    names = ("value", "low", "high", "scale", "direction", "ceiling")
-    scores = [[score.get(name) for name in names] for score in record.scores.values()]
-    if (
-        record.score is not None
-        and [record.score.get(name) for name in names] not in scores
+    if not isinstance(plain, dict):
+        raise ValueError("it is not a mapping")
+    record = Record.model_validate(in_present_form(plain))
+    stored = payload_of(plain)
+    if record.payload() != stored:
+        is_intact = record.payload_sha256 == stored
+        record = record.sealed() if is_intact else record
+        record._earlier_sha256 = stored
+    if record.score is not None and not any(
+        _agree(record.score, score) for score in record.scores.values()
     ):
         raise ValueError("its headline is not among its scores")
-    for control in record.controls.values():
-        _require_control(control)
-    _Request.model_validate(record.request)
-    _Environment.model_validate(record.environment)
-    if record.id != sha256_of(record.inputs):
+    for name, control in record.controls.items():
+        _check_control(name, control)
+    if record.id != record.inputs.sha256:
         raise ValueError("its id is not the hash of its inputs")
-    if not isinstance(record.inputs.get("benchmark", {}), dict):
-        raise ValueError("the benchmark in its inputs is not a mapping")
     if (record.score is None) != (record.status == "failed"):
         raise ValueError(f"status {record.status!r} contradicts its score")
     return record
 
 
-def _require_control(plain: dict[str, Any]) -> None:
-    """Return if a stored control is valid and its verdict follows from its numbers."""
-    is_earlier = "verdict" not in plain
-    (_EarlierControl if is_earlier else _Control).model_validate(plain)
-    control = control_of(plain)
-    if not control.follows and not (is_earlier and control.verdict == "failed"):
-        raise ValueError(
-            f"{control.verdict} does not follow for a {control.role} control: {in_words(control)}"
-        )
+def _check_control(name: str, control: Control) -> None:
+    """Require an interval, and a verdict that follows from the numbers."""
+    low, high = control.low, control.high
+    if (low is None) != (high is None) or (low or 0.0) > (high or 0.0):
+        raise ValueError(f"controls.{name}: {low} to {high} is not an interval")
+    if not control.follows:
+        words = f"{control.verdict} does not follow for a {control.role} control"
+        raise ValueError(f"controls.{name}: {words}: {in_words(control)}")
+
+
+def _agree(headline: StoredScore, score: StoredScore) -> bool:
+    """Whether two scores state the same numbers; the headline may have its deviations by item."""
+    return _numbers(headline) == _numbers(score)
+
+
+def _numbers(score: StoredScore) -> tuple[object, ...]:
+    return score.value, score.interval, score.scale, score.direction, score.ceiling
 
 
 def read_record(path: Path) -> Record:
@@ -329,10 +321,18 @@ def read_record(path: Path) -> Record:
     try:
         return record_of(json_object(path.read_bytes()))
     except (OSError, ValueError) as error:
-        first = str(error).splitlines()[0]
         raise DataError(
-            f"{path} is not a record ({first}); delete it and run again"
+            f"{path} is not a record ({first_problem(error)}); delete it and run again"
         ) from error
+
+
+def first_problem(error: Exception) -> str:
+    """Return the first problem of plain data that is not a record, after the path of the field."""
+    if not isinstance(error, ValidationError):
+        return str(error).splitlines()[0]
+    problem = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, problem["loc"]))
+    return f"{place}: {problem['msg']}" if place else problem["msg"]
 
 
 def read_all(folder: Path) -> Iterator[Record]:
@@ -345,95 +345,28 @@ def read_all(folder: Path) -> Iterator[Record]:
             logging.getLogger("neuroledger").warning("%s", visible(str(finding)))
 
 
-def environment(root: Path) -> dict[str, Any]:
-    """Return commit, ``dirty``, package versions, platform, processor and number of BLAS threads.
+def relative(text: str, root: Path) -> str:
+    """Return a text with paths made relative to the repository or to the home folder (``~``)."""
+    for folder, instead in ((root, ""), (root.resolve(), ""), (Path.home(), "~/")):
+        if folder != folder.parent:
+            text = text.replace(f"{folder}{os.sep}", instead)
+    return text
 
-    ``dirty`` is true if a tracked file is changed or a spec, pin or source file is untracked, except for records, which a
-    run writes itself. It is None without git.
-    """
-    commit = _git(root, "rev-parse", "HEAD")
-    changed = _git(
-        root, "status", "--porcelain", "--untracked-files=no", "--", ".", *WRITTEN
-    )
-    fresh = _git(root, "ls-files", "--others", "--exclude-standard", "--", *SOURCES)
-    return {
-        "commit": commit,
-        "dirty": None if changed is None else bool(changed or fresh),
-        "packages": _versions(),
-        "platform": f"{platform.system()}-{platform.machine()}",
-        "processor": _processor(),
-        "python": platform.python_version(),
-        "threads": os.environ.get("OMP_NUM_THREADS") or str(os.cpu_count()),
+
+def with_relative_paths(score: StoredScore, root: Path) -> StoredScore:
+    """Return a score whose texts contain no absolute path of this machine."""
+    facts = {
+        name: replace(fact, value=relative(fact.value, root))
+        if isinstance(fact.value, str)
+        else fact
+        for name, fact in score.facts.items()
     }
-
-
-def relative(value: Any, root: Path) -> Any:
-    """Return plain data with paths in texts made relative to the repository or to the home folder (``~``)."""
-    if isinstance(value, str):
-        for folder, instead in ((root, ""), (root.resolve(), ""), (Path.home(), "~/")):
-            if folder != folder.parent:
-                value = value.replace(f"{folder}{os.sep}", instead)
-        return value
-    if isinstance(value, dict):
-        return {key: relative(item, root) for key, item in value.items()}
-    return (
-        [relative(item, root) for item in value]
-        if isinstance(value, list | tuple)
-        else value
-    )
-
-
-@lru_cache
-def _processor() -> str:
-    """Return the architecture for which BLAS computes, and the model, by which libraries of networks choose instructions."""
-    from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
-
-    kinds = sorted(
-        {pool["architecture"] for pool in threadpool_info() if "architecture" in pool}
-    )
-    return " ".join([*kinds, _model_of_processor()]).strip()
-
-
-def _model_of_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Return vendor, family and model, such as ``GenuineIntel 6.106``, or what the system calls its processor."""
-    try:
-        lines = [
-            line.partition(":")
-            for line in cpuinfo.read_text(encoding="utf-8").splitlines()
-        ]
-    except (OSError, ValueError):
-        return platform.processor()
-    first = {name.strip(): value.strip() for name, _, value in reversed(lines)}
-    parts = (
-        first.get("vendor_id", ""),
-        ".".join(first[n] for n in ("cpu family", "model") if n in first),
-    )
-    return " ".join(filter(None, parts)) or platform.processor()
-
-
-@lru_cache
-def _versions() -> dict[str, str]:
-    versions = {}
-    for name in dict.fromkeys(
-        (*PACKAGES, *(family.distribution for family in registry.families()))
-    ):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def _git(root: Path, *words: str) -> str | None:
-    """Return what git says of the working tree, or None if it cannot."""
-    try:
-        return (
-            git(root, *words, filters=True, seconds=20)
-            .decode("utf-8", "replace")
-            .strip()
-        )
-    except RequestError:
-        return None
+    changed = {
+        "reason": relative(score.reason, root),
+        "notes": tuple(relative(note, root) for note in score.notes),
+        "facts": facts,
+    }
+    return score.model_copy(update=changed)
 
 
 NAMESPACE: Final = "neuroledger-record"
@@ -521,8 +454,8 @@ def signers_of(root: Path) -> Path | None:
 
 
 def message_of(record: Record) -> bytes:
-    """Return the text to sign: benchmark, model, and the hash of the payload computed from the content."""
-    return f"{record.benchmark}\n{record.model}\n{record.payload()}\n".encode()
+    """Return the text to sign: benchmark, model, and the hash of the payload computed from the content of the file."""
+    return f"{record.benchmark}\n{record.model}\n{record.signed_sha256}\n".encode()
 
 
 def keygen(*words: str, message: bytes = b"") -> subprocess.CompletedProcess[bytes]:

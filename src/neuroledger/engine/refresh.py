@@ -1,30 +1,28 @@
 """Intervals of stored scores, computed again from the deviations that their records store, without data.
 
+A record in the form of an earlier version is written again in the present one.
+
 An interval has a method and a version of its own, which are no part of the identity of a record: a new version makes no
 record stale. Values, controls and everything else that was computed stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from neuroledger.display import Display, NoDisplay
 from neuroledger.engine.record import Record, read_record, signature_path, write_record
+from neuroledger.engine.signatures import Signer, signer_in
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
-from neuroledger.stats.score import number
-from neuroledger.stats.stored_score import JUDGED, limits_in, uncertainty_in, version_in
+from neuroledger.stats.stored_score import StoredScore
 
-__all__ = ["earlier_version", "refresh", "refreshed", "without_intervals"]
+__all__ = ["earlier_version", "judged_version", "refresh", "refreshed"]
 
 AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
-# What an interval determines in a stored score, and in a control.
-OF_INTERVALS: Final = ("low", "high", "uncertainty", "spread", "covers")
-# The value of a control is a mean over as many shuffles as its interval took.
-OF_CONTROLS: Final = ("value", "low", "high", "verdict", "shuffles")
 
 
 def refresh(
@@ -32,8 +30,8 @@ def refresh(
 ) -> list[Finding]:
     """Compute the intervals of records again, where they are of an earlier version; return what was done with each.
 
-    A record whose intervals are of the current version keeps its bytes. One that changes loses its signature, which covers
-    the interval. An edited record is not touched.
+    A record whose intervals are of the current version keeps its bytes, unless it has the form of an earlier version. One
+    that changes loses its signature, which covers the interval. An edited record is not touched.
 
     Parameters
     ----------
@@ -57,12 +55,13 @@ def refresh(
     findings = []
     for at, path in enumerate(chosen):
         display.progress("refreshing", at, len(chosen))
-        findings.append(_refresh(path, catalog.shown(path.resolve())))
+        findings.append(_refresh(catalog, path))
     display.progress("refreshing", len(chosen), len(chosen))
     return findings
 
 
-def _refresh(path: Path, place: str) -> Finding:
+def _refresh(catalog: Catalog, path: Path) -> Finding:
+    place = catalog.shown(path.resolve())
     try:
         record = read_record(path)
     except DataError as error:
@@ -70,31 +69,16 @@ def _refresh(path: Path, place: str) -> Finding:
     if not record.intact:
         words = "its content does not match its own hash"
         return Finding("record.edited", "error", place, words, AGAIN)
-    headline = record.score or {}
-    latest = max(
-        (
-            version
-            for version in map(version_in, _stored(record))
-            if version is not None
-        ),
-        default=0,
-    )
+    latest = max(_versions(record), default=0)
     if latest > inference.VERSION:
         words = f"its interval is of version {latest}, later than {inference.VERSION}, which is installed"
         return Finding(
             "record.interval-kept", "warning", place, words, "update NeuroLedger"
         )
-    if version_in(headline) is None and headline.get("low") is not None:
-        words = "it stores no deviations, so its interval stays as it is"
-        fix = f"compute it again: `neuroledger run {record.model} --benchmark {record.benchmark} --force`"
-        return Finding("record.interval-kept", "warning", place, words, fix)
-    earlier = earlier_version(record)
-    if earlier is None:
-        return Finding(
-            "record.interval-current", "ok", place, "nothing to compute again"
-        )
-    before = f"version {earlier}" if earlier else "earlier methods"
-    words = f"its interval was of {before}, and is now of version {inference.VERSION}"
+    changes = list(_changes(catalog.root, path, record))
+    if not changes:
+        return _kept(record, place)
+    words = "; ".join(changes)
     signature = signature_path(path)
     if signature.exists():
         # Before the record changes: an interruption may leave a record without a signature, but none with a wrong one.
@@ -104,111 +88,100 @@ def _refresh(path: Path, place: str) -> Finding:
     return Finding("record.refreshed", "ok", place, words)
 
 
+def _changes(root: Path, path: Path, record: Record) -> Iterator[str]:
+    """Yield what a refresh changes.
+
+    A signed record keeps the form of an earlier version, which its signature covers, until its interval changes.
+    """
+    earlier = earlier_version(record)
+    if earlier is not None:
+        before = f"version {earlier}" if earlier else "earlier methods"
+        yield f"its interval was of {before}, and is now of version {inference.VERSION}"
+    if record.has_earlier_form and (
+        earlier is not None or not _is_signed(root, path, record)
+    ):
+        yield "it had the form of an earlier version, and keeps its values"
+
+
+def _is_signed(root: Path, path: Path, record: Record) -> bool:
+    """Whether a signature covers a record, or claims to."""
+    signed = Signer() != signer_in(root, record, path=path)
+    return signed or signature_path(path).exists()
+
+
+def _kept(record: Record, place: str) -> Finding:
+    """Return the finding on a record that keeps its bytes."""
+    score = record.score
+    if score is None or score.interval is None or score.uncertainty is not None:
+        words = "nothing to compute again"
+        return Finding("record.interval-current", "ok", place, words)
+    words = "it stores no deviations, so its interval stays as it is"
+    fix = f"compute it again: `neuroledger run {record.model} --benchmark {record.benchmark} --force`"
+    return Finding("record.interval-kept", "warning", place, words, fix)
+
+
 def refreshed(record: Record) -> Record:
     """Return the record with the intervals that the current version gives for the deviations that it stores."""
     if record.score is None:
         return record
-    headline = _with_interval(record.score)
-    version, known = version_in(record.score), record.score.get("uncertainty")
-    is_judged = any(
-        control.get("low") is not None for control in record.controls.values()
-    )
-    if (
-        known is not None
-        and version is not None
-        and version < inference.VERSION
-        and is_judged
-    ):
-        headline["uncertainty"] = {
-            JUDGED: version,
-            **known,
-            "version": inference.VERSION,
-        }
-    scores = {name: _with_interval(plain) for name, plain in record.scores.items()}
-    for name, plain in record.scores.items():
-        if _numbers(plain) == _numbers(
-            record.score
-        ):  # the headline, whose interval is that of its deviations by item
-            scores[name] |= {
-                part: headline[part] for part in ("low", "high") if part in plain
-            }
+    headline = _refreshed_headline(record, record.score)
+    scores = {
+        name: score.by_current_method().model_copy(
+            update={"low": headline.low, "high": headline.high}
+        )
+        if _is_headline(score, record.score)
+        else score.by_current_method()
+        for name, score in record.scores.items()
+    }
     return record.model_copy(update={"score": headline, "scores": scores})
+
+
+def _refreshed_headline(record: Record, score: StoredScore) -> StoredScore:
+    """Return the headline with its current interval, and with the version by whose intervals the controls were judged."""
+    headline, known = score.by_current_method(), score.uncertainty
+    if (
+        known is None
+        or headline.uncertainty is None
+        or known.version >= inference.VERSION
+    ):
+        return headline
+    if all(control.low is None for control in record.controls.values()):
+        return headline
+    judged = known.version if known.controls is None else known.controls
+    uncertainty = headline.uncertainty.model_copy(update={"controls": judged})
+    return headline.model_copy(update={"uncertainty": uncertainty})
+
+
+def _is_headline(score: StoredScore, headline: StoredScore) -> bool:
+    """Whether a score is the headline, whose interval is that of its deviations by item."""
+    return (score.value, score.raw, score.interval, score.scale, score.direction) == (
+        headline.value,
+        headline.raw,
+        headline.interval,
+        headline.scale,
+        headline.direction,
+    )
 
 
 def earlier_version(record: Record) -> int | None:
     """Return the earliest version of the intervals of a record if it is not the current one, else None."""
-    versions = [
-        version for version in map(version_in, _stored(record)) if version is not None
-    ]
-    earliest = min(versions, default=inference.VERSION)
+    earliest = min(_versions(record), default=inference.VERSION)
     return earliest if earliest < inference.VERSION else None
 
 
-def without_intervals(
-    plain: Mapping[str, Any], *, of_controls_only: bool = False
-) -> dict[str, Any]:
-    """Return a record's plain payload without what the intervals of its controls, and of its scores, determine."""
-    controls = {
-        name: _without(control, OF_CONTROLS)
-        for name, control in plain["controls"].items()
-    }
-    headline, scores = plain["score"], plain["scores"]
-    if of_controls_only:
-        known = {
-            name: part
-            for name, part in headline["uncertainty"].items()
-            if name != JUDGED
-        }
-        return {
-            **plain,
-            "score": headline | {"uncertainty": known},
-            "controls": controls,
-        }
-    scores = {name: _without(score, OF_INTERVALS) for name, score in scores.items()}
-    headline = None if headline is None else _without(headline, OF_INTERVALS)
-    return {**plain, "score": headline, "scores": scores, "controls": controls}
+def judged_version(record: Record) -> int | None:
+    """Return the version by whose intervals the controls of a refreshed record were judged; None for its own."""
+    if record.score is None or record.score.uncertainty is None:
+        return None
+    return record.score.uncertainty.controls
 
 
-def _without(plain: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    kept = {name: content for name, content in plain.items() if name not in names}
-    if isinstance(kept.get("ceiling"), dict):
-        kept["ceiling"] = _without(kept["ceiling"], names)
-    return kept
-
-
-def _stored(record: Record) -> list[Mapping[str, Any]]:
-    """Return all scores and ceilings of a record."""
+def _versions(record: Record) -> list[int]:
+    """Return the versions of all intervals of a record."""
     scores = [
-        score for score in (record.score, *record.scores.values()) if score is not None
+        *record.scores.values(),
+        *([] if record.score is None else [record.score]),
     ]
-    return [
-        *scores,
-        *(score["ceiling"] for score in scores if score.get("ceiling") is not None),
-    ]
-
-
-def _numbers(plain: Mapping[str, Any]) -> list[Any]:
-    return [
-        plain.get(name)
-        for name in ("value", "raw", "low", "high", "scale", "direction")
-    ]
-
-
-def _with_interval(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored score with the interval of the current version, that of its ceiling included."""
-    new = dict(plain)
-    if new.get("ceiling") is not None:
-        new["ceiling"] = _with_interval(new["ceiling"])
-    version, value = version_in(plain), plain.get("value")
-    if version is None or version >= inference.VERSION or value is None:
-        return new
-    known = uncertainty_in(plain, "")
-    if known is None:
-        return new
-    low, high = (number(end) for end in known.interval(value, limits_in(plain)))
-    kept = "uncertainty" if plain.get("uncertainty") is not None else "spread"
-    return new | {
-        "low": low,
-        "high": high,
-        kept: plain[kept] | {"version": inference.VERSION},
-    }
+    ceilings = [score.ceiling for score in scores if score.ceiling is not None]
+    versions = (stored.version for stored in (*scores, *ceilings))
+    return [version for version in versions if version is not None]

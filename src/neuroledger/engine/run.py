@@ -6,11 +6,12 @@ What this machine lacks at this moment is pending: it gives no record, and repla
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import NamedTuple
 
 from neuroledger.data.fetch import absent, mending
 from neuroledger.data.gate.validation import refusal
@@ -18,6 +19,7 @@ from neuroledger.data.load import damaged_file
 from neuroledger.data.threads import exclusive
 from neuroledger.display import Display
 from neuroledger.engine.check import spec_problems
+from neuroledger.engine.control import Control
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import execute
 from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
@@ -31,13 +33,18 @@ from neuroledger.engine.plan import (
     unavailable,
 )
 from neuroledger.engine.record import (
+    Failure,
     Record,
-    environment,
+    RecordedRequest,
+    Timing,
     read_record,
     record_path,
     relative,
+    with_relative_paths,
     write_record,
 )
+from neuroledger.engine.records.environment import environment
+from neuroledger.engine.records.inputs import ModelIdentity
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import (
@@ -52,9 +59,10 @@ from neuroledger.errors import (
 )
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
-from neuroledger.spec.base import id_of, sha256_of
+from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.stats.stored_score import by_item, plain_score
+from neuroledger.stats.score import Status
+from neuroledger.stats.stored_score import StoredScore
 from neuroledger.store.files import sweep
 
 __all__ = [
@@ -322,7 +330,7 @@ def current(
         return None
     if record.id != job.id or not record.intact:
         return None
-    kind = (record.error or {}).get("type", "")
+    kind = "" if record.error is None else record.error.type
     tried_again = retry_failed or not _about_pair(kind)
     return None if record.status == "failed" and tried_again else record
 
@@ -362,8 +370,9 @@ def run_object(session: Session, benchmark: str, model: Model) -> tuple[Outcome,
     spec = session.catalog.benchmark(benchmark)
     needs = needs_of(session.catalog, model)
     inputs = inputs_of(session.catalog, spec, None, session.request, needs)
-    inputs["model"] = {"id": model.id, "in_memory": type(model).__name__}
-    job = Job(model.id, benchmark, sha256_of(inputs), inputs)
+    identity = ModelIdentity(id=model.id, in_memory=type(model).__name__)
+    inputs = inputs.model_copy(update={"model": identity})
+    job = Job(model.id, benchmark, inputs.sha256, inputs)
     outcome, evaluation = run_job(session, job, model)
     if isinstance(outcome, Pending):
         return outcome, next(pending_lines([(_name(job), outcome)]))
@@ -380,73 +389,78 @@ def run_job(
     """
     started, began = time.perf_counter(), time.process_time()
     evaluation: Evaluation | None = None
-    error: dict[str, str] | None = None
-    plain: tuple[dict[str, Any] | None, dict[str, Any]] = None, {}
+    error: Failure | None = None
+    scores = _Scores()
     try:
         result = evaluate(
             session, session.catalog.benchmark(job.benchmark), model or job.model
         )
-        plain = _plain(
-            session, job, result
-        )  # computes the intervals, whose errors must be caught here
+        # This computes the intervals, whose errors must be caught here.
+        scores = _stored(session, job, result)
         evaluation = result
     except Exception as problem:
         if not about_pair(problem):
             return _pending(job, problem), None
-        error = {"type": type(problem).__name__, "message": str(problem)}
-    timing = {
-        "wall_s": round(time.perf_counter() - started, 3),
-        "cpu_s": round(time.process_time() - began, 3),
-    }
-    return _record(session, job, evaluation, plain, error, timing), evaluation
+        message = relative(str(problem), session.catalog.root)
+        error = Failure(type=type(problem).__name__, message=message)
+    timing = Timing(
+        wall_s=round(time.perf_counter() - started, 3),
+        cpu_s=round(time.process_time() - began, 3),
+    )
+    return _record(session, job, evaluation, scores, error, timing), evaluation
 
 
-def _plain(
-    session: Session, job: Job, evaluation: Evaluation
-) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the headline and all scores as plain data; the headline has its deviations by item, unless data are private."""
-    scores = {name: plain_score(score) for name, score in evaluation.scores.items()}
-    headline = dict(next(iter(scores.values())))
+class _Scores(NamedTuple):
+    """What a record stores of an evaluation: the headline, every score, and the controls."""
+
+    headline: StoredScore | None = None
+    scores: Mapping[str, StoredScore] = MappingProxyType({})
+    controls: Mapping[str, Control] = MappingProxyType({})
+
+
+def _stored(session: Session, job: Job, evaluation: Evaluation) -> _Scores:
+    """Return what a record stores; the headline has its deviations by item, unless data are private."""
+    root = session.catalog.root
     data = session.catalog.dataset(session.catalog.benchmark(job.benchmark).dataset)
-    if data.access != "private":
-        headline |= by_item(evaluation.headline)
-    return headline, scores
+    headline = StoredScore.of(evaluation.headline, by_item=data.access != "private")
+    scores = {name: StoredScore.of(score) for name, score in evaluation.scores.items()}
+    return _Scores(
+        with_relative_paths(headline, root),
+        {name: with_relative_paths(score, root) for name, score in scores.items()},
+        {
+            name: replace(control, reason=relative(control.reason, root))
+            for name, control in evaluation.controls.items()
+        },
+    )
 
 
 def _record(
     session: Session,
     job: Job,
     evaluation: Evaluation | None,
-    plain: tuple[dict[str, Any] | None, dict[str, Any]],
-    error: dict[str, str] | None,
-    timing: dict[str, float],
+    scores: _Scores,
+    error: Failure | None,
+    timing: Timing,
 ) -> Record:
-    request, root = session.request, session.catalog.root
-    headline, scores = plain
-    controls: dict[str, Any] = {}
-    status: Any = "failed"
+    request = session.request
+    status: Status = "failed"
     if evaluation is not None:
-        controls = {
-            name: asdict(control) for name, control in evaluation.controls.items()
-        }
         status = "partial" if request.limit is not None else evaluation.headline.status
-    if not session.environment:
-        session.environment = environment(root)
+    if session.environment is None:
+        session.environment = environment(session.catalog.root)
     return Record(
         id=job.id,
         status=status,
         model=job.model,
         benchmark=job.benchmark,
-        score=relative(headline, root),
-        scores=relative(scores, root),
-        controls=relative(controls, root),
-        request={
-            "seed": request.seed,
-            "limit": request.limit,
-            "device": request.device,
-        },
+        score=scores.headline,
+        scores=dict(scores.scores),
+        controls=dict(scores.controls),
+        request=RecordedRequest(
+            seed=request.seed, limit=request.limit, device=request.device
+        ),
         inputs=job.inputs,
-        error=relative(error, root),
+        error=error,
         environment=session.environment,
         timing=timing,
     )
@@ -460,5 +474,5 @@ def _words(outcome: Outcome, evaluation: Evaluation | None) -> str:
     if isinstance(outcome, Pending):
         return str(outcome)
     if evaluation is None:
-        return (outcome.error or {}).get("message", "failed")
+        return outcome.reason
     return str(evaluation.headline)

@@ -136,7 +136,10 @@ def _raw(job: Resolved, name: str, measured: Measurement) -> Score:
     trials = bound.component.trials and measured.repeated is not None
     target = measured.repeated if trials else measured.target
     raw = bound(measured.source, target, splits=measured.splits, tested=measured.tested)
-    return _generalised(raw.replace(notes=(*measured.notes, *raw.notes)), job.benchmark)
+    stated = raw.replace(
+        facts={**measured.facts, **raw.facts}, notes=(*measured.notes, *raw.notes)
+    )
+    return _generalised(stated, job.benchmark)
 
 
 def _generalised(raw: Score, benchmark: BenchmarkSpec) -> Score:

@@ -6,7 +6,7 @@ import re
 import weakref
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import xarray as xr
@@ -14,6 +14,7 @@ import xarray as xr
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.engine.control import Control
+from neuroledger.engine.records.environment import Environment
 from neuroledger.errors import RequestError
 from neuroledger.models.activations import Store
 from neuroledger.models.devices import available
@@ -91,7 +92,7 @@ class Session:
     )
     dummies: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
     controls: dict[tuple[str, str], Control] = field(default_factory=dict, repr=False)
-    environment: dict[str, Any] = field(default_factory=dict, repr=False)
+    environment: Environment | None = field(default=None, repr=False)
     _contents: dict[int, tuple[weakref.ref[xr.DataArray], str]] = field(
         default_factory=dict, repr=False
     )

@@ -124,7 +124,7 @@ def signer_in(
     single = signer_of(path, record, signers)
     if single:
         return Signer(single)
-    allowed, payload = signers.read_bytes(), record.payload()
+    allowed, payload = signers.read_bytes(), record.signed_sha256
     claimed = signature_path(path).is_file()
     for each in _roots(root):
         stated = _hashes_of(root, each, record.benchmark).get(record.model)
@@ -149,7 +149,7 @@ def sign(root: Path, records: Iterable[Record], key: Path) -> Path | None:
     RequestError
         The key file does not exist, or ssh-keygen is missing or fails.
     """
-    new = [(record.benchmark, record.model, record.payload()) for record in records]
+    new = [(record.benchmark, record.model, record.signed_sha256) for record in records]
     if not new:
         return None
     if not key.is_file():
@@ -245,7 +245,7 @@ def _joined(
 
 def _payload_of(root: Path, benchmark: str, model: str) -> str:
     try:
-        return read_record(record_path(root, benchmark, model)).payload()
+        return read_record(record_path(root, benchmark, model)).signed_sha256
     except DataError:
         return ""
 
@@ -361,7 +361,7 @@ def signer_in_proposal(base: Tree, now: Tree, record: Record) -> str:
     for root in _roots_in(now):
         if (
             _hashes_in_proposal(now, root, record.benchmark).get(record.model)
-            == record.payload()
+            == record.signed_sha256
         ):
             texts.append((root.text.encode(), root.signature, NAMESPACE_OF_SETS))
     with suppress(RequestError):  # without ssh-keygen, nobody is known to have signed
@@ -453,7 +453,7 @@ def _hashes_in_proposal(now: Tree, root: Root, benchmark: str) -> Mapping[str, s
 
 def _is_in_a_set(now: Tree, record: Record) -> bool:
     """Whether a root of the proposal states the hash of a record."""
-    return record.payload() in _signed_payloads(
+    return record.signed_sha256 in _signed_payloads(
         now, _roots_in(now), record.benchmark
     ).get(record.model, ())
 
@@ -481,7 +481,7 @@ def _no_longer_signed(base: Tree, now: Tree, path: str) -> str:
 
 def _payload_in(tree: Tree, path: str) -> str:
     try:
-        return record_of(json_object(tree.read(path))).payload()
+        return record_of(json_object(tree.read(path))).signed_sha256
     except ValueError:
         return ""
 

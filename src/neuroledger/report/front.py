@@ -19,6 +19,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import SuiteSpec
 from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score, normalise
+from neuroledger.stats.stored_score import StoredScore
 
 __all__ = [
     "MAX_COMPARED",
@@ -191,39 +192,31 @@ def _band(column: Column, records: Sequence[Record]) -> tuple[float, float] | No
     if column.normalise == "none":
         return None
     for record in records:
-        plain = (
-            record.score
-            if record.benchmark == column.id and record.status == "scored"
-            else None
-        )
-        if (
-            column.normalise == "ceiling"
-            and plain
-            and plain.get("ceiling")
-            and plain.get("raw")
-        ):
-            ends = _ends(plain, plain["ceiling"])
+        is_scored = record.benchmark == column.id and record.status == "scored"
+        if column.normalise == "ceiling" and is_scored and record.score is not None:
+            ends = _ends(record.score)
             if ends is not None:
                 return ends
     return 1.0, 1.0
 
 
-def _ends(
-    plain: Mapping[str, Any], ceiling: Mapping[str, Any]
-) -> tuple[float, float] | None:
+def _ends(score: StoredScore) -> tuple[float, float] | None:
     """Return the ends of the ceiling, or None if its scales, its interval or another formula do not give them."""
-    low, value, high = (ceiling.get(name) for name in ("low", "value", "high"))
-    if low is None or value is None or high is None or not 0 < low <= value <= high:
+    ceiling = score.ceiling
+    if not score.raw or ceiling is None or ceiling.interval is None:
         return None
-    raw = Score(float(plain["raw"]), scale=plain["scale"])
+    (low, high), value = ceiling.interval, ceiling.value
+    if not 0 < low <= value <= high:
+        return None
+    raw = Score(score.raw, scale=score.scale)
     try:
         least, middle, most = (
-            normalise(raw, Score(float(end), scale=ceiling["scale"])).value
+            normalise(raw, Score(end, scale=ceiling.scale)).value
             for end in (low, value, high)
         )
     except MetricError:
         return None
-    if not middle or abs(middle - float(plain["value"] or 0.0)) > 1e-6 * abs(middle):
+    if not middle or abs(middle - (score.value or 0.0)) > 1e-6 * abs(middle):
         return None
     return middle / least, middle / most
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import BaseModel, ValidationError
+
 from neuroledger.errors import RequestError
-from neuroledger.spec.document import json_object
+from neuroledger.stats.stored import Number
 from neuroledger.store.git import git
 
 __all__ = ["Step", "history"]
@@ -28,6 +30,22 @@ class Step(NamedTuple):
     model: str
     value: float | None
     change: str
+
+
+class _Headline(BaseModel):
+    """What is read of the headline of a record of any version."""
+
+    value: Number | None
+
+
+class _Version(BaseModel):
+    """What is read of a version of a record, which may have an earlier form."""
+
+    score: _Headline | None
+
+    @property
+    def value(self) -> float | None:
+        return None if self.score is None else self.score.value
 
 
 def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
@@ -84,7 +102,7 @@ def _values(root: Path, blobs: list[str]) -> Iterator[tuple[str, float | None]]:
         start = position + len(header) + 1
         position = start + size + 1
         try:
-            value = float(json_object(out[start : start + size])["score"]["value"])
-            yield blob, value if math.isfinite(value) else None
-        except (ValueError, TypeError, KeyError):
-            yield blob, None
+            value = _Version.model_validate_json(out[start : start + size]).value
+        except ValidationError:
+            value = None
+        yield blob, value

@@ -116,8 +116,9 @@ def _achievement(
     if column.normalise == "ceiling" and column.scale == "consistency":
         return f"errs on the same images as people to {value} of the consistency of people with each other"
     if column.normalise == "ceiling" and column.direction == "higher":
-        ceiling = ((record.score if record else None) or {}).get("ceiling") or {}
-        if ceiling.get("scale") in EXPLAINED and place:
+        score = None if record is None else record.score
+        ceiling = None if score is None else score.ceiling
+        if ceiling is not None and ceiling.scale in EXPLAINED and place:
             return f"explains {value} of what can be explained{within}"
         return (
             f"reaches {value} of the {scale} that the noise of the data allows{within}"

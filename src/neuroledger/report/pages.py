@@ -231,7 +231,7 @@ def _numbers(world: World, board: Leaderboard) -> list[tuple[str, str]]:
         control
         for record in world.records
         if record.benchmark in ids
-        for control in record.judged.values()
+        for control in record.controls.values()
     ]
     states = Counter(cell.status for row in board.rows for cell in row.cells)
     datasets = {column.dataset for column in board.columns if not column.unavailable}
@@ -265,7 +265,7 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
         controls = {
             name: c
             for record in records
-            for name, c in record.judged.items()
+            for name, c in record.controls.items()
             if name != "permuted"
         }
         controls |= _worst_permuted(records)
@@ -310,7 +310,9 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
 def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
     """Return the permuted control that came closest to its bound; each model has its own permutation."""
     controls = [
-        record.judged["permuted"] for record in records if "permuted" in record.controls
+        record.controls["permuted"]
+        for record in records
+        if "permuted" in record.controls
     ]
     if not controls:
         return {}
@@ -485,11 +487,7 @@ def _record_pages(world: World) -> Iterator[Page]:
         if record.benchmark not in indices or record.model not in rows:
             continue
         row, i = rows[record.model], indices[record.benchmark]
-        column, cell, score = (
-            world.everything.columns[i],
-            row.cells[i],
-            record.score or {},
-        )
+        column, cell, score = world.everything.columns[i], row.cells[i], record.score
         spec = world.catalog.benchmark(column.id)
         dataset = world.catalog.dataset(column.dataset)
         context = {
@@ -498,9 +496,11 @@ def _record_pages(world: World) -> Iterator[Page]:
             "column": column,
             "cell": cell,
             "role": row.role,
-            "score": {"ceiling": None, "notes": []} | score,
+            "ceiling": None if score is None else score.ceiling,
+            "facts": {} if score is None else score.facts,
+            "notes": () if score is None else score.notes,
             "axis": axis([cell], [column]),
-            "controls": sorted(record.judged.items()),
+            "controls": sorted(record.controls.items()),
             "figures": _details(world, record, column),
             "history": world.history.get((column.id, row.model), ()),
             "cited": _cited(
@@ -534,11 +534,11 @@ def _costs(
 ) -> list[tuple[str, Markup]]:
     """Return one figure for each cost that was measured in the same pass as the score; partial costs are too low."""
     costs = {
-        (metric, record.model): plain["value"]
+        (metric, record.model): score.value
         for record in records
-        for metric, plain in list(record.scores.items())[1:]
-        if plain["direction"] == "lower" and plain.get("status", "scored") == "scored"
-        if plain["value"] is not None
+        for metric, score in list(record.scores.items())[1:]
+        if score.direction == "lower" and score.status == "scored"
+        if score.value is not None
     }
     drawn = []
     for cost in list(dict.fromkeys(metric for metric, _ in costs))[:MAX_COSTS]:
@@ -568,7 +568,7 @@ def _notes(records: Sequence[Record]) -> list[tuple[str, list[str]]]:
     """Return each note of the scores once, with the models that have it."""
     models: dict[str, list[str]] = {}
     for record in records:
-        for note in (record.score or {}).get("notes", ()):
+        for note in () if record.score is None else record.score.notes:
             models.setdefault(note, []).append(record.model)
     return list(models.items())
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from neuroledger.engine.record import Record, read_all
+from neuroledger.engine.record import Record, Undefined, read_all
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.stats.score import Score
+from neuroledger.stats.stored_score import StoredScore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +35,7 @@ PREFIXES: Final = (
 GAP: Final = 4.0
 """Points between a mark and its label."""
 
-Cost = Score | Mapping[str, Any] | float
+Cost = Score | StoredScore | float
 
 
 def pareto(
@@ -88,18 +89,17 @@ def pareto(
     rows: list[dict[str, Any]] = [
         {
             "model": record.model,
-            "score": record.score["value"],
-            "low": record.score.get("low"),
-            "high": record.score.get("high"),
+            "score": record.result.value,
+            "low": record.result.low,
+            "high": record.result.high,
             **dict(
                 zip(("cost", "unit", "counted_on"), measured[record.model], strict=True)
             ),
         }
         for record in records
         if record.benchmark == benchmark
-        and record.score is not None
+        and not isinstance(record.result, Undefined)
         and record.model in measured
-        if record.score.get("value") is not None
     ]
     if not rows:
         if not costs:  # costs passed as an argument may have any name
@@ -112,9 +112,9 @@ def pareto(
     table = pd.DataFrame(rows).sort_values(["cost", "model"], ignore_index=True)
     lower = (
         next(
-            r.score.get("direction")
+            r.score.direction
             for r in records
-            if r.benchmark == benchmark and r.score
+            if r.benchmark == benchmark and r.score is not None
         )
         == "lower"
     )
@@ -243,9 +243,6 @@ def _places() -> list[tuple[float, float, str]]:
 def _number(cost: Cost | None) -> tuple[float | None, str]:
     if cost is None:
         return None, ""
-    if isinstance(cost, Score):
+    if isinstance(cost, Score | StoredScore):
         return (cost.value if cost.status == "scored" else None), cost.unit or ""
-    if isinstance(cost, Mapping):
-        value = cost.get("value") if cost.get("status", "scored") == "scored" else None
-        return value, str(cost.get("unit") or "")
     return float(cost), ""

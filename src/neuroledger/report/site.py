@@ -24,7 +24,18 @@ from neuroledger.report.pages import Page, Picture, World, gather, pages
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing, sweep, write_json, write_text
 
-__all__ = ["build_site", "render_alone", "rendered"]
+__all__ = [
+    "build_site",
+    "command_of",
+    "counted",
+    "in_bytes",
+    "in_one_line",
+    "json_of",
+    "prose",
+    "record_text",
+    "render_alone",
+    "rendered",
+]
 
 ASSETS: Final = ("style.css", "site.js")
 MANIFEST: Final = "pages.json"
@@ -147,53 +158,55 @@ def _environment() -> Environment:
         "amount": amount,
         "said": in_words,
         "tick": lambda value: f"{value:,.10g}",
-        "json": _json,
+        "json": json_of,
         "describe": describe,
-        "plain": _plain,
-        "bytes": _bytes,
+        "plain": in_one_line,
+        "bytes": in_bytes,
         "host": lambda url: urlsplit(str(url)).netloc,
         "metrics": lambda record: list(record.scores.items()),
         "counts": lambda n: ", ".join(
-            _counted(name, count) for name, count in n.items()
+            counted(name, count) for name, count in n.items()
         ),
-        "record_text": _record_text,
-        "command": _command,
-        "prose": _prose,
+        "record_text": record_text,
+        "command": command_of,
+        "prose": prose,
     }
     environment.filters.update(filters)
     return environment
 
 
-def _prose(text: str) -> Markup:
+def prose(text: str) -> Markup:
     """Return the text of a spec with parts in backticks as code."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def _counted(name: str, count: float) -> str:
+def counted(name: str, count: float) -> str:
+    """Return a count with its noun, such as ``1 split`` or ``30 neuroids``."""
     if count != int(count):
         return f"{name} {count:.3g}"
     plural = name if count == 1 or name.endswith(("s", "i")) else f"{name}s"
     return f"{count:,g} {plural}"
 
 
-def _plain(value: Any) -> str:
+def in_one_line(value: Any) -> str:
     """Return a component or mapping in one line: its name, then its parameters."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json", by_alias=True)
     if isinstance(value, dict):
         name = str(value.get("name", ""))
         rest = ", ".join(
-            f"{key}: {_plain(item)}"
+            f"{key}: {in_one_line(item)}"
             for key, item in value.items()
             if key != "name" and item is not None
         )
         return f"{name} ({rest})" if name and rest else name or rest
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_plain, value)) + "]"
+        return "[" + ", ".join(map(in_one_line, value)) + "]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _bytes(size: float) -> str:
+def in_bytes(size: float) -> str:
+    """Return a size in words, such as ``1.2 MB``."""
     for unit in UNITS[:-1]:
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -201,7 +214,7 @@ def _bytes(size: float) -> str:
     return f"{size:.3g} {UNITS[-1]}"
 
 
-def _json(value: Any) -> Markup:
+def json_of(value: Any) -> Markup:
     """Return plain data as JSON for a script element; no character can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(
@@ -209,20 +222,14 @@ def _json(value: Any) -> Markup:
     )
 
 
-def _command(record: Record) -> str:
+def command_of(record: Record) -> str:
     """Return the command that recomputes the score."""
-    seed = record.request.get("seed", 0)
+    seed = record.request.seed
     return f"neuroledger score {record.model} {record.benchmark} --seed {seed}"
 
 
-def _record_text(record: Record) -> str:
+def record_text(record: Record) -> str:
     """Return as JSON what determined a score."""
-    fields = {
-        "record": record.id,
-        "status": record.status,
-        "error": record.error,
-        "request": record.request,
-        "inputs": record.inputs,
-        "environment": record.environment,
-    }
+    parts = {"status", "error", "request", "inputs", "environment"}
+    fields = {"record": record.id, **record.model_dump(mode="json", include=parts)}
     return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False)

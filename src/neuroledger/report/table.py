@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -18,11 +18,12 @@ from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.spec.kinds import SuiteSpec, Weighted
+from neuroledger.spec.kinds import MetricSpec, SuiteSpec, Weighted
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import Group, groups_of, suites_of, to_score, weights_of
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
 from neuroledger.stats.score import COMMENSURABLE, Score
+from neuroledger.stats.stored_score import StoredScore
 from neuroledger.stats.task_ranks import (
     Agreement,
     agreement,
@@ -44,40 +45,45 @@ __all__ = [
     "tidy",
 ]
 
-NORMAL_95: Final = 1.959964
-
 
 def tidy(records: Iterable[Record]) -> pd.DataFrame:
     """Return one row per model, benchmark and metric: status, value with interval, raw value, ceiling, counts, id."""
-    rows = []
-    for record in records:
-        headline = next(iter(record.scores), "")
-        for metric, plain in record.scores.items() or [("", dict[str, Any]())]:
-            ceiling = plain.get("ceiling") or {}
-            rows.append(
-                {
-                    "model": record.model,
-                    "benchmark": record.benchmark,
-                    "metric": metric,
-                    "headline": metric == headline,
-                    "status": record.status,
-                    **{
-                        name: plain.get(name)
-                        for name in ("value", "low", "high", "error", "raw")
-                    },
-                    "ceiling": ceiling.get("value"),
-                    "scale": plain.get("scale", ""),
-                    "direction": plain.get("direction", ""),
-                    **{
-                        f"n_{name}": count for name, count in plain.get("n", {}).items()
-                    },
-                    "seed": record.request.get("seed"),
-                    "limit": record.request.get("limit"),
-                    "reason": _reason(record),
-                    "id": record.id,
-                }
-            )
+    rows = [
+        {
+            "model": record.model,
+            "benchmark": record.benchmark,
+            "metric": metric,
+            "headline": metric == next(iter(record.scores), ""),
+            "status": record.status,
+            **_columns_of(score),
+            "seed": record.request.seed,
+            "limit": record.request.limit,
+            "reason": record.reason,
+            "id": record.id,
+        }
+        for record in records
+        for metric, score in _scores_of(record)
+    ]
     return pd.DataFrame(rows)
+
+
+def _scores_of(record: Record) -> Iterable[tuple[str, StoredScore | None]]:
+    """Return every metric with its score; of a failed record, one metric without a name."""
+    return record.scores.items() or [("", None)]
+
+
+def _columns_of(score: StoredScore | None) -> dict[str, object]:
+    """Return the columns that a score fills; without a score they are empty."""
+    numbers = ("value", "low", "high", "error", "raw")
+    if score is None:
+        return {**dict.fromkeys((*numbers, "ceiling")), "scale": "", "direction": ""}
+    return {
+        **{name: getattr(score, name) for name in numbers},
+        "ceiling": None if score.ceiling is None else score.ceiling.value,
+        "scale": score.scale,
+        "direction": score.direction,
+        **{f"n_{name}": count for name, count in score.n.items()},
+    }
 
 
 def leaderboard(
@@ -189,16 +195,9 @@ def _column(
         if not unavailable or name in catalog.ids("metrics")
         else None
     )
-    scored = [record.score for record in records.values() if record.score]
-    scale = str(scored[0]["scale"]) if scored else metric.scale if metric else name
-    direction = (
-        str(scored[0]["direction"])
-        if scored
-        else metric.direction
-        if metric
-        else "higher"
-    )
-    ceilings = [plain["ceiling"]["value"] for plain in scored if plain.get("ceiling")]
+    scored = [record.score for record in records.values() if record.score is not None]
+    scale, direction = _scale_of(scored, metric, name)
+    ceilings = [score.ceiling.value for score in scored if score.ceiling is not None]
     return Column(
         id=id,
         title=spec.title,
@@ -222,12 +221,21 @@ def _column(
     )
 
 
+def _scale_of(
+    scored: Sequence[StoredScore], metric: MetricSpec | None, name: str
+) -> tuple[str, str]:
+    """Return scale and direction of a column: those of its scores, or of its metric."""
+    if scored:
+        return scored[0].scale, scored[0].direction
+    return (name, "higher") if metric is None else (metric.scale, metric.direction)
+
+
 def _floor(records: Mapping[str, Record]) -> float | None:
     """Return the highest score of a negative control, including permuted stimuli."""
     values = [
         control.value
         for record in records.values()
-        for control in record.judged.values()
+        for control in record.controls.values()
         if control.role == "negative" and control.value is not None
     ]
     return max(values, default=None)
@@ -252,7 +260,7 @@ def _row(
     )
     role: Role = spec.control or "model"
     scores = {
-        column.id: _score(by_benchmark[column.id][model])
+        column.id: by_benchmark[column.id][model].as_score()
         for column, cell in zip(columns, cells, strict=True)
         if cell.value is not None
     }
@@ -271,17 +279,15 @@ def _withheld(record: Record, reason: str) -> Record:
     """Return the record without its interval, because the interval failed its calibration."""
     if record.score is None or not record.intact:
         return record
-    withheld = ("spread", "uncertainty", "covers")
-    plain = {name: part for name, part in record.score.items() if name not in withheld}
-    changed = record.model_copy(
-        update={"score": plain | {"low": None, "high": None, "reason": reason}}
-    )
-    return changed.model_copy(update={"payload_sha256": changed.payload()})
-
-
-def _score(record: Record) -> Score:
-    """Return the recorded score."""
-    return record.as_score()
+    changed = {
+        "low": None,
+        "high": None,
+        "uncertainty": None,
+        "covers": "",
+        "reason": reason,
+    }
+    score = record.score.model_copy(update=changed)
+    return record.model_copy(update={"score": score}).sealed()
 
 
 class _Entry(NamedTuple):
@@ -305,30 +311,20 @@ def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -
         )
     if not record.intact:
         return Cell("edited", reason="the record was edited: run it again")
-    if (
-        record.inputs.get("benchmark", {}).get("version")
-        != catalog.benchmark(column.id).version
-    ):
+    if record.inputs.benchmark.version != catalog.benchmark(column.id).version:
         return Cell("stale", reason="the benchmark has a new version: run it again")
-    if record.status == "failed" or record.score is None:
-        return Cell("failed", reason=_reason(record))
-    plain = record.score
-    low, high = plain.get("low"), plain.get("high")
+    score = record.score
+    if record.status == "failed" or score is None:
+        return Cell("failed", reason=record.reason)
     return Cell(
         record.status,
-        plain["value"],
-        low,
-        high,
-        plain.get("raw"),
-        _reason(record),
-        covers=plain.get("covers", ""),
+        score.value,
+        score.low,
+        score.high,
+        score.raw,
+        record.reason,
+        covers=score.covers,
     )
-
-
-def _reason(record: Record) -> str:
-    if record.error:
-        return str(record.error.get("message", ""))
-    return str((record.score or {}).get("reason", ""))
 
 
 def _mean(
@@ -514,69 +510,21 @@ def standings(
     """
     catalog = catalog or open_catalog()
     spec = catalog.suite(suite)
-    ids = [item.id for item in spec.benchmarks]
-    weights = {item.id: item.weight for item in spec.benchmarks}
-    lower: list[str] = []
-    if published:
-        table = {id: dict(row) for id, row in published_table(suite, catalog).items()}
-        dummies = [
-            name
-            for name in ("Dummy", "Chance")
-            if any(name in row for row in table.values())
-        ]
-    else:
-        records = (
-            list(read_all(catalog.root / "results" / "records"))
-            if records is None
-            else records
-        )
-        board = board_of(catalog, spec, records)
-        rows = [
-            row
-            for row in board.rows
-            if row.role == "model"
-            or (row.role == "negative" and row.model in spec.models)
-        ]
-        table = {}
-        for i, column in enumerate(board.columns):
-            values = {
-                row.model: row.cells[i].value
-                for row in rows
-                if row.cells[i].status == "scored"
-            }
-            table[column.id] = {
-                model: math.nan if value is None else value
-                for model, value in values.items()
-            }
-        # Scores normalised by a floor or ceiling are always better when higher.
-        lower = [
-            c.id
-            for c in board.columns
-            if c.direction == "lower" and c.normalise == "none"
-        ]
-        dummies = [row.model for row in rows if row.role == "negative"]
-    scored = {
-        id: row for id, row in table.items() if any(map(math.isfinite, row.values()))
-    }
+    figures = (
+        _published_figures(catalog, suite)
+        if published
+        else _recorded_figures(catalog, spec, records)
+    )
+    scored = {id: row for id, row in figures.values.items() if any(_finite(row))}
     models = sorted({model for row in scored.values() for model in row})
     if len(models) < 2:
-        raise RequestError(
-            f"suite {suite!r} has {'published figures' if published else 'scores'} of {len(models)} models; "
-            + (
-                "ranks need two"
-                if published
-                else f"ranks need two: `neuroledger run --suite {suite}`"
-            )
-        )
-    parents = {id: catalog.benchmark(id).parent for id in scored}
+        raise RequestError(_too_few(suite, len(models), published=published))
     ranks = mean_rank(
-        normalised_ranks(scored, lower_is_better=lower), group=parents, weights=weights
+        normalised_ranks(scored, lower_is_better=figures.lower),
+        group={id: catalog.benchmark(id).parent for id in scored},
+        weights={item.id: item.weight for item in spec.benchmarks},
     )
-    failed = {
-        m: sum(not math.isfinite(row.get(m, math.nan)) for row in scored.values())
-        for m in models
-    }
-    unscored = tuple(id for id in ids if id not in scored)
+    unscored = tuple(item.id for item in spec.benchmarks if item.id not in scored)
     names = [f"published.{m}" if published else m for m in models]
     overlaps = {
         model: pretrained_on(catalog, name, list(scored))
@@ -587,10 +535,10 @@ def standings(
         spec.version,
         published,
         ranks,
-        failed,
+        {model: _failures(scored.values(), model) for model in models},
         tuple(scored),
         unscored,
-        tuple(dummies),
+        tuple(figures.dummies),
         {model: found for model, found in overlaps.items() if found},
     )
 
@@ -607,6 +555,70 @@ def pretrained_on(
         for id in benchmarks
         if overlap_notes(pretraining, catalog.benchmark(id).dataset)
     )
+
+
+def _finite(row: Mapping[str, float]) -> Iterable[bool]:
+    return map(math.isfinite, row.values())
+
+
+def _failures(rows: Iterable[Mapping[str, float]], model: str) -> int:
+    """Return the number of benchmarks without a value of a model."""
+    return sum(not math.isfinite(row.get(model, math.nan)) for row in rows)
+
+
+class _Figures(NamedTuple):
+    """What models are ranked by: values by benchmark and model, benchmarks where lower is better, and dummies."""
+
+    values: Mapping[str, Mapping[str, float]]
+    lower: Sequence[str]
+    dummies: Sequence[str]
+
+
+def _published_figures(catalog: Catalog, suite: str) -> _Figures:
+    """Return the published figures of a suite."""
+    table = {id: dict(row) for id, row in published_table(suite, catalog).items()}
+    known = {model for row in table.values() for model in row}
+    return _Figures(table, (), [name for name in ("Dummy", "Chance") if name in known])
+
+
+def _recorded_figures(
+    catalog: Catalog, suite: SuiteSpec, records: Sequence[Record] | None
+) -> _Figures:
+    """Return the recorded scores of a suite; of controls, only of the dummies that the suite lists among its models."""
+    if records is None:
+        records = list(read_all(catalog.root / "results" / "records"))
+    board = board_of(catalog, suite, records)
+    dummies = [row for row in board.rows if _is_dummy(row, suite)]
+    rows = [row for row in board.rows if row.role == "model" or row in dummies]
+    columns = list(enumerate(board.columns))
+    values = {column.id: dict(_scored_values(rows, at)) for at, column in columns}
+    lower = [column.id for _, column in columns if _is_better_when_lower(column)]
+    return _Figures(values, lower, [row.model for row in dummies])
+
+
+def _is_dummy(row: Row, suite: SuiteSpec) -> bool:
+    return row.role == "negative" and row.model in suite.models
+
+
+def _is_better_when_lower(column: Column) -> bool:
+    """Whether lower scores are better; those normalised by a floor or ceiling are better when higher."""
+    return column.direction == "lower" and column.normalise == "none"
+
+
+def _scored_values(rows: Sequence[Row], at: int) -> Iterator[tuple[str, float]]:
+    """Yield the models with a score in a column, and their values; NaN if a value is undefined."""
+    for row in rows:
+        cell = row.cells[at]
+        if cell.status == "scored":
+            yield row.model, math.nan if cell.value is None else cell.value
+
+
+def _too_few(suite: str, count: int, *, published: bool) -> str:
+    """Say that there are too few models to rank."""
+    kind, fix = "scores", f"ranks need two: `neuroledger run --suite {suite}`"
+    if published:
+        kind, fix = "published figures", "ranks need two"
+    return f"suite {suite!r} has {kind} of {count} models; {fix}"
 
 
 def agreement_of(

@@ -30,6 +30,7 @@ __all__ = [
     "COMMENSURABLE",
     "LIMITS",
     "Score",
+    "Status",
     "clipped",
     "mean_of",
     "natural_scale",

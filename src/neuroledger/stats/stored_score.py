@@ -1,261 +1,225 @@
-"""Scores as a record stores them, and read from it: number, interval, ceiling, counts, facts, and deviations by item."""
+"""Scores as a record stores them: number, interval, ceiling, counts, facts, and deviations by item."""
 
 from __future__ import annotations
 
-import base64
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Final
+from typing import ClassVar, Literal, Self
 
-import numpy as np
+from pydantic import Field, model_validator
 
 from neuroledger.data.facts import Fact
-from neuroledger.errors import MetricError
-from neuroledger.stats.packed_deviations import packed_deviations, unpacked_deviations
-from neuroledger.stats.score import LIMITS, Score, natural_scale, number
-from neuroledger.stats.uncertainty import NOWHERE, Part, Uncertainty
+from neuroledger.stats import uncertainty as inference
+from neuroledger.stats.score import LIMITS, Score, Status, number
+from neuroledger.stats.stored import Count, Number, Stored
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
+from neuroledger.stats.uncertainty import NOWHERE, Uncertainty
 
-__all__ = [
-    "JUDGED",
-    "by_item",
-    "judged_in",
-    "limits_in",
-    "plain_score",
-    "score_of",
-    "uncertainty_in",
-    "version_in",
-]
+__all__ = ["StoredCeiling", "StoredScore"]
 
-# Of the deviations of a refreshed headline: the version by whose intervals its controls were judged.
-JUDGED: Final = "controls"
-
-# Largest deviation that is read from draws: the square of its variance is finite, too.
-FARTHEST: Final = 1e50
-# Between the two factors of an interaction in records that store draws.
-CROSS: Final = " × "
+# Standard errors from the value to either end of a 95 % interval.
+HALF_WIDTH = 1.959964
 
 
-def plain_score(score: Score) -> dict[str, Any]:
-    """Return plain data for a record; NaN becomes None.
+class _Estimate(Stored):
+    """A number with its interval, its counts and how it varies."""
 
-    Of the deviations of the score and of its ceiling, the sum of squares of each factor is kept, from which the interval
-    follows; :func:`by_item` has single deviations.
-    """
-    plain: dict[str, Any] = {
-        "value": number(score.value),
-        "low": number(score.low),
-        "high": number(score.high),
-        "error": number(score.error),
-        "scale": score.scale,
-        "direction": score.direction,
-        "raw": number(score.raw),
-        "ceiling": None if score.ceiling is None else _plain_ceiling(score.ceiling),
-        "n": {key: score.n[key] for key in sorted(score.n)},
-        **_summed(score),
-    }
-    optional: dict[str, Any] = {
-        "unit": score.unit,
-        "id": score.id,
-        "status": "" if score.status == "scored" else score.status,
-        "reason": score.reason,
-        "covers": score.interval_covers,
-        "facts": {name: fact.to_dict() for name, fact in score.facts.items()},
-        "notes": list(score.notes),
-    }
-    return plain | {name: content for name, content in optional.items() if content}
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"uncertainty"})
+
+    id: str = ""
+    """The metric or ceiling."""
+    low: Number | None = None
+    """Lower end of the 95 % interval; null without one."""
+    high: Number | None = None
+    """Upper end of the 95 % interval; null without one."""
+    error: Number | None = None
+    """Standard error (or deviation) that the spec declares; null if it declares none."""
+    scale: str = ""
+    """The scale, such as correlation or accuracy."""
+    n: dict[str, Count] = Field({})
+    """Counts by what is counted: stimuli, neuroids, splits; also the value of a dummy."""
+    uncertainty: StoredUncertainty | None = None
+    """How the number varies over new items; left out if that is not known."""
+
+    @model_validator(mode="after")
+    def _check_interval(self) -> Self:
+        if (self.low is None) != (self.high is None) or (self.low or 0.0) > (
+            self.high or 0.0
+        ):
+            raise ValueError(f"{self.low} to {self.high} is not an interval")
+        return self
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval, or None."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def version(self) -> int | None:
+        """Version of the method of the interval, 0 before methods had one; None without deviations."""
+        return None if self.uncertainty is None else self.uncertainty.version
+
+    def _with_current_interval(self, value: float, limits: tuple[float, float]) -> Self:
+        """Return the estimate with the interval of the current version, if it is of an earlier one."""
+        known = self.uncertainty
+        if known is None or known.version >= inference.VERSION:
+            return self
+        low, high = known.uncertainty("").interval(value, limits)
+        changed = {
+            "low": number(low),
+            "high": number(high),
+            "uncertainty": known.model_copy(update={"version": inference.VERSION}),
+        }
+        return self.model_copy(update=changed)
 
 
-def _plain_ceiling(ceiling: Score) -> dict[str, Any]:
-    return {
-        "id": ceiling.id,
-        "value": number(ceiling.value),
-        "low": number(ceiling.low),
-        "high": number(ceiling.high),
-        "error": number(ceiling.error),
-        "scale": ceiling.scale,
-        "n": {key: ceiling.n[key] for key in sorted(ceiling.n)},
-        **_summed(ceiling),
-    }
+class StoredCeiling(_Estimate):
+    """The ceiling by which a score was normalised."""
+
+    value: Number
+    """The number."""
+
+    @classmethod
+    def of(cls, ceiling: Score) -> Self:
+        """Return what a record stores of a ceiling."""
+        return cls(
+            id=ceiling.id,
+            value=ceiling.value,
+            low=number(ceiling.low),
+            high=number(ceiling.high),
+            error=number(ceiling.error),
+            scale=ceiling.scale,
+            n=dict(sorted(ceiling.n.items())),
+            uncertainty=_packed(ceiling, summed=True),
+        )
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Smallest and largest possible value."""
+        stated = None if self.uncertainty is None else self.uncertainty.ends
+        return stated or LIMITS.get(self.scale, NOWHERE)
+
+    def by_current_method(self) -> Self:
+        """Return the ceiling with the interval of the current version, which follows from its deviations."""
+        return self._with_current_interval(self.value, self.limits)
 
 
-def by_item(score: Score) -> dict[str, Any]:
-    """Return the deviations of a score by group of items, as a record stores those of its headline."""
+class StoredScore(_Estimate):
+    """One number with everything needed to interpret it."""
+
+    OPTIONAL: ClassVar[frozenset[str]] = _Estimate.OPTIONAL | {
+        "unit", "id", "status", "reason", "covers", "facts", "notes",
+    }  # fmt: skip
+
+    value: Number | None
+    """The number, after normalisation by a ceiling or floor; null if it is undefined."""
+    raw: Number | None = None
+    """The value before normalisation by a ceiling or floor."""
+    scale: str
+    """The scale, such as correlation or accuracy."""
+    direction: Literal["higher", "lower"]
+    """Whether higher or lower values are better."""
+    unit: str | None = None
+    """The unit, of costs and the like."""
+    ceiling: StoredCeiling | None = None
+    """The ceiling; null if the score has none."""
+    status: Status = "scored"
+    """scored, partial (a count without some operations) or failed; left out if scored."""
+    reason: str = ""
+    """Why the status is not scored, or why the interval is withheld."""
+    covers: str = ""
+    """What the interval covers, in a sentence."""
+    facts: dict[str, Fact] = Field({})
+    """What the score depends on: a value, and whether it is stated, declared or assumed."""
+    notes: tuple[str, ...] = ()
+    """Notes for readers."""
+
+    @classmethod
+    def of(cls, score: Score, *, by_item: bool = False) -> Self:
+        """Return what a record stores of a score; NaN becomes None.
+
+        Of the deviations of the score and of its ceiling, the sum of squares of each factor is kept, from which the
+        interval follows; with ``by_item``, also those of single items of the score.
+        """
+        return cls(
+            id=score.id,
+            value=number(score.value),
+            low=number(score.low),
+            high=number(score.high),
+            error=number(score.error),
+            scale=score.scale,
+            direction="lower" if score.direction == "lower" else "higher",
+            unit=score.unit,
+            raw=number(score.raw),
+            ceiling=None if score.ceiling is None else StoredCeiling.of(score.ceiling),
+            n=dict(sorted(score.n.items())),
+            uncertainty=_packed(score, summed=not by_item),
+            status=score.status,
+            reason=score.reason,
+            covers=score.interval_covers,
+            facts=dict(score.facts),
+            notes=score.notes,
+        )
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Smallest and largest possible value; without deviations they follow from scale and normalisation."""
+        stated = None if self.uncertainty is None else self.uncertainty.ends
+        if stated is not None:
+            return stated
+        if self.ceiling is not None:
+            return NOWHERE
+        of_scale, dummy = LIMITS.get(self.scale, NOWHERE), self.n.get("dummy")
+        if dummy is None:
+            return of_scale
+        if not self.value or self.raw is None or self.raw == dummy:
+            return NOWHERE
+        span = (self.raw - dummy) / self.value  # from the dummy to perfection
+        low, high = sorted((end - dummy) / span for end in of_scale)
+        return low, high
+
+    def by_current_method(self) -> Self:
+        """Return the score with the intervals of the current version, that of its ceiling included."""
+        new = self
+        if self.value is not None:
+            new = self._with_current_interval(self.value, self.limits)
+        if self.ceiling is None:
+            return new
+        return new.model_copy(update={"ceiling": self.ceiling.by_current_method()})
+
+    def score(self, population: str, name: str = "") -> Score:
+        """Return the score in memory, without samples; its items belong to ``population``.
+
+        A score without deviations gets the standard error that its interval tells, and shares nothing with other scores.
+        Deviations that were summed belong to this score alone. ``name`` tells it from others.
+        """
+        return Score(
+            math.nan if self.value is None else self.value,
+            scale=self.scale,
+            direction=self.direction,
+            unit=self.unit,
+            raw=math.nan if self.raw is None else self.raw,
+            n=self.n,
+            facts=self.facts,
+            notes=self.notes,
+            limits=self.limits,
+            id=self.id,
+            population=population,
+            varies=self._varies(population, name),
+        )
+
+    def _varies(self, population: str, name: str) -> Uncertainty | None:
+        if self.uncertainty is not None:
+            return self.uncertainty.uncertainty(population, name)
+        if self.interval is None:
+            return None
+        low, high = self.interval
+        return Uncertainty.alone(name, (high - low) / (2 * HALF_WIDTH))
+
+
+def _packed(score: Score, *, summed: bool) -> StoredUncertainty | None:
     known = score.uncertainty
     return (
-        {}
+        None
         if known is None
-        else {
-            "uncertainty": {**packed_deviations(known), "limits": _plain_limits(score)}
-        }
+        else StoredUncertainty.of(known, score.limits, summed=summed)
     )
-
-
-def _summed(score: Score) -> dict[str, Any]:
-    """Return the uncertainty of a score without single deviations: one group of each factor, which has no name."""
-    known = score.uncertainty
-    if known is None:
-        return {}
-    plain = packed_deviations(known, private=True)
-    parts = [{**part, "keys": 1} for part in plain["parts"]]
-    return {"uncertainty": {**plain, "parts": parts, "limits": _plain_limits(score)}}
-
-
-def _plain_limits(score: Score) -> list[float | None]:
-    return [number(end) for end in score.limits]
-
-
-def version_in(plain: Mapping[str, Any]) -> int | None:
-    """Return the version of the method of a stored interval, 0 before methods had one; None without deviations."""
-    if plain.get("uncertainty") is not None:
-        return int(plain["uncertainty"]["version"])
-    return int(plain["spread"].get("version", 0)) if plain.get("spread") else None
-
-
-def judged_in(plain: Mapping[str, Any]) -> int | None:
-    """Return the version by whose intervals the controls of a refreshed headline were judged; None for its own."""
-    known = plain.get("uncertainty") or {}
-    return int(known[JUDGED]) if JUDGED in known else None
-
-
-def limits_in(plain: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the smallest and largest possible value of a stored score; earlier records store none.
-
-    Raises
-    ------
-    MetricError
-        They are no interval.
-    """
-    stored = (plain.get("uncertainty") or {}).get("limits")
-    if stored is None:
-        return _earlier_limits(plain)
-    try:
-        low, high = stored
-        ends = (
-            -math.inf if low is None else float(low),
-            math.inf if high is None else float(high),
-        )
-    except (TypeError, ValueError) as error:
-        raise MetricError(
-            f"the limits of a record cannot be read ({error}); run it again"
-        ) from error
-    if not ends[0] <= ends[1]:
-        raise MetricError(
-            f"{ends[0]} and {ends[1]} are no limits of a score; run it again"
-        )
-    return ends
-
-
-def _earlier_limits(plain: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the limits of a score in a record that stores none, which follow from its scale and normalisation."""
-    scale = LIMITS.get(str(plain.get("scale", "score")), NOWHERE)
-    dummy, value, raw = (
-        (plain.get("n") or {}).get("dummy"),
-        plain.get("value"),
-        plain.get("raw"),
-    )
-    if plain.get("ceiling") is not None:
-        return NOWHERE
-    if dummy is None:
-        return scale
-    if not value or raw is None:
-        return NOWHERE
-    span = (raw - dummy) / value  # from the dummy to perfection
-    low, high = sorted((end - dummy) / span for end in scale) if span else NOWHERE
-    return low, high
-
-
-def score_of(plain: Mapping[str, Any], population: str, name: str = "") -> Score:
-    """Return the score in a record, without samples; its items belong to ``population``.
-
-    A score that stores no deviations, as those of earlier records of private data, gets the standard error that its
-    interval tells, and shares nothing with other scores; ``name`` tells it from these.
-
-    Raises
-    ------
-    MetricError
-        The deviations are damaged.
-    """
-    scale = str(plain.get("scale", "score"))
-    value = plain["value"]
-    return Score(
-        math.nan if value is None else value,
-        scale=scale,
-        direction=plain.get("direction", "higher"),
-        unit=plain.get("unit"),
-        raw=math.nan if plain.get("raw") is None else plain["raw"],
-        n=plain.get("n") or {},
-        facts={key: Fact(**fact) for key, fact in plain.get("facts", {}).items()},
-        notes=tuple(plain.get("notes", ())),
-        limits=limits_in(plain),
-        id=plain.get("id", ""),
-        population=population,
-        varies=uncertainty_in(plain, population, name),
-    )
-
-
-def uncertainty_in(
-    plain: Mapping[str, Any], population: str, name: str = ""
-) -> Uncertainty | None:
-    """Return the uncertainty of a stored score, or None if it has no interval.
-
-    Deviations that were summed over the items of a factor belong to this score alone; ``name`` tells it from others.
-
-    Raises
-    ------
-    MetricError
-        The deviations are damaged.
-    """
-    if plain.get("uncertainty") is not None:
-        found = unpacked_deviations(plain["uncertainty"], population)
-        parts = [
-            replace(part, keys=(name,)) if len(part.keys) == 1 else part
-            for part in found.parts
-        ]
-        return replace(found, parts=tuple(parts))
-    if (plain.get("spread") or {}).get("draws"):
-        return _of_draws(plain, population)
-    low, high = plain.get("low"), plain.get("high")
-    if low is None or high is None:
-        return None
-    return Uncertainty.alone(name, (high - low) / (2 * 1.959964))
-
-
-def _of_draws(plain: Mapping[str, Any], population: str) -> Uncertainty:
-    """Return the uncertainty of a record that stores joint draws of the deviation, as earlier versions wrote them."""
-    spread, parts = plain["spread"], []
-    try:
-        counts = {str(name): int(count) for name, count in spread["items"].items()}
-        for factors, text in spread["draws"].items():
-            values = np.frombuffer(base64.b64decode(text, validate=True), "<f2").astype(
-                np.float64
-            )
-            deviation, power = (
-                float(spread["deviation"][factors]),
-                float(values @ values),
-            )
-            if (
-                not (np.isfinite(values).all() and 0 <= deviation <= FARTHEST)
-                or not values.size
-            ):
-                raise ValueError("a draw is not a finite number")
-            over = tuple(factors.split(CROSS))
-            if not set(over) <= counts.keys() or min(counts.values()) < 1:
-                raise ValueError("draws of no items")
-            exact = values * (deviation / math.sqrt(power) if power > 0 else 0.0)
-            freedom = float(max(1, min(counts[name] for name in over) - 1))
-            keys = tuple(f"#{at}" for at in range(len(exact)))
-            if len(set(over)) == len(over):
-                parts.append(Part(population, over, keys, exact, freedom))
-        scale, limits = str(plain.get("scale", "score")), limits_in(plain)
-        if limits != NOWHERE and "dummy" in (plain.get("n") or {}):
-            # A change of units keeps the natural scale.
-            limits = LIMITS.get(scale, NOWHERE)
-        outcome = float(spread.get("step", 0.0))
-        return Uncertainty(
-            tuple(parts), counts, natural_scale(scale, limits), outcome, method="draws"
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise MetricError(
-            f"the draws of a record cannot be read ({error}); run it again"
-        ) from error

@@ -46,7 +46,7 @@ def test_a_network_in_a_file_is_scored_on_a_benchmark(lab, file, monkeypatch):
     )
     assert (record.model, record.benchmark) == ("mine", "press-side")
     assert record.status == "scored", record.error
-    assert record.inputs["preparation"]["preprocessing"]["resample"] == 200.0
+    assert record.inputs.preparation["preprocessing"]["resample"] == 200.0
     assert "prepared as the model needs: {rate: 200.0, unit: uV" in str(record.score)
     assert not list((recorded.root / "results").rglob("*mine*"))
 

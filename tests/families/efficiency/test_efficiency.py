@@ -10,10 +10,13 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neuroledger.data.facts import Fact
 from neuroledger.families.efficiency.exports import flat, nested
 from neuroledger.report.pareto import front
 from neuroledger.stats.score import Score
+from neuroledger.stats.stored_score import StoredScore
 
+STRICT = {"counting_mode": Fact("strict", "declared")}
 SCORES = {
     "accuracy": Score(0.5, raw=0.75, scale="accuracy"),
     "parameter_count": Score(2410.0),
@@ -82,7 +85,7 @@ def test_extra_values_cannot_overwrite_a_group():
 
 def test_an_export_states_the_counting_mode():
     def score(mode):
-        return Score(5.0, notes=(f"mode {mode}",))
+        return Score(5.0, facts={"counting_mode": Fact(mode, "declared")})
 
     assert "CountingMode" not in flat(
         {"footprint": score("neurobench-2.3"), "accuracy": Score(0.5)}
@@ -92,7 +95,7 @@ def test_an_export_states_the_counting_mode():
         "CountingMode": "strict",
     }
     assert (
-        flat({"footprint": {"raw": 5.0, "notes": ["mode strict"]}}, version="v1")[
+        flat({"footprint": StoredScore.of(score("strict"))}, version="v1")[
             "counting_mode"
         ]
         == "strict"
@@ -109,9 +112,7 @@ def test_an_export_states_the_counting_mode():
 
 def test_partial_and_failed_scores_are_null_in_the_nested_layout():
     counted = {"samples": 4, "time_steps": 3}
-    half = Score(
-        5.0, status="partial", reason="half", n=counted, notes=("mode strict",)
-    )
+    half = Score(5.0, status="partial", reason="half", n=counted, facts=STRICT)
     scores = {
         "effective_macs": half,
         "effective_acs": Score(1.0, n=counted),
@@ -137,8 +138,8 @@ def test_partial_and_failed_scores_are_null_in_the_nested_layout():
 
 
 def test_modelled_energy_is_never_in_the_field_of_measured_energy():
-    modelled = Score(2e-6, notes=("evidence: modelled (a source)", "mode strict"))
-    measured = Score(3e-6, notes=("evidence: measured, by RAPL", "mode strict"))
+    modelled = Score(2e-6, facts=STRICT | {"evidence": Fact("modelled", "declared")})
+    measured = Score(3e-6, facts=STRICT | {"evidence": Fact("measured", "stated")})
     exported = nested("digits", "m", {"energy_45nm": modelled, "energy": modelled})
     assert exported["metrics"]["system"]["energy_nj"] is None
     assert exported["extra"]["modelled"] == {

@@ -93,15 +93,13 @@ def declare(root: Path, **pinned: object) -> None:
     )
 
 
-def note(root: Path) -> str:
+def prepared(root: Path) -> dict[str, str]:
     record = json.loads(
         (root / "results" / "records" / "Waves-b" / "shrinkage_lda.json").read_text()
     )
     assert record["status"] == "scored", record["error"]
-    (found,) = [
-        one for one in record["score"]["notes"] if one.startswith("prepared signals")
-    ]
-    return str(found)
+    found: dict[str, str] = record["score"]["facts"]["prepared_sha256"]
+    return found
 
 
 def test_the_content_hash_is_in_the_report_the_card_and_the_score(place, capsys):
@@ -117,7 +115,7 @@ def test_the_content_hash_is_in_the_report_the_card_and_the_score(place, capsys)
     assert f"prepared content: sha256 {expected}" in output
     assert "prepared: 80 presentations × 3 channels × 16 samples, float64" in output
     assert main(["score", "shrinkage_lda", "Waves-b", "--record"]) == 0
-    assert note(place) == f"prepared signals, sha256 {expected[:12]}"
+    assert prepared(place) == {"value": expected[:12], "origin": "stated"}
     assert (place / ".cache" / "neuroledger" / "windows").is_dir()
     loaded = load_dataset(open_catalog(place), "Waves")
     assert (

@@ -21,6 +21,7 @@ from neuroledger.engine.record import read_record, record_path
 from neuroledger.engine.signatures import sign
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.groups import DRAWS
+from neuroledger.stats.stored_uncertainty import StoredUncertainty
 from tests.engine.lab import Lab, build
 from tests.report.ledger import keep, record
 from tests.varying import exactly
@@ -150,7 +151,7 @@ def write(lab: Lab, path: str, text: str) -> Path:
 
 def rerecord(lab: Lab, change: Callable[[dict], None], *, seal: bool = True) -> None:
     """Edit the record in git, and update its hash if ``seal``."""
-    from neuroledger.engine.record import Record
+    from neuroledger.engine.record import payload_of
 
     path = lab.root / "results" / "records" / RIDGE / "pixels4.json"
     plain = json.loads(path.read_text())
@@ -163,7 +164,7 @@ def rerecord(lab: Lab, change: Callable[[dict], None], *, seal: bool = True) -> 
         sha256_of(plain["inputs"]) if plain["inputs"] != inputs else plain["id"]
     )
     if seal:
-        plain["payload_sha256"] = Record.model_construct(**plain).payload()
+        plain["payload_sha256"] = payload_of(plain)
     path.write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n")
 
 
@@ -1277,7 +1278,7 @@ def deviations(
     of_part: dict[str, object] | None = None, **fields: object
 ) -> dict[str, object]:
     """Deviations of one factor, in the form of a record; fields of them and of their part are replaced."""
-    plain = exactly(0.1).to_dict()
+    plain = StoredUncertainty.of(exactly(0.1)).model_dump(mode="json")
     [part] = plain["parts"]
     return plain | {"parts": [part | (of_part or {})], "limits": [-1.0, 1.0]} | fields
 

@@ -470,27 +470,27 @@ def surroundings_that_are_not_text(lab: Lab) -> None:
 @proposal("needs a person", "record.stale")
 def a_record_of_nobody(lab: Lab) -> None:
     path = lab.root / "results" / "records" / RIDGE / "pixels4.json"
-    from neuroledger.engine.record import Record
+    from neuroledger.engine.record import payload_of
 
     plain = json.loads(path.read_text()) | {
         "benchmark": "ghost",
         "inputs": {},
         "id": sha256_of({}),
     }
-    plain["payload_sha256"] = Record.model_construct(**plain).payload()
+    plain["payload_sha256"] = payload_of(plain)
     write(lab, "results/records/ghost/pixels4.json", json.dumps(plain))
 
 
 @proposal("refused", "record.misplaced")
 def the_record_of_a_competitor_under_another_name(lab: Lab) -> None:
     path = lab.root / "results" / "records" / RIDGE / "pixels4.json"
-    from neuroledger.engine.record import Record
+    from neuroledger.engine.record import payload_of
 
     lab.spec("models", "mine", builder={"name": "pixels", "size": 2})
     plain = json.loads(path.read_text()) | {"model": "mine"}
     plain["inputs"]["model"] = {"id": "pixels4", "spec_sha256": "0" * 64}
     plain["id"] = sha256_of(plain["inputs"])
-    plain["payload_sha256"] = Record.model_construct(**plain).payload()
+    plain["payload_sha256"] = payload_of(plain)
     write(lab, f"results/records/{RIDGE}/mine.json", json.dumps(plain))
 
 

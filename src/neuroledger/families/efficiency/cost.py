@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.facts import Fact, Origin
 from neuroledger.data.load import load_dataset
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import resolve
@@ -436,9 +437,19 @@ def _score(
         n=reading.n,
         status=status,
         reason=reason,
+        facts=_facts(trace, reading),
         notes=(*reading.notes, f"mode {trace.mode}"),
         id=spec.id,
     )
+
+
+def _facts(trace: Trace, reading: Reading) -> dict[str, Fact]:
+    """Return the mode of counting, and whether a number that is no count is measured, modelled or declared."""
+    facts = {"counting_mode": Fact(trace.mode, "declared")}
+    if reading.evidence:
+        origin: Origin = "stated" if reading.evidence == "measured" else "declared"
+        facts["evidence"] = Fact(reading.evidence, origin)
+    return facts
 
 
 def _samples(id: str, reading: Reading) -> xr.DataArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,6 +14,7 @@ from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.score import Score
+from neuroledger.stats.stored_score import StoredScore
 from neuroledger.store.files import write_text
 
 __all__ = ["export_neurobench", "export_sc_neurocore", "flat", "nested"]
@@ -42,23 +43,19 @@ NEURONS: Final = {
     "dense_neuron_operations": "Neuron Dense Ops",
 }
 COUNTS: Final = frozenset({"parameter_count", "footprint"})
+AnyScore = Score | StoredScore
 
 
-def plain(score: Score | Mapping[str, Any]) -> float | None:
+def plain(score: AnyScore) -> float | None:
     """Return a score's raw value, before any floor or ceiling; None, never 0, for a failed score."""
-    if isinstance(score, Score):
-        value, status = score.raw, score.status
-    else:
-        value, status = score.get("raw"), score.get("status", "scored")  # type: ignore[assignment]
-    return (
-        None
-        if value is None or status == "failed" or not math.isfinite(value)
-        else float(value)
-    )
+    value = score.raw
+    if value is None or score.status == "failed" or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def flat(
-    scores: Mapping[str, Score | Mapping[str, Any]],
+    scores: Mapping[str, AnyScore],
     *,
     version: Literal["v1", "v2"] = "v2",
 ) -> dict[str, Any]:
@@ -116,23 +113,20 @@ def _common_mode(modes: set[str]) -> str:
     return next(iter(modes)) if len(modes) == 1 else "mixed"
 
 
-def _modes(scores: Mapping[str, Score | Mapping[str, Any]]) -> set[str]:
+def _modes(scores: Mapping[str, AnyScore]) -> set[str]:
     """Return the modes in which costs were counted."""
-    return {
-        note[5:]
-        for score in scores.values()
-        for note in _notes(score)
-        if note.startswith("mode ")
-    }
+    facts = (score.facts.get("counting_mode") for score in scores.values())
+    return {str(fact.value) for fact in facts if fact is not None}
 
 
-def _notes(score: Score | Mapping[str, Any]) -> Sequence[str]:
-    return score.notes if isinstance(score, Score) else score.get("notes", ())
+def _is_measured(score: AnyScore) -> bool:
+    """Whether a score was measured, and not modelled from counts."""
+    evidence = score.facts.get("evidence")
+    return evidence is not None and evidence.value == "measured"
 
 
-def _complete_value(score: Score | Mapping[str, Any]) -> float | None:
-    status = score.status if isinstance(score, Score) else score.get("status", "scored")
-    return plain(score) if status == "scored" else None
+def _complete_value(score: AnyScore) -> float | None:
+    return plain(score) if score.status == "scored" else None
 
 
 def export_neurobench(catalog: Catalog, benchmark: str, out: Path) -> list[Path]:
@@ -177,7 +171,7 @@ CORRECTNESS: Final = (
 def nested(
     task: str,
     model: str,
-    scores: Mapping[str, Score | Mapping[str, Any]],
+    scores: Mapping[str, AnyScore],
     *,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -194,18 +188,14 @@ def nested(
         for name, value in values.items()
         if value is not None and name.startswith("energy")
     }
-    metered = [
-        name
-        for name in energies
-        if any(n.startswith("evidence: measured") for n in _notes(scores[name]))
-    ]
+    metered = [name for name in energies if _is_measured(scores[name])]
     parts = [
         scores[name] for name in ("effective_macs", "effective_acs") if name in scores
     ]
     totals = [_total_count(score) for score in parts]
     # Networks without time steps state none; if nothing was counted, their number is unknown.
     steps = [
-        n["time_steps"] for n in map(_counts, scores.values()) if "time_steps" in n
+        score.n["time_steps"] for score in scores.values() if "time_steps" in score.n
     ]
     steps += [1 for name in OPERATIONS if values.get(name) is not None]
     parameters, latency = values.get("parameter_count"), values.get("latency")
@@ -252,17 +242,14 @@ def nested(
     return result
 
 
-def _counts(score: Score | Mapping[str, Any]) -> Mapping[str, Any]:
-    return score.n if isinstance(score, Score) else score.get("n", {})
-
-
-def _total_count(score: Score | Mapping[str, Any] | None) -> int | None:
+def _total_count(score: AnyScore | None) -> int | None:
     """Return a count per sample times the number of samples."""
-    per_sample = None if score is None else _complete_value(score)
-    samples = None if score is None else _counts(score).get("samples")
-    return (
-        None if per_sample is None or samples is None else round(per_sample * samples)
-    )
+    if score is None:
+        return None
+    per_sample, samples = _complete_value(score), score.n.get("samples")
+    if per_sample is None or samples is None:
+        return None
+    return round(per_sample * samples)
 
 
 def _json(value: Any) -> Any:
@@ -290,7 +277,7 @@ def export_sc_neurocore(catalog: Catalog, benchmark: str, out: Path) -> list[Pat
     """
 
     def text(record: Record) -> str:
-        extra = {"record": record.id, "seed": record.request.get("seed")}
+        extra = {"record": record.id, "seed": record.request.seed}
         content = nested(benchmark, record.model, record.scores, extra=extra)
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 

@@ -15,6 +15,7 @@ import xarray as xr
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.facts import Fact
 from neuroledger.engine.measurement import Measurement, recording_overlap
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.decoding.protocols.decoder import (
@@ -158,7 +159,6 @@ def decoding(
     )
     notes = [f"splits {splits.name}, {len(folds)} folds, sha256 {digest[:12]}"]
     notes += people_left_out(folds, assembly)
-    notes += [f"prepared signals, sha256 {data.content[:12]}"] if data.content else []
     notes += data.notes
     notes += prepared_notes(model, assembly, composed=True)
     notes += recording_overlap(pretraining, partial(recording_digests, assembly))
@@ -177,8 +177,12 @@ def decoding(
         unit=unit_of(splits, train),
         labelled=labelled,
     )
+    facts = {"prepared_sha256": Fact(data.content[:12], "stated")}
     return Measurement(
-        source=measured.source, target=measured.target, notes=(*notes, *measured.notes)
+        source=measured.source,
+        target=measured.target,
+        facts=facts if data.content else {},
+        notes=(*notes, *measured.notes),
     )
 
 

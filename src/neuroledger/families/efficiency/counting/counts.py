@@ -206,7 +206,9 @@ class Reading(NamedTuple):
     n
         Counts behind the number: samples, repeats, the share of weights that was counted.
     notes
-        Facts a reader needs: device, evidence class, exclusions by definition.
+        What a reader needs to know: device, source of prices, exclusions by definition.
+    evidence
+        Whether the number is measured on this machine, modelled from counts, or declared; empty for a count.
     """
 
     value: float
@@ -216,6 +218,7 @@ class Reading(NamedTuple):
     parts_are: str = "layer"
     n: Mapping[str, float] = NOTHING
     notes: tuple[str, ...] = ()
+    evidence: Literal["", "measured", "modelled", "declared"] = ""
 
 
 def spike_based(trace: Trace, reading: Reading) -> Reading:

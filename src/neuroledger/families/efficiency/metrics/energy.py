@@ -193,7 +193,9 @@ def memory_traffic(
         f"evidence: modelled; zeros {zeros}, weights read: {weight_reads}",
         *trace.notes,
     )
-    return Reading(sum(parts.values()), status, reason, parts, "component", n, notes)
+    return Reading(
+        sum(parts.values()), status, reason, parts, "component", n, notes, "modelled"
+    )
 
 
 @cost_metric("energy", version=5, needs=("operations", "activations", "membranes"))
@@ -205,7 +207,7 @@ def energy(
 ) -> Reading:
     """Joules per sample, by the declared ``model``: a profile of hardware, prices per operation, or a meter's reading.
 
-    Its evidence class, modelled or measured, is in the notes.
+    Its evidence, modelled or measured, is one of its facts.
     """
     if model is None:
         return failed(
@@ -213,7 +215,9 @@ def energy(
         )
     if isinstance(model, Metered):
         return Reading(
-            model.joules_per_sample, notes=(f"evidence: measured, by {model.meter}",)
+            model.joules_per_sample,
+            notes=(f"evidence: measured, by {model.meter}",),
+            evidence="measured",
         )
     if isinstance(model, Hardware):
         return _hardware_energy(trace, model)
@@ -231,7 +235,13 @@ def energy(
         f"evidence: modelled, {prices[0]:g} pJ per MAC, {prices[1]:g} pJ per AC ({model.source})",
     )
     return Reading(
-        joules, macs.status, macs.reason, parts, n=macs.n, notes=(*notes, *trace.notes)
+        joules,
+        macs.status,
+        macs.reason,
+        parts,
+        n=macs.n,
+        notes=(*notes, *trace.notes),
+        evidence="modelled",
     )
 
 
@@ -289,7 +299,9 @@ def _hardware_energy(trace: Trace, model: Hardware) -> Reading:
         },
     }
     notes = (f"evidence: modelled ({model.source})", *trace.notes)
-    return Reading(sum(parts.values()), status, reason, parts, "component", n, notes)
+    return Reading(
+        sum(parts.values()), status, reason, parts, "component", n, notes, "modelled"
+    )
 
 
 def _price(prices: Mapping[DataType, float], data_type: str) -> float | None:
@@ -340,6 +352,7 @@ def lemaire_energy(trace: Trace) -> Reading:
         "component",
         {"samples": trace.samples},
         notes,
+        "modelled",
     )
 
 
@@ -352,4 +365,4 @@ def execution_rate(
         return failed(
             "the rate at which the network is executed is not declared (`hertz`)"
         )
-    return Reading(hertz, notes=("evidence: declared",))
+    return Reading(hertz, notes=("evidence: declared",), evidence="declared")

@@ -28,6 +28,7 @@ def latency(trace: Trace) -> Reading:
         parts_are="repeat",
         n=_protocol(trace.timing, len(seconds)),
         notes=_device_note(trace.timing),
+        evidence="measured",
     )
 
 
@@ -39,7 +40,10 @@ def throughput(trace: Trace) -> Reading:
     timing = trace.timing
     n = {**_protocol(timing, len(timing.batch)), "batch_size": timing.batch_size}
     return Reading(
-        timing.batch_size / median(timing.batch), n=n, notes=_device_note(timing)
+        timing.batch_size / median(timing.batch),
+        n=n,
+        notes=_device_note(timing),
+        evidence="measured",
     )
 
 
@@ -53,6 +57,7 @@ def peak_memory(trace: Trace) -> Reading:
         float(memory.weights + memory.activations),
         n={"weights": memory.weights, "activations": memory.activations},
         notes=(f"evidence: measured, on {memory.device}, one sample",),
+        evidence="measured",
     )
 
 
@@ -75,6 +80,7 @@ def measured_energy(trace: Trace) -> Reading:
         notes=(
             f"evidence: measured, by {reading.meter}, idle power and other programs included",
         ),
+        evidence="measured",
     )
 
 

@@ -98,4 +98,5 @@ def to_solution(
         parts_are="problem",
         n={"problems": len(values)},
         notes=("evidence: measured",),
+        evidence="measured",
     )

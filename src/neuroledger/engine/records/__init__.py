@@ -1,0 +1,1 @@
+"""Parts of records: their inputs, environment and earlier forms, and their comparison with a recomputation."""

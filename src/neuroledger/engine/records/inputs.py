@@ -1,0 +1,110 @@
+"""What determines the outcome of a job: identities of specs, data, weights and components; their hash is the record's id."""
+
+from __future__ import annotations
+
+from pydantic import Field, JsonValue
+
+from neuroledger.spec.base import sha256_of
+from neuroledger.stats.stored import Stored
+
+__all__ = [
+    "ComponentIdentity",
+    "DatasetIdentity",
+    "Inputs",
+    "ModelIdentity",
+    "SpecIdentity",
+]
+
+
+class _Identity(Stored):
+    """An identity is written as it was made, so that its hash stays: fields that were not given are left out."""
+
+    def _is_written(self, name: str) -> bool:
+        return name in self.model_fields_set
+
+
+class SpecIdentity(_Identity):
+    """Identity of a spec."""
+
+    id: str = ""
+    """The id."""
+    version: int | None = None
+    """The version that the spec states."""
+    spec_sha256: str = ""
+    """SHA-256 of the spec with its defaults, without descriptive fields."""
+
+
+class DatasetIdentity(SpecIdentity):
+    """Identity of a data set."""
+
+    files: dict[str, str | int] = Field({})
+    """SHA-256 of each file; of more than a thousand files, their count and one sha256."""
+    component: str = ""
+    """Reader and its version, as name@version."""
+
+
+class ModelIdentity(SpecIdentity):
+    """Identity of a model."""
+
+    weights: dict[str, str] = Field({})
+    """SHA-256 of each file of weights."""
+    component: str = ""
+    """Builder and its version, as name@version."""
+    in_memory: str = ""
+    """Type of a model in memory, which has no spec."""
+
+
+class ComponentIdentity(_Identity):
+    """Identity of a metric or ceiling."""
+
+    id: str = ""
+    """The id."""
+    spec_sha256: str = ""
+    """SHA-256 of the spec, with the changes of the benchmark."""
+    parameters_sha256: str = ""
+    """SHA-256 of the parameters, with the defaults of the function."""
+    component: str = ""
+    """Function and its version, as name@version."""
+
+
+class Inputs(_Identity):
+    """Everything that determines the outcome of a job."""
+
+    schema_version: int = 1
+    """Version of these fields."""
+    benchmark: SpecIdentity = SpecIdentity()
+    """The benchmark."""
+    dataset: DatasetIdentity = DatasetIdentity()
+    """The data set."""
+    paradigm: str = ""
+    """Paradigm and its version, as name@version."""
+    metrics: tuple[ComponentIdentity, ...] = ()
+    """The metrics, the headline first."""
+    ceiling: ComponentIdentity | None = None
+    """The ceiling; null without one."""
+    seed: int = 0
+    """Seed of all random numbers."""
+    limit: int | None = None
+    """Number of stimuli of a limited run; null if all are used."""
+    device: str = "cpu"
+    """Kind of device."""
+    preparation: dict[str, JsonValue] = Field({})
+    """Parameters of the reader that the model's needs change; left out of models without needs."""
+    controls: dict[str, ModelIdentity] = Field({})
+    """Models on which every score of the benchmark depends: its controls and the dummy of its floor."""
+    model: ModelIdentity = ModelIdentity()
+    """The model; left out of what does not depend on it."""
+    commitment: dict[str, Inputs] = Field({})
+    """Inputs of each benchmark on which the model chooses its layers."""
+
+    @property
+    def sha256(self) -> str:
+        """The identity of the job."""
+        return sha256_of(self.model_dump(mode="json"))
+
+    def changed_from(self, other: Inputs) -> list[str]:
+        """Return the names of the fields that differ, sorted."""
+        mine, others = self.model_dump(mode="json"), other.model_dump(mode="json")
+        return sorted(
+            name for name in {*mine, *others} if mine.get(name) != others.get(name)
+        )

@@ -1,0 +1,230 @@
+"""Comparison of a record with its recomputation: equal texts and counts, and numbers that agree but for rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Final, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel
+
+from neuroledger.data.facts import Fact
+from neuroledger.engine.control import Control
+from neuroledger.engine.record import PAYLOAD, Record
+from neuroledger.stats.stored_score import StoredCeiling, StoredScore
+from neuroledger.stats.stored_uncertainty import StoredPart, StoredUncertainty
+from neuroledger.stats.uncertainty import Part
+
+__all__ = [
+    "CONTROLS",
+    "EVERYTHING",
+    "INTERVALS",
+    "SHARE",
+    "TOLERANCE",
+    "Change",
+    "LeftOut",
+    "differences",
+]
+
+# Other processors round differently, which mostly changes numbers by less than TOLERANCE. Iterative fits and models with
+# feedback amplify rounding; then a difference below SHARE standard errors of the score counts as reproduced.
+TOLERANCE: Final = 1e-8
+SHARE: Final = 0.01
+# Deviations are recorded with eleven significant bits.
+HALF_PRECISION: Final = 4e-3
+# Facts that depend on the rounding of the processor: the hash of prepared signals.
+OF_PROCESSOR: Final = frozenset({"prepared_sha256"})
+# Standard errors from the value to either end of a 95 % interval.
+HALF_WIDTH: Final = 1.96
+
+
+class Change(NamedTuple):
+    """A difference in words, and its distance in units of rounding, or None if it is not allowed."""
+
+    words: str
+    distance: float | None
+
+
+# Fields that are not compared, by class.
+LeftOut = Mapping[type, frozenset[str]]
+EVERYTHING: Final[LeftOut] = {}
+# The value of a control is a mean over as many shuffles as its interval took.
+OF_CONTROLS: Final = frozenset({"value", "low", "high", "verdict", "shuffles"})
+OF_INTERVALS: Final = frozenset({"low", "high", "uncertainty", "covers"})
+CONTROLS: Final[LeftOut] = {
+    Control: OF_CONTROLS,
+    StoredUncertainty: frozenset({"controls"}),
+}
+"""All but what the intervals of controls determine."""
+INTERVALS: Final[LeftOut] = {
+    Control: OF_CONTROLS,
+    StoredScore: OF_INTERVALS,
+    StoredCeiling: OF_INTERVALS,
+}
+"""All but what the intervals of scores and controls determine."""
+
+
+class _Comparison(NamedTuple):
+    """What is left out or may differ, the path of what is compared, and the distance that is allowed for its numbers."""
+
+    left_out: LeftOut
+    facts_that_may_differ: frozenset[str] = frozenset()
+    path: tuple[str, ...] = ()
+    allowed: float = TOLERANCE
+
+    def within(self, name: str, allowed: float | None = None) -> _Comparison:
+        """Return the comparison of a part."""
+        return self._replace(
+            path=(*self.path, name),
+            allowed=self.allowed if allowed is None else allowed,
+        )
+
+    @property
+    def place(self) -> str:
+        """The path in words; the field of the record is named only if it is compared as a whole."""
+        return " ".join(self.path[1:] or self.path)
+
+
+def differences(
+    was: Record, now: Record, left_out: LeftOut = EVERYTHING
+) -> list[Change]:
+    """Return every difference between the payloads of a record and of its recomputation."""
+    # Controls without an interval have the tolerance of the score, which has the same units.
+    of_controls = TOLERANCE if now.score is None else _tolerance(now.score, TOLERANCE)
+    same_processor = was.environment.processor == now.environment.processor
+    may_differ = frozenset() if same_processor else OF_PROCESSOR
+    root, found = _Comparison(left_out, may_differ), list[Change]()
+    for name in PAYLOAD:
+        allowed = of_controls if name == "controls" else TOLERANCE
+        pair = getattr(was, name), getattr(now, name)
+        found += _differences(*pair, root.within(name, allowed))
+    return found
+
+
+def _differences(was: object, now: object, at: _Comparison) -> Iterator[Change]:
+    """Yield the differences of two values of a record."""
+    if isinstance(was, StoredUncertainty) and isinstance(now, StoredUncertainty):
+        yield from _part_differences(was.parts, now.parts, at)
+    inner = _inner(was, now, at)
+    if inner is not None:
+        for pair in inner:
+            yield from _differences(*pair)
+    elif was != now:
+        yield _difference(was, now, at)
+
+
+# What two values contain at one place, and the comparison of this place.
+Inner = Iterable[tuple[object, object, _Comparison]]
+
+
+def _inner(was: object, now: object, at: _Comparison) -> Inner | None:
+    """Return what two values contain, place by place; None if they are compared as a whole."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        names = sorted({*was, *now})
+        return [(was.get(name), now.get(name), at.within(name)) for name in names]
+    if type(was) is not type(now):
+        return None
+    if isinstance(was, tuple) and isinstance(now, tuple):
+        places = enumerate(zip(was, now, strict=False))
+        inner = [(*pair, at.within(str(place))) for place, pair in places]
+        return inner if len(was) == len(now) else None
+    names = _names(now, at)
+    return _of_fields(was, now, names, at) if names else None
+
+
+def _of_fields(
+    was: object, now: object, names: Iterable[str], at: _Comparison
+) -> Inner:
+    """Yield the fields of two values of one class."""
+    # The allowed distance depends on the recomputed score only, never on the record.
+    at = at._replace(allowed=_tolerance(now, at.allowed))
+    for name in names:
+        # The raw score has other units, so its allowed distance is scaled.
+        allowed = at.allowed * _ratio(now) if name == "raw" else at.allowed
+        yield getattr(was, name), getattr(now, name), at.within(name, allowed)
+
+
+def _names(value: object, at: _Comparison) -> list[str]:
+    """Return the fields that are compared one by one; the parts of an uncertainty are compared together."""
+    if isinstance(value, BaseModel):
+        names = set(type(value).model_fields)
+    elif isinstance(value, Control | Fact):
+        names = {field.name for field in fields(value)}
+    else:
+        return []
+    if isinstance(value, StoredUncertainty):
+        names.remove("parts")
+    if isinstance(value, Fact) and at.path[-1] in at.facts_that_may_differ:
+        names.remove("value")
+    return sorted(names - at.left_out.get(type(value), frozenset()))
+
+
+def _difference(was: object, now: object, at: _Comparison) -> Change:
+    """Return the difference of two unequal values without fields."""
+    words = f"{at.place} was {_plain(was)}, is {_plain(now)}"
+    if not isinstance(was, float) or not isinstance(now, float):
+        return Change(words, None)
+    distance = abs(was - now)
+    if distance > max(at.allowed, TOLERANCE * abs(was)):
+        return Change(words, None)
+    return Change(words, distance / (TOLERANCE * max(1.0, abs(was))))
+
+
+def _plain(value: object) -> object:
+    """Return a value as the record states it."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _part_differences(
+    was: Sequence[StoredPart], now: Sequence[StoredPart], at: _Comparison
+) -> Iterator[Change]:
+    """Yield factors whose deviations differ by more than half precision does, relative to the whole standard error.
+
+    Deviations of single items are rounding errors where a factor has none. One group without a name is a sum of squares.
+    """
+    first, second = _by_factor(was), _by_factor(now)
+    if first.keys() != second.keys() or len(was) != len(now):
+        yield Change(f"{at.place} has other factors", None)
+        return
+    variances = [part.variance for part in second.values()]
+    allowed = HALF_PRECISION * math.sqrt(max(variances, default=0.0))
+    for over, part in first.items():
+        other, factors = second[over], " × ".join(over)
+        if part.keys != other.keys or part.freedom != other.freedom:
+            yield Change(f"{at.place} has other groups over {factors}", None)
+        elif _distance(part, other) > allowed:
+            yield Change(f"{at.place} has other deviations over {factors}", None)
+
+
+def _by_factor(parts: Sequence[StoredPart]) -> dict[tuple[str, ...], Part]:
+    return {part.over: part.part("") for part in parts}
+
+
+def _distance(first: Part, second: Part) -> float:
+    """Return the largest difference of two standard errors, or of the deviations of a group, whose sign one group lacks."""
+    errors = abs(math.sqrt(first.variance) - math.sqrt(second.variance))
+    if len(first.keys) == 1:
+        return errors
+    moved = np.abs(first.values - second.values)
+    return max(errors, float(moved.max(initial=0.0)))
+
+
+def _tolerance(value: object, otherwise: float) -> float:
+    """Return the distance that is allowed for the numbers of a score, ceiling or control with a standard error."""
+    if not isinstance(value, StoredScore | StoredCeiling | Control):
+        return otherwise
+    error = None if isinstance(value, Control) else value.error
+    if error is None and value.low is not None and value.high is not None:
+        error = (value.high - value.low) / (2 * HALF_WIDTH)
+    return max(TOLERANCE, SHARE * error) if error else otherwise
+
+
+def _ratio(score: object) -> float:
+    """Return how much larger the units of the raw score are than those of the score."""
+    if not isinstance(score, StoredScore) or not score.raw or not score.value:
+        return 1.0
+    return max(1.0, abs(score.raw / score.value))

@@ -1,0 +1,41 @@
+"""The base of everything that a record stores: typed, frozen, without unknown fields, and written in one form only."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+__all__ = ["Count", "Number", "Stored"]
+
+# Records are untrusted: numbers must be valid, and small enough that their squares are finite.
+Number = Annotated[float, Field(strict=True, ge=-1e100, le=1e100)]
+# A number that keeps its form: a count is written as an integer, a mean count as a float.
+Count = Annotated[int, Field(strict=True, ge=-(10**100), le=10**100)] | Number
+
+
+class Stored(BaseModel):
+    """A stored value; a field of :attr:`OPTIONAL` that has its default is not written."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        return {
+            name: content for name, content in plain.items() if self._is_written(name)
+        }
+
+    def _is_written(self, name: str) -> bool:
+        """Whether a field is written."""
+        field = type(self).model_fields[name]
+        return name not in self.OPTIONAL or bool(getattr(self, name) != field.default)
