@@ -347,7 +347,7 @@ def _definition(
     if isinstance(end, Definition):
         return end
     if isinstance(end, Record):
-        recorded = int(end.request.get("seed", 0))
+        recorded = end.request.seed
         return definition_of(catalog, end.model, end.benchmark, seed=recorded)
     model, benchmark = end
     return definition_of(catalog, model, benchmark, seed=seed)

@@ -113,7 +113,7 @@ def _gate(size: int) -> Any:
 def _scaled(positions: Floats) -> Floats:
     """Positions in a unit cube: each dimension from 0 to 1 over the channels whose position is known."""
     low, high = np.nanmin(positions, axis=0), np.nanmax(positions, axis=0)
-    return (positions - low) / np.where(high > low, high - low, 1.0)
+    return np.asarray((positions - low) / np.where(high > low, high - low, 1.0))
 
 
 def _embedding(positions: Floats) -> Floats:

@@ -169,8 +169,8 @@ def _wrapped(
 def _notes(adapted: Adapted, own: Sequence[str]) -> tuple[str, ...]:
     """Notes on channels of the network that are zero, and on channels of the recording that it does not use."""
     zero = ", ".join(adapted.missing)
-    used = adapted.matrix.any(axis=0)
-    unused = ", ".join(name for name, use in zip(own, used, strict=True) if not use)
+    used = np.flatnonzero(adapted.matrix.any(axis=0))
+    unused = ", ".join(name for row, name in enumerate(own) if row not in used)
     notes = [f"channels are zero: {zero}"] if zero else []
     return (*notes, *([f"channels are not used: {unused}"] if unused else []))
 
