@@ -19,6 +19,7 @@ PACKAGE = "neuroledger"
 LAYERS = (
     "cli",
     "families",
+    "testing",
     "report",
     "engine",
     "models",

@@ -87,7 +87,7 @@ def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
     return None
 
 
-class _DeclaredFiles(dict[str, Path]):
+class DeclaredFiles(dict[str, Path]):
     """The files of a data set by name; the error for any other name lists the declared names."""
 
     def __missing__(self, name: str) -> Path:
@@ -126,7 +126,7 @@ def read_dataset(catalog: Catalog, id: str, files: dict[str, Path]) -> Dataset:
         for path in files.values():
             refuse_outside_storage(path)
         with store_at(catalog.root):
-            dataset: Dataset = component.function(_DeclaredFiles(files), **parameters)
+            dataset: Dataset = component.function(DeclaredFiles(files), **parameters)
             return _in_numpy(dataset)
 
     store.require_own()  # the child process cannot run git

@@ -224,7 +224,7 @@ class _Bound:
         drawn = self._splits(splits, rows)
         if tested is not None and drawn is not None:
             drawn = testing(drawn, rows, tested)
-        samples = self._samples(arrays, drawn)
+        samples = self.samples(arrays, drawn)
         return _score(self, samples, arrays, drawn, rows)
 
     def _splits(
@@ -241,7 +241,7 @@ class _Bound:
             )
         return draw(self.spec.splits, rows)
 
-    def _samples(
+    def samples(
         self, arrays: Sequence[xr.DataArray], splits: Sequence[Split] | None
     ) -> Samples:
         """Return what the component computes from the arrays."""
@@ -292,7 +292,7 @@ class _Bound:
                 fewer: Sequence[xr.DataArray], parts: Sequence[Split] | None
             ) -> xr.DataArray:
                 try:
-                    return self._samples(fewer, parts).values
+                    return self.samples(fewer, parts).values
                 except MetricError:  # undefined without these items
                     return xr.full_like(whole, np.nan, dtype=np.float64)
 

@@ -19,7 +19,7 @@ from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, create_model, model_validator
 
@@ -27,8 +27,12 @@ from neuroledger.errors import RequestError, UnknownError
 from neuroledger.spec.channels import INPUTS, OUTPUTS, Declared, Interface, channels
 from neuroledger.spec.shipped import DISTRIBUTION
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = [
     "Call",
+    "Example",
     "Registered",
     "broken",
     "builder",
@@ -89,6 +93,25 @@ Simulates = Callable[..., Callable[..., Any]]
 Side = Literal["source", "target"]
 
 
+class Example(NamedTuple):
+    """Small inputs on which a metric or ceiling is defined, for the contract checks of `neuroledger.testing`.
+
+    Attributes
+    ----------
+    inputs
+        The positional arguments: source and target of a metric, the assembly of a ceiling, the trace of a cost.
+    parameters
+        Values of parameters that the spec leaves to benchmarks.
+    """
+
+    inputs: tuple[Any, ...]
+    parameters: Mapping[str, Any] = MappingProxyType({})
+
+
+# From random numbers and the parameters of a spec to inputs of its metric or ceiling.
+Draws = Callable[["np.random.Generator", Mapping[str, Any]], Example]
+
+
 @dataclass(frozen=True)
 class Registered:
     """A component: its function, the model of its parameters, and the integer version of its numbers.
@@ -115,6 +138,8 @@ class Registered:
         Function that converts a folder of downloads to the files and fields of a reader's data set.
     together
         Function that raises ValueError on parameters that are valid separately but not together.
+    example
+        Function that draws inputs of a metric or ceiling for its contract checks, if those of its `input` do not fit.
     prepares
         Whether a reader computes its result from the files, so that the result is hashed and recorded.
     """
@@ -136,6 +161,11 @@ class Registered:
     pins: Pins | None = None
     prepares: bool = False
     together: Callable[[Any], None] | None = None
+    example: Draws | None = None
+
+    def __reduce__(self) -> tuple[Callable[[str, str], Registered], tuple[str, str]]:
+        """Pickle as a reference: another process registers the component itself."""
+        return get, (self.kind, self.name)
 
     @property
     def parameters(self) -> type[BaseModel]:
@@ -261,13 +291,15 @@ def metric(
     timed: bool = False,
     trials: bool = False,
     together: Callable[[Any], None] | None = None,
+    example: Draws | None = None,
 ) -> Callable[[F], F]:
     """Register a metric: ``(source, target, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` (the default), ``predictions``, or ``trace`` (the counts of one pass of a network). A
     ``timed`` metric needs time bins, even a single one. A metric of ``trials`` gets the target before repetitions are
-    averaged. ``together`` raises a ValueError on parameters that do not fit together. Raise ``version`` whenever the
-    metric's numbers can change.
+    averaged. ``together`` raises a ValueError on parameters that do not fit together. ``example`` draws small inputs for
+    the contract checks (`neuroledger.testing`), if those of ``input`` do not fit. Raise ``version`` whenever the metric's
+    numbers can change.
     """
     return _register(
         "metric",
@@ -277,6 +309,7 @@ def metric(
         timed=timed,
         trials=trials,
         together=together,
+        example=example,
     )
 
 
@@ -286,13 +319,16 @@ def ceiling(
     version: int,
     input: str = "assemblies",
     together: Callable[[Any], None] | None = None,
+    example: Draws | None = None,
 ) -> Callable[[F], F]:
     """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` for ceilings of responses, ``behaviour`` for those of trials, thresholds and properties.
-    For ``together`` see `metric`.
+    For ``together`` and ``example`` see `metric`.
     """
-    return _register("ceiling", name, version, input=input, together=together)
+    return _register(
+        "ceiling", name, version, input=input, together=together, example=example
+    )
 
 
 def paradigm(

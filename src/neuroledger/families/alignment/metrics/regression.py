@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from neuroledger.data.arrays import Array
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
+from neuroledger.families.alignment import examples
 from neuroledger.families.alignment.regression.held_out import (
     Correlation,
     Facts,
@@ -34,7 +35,7 @@ from neuroledger.stats.workspace import Workspace
 __all__ = ["regression"]
 
 
-@metric("regression", version=11)
+@metric("regression", version=11, example=examples.of_readouts)
 def regression(
     source: xr.DataArray,
     target: xr.DataArray,
