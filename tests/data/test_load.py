@@ -15,8 +15,8 @@ from neuroledger.data.assembly import content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.validate import _contents
 from neuroledger.data.load import (
-    _content_sha256,
     DeclaredFiles,
+    _content_sha256,
     _with_degrees,
     load_dataset,
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from neuroledger.errors import ModelError
+from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers, unknown
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.models.torch_module import assemble, hub_package
@@ -59,7 +60,7 @@ def _classifier(hub: str, make: Make) -> None:
         logits: str | None = None,
         visual_degrees: float | None = None,
         device: str = "cpu",
-        store: Any = None,
+        store: Store | None = None,
     ) -> LayeredModel:
         """Create a model from an architecture of the hub; weights are random from ``seed`` unless ``weights`` are pinned."""
         fields = {
@@ -97,7 +98,7 @@ def transformers_model(
     logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """Create a model from a vision class of ``transformers``, such as ``ViTModel``, and its configuration fields."""
     fields = {

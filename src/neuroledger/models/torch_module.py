@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from neuroledger.errors import ModelError, UnavailableError, package_missing
+from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.registry import builder
@@ -60,7 +61,7 @@ def torch_module(
     logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """Create a model from a class of an installed package.
 
@@ -141,7 +142,7 @@ def assemble(
     logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
-    store: Any = None,
+    store: Store | None = None,
     packages: tuple[str, ...] = (),
     adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> LayeredModel:

@@ -21,6 +21,7 @@ from neuroledger.errors import (
 )
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog, open_definitions
+from neuroledger.spec.components import Ceiling, Metric
 from neuroledger.testing.case import Check, Declared, score_cases
 from neuroledger.testing.component_checks import (
     COMPONENT_CHECKS,
@@ -80,17 +81,18 @@ def contract_checks(
 
 
 def _checks_of(declared: Declared) -> Iterator[Check]:
-    kind, name = declared.component.kind, declared.component.name
+    component = declared.component
+    kind, name = component.kind, component.name
     for code, check in COMPONENT_CHECKS[kind].items():
         yield Check(kind, name, "", code, partial(check, declared))
-    if kind not in ("metric", "ceiling"):
+    if not isinstance(component, Metric | Ceiling):
         return
     cases = score_cases(declared)
     if not cases:
         raise RequestError(
             f"{kind} {name!r} has no spec, which declares its scale: add specs/{kind}s/{name}.yaml"
         )
-    checks = TRACE_CHECKS if declared.component.input == "trace" else SCORE_CHECKS
+    checks = TRACE_CHECKS if component.input == "trace" else SCORE_CHECKS
     for case in cases:
         for code, of_score in checks.items():
             yield Check(kind, name, case.id, code, partial(of_score, case))

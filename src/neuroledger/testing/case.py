@@ -13,8 +13,8 @@ import xarray as xr
 from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
 from neuroledger.errors import ContractError, NeuroLedgerError, about_pair
 from neuroledger.spec.catalog import Catalog, Entry
+from neuroledger.spec.components import Ceiling, Example, Metric, Registered
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
-from neuroledger.spec.registry import Example, Registered
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import Split, draw
 from neuroledger.testing.inputs import example_of
@@ -109,7 +109,7 @@ class Case:
         return self.bound.spec.id
 
     @property
-    def component(self) -> Registered:
+    def component(self) -> Metric | Ceiling:
         """The registered function and what it declares."""
         return self.bound.component
 
@@ -117,7 +117,7 @@ class Case:
     def draws_randomly(self) -> bool:
         """Whether the order of rows decides what is drawn at random."""
         seeded = {"seed", "halves", "repetitions", "procedure"}
-        return "rng" in self.component.injected or bool(
+        return "rng" in self.component.asks_for or bool(
             seeded & set(self.component.parameters.model_fields)
         )
 
@@ -129,7 +129,7 @@ class Case:
     @cached_property
     def splits(self) -> list[Split] | None:
         """Train and test rows of the reference, if a metric takes splits; a ceiling draws its own."""
-        if "splits" not in self.component.injected or not isinstance(
+        if "splits" not in self.component.asks_for or not isinstance(
             self.bound, BoundMetric
         ):
             return None
@@ -173,16 +173,21 @@ class Case:
 
 
 def score_cases(declared: Declared) -> list[Case]:
-    """Return one case for each spec of a metric or ceiling."""
+    """Return one case for each spec of a metric or ceiling; other components have none."""
+    component = declared.component
+    if not isinstance(component, Metric | Ceiling):
+        return []
     return [
-        _case(declared, entry.spec)
+        _case(component, entry.spec, declared.catalog)
         for entry in declared.entries
         if isinstance(entry.spec, MetricSpec | CeilingSpec)
     ]
 
 
-def _case(declared: Declared, spec: MetricSpec | CeilingSpec) -> Case:
+def _case(
+    component: Metric | Ceiling, spec: MetricSpec | CeilingSpec, catalog: Catalog
+) -> Case:
     rng = np.random.default_rng(SEED)
-    example = example_of(declared.component, rng, spec.compare.parameters)
-    bind = metric if declared.component.kind == "metric" else ceiling
-    return Case(bind(spec.id, catalog=declared.catalog, **example.parameters), example)
+    example = example_of(component, rng, spec.compare.parameters)
+    bind = metric if isinstance(component, Metric) else ceiling
+    return Case(bind(spec.id, catalog=catalog, **example.parameters), example)

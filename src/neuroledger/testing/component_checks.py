@@ -21,6 +21,7 @@ from neuroledger.errors import ContractError, NeuroLedgerError, RequestError, Sp
 from neuroledger.spec import registry
 from neuroledger.spec.base import Component, Override
 from neuroledger.spec.catalog import Catalog, Entry
+from neuroledger.spec.components import Builder, Paradigm
 from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import ModelSpec
 from neuroledger.spec.load import explain
@@ -159,11 +160,10 @@ def _signature(declared: Declared) -> None:
 
 def _channels(declared: Declared) -> None:
     component = declared.component
-    if component.kind == "paradigm" and component.permuted not in (
-        None,
-        "source",
-        "target",
-    ):
+    if not isinstance(component, Paradigm | Builder):
+        return
+    sides = (None, "source", "target")
+    if isinstance(component, Paradigm) and component.permuted not in sides:
         raise ContractError(
             f"`permuted` is {component.permuted!r}; declare source, target or None"
         )

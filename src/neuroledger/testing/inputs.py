@@ -11,7 +11,7 @@ import xarray as xr
 from neuroledger.data.arrays import Floats
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.errors import RequestError
-from neuroledger.spec.registry import Example, Registered
+from neuroledger.spec.components import Ceiling, Example, Metric
 
 __all__ = ["example_of", "predictions", "recordings", "trials"]
 
@@ -22,7 +22,7 @@ CONDITIONS: Final = ("easy", "hard", "medium", "odd")
 
 
 def example_of(
-    component: Registered, rng: np.random.Generator, parameters: Mapping[str, Any]
+    component: Metric | Ceiling, rng: np.random.Generator, parameters: Mapping[str, Any]
 ) -> Example:
     """Return the declared example of a component, or simulated inputs of its kind.
 
@@ -33,13 +33,15 @@ def example_of(
     """
     if component.example is not None:
         return component.example(rng, parameters)
-    both = component.kind == "metric"
     if component.input == "assemblies":
         source, repeated = recordings(rng)
+        if isinstance(component, Ceiling):
+            return Example((repeated,))
         target = repeated if component.trials else average_repetitions(repeated)
-        return Example((source, target) if both else (repeated,))
+        return Example((source, target))
     if component.input == "behaviour":
         source, people = trials(rng)
+        both = isinstance(component, Metric)
         return Example((source, people) if both else (people,))
     if component.input == "predictions":
         return Example(predictions(rng))

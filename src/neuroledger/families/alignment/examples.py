@@ -144,7 +144,7 @@ def of_numbers(rng: np.random.Generator, _: Given) -> Example:
 
 def of_several_subjects(rng: np.random.Generator, _: Given) -> Example:
     """Repeated responses of four subjects."""
-    _, repeated = _recordings(rng)
+    repeated = _recordings(rng)[1]
     subjects = [f"subject{i % 4}" for i in range(repeated.sizes["neuroid"])]
     assembly = repeated.assign_coords(subject=("neuroid", subjects))
     return Example((assembly,), {"bootstraps": 5, "splits": {"folds": 2}})
@@ -152,6 +152,6 @@ def of_several_subjects(rng: np.random.Generator, _: Given) -> Example:
 
 def with_reliabilities(rng: np.random.Generator, given: Given) -> Example:
     """Responses of neuroids whose reliabilities are known."""
-    _, repeated = _recordings(rng)
+    repeated = _recordings(rng)[1]
     known = rng.uniform(0.5, 0.9, repeated.sizes["neuroid"])
     return Example((repeated.assign_coords({given["coordinate"]: ("neuroid", known)}),))

@@ -103,7 +103,7 @@ def subject_predictivity(
     ids, inflated = stimulus_names(assembly, len(values)), inflation(splits)
     varying: list[tuple[Booleans, Variation]] = []
     for subject in subjects:
-        facts = Facts(notes, {}, [])
+        facts = Facts(notes, [], [])
         others = (labels != subject) & complete
         try:
             scores = correlations(

@@ -91,7 +91,7 @@ def regression(
     if by_order:
         source, target, splits = _by_stimulus(source, target, splits)
     readout = estimator.over(source) if isinstance(estimator, Mask) else estimator
-    facts = Facts([], {}, [])
+    facts = Facts([], [], [])
     if time == "separate":
         bins = [
             correlations(
@@ -119,7 +119,11 @@ def regression(
             count,
             facts,
         )
-    samples = _labelled(values, target, time).assign_attrs(facts.attrs)
+    samples = _labelled(values, target, time)
+    penalties = np.concatenate(facts.penalties, axis=1)
+    if np.isfinite(penalties).any():
+        chosen = _labelled(penalties, target, time)
+        samples = samples.assign_coords(penalty=(samples.dims, chosen.values))
     rows = target.sizes["presentation"]
     ids = (
         as_text(target["stimulus_id"].values)

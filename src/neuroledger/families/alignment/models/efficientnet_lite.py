@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.models.torch_module import assemble, require
@@ -289,7 +290,7 @@ def efficientnet_lite(
     logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """EfficientNet-Lite with the published weights of a file in ``weights``, or with random ones from ``seed``.
 

@@ -6,11 +6,12 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
 from pydantic import Field
 
+from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.models.torch_module import assemble, require
@@ -97,7 +98,7 @@ def small_cnn(
     readout: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """The small network with trained weights from a safetensors file in ``weights``, or with random ones from ``seed``."""
     require("torch", "torch")
