@@ -14,7 +14,7 @@ from pydantic import Field
 from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
-from neuroledger.models.torch_module import assemble, require
+from neuroledger.models.torch_module import TorchOptions, assemble, require
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
@@ -102,14 +102,13 @@ def small_cnn(
 ) -> LayeredModel:
     """The small network with trained weights from a safetensors file in ``weights``, or with random ones from ``seed``."""
     require("torch", "torch")
-    return assemble(
-        network(channels, classes, seed),
-        {
-            "builder": "small_cnn",
-            "version": VERSION,
-            "channels": channels,
-            "classes": classes,
-        },
+    described = {
+        "builder": "small_cnn",
+        "version": VERSION,
+        "channels": channels,
+        "classes": classes,
+    }
+    options = TorchOptions(
         id=id,
         preprocessing=preprocessing,
         labels=labels,
@@ -122,3 +121,4 @@ def small_cnn(
         device=device,
         store=store,
     )
+    return assemble(network(channels, classes, seed), described, options)
