@@ -17,23 +17,24 @@ from neuroledger.spec.catalog import open_definitions
 from neuroledger.stats.samples import Samples
 from neuroledger.testing import check_component, contract_checks, contract_findings
 
+CHECKS = contract_checks()
 
-@pytest.mark.parametrize("check", contract_checks(), ids=str)
+
+@pytest.mark.parametrize("check", CHECKS, ids=str)
 def test_the_contract(check: testing.Check) -> None:
     check()
 
 
 def test_each_kind_has_its_checks_and_each_metric_at_least_ten() -> None:
-    checks = contract_checks()
-    assert {check.code for check in checks} == {
+    assert {check.code for check in CHECKS} == {
         code for code in CODES if code.startswith("contract.")
     }
     of_cka = [
-        check for check in checks if (check.kind, check.spec) == ("metric", "cka")
+        check for check in CHECKS if (check.kind, check.spec) == ("metric", "cka")
     ]
     assert len(of_cka) >= 10
     for kind in testing.KINDS:
-        assert {check.name for check in checks if check.kind == kind} == set(
+        assert {check.name for check in CHECKS if check.kind == kind} == set(
             registry.names(kind)
         )
 

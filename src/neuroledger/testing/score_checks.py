@@ -54,24 +54,29 @@ def _rows(case: Case) -> None:
     if not case.assemblies:
         return
     rng = np.random.default_rng(1)
-    inputs = case.example.inputs
-    orders = [rng.permutation(each.sizes["presentation"]) for each in inputs]
     by_id = _matched_by_id(case)
-    if len(inputs) > 1 and by_id:
-        place = 1 if case.reference == 0 else 0
-        moved = [*inputs]
-        moved[place] = inputs[place].isel(presentation=orders[place])
-        _require_equal(case, case.score(tuple(moved)), ORDER, "the rows of one side")
-    if case.draws_randomly:
-        return
-    if not by_id:
-        orders = [orders[0]] * len(inputs)
-    permuted = tuple(
-        each.isel(presentation=order)
-        for each, order in zip(inputs, orders, strict=True)
+    orders = [
+        rng.permutation(each.sizes["presentation"]) for each in case.example.inputs
+    ]
+    if len(orders) > 1 and by_id:
+        _require_matched(case, orders)
+    draws_splits = case.splits is None and "splits" in case.component.asks_for
+    if not case.draws_randomly and not draws_splits:
+        _require_equivariant(case, orders if by_id else [orders[0]] * len(orders))
+
+
+def _require_matched(case: Case, orders: list[Any]) -> None:
+    """Require the same score where only the side without splits has another order."""
+    place = 1 if case.reference == 0 else 0
+    moved = case.changed(
+        lambda array, at: array.isel(presentation=orders[at]) if at == place else array
     )
-    if case.splits is None and "splits" in case.component.asks_for:
-        return  # a ceiling draws its own splits
+    _require_equal(case, case.score(moved), ORDER, "the rows of one side")
+
+
+def _require_equivariant(case: Case, orders: list[Any]) -> None:
+    """Require the same score where all sides have other orders, with the same splits of stimuli."""
+    permuted = case.changed(lambda array, at: array.isel(presentation=orders[at]))
     splits = _moved(case.splits, orders[case.reference])
     _require_equal(case, case.score(permuted, splits), ORDER, "the rows of all sides")
 
@@ -111,30 +116,29 @@ def _precision(case: Case) -> None:
 
 def _missing(case: Case) -> None:
     """A missing value of the data is refused, or the score says what it left out."""
-    inputs = [*case.example.inputs]
-    target = inputs[-1]
-    if not isinstance(target, xr.DataArray) or target.dtype.kind != "f":
-        return
-    if not target.ndim:
+    target = case.example.inputs[-1]
+    is_array = isinstance(target, xr.DataArray) and target.ndim > 0
+    if not is_array or target.dtype.kind != "f":
         return
     values = target.values.copy()
     values[(0,) * values.ndim] = np.nan
-    inputs[-1] = target.copy(data=values)
+    inputs = (*case.example.inputs[:-1], target.copy(data=values))
     try:
-        score = case.score(tuple(inputs))
+        score = case.score(inputs)
     except NeuroLedgerError as error:
         _require_about_pair(error, "a missing value")
         return
     if not math.isfinite(score.value):
         raise ContractError(f"a missing value gives {score.value}")
-    samples, before = score.samples, case.scored.samples
-    if samples is None or before is None:
-        return
-    lost = int(samples.isnull().sum()) > int(before.isnull().sum())
-    if lost and score.notes == case.scored.notes and score.n == case.scored.n:
+    told = score.notes != case.scored.notes or score.n != case.scored.n
+    if _undefined(score) > _undefined(case.scored) and not told:
         raise ContractError(
             "a missing value leaves samples undefined, and neither a note nor a count says so"
         )
+
+
+def _undefined(score: Score) -> int:
+    return 0 if score.samples is None else int(score.samples.isnull().sum())
 
 
 def _require_about_pair(error: NeuroLedgerError, what: str) -> None:

@@ -128,17 +128,16 @@ def people_of_elevations(rng: np.random.Generator, given: Given) -> Example:
 
 
 def of_elevations(rng: np.random.Generator, _: Given) -> Example:
-    """A model's answers in two conditions, and people's thresholds in both."""
-    model = {"baseline": _at_levels(rng, 3.0), "test": _at_levels(rng, 5.0)}
+    """A model's elevation, and people's thresholds in both conditions; :func:`of_thresholds` has answers to be fitted."""
     people = {
         "baseline": np.array([2.5, 3.0, 3.5, 2.8]),
         "test": np.array([4.0, 5.5, 6.0, 4.4]),
     }
-    return Example((model, people))
+    return Example((rng.uniform(1.4, 1.8), people))
 
 
 def _at_levels(rng: np.random.Generator, threshold: float) -> xr.DataArray:
-    level = np.repeat(np.arange(1.0, 9.0), 40)
+    level = np.repeat(np.arange(1.0, 9.0), 20)
     chance = 0.5 + 0.48 / (1 + np.exp(threshold - level))
     right: Floats = np.where(rng.random(level.size) < chance, 0.8, 0.2)
     columns = {
