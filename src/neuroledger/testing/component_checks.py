@@ -78,7 +78,7 @@ def _version(declared: Declared) -> None:
     component = declared.component
     version = component.version
     if type(version) is not int or version < 1:
-        raise ContractError(f"version {version!r} is no integer from 1")
+        raise ContractError(f"version {version!r} is not an integer of at least 1")
     for values in _valid(declared):
         plain = component.canonical(values)
         read = json.loads(json.dumps(plain, allow_nan=False))

@@ -291,7 +291,7 @@ def _read_parts(case: Case) -> None:
     reading = _reading(case)
     wrong = {name: part for name, part in reading.parts.items() if not part >= 0}
     if wrong:
-        raise ContractError(f"a part of the cost is no number from 0: {wrong}")
+        raise ContractError(f"a part of the cost is not a number of at least 0: {wrong}")
 
 
 def _read_json(case: Case) -> None:
