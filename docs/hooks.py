@@ -168,7 +168,7 @@ def _components(kind: str) -> Iterator[str]:
         fields = {
             field: one
             for field, one in inspect.signature(found.function).parameters.items()
-            if one.kind is one.KEYWORD_ONLY and field not in found.injected
+            if one.kind is one.KEYWORD_ONLY and field not in found.asks_for
         }
         if fields:
             yield "| field | type | default | |\n|---|---|---|---|"

@@ -15,7 +15,7 @@ import neuroledger
 from neuroledger.spec import registry
 
 FACADE = {"__init__.py", "__main__.py", "plot.py"}
-KERNEL_MODULES = 162
+KERNEL_MODULES = 172
 MODULES_IN_A_FOLDER = 25
 # Words that the kernel uses for something else than the component of the same name.
 OTHER_MEANINGS = {
@@ -35,6 +35,7 @@ OTHER_MEANINGS = {
     ("data/clocks.py", "spikes"): "what a clock times",
     ("data/gate/clocks.py", "spikes"): "what a clock times",
     ("data/gate/clocks.py", "recording"): "a coordinate",
+    ("testing/inputs.py", "recording"): "a coordinate",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 

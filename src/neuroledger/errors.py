@@ -14,6 +14,7 @@
     ├── ModelError           a model cannot be built, or its output is invalid
     ├── MetricError          a metric cannot be computed on these data
     │   └── CeilingError     the data do not support a ceiling
+    ├── ContractError        a component does not keep the contract of its kind
     └── PendingError         something is missing on this machine or at this moment (exit code 4)
         ├── UnavailableError   data, software or a device is not available here
         ├── StorageError       a file or folder cannot be read or written (also a DataError)
@@ -44,6 +45,7 @@ __all__ = [
     "AssemblyError",
     "CeilingError",
     "CircleError",
+    "ContractError",
     "DataError",
     "Finding",
     "ImplausibleError",
@@ -140,6 +142,24 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.suite": "The versions or the hierarchy of a suite do not match its benchmarks.",
         "spec.copy": "The file repeats a shipped definition, which every repository has.",
         "machine.plugin": "An installed package of components is broken.",
+        "contract.version": "The version or the parameters of a component have no stable form for identities.",
+        "contract.docstring": "A component has no docstring, or its first line is no sentence.",
+        "contract.parameters": "A component accepts a parameter that it does not have, or suggests no similar one.",
+        "contract.signature": "A component does not take the positional arguments of its kind.",
+        "contract.channels": "The channels or controls that a component declares are not in the vocabulary.",
+        "contract.pickle": "A component cannot be sent to another process.",
+        "contract.value": "A metric or ceiling gives no finite score of its example, or not the declared scale and unit.",
+        "contract.repeatable": "The same inputs and seed give different scores.",
+        "contract.rows": "The order of rows changes a score.",
+        "contract.precision": "Inputs of single precision change a score, or samples are not of double precision.",
+        "contract.missing": "A missing value gives an undefined score or undefined samples without a statement.",
+        "contract.single": "A single item crashes a metric or ceiling.",
+        "contract.dimensions": "The docstring does not name a dimension of the samples.",
+        "contract.limits": "A score is outside of the declared limits.",
+        "contract.json": "A score cannot be written as JSON and read again.",
+        "contract.pending": "A component hides an error of the machine, which would become a failed record.",
+        "contract.files": "A reader crashes on absent files instead of naming them.",
+        "contract.model": "A built model has another id, or cannot be sent to another process.",
         "trust.untrusted": "A spec names code, or an argument of it, that is not trusted.",
         "spec.chance": "The bound of negative controls is below the chance level of the metric.",
         "spec.control": "A recorded control of the benchmark failed.",
@@ -377,6 +397,10 @@ class MetricError(NeuroLedgerError):
 
 class CeilingError(MetricError):
     """The data do not support this ceiling."""
+
+
+class ContractError(NeuroLedgerError):
+    """A component does not keep the contract of its kind."""
 
 
 class UnavailableError(PendingError):

@@ -15,8 +15,8 @@ from neuroledger.data.assembly import content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.validate import _contents
 from neuroledger.data.load import (
+    DeclaredFiles,
     _content_sha256,
-    _DeclaredFiles,
     _with_degrees,
     load_dataset,
 )
@@ -45,7 +45,7 @@ def test_a_data_set_is_called_by_its_id_and_its_degrees_reach_its_stimuli(
 
 
 def test_an_undeclared_file_is_reported_with_the_declared_ones() -> None:
-    files = _DeclaredFiles({"b": Path("b"), "a": Path("a")})
+    files = DeclaredFiles({"b": Path("b"), "a": Path("a")})
     assert files["a"] == Path("a")
     with pytest.raises(
         DataError,

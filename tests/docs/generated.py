@@ -22,6 +22,7 @@ PACKAGE = "neuroledger"
 LAYERS = (
     "cli",
     "families",
+    "testing",
     "report",
     "engine",
     "models",

@@ -113,7 +113,7 @@ def test_every_field_of_every_component_is_in_the_reference(
     for name in names:
         found = registry.get(kind, name)
         for field, one in inspect.signature(found.function).parameters.items():
-            if one.kind is one.KEYWORD_ONLY and field not in found.injected:
+            if one.kind is one.KEYWORD_ONLY and field not in found.asks_for:
                 assert f"<code>{field}</code>" in parts[name], f"{kind} {name}: {field}"
 
 

@@ -239,10 +239,10 @@ class Given:
         return self.samples
 
     def bound(
-        self, id: str = "ridge", injected: frozenset[str] = frozenset(), **fields: Any
+        self, id: str = "ridge", asks_for: frozenset[str] = frozenset(), **fields: Any
     ) -> BoundMetric:
         known = nl.metric(id, seed=5)
-        component = replace(known.component, function=self, injected=injected)
+        component = replace(known.component, function=self, asks_for=asks_for)
         return replace(
             known,
             component=component,
@@ -409,7 +409,7 @@ def test_a_metric_may_not_know_how_its_score_varies() -> None:
 
 def test_a_function_gets_what_it_asks_for() -> None:
     samples = Given(TABLE)
-    bound = samples.bound(injected=frozenset({"rng", "workspace", "splits"}))
+    bound = samples.bound(asks_for=frozenset({"rng", "workspace", "splits"}))
     bound(rows(IDS), rows(IDS), splits=[([0, 1], [2])])
     assert set(samples.given) == {"rng", "workspace", "splits"}
     assert samples.given["rng"].random() == np.random.default_rng(5).random()
@@ -421,7 +421,7 @@ def test_a_function_gets_what_it_asks_for() -> None:
 
 
 def test_a_function_that_needs_splits_is_refused_without_any() -> None:
-    bound = Given(TABLE).bound(injected=frozenset({"splits"}), splits=None)
+    bound = Given(TABLE).bound(asks_for=frozenset({"splits"}), splits=None)
     with pytest.raises(
         MetricError,
         match=r"^ridge: regression needs `splits`, and the spec declares none$",
@@ -452,7 +452,7 @@ def test_in_reverse_the_source_is_predicted_and_splits_use_the_coordinates_of_th
     splits = {"by": "object_name", "folds": 2, "train": 0.5}
     known = nl.metric("ridge", splits=splits, estimator="ridge")
     component = replace(
-        known.component, function=function, injected=frozenset({"splits"})
+        known.component, function=function, asks_for=frozenset({"splits"})
     )
     reverse = replace(known, parameters={"reverse": True}, component=component)
     target = rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_metrics_that_cannot_be_simulated_are_recorded_with_the_reason(
     monkeypatch.setitem(
         registry._REGISTRY,
         ("paradigm", "recording"),
-        registry.Registered(**{**known.__dict__, "simulates": None}),
+        replace(known, simulates=None),
     )
     with pytest.raises(
         MetricError, match="no generative model of what the paradigm recording measures"

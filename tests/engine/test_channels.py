@@ -30,6 +30,7 @@ from neuroledger.errors import ModelError, RequestError, UnavailableError
 from neuroledger.models.model import Model, Task, perform, record
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.components import Builder
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab
 
@@ -207,8 +208,7 @@ def test_the_vocabulary_is_closed(declared: dict[str, Any], words: str) -> None:
 
 
 def test_declared_interface_functions_must_use_the_vocabulary() -> None:
-    component = registry.Registered(
-        "builder",
+    component = Builder(
         "x",
         1,
         print,

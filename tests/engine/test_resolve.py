@@ -20,7 +20,7 @@ from neuroledger.errors import (
     UnavailableError,
 )
 from neuroledger.models.model import LayeredModel
-from neuroledger.spec.registry import INJECTED
+from neuroledger.spec.components import CONTEXT_FIELDS, Builder
 from tests.engine.lab import IMAGES, NEUROIDS, REPETITIONS, Lab
 
 
@@ -247,9 +247,8 @@ class Built:
         }
         builder = SimpleNamespace(name="net")
         spec = SimpleNamespace(builder=builder, unavailable=None, **(known | fields))
-        self.component = SimpleNamespace(
-            name="net", injected=INJECTED["builder"], function=lambda **given: given
-        )
+        asks_for = frozenset(CONTEXT_FIELDS["builder"]) - {"context"}
+        self.component = Builder("net", 1, lambda **given: given, asks_for)
         catalog: Any = SimpleNamespace(
             model=lambda id: spec, entry=lambda kind, id: None
         )
@@ -303,7 +302,7 @@ def test_a_builder_gets_only_what_it_asks_for_and_nothing_is_read_without_weight
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case = Built(monkeypatch, {})
-    case.component.injected = frozenset({"id", "device"})
+    case.component = replace(case.component, asks_for=frozenset({"id", "device"}))
     model: Any = model_of(case.session, "net")
     assert model == {"id": "net", "device": "cuda", "size": 4} and case.limits == []
 

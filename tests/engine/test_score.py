@@ -15,8 +15,8 @@ from neuroledger.engine.resolve import Resolved
 from neuroledger.engine.score import headline, measure, score
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import MetricError
+from neuroledger.spec.components import CONTEXT_FIELDS, Paradigm
 from neuroledger.spec.kinds import BenchmarkSpec
-from neuroledger.spec.registry import INJECTED
 from neuroledger.stats.score import Score
 from neuroledger.stats.uncertainty import Uncertainty
 from tests.engine.given_interval import between
@@ -89,18 +89,20 @@ def measured(**fields: Any) -> Measurement:
     return Measurement(TARGET * 2, TARGET, **fields)
 
 
-def test_a_paradigm_gets_all_injected_values(session: Session) -> None:
+def test_a_paradigm_gets_all_that_it_asks_for(session: Session) -> None:
     def paradigm(model: str, data: str, **given: Any) -> Any:
         return model, data, given
 
-    requested = SimpleNamespace(injected=INJECTED["paradigm"], function=paradigm)
+    asks_for = frozenset(CONTEXT_FIELDS["paradigm"])
+    requested = Paradigm("p", 1, paradigm, asks_for)
     item: Any = SimpleNamespace(
         paradigm=requested, model="the model", data="the data", pretraining=("A",), parameters={"region": "V4"},
         benchmark=SimpleNamespace(all_metrics=("m",)),
     )  # fmt: skip
     result: Any = measure(item, session)
     model, data, given = result
-    rng = given.pop("rng")
+    rng, context = given.pop("rng"), given.pop("context")
+    assert context.rng is rng and context.catalog is session.catalog
     assert (model, data) == ("the model", "the data")
     assert given == {
         "workspace": session.workspace, "store": session.store, "pretraining": ("A",), "metrics": ("m",),

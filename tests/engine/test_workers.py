@@ -33,7 +33,7 @@ from neuroledger.engine.session import Request  # noqa: E402
 from neuroledger.models import torch_layers  # noqa: E402
 from neuroledger.models.model import LayeredModel, of_layers  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
-from neuroledger.models.torch_module import assemble  # noqa: E402
+from neuroledger.models.torch_module import TorchOptions, assemble  # noqa: E402
 from neuroledger.models.torch_weights import seeded  # noqa: E402
 from neuroledger.spec.registry import builder  # noqa: E402
 from neuroledger.store.store import Store  # noqa: E402
@@ -77,9 +77,7 @@ def convolutions_from_a_seed(
             OrderedDict((layer, Convolution()) for layer in LAYERS)
         )
 
-    return assemble(
-        seeded(make, seed),
-        {"builder": "convolutions_from_a_seed"},
+    options = TorchOptions(
         id=id,
         preprocessing=Preprocessing(resize=8),
         layers=LAYERS,
@@ -90,6 +88,8 @@ def convolutions_from_a_seed(
         device=device,
         store=store,
     )
+    described = {"builder": "convolutions_from_a_seed"}
+    return assemble(seeded(make, seed), described, options)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from neuroledger.spec.registry import _parameters
+from neuroledger.spec.components import parameter_model
 
 
 def test_a_parameter_may_be_called_like_a_method_of_its_model(
@@ -20,7 +20,7 @@ def test_a_parameter_may_be_called_like_a_method_of_its_model(
         validate: float = 0.5,
     ) -> None: ...
 
-    model = _parameters("metric", similarity)
+    model = parameter_model("metric", similarity)
     assert not recwarn.list
     given = model.model_validate({"copy": False, "validate": 0.25})
     assert given.model_dump(mode="json") == {

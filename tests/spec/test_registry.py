@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import logging
 import sys
+import typing
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from neuroledger.engine.context import BuilderContext, MetricContext, ParadigmContext
 from neuroledger.errors import RequestError, UnknownError
 from neuroledger.spec import registry
+from neuroledger.spec.components import CONTEXT_FIELDS, ReaderContext, text_of
 from neuroledger.spec.registry import Family
+from neuroledger.stats.splits import Split
+from neuroledger.stats.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +44,7 @@ def test_values_that_the_engine_injects_are_not_parameters() -> None:
         True,
         False,
     )
-    assert found.injected == {"rng", "workspace"}
+    assert found.asks_for == {"rng", "workspace"}
     assert found.bind({}) == {"power": 2.0} and found.bind({"power": 1}) == {
         "power": 1.0
     }
@@ -107,12 +114,19 @@ def test_without_any_family_the_package_is_not_installed(
         registry.discover.__wrapped__("metric")
 
 
-def test_a_reader_knows_its_call_and_nobody_else_does() -> None:
-    seen: list[registry.Call] = []
+def test_a_reader_that_asks_for_its_context_gets_it_also_as_a_function() -> None:
+    seen: list[ReaderContext] = []
 
     @registry.reader("mine", version=1)
-    def mine(files: Any, *, size: int = 4, name: str = "x") -> None:
-        seen.append(registry.current_call())
+    def mine(
+        files: Any,
+        *,
+        size: int = 4,
+        name: str = "x",
+        context: ReaderContext | None = None,
+    ) -> None:
+        assert context is not None
+        seen.append(context)
         if size > 4:
             raise ValueError
 
@@ -124,8 +138,53 @@ def test_a_reader_knows_its_call_and_nobody_else_does() -> None:
         ("mine", files, {"size": 4, "name": "y"}),
         ("mine", files, {"size": 5, "name": "x"}),
     ]
-    with pytest.raises(RequestError, match="only registered readers can store windows"):
-        registry.current_call()
+    assert set(registry.get("reader", "mine").bind({})) == {"size", "name"}
+
+
+def test_a_misspelt_or_wrongly_annotated_parameter_of_the_context_is_refused() -> None:
+    def misspelt(source: Any, target: Any, *, rgn: np.random.Generator) -> Any: ...
+
+    def other(source: Any, target: Any, *, pieces: Sequence[Split]) -> Any: ...
+
+    def wrong(source: Any, target: Any, *, rng: int = 0) -> Any: ...
+
+    def narrower(*, id: str, weights: dict[str, Path]) -> Any: ...
+
+    for function, words in (
+        (misspelt, r"metric 'x'.*parameter `rgn` is annotated; did you mean `rng`"),
+        (other, r"parameter `pieces` is annotated; did you mean `splits`"),
+        (
+            wrong,
+            r"gives `rng` as numpy.*Generator, and it is annotated as builtins\.int",
+        ),
+    ):
+        with pytest.raises(RequestError, match=words):
+            registry.metric("x", version=1)(function)
+    registry.builder("narrower", version=1, takes={"images"}, gives={"costs"})(narrower)
+    assert registry.get("builder", "narrower").asks_for == {"id", "weights"}
+
+
+def test_the_fields_of_contexts_are_those_that_components_may_ask_for() -> None:
+    classes = {"metric": MetricContext, "ceiling": MetricContext,
+               "paradigm": ParadigmContext, "builder": BuilderContext}  # fmt: skip
+    for kind, of_kind in classes.items():
+        hints = typing.get_type_hints(of_kind)
+        stated = dict(CONTEXT_FIELDS[kind])
+        assert stated.pop("context") == text_of(of_kind)
+        assert {name: text_of(hint) for name, hint in hints.items()} == stated
+
+
+def test_a_metric_may_ask_for_its_whole_context() -> None:
+    seen: list[MetricContext] = []
+
+    def whole(source: Any, target: Any, *, context: MetricContext) -> Any:
+        seen.append(context)
+
+    registry.metric("whole", version=1)(whole)
+    found = registry.get("metric", "whole")
+    given = MetricContext(np.random.default_rng(), Workspace())
+    found.call(given, (1, 2), {})
+    assert seen == [given] and found.bind({}) == {}
 
 
 class Entry:
@@ -240,7 +299,8 @@ def test_every_decorator_keeps_what_is_declared_and_knows_only_channels() -> Non
 
     registry.ceiling("c1", version=2, input="behaviour")(called)
     found = registry.get("ceiling", "c1")
-    assert (found.input, found.version, found.timed) == ("behaviour", 2, False)
+    assert (found.input, found.version) == ("behaviour", 2)
+    assert not hasattr(found, "timed"), "each kind has its own fields"
     registry.metric("m1", version=1, input="trace", timed=True)(called)
     found = registry.get("metric", "m1")
     assert (found.input, found.timed, found.trials) == ("trace", True, False)

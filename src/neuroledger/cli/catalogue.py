@@ -337,11 +337,15 @@ def _check(
     """Return every problem of the specs and the number of files; ``schemas``: regenerate the JSON Schemas first."""
     from neuroledger.engine.check import check as check_specs
     from neuroledger.engine.check import write_schemas
+    from neuroledger.testing import contract_findings
 
     catalog = open_catalog(root)
     for path in write_schemas(root) if schemas else ():
         say(f"wrote {catalog.shown(path)}")
-    return check_specs(catalog, paths)
+    findings, count = check_specs(catalog, paths)
+    if not paths:
+        findings = sorted({*findings, *contract_findings(catalog)})
+    return findings, count
 
 
 def _review(

@@ -33,6 +33,7 @@ from neuroledger.errors import (
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog, Entry
+from neuroledger.spec.components import Reader
 from neuroledger.spec.expectations import Content
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
@@ -106,7 +107,7 @@ def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
     return None
 
 
-class _DeclaredFiles(dict[str, Path]):
+class DeclaredFiles(dict[str, Path]):
     """The files of a data set by name; the error for any other name lists the declared names."""
 
     def __missing__(self, name: str) -> Path:
@@ -116,9 +117,7 @@ class _DeclaredFiles(dict[str, Path]):
         )
 
 
-def reader_parameters(
-    catalog: Catalog, id: str
-) -> tuple[registry.Registered, dict[str, Any]]:
+def reader_parameters(catalog: Catalog, id: str) -> tuple[Reader, dict[str, Any]]:
     """The reader of a data set and its validated parameters.
 
     Raises
@@ -136,7 +135,7 @@ def reader_parameters(
 
 
 @lru_cache(maxsize=256)
-def _bound_reader(entry: Entry) -> tuple[registry.Registered, Mapping[str, Any]]:
+def _bound_reader(entry: Entry) -> tuple[Reader, Mapping[str, Any]]:
     """The reader of an entry and its parameters, which may list thousands of recordings, validated once."""
     reader = cast("DatasetSpec", entry.spec).reader
     assert reader is not None
@@ -198,7 +197,7 @@ def read_dataset(
         for path in files.values():
             refuse_outside_storage(path)
         with store_at(catalog.root):
-            dataset: Dataset = component.function(_DeclaredFiles(files), **parameters)
+            dataset: Dataset = component.function(DeclaredFiles(files), **parameters)
             return _in_numpy(dataset)
 
     store.require_own()  # the child process cannot run git

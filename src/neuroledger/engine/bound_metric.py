@@ -15,11 +15,12 @@ from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text, in_numpy, received
 from neuroledger.data.plain_arrays import alike, is_plain
+from neuroledger.engine.context import MetricContext
 from neuroledger.engine.overrides import Comparison, resolve
 from neuroledger.errors import CeilingError, MetricError, RequestError
-from neuroledger.spec import registry
 from neuroledger.spec.base import Override, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_definitions
+from neuroledger.spec.components import Ceiling, Metric
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec
 from neuroledger.stats.aggregate import aggregate, error_of
 from neuroledger.stats.left_out import general, with_subjects
@@ -183,7 +184,7 @@ class _Bound:
     """A spec, the function it names, and the validated parameters."""
 
     spec: Comparison
-    component: registry.Registered
+    component: Metric | Ceiling
     parameters: Mapping[str, Any]
     workspace: Workspace = field(repr=False)
     seed: int = 0
@@ -217,7 +218,7 @@ class _Bound:
         rows: xr.DataArray,
         tested: Collection[str] | None = None,
     ) -> Score:
-        if tested is not None and "splits" not in self.component.injected:
+        if tested is not None and not self._takes_splits:
             arrays, rows = (
                 [_of_stimuli(array, tested) for array in arrays],
                 _of_stimuli(rows, tested),
@@ -225,14 +226,18 @@ class _Bound:
         drawn = self._splits(splits, rows)
         if tested is not None and drawn is not None:
             drawn = testing(drawn, rows, tested)
-        samples = self._samples(arrays, drawn)
+        samples = self.samples(arrays, drawn)
         return _score(self, samples, arrays, drawn, rows)
+
+    @property
+    def _takes_splits(self) -> bool:
+        return bool({"splits", "context"} & self.component.asks_for)
 
     def _splits(
         self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
     ) -> Sequence[Split] | None:
         """Return the splits of the rows that the component needs, or None."""
-        if "splits" not in self.component.injected:
+        if not self._takes_splits:
             return None
         if splits is not None:
             return given(splits, rows.sizes["presentation"])
@@ -242,26 +247,19 @@ class _Bound:
             )
         return draw(self.spec.splits, rows)
 
-    def _samples(
+    def samples(
         self, arrays: Sequence[xr.DataArray], splits: Sequence[Split] | None
     ) -> Samples:
         """Return what the component computes from the arrays."""
-        injected: dict[str, Any] = {}
-        if splits is not None:
-            injected["splits"] = splits
-        if "rng" in self.component.injected:
-            injected["rng"] = np.random.default_rng(self.seed)
-        if "workspace" in self.component.injected:
-            injected["workspace"] = self.workspace
+        rng = np.random.default_rng(self.seed)
+        context = MetricContext(rng, self.workspace, splits or ())
         # Undefined samples are NaN, and the notes report them.
         with (
             self.workspace.limits(),
             np.errstate(over="ignore", invalid="ignore", divide="ignore"),
         ):
             try:
-                return Samples.of(
-                    self.component.function(*arrays, **injected, **self.parameters)
-                )
+                return Samples.of(self.component.call(context, arrays, self.parameters))
             except (AttributeError, TypeError, ValueError) as error:
                 bare = [
                     type(side).__name__
@@ -293,7 +291,7 @@ class _Bound:
                 fewer: Sequence[xr.DataArray], parts: Sequence[Split] | None
             ) -> xr.DataArray:
                 try:
-                    return self._samples(fewer, parts).values
+                    return self.samples(fewer, parts).values
                 except MetricError:  # undefined without these items
                     return xr.full_like(whole, np.nan, dtype=np.float64)
 
@@ -313,6 +311,8 @@ class _Bound:
 @dataclass(frozen=True, repr=False)
 class BoundMetric(_Bound):
     """A metric, callable on assemblies."""
+
+    component: Metric
 
     def __call__(
         self,
@@ -421,6 +421,8 @@ class BoundMetric(_Bound):
 @dataclass(frozen=True, repr=False)
 class BoundCeiling(_Bound):
     """A ceiling, callable on an assembly."""
+
+    component: Ceiling
 
     def __call__(self, assembly: xr.DataArray) -> Score:
         """Compute the ceiling of ``assembly`` ``(presentation, …)``, whose repetitions are not averaged.

@@ -38,6 +38,7 @@ from neuroledger.spec.addresses import said_of, texts
 from neuroledger.spec.base import Component, SourceFile, spec_sha256
 from neuroledger.spec.bibliography import attribution_problems, joined
 from neuroledger.spec.catalog import Catalog, Entry, references
+from neuroledger.spec.components import Foreseen
 from neuroledger.spec.kinds import (
     KINDS,
     BenchmarkSpec,
@@ -423,7 +424,7 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
 
 
 def _foreseen(
-    entry: Entry, stated: Callable[[str], registry.Foreseen | None]
+    entry: Entry, stated: Callable[[str], Foreseen | None]
 ) -> Iterator[Finding]:
     """Report what a pinned data set, or a benchmark on it, can be known to lack without its files."""
     spec = entry.spec

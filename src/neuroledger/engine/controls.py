@@ -23,8 +23,8 @@ from neuroledger.engine.score import headline
 from neuroledger.engine.session import SHUFFLED, Session
 from neuroledger.errors import MetricError, about_pair
 from neuroledger.models.model import ShufflesLabels
+from neuroledger.spec.components import Side
 from neuroledger.spec.kinds import BenchmarkSpec, Controls, MetricSpec
-from neuroledger.spec.registry import Side
 from neuroledger.stats.score import Score
 
 __all__ = ["controlled", "departures", "floor_of", "require_passed"]

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from neuroledger.errors import DataError, RequestError, SpecError
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.components import Foreseen, Place
 from neuroledger.spec.kinds import BenchmarkSpec
-from neuroledger.spec.registry import Foreseen, Place
 
 __all__ = ["Problem", "benchmark_problems", "dataset_problems", "foreseen"]
 

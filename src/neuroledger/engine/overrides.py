@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal, overload
 
 from pydantic import BaseModel, ValidationError
 
@@ -12,19 +13,38 @@ from neuroledger.errors import RequestError
 from neuroledger.spec import registry
 from neuroledger.spec.base import Override, id_of, worded
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.components import Ceiling, Metric
 from neuroledger.spec.kinds import CeilingSpec, MetricSpec, SplitsSpec
 
 __all__ = ["Comparison", "in_compat", "resolve"]
 
 Comparison = MetricSpec | CeilingSpec
+# Kind of spec → kind of component.
+KIND_OF: Final[Mapping[str, Literal["metric", "ceiling"]]] = MappingProxyType(
+    {"metrics": "metric", "ceilings": "ceiling"}
+)
 
 
+@overload
+def resolve(
+    kind: Literal["metrics"],
+    id: str | Override,
+    catalog: Catalog,
+    overrides: Mapping[str, Any],
+) -> tuple[MetricSpec, Metric, dict[str, Any]]: ...
+@overload
+def resolve(
+    kind: Literal["ceilings"],
+    id: str | Override,
+    catalog: Catalog,
+    overrides: Mapping[str, Any],
+) -> tuple[CeilingSpec, Ceiling, dict[str, Any]]: ...
 def resolve(
     kind: Literal["metrics", "ceilings"],
     id: str | Override,
     catalog: Catalog,
     overrides: Mapping[str, Any],
-) -> tuple[Comparison, registry.Registered, dict[str, Any]]:
+) -> tuple[Comparison, Metric | Ceiling, dict[str, Any]]:
     """Return the spec with merged overrides, its component, and the validated parameters of the component.
 
     Raises
@@ -44,7 +64,7 @@ def resolve(
     )
     if changes:
         spec = _overridden(spec, model, changes, kind)
-    component = registry.get(kind[:-1], spec.compare.name)
+    component = registry.get(KIND_OF[kind], spec.compare.name)
     try:
         parameters = component.bind(spec.compare.parameters)
     except ValidationError as error:

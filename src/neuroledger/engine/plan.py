@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -408,6 +408,7 @@ def interface(entry: Entry, stimuli: str) -> Interface | None:
     None if the spec has no builder or invalid parameters, which are reported elsewhere.
     """
     spec, values = entry.spec, dict[str, Any]()
+    kind: Literal["paradigm", "builder"]
     if isinstance(spec, BenchmarkSpec):
         kind, name = "paradigm", spec.paradigm.name
     elif isinstance(spec, ModelSpec) and spec.builder is not None:

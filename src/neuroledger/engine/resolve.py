@@ -16,6 +16,7 @@ from neuroledger.data.load import load_dataset, load_prepared, verified_files
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
+from neuroledger.engine.context import BuilderContext
 from neuroledger.engine.layer_commitment import committed, rule_of
 from neuroledger.engine.overrides import in_compat
 from neuroledger.engine.plan import (
@@ -30,6 +31,7 @@ from neuroledger.models.activation_store import attach
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
 from neuroledger.spec.base import id_of, sha256_of
+from neuroledger.spec.components import Paradigm
 from neuroledger.spec.kinds import BenchmarkSpec, Pretraining
 from neuroledger.stats.score import Score
 
@@ -57,7 +59,7 @@ class Resolved:
     control: bool
     pretraining: tuple[str | Pretraining, ...]
     data: Dataset
-    paradigm: registry.Registered
+    paradigm: Paradigm
     parameters: Mapping[str, Any]
     metrics: Mapping[str, BoundMetric]
     ceiling: BoundCeiling | None
@@ -167,7 +169,7 @@ def untrained_of(session: Session, id: str) -> Model | None:
         return None
     component = registry.get("builder", spec.builder.name)
     draws = (
-        "seed" in component.parameters.model_fields and "weights" in component.injected
+        "seed" in component.parameters.model_fields and "weights" in component.asks_for
     )
     return _build(session, id, trained=False) if draws else None
 
@@ -178,10 +180,8 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
     if spec.builder is None or spec.unavailable is not None:
         raise UnavailableError(f"model {id!r} is unavailable: {spec.unavailable}")
     component = registry.get("builder", spec.builder.name)
-    fields: dict[str, Any] = {"weights": spec.weights, "regions": dict(spec.regions)}
-    fields |= {"layers": spec.layers, "readout": spec.readout, "logits": spec.logits}
-    for name, value in fields.items():
-        if value and name not in component.injected:
+    for name in ("weights", "regions", "layers", "readout", "logits"):
+        if getattr(spec, name) and name not in component.asks_for:
             raise RequestError(
                 f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it"
             )
@@ -193,18 +193,20 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
             limits_for(files),
             f"model {id!r}: its weights",
         )
-    values = fields | {
-        "id": id,
-        "weights": weights,
-        "visual_degrees": spec.visual_degrees,
-        "device": session.request.device,
-        "store": session.store,
-        "rng": np.random.default_rng(session.request.seed),
-    }
-    injected = {name: values[name] for name in component.injected}
-    model: Model = component.function(
-        **injected, **parameters_of(catalog.entry("models", id), "builder")
+    context = BuilderContext(
+        id=id,
+        weights=weights,
+        regions=dict(spec.regions),
+        layers=spec.layers,
+        readout=spec.readout,
+        logits=spec.logits,
+        visual_degrees=spec.visual_degrees,
+        device=session.request.device,
+        store=session.store,
+        rng=np.random.default_rng(session.request.seed),
     )
+    parameters = parameters_of(catalog.entry("models", id), "builder")
+    model: Model = component.call(context, (), parameters)
     return model
 
 

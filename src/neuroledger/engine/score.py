@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from neuroledger.engine.context import ParadigmContext
 from neuroledger.engine.measurement import Measurement, apart, overlap_notes
 from neuroledger.engine.resolve import Resolved
 from neuroledger.engine.session import Session
@@ -25,17 +25,16 @@ __all__ = ["headline", "measure", "score"]
 
 def measure(job: Resolved, session: Session) -> Measurement:
     """Run the job's paradigm on the model and return the measurement."""
-    values: dict[str, Any] = {
-        "rng": np.random.default_rng(session.request.seed),
-        "workspace": session.workspace,
-        "store": session.store,
-        "pretraining": job.pretraining,
-        "metrics": job.benchmark.all_metrics,
-        "catalog": session.catalog,
-    }
-    injected = {name: values[name] for name in job.paradigm.injected}
-    measured: Measurement = job.paradigm.function(
-        job.model, job.data, **injected, **job.parameters
+    context = ParadigmContext(
+        rng=np.random.default_rng(session.request.seed),
+        workspace=session.workspace,
+        store=session.store,
+        pretraining=job.pretraining,
+        metrics=job.benchmark.all_metrics,
+        catalog=session.catalog,
+    )
+    measured: Measurement = job.paradigm.call(
+        context, (job.model, job.data), job.parameters
     )
     return measured
 

@@ -93,7 +93,7 @@ def torch(
         The module lacks a layer.
     """
     from neuroledger.models.torch_layers import in_memory
-    from neuroledger.models.torch_module import assemble
+    from neuroledger.models.torch_module import TorchOptions, assemble
 
     if not (hasattr(module, "named_modules") and hasattr(module, "state_dict")):
         raise ModelError(
@@ -117,9 +117,7 @@ def torch(
         "stochastic": seed if stochastic or microsaccades else None,
         "microsaccades": visual_degrees if microsaccades else None,
     }
-    return assemble(
-        module,
-        in_memory(module, described, origin=origin),
+    options = TorchOptions(
         id=id,
         preprocessing=preprocessing,
         layers=tuple(layers),
@@ -135,6 +133,7 @@ def torch(
         batch=batch,
         device=device,
     )
+    return assemble(module, in_memory(module, described, origin=origin), options)
 
 
 def _parse_preprocessing(fields: Mapping[str, Any], model: str) -> Preprocessing:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from neuroledger.errors import ModelError
+from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers, unknown
 from neuroledger.models.preprocessing import Preprocessing
-from neuroledger.models.torch_module import assemble, hub_package
+from neuroledger.models.torch_module import TorchOptions, assemble, hub_package
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import Arguments
 
@@ -59,23 +60,24 @@ def _classifier(hub: str, make: Make) -> None:
         logits: str | None = None,
         visual_degrees: float | None = None,
         device: str = "cpu",
-        store: Any = None,
+        store: Store | None = None,
     ) -> LayeredModel:
         """Create a model from an architecture of the hub; weights are random from ``seed`` unless ``weights`` are pinned."""
-        fields = {
-            "preprocessing": preprocessing,
-            "labels": labels,
-            "seed": seed,
-            "weights": weights or {},
-        }
-        fields |= {
-            "layers": layers,
-            "regions": regions or {},
-            "readout": readout,
-            "logits": logits,
-        }
-        fields |= {"visual_degrees": visual_degrees, "device": device, "store": store}
-        return _model(hub, make, id, architecture, arguments or {}, fields)
+        options = TorchOptions(
+            id=id,
+            preprocessing=preprocessing,
+            labels=labels,
+            seed=seed,
+            weights=weights or {},
+            layers=layers,
+            regions=regions or {},
+            readout=readout,
+            logits=logits,
+            visual_degrees=visual_degrees,
+            device=device,
+            store=store,
+        )
+        return _model(hub, make, architecture, arguments or {}, options)
 
     build.__name__ = f"{hub}_model"
     builder(hub, version=VERSION, takes={"images"}, gives=of_layers)(build)
@@ -97,36 +99,37 @@ def transformers_model(
     logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """Create a model from a vision class of ``transformers``, such as ``ViTModel``, and its configuration fields."""
-    fields = {
-        "preprocessing": preprocessing,
-        "labels": labels,
-        "seed": seed,
-        "weights": weights or {},
-    }
-    fields |= {
-        "layers": layers,
-        "regions": regions or {},
-        "readout": readout,
-        "logits": logits,
-    }
-    fields |= {"visual_degrees": visual_degrees, "device": device, "store": store}
+    options = TorchOptions(
+        id=id,
+        preprocessing=preprocessing,
+        labels=labels,
+        seed=seed,
+        weights=weights or {},
+        layers=layers,
+        regions=regions or {},
+        readout=readout,
+        logits=logits,
+        visual_degrees=visual_degrees,
+        device=device,
+        store=store,
+    )
     return _model(
-        "transformers", _from_transformers, id, architecture, config or {}, fields
+        "transformers", _from_transformers, architecture, config or {}, options
     )
 
 
 def _model(
     hub: str,
     make: Make,
-    id: str,
     architecture: str,
     arguments: Arguments,
-    fields: Mapping[str, Any],
+    options: TorchOptions,
 ) -> LayeredModel:
     """Build a network with weights from the seed or from pinned files; refuse arguments that would download weights."""
+    id = options.id
     for name, value in arguments.items():
         if value and any(part in name for part in FETCHING):
             raise ModelError(
@@ -137,7 +140,7 @@ def _model(
     from neuroledger.models.torch_weights import seeded
 
     try:
-        module = seeded(lambda: make(architecture, arguments, id), fields["seed"])
+        module = seeded(lambda: make(architecture, arguments, id), options.seed)
     except UNBUILDABLE as error:
         message = f"model {id!r}: {architecture} cannot be built with these arguments: {error}"
         raise ModelError(message) from error
@@ -147,7 +150,7 @@ def _model(
         "architecture": architecture,
         "arguments": dict(arguments),
     }
-    return assemble(module, described, id=id, packages=(hub,), **fields)
+    return assemble(module, described, options, packages=(hub,))
 
 
 def _from_torchvision(architecture: str, arguments: Arguments, model: str) -> Module:

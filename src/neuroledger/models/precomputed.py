@@ -15,7 +15,7 @@ from neuroledger.data import assembly as assemblies
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.activations import Trial
+from neuroledger.models.activations import Store, Trial
 from neuroledger.models.model import LayeredModel, of_layers, unknown
 from neuroledger.models.torch_weights import weights_identity
 from neuroledger.spec.channels import STIMULI
@@ -39,7 +39,7 @@ def precomputed(
     regions: Mapping[str, str | tuple[str, ...]] | None = None,
     readout: str | None = None,
     visual_degrees: float | None = None,
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """Create a model that answers with the rows of a file.
 
@@ -88,7 +88,7 @@ def from_assembly(
     readout: str | None = None,
     visual_degrees: float | None = None,
     identity: Mapping[str, Any] | None = None,
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """Create a model that answers with the rows of an assembly (presentation × neuroid[ × time_bin]), one per stimulus.
 

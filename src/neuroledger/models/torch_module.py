@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from neuroledger.errors import ModelError, UnavailableError, package_missing
+from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
 from neuroledger.spec.registry import builder
@@ -34,6 +36,58 @@ COMPILED: Final = "torchvision._meta_registrations"
 """The module of torchvision that registers its compiled operators with torch, and cannot be imported without them."""
 
 Bins = tuple[tuple[float, float], ...]
+Regions = Mapping[str, str | tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class TorchOptions:
+    """What a model of a torch module may declare, whatever builds the module.
+
+    Attributes
+    ----------
+    id
+        The id of the model.
+    preprocessing
+        Declared steps, or a function that maps an RGB image to a tensor.
+    layers, regions, readout, logits
+        Recorded layers (default: those that the others name), those of each region, and those of decisions.
+    weights
+        Files of weights by name; empty for those that are drawn from the seed.
+    seed
+        Seed of untrained weights and of the draws of a stochastic module.
+    labels
+        Names of the logits.
+    visual_degrees
+        Visual angle in degrees that the input spans.
+    times
+        Time bins in ms, for a module that answers in time steps.
+    stochastic, microsaccades
+        Whether answers vary from trial to trial, and whether every trial shifts the image slightly.
+    batch
+        Stimuli per forward pass; None for a number chosen from the size of the activations.
+    """
+
+    id: str
+    preprocessing: Preprocessing | Callable[..., Any]
+    layers: tuple[str, ...] = ()
+    regions: Regions = field(default_factory=dict)
+    readout: str | None = None
+    logits: str | None = None
+    weights: Mapping[str, Path] = field(default_factory=dict)
+    seed: int = 0
+    labels: tuple[str, ...] = ()
+    visual_degrees: float | None = None
+    times: Bins | None = None
+    stochastic: bool = False
+    microsaccades: bool = False
+    batch: int | None = None
+    device: str = "cpu"
+    store: Store | None = None
+
+    @property
+    def shifted_over(self) -> float | None:
+        """The visual angle over which microsaccades shift the image, or None without any."""
+        return self.visual_degrees if self.microsaccades else None
 
 
 def _typed(values: Any) -> None:
@@ -60,7 +114,7 @@ def torch_module(
     logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """Create a model from a class of an installed package.
 
@@ -99,9 +153,7 @@ def torch_module(
         "module": module,
         "arguments": arguments or {},
     }
-    return assemble(
-        build(module, arguments or {}, seed, id),
-        described,
+    options = TorchOptions(
         id=id,
         preprocessing=preprocessing,
         seed=seed,
@@ -118,89 +170,89 @@ def torch_module(
         visual_degrees=visual_degrees,
         device=device,
         store=store,
-        packages=(module.split(".")[0].split(":")[0],),
     )
+    network = build(module, arguments or {}, seed, id)
+    package = module.split(".")[0].split(":")[0]
+    return assemble(network, described, options, packages=(package,))
 
 
 def assemble(
     module: torch.nn.Module,
     described: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
+    options: TorchOptions,
     *,
-    id: str,
-    preprocessing: Preprocessing | Callable[..., Any],
-    layers: tuple[str, ...],
-    regions: Mapping[str, str | tuple[str, ...]],
-    weights: Mapping[str, Path] | None = None,
-    seed: int = 0,
-    times: Bins | None = None,
-    stochastic: bool = False,
-    microsaccades: bool = False,
-    labels: tuple[str, ...] = (),
-    batch: int | None = None,
-    readout: str | None = None,
-    logits: str | None = None,
-    visual_degrees: float | None = None,
-    device: str = "cpu",
-    store: Any = None,
     packages: tuple[str, ...] = (),
     adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> LayeredModel:
-    """Create a model from a built module; load ``weights`` into it, if any, renamed by ``adapt``.
+    """Create a model from a built module; load its weights into it, if any, renamed by ``adapt``.
 
     ``described`` and ``packages`` identify the module; for a module in memory ``described`` is a function that returns
     its identity.
     """
-    from neuroledger.models.devices import available
     from neuroledger.models.torch_layers import Inputs, TorchExtract, check_layers
-    from neuroledger.models.torch_weights import load_weights, weights_identity
+    from neuroledger.models.torch_weights import load_weights
 
-    if microsaccades and visual_degrees is None:
+    id, times = options.id, options.times
+    if options.microsaccades and options.visual_degrees is None:
         raise ModelError(
             f"model {id!r}: microsaccades need the visual angle of the input: give `visual_degrees`"
         )
-    if weights:
-        load_weights(module, weights, id, adapt=adapt)
-    layers = layers or every_layer(regions, readout, logits)
+    if options.weights:
+        load_weights(module, options.weights, id, adapt=adapt)
+    layers = options.layers or every_layer(
+        options.regions, options.readout, options.logits
+    )
     check_layers(module, layers, id)
-    identity = described
-    if not callable(identity):
-        assert isinstance(preprocessing, Preprocessing)  # a spec declares its steps
-        identity = {
-            **identity,
-            "weights": weights_identity(weights) if weights else {"seed": seed},
-            "preprocessing": preprocessing.model_dump(mode="json"),
-            "device": available(device).type,
-            "packages": {
-                name: version_of(name)
-                for name in sorted({*packages, "torch"} - {"neuroledger"})
-            },
-            "stochastic": seed if stochastic else None,
-            "microsaccades": visual_degrees if microsaccades else None,
-            "times": None if times is None else [list(bin_) for bin_ in times],
-        }
+    extract = TorchExtract(
+        module,
+        Inputs(options.preprocessing, id),
+        options.device,
+        steps=None if times is None else len(times),
+        seed=options.seed,
+        microsaccades=options.shifted_over,
+    )
     return LayeredModel(
         id=id,
         takes=frozenset({"images"}),
-        extract=TorchExtract(
-            module,
-            Inputs(preprocessing, id),
-            device,
-            steps=None if times is None else len(times),
-            seed=seed,
-            microsaccades=visual_degrees if microsaccades else None,
-        ),
+        extract=extract,
         layers=layers,
-        regions=dict(regions),
-        readout=readout,
-        logits=logits,
-        labels=labels,
-        visual_degrees=visual_degrees,
-        identity=identity,
+        regions=dict(options.regions),
+        readout=options.readout,
+        logits=options.logits,
+        labels=options.labels,
+        visual_degrees=options.visual_degrees,
+        identity=described
+        if callable(described)
+        else _identity(described, options, packages),
         times=times,
-        stochastic=stochastic or microsaccades,
-        batch=batch,
-        store=store,
+        stochastic=options.stochastic or options.microsaccades,
+        batch=options.batch,
+        store=options.store,
     )
+
+
+def _identity(
+    described: Mapping[str, Any], options: TorchOptions, packages: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return what determines the activations of a model of a spec."""
+    from neuroledger.models.devices import available
+    from neuroledger.models.torch_weights import weights_identity
+
+    assert isinstance(options.preprocessing, Preprocessing)  # a spec declares its steps
+    weights, times = options.weights, options.times
+    return {
+        **described,
+        "weights": weights_identity(weights) if weights else {"seed": options.seed},
+        "preprocessing": options.preprocessing.model_dump(mode="json"),
+        "device": available(options.device).type,
+        "packages": {
+            name: version_of(name)
+            for name in sorted({*packages, "torch"} - {"neuroledger"})
+        },
+        "stochastic": options.seed if options.stochastic else None,
+        "microsaccades": options.shifted_over,
+        "times": None if times is None else [list(bin_) for bin_ in times],
+    }
 
 
 def build(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import functools
 import importlib
@@ -9,33 +10,45 @@ import importlib.util
 import inspect
 import logging
 import pkgutil
-import re
-import typing
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar, cast
-
-from pydantic import BaseModel, ConfigDict, create_model, model_validator
+from typing import Any, Literal, NamedTuple, TypeVar, cast, overload
 
 from neuroledger.errors import RequestError, UnknownError
-from neuroledger.spec.channels import INPUTS, OUTPUTS, Declared, Interface, channels
+from neuroledger.spec.channels import INPUTS, OUTPUTS, Declared, channels
+from neuroledger.spec.components import (
+    Builder,
+    Ceiling,
+    Composes,
+    Divides,
+    Draws,
+    Example,
+    Foresees,
+    Metric,
+    Needs,
+    Paradigm,
+    Pins,
+    Reader,
+    ReaderContext,
+    Reads,
+    Registered,
+    Side,
+    Simulates,
+    Stimuli,
+    Together,
+    context_of,
+)
 from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
-    "Call",
-    "Foreseen",
-    "Place",
+    "Example",
     "Registered",
     "broken",
     "builder",
     "ceiling",
-    "current_call",
     "get",
     "metric",
     "names",
@@ -44,31 +57,6 @@ __all__ = [
     "stimuli",
 ]
 
-# Arguments that the engine passes to a component; all other keyword-only parameters are YAML fields.
-INJECTED: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "metric": frozenset({"splits", "rng", "workspace"}),
-        "ceiling": frozenset({"splits", "rng", "workspace"}),
-        "paradigm": frozenset(
-            {"rng", "workspace", "store", "pretraining", "metrics", "catalog"}
-        ),
-        "builder": frozenset(
-            {
-                "id",
-                "weights",
-                "regions",
-                "layers",
-                "readout",
-                "logits",
-                "visual_degrees",
-                "device",
-            }
-            | {"store", "rng"}
-        ),
-        "reader": frozenset(),
-        "stimuli": frozenset(),
-    }
-)
 # The entry-point group under which distributions, including this one, name their families.
 GROUP = "neuroledger.families"
 FOLDERS: Mapping[str, str] = MappingProxyType(
@@ -83,215 +71,61 @@ FOLDERS: Mapping[str, str] = MappingProxyType(
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
-# From the names of a folder's files and the reader's parameters to the names of the files that the reader reads.
-Reads = Callable[[Sequence[str], Mapping[str, Any]], list[str]]
-# From a catalogue, a spec, its text and `neuroledger.data.pin.downloads.Downloads` to `…downloads.Recorded`.
-Pins = Callable[..., Any]
-# From the parameters of a reader and what a model needs to the parameters that it changes, by name.
-Composes = Callable[[Mapping[str, Any], Any], dict[str, Any]]
-Simulates = Callable[..., Callable[..., Any]]
-Side = Literal["source", "target"]
-Place = tuple[str | int, ...]
-"""The place of a field within the parameters of a component."""
-
-
-class Foreseen(NamedTuple):
-    """What a reader's parameters and the names of its pinned files state, without the files.
-
-    Attributes
-    ----------
-    coordinates
-        Coordinates and further assemblies that its data will have.
-    recordings
-        The coordinates of each recording, and under `sha256` the hash of its samples.
-    problems
-        What it cannot read: the place of the field, what is wrong, and how to fix it.
-    """
-
-    coordinates: frozenset[str]
-    recordings: tuple[Mapping[str, str], ...]
-    problems: tuple[tuple[Place, str, str], ...]
-
-
-Foresees = Callable[[Mapping[str, Any], Mapping[str, Any]], Foreseen]
-Needs = Callable[[Mapping[str, Any]], dict[Place, str]]
-Divides = Callable[
-    [Mapping[str, Any], Sequence[Mapping[str, str]]], list[tuple[list[int], list[int]]]
-]
-
-
-@dataclass(frozen=True)
-class Registered:
-    """A component: its function, the model of its parameters, and the integer version of its numbers.
-
-    Attributes
-    ----------
-    input
-        Input of a metric or ceiling: `assemblies`, `behaviour`, `predictions` or `trace`.
-    timed
-        Whether a metric needs the dimension of time bins even for a single bin.
-    trials
-        Whether a metric compares with single trials: the target keeps its repetitions, the source has one row each.
-    inputs, outputs
-        Input and output channels of a builder's models, or those that a paradigm requires of a model.
-    itself
-        Whether a paradigm can score the data in place of a model; they must then predict themselves.
-    permuted
-        Side of a paradigm's measurement that is permuted for the negative control.
-    simulates
-        Function that draws simulated experiments with known truth, similar to a measurement of the paradigm.
-    reads
-        Function that selects a reader's files from a folder.
-    pins
-        Function that converts a folder of downloads to the files and fields of a reader's data set.
-    together
-        Function that raises ValueError on parameters that are valid separately but not together.
-    prepares
-        Whether a reader computes its result from the files, so that the result is hashed and recorded.
-    composes
-        Function that changes a reader's parameters to what a model needs.
-    foresees
-        Function of the pinned files and a reader's parameters: what its data will be.
-    needs
-        Function of a paradigm's parameters: the coordinates that it needs of the data, by the fields that name them.
-    divides
-        Function of a paradigm's parameters and of recordings: the numbers of those that each fold trains on and tests.
-    """
-
-    kind: str
-    name: str
-    version: int
-    function: Callable[..., Any]
-    injected: frozenset[str]
-    input: str = "assemblies"
-    timed: bool = False
-    trials: bool = False
-    inputs: Declared = ()
-    outputs: Declared = ()
-    itself: bool = False
-    permuted: Side | None = None
-    simulates: Simulates | None = None
-    reads: Reads | None = None
-    pins: Pins | None = None
-    prepares: bool = False
-    composes: Composes | None = None
-    together: Callable[[Any], None] | None = None
-    foresees: Foresees | None = None
-    needs: Needs | None = None
-    divides: Divides | None = None
-
-    @property
-    def parameters(self) -> type[BaseModel]:
-        """Pydantic model of the YAML fields, made from the function's keyword-only parameters."""
-        return _parameters(self.kind, self.function, self.together)
-
-    def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Validated parameters with defaults (raises pydantic's ``ValidationError``)."""
-        model = self.parameters.model_validate(dict(values))
-        return {name: getattr(model, name) for name in type(model).model_fields}
-
-    def canonical(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The validated parameters as plain data, for identities."""
-        return self.parameters.model_validate(dict(values)).model_dump(
-            mode="json", by_alias=True
-        )
-
-    def interface(self, values: Mapping[str, Any]) -> Interface:
-        """The channels of a builder or paradigm with these parameters.
-
-        Raises
-        ------
-        RequestError
-            The component's function of the parameters returns a channel that is not in the vocabulary.
-        """
-        owner = f"{self.kind} {self.name!r}"
-        inputs, outputs = (
-            declared(values) if callable(declared) else declared
-            for declared in (self.inputs, self.outputs)
-        )
-        return Interface(
-            channels(inputs, INPUTS, owner), channels(outputs, OUTPUTS, owner)
-        )
-
-
 _REGISTRY: dict[tuple[str, str], Registered] = {}
 _BROKEN: dict[str, str] = {}
 
 
-def _register(kind: str, name: str, version: int, **declared: Any) -> Callable[[F], F]:
+def _register(
+    kind: type[Registered], name: str, version: int, **declared: Any
+) -> Callable[[F], F]:
+    """Return the decorator that registers a function as a component of a kind."""
+    owner = f"{kind.kind} {name!r}"
     if version < 1:
         raise RequestError(
-            f"{kind} {name!r}: version {version} is invalid: give an integer of at least 1"
+            f"{owner}: version {version} is invalid: give an integer of at least 1"
         )
 
     def decorate(function: F) -> F:
-        known = _REGISTRY.get((kind, name))
+        known = _REGISTRY.get((kind.kind, name))
         if known is not None and (first := _path(known.function)) != (
             second := _path(function)
         ):
             raise RequestError(
-                f"{kind} {name!r} is registered twice: by {first} and by {second}; rename one"
+                f"{owner} is registered twice: by {first} and by {second}; rename one"
             )
-        keyword_only = {
-            parameter.name
-            for parameter in inspect.signature(function).parameters.values()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        }
-        injected = INJECTED[kind] & keyword_only
-        registered = (
-            _with_current_call(name, function) if kind == "reader" else function
-        )
-        _REGISTRY[kind, name] = Registered(
-            kind, name, version, registered, injected, **declared
-        )
-        return registered
+        asks_for = context_of(kind.kind, name, function)
+        if issubclass(kind, Reader) and asks_for:
+            function = _with_context(name, function)
+        _REGISTRY[kind.kind, name] = kind(name, version, function, asks_for, **declared)
+        return function
 
     return decorate
 
 
-class Call(NamedTuple):
-    """A call of a reader: its files and all of its parameters, which determine its result."""
-
-    reader: Registered
-    files: Mapping[str, Path]
-    parameters: Mapping[str, Any]
-
-
-_CALL: ContextVar[tuple[str, Mapping[str, Path], Mapping[str, Any]] | None] = (
-    ContextVar("call", default=None)
-)
+def _reference(
+    component: Registered,
+) -> tuple[Callable[[str, str], Registered], tuple[str, str]]:
+    """Pickle a component as a reference: another process registers it itself."""
+    return get, (component.kind, component.name)
 
 
-def current_call() -> Call:
-    """The reader call that is running now.
-
-    Raises
-    ------
-    RequestError
-        No reader is running.
-    """
-    call = _CALL.get()
-    if call is None:
-        raise RequestError(
-            "only registered readers can store windows: call one, or use `join`"
-        )
-    return Call(get("reader", call[0]), call[1], call[2])
+for _kind in (Metric, Ceiling, Paradigm, Builder, Reader, Stimuli):
+    copyreg.pickle(_kind, _reference)
 
 
-def _with_current_call(name: str, function: F) -> F:
-    """Wrap a reader so that `current_call` returns its arguments while it runs."""
+def _with_context(name: str, function: F) -> F:
+    """Wrap a reader that asks for its context, so that it gets it also where it is called as a function."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        files, *_ = bound.args
-        token = _CALL.set((name, files, bound.kwargs))
-        try:
-            return function(*args, **kwargs)
-        finally:
-            _CALL.reset(token)
+        parameters = {
+            key: bound.kwargs[key] for key in bound.kwargs if key != "context"
+        }
+        context = ReaderContext(get("reader", name), bound.args[0], parameters)
+        return function(*bound.args, context=context, **parameters)
 
     return cast(F, wrapper)
 
@@ -303,23 +137,26 @@ def metric(
     input: str = "assemblies",
     timed: bool = False,
     trials: bool = False,
-    together: Callable[[Any], None] | None = None,
+    together: Together | None = None,
+    example: Draws | None = None,
 ) -> Callable[[F], F]:
     """Register a metric: ``(source, target, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` (the default), ``predictions``, or ``trace`` (the counts of one pass of a network). A
     ``timed`` metric needs time bins, even a single one. A metric of ``trials`` gets the target before repetitions are
-    averaged. ``together`` raises a ValueError on parameters that do not fit together. Raise ``version`` whenever the
-    metric's numbers can change.
+    averaged. ``together`` raises a ValueError on parameters that do not fit together. ``example`` draws small inputs for
+    the contract checks (`neuroledger.testing`), if those of ``input`` do not fit. Raise ``version`` whenever the metric's
+    numbers can change.
     """
     return _register(
-        "metric",
+        Metric,
         name,
         version,
         input=input,
         timed=timed,
         trials=trials,
         together=together,
+        example=example,
     )
 
 
@@ -328,14 +165,17 @@ def ceiling(
     *,
     version: int,
     input: str = "assemblies",
-    together: Callable[[Any], None] | None = None,
+    together: Together | None = None,
+    example: Draws | None = None,
 ) -> Callable[[F], F]:
     """Register a ceiling: ``(assembly, *, …) -> xr.DataArray`` of labelled samples.
 
     ``input`` is ``assemblies`` for ceilings of responses, ``behaviour`` for those of trials, thresholds and properties.
-    For ``together`` see `metric`.
+    For ``together`` and ``example`` see `metric`.
     """
-    return _register("ceiling", name, version, input=input, together=together)
+    return _register(
+        Ceiling, name, version, input=input, together=together, example=example
+    )
 
 
 def paradigm(
@@ -380,8 +220,8 @@ def paradigm(
     """
     _require_known_channels(f"paradigm {name!r}", shows, asks)
     declared: dict[str, Any] = {"itself": itself, "permuted": permuted}
-    declared |= {"simulates": simulates} | {"needs": needs, "divides": divides}
-    return _register("paradigm", name, version, inputs=shows, outputs=asks, **declared)
+    declared |= {"simulates": simulates, "needs": needs, "divides": divides}
+    return _register(Paradigm, name, version, inputs=shows, outputs=asks, **declared)
 
 
 def builder(
@@ -390,7 +230,7 @@ def builder(
     version: int,
     takes: Declared,
     gives: Declared,
-    together: Callable[[Any], None] | None = None,
+    together: Together | None = None,
 ) -> Callable[[F], F]:
     """Register a model builder: ``(*, id, …) -> Model``.
 
@@ -409,7 +249,7 @@ def builder(
     """
     _require_known_channels(f"builder {name!r}", takes, gives)
     return _register(
-        "builder", name, version, inputs=takes, outputs=gives, together=together
+        Builder, name, version, inputs=takes, outputs=gives, together=together
     )
 
 
@@ -440,7 +280,7 @@ def reader(
     """
     declared: dict[str, Any] = {"reads": reads, "pins": pins, "prepares": prepares}
     declared |= {"composes": composes, "foresees": foresees}
-    return _register("reader", name, version, **declared)
+    return _register(Reader, name, version, **declared)
 
 
 def stimuli(name: str) -> Callable[[F], F]:
@@ -450,9 +290,25 @@ def stimuli(name: str) -> Callable[[F], F]:
     keyword-only parameters are a subset of the reader's. Columns: ``stimulus_id``, and ``text`` (and ``context``), or
     ``filename`` (and ``start``, ``duration`` in seconds); see docs/signals.md.
     """
-    return _register("stimuli", name, 1)
+    return _register(Stimuli, name, 1)
 
 
+@overload
+def get(kind: Literal["metric"], name: str) -> Metric: ...
+@overload
+def get(kind: Literal["ceiling"], name: str) -> Ceiling: ...
+@overload
+def get(kind: Literal["paradigm"], name: str) -> Paradigm: ...
+@overload
+def get(kind: Literal["builder"], name: str) -> Builder: ...
+@overload
+def get(kind: Literal["reader"], name: str) -> Reader: ...
+@overload
+def get(kind: Literal["metric", "ceiling"], name: str) -> Metric | Ceiling: ...
+@overload
+def get(kind: Literal["paradigm", "builder"], name: str) -> Paradigm | Builder: ...
+@overload
+def get(kind: str, name: str) -> Registered: ...
 def get(kind: str, name: str) -> Registered:
     """The component ``name`` of ``kind``.
 
@@ -585,56 +441,3 @@ def _note_broken(family: Family, error: Exception) -> None:
 
 def _path(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
-
-
-@lru_cache
-def _parameters(
-    kind: str,
-    function: Callable[..., Any],
-    together: Callable[[Any], None] | None = None,
-) -> type[BaseModel]:
-    hints = typing.get_type_hints(function, include_extras=True)
-    fields: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if (
-            parameter.kind is not inspect.Parameter.KEYWORD_ONLY
-            or parameter.name in INJECTED[kind]
-        ):
-            continue
-        default = (
-            ... if parameter.default is inspect.Parameter.empty else parameter.default
-        )
-        fields[parameter.name] = (hints[parameter.name], default)
-    title = (
-        "".join(part.title() for part in re.split(r"\W|_", function.__name__))
-        + "Parameters"
-    )
-    config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        arbitrary_types_allowed=False,
-        validate_default=False,
-    )
-    with warnings.catch_warnings():
-        # A parameter may be called `copy` or `validate`: the methods of these names are not used on parameters.
-        warnings.filterwarnings(
-            "ignore", "Field name .* shadows an attribute", UserWarning
-        )
-        return create_model(
-            title,
-            __config__=config,
-            __doc__=inspect.getdoc(function),
-            __validators__=_validators(together),
-            **fields,
-        )
-
-
-def _validators(together: Callable[[Any], None] | None) -> dict[str, Any]:
-    if together is None:
-        return {}
-
-    def validate(self: BaseModel) -> BaseModel:
-        together(self)
-        return self
-
-    return {"together": model_validator(mode="after")(validate)}

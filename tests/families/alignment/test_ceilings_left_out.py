@@ -21,7 +21,7 @@ STIMULI = 24
 
 
 def computed(bound: Any, assembly: xr.DataArray) -> tuple[Samples, Variation]:
-    samples = bound._samples((assembly,), bound._splits(None, assembly))
+    samples = bound.samples((assembly,), bound._splits(None, assembly))
     assert isinstance(samples.variation, Variation)
     return samples, samples.variation
 
@@ -32,7 +32,7 @@ def again(
     found = general(
         (assembly,),
         bound._splits(None, assembly),
-        lambda arrays, parts: bound._samples(arrays, parts).values,
+        lambda arrays, parts: bound.samples(arrays, parts).values,
         samples.values,
         halves=halves,
     )
@@ -101,7 +101,7 @@ def test_halves_drawn_for_each_stimulus_stay(missing: bool) -> None:
     masked = assembly.where(
         assembly["stimulus_id"] != names[4]
     )  # draws use ids and repetitions alone
-    r = bound._samples((masked,), None).values
+    r = bound.samples((masked,), None).values
     np.testing.assert_allclose(
         own.without({"stimulus": names != names[4]}), r, atol=1e-10
     )

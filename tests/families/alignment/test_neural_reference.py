@@ -156,7 +156,7 @@ def test_given_train_and_test(case, name, wide):
     )
     agree(score, expected[key], 1e-9)
     if expected[key].get("alpha") is not None:
-        assert score.samples.attrs["alpha"] == [[expected[key]["alpha"]]]
+        assert (score.samples["penalty"] == expected[key]["alpha"]).all()
 
 
 def test_reverse_direction(case):

@@ -186,7 +186,7 @@ def test_its_interval_covers_new_stimuli_and_neuroids() -> None:
     known = ceiling.uncertainty
     assert known is not None and set(known.factors) == {"stimulus", "neuroid"}
     assert known.scale == "fisher" and known.items["neuroid"] == 18
-    variation = bound._samples((assembly,), bound._splits(None, assembly)).variation
+    variation = bound.samples((assembly,), bound._splits(None, assembly)).variation
     assert isinstance(variation, Variation)
     left = np.array(
         [
@@ -203,7 +203,7 @@ def test_leaving_stimuli_out_equals_the_ceiling_of_the_others() -> None:
     """Up to the factor, which is that of all stimuli, and the random numbers of its simulation."""
     assembly, _ = small(2, 4, 3.0)
     bound = nl.ceiling("rdm_consistency")
-    variation = bound._samples((assembly,), bound._splits(None, assembly)).variation
+    variation = bound.samples((assembly,), bound._splits(None, assembly)).variation
     assert isinstance(variation, Variation)
     ids = np.asarray(variation.items["stimulus"])
     for lost in (ids[:10], ids[30:45]):
@@ -262,7 +262,7 @@ def test_halves_are_averages_over_the_responses_that_exist() -> None:
         known = np.isfinite(a) & np.isfinite(b)
         agreements.append(spearmanr(a[known], b[known]).statistic)
     r, c = np.mean(agreements), bound(assembly).value
-    variation = bound._samples((assembly,), splits).variation
+    variation = bound.samples((assembly,), splits).variation
     assert isinstance(variation, Variation)
     k = c**2 * (1 - r) / (r * (1 - c**2))
     assert 1.5 < k < 4

@@ -164,7 +164,7 @@ def test_each_target_may_have_its_own_penalty(shape):
     score = metric(assembly(X), assembly(Y))
     for at, (train, test) in enumerate(splits):
         fitted = RidgeCV(alphas, alpha_per_target=True).fit(X[train], Y[train])
-        np.testing.assert_array_equal(score.samples.attrs["alpha"][at], fitted.alpha_)
+        np.testing.assert_array_equal(score.samples["penalty"][at], fitted.alpha_)
         predicted = fitted.predict(X[test])
         expected = [
             np.corrcoef(p, y)[0, 1] for p, y in zip(predicted.T, Y[test].T, strict=True)

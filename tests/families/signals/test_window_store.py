@@ -21,6 +21,7 @@ from neuroledger.families.signals.recordings import window_store
 from neuroledger.families.signals.recordings.window_store import join, stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec import registry
+from neuroledger.spec.components import ReaderContext
 from neuroledger.store import store as kept_store
 from neuroledger.store.store import store_at
 from tests.families.decoding.decoding_cases import windows
@@ -81,11 +82,9 @@ def files(tmp_path, monkeypatch):
 
 def keep(files, parts=PARTS, of=None, **changed):
     """What `typing_sessions` returns where it makes these parts."""
-    token = registry._CALL.set(("typing_sessions", files, {**PARAMETERS, **changed}))
-    try:
-        return stored(parts, of=of)
-    finally:
-        registry._CALL.reset(token)
+    reader = registry.get("reader", "typing_sessions")
+    context = ReaderContext(reader, files, {**PARAMETERS, **changed})
+    return stored(context, parts, of=of)
 
 
 def places(files):
@@ -142,7 +141,7 @@ def test_parts_are_computed_once_and_again_when_an_input_changes(files, monkeypa
     keep(files, parts(), core=2.0)
     assert len(begun) == 4 and len(places(files)) == 4
     with pytest.raises(RequestError, match="only registered readers"):
-        stored(parts())
+        stored(None, parts())
 
 
 def test_a_changed_entry_is_detected_and_computed_again(files):

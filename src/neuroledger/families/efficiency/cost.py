@@ -34,8 +34,8 @@ from neuroledger.families.efficiency.counting.counts import (
 from neuroledger.models.model import LayeredModel, Model
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, open_catalog, open_definitions
-from neuroledger.spec.kinds import CeilingSpec, MetricSpec
-from neuroledger.spec.registry import Registered
+from neuroledger.spec.components import Metric
+from neuroledger.spec.kinds import MetricSpec
 from neuroledger.stats.score import Score
 from neuroledger.store.hashes import state_of
 
@@ -75,7 +75,7 @@ BATCH = 64
 COUNTED = 64
 
 MetricRequest = str | Mapping[str, Any] | Override
-Bound = tuple[MetricSpec | CeilingSpec, Registered, dict[str, Any]]
+Bound = tuple[MetricSpec, Metric, dict[str, Any]]
 
 
 @naming_extras()
@@ -416,8 +416,8 @@ def _require_cost(bound: Bound) -> Bound:
 
 
 def _score(
-    spec: MetricSpec | CeilingSpec,
-    component: Registered,
+    spec: MetricSpec,
+    component: Metric,
     parameters: Mapping[str, Any],
     trace: Trace,
 ) -> Score:

@@ -9,6 +9,7 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.errors import CeilingError, MetricError
+from neuroledger.families.alignment import examples
 from neuroledger.families.alignment.tuning.distributions import (
     Resampled,
     bins_of,
@@ -23,7 +24,12 @@ from neuroledger.stats.samples import Keep, Samples, Variation
 __all__ = ["distribution_similarity"]
 
 
-@ceiling("distribution_similarity", version=1, input="behaviour")
+@ceiling(
+    "distribution_similarity",
+    version=1,
+    input="behaviour",
+    example=examples.of_mapped_properties,
+)
 def distribution_similarity(
     assembly: xr.DataArray,
     *,

@@ -9,13 +9,14 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.errors import CeilingError
+from neuroledger.families.alignment import examples
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.samples import Samples, Variation
 
 __all__ = ["stored"]
 
 
-@ceiling("stored", version=2)
+@ceiling("stored", version=2, example=examples.with_reliabilities)
 def stored(
     assembly: xr.DataArray,
     *,

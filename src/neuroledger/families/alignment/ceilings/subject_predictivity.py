@@ -14,6 +14,7 @@ from scipy.optimize import OptimizeWarning, curve_fit
 
 from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.errors import CeilingError, MetricError
+from neuroledger.families.alignment import examples
 from neuroledger.families.alignment.regression.held_out import (
     Correlation,
     Estimator,
@@ -102,7 +103,7 @@ def subject_predictivity(
     ids, inflated = stimulus_names(assembly, len(values)), inflation(splits)
     varying: list[tuple[Booleans, Variation]] = []
     for subject in subjects:
-        facts = Facts(notes, {}, [])
+        facts = Facts(notes, [], [])
         others = (labels != subject) & complete
         try:
             scores = correlations(
@@ -160,7 +161,7 @@ def _complete_subjects(
     ]
 
 
-@ceiling("extrapolated_predictivity", version=4)
+@ceiling("extrapolated_predictivity", version=4, example=examples.of_several_subjects)
 def extrapolated_predictivity(
     assembly: xr.DataArray,
     *,

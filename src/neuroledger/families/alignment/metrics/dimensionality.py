@@ -8,6 +8,7 @@ import xarray as xr
 from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
+from neuroledger.families.alignment import examples
 from neuroledger.families.alignment.similarity.scale import moderate
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Keep, Samples, Variation
@@ -18,7 +19,9 @@ __all__ = ["factor_dimensionality"]
 RESIDUAL = "residual"
 
 
-@metric("factor_dimensionality", version=1, input="behaviour")
+@metric(
+    "factor_dimensionality", version=1, input="behaviour", example=examples.of_pairs
+)
 def factor_dimensionality(
     source: xr.DataArray,
     target: xr.DataArray,

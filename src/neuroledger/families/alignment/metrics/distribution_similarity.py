@@ -9,6 +9,7 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.errors import MetricError
+from neuroledger.families.alignment import examples
 from neuroledger.families.alignment.tuning.distributions import (
     bins_of,
     ids_of,
@@ -21,7 +22,12 @@ from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
 __all__ = ["distribution_similarity"]
 
 
-@metric("distribution_similarity", version=1, input="behaviour")
+@metric(
+    "distribution_similarity",
+    version=1,
+    input="behaviour",
+    example=examples.of_properties,
+)
 def distribution_similarity(
     source: xr.DataArray,
     target: xr.DataArray,

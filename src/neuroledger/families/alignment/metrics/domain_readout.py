@@ -13,6 +13,7 @@ from neuroledger.data.arrays import Floats, Indices, Strings
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
+from neuroledger.families.alignment import examples
 from neuroledger.families.alignment.regression.one_against_rest import decisions
 from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.base import Frozen
@@ -44,7 +45,7 @@ class _Division(NamedTuple):
     tested: Mapping[str, Indices]
 
 
-@metric("domain_readout", version=2, input="behaviour")
+@metric("domain_readout", version=2, input="behaviour", example=examples.of_domains)
 def domain_readout(
     source: xr.DataArray,
     target: xr.DataArray,

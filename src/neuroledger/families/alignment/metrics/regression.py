@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from neuroledger.data.arrays import Array
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
+from neuroledger.families.alignment import examples
 from neuroledger.families.alignment.regression.held_out import (
     Correlation,
     Facts,
@@ -34,7 +35,7 @@ from neuroledger.stats.workspace import Workspace
 __all__ = ["regression"]
 
 
-@metric("regression", version=11)
+@metric("regression", version=11, example=examples.of_readouts)
 def regression(
     source: xr.DataArray,
     target: xr.DataArray,
@@ -90,7 +91,7 @@ def regression(
     if by_order:
         source, target, splits = _by_stimulus(source, target, splits)
     readout = estimator.over(source) if isinstance(estimator, Mask) else estimator
-    facts = Facts([], {}, [])
+    facts = Facts([], [], [])
     if time == "separate":
         bins = [
             correlations(
@@ -118,7 +119,11 @@ def regression(
             count,
             facts,
         )
-    samples = _labelled(values, target, time).assign_attrs(facts.attrs)
+    samples = _labelled(values, target, time)
+    penalties = np.concatenate(facts.penalties, axis=1)
+    if np.isfinite(penalties).any():
+        chosen = _labelled(penalties, target, time)
+        samples = samples.assign_coords(penalty=(samples.dims, chosen.values))
     rows = target.sizes["presentation"]
     ids = (
         as_text(target["stimulus_id"].values)

@@ -9,13 +9,14 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.errors import MetricError
+from neuroledger.families.alignment import examples
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples
 
 __all__ = ["value_delta"]
 
 
-@metric("value_delta", version=1, input="behaviour")
+@metric("value_delta", version=1, input="behaviour", example=examples.of_numbers)
 def value_delta(
     source: Any, target: Any, *, scale: Annotated[float, Field(gt=0)] = 1.0
 ) -> Samples:

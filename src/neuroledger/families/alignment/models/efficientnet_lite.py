@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
-from neuroledger.models.torch_module import assemble, require
+from neuroledger.models.torch_module import TorchOptions, assemble, require
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def efficientnet_lite(
     logits: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """EfficientNet-Lite with the published weights of a file in ``weights``, or with random ones from ``seed``.
 
@@ -303,14 +304,12 @@ def efficientnet_lite(
         Seed of untrained weights.
     """
     require("torch", "torch")
-    return assemble(
-        network(variant, None if weights else seed),
-        {"builder": "efficientnet_lite", "version": VERSION, "variant": variant},
+    described = {"builder": "efficientnet_lite", "version": VERSION, "variant": variant}
+    options = TorchOptions(
         id=id,
         preprocessing=preprocessing,
         seed=seed,
         weights=weights or {},
-        adapt=partial(renamed, variant=variant),
         layers=layers or layers_of(variant),
         regions=regions or {},
         readout=readout,
@@ -319,3 +318,6 @@ def efficientnet_lite(
         device=device,
         store=store,
     )
+    built = network(variant, None if weights else seed)
+    adapt = partial(renamed, variant=variant)
+    return assemble(built, described, options, adapt=adapt)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from pydantic import Field
 from neuroledger.data.screen import shown
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.families.alignment.models.pixels import grey_pixels
-from neuroledger.models.activations import Trial
+from neuroledger.models.activations import Store, Trial
 from neuroledger.models.model import READOUTS, LayeredModel, of_layers
 from neuroledger.spec.registry import builder
 
@@ -68,7 +68,7 @@ def gabor(
     frequencies: Frequencies = (0.0625, 0.125, 0.25),
     regions: Mapping[str, str | tuple[str, ...]] | None = None,
     visual_degrees: float | None = None,
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """Model with one layer, ``energy``: contrast energies (frequency · orientation, grid, grid) of the grey image.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from neuroledger.data.stimuli import StimulusSet
-from neuroledger.models.activations import Trial
+from neuroledger.models.activations import Store, Trial
 from neuroledger.models.model import READOUTS, LayeredModel, of_layers
 from neuroledger.spec.channels import STIMULI
 from neuroledger.spec.registry import builder
@@ -33,7 +33,7 @@ def noise(
     seed: Annotated[int, Field(ge=0)] = 0,
     regions: Mapping[str, str | tuple[str, ...]] | None = None,
     visual_degrees: float | None = None,
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """Model with one layer, ``noise``: standard normal features, independent between stimuli.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from neuroledger.data.screen import shown
 from neuroledger.data.stimuli import StimulusSet
-from neuroledger.models.activations import Trial
+from neuroledger.models.activations import Store, Trial
 from neuroledger.models.model import READOUTS, LayeredModel, of_layers
 from neuroledger.spec.registry import builder
 
@@ -42,7 +42,7 @@ def pixels(
     size: Annotated[int, Field(gt=0, le=512)] = 16,
     regions: Mapping[str, str | tuple[str, ...]] | None = None,
     visual_degrees: float | None = None,
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """Model with one layer, ``pixels``: the grey image at ``size`` × ``size``, size² features in 0…1."""
 

@@ -6,14 +6,15 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
 from pydantic import Field
 
+from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
 from neuroledger.models.preprocessing import Preprocessing
-from neuroledger.models.torch_module import assemble, require
+from neuroledger.models.torch_module import TorchOptions, assemble, require
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
@@ -97,18 +98,17 @@ def small_cnn(
     readout: str | None = None,
     visual_degrees: float | None = None,
     device: str = "cpu",
-    store: Any = None,
+    store: Store | None = None,
 ) -> LayeredModel:
     """The small network with trained weights from a safetensors file in ``weights``, or with random ones from ``seed``."""
     require("torch", "torch")
-    return assemble(
-        network(channels, classes, seed),
-        {
-            "builder": "small_cnn",
-            "version": VERSION,
-            "channels": channels,
-            "classes": classes,
-        },
+    described = {
+        "builder": "small_cnn",
+        "version": VERSION,
+        "channels": channels,
+        "classes": classes,
+    }
+    options = TorchOptions(
         id=id,
         preprocessing=preprocessing,
         labels=labels,
@@ -121,3 +121,4 @@ def small_cnn(
         device=device,
         store=store,
     )
+    return assemble(network(channels, classes, seed), described, options)

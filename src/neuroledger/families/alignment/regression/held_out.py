@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,10 +73,10 @@ class HeldOutPart(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Additional results: notes for the reader, attributes of the samples, and the held-out predictions."""
+    """Additional results: notes for the reader, chosen penalties (split × bin × target), and the held-out predictions."""
 
     notes: list[str]
-    attrs: dict[str, Any]
+    penalties: list[NDArray[np.float64]]
     test_parts: list[HeldOutPart]
 
 
@@ -127,14 +127,14 @@ def correlations(
     problem = Problem(X, Y, splits, workspace)
     result = np.full((len(splits), bins, len(usable.columns)), np.nan)
     spread, level = Y.std(axis=0), np.sqrt((Y * Y).mean(axis=0))
-    alphas = []
+    penalties = np.full_like(result, np.nan)
     xp = workspace.xp
     for at, (split, predicted) in enumerate(
         zip(splits, estimator.predictions(problem), strict=True)
     ):
         facts.notes.extend(note for note in predicted.notes if note not in facts.notes)
         if predicted.alpha is not None:
-            alphas.append(predicted.alpha)
+            penalties[at][:, usable.columns] = predicted.alpha
         measured = workspace.put(Y[split.test])
         constant = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
         # Predictions of a single unit are its own values and are not rounded; other readouts sum over the targets.
@@ -165,8 +165,7 @@ def correlations(
                     correlation == "spearman",
                 )
             )
-    if alphas:
-        facts.attrs["alpha"] = np.stack(alphas).tolist()
+    facts.penalties.append(penalties)
     return result
 
 

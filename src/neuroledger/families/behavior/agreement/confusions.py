@@ -63,7 +63,9 @@ def off_diagonal(matrix: Floats) -> Floats:
 
 
 def rows_pearson(a: Floats, b: Floats) -> Floats:
-    """Return the Pearson correlation of each row of two arrays (row, value); NaN where one is constant."""
+    """Return the Pearson correlation of each row of two arrays (row, value); NaN where one is constant or empty."""
+    if not a.shape[1]:
+        return np.full(len(a), np.nan)
     a, b = (rows - rows.mean(axis=1, keepdims=True) for rows in (a, b))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import CeilingError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.agreement.accuracy_drop import (
     drop_similarity,
     drops_of_people,
@@ -23,7 +24,12 @@ from neuroledger.stats.samples import Keep, Samples, Variation
 __all__ = ["accuracy_delta"]
 
 
-@ceiling("accuracy_delta", version=2, input="behaviour")
+@ceiling(
+    "accuracy_delta",
+    version=2,
+    input="behaviour",
+    example=examples.trials_of_changed_images,
+)
 def accuracy_delta(
     assembly: xr.DataArray,
     *,

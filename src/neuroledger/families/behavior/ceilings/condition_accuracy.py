@@ -10,6 +10,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.errors import CeilingError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.agreement.accuracies import (
     PeopleTable,
     table_of_people,
@@ -25,7 +26,12 @@ from neuroledger.stats.samples import Keep, Samples, Variation
 __all__ = ["condition_accuracy", "condition_accuracy_halves"]
 
 
-@ceiling("condition_accuracy", version=2, input="behaviour")
+@ceiling(
+    "condition_accuracy",
+    version=2,
+    input="behaviour",
+    example=examples.trials_of_conditions,
+)
 def condition_accuracy(
     assembly: xr.DataArray,
     *,
@@ -88,7 +94,12 @@ def _trials(table: PeopleTable, stimulus: Strings) -> TrialItems:
     )
 
 
-@ceiling("condition_accuracy_halves", version=1, input="behaviour")
+@ceiling(
+    "condition_accuracy_halves",
+    version=1,
+    input="behaviour",
+    example=examples.trials_of_conditions,
+)
 def condition_accuracy_halves(
     assembly: xr.DataArray,
     *,

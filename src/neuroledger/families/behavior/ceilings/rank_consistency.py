@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.tasks.discrimination import group_mean, pearson
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
@@ -21,7 +22,12 @@ __all__ = ["rank_consistency"]
 FEWEST_STIMULI = 4
 
 
-@ceiling("rank_consistency", version=3, input="behaviour")
+@ceiling(
+    "rank_consistency",
+    version=3,
+    input="behaviour",
+    example=examples.of_repeated_numbers,
+)
 def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> Samples:
     """Return the highest Spearman correlation that a model can reach with the mean over all repetitions.
 

@@ -8,6 +8,7 @@ import xarray as xr
 from pydantic import Field
 
 from neuroledger.errors import CeilingError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     Measured,
     elevations_of_people,
@@ -21,7 +22,9 @@ from neuroledger.stats.samples import Samples
 __all__ = ["threshold", "threshold_elevation"]
 
 
-@ceiling("threshold", version=3, input="behaviour")
+@ceiling(
+    "threshold", version=3, input="behaviour", example=examples.people_of_thresholds
+)
 def threshold(
     assembly: Any,
     *,
@@ -64,7 +67,12 @@ def threshold(
     return _ceiling(people, procedure)
 
 
-@ceiling("threshold_elevation", version=2, input="behaviour")
+@ceiling(
+    "threshold_elevation",
+    version=2,
+    input="behaviour",
+    example=examples.people_of_elevations,
+)
 def threshold_elevation(
     assembly: Any,
     *,

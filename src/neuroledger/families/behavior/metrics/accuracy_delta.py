@@ -10,6 +10,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.agreement.accuracies import over_conditions
 from neuroledger.families.behavior.agreement.accuracy_drop import (
     drop_similarity,
@@ -25,7 +26,9 @@ from neuroledger.stats.samples import Keep, Samples, Variation
 __all__ = ["accuracy_delta"]
 
 
-@metric("accuracy_delta", version=3, input="behaviour")
+@metric(
+    "accuracy_delta", version=3, input="behaviour", example=examples.of_changed_images
+)
 def accuracy_delta(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -12,6 +12,7 @@ from pydantic import Field
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate
 from neuroledger.errors import MetricError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.agreement.error_agreement import correctness
 from neuroledger.families.behavior.agreement.trial_items import TrialItems
 from neuroledger.spec.registry import metric
@@ -20,7 +21,7 @@ from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
 __all__ = ["accuracy_integral"]
 
 
-@metric("accuracy_integral", version=3, input="behaviour")
+@metric("accuracy_integral", version=3, input="behaviour", example=examples.of_blocks)
 def accuracy_integral(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -13,6 +13,7 @@ from neuroledger.data.arrays import Booleans
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.agreement.accuracies import (
     PeopleTable,
     model_on_trials,
@@ -29,7 +30,9 @@ from neuroledger.stats.samples import Samples, Variation
 __all__ = ["condition_accuracy"]
 
 
-@metric("condition_accuracy", version=3, input="behaviour")
+@metric(
+    "condition_accuracy", version=3, input="behaviour", example=examples.of_conditions
+)
 def condition_accuracy(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -10,6 +10,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.tasks.formulas import Formula, parse
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples, Variation
@@ -28,7 +29,13 @@ def _readable(parameters: Any) -> None:
         )
 
 
-@metric("formula", version=3, input="behaviour", together=_readable)
+@metric(
+    "formula",
+    version=3,
+    input="behaviour",
+    together=_readable,
+    example=examples.of_formulas,
+)
 def formula(
     source: xr.DataArray,
     target: Any = None,

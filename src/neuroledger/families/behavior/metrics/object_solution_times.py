@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.tasks.discrimination import (
     collapse,
     image_dprimes,
@@ -32,7 +33,9 @@ from neuroledger.stats.workspace import Workspace, fingerprint
 __all__ = ["object_solution_times"]
 
 
-@metric("object_solution_times", version=2, timed=True)
+@metric(
+    "object_solution_times", version=2, timed=True, example=examples.of_solution_times
+)
 def object_solution_times(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.data.factorize import coordinate
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     Measured,
     has_trials,
@@ -29,7 +30,7 @@ __all__ = ["threshold"]
 Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
 
 
-@metric("threshold", version=3, input="behaviour")
+@metric("threshold", version=3, input="behaviour", example=examples.of_thresholds)
 def threshold(
     source: Any,
     target: Any,

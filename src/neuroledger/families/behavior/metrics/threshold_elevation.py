@@ -12,6 +12,7 @@ from pydantic import Field
 from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.data.factorize import coordinate
 from neuroledger.errors import MetricError
+from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.psychophysics.psychometric import Threshold
 from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     Measured,
@@ -32,7 +33,9 @@ Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-@metric("threshold_elevation", version=2, input="behaviour")
+@metric(
+    "threshold_elevation", version=2, input="behaviour", example=examples.of_elevations
+)
 def threshold_elevation(
     source: Any,
     target: Any,

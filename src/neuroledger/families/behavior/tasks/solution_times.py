@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from neuroledger.data.arrays import Array, Floats
+from neuroledger.errors import MetricError
 
 __all__ = ["crossing_times", "softmax_readout"]
 
@@ -43,9 +44,18 @@ def softmax_readout(
     Features are standardised on the training part; weights and bias are the optimum of the mean cross-entropy plus
     ``½ penalty ‖·‖²``. The optimum is in the span of the training patterns, so features are first rotated into it: the
     cost grows with the number of stimuli, not of features.
+
+    Raises
+    ------
+    MetricError
+        All training stimuli have one label.
     """
     from sklearn.linear_model import LogisticRegression
 
+    if len(np.unique(labels)) < 2:
+        raise MetricError(
+            "all training stimuli show one object: a readout of objects needs at least two"
+        )
     mean, deviation = train.mean(axis=0), train.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
     z_train, z_test = (train - mean) / scale, (test - mean) / scale

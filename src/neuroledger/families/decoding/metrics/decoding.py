@@ -12,6 +12,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
+from neuroledger.families.decoding import examples
 from neuroledger.families.decoding.metrics.decoding_measures import (
     MEASURES,
     Measure,
@@ -48,7 +49,7 @@ BOUNDED = {
 }
 
 
-@metric("decoding", version=13, input="predictions")
+@metric("decoding", version=13, input="predictions", example=examples.of_measure)
 def decoding(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -10,7 +10,7 @@ import xarray as xr
 from pydantic import TypeAdapter
 
 from neuroledger.families.decoding.protocols.splits import SplitRule, draw_folds
-from neuroledger.spec.registry import Place
+from neuroledger.spec.components import Place
 
 __all__ = ["divided_recordings", "needed_coordinates"]
 

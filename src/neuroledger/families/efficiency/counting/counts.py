@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from neuroledger.data.facts import Fact
 from neuroledger.spec import registry
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "ALL",
@@ -261,7 +264,10 @@ def cost_metric(
 
     def decorate(function: F) -> F:
         _NEEDS[name] = frozenset(needs)
-        return registry.metric(name, version=version, input="trace")(function)
+        register = registry.metric(
+            name, version=version, input="trace", example=_example
+        )
+        return register(function)
 
     return decorate
 
@@ -269,3 +275,44 @@ def cost_metric(
 def needs_of(name: str) -> frozenset[Need]:
     """Return the counts that a registered cost metric needs."""
     return _NEEDS[name]
+
+
+def _example(_: np.random.Generator, __: Mapping[str, Any]) -> registry.Example:
+    """The counts of two samples of a spiking network with two layers."""
+    layers = {
+        "input": Layer(
+            macs=24.0, acs=8.0, dense=48.0, zeros=6, elements=12, weights=24,
+            data_type="float32",
+        ),
+        "spiking": Layer(
+            zeros=10, elements=16, updates=9, membranes=16, neuron="Lif",
+            per_update=4.0, state_bytes=16,
+        ),
+    }  # fmt: skip
+    shares = ("0.1", "0.05", "0.01")
+    solved = {
+        f"{name}_{share}": 0.5 for name in ("seconds", "joules") for share in shares
+    }
+    return registry.Example(
+        (
+            Trace(
+                "strict",
+                frozenset(ALL),
+                samples=2,
+                batches=1,
+                steps=4,
+                layers=layers,
+                batch_sparsity=0.57,
+                spiking_layers=1,
+                weights_met=24,
+                weights_reached=24,
+                weights=Weights(28, 112, 0, 16, 0, 4, 24),
+                timing=Timing((0.01, 0.012), (0.02, 0.021), 2, 1, 1, "cpu"),
+                memory=Memory(112, 64, "cpu"),
+                energy=Energy(0.5, 2, 0.1, "RAPL"),
+                lemaire={"memory": 12.0, "operations": 3.0},
+                solving={"problem": solved},
+                facts={"time_step": Fact(0.001, "assumed")},
+            ),
+        )
+    )

@@ -10,6 +10,7 @@ import xarray as xr
 from neuroledger.data.arrays import Booleans, Floats, Strings
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
+from neuroledger.families.efficiency import examples
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Keep, Samples, Variation
@@ -78,7 +79,12 @@ def _ranked(scores: Floats, right: Booleans) -> float:
     return float(np.sum(np.diff(recall, prepend=0.0) * hits[ends] / (ends + 1)))
 
 
-@metric("detection_average_precision", version=5, input="predictions")
+@metric(
+    "detection_average_precision",
+    version=5,
+    input="predictions",
+    example=examples.of_boxes,
+)
 def detection_average_precision(
     source: xr.DataArray,
     target: xr.DataArray,

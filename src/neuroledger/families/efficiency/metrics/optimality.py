@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.errors import MetricError
+from neuroledger.families.efficiency import examples
 from neuroledger.families.efficiency.counting.counts import (
     Reading,
     Trace,
@@ -22,7 +23,7 @@ from neuroledger.stats.samples import Samples
 __all__ = ["optimality_gap", "to_solution"]
 
 
-@metric("optimality_gap", version=1, input="predictions")
+@metric("optimality_gap", version=1, input="predictions", example=examples.of_problems)
 def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> Samples:
     """Relative gap ``|c - c*| / |c*|`` of each problem's cost to the best known cost, ``(presentation,)`` [yik2025].
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
+from neuroledger.families.efficiency import examples
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples, Variation
@@ -20,7 +21,9 @@ __all__ = ["prediction_error"]
 WORST = 200.0
 
 
-@metric("prediction_error", version=1, input="predictions")
+@metric(
+    "prediction_error", version=1, input="predictions", example=examples.of_forecasts
+)
 def prediction_error(
     source: xr.DataArray,
     target: xr.DataArray,

@@ -9,6 +9,7 @@ import xarray as xr
 
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
+from neuroledger.families.efficiency import examples
 from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples
@@ -16,7 +17,9 @@ from neuroledger.stats.samples import Samples
 __all__ = ["session_accuracy"]
 
 
-@metric("session_accuracy", version=1, input="predictions")
+@metric(
+    "session_accuracy", version=1, input="predictions", example=examples.of_sessions
+)
 def session_accuracy(
     source: xr.DataArray,
     target: xr.DataArray,

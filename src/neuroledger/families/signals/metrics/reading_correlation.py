@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import xarray as xr
 
 from neuroledger.data.factorize import locate
 from neuroledger.errors import MetricError
-from neuroledger.spec.registry import metric
+from neuroledger.spec.registry import Example, metric
 from neuroledger.stats.samples import Samples
 
 __all__ = ["correlated", "reading_correlation"]
@@ -15,7 +18,20 @@ __all__ = ["correlated", "reading_correlation"]
 FEWEST = 3
 
 
-@metric("reading_correlation", version=2, input="behaviour")
+def _example(rng: np.random.Generator, _: Mapping[str, Any]) -> Example:
+    """Reading times of the parts of a text, and surprisal that follows them."""
+    ids = [f"part{i:02d}" for i in range(40)]
+    times = rng.gamma(4.0, 60.0, 40)
+    source, target = (
+        xr.DataArray(
+            values, dims="presentation", coords={"stimulus_id": ("presentation", ids)}
+        )
+        for values in (times / 50 + rng.standard_normal(40), times)
+    )
+    return Example((source, target))
+
+
+@metric("reading_correlation", version=2, input="behaviour", example=_example)
 def reading_correlation(
     source: xr.DataArray, target: xr.DataArray, *, absolute: bool = False
 ) -> Samples:

@@ -15,7 +15,7 @@ from neuroledger.families.signals.pinning.scan_downloads import (
 )
 from neuroledger.families.signals.recordings.recording_folders import is_there
 from neuroledger.spec.base import SourceFile
-from neuroledger.spec.registry import Foreseen, Place
+from neuroledger.spec.components import Foreseen, Place
 
 __all__ = ["coordinates_of", "foreseen"]
 

@@ -49,6 +49,7 @@ from neuroledger.families.signals.recordings.signal_stimuli import (
 )
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 
 __all__ = ["bids_epochs"]
@@ -81,6 +82,7 @@ def bids_epochs(
     facts: dict[str, str] | None = None,
     events: Events | None = None,
     embeddings: dict[str, str] | None = None,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows of all recordings of `task`, with events from `events.tsv` and channel types from `channels.tsv`.
 
@@ -181,7 +183,7 @@ def bids_epochs(
                 yield name, _opened(path, name).ch_names
 
     preprocessing, left_out = with_shared(preprocessing, channels)
-    windows = stored(parts(), of=len(names))
+    windows = stored(context, parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
         stimuli=None,

@@ -40,6 +40,7 @@ from neuroledger.families.signals.recordings.signal_windows import WindowLayout
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.base import Frozen
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
@@ -159,6 +160,7 @@ def fmri_windows(
     volumes: Annotated[int, Field(ge=2)] | None = None,
     beyond: Literal["refused", "left_out"] = "refused",
     embeddings: dict[str, str] | None = None,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows of all runs, (presentation, channel, sample), in single precision; one run is in memory at a time.
 
@@ -220,7 +222,7 @@ def fmri_windows(
                 presentations[run.subject, stimulus] += 1
             yield part.assign_coords(repetition=("presentation", np.array(repetitions)))
 
-    windows = stored(parts(), of=len(runs))
+    windows = stored(context, parts(), of=len(runs))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
         stimuli=None,

@@ -31,6 +31,7 @@ from neuroledger.families.signals.emg.sessions import (
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.spec.base import Frozen
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
@@ -63,6 +64,7 @@ def hand_pose_sessions(
     generalization: dict[str, tuple[str, ...]] | None = None,
     shortest: Annotated[float, Field(ge=0)] = 0.0,
     decimate: Annotated[int, Field(ge=1, le=200)] = 1,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows of 16 channels at 2 kHz, with the angles of 20 joints (rad) as coordinates `joint_1` to `joint_20`.
 
@@ -122,11 +124,13 @@ def hand_pose_sessions(
 
     if trajectory is not None:
         _require_whole_steps(trajectory, window)
-    assembly = stored(parts(None), of=len(rows))
+    assembly = stored(context, parts(None), of=len(rows))
     extras = {}
     if trajectory is not None:
         extras = {
-            "trajectory": stored(parts(trajectory), of=len(rows), part="trajectories")
+            "trajectory": stored(
+                context, parts(trajectory), of=len(rows), part="trajectories"
+            )
         }
     return Dataset(
         stimuli=None,

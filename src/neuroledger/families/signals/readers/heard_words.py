@@ -36,6 +36,7 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader, stimuli
 
 __all__ = ["heard_words"]
@@ -116,6 +117,7 @@ def heard_words(
     leave_out: tuple[str, ...] = (),
     preprocessing: Preprocessing = UNTOUCHED,
     embeddings: dict[str, str] | None = None,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows at the words of a spoken story, from BrainVision files and tables of trials.
 
@@ -194,7 +196,7 @@ def heard_words(
             )
             yield cut(raw, recording, unstrided, preprocessing, word_events, samples)
 
-    windows = stored(parts(), of=len(names))
+    windows = stored(context, parts(), of=len(names))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
         stimuli=None,

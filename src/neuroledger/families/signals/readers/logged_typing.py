@@ -41,6 +41,7 @@ from neuroledger.families.signals.recordings.signal_stimuli import Events
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.base import Frozen
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
@@ -108,6 +109,7 @@ def logged_typing(
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.7,
     montage: str | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """One window for each pressed key, with the typed sentence.
 
@@ -191,7 +193,7 @@ def logged_typing(
             )
             del raw
 
-    windows = stored(parts(), of=len(recordings))
+    windows = stored(context, parts(), of=len(recordings))
     return Dataset(
         stimuli=None,
         assembly=windows,

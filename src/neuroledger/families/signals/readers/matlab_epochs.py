@@ -29,6 +29,7 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
 )
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
@@ -53,6 +54,7 @@ def matlab_epochs(
     recordings: tuple[Recording, ...] = (),
     named: dict[Pattern, dict[str, str]] | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows of all recordings, from MATLAB files of any version and layout.
 
@@ -112,7 +114,7 @@ def matlab_epochs(
                     yield recording.file, part.raw.ch_names
 
     preprocessing, left_out = with_shared(preprocessing, channels)
-    windows = stored(parts())
+    windows = stored(context, parts())
     return Dataset(
         stimuli=None,
         assembly=windows,

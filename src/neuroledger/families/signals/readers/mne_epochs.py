@@ -51,6 +51,7 @@ from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.recordings.xdf_streams import Streams
 from neuroledger.spec.base import Frozen
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 
 __all__ = ["People", "mne_epochs"]
@@ -147,6 +148,7 @@ def mne_epochs(
     events: Events | None = None,
     embeddings: dict[str, str] | None = None,
     people: People | None = None,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows of all recordings, preprocessed as declared; the file's suffix determines the format.
 
@@ -237,7 +239,7 @@ def mne_epochs(
             yield recording.file, raw.ch_names
 
     preprocessing, left_out = with_shared(preprocessing, channels)
-    windows = stored(parts(), of=len(recordings))
+    windows = stored(context, parts(), of=len(recordings))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
         stimuli=None,

@@ -47,6 +47,7 @@ from neuroledger.families.signals.recordings.signal_windows import Window, lay
 from neuroledger.families.signals.recordings.spike_counts import spike_counts
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 
 __all__ = ["neo_epochs"]
@@ -62,6 +63,7 @@ def neo_epochs(
     spikes: Annotated[float, Field(gt=0)] | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
     named: dict[Pattern, dict[str, str]] | None = None,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows of all recordings, from a format that neo reads.
 
@@ -131,7 +133,7 @@ def neo_epochs(
                     part.encoding = encoding
                 yield part
 
-    windows = stored(parts())
+    windows = stored(context, parts())
     return Dataset(
         stimuli=None,
         assembly=windows,

@@ -35,6 +35,7 @@ from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
 from neuroledger.families.signals.units import require_plausible
 from neuroledger.spec.base import Frozen
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
@@ -80,6 +81,7 @@ def nwb_trials(
     held_out: Annotated[int, Field(ge=2)] | None = None,
     behavior: dict[str, str] | None = None,
     facts: dict[str, str] | None = None,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows of all trials of all NWB files: spike counts of units, or an electrical series.
 
@@ -135,7 +137,7 @@ def nwb_trials(
                     facts or {},
                 )
 
-    windows = stored(parts(), of=len(names))
+    windows = stored(context, parts(), of=len(names))
     return Dataset(
         stimuli=None,
         assembly=windows,

@@ -18,6 +18,7 @@ from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.recordings.model_needs import only_as_cut
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.window_store import IN_MEMORY, stored
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 
 __all__ = ["prepared_signals"]
@@ -47,6 +48,7 @@ def prepared_signals(
     embeddings: dict[str, str] | None = None,
     cluster_by: str | None = None,
     threshold: float = 0.7,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """The signals of `file`; `split_file` is a CSV with `event` and `split`, `embeddings` are netCDF files by name.
 
@@ -69,7 +71,7 @@ def prepared_signals(
             )
     blocks = assembly.read_blocks(files[file], "presentation", IN_MEMORY)
     parts = (signals.check(block, name=file) for block in blocks)
-    windows = stored(parts)
+    windows = stored(context, parts)
     if split_file is not None:
         rows = table_rows(files[split_file], "event", "split", name=split_file)[1]
         table = {row["event"]: row["split"] for _, row in rows}

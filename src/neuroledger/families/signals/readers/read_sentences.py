@@ -42,6 +42,7 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader, stimuli
 
 __all__ = ["read_sentences"]
@@ -107,6 +108,7 @@ def read_sentences(
     near: float | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
     embeddings: dict[str, str] | None = None,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows at the sentences that were read, from EEGLAB structures, files of the eye tracker, and lists of sentences.
 
@@ -185,7 +187,7 @@ def read_sentences(
                 )
                 yield cut(raw, recording, unstrided, preprocessing, rows, files[name])
 
-    windows = stored(parts(), of=sum(len(session.eeg) for session in sessions))
+    windows = stored(context, parts(), of=sum(len(session.eeg) for session in sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
         stimuli=None,

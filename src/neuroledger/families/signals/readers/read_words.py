@@ -49,6 +49,7 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader, stimuli
 
 __all__ = ["read_words"]
@@ -97,6 +98,7 @@ def read_words(
     near: Annotated[float, Field(ge=0, le=1)] = 0.7,
     preprocessing: Preprocessing = UNTOUCHED,
     embeddings: dict[str, str] | None = None,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows at the words of sentences shown word by word, from recordings of several laboratories and one list.
 
@@ -164,7 +166,7 @@ def read_words(
                     raw, recording, unstrided, steps, rows, Path(raw.filenames[0])
                 )
 
-    windows = stored(parts(), of=len(sessions))
+    windows = stored(context, parts(), of=len(sessions))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
         stimuli=None,

@@ -37,6 +37,7 @@ from neuroledger.families.signals.recordings.signal_stimuli import (
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.base import Frozen
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader, stimuli
 from neuroledger.store.hashes import sha256_of
 
@@ -122,6 +123,7 @@ def scheduled_arrays(
     events: Events,
     preprocessing: Preprocessing = UNTOUCHED,
     embeddings: dict[str, str] | None = None,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows of arrays (block, channel, sample); each block is a recording, and one block is in memory at a time.
 
@@ -199,7 +201,7 @@ def scheduled_arrays(
                 )
                 del raw
 
-    windows = stored(parts(), of=len(arrays) * len(labels))
+    windows = stored(context, parts(), of=len(arrays) * len(labels))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)
     return Dataset(
         stimuli=None,

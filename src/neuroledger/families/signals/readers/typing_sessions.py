@@ -27,6 +27,7 @@ from neuroledger.families.signals.emg.sessions import (
 )
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.families.signals.signals import signals
+from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
@@ -61,6 +62,7 @@ def typing_sessions(
     core: Annotated[float, Field(gt=0)],
     first: Annotated[int, Field(ge=1)] | None = None,
     decimate: Annotated[int, Field(ge=1, le=200)] = 1,
+    context: ReaderContext | None = None,
 ) -> Dataset:
     """Windows of 32 channels at 2 kHz, with the text typed in each as the coordinate `text`.
 
@@ -101,7 +103,7 @@ def typing_sessions(
             f"none of {len(order)} sessions has a window of {window.duration:g} s"
         )
     parts = (_session(name, files[name], rows[name], grid, core) for name in order)
-    assembly = stored(parts, of=len(order))
+    assembly = stored(context, parts, of=len(order))
     return Dataset(stimuli=None, assembly=assembly, clocks=clocks_of(assembly))
 
 

@@ -17,11 +17,11 @@ from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.memory import row_blocks
-from neuroledger.errors import DataError, StorageError, UnlikeError
+from neuroledger.errors import DataError, RequestError, StorageError, UnlikeError
 from neuroledger.families.signals.clocks.clock_facts import CLOCKS, clocks_of
 from neuroledger.families.signals.recordings.beyond_ends import KEY, sum_left_out
 from neuroledger.families.signals.signals import DIMS
-from neuroledger.spec import registry
+from neuroledger.spec.components import ReaderContext
 from neuroledger.store.hashes import sha256_of
 from neuroledger.store.store import Entry, Store, Written, current_store
 
@@ -52,6 +52,7 @@ LIBRARIES: Final = (
 
 
 def stored(
+    context: ReaderContext | None,
     parts: Iterable[xr.DataArray | None],
     *,
     of: int | None = None,
@@ -67,6 +68,8 @@ def stored(
 
     Parameters
     ----------
+    context
+        The context of the reader, which determines the key of the entry.
     parts
         Windows of each recording, (presentation, channel, sample); None for a recording without windows. A generator is
         not started if the windows are stored already.
@@ -80,9 +83,13 @@ def stored(
     DataError
         There are no windows, parts are inconsistent or cannot be read, or the disk has no room.
     """
-    store, call = current_store(), registry.current_call()
+    if context is None:
+        raise RequestError(
+            "only registered readers can store windows: pass the `context` of the reader, or use `join`"
+        )
+    store = current_store()
     # Hashing many files is slow, so it is deferred until an entry may exist or is written.
-    key = _key_of(call, part) if (store.folder / KIND).is_dir() else None
+    key = _key_of(context, part) if (store.folder / KIND).is_dir() else None
     entry = store.get(KIND, key) if key is not None else None
     if entry is not None:
         return _opened(store, entry)
@@ -105,7 +112,7 @@ def stored(
             or store.make_room(assembly.nbytes) < assembly.nbytes
         ):
             return assembly
-        key = key or _key_of(call, part)
+        key = key or _key_of(context, part)
         return _opened(
             store,
             store.keep(KIND, key, lambda place: _write(store, place, loaded, said)),
@@ -116,7 +123,7 @@ def stored(
     )
     del windows
     popped = (loaded.pop(0) for _ in range(len(loaded)))
-    key = key or _key_of(call, part)
+    key = key or _key_of(context, part)
     return _opened(
         store,
         store.keep(
@@ -195,7 +202,7 @@ def _require_consistent(first: xr.DataArray, part: xr.DataArray) -> None:
         )
 
 
-def _key_of(call: registry.Call, part: str) -> dict[str, Any]:
+def _key_of(call: ReaderContext, part: str) -> dict[str, Any]:
     return {
         "store": VERSION,
         "part": part,

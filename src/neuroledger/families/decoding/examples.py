@@ -1,0 +1,89 @@
+"""Small predictions and true values for the contract checks of decoding, by measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.arrays import Array, Floats
+from neuroledger.spec.registry import Example
+
+__all__ = ["of_measure"]
+
+ROWS, SUBJECTS, COLUMNS = 120, 6, 5
+Sides = tuple[Any, Any]
+
+
+def of_measure(rng: np.random.Generator, given: Mapping[str, Any]) -> Example:
+    """Predictions and truth of windows of six subjects: classes, numbers, counts, embeddings or texts."""
+    measure = given.get("measure", "balanced_accuracy")
+    if measure not in _DRAWN:
+        return Example(_classes(rng, per_subject=given.get("per") == "subject"))
+    predicted, true = _DRAWN[measure](rng)
+    return Example((_labelled(predicted), _labelled(true)))
+
+
+def _classes(rng: np.random.Generator, *, per_subject: bool) -> Sides:
+    # The components of this family are imported by every command, the checks by few.
+    from neuroledger.testing.inputs import predictions
+
+    source, target = predictions(rng)
+    if not per_subject:
+        return source, target
+    names = np.unique(target["subject"].values, return_inverse=True)[1]
+    classes = source["choice"].values
+    truth = names % len(classes)
+    evidence = rng.random(source.shape)
+    evidence[np.arange(len(truth)), truth] += 0.5
+    return source.copy(data=evidence), target.copy(data=classes[truth])
+
+
+def _numbers(rng: np.random.Generator) -> Sides:
+    true = 100 + 20 * rng.standard_normal(ROWS)
+    return true + 10 * rng.standard_normal(ROWS), true
+
+
+def _counts(rng: np.random.Generator) -> Sides:
+    rates: Floats = rng.gamma(4.0, 0.5, (ROWS, COLUMNS))
+    return rates, rng.poisson(rates).astype(np.float64)
+
+
+def _embeddings(rng: np.random.Generator) -> Sides:
+    true = np.tile(rng.standard_normal((ROWS // SUBJECTS, COLUMNS)), (SUBJECTS, 1))
+    return true + 0.5 * rng.standard_normal(true.shape), true
+
+
+def _texts(rng: np.random.Generator) -> Sides:
+    words: Array = np.array(["the", "cat", "sat", "on", "a", "mat"])
+    true = [" ".join(rng.choice(words, 4)) for _ in range(ROWS)]
+    found = [text.replace("cat", "mat") for text in true]
+    return np.array(found), np.array(true)
+
+
+_DRAWN: Final[Mapping[str, Callable[[np.random.Generator], Sides]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("pearson_r", "rmse", "r2", "mae", "binned_mae"), _numbers),
+        "bits_per_spike": _counts,
+        "retrieval": _embeddings,
+        "word_error_rate": _texts,
+    }
+)
+
+
+def _labelled(values: Array) -> xr.DataArray:
+    stimulus = np.arange(ROWS) % (ROWS // SUBJECTS)
+    subject = np.arange(ROWS) // (ROWS // SUBJECTS)
+    columns = {
+        "stimulus_id": [f"stimulus{i:03d}" for i in stimulus],
+        "subject": [f"person{i}" for i in subject],
+        "recording": [f"run{i}" for i in subject],
+    }
+    return xr.DataArray(
+        values,
+        dims=("presentation", "neuroid")[: np.ndim(values)],
+        coords={name: ("presentation", each) for name, each in columns.items()},
+    )
