@@ -39,6 +39,7 @@ NEEDED: Final = (
     "pillow",
     "jinja2",
     "rich",
+    "typer",
     "bibtexparser",
     "filelock",
     "packaging",

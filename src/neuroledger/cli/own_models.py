@@ -38,6 +38,7 @@ from neuroledger.spec.kinds import ModelSpec
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of
 from neuroledger.stats.score import Score
+from neuroledger.stats.stored_score import plain_score
 from neuroledger.store.files import replacing, write_text
 
 __all__ = ["Evaluated", "evaluate", "package_model"]
@@ -105,6 +106,17 @@ class Evaluated(Mapping[str, Score]):
                 "state",
             ],
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: the scores and costs as records store them, and the other benchmarks with reasons."""
+        return {
+            "model": self.model,
+            "scores": {id: plain_score(score) for id, score in self.scores.items()},
+            "costs": {id: plain_score(cost) for id, cost in self.costs.items()},
+            "skipped": dict(self.skipped),
+            "failed": dict(self.failed),
+            "pending": {id: str(what) for id, what in self.pending.items()},
+        }
 
     def notes(self) -> list[str]:
         """Return one line that says how many benchmarks were skipped and why; no line if none was."""

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from neuroledger.cli import ANSWERS
 from neuroledger.cli.lab_files import (
     BINS,
     REPETITION,
@@ -67,6 +66,21 @@ REFERENCES = ("gabor", "pixels16", "small_cnn.random")
 DECODERS = ("dummy", "shrinkage_lda", "covariance_logistic")
 STAMP = "Made by `neuroledger start` from files with SHA-256 "
 FEWEST_STIMULI, FEWEST_TEST = 8, 5
+# What `nl.start` and the options of the same names answer.
+ANSWERS = (
+    "license",
+    "access",
+    "region",
+    "responses",
+    "dims",
+    "order",
+    "trials",
+    "first",
+    "time_bins",
+    "task",
+    "events",
+    "window",
+)
 STANDARDISE = "{step: standardise, over: presentation, by: session}"
 
 
