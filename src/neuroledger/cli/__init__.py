@@ -138,13 +138,10 @@ class Verb(TyperCommand):
                 return [*complete, *words[number:]]
             complete.append(word)
             option = options.get(word)
-            following = words[number + 1 : number + 2]
-            if option is None or not _lacks_value(option, following, options):
+            if not isinstance(option, TyperOption) or option.is_flag:
                 continue
-            if (option.metavar or "").startswith("["):
-                complete.append("")
-            elif not ctx.resilient_parsing:
-                raise typer.BadParameter("a value is missing", ctx, option)
+            if set(words[number + 1 : number + 2]) <= set(options):
+                complete += _without_value(ctx, option)
         return complete
 
     def invoke(self, ctx: Any) -> int:
@@ -181,12 +178,13 @@ class Verbs(TyperGroup):
                 formatter.write_dl(rows)
 
 
-def _lacks_value(
-    option: object, following: Sequence[str], options: Mapping[str, object]
-) -> bool:
-    """Return whether an option takes a value, and the command ends after it or another option follows."""
-    takes_one = isinstance(option, TyperOption) and not option.is_flag
-    return takes_one and (not following or following[0] in options)
+def _without_value(ctx: Any, option: TyperOption) -> list[str]:
+    """Return what stands for the value that is left out; refuse it if it may not be left out."""
+    if (option.metavar or "").startswith("["):
+        return [""]
+    if ctx.resilient_parsing:  # while a shell completes the words
+        return []
+    raise typer.BadParameter("a value is missing", ctx, option)
 
 
 def _argument_help(name: str, help: str) -> tuple[str, str]:

@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-import typer
-
-from neuroledger.cli.options import Degrees, Json, Root, ids_of, pairs_of
+from neuroledger.cli.options import (
+    Degrees,
+    Json,
+    Root,
+    argument,
+    flag,
+    option,
+    pairs_of,
+)
 from neuroledger.cli.output import SUCCESS, Output
 from neuroledger.display import choose
 from neuroledger.errors import RequestError
@@ -55,101 +61,87 @@ class _Files:
 def import_(
     project: Annotated[
         Literal["brainscore", "brainscore-model", "openneuro", "nemar", "dandi"],
-        typer.Argument(metavar="PROJECT", help="where it comes from"),
+        argument("PROJECT", "where it comes from"),
     ],
     id: Annotated[
         str,
-        typer.Argument(
-            metavar="KEY",
-            help="brainscore: a benchmark, data set or stimulus set, or with files the id of a new data set; "
+        argument(
+            "KEY",
+            "brainscore: a benchmark, data set or stimulus set, or with files the id of a new data set; "
             "openneuro, nemar, dandi: the id there, such as ds004504",
         ),
     ],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="brainscore: assy_*.nc, stimulus_*.csv, stimulus_*.zip; "
+        argument(
+            "FILE",
+            "brainscore: assy_*.nc, stimulus_*.csv, stimulus_*.zip; "
             "brainscore-model: the checkpoint of its weights",
         ),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--from",
-            metavar="REPOSITORY",
-            help="a clone, its URL, or a listing (.tsv); brainscore and brainscore-model: the folder of a plugin",
+            "REPOSITORY",
+            "a clone, its URL, or a listing (.tsv); brainscore and brainscore-model: the folder of a plugin",
         ),
     ] = None,
     dataset: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--as",
-            metavar="DATASET",
-            help="id of the data set in this repository (default: KEY; dandi: dandiKEY)",
+            "DATASET",
+            "id of the data set in this repository (default: KEY; dandi: dandiKEY)",
         ),
     ] = None,
     tasks: Annotated[
         list[str] | None,
-        typer.Option(
-            "--task", metavar="NAME", help="read this BIDS task; may be repeated"
-        ),
+        option("--task", "NAME", "read this BIDS task; may be repeated"),
     ] = None,
     events: Annotated[
         list[str] | None,
-        typer.Option(
-            "--event",
-            metavar="TYPE=LABEL",
-            help="a trial type and its label; may be repeated",
-        ),
+        option("--event", "TYPE=LABEL", "a trial type and its label; may be repeated"),
     ] = None,
     window: Annotated[
         tuple[float, float],
-        typer.Option(
-            "--window",
-            metavar="START DURATION",
-            help="window around an event in s",
-        ),
+        option("--window", "START DURATION", "window around an event in s"),
     ] = (0.0, 1.0),
     published: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--published",
-            metavar="PATTERN",
-            help="pin these files unchanged although no reader reads them, such as 'sourcedata/*.mat'; may be repeated",
+            "PATTERN",
+            "pin these files unchanged although no reader reads them, such as 'sourcedata/*.mat'; may be repeated",
         ),
     ] = None,
     version: Annotated[
         str,
-        typer.Option(
-            "--version",
-            metavar="VERSION",
-            help="dandi: version, such as 0.220113.0400",
-        ),
+        option("--version", "VERSION", "dandi: version, such as 0.220113.0400"),
     ] = "draft",
     datatype: Annotated[
         Literal["eeg", "meg", "ieeg", "emg"],
-        typer.Option("--datatype", help="BIDS data type"),
+        option("--datatype", None, "BIDS data type"),
     ] = "eeg",
     facts: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--facts",
-            metavar="JSON",
-            help="facts about a listing: license, title, authors, doi and trials",
+            "JSON",
+            "facts about a listing: license, title, authors, doi and trials",
         ),
     ] = None,
     sha1: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--sha1",
-            metavar="FILE=SHA1",
-            help="SHA-1 that the registry states for a file; may be repeated",
+            "FILE=SHA1",
+            "SHA-1 that the registry states for a file; may be repeated",
         ),
     ] = None,
     access: Annotated[
         Literal["public", "private"],
-        typer.Option("--access", help="who may have the files"),
+        option("--access", None, "who may have the files"),
     ] = "public",
     degrees: Degrees = None,
     json: Json = False,
@@ -397,19 +389,17 @@ def _import_tree(
 def export(
     project: Annotated[
         Literal["brainscore", "neurobench", "sc-neurocore"],
-        typer.Argument(metavar="PROJECT", help="whose format is written"),
+        argument("PROJECT", "whose format is written"),
     ],
     id: Annotated[
         str,
-        typer.Argument(
-            metavar="ID",
-            help="brainscore: id of a data set; neurobench, sc-neurocore: id of a benchmark",
-            autocompletion=ids_of("benchmarks", "datasets"),
+        argument(
+            "ID",
+            "brainscore: id of a data set; neurobench, sc-neurocore: id of a benchmark",
+            ids=("benchmarks", "datasets"),
         ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="output folder")
-    ] = Path("export"),
+    out: Annotated[Path, option("--out", "DIR", "output folder")] = Path("export"),
     json: Json = False,
     root: Root = None,
 ) -> int:
@@ -443,83 +433,67 @@ PROGRESS_SECONDS: Final = 10.0
 def embed(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL",
-            help="id of a model that embeds, or of one with layers",
-            autocompletion=ids_of("models"),
+        argument(
+            "MODEL", "id of a model that embeds, or of one with layers", ids=("models",)
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.nc", help="output file")],
+    out: Annotated[Path, option("--out", "FILE.nc", "output file")],
     table: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--table",
-            metavar="CSV",
-            help="stimuli: columns stimulus_id, and text, or filename (with start and duration)",
+            "CSV",
+            "stimuli: columns stimulus_id, and text, or filename (with start and duration)",
         ),
     ] = None,
     dataset: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--dataset",
-            metavar="ID",
-            help="use the stimuli that the reader of this data set lists",
-            autocompletion=ids_of("datasets"),
+            "ID",
+            "use the stimuli that the reader of this data set lists",
+            ids=("datasets",),
         ),
     ] = None,
     downloads: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            metavar="FOLDER",
-            help="folder with the downloads of the data set",
-        ),
+        option("--from", "FOLDER", "folder with the downloads of the data set"),
     ] = None,
     images: Annotated[
         Path | None,
-        typer.Option(
-            "--images",
-            metavar="FOLDER",
-            help="folder of the images; without a table: all of them",
+        option(
+            "--images", "FOLDER", "folder of the images; without a table: all of them"
         ),
     ] = None,
     sounds: Annotated[
         Path | None,
-        typer.Option(
-            "--sounds", metavar="FOLDER", help="folder of the sounds of the table"
-        ),
+        option("--sounds", "FOLDER", "folder of the sounds of the table"),
     ] = None,
     videos: Annotated[
         Path | None,
-        typer.Option(
-            "--videos", metavar="FOLDER", help="folder of the films of the table"
-        ),
+        option("--videos", "FOLDER", "folder of the films of the table"),
     ] = None,
     names: Annotated[
         bool,
-        typer.Option(
-            "--names", help="use file names without folders as the ids of images"
-        ),
+        flag("--names", "use file names without folders as the ids of images"),
     ] = False,
     layer: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--layer",
-            metavar="LAYER",
-            help="layer of the model, or hidden states by number, such as 8 or 22,24",
+            "LAYER",
+            "layer of the model, or hidden states by number, such as 8 or 22,24",
         ),
     ] = None,
     mean: Annotated[
         list[int] | None,
-        typer.Option(
-            "--mean",
-            metavar="AXIS",
-            help="average over this axis of the layer; may be repeated",
+        option(
+            "--mean", "AXIS", "average over this axis of the layer; may be repeated"
         ),
     ] = None,
     device: Annotated[
         str,
-        typer.Option("--device", metavar="DEVICE", help="cpu, cuda, mps or auto"),
+        option("--device", "DEVICE", "cpu, cuda, mps or auto"),
     ] = "cpu",
     json: Json = False,
     root: Root = None,

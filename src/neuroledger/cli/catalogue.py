@@ -9,9 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from neuroledger.cli.options import Json, Root, ids_of, root_option
+from neuroledger.cli.options import Json, Root, argument, flag, option
 from neuroledger.cli.output import FAILED, REFUSED, SUCCESS, Output
 from neuroledger.display import say, say_json, say_problem, say_table
 from neuroledger.errors import SIGNS, RequestError, SpecError
@@ -48,13 +46,11 @@ COLUMNS = {
 def list_(
     kind: Annotated[
         Literal["datasets", "metrics", "ceilings", "benchmarks", "models", "suites"],
-        typer.Argument(metavar="KIND", help="what to list"),
+        argument("KIND", "what to list"),
     ] = "benchmarks",
     filter: Annotated[
         str | None,
-        typer.Option(
-            "--filter", metavar="TEXT", help="show only rows that contain TEXT"
-        ),
+        option("--filter", "TEXT", "show only rows that contain TEXT"),
     ] = None,
     json: Json = False,
     root: Root = None,
@@ -134,12 +130,10 @@ def _state(spec: DatasetSpec) -> str:
 def show(
     id: Annotated[
         str,
-        typer.Argument(
-            metavar="ID",
-            help="id of a data set, metric, ceiling, benchmark, model or suite",
-            autocompletion=ids_of(
-                "datasets", "metrics", "ceilings", "benchmarks", "models", "suites"
-            ),
+        argument(
+            "ID",
+            "id of a data set, metric, ceiling, benchmark, model or suite",
+            ids=("datasets", "metrics", "ceilings", "benchmarks", "models", "suites"),
         ),
     ],
     json: Json = False,
@@ -326,13 +320,11 @@ def _recorded_scores(catalog: Catalog, entry: Entry) -> None:
 def new(
     kind: Annotated[
         Literal["dataset", "metric", "ceiling", "benchmark", "model", "suite"],
-        typer.Argument(metavar="KIND", help="kind of the spec"),
+        argument("KIND", "kind of the spec"),
     ],
     id: Annotated[
         str,
-        typer.Argument(
-            metavar="ID", help="id of the new spec; also the name of its file"
-        ),
+        argument("ID", "id of the new spec; also the name of its file"),
     ],
     json: Json = False,
     root: Root = None,
@@ -409,37 +401,31 @@ VERDICTS: Mapping[str, int] = {
 def check(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="PATH", help="spec files or folders (default: all specs)"
-        ),
+        argument("PATH", "spec files or folders (default: all specs)"),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="also write the findings as JSON to this file",
-        ),
+        option("--output", "FILE", "also write the findings as JSON to this file"),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--since",
-            metavar="COMMIT",
-            help="also review what changed since this commit: specs, pins, scores, code",
+            "COMMIT",
+            "also review what changed since this commit: specs, pins, scores, code",
         ),
     ] = None,
     write_schemas: Annotated[
         bool,
-        typer.Option(
-            "--write-schemas", help="regenerate specs/schema/ before checking"
-        ),
+        flag("--write-schemas", "regenerate specs/schema/ before checking"),
     ] = False,
     json: Json = False,
     root: Annotated[
         Path | None,
-        root_option(
-            "repository to check, such as an untrusted proposal; none of its code is run"
+        option(
+            "--root",
+            "FOLDER",
+            "repository to check, such as an untrusted proposal; none of its code is run",
         ),
     ] = None,
 ) -> int:
@@ -517,17 +503,19 @@ def _review(
 def summary(
     since: Annotated[
         str,
-        typer.Option(
+        option(
             "--since",
-            metavar="COMMIT",
-            help="branch or commit that the proposal would be merged into",
+            "COMMIT",
+            "branch or commit that the proposal would be merged into",
         ),
     ],
     json: Json = False,
     root: Annotated[
         Path | None,
-        root_option(
-            "repository to summarise, such as an untrusted proposal; none of its code is run"
+        option(
+            "--root",
+            "FOLDER",
+            "repository to summarise, such as an untrusted proposal; none of its code is run",
         ),
     ] = None,
 ) -> int:

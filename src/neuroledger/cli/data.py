@@ -8,16 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from neuroledger.cli.options import (
     Degrees,
     Json,
     License,
     Root,
-    ids_of,
+    argument,
+    flag,
+    option,
     pairs_of,
-    root_option,
 )
 from neuroledger.cli.output import FAILED, SUCCESS, Output, plain_record, worst
 from neuroledger.display import choose, say, say_json, say_problem, say_table
@@ -77,26 +76,20 @@ class _Fetched:
 def fetch(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="ID",
-            help="ids of data sets or models",
-            autocompletion=ids_of("datasets", "models"),
-        ),
+        argument("ID", "ids of data sets or models", ids=("datasets", "models")),
     ] = None,
     suite: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--suite",
-            metavar="SUITE",
-            help="fetch everything that this suite needs",
-            autocompletion=ids_of("suites"),
+            "SUITE",
+            "fetch everything that this suite needs",
+            ids=("suites",),
         ),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force", help="replace files that were modified after they were fetched"
-        ),
+        flag("--force", "replace files that were modified after they were fetched"),
     ] = False,
     json: Json = False,
     root: Root = None,
@@ -235,35 +228,28 @@ def _needed(catalog: Catalog, suite: str) -> list[tuple[str, str]]:
 def validate(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="DATASET",
-            help="ids of data sets (default: every data set whose files are on this machine)",
-            autocompletion=ids_of("datasets"),
+        argument(
+            "DATASET",
+            "ids of data sets (default: every data set whose files are on this machine)",
+            ids=("datasets",),
         ),
     ] = None,
     suite: Annotated[
         str | None,
-        typer.Option(
-            "--suite",
-            metavar="SUITE",
-            help="validate the data sets of this suite",
-            autocompletion=ids_of("suites"),
+        option(
+            "--suite", "SUITE", "validate the data sets of this suite", ids=("suites",)
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="validate again even if nothing changed")
+        bool, flag("--force", "validate again even if nothing changed")
     ] = False,
     data_docs: Annotated[
         Path | None,
-        typer.Option(
-            "--data-docs",
-            metavar="DIR",
-            help="also write the Data Docs of Great Expectations",
-        ),
+        option("--data-docs", "DIR", "also write the Data Docs of Great Expectations"),
     ] = None,
     allow_invalid: Annotated[
         bool,
-        typer.Option("--allow-invalid", help="exit 0 even if a data set is invalid"),
+        flag("--allow-invalid", "exit 0 even if a data set is invalid"),
     ] = False,
     json: Json = False,
     root: Root = None,
@@ -316,17 +302,11 @@ def _to_validate(catalog: Catalog, ids: list[str], suite: str | None) -> list[st
 def audit(
     id: Annotated[
         str,
-        typer.Argument(
-            metavar="DATASET",
-            help="id of a data set",
-            autocompletion=ids_of("datasets"),
-        ),
+        argument("DATASET", "id of a data set", ids=("datasets",)),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="FILE.md", help="also write the report to this file"
-        ),
+        option("--out", "FILE.md", "also write the report to this file"),
     ] = None,
     json: Json = False,
     root: Root = None,
@@ -355,111 +335,99 @@ def audit(
 def package(
     part: Annotated[
         Literal["stimuli", "assembly", "model"],
-        typer.Argument(metavar="PART", help="what the source file contains"),
+        argument("PART", "what the source file contains"),
     ],
     id: Annotated[
         str,
-        typer.Argument(
-            metavar="ID",
-            help="id of the data set or model; it is created if there is none",
-            autocompletion=ids_of("datasets", "models"),
+        argument(
+            "ID",
+            "id of the data set or model; it is created if there is none",
+            ids=("datasets", "models"),
         ),
     ],
     source: Annotated[
         Path,
-        typer.Argument(
-            metavar="SOURCE",
-            help="stimuli: a CSV table or a folder of images; assembly: netCDF, npy, mat or a table; model: a checkpoint",
+        argument(
+            "SOURCE",
+            "stimuli: a CSV table or a folder of images; assembly: netCDF, npy, mat or a table; model: a checkpoint",
         ),
     ],
     files: Annotated[
         Path | None,
-        typer.Option(
-            "--files",
-            metavar="FOLDER",
-            help="stimuli: folder that contains the files of the table",
+        option(
+            "--files", "FOLDER", "stimuli: folder that contains the files of the table"
         ),
     ] = None,
     license: License = None,
     access: Annotated[
-        Access | None, typer.Option("--access", help="access of a new data set")
+        Access | None, option("--access", None, "access of a new data set")
     ] = None,
     dims: Annotated[
         str | None,
-        typer.Option("--dims", metavar="DIMS", help=f"assembly: {DIMS}"),
+        option("--dims", "DIMS", f"assembly: {DIMS}"),
     ] = None,
     region: Annotated[
         str | None,
-        typer.Option("--region", metavar="REGION", help=f"assembly: {REGION}"),
+        option("--region", "REGION", f"assembly: {REGION}"),
     ] = None,
     variable: Annotated[
         str | None,
-        typer.Option(
-            "--variable", metavar="NAME", help="assembly: variable of a mat file"
-        ),
+        option("--variable", "NAME", "assembly: variable of a mat file"),
     ] = None,
     trials: Annotated[
         Path | None,
-        typer.Option(
-            "--trials",
-            metavar="CSV",
-            help="assembly: table with a stimulus_id for each trial",
-        ),
+        option("--trials", "CSV", "assembly: table with a stimulus_id for each trial"),
     ] = None,
     time_bins: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--time-bins",
-            metavar="MS",
-            help="assembly: first and last edge of the time bins in ms, such as 0:200",
+            "MS",
+            "assembly: first and last edge of the time bins in ms, such as 0:200",
         ),
     ] = None,
     module: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--module",
-            metavar="package.module:Class",
-            help="model without a spec: import path of its torch class",
+            "package.module:Class",
+            "model without a spec: import path of its torch class",
         ),
     ] = None,
     region_layer: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--region-layer",
-            metavar="REGION=LAYER",
-            help="model without a spec: layer committed to a region; may be repeated",
+            "REGION=LAYER",
+            "model without a spec: layer committed to a region; may be repeated",
         ),
     ] = None,
     readout: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--readout",
-            metavar="LAYER",
-            help="model without a spec: layer from which decisions are read",
+            "LAYER",
+            "model without a spec: layer from which decisions are read",
         ),
     ] = None,
     logits: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--logits",
-            metavar="LAYER",
-            help="model without a spec: layer of the class logits, if different from --readout",
+            "LAYER",
+            "model without a spec: layer of the class logits, if different from --readout",
         ),
     ] = None,
     arguments: Annotated[
         str | None,
-        typer.Option(
-            "--arguments",
-            metavar="JSON",
-            help="model without a spec: arguments of its class",
-        ),
+        option("--arguments", "JSON", "model without a spec: arguments of its class"),
     ] = None,
     preprocessing: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--preprocessing",
-            metavar="JSON",
-            help="model without a spec: preprocessing of images, see docs/models.md",
+            "JSON",
+            "model without a spec: preprocessing of images, see docs/models.md",
         ),
     ] = None,
     json: Json = False,
@@ -700,141 +668,120 @@ def _assembly_of_array(
 def start(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="FOLDER",
-            help="folder with images and responses, or a BIDS tree",
-        ),
+        argument("FOLDER", "folder with images and responses, or a BIDS tree"),
     ],
     id: Annotated[
         str | None,
-        typer.Option(
-            "--id",
-            metavar="ID",
-            help="id of the data set (default: name of the folder)",
-        ),
+        option("--id", "ID", "id of the data set (default: name of the folder)"),
     ] = None,
     title: Annotated[
         str | None,
-        typer.Option("--title", metavar="TEXT", help="title of the data set"),
+        option("--title", "TEXT", "title of the data set"),
     ] = None,
     models: Annotated[
         list[str] | None,
-        typer.Option(
-            "--model",
-            metavar="ID",
-            help="also score this model; may be repeated",
-            autocompletion=ids_of("models"),
+        option(
+            "--model", "ID", "also score this model; may be repeated", ids=("models",)
         ),
     ] = None,
     coordinates: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--coordinate",
-            metavar="COLUMN",
-            help="a numeric column that is not a neuroid; may be repeated",
+            "COLUMN",
+            "a numeric column that is not a neuroid; may be repeated",
         ),
     ] = None,
     degrees: Degrees = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="output folder of the pages (default: site-ID)"
-        ),
+        option("--out", "DIR", "output folder of the pages (default: site-ID)"),
     ] = None,
     no_questions: Annotated[
         bool,
-        typer.Option(
-            "--no-questions",
-            help="report missing answers as an error instead of asking",
-        ),
+        flag("--no-questions", "report missing answers as an error instead of asking"),
     ] = False,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="open the page in the browser")
-    ] = False,
+    open_page: Annotated[bool, flag("--open", "open the page in the browser")] = False,
     license: License = None,
     access: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--access",
-            metavar="ACCESS",
-            help="public, or private (scores may be shown, data values may not)",
+            "ACCESS",
+            "public, or private (scores may be shown, data values may not)",
         ),
     ] = None,
-    region: Annotated[
-        str | None, typer.Option("--region", metavar="REGION", help=REGION)
-    ] = None,
+    region: Annotated[str | None, option("--region", "REGION", REGION)] = None,
     responses: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--responses",
-            metavar="FILE",
-            help="file with the responses if there are several candidates, as FILE or FILE.mat:VARIABLE",
+            "FILE",
+            "file with the responses if there are several candidates, as FILE or FILE.mat:VARIABLE",
         ),
     ] = None,
-    dims: Annotated[
-        str | None, typer.Option("--dims", metavar="DIMS", help=DIMS)
-    ] = None,
+    dims: Annotated[str | None, option("--dims", "DIMS", DIMS)] = None,
     order: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--order",
-            metavar="ORDER",
-            help="order of the images along the array: name (im1, im10, im2) or number (im1, im2, im10)",
+            "ORDER",
+            "order of the images along the array: name (im1, im10, im2) or number (im1, im2, im10)",
         ),
     ] = None,
     trials: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--trials",
-            metavar="FILE",
-            help="stimulus of each trial, as FILE, FILE:COLUMN or FILE.mat:VARIABLE",
+            "FILE",
+            "stimulus of each trial, as FILE, FILE:COLUMN or FILE.mat:VARIABLE",
         ),
     ] = None,
     first: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--first",
-            metavar="N",
-            help="number of the first stimulus (0 or 1) if trials refer to stimuli by number",
+            "N",
+            "number of the first stimulus (0 or 1) if trials refer to stimuli by number",
         ),
     ] = None,
     time_bins: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--time-bins",
-            metavar="MS",
-            help="first and last edge of the time bins, or window for counting spikes, "
+            "MS",
+            "first and last edge of the time bins, or window for counting spikes, "
             "in ms from stimulus onset: 70:170",
         ),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(
-            "--task",
-            metavar="NAME",
-            help="BIDS: task to read (NAME of task-NAME)",
-        ),
+        option("--task", "NAME", "BIDS: task to read (NAME of task-NAME)"),
     ] = None,
     events: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--events",
-            metavar="EVENTS",
-            help="BIDS: events to decode, as DESCRIPTION=LABEL,DESCRIPTION=LABEL",
+            "EVENTS",
+            "BIDS: events to decode, as DESCRIPTION=LABEL,DESCRIPTION=LABEL",
         ),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--window",
-            metavar="S",
-            help="BIDS: start and end of a window in s from its event, such as 0:1",
+            "S",
+            "BIDS: start and end of a window in s from its event, such as 0:1",
         ),
     ] = None,
     json: Json = False,
     root: Annotated[
         Path | None,
-        root_option("repository folder; a folder without specs/ is set up as one"),
+        option(
+            "--root",
+            "FOLDER",
+            "repository folder; a folder without specs/ is set up as one",
+        ),
     ] = None,
 ) -> int:
     """Turn a folder of images and responses, or a BIDS tree, into a scored benchmark.
@@ -916,74 +863,68 @@ def _cells(record: Record) -> list[str]:
 def pin(
     id: Annotated[
         str,
-        typer.Argument(
-            metavar="ID",
-            help="id of a data set, or of a model whose weights are not pinned yet",
-            autocompletion=ids_of("datasets", "models"),
+        argument(
+            "ID",
+            "id of a data set, or of a model whose weights are not pinned yet",
+            ids=("datasets", "models"),
         ),
     ],
     source: Annotated[
         Path,
-        typer.Option("--from", metavar="FOLDER", help="folder that contains the files"),
+        option("--from", "FOLDER", "folder that contains the files"),
     ],
     url_prefix: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--url-prefix",
-            metavar="URL",
-            help="URL of the same folder, so that others can fetch the files",
+            "URL",
+            "URL of the same folder, so that others can fetch the files",
         ),
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--label",
-            metavar="COLUMN",
-            help="column of participants.tsv or recordings.tsv to decode",
+            "COLUMN",
+            "column of participants.tsv or recordings.tsv to decode",
         ),
     ] = None,
     events: Annotated[
         list[str] | None,
-        typer.Option(
-            "--event",
-            metavar="DESCRIPTION=LABEL",
-            help="an event and its label; may be repeated",
+        option(
+            "--event", "DESCRIPTION=LABEL", "an event and its label; may be repeated"
         ),
     ] = None,
     named: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--named",
-            metavar="PATTERN",
-            help="pattern of the names of recordings in a plain folder, such as 'S{subject}_{run}.edf'; may be repeated",
+            "PATTERN",
+            "pattern of the names of recordings in a plain folder, such as 'S{subject}_{run}.edf'; may be repeated",
         ),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option("--task", metavar="NAME", help="read only this BIDS task"),
+        option("--task", "NAME", "read only this BIDS task"),
     ] = None,
     bids: Annotated[
         bool,
-        typer.Option(
-            "--bids", help="read with mne-bids, which uses events.tsv and channels.tsv"
-        ),
+        flag("--bids", "read with mne-bids, which uses events.tsv and channels.tsv"),
     ] = False,
     renew: Annotated[
         bool,
-        typer.Option(
-            "--renew", help="accept files that changed since they were pinned"
-        ),
+        flag("--renew", "accept files that changed since they were pinned"),
     ] = False,
     no_check: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--no-check",
-            help="do not read the files before pinning, for data too large for this machine",
+            "do not read the files before pinning, for data too large for this machine",
         ),
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="show the changes of the spec, write nothing"),
+        flag("--dry-run", "show the changes of the spec, write nothing"),
     ] = False,
     json: Json = False,
     root: Root = None,

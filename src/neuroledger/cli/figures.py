@@ -9,9 +9,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
-from neuroledger.cli.options import Benchmarks, Json, Root, Suite, ids_of
+from neuroledger.cli.options import Benchmarks, Json, Root, Suite, argument, option
 from neuroledger.cli.output import SUCCESS, Output
 from neuroledger.errors import RequestError
 
@@ -172,32 +170,28 @@ def _complete_figure(incomplete: str) -> list[str]:
 def plot(
     figure: Annotated[
         str,
-        typer.Argument(
-            metavar="FIGURE",
-            help=", ".join(FIGURES),
-            autocompletion=_complete_figure,
-        ),
+        argument("FIGURE", ", ".join(FIGURES), complete=_complete_figure),
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="FILE", help="output file: svg, pdf or png"),
+        option("--out", "FILE", "output file: svg, pdf or png"),
     ],
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="NAME",
-            help="ids of benchmarks, models or data sets, depending on the figure",
-            autocompletion=ids_of("benchmarks", "models", "datasets"),
+        argument(
+            "NAME",
+            "ids of benchmarks, models or data sets, depending on the figure",
+            ids=("benchmarks", "models", "datasets"),
         ),
     ] = None,
     benchmarks: Benchmarks = None,
     suite: Suite = None,
     by: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--by",
-            metavar="COORDINATE",
-            help="paired: coordinate of the pairs (default: subject); rdm: coordinate that groups stimuli",
+            "COORDINATE",
+            "paired: coordinate of the pairs (default: subject); rdm: coordinate that groups stimuli",
         ),
     ] = None,
     json: Json = False,

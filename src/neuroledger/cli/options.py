@@ -22,9 +22,11 @@ __all__ = [
     "Root",
     "Seed",
     "Suite",
+    "argument",
+    "flag",
     "ids_of",
+    "option",
     "pairs_of",
-    "root_option",
 ]
 
 
@@ -45,9 +47,37 @@ def ids_of(*kinds: str) -> Callable[[typer.Context, str], list[str]]:
     return complete
 
 
-def root_option(help: str) -> Any:
-    """Return the option ``--root`` of a verb that explains it in its own words."""
-    return typer.Option("--root", metavar="FOLDER", help=help)
+def option(
+    name: str,
+    metavar: str | None,
+    help: str,
+    *,
+    ids: tuple[str, ...] = (),
+    complete: Callable[[str], list[str]] | None = None,
+) -> Any:
+    """Return an option with a value; ``ids`` are the kinds of spec whose ids complete it in a shell.
+
+    Without a ``metavar``, its choices are shown. A metavar in brackets permits to leave the value out.
+    """
+    completion = ids_of(*ids) if ids else complete
+    return typer.Option(name, metavar=metavar, help=help, autocompletion=completion)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option without a value."""
+    return typer.Option(name, help=help)
+
+
+def argument(
+    metavar: str,
+    help: str,
+    *,
+    ids: tuple[str, ...] = (),
+    complete: Callable[[str], list[str]] | None = None,
+) -> Any:
+    """Return an argument; ``ids`` are the kinds of spec whose ids complete it in a shell."""
+    completion = ids_of(*ids) if ids else complete
+    return typer.Argument(metavar=metavar, help=help, autocompletion=completion)
 
 
 def pairs_of(texts: list[str] | None, flag: str, form: str) -> dict[str, str]:
@@ -68,84 +98,72 @@ def pairs_of(texts: list[str] | None, flag: str, form: str) -> dict[str, str]:
 
 Root = Annotated[
     Path | None,
-    root_option(
-        "repository folder (default: the one that contains the working directory)"
+    option(
+        "--root",
+        "FOLDER",
+        "repository folder (default: the one that contains the working directory)",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Json = Annotated[bool, flag("--json", "print JSON")]
 Suite = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--suite",
-        metavar="SUITE",
-        help="id of a suite (default: the suite in params.yaml)",
-        autocompletion=ids_of("suites"),
+        "SUITE",
+        "id of a suite (default: the suite in params.yaml)",
+        ids=("suites",),
     ),
 ]
 ModelId = Annotated[
     str,
-    typer.Argument(
-        metavar="MODEL", help="id of a model", autocompletion=ids_of("models")
-    ),
+    argument("MODEL", "id of a model", ids=("models",)),
 ]
 BenchmarkId = Annotated[
     str,
-    typer.Argument(
-        metavar="BENCHMARK",
-        help="id of a benchmark",
-        autocompletion=ids_of("benchmarks"),
-    ),
+    argument("BENCHMARK", "id of a benchmark", ids=("benchmarks",)),
 ]
 Benchmarks = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--benchmark",
-        metavar="B",
-        help="only on this benchmark; may be repeated",
-        autocompletion=ids_of("benchmarks"),
+        "B",
+        "only on this benchmark; may be repeated",
+        ids=("benchmarks",),
     ),
 ]
 Records = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="RECORD", help="record files (default: all records)"),
+    argument("RECORD", "record files (default: all records)"),
 ]
 Published = Annotated[
     bool,
-    typer.Option("--published", help="use published figures instead of records"),
+    flag("--published", "use published figures instead of records"),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="random seed (default: params.yaml)"),
+    option("--seed", "N", "random seed (default: params.yaml)"),
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--limit",
-        metavar="N",
-        help="use the first N stimuli only; such a score is partial and never ranked",
+        "N",
+        "use the first N stimuli only; such a score is partial and never ranked",
     ),
 ]
 Device = Annotated[
     str | None,
-    typer.Option(
-        "--device",
-        metavar="DEVICE",
-        help="cpu, cuda, cuda:1, mps (default: params.yaml)",
-    ),
+    option("--device", "DEVICE", "cpu, cuda, cuda:1, mps (default: params.yaml)"),
 ]
 License = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--license",
-        metavar="SPDX",
-        help="SPDX licence of the data, such as CC-BY-4.0; LicenseRef-unstated if none is stated",
+        "SPDX",
+        "SPDX licence of the data, such as CC-BY-4.0; LicenseRef-unstated if none is stated",
     ),
 ]
 Degrees = Annotated[
     float | None,
-    typer.Option(
-        "--degrees",
-        metavar="D",
-        help="size of the images in degrees of visual angle",
-    ),
+    option("--degrees", "D", "size of the images in degrees of visual angle"),
 ]

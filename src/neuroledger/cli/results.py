@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from neuroledger.cli.options import (
     BenchmarkId,
     Json,
     Published,
     Root,
     Suite,
-    ids_of,
+    argument,
+    flag,
+    option,
 )
 from neuroledger.cli.output import FAILED, SUCCESS, Output
 from neuroledger.display import choose, say, say_json, say_table
@@ -30,12 +30,7 @@ if TYPE_CHECKING:
 
 OnBenchmark = Annotated[
     str | None,
-    typer.Option(
-        "--benchmark",
-        metavar="B",
-        help="compare on this benchmark only",
-        autocompletion=ids_of("benchmarks"),
-    ),
+    option("--benchmark", "B", "compare on this benchmark only", ids=("benchmarks",)),
 ]
 
 
@@ -43,7 +38,7 @@ def leaderboard(
     suite: Suite = None,
     format: Annotated[
         Literal["text", "json", "csv", "markdown", "latex"],
-        typer.Option("--format", help="output format"),
+        option("--format", None, "output format"),
     ] = "text",
     json: Json = False,
     root: Root = None,
@@ -70,11 +65,7 @@ def history(
     benchmark: BenchmarkId,
     model: Annotated[
         str | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="id of a model (default: all models)",
-            autocompletion=ids_of("models"),
-        ),
+        argument("MODEL", "id of a model (default: all models)", ids=("models",)),
     ] = None,
     json: Json = False,
     root: Root = None,
@@ -122,15 +113,11 @@ def _say_steps(steps: Sequence[Step]) -> None:
 def compare(
     a: Annotated[
         str,
-        typer.Argument(
-            metavar="A", help="id of a model", autocompletion=ids_of("models")
-        ),
+        argument("A", "id of a model", ids=("models",)),
     ],
     b: Annotated[
         str,
-        typer.Argument(
-            metavar="B", help="id of another model", autocompletion=ids_of("models")
-        ),
+        argument("B", "id of another model", ids=("models",)),
     ],
     suite: Suite = None,
     benchmark: OnBenchmark = None,
@@ -163,30 +150,26 @@ def compare(
 def calibrate(
     benchmarks: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="BENCHMARK",
-            help="ids of benchmarks (default: all with records)",
-            autocompletion=ids_of("benchmarks"),
+        argument(
+            "BENCHMARK",
+            "ids of benchmarks (default: all with records)",
+            ids=("benchmarks",),
         ),
     ] = None,
     suite: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--suite",
-            metavar="SUITE",
-            help="calibrate the benchmarks of this suite",
-            autocompletion=ids_of("suites"),
+            "SUITE",
+            "calibrate the benchmarks of this suite",
+            ids=("suites",),
         ),
     ] = None,
     runs: Annotated[
         int,
-        typer.Option(
-            "--runs", metavar="N", help="simulated experiments for each benchmark"
-        ),
+        option("--runs", "N", "simulated experiments for each benchmark"),
     ] = 200,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="seed of the simulation")
-    ] = 0,
+    seed: Annotated[int, option("--seed", "N", "seed of the simulation")] = 0,
     json: Json = False,
     root: Root = None,
 ) -> int:
@@ -281,11 +264,11 @@ def ranks(
     suite: Suite = None,
     against: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--against",
-            metavar="SUITE",
-            help="also compute Kendall's tau between the ranks of the two suites",
-            autocompletion=ids_of("suites"),
+            "SUITE",
+            "also compute Kendall's tau between the ranks of the two suites",
+            ids=("suites",),
         ),
     ] = None,
     published: Published = False,
@@ -350,24 +333,22 @@ def _say_agreement(tables: Sequence[Standings]) -> None:
 def diagnose(
     suite: Annotated[
         str | None,
-        typer.Argument(
-            metavar="SUITE",
-            help="id of a suite (default: the suite in params.yaml)",
-            autocompletion=ids_of("suites"),
+        argument(
+            "SUITE",
+            "id of a suite (default: the suite in params.yaml)",
+            ids=("suites",),
         ),
     ] = None,
     published: Published = False,
     table: Annotated[
         Path | None,
-        typer.Option(
-            "--table",
-            metavar="CSV",
-            help="use this table: models in rows, benchmarks in columns",
+        option(
+            "--table", "CSV", "use this table: models in rows, benchmarks in columns"
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="also write an HTML page"),
+        option("--out", "FILE", "also write an HTML page"),
     ] = None,
     json: Json = False,
     root: Root = None,
@@ -436,18 +417,16 @@ def pareto(
     benchmark: BenchmarkId,
     cost: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--cost",
-            metavar="METRIC",
-            help="cost metric (default: synaptic_operations and energy_45nm, in which all networks can be compared)",
-            autocompletion=ids_of("metrics"),
+            "METRIC",
+            "cost metric (default: synaptic_operations and energy_45nm, in which all networks can be compared)",
+            ids=("metrics",),
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="FILE", help="also write a figure (svg, pdf or png)"
-        ),
+        option("--out", "FILE", "also write a figure (svg, pdf or png)"),
     ] = None,
     json: Json = False,
     root: Root = None,
@@ -482,12 +461,10 @@ def pareto(
 
 
 def report(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="output folder")
-    ] = Path("site"),
+    out: Annotated[Path, option("--out", "DIR", "output folder")] = Path("site"),
     suite: Suite = None,
     serve: Annotated[
-        bool, typer.Option("--serve", help="serve the pages on http://localhost")
+        bool, flag("--serve", "serve the pages on http://localhost")
     ] = False,
     json: Json = False,
     root: Root = None,

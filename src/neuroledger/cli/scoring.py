@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from neuroledger.cli.options import (
     BenchmarkId,
     Benchmarks,
@@ -19,7 +17,9 @@ from neuroledger.cli.options import (
     Records,
     Root,
     Seed,
-    ids_of,
+    argument,
+    flag,
+    option,
 )
 from neuroledger.cli.output import (
     FAILED,
@@ -66,20 +66,18 @@ def _request(
 def run(
     models: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="ids of models (default: the models of the suite)",
-            autocompletion=ids_of("models"),
+        argument(
+            "MODEL", "ids of models (default: the models of the suite)", ids=("models",)
         ),
     ] = None,
     benchmarks: Benchmarks = None,
     suites: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--suite",
-            metavar="SUITE",
-            help="suite, or `all`; default: the suite in params.yaml; may be repeated",
-            autocompletion=ids_of("suites"),
+            "SUITE",
+            "suite, or `all`; default: the suite in params.yaml; may be repeated",
+            ids=("suites",),
         ),
     ] = None,
     seed: Seed = None,
@@ -87,27 +85,21 @@ def run(
     device: Device = None,
     executor: Annotated[
         str,
-        typer.Option(
-            "--executor",
-            metavar="E",
-            help="local, processes[:N] or dask[:ADDRESS]",
-        ),
+        option("--executor", "E", "local, processes[:N] or dask[:ADDRESS]"),
     ] = "local",
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="print the plan, compute and write nothing"),
+        flag("--dry-run", "print the plan, compute and write nothing"),
     ] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="try failed jobs again")
+        bool, flag("--retry-failed", "try failed jobs again")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="compute everything again")
-    ] = False,
+    force: Annotated[bool, flag("--force", "compute everything again")] = False,
     allow_failed: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--allow-failed",
-            help="exit 0 even if jobs failed; jobs that are pending still exit 4",
+            "exit 0 even if jobs failed; jobs that are pending still exit 4",
         ),
     ] = False,
     json: Json = False,
@@ -323,26 +315,24 @@ def score(
     benchmark: BenchmarkId,
     write: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--record",
-            help="write the record; without it, nothing in the repository changes",
+            "write the record; without it, nothing in the repository changes",
         ),
     ] = False,
     layers: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--layers",
-            metavar="[all|NAME,NAME]",
-            help="score layers in place of the committed one, and choose one on half of the stimuli; without names: "
+            "[all|NAME,NAME]",
+            "score layers in place of the committed one, and choose one on half of the stimuli; without names: "
             "those of the spec, or 5 to 20 stages of the network; nothing is recorded",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            metavar="FIGURE",
-            help="also write the figure of --layers (.svg, .pdf, .png)",
+        option(
+            "--out", "FIGURE", "also write the figure of --layers (.svg, .pdf, .png)"
         ),
     ] = None,
     seed: Seed = None,
@@ -478,11 +468,11 @@ def evaluate(
     model: ModelId,
     suite: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--suite",
-            metavar="SUITE",
-            help="id of a suite (default: the suite in params.yaml), or `unlisted`: all benchmarks in no suite",
-            autocompletion=ids_of("suites"),
+            "SUITE",
+            "id of a suite (default: the suite in params.yaml), or `unlisted`: all benchmarks in no suite",
+            ids=("suites",),
         ),
     ] = None,
     benchmarks: Benchmarks = None,
@@ -529,16 +519,14 @@ def cost(
     model: ModelId,
     benchmark: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--benchmark",
-            metavar="B",
-            help="id of a benchmark (default: the first that fits and whose data are on this machine)",
-            autocompletion=ids_of("benchmarks"),
+            "B",
+            "id of a benchmark (default: the first that fits and whose data are on this machine)",
+            ids=("benchmarks",),
         ),
     ] = None,
-    device: Annotated[
-        str, typer.Option("--device", metavar="DEVICE", help="cpu, cuda or mps")
-    ] = "cpu",
+    device: Annotated[str, option("--device", "DEVICE", "cpu, cuda or mps")] = "cpu",
     json: Json = False,
     root: Root = None,
 ) -> int:
@@ -573,33 +561,25 @@ def cost(
 def same(
     network: Annotated[
         str,
-        typer.Argument(
-            metavar="NETWORK",
-            help="package.module:NAME of a torch module (or a function that makes it), or a graph file",
+        argument(
+            "NETWORK",
+            "package.module:NAME of a torch module (or a function that makes it), or a graph file",
         ),
     ],
-    graph: Annotated[
-        Path, typer.Argument(metavar="GRAPH", help="graph file (.nir or .onnx)")
-    ],
+    graph: Annotated[Path, argument("GRAPH", "graph file (.nir or .onnx)")],
     inputs: Annotated[
         Path,
-        typer.Option(
-            "--inputs",
-            metavar="NPY",
-            help="array (sample, time, …) for neurons, else (sample, …)",
+        option(
+            "--inputs", "NPY", "array (sample, time, …) for neurons, else (sample, …)"
         ),
     ],
     time_step: Annotated[
         float | None,
-        typer.Option(
-            "--time-step",
-            metavar="SECONDS",
-            help="time step of a NIR graph that states none",
-        ),
+        option("--time-step", "SECONDS", "time step of a NIR graph that states none"),
     ] = None,
     reset: Annotated[
         Literal["value", "subtract"] | None,
-        typer.Option("--reset", help="what a spike does to a membrane of a NIR graph"),
+        option("--reset", None, "what a spike does to a membrane of a NIR graph"),
     ] = None,
     json: Json = False,
     root: Root = None,
@@ -636,14 +616,14 @@ def verify(
     records: Records = None,
     recompute: Annotated[
         bool,
-        typer.Option("--recompute", help="also recompute the scores and compare them"),
+        flag("--recompute", "also recompute the scores and compare them"),
     ] = False,
     signers: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--signers",
-            metavar="FILE",
-            help="file of allowed signers, to distinguish signed from self-reported records",
+            "FILE",
+            "file of allowed signers, to distinguish signed from self-reported records",
         ),
     ] = None,
     json: Json = False,
@@ -659,9 +639,7 @@ def verify(
 def sign(
     key: Annotated[
         Path,
-        typer.Option(
-            "--key", metavar="FILE", help="SSH key, such as ~/.ssh/id_ed25519"
-        ),
+        option("--key", "FILE", "SSH key, such as ~/.ssh/id_ed25519"),
     ],
     records: Records = None,
     json: Json = False,
