@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import html
 import importlib
 import inspect
@@ -18,7 +17,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import neuroledger
-from neuroledger.cli import _parser
+from neuroledger.cli import VERBS, command_of
 from neuroledger.engine.check import schema_texts
 from neuroledger.spec import registry
 
@@ -266,17 +265,15 @@ def _type(one: dict[str, Any]) -> str:
 
 def _cli() -> Iterator[str]:
     yield "# Command line\n"
-    parser = _parser()
-    verbs: Any = next(
-        action
-        for action in parser._actions
-        if isinstance(action, argparse._SubParsersAction)
-    )
-    for verb, one in verbs.choices.items():
+    for verb in VERBS:
+        command = command_of(verb)
+        summary, _, _ = (command.help or "").partition("\n")
+        context = command.make_context(
+            f"neuroledger {verb}", [], resilient_parsing=True, terminal_width=100
+        )
         yield f"## `neuroledger {verb}` {{#{verb}}}\n"
-        yield f"{one.description or ''}\n"
-        one.prog = f"neuroledger {verb}"
-        yield f"```text\n{one.format_help().strip()}\n```\n"
+        yield f"{summary}\n"
+        yield f"```text\n{context.get_help().strip()}\n```\n"
 
 
 def _python() -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import shutil
@@ -10,13 +9,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 
+import neuroledger
 from neuroledger import cli
 from neuroledger.cli import main
 from neuroledger.families.efficiency import cost
 from neuroledger.stats.score import Score
+from tests.cli.words import options_of
 from tests.engine.lab import Lab
 
 
@@ -26,10 +28,7 @@ def run(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     monkeypatch.setenv("NEUROLEDGER_DISPLAY", "plain")
 
     def call(*words: str) -> tuple[int, str, str]:
-        try:
-            code = main(words)
-        except SystemExit as stopped:
-            code = int(str(stopped.code))
+        code = main(words)
         out = capsys.readouterr()
         return code, out.out, out.err
 
@@ -56,14 +55,84 @@ def test_the_main_verbs_work_in_sequence(run, lab: Lab) -> None:
 
 
 def test_each_verb_has_its_function() -> None:
-    """The module of a verb is imported only when the verb is used."""
-    verbs = next(one.choices for one in cli._parser()._actions if one.dest == "verb")
-    assert isinstance(verbs, dict) and len(verbs) > 25
-    for name, parser in verbs.items():
-        module = importlib.import_module(
-            f"neuroledger.cli.{parser.get_default('module')}"
-        )
-        assert callable(getattr(module, "import_" if name == "import" else name)), name
+    """Its options are typed parameters with help; its docstring is its help, and documents its JSON."""
+    assert len(cli.VERBS) > 30
+    for verb in cli.VERBS:
+        types = get_type_hints(cli.function_of(verb))
+        assert types.pop("return") is int and Any not in types.values(), verb
+        assert {"json", "root"} <= set(types), verb
+        assert "\n\n    JSON" in (cli.function_of(verb).__doc__ or ""), verb
+        assert all(one.help for one in options_of(verb)), verb
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("lst", "neuroledger: no verb 'lst': did you mean 'list'?"),
+        ("", "neuroledger: give a verb."),
+        ("list --jsn", "neuroledger list: no option '--jsn': did you mean '--json'?"),
+        ("--rot x list", "neuroledger: no option '--rot': did you mean '--root'?"),
+        ("list model", "list: KIND: 'model' is not one of 'datasets', 'metrics'"),
+        ("score pixels4", "neuroledger score: BENCHMARK is missing."),
+        ("pin lab", "neuroledger pin: --from is missing."),
+        ("run --seed x", "neuroledger run: --seed: should be a valid integer."),
+        ("run --suite --dry-run", "neuroledger run: --suite: a value is missing."),
+        ("run --suite", "neuroledger run: --suite: a value is missing."),
+        ("list --json=3", "list: Option '--json' does not take a value."),
+        ("list models lab", "list: Got unexpected extra argument"),
+        ("plot bar --out x", "no figure 'bar': did you mean 'bars'?"),
+        ("new metric a --arguments", "new: no option '--arguments'"),
+    ],
+)
+def test_a_misuse_is_one_line_with_the_nearest_name(run, words: str, said: str) -> None:
+    code, out, err = run(*words.split())
+    assert (code, out) == (2, "") and said in err and err.count("\n") == 1
+    assert "figure" in said or err.rstrip().endswith("--help`")
+
+
+def test_the_root_may_be_before_the_verb_and_anywhere_after_it(
+    run, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    root = str(lab.root)
+    for words in (
+        ["--root", root, "show", "pixels4", "--json"],
+        [f"--root={root}", "show", "pixels4", "--json"],
+        ["show", "--root", root, "pixels4", "--json"],
+        ["show", "pixels4", "--json", f"--root={root}"],
+        ["--root", "/nowhere", "show", "pixels4", "--json", "--root", root],
+    ):
+        code, out, err = run(*words)
+        assert code == 0 and json.loads(out)["id"] == "pixels4", (words, err)
+
+
+def test_the_version_is_that_of_the_package(run) -> None:
+    code, out, _ = run("--version")
+    assert (code, out) == (0, f"neuroledger {neuroledger.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("neuroledger le", "leaderboard"),
+        ("neuroledger score --la", "--layers"),
+        ("neuroledger score pixels4 lab.V", "lab.V4-ridge"),
+        ("neuroledger validate l", "lab"),
+    ],
+)
+def test_a_shell_completes_verbs_options_and_ids(
+    run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    completed: str,
+) -> None:
+    monkeypatch.setenv("_NEUROLEDGER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    with pytest.raises(SystemExit):
+        main([])
+    assert completed in capsys.readouterr().out.split()
 
 
 def test_scores_in_json_are_the_record(run) -> None:

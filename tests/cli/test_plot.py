@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from neuroledger import plot as figures
-from neuroledger.cli import FIGURES, main
+from neuroledger.cli import main
+from neuroledger.cli.figures import FIGURES
 from tests.report.ledger import keep, ledger, record
 
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"

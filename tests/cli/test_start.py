@@ -282,7 +282,8 @@ def test_every_shape_gives_each_image_its_own_responses(
     values = truth(images)
     answers = ANSWERS | shape(images, values)
     monkeypatch.setattr(
-        "neuroledger.cli.start._score", lambda catalog, id, *a, **k: (catalog.root, id)
+        "neuroledger.cli.start._score",
+        lambda catalog, goal, **k: (catalog.root, goal.id),
     )
     start(images, root=bare, **answers)
     np.testing.assert_allclose(mean_by_image(bare, "lab"), values.mean(2), rtol=1e-6)

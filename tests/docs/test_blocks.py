@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from neuroledger.cli import _parser, main
+from neuroledger.cli import main
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.document import parse
+from tests.cli.words import refusal_of
 from tests.docs import blocks
 from tests.docs.blocks import agreed_blocks_of, blocks_of, blocks_to_agree
 from tests.docs.stages import presupposed
@@ -184,10 +185,8 @@ def test_commands_are_what_the_parser_takes(repository: Path, name: str) -> None
         found = COMMAND.match(command)
         if found and "…" not in command:
             words = [os.path.expandvars(word) for word in shlex.split(found.group(1))]
-            try:
-                _parser().parse_args(words)
-            except SystemExit as stopped:
-                pytest.fail(f"{name}: `{command}` is refused ({stopped})")
+            why = refusal_of(words)
+            assert why == "", f"{name}: `{command}` is refused ({why})"
         elif target := re.match(r"^make (\S+)", command):
             assert re.search(
                 rf"^{re.escape(target.group(1))}:", makefile, re.MULTILINE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from neuroledger.cli import _parser
+from neuroledger.cli import VERBS
 from neuroledger.engine.record import read_all
 from neuroledger.errors import SpecError
 from neuroledger.report.board import leaderboard_text
@@ -16,6 +16,7 @@ from neuroledger.report.table import boards_of
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.document import parse
 from neuroledger.spec.load import read_params, spec_of
+from tests.cli.words import options_of
 from tests.docs import generated
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -54,18 +55,13 @@ def test_every_spec_shown_is_valid(repository: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_verb_and_option_shown_exists(repository: Path, name: str) -> None:
-    verbs = _parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
     for text in blocks(repository / name, "bash"):
         for line in text.splitlines():
             found = re.match(r"^(?:\S*/)?neuroledger (\w+)(.*?)(?:#.*)?$", line.strip())
             if found:
                 verb = found.group(1)
-                assert verb in verbs, f"{name}: no verb {verb!r}"
-                known = {
-                    option
-                    for action in verbs[verb]._actions
-                    for option in action.option_strings
-                }
+                assert verb in VERBS, f"{name}: no verb {verb!r}"
+                known = {name for one in options_of(verb) for name in one.opts}
                 for option in re.findall(r"(--[\w-]+)", found.group(2)):
                     assert option in known, f"{name}: {verb} has no option {option}"
 

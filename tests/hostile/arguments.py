@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import os
@@ -17,8 +16,10 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from neuroledger.cli import _parser, main
+from neuroledger.cli import VERBS, main
+from tests.cli.words import options_of
 from tests.engine.lab import build
 
 __all__ = ["Call", "calls", "odd_values", "run_call"]
@@ -39,6 +40,8 @@ LIBRARIES = (
 BYTES = 6 << 30
 # Options that open a browser or serve forever.
 LEFT_OUT = {("report", "--serve"), ("report", "--open")}
+# Values of arguments, by the word that stands for them in the help.
+PLAIN = {"ID": "lab", "BENCHMARK": "lab.V4-ridge", "MODEL": "pixels4"}
 FAILED = {-signal.SIGALRM: f"no answer in {SECONDS} s", 70: "a traceback"}
 
 
@@ -94,63 +97,36 @@ def odd_values(place: Path) -> dict[str, str]:
 
 def calls(values: dict[str, str]) -> Iterator[Call]:
     """Calls of every argument of every verb with each odd value, and plain values for other required arguments."""
-    plain = {"ID": "lab", "BENCHMARK": "lab.V4-ridge", "MODEL": "pixels4"}
-    for verb, parser in _verbs(_parser()):
-        required = [
-            required_action
-            for required_action in parser._actions
-            if required_action.required
-            or (
-                not required_action.option_strings
-                and required_action.nargs not in ("*", "?")
-            )
+    for verb in VERBS:
+        parameters = options_of(verb)
+        needed = [
+            one
+            for one in parameters
+            if one.required or (_is_argument(one) and one.nargs == 1)
         ]
-        for action in parser._actions:
-            if (
-                isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
-                or action.nargs == 0
-            ):
+        for odd in parameters:
+            flag = "" if _is_argument(odd) else odd.opts[-1]
+            if getattr(odd, "is_flag", False) or (verb, flag) in LEFT_OUT:
                 continue
-            if any((verb[0], name) in LEFT_OUT for name in action.option_strings):
-                continue
+            words = [verb]
+            for other in needed:
+                if other is not odd:
+                    words += [] if _is_argument(other) else [other.opts[-1]]
+                    words.append(_plain(other))
             for description, value in values.items():
-                words = list(verb)
-                for required_action in required:
-                    if required_action is not action:
-                        plain_value = str(
-                            next(iter(required_action.choices))
-                            if required_action.choices
-                            else plain.get(str(required_action.metavar), "lab")
-                        )
-                        words += (
-                            [required_action.option_strings[-1], plain_value]
-                            if required_action.option_strings
-                            else [plain_value]
-                        )
-                words += (
-                    [f"{action.option_strings[-1]}={value}"]
-                    if action.option_strings
-                    else [value]
-                )
-                yield Call(
-                    f"{' '.join(verb)} {action.option_strings or action.dest}: {description}",
-                    tuple(words),
-                )
+                odd_word = f"{flag}={value}" if flag else value
+                name = flag or odd.name
+                yield Call(f"{verb} {name}: {description}", (*words, odd_word))
 
 
-def _verbs(
-    parser: argparse.ArgumentParser, above: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    nested = [
-        action
-        for action in parser._actions
-        if isinstance(action, argparse._SubParsersAction)
-    ]
-    for action in nested:
-        for name, inner in action.choices.items():
-            yield from _verbs(inner, (*above, name))
-    if not nested:
-        yield above, parser
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def _plain(parameter: Any) -> str:
+    """A value that the command line takes."""
+    choices = parameter.type_descriptor.choices
+    return str(choices[0]) if choices else PLAIN.get(str(parameter.metavar), "lab")
 
 
 def run_call(call: Call, root: Path) -> str:

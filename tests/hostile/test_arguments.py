@@ -27,11 +27,11 @@ def test_every_verb_is_called_with_every_odd_value(tmp_path: Path) -> None:
 def test_a_traceback_of_a_verb_is_detected(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: object) -> int:
+    def broken() -> int:
         raise IndexError("list index out of range")
 
     build(tmp_path / "lab", repository)
-    monkeypatch.setattr(neuroledger.cli.catalogue, "list", broken, raising=False)
+    monkeypatch.setattr(neuroledger.cli.catalogue, "list_", broken)
     assert "IndexError" in run_call(Call("x", ("list",)), tmp_path / "lab")
     monkeypatch.undo()
     assert run_call(Call("x", ("list",)), tmp_path / "lab") == ""

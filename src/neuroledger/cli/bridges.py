@@ -2,265 +2,539 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from neuroledger.display import choose, say
-from neuroledger.errors import RequestError
-from neuroledger.families.signals.embeddings.stimulus_source import (
-    Source,
-    images_in,
-    listed,
-    source_of_dataset,
+from neuroledger.cli.options import (
+    Degrees,
+    Json,
+    Root,
+    argument,
+    flag,
+    option,
+    pairs_of,
 )
-from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.cli.output import SUCCESS, Output
+from neuroledger.display import choose
+from neuroledger.errors import RequestError
+
+if TYPE_CHECKING:
+    from neuroledger.families.signals.embeddings.stimulus_source import Source
+    from neuroledger.families.signals.pinning.import_tree import Stated
+    from neuroledger.spec.catalog import Catalog
+
+# What is wrong if options describe files, and none is named.
+DESCRIBE_FILES = "--sha1, --degrees and --access describe files"
 
 
-def _open_catalog(options: argparse.Namespace) -> Catalog:
+def _open_catalog(root: Path | None, answer: Output) -> Catalog:
     """Open the catalogue; report its repository if it neither was given nor contains the working directory."""
-    catalog = open_catalog(options.root)
-    if options.root is None and not Path.cwd().resolve().is_relative_to(
-        catalog.root.resolve()
-    ):
-        say(
+    from neuroledger.spec.catalog import open_catalog
+
+    catalog = open_catalog(root)
+    inside = Path.cwd().resolve().is_relative_to(catalog.root.resolve())
+    if root is None and not inside:
+        answer.line(
             f"repository: {catalog.root} (the working directory is in no repository; choose another with --root)"
         )
     return catalog
 
 
-def import_(options: argparse.Namespace) -> int:
-    """Import a key or files of Brain-Score, a Brain-Score model plugin, or a published tree of recordings."""
+@dataclass(frozen=True)
+class _Files:
+    """Files of Brain-Score, and what was said about them."""
+
+    paths: list[Path]
+    sha1: list[str]
+    access: Literal["public", "private"]
+    degrees: float | None
+
+    @property
+    def described(self) -> bool:
+        """Whether anything was said about files."""
+        return bool(self.sha1 or self.degrees is not None or self.access != "public")
+
+
+def import_(
+    project: Annotated[
+        Literal["brainscore", "brainscore-model", "openneuro", "nemar", "dandi"],
+        argument("PROJECT", "where it comes from"),
+    ],
+    id: Annotated[
+        str,
+        argument(
+            "KEY",
+            "brainscore: a benchmark, data set or stimulus set, or with files the id of a new data set; "
+            "openneuro, nemar, dandi: the id there, such as ds004504",
+        ),
+    ],
+    files: Annotated[
+        list[Path] | None,
+        argument(
+            "FILE",
+            "brainscore: assy_*.nc, stimulus_*.csv, stimulus_*.zip; "
+            "brainscore-model: the checkpoint of its weights",
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        option(
+            "--from",
+            "REPOSITORY",
+            "a clone, its URL, or a listing (.tsv); brainscore and brainscore-model: the folder of a plugin",
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        option(
+            "--as",
+            "DATASET",
+            "id of the data set in this repository (default: KEY; dandi: dandiKEY)",
+        ),
+    ] = None,
+    tasks: Annotated[
+        list[str] | None,
+        option("--task", "NAME", "read this BIDS task; may be repeated"),
+    ] = None,
+    events: Annotated[
+        list[str] | None,
+        option("--event", "TYPE=LABEL", "a trial type and its label; may be repeated"),
+    ] = None,
+    window: Annotated[
+        tuple[float, float],
+        option("--window", "START DURATION", "window around an event in s"),
+    ] = (0.0, 1.0),
+    published: Annotated[
+        list[str] | None,
+        option(
+            "--published",
+            "PATTERN",
+            "pin these files unchanged although no reader reads them, such as 'sourcedata/*.mat'; may be repeated",
+        ),
+    ] = None,
+    version: Annotated[
+        str,
+        option("--version", "VERSION", "dandi: version, such as 0.220113.0400"),
+    ] = "draft",
+    datatype: Annotated[
+        Literal["eeg", "meg", "ieeg", "emg"],
+        option("--datatype", None, "BIDS data type"),
+    ] = "eeg",
+    facts: Annotated[
+        Path | None,
+        option(
+            "--facts",
+            "JSON",
+            "facts about a listing: license, title, authors, doi and trials",
+        ),
+    ] = None,
+    sha1: Annotated[
+        list[str] | None,
+        option(
+            "--sha1",
+            "FILE=SHA1",
+            "SHA-1 that the registry states for a file; may be repeated",
+        ),
+    ] = None,
+    access: Annotated[
+        Literal["public", "private"],
+        option("--access", None, "who may have the files"),
+    ] = "public",
+    degrees: Degrees = None,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Import a data set or model of another project as a spec.
+
+    JSON: written, notes and next.
+    """
     from neuroledger.data.pin.pin import alone
+    from neuroledger.spec.catalog import open_catalog
 
-    with alone(_open_catalog(options).root):
-        if options.project == "brainscore-model":
-            return _import_model_plugin(options)
-        return (
-            _import_brainscore(options)
-            if options.project == "brainscore"
-            else _import_tree(options)
-        )
+    answer = Output(json)
+    given = _Files(files or [], sha1 or [], access, degrees)
+    with alone(_open_catalog(root, answer).root):
+        catalog = open_catalog(root)
+        if project == "brainscore-model":
+            _import_model_plugin(catalog, id, source, given.paths, answer)
+        elif project == "brainscore" and source is not None:
+            _import_data_plugin(catalog, id, Path(source), given, answer)
+        elif project == "brainscore":
+            _import_brainscore(catalog, id, given, answer)
+        else:
+            published_tree = _Tree(project, id, dataset, source, version, facts)
+            wanted = _Wanted(tasks, events, window, datatype, published)
+            _import_recordings(catalog, published_tree, wanted, given.paths, answer)
+    answer.end()
+    return SUCCESS
 
 
-def _import_brainscore(options: argparse.Namespace) -> int:
-    from neuroledger.families.alignment.brainscore_files import (
-        fetch_brainscore,
-        import_brainscore,
+def _import_brainscore(
+    catalog: Catalog, id: str, given: _Files, answer: Output
+) -> None:
+    """Import a key of the registry with the files that it lists, or files as a new data set."""
+    from neuroledger.families.alignment.brainscore_files import import_brainscore
+
+    if not given.paths:
+        if given.described:
+            raise RequestError(f"{DESCRIBE_FILES}: name the files, or omit the options")
+        _fetch_brainscore(catalog, id, answer)
+        return
+    form = (
+        "FILE=SHA1, such as --sha1 assy_x.nc=13d28ca0ce88ee550b54db3004374ae19096e9b9"
+    )
+    written = import_brainscore(
+        catalog,
+        id,
+        given.paths,
+        sha1=pairs_of(given.sha1, "--sha1", form),
+        access=given.access,
+        degrees=given.degrees,
+    )
+    for path in written:
+        answer.wrote(catalog.shown(path))
+    answer.then(
+        f"neuroledger validate {id}",
+        before=f"pinned in specs/datasets/{id}.yaml; next: state its licence, then ",
     )
 
-    if options.source is not None:
-        return _import_data_plugin(options)
-    catalog = open_catalog(options.root)
-    if not options.files:
-        if options.sha1 or options.degrees is not None or options.access != "public":
-            raise RequestError(
-                "--sha1, --degrees and --access describe files: name the files, or omit the options"
-            )
-        with choose() as display:
-            for pinned in fetch_brainscore(
-                catalog, options.id, progress=display.progress
-            ):
-                if isinstance(pinned, str):
-                    display.line(f"{pinned}: already pinned and complete")
-                    continue
-                display.line(
-                    f"pinned {pinned.files} files in {catalog.shown(pinned.path)}"
-                )
-                for remark in pinned.remarks:
-                    display.line(f"note: {remark}")
-        say("next: `neuroledger validate`, then `neuroledger run`")
-        return 0
-    sha1 = dict(text.rpartition("=")[::2] for text in options.sha1)
-    if "" in sha1:
-        raise RequestError(
-            "--sha1 must be FILE=SHA1, such as --sha1 assy_x.nc=13d28ca0ce88ee550b54db3004374ae19096e9b9"
-        )
-    terms = {"sha1": sha1, "access": options.access, "degrees": options.degrees}
-    for path in import_brainscore(catalog, options.id, options.files, **terms):
-        say(f"wrote {catalog.shown(path)}")
-    say(
-        f"pinned in specs/datasets/{options.id}.yaml; next: state its licence, then `neuroledger validate {options.id}`"
-    )
-    return 0
+
+def _fetch_brainscore(catalog: Catalog, id: str, answer: Output) -> None:
+    """Fetch and pin the files that a key of the registry lists."""
+    from neuroledger.families.alignment.brainscore_files import fetch_brainscore
+
+    with choose() as display:
+        for pinned in fetch_brainscore(catalog, id, progress=display.progress):
+            if isinstance(pinned, str):
+                display.line(f"{pinned}: already pinned and complete")
+                continue
+            place = catalog.shown(pinned.path)
+            answer.written.append(place)
+            display.line(f"pinned {pinned.files} files in {place}")
+            for remark in pinned.remarks:
+                answer.notes.append(remark)
+                display.line(f"note: {remark}")
+    answer.next += ["neuroledger validate", "neuroledger run"]
+    answer.line("next: `neuroledger validate`, then `neuroledger run`")
 
 
-def _import_data_plugin(options: argparse.Namespace) -> int:
+def _import_data_plugin(
+    catalog: Catalog, id: str, folder: Path, given: _Files, answer: Output
+) -> None:
+    """Import the spec of a data set from the source of a plugin of Brain-Score."""
     from neuroledger.families.alignment.brainscore_data_plugins import (
         import_data_plugin,
     )
 
-    if (
-        options.files
-        or options.sha1
-        or options.degrees is not None
-        or options.access != "public"
-    ):
+    if given.paths or given.described:
         raise RequestError(
             "--from names a data plugin, which lists its files itself: omit files, --sha1, --degrees and --access"
         )
-    catalog = open_catalog(options.root)
-    path = import_data_plugin(catalog, options.id, Path(options.source))
-    say(f"wrote {catalog.shown(path)}")
-    say(
-        f"next: `neuroledger import brainscore {options.id}` fetches and pins the files that it lists"
-    )
-    return 0
+    path = import_data_plugin(catalog, id, folder)
+    command = f"neuroledger import brainscore {id}"
+    answer.wrote(catalog.shown(path))
+    answer.next.append(command)
+    answer.line(f"next: `{command}` fetches and pins the files that it lists")
 
 
-def _import_model_plugin(options: argparse.Namespace) -> int:
+def _import_model_plugin(
+    catalog: Catalog, id: str, source: str | None, files: list[Path], answer: Output
+) -> None:
+    """Import a model from the source of a plugin of Brain-Score, with its weights if a checkpoint is named."""
     from neuroledger.families.alignment.brainscore_plugins import import_plugin
 
-    if options.source is None or len(options.files) > 1:
+    if source is None or len(files) > 1:
         raise RequestError(
             "give the folder of the plugin, or its Python file, with --from, and at most one checkpoint of its weights"
         )
-    catalog = open_catalog(options.root)
-    path, plugin = import_plugin(catalog, options.id, Path(options.source))
-    if options.files:
-        from neuroledger.cli.own_models import package_model
-
-        try:
-            pinned = package_model(
-                open_catalog(options.root), options.id, options.files[0]
-            )
-        except BaseException:
-            path.unlink()
-            raise
-        for target in pinned[:1]:
-            say(f"wrote {catalog.shown(target)}")
-    say(
-        f"wrote {catalog.shown(path)}: {len(plugin.layers)} layers, regions {', '.join(plugin.regions) or 'none'}"
-    )
+    path, plugin = import_plugin(catalog, id, Path(source))
+    if files:
+        _package_weights(catalog, id, path, files[0], answer)
+    regions = ", ".join(plugin.regions) or "none"
+    shown = catalog.shown(path)
+    answer.wrote(shown, f": {len(plugin.layers)} layers, regions {regions}")
     for name in plugin.unread:
-        say(
-            f"note: {name} could not be read: the source does not define it by constants"
-        )
-    package = f"`neuroledger package model {options.id} CHECKPOINT`"
-    say(
-        f"next: `neuroledger check {catalog.shown(path)}`, {f'`neuroledger run {options.id}`' if options.files else package}"
+        words = "could not be read: the source does not define it by constants"
+        answer.note(f"{name} {words}", label="note: ")
+    package = f"neuroledger package model {id} CHECKPOINT"
+    answer.then(
+        f"neuroledger check {shown}", f"neuroledger run {id}" if files else package
     )
-    return 0
 
 
-def _import_tree(options: argparse.Namespace) -> int:
+def _package_weights(
+    catalog: Catalog, id: str, path: Path, checkpoint: Path, answer: Output
+) -> None:
+    """Pin the weights of a model that was just imported; without them, its spec is removed again."""
+    from neuroledger.cli.own_models import package_model
+    from neuroledger.spec.catalog import open_catalog
+
+    try:
+        pinned = package_model(open_catalog(catalog.root), id, checkpoint)
+    except BaseException:
+        path.unlink()
+        raise
+    answer.wrote(catalog.shown(pinned[0]))
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """A published tree of recordings: where it is, and the id that it gets here."""
+
+    project: Literal["openneuro", "nemar", "dandi"]
+    id: str
+    dataset: str | None
+    source: str | None
+    version: str
+    facts: Path | None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which recordings of a tree become a data set."""
+
+    tasks: list[str] | None
+    events: list[str] | None
+    window: tuple[float, float]
+    datatype: Literal["eeg", "meg", "ieeg", "emg"]
+    published: list[str] | None
+
+
+def _import_recordings(
+    catalog: Catalog,
+    tree: _Tree,
+    wanted: _Wanted,
+    files: list[Path],
+    answer: Output,
+) -> None:
+    """Import a published tree of recordings."""
+    form = "TYPE=LABEL, such as --event stimulus/left=left"
+    events = pairs_of(wanted.events, "--event", form)
+    if files:
+        raise RequestError(
+            f"unexpected file {files[0]}: give a clone or a listing with --from"
+        )
+    stated = _facts(tree.facts)
+    if tree.project == "dandi":
+        _import_dandi(catalog, tree, wanted.window, answer)
+    else:
+        _import_tree(catalog, tree, wanted, events, stated, answer)
+
+
+def _facts(path: Path | None) -> Stated | None:
+    """Return what a file states about a listing.
+
+    Raises
+    ------
+    RequestError
+        The file cannot be read.
+    """
     from pydantic import ValidationError
 
-    from neuroledger.families.signals.pinning.import_tree import (
-        Stated,
-        Wanted,
-        import_tree,
-    )
+    from neuroledger.families.signals.pinning.import_tree import Stated
+
+    if path is None:
+        return None
+    try:
+        return Stated.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise RequestError(f"{path} cannot be read as facts: {error}") from error
+
+
+def _import_dandi(
+    catalog: Catalog, tree: _Tree, window: tuple[float, float], answer: Output
+) -> None:
+    from neuroledger.families.signals.pinning.import_dandi import import_dandi
+
+    name = tree.dataset or f"dandi{tree.id}"
+    pinned = import_dandi(catalog, tree.id, name, version=tree.version, window=window)
+    size = f"{pinned.files:,} files, {pinned.size / 1e9:.2f} GB"
+    answer.wrote(catalog.shown(pinned.path), f": {size}")
+
+
+def _import_tree(
+    catalog: Catalog,
+    tree: _Tree,
+    wanted: _Wanted,
+    events: dict[str, str],
+    stated: Stated | None,
+    answer: Output,
+) -> None:
+    from neuroledger.families.signals.pinning.import_tree import Wanted, import_tree
     from neuroledger.families.signals.pinning.trees import open_tree
 
-    events = dict(text.rpartition("=")[::2] for text in options.event)
-    if "" in events:
-        raise RequestError(
-            "--event must be TYPE=LABEL, such as --event stimulus/left=left"
-        )
-    if options.files:
-        raise RequestError(
-            f"unexpected file {options.files[0]}: give a clone or a listing with --from"
-        )
-    tree_facts = None
-    if options.facts is not None:
-        try:
-            tree_facts = Stated.model_validate_json(options.facts.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise RequestError(
-                f"{options.facts} cannot be read as facts: {error}"
-            ) from error
-    start, duration = options.window
-    if options.project == "dandi":
-        from neuroledger.families.signals.pinning.import_dandi import import_dandi
-
-        catalog = open_catalog(options.root)
-        name = options.dataset or f"dandi{options.id}"
-        pinned = import_dandi(
-            catalog, options.id, name, version=options.version, window=(start, duration)
-        )
-        say(
-            f"wrote {catalog.shown(pinned.path)}: {pinned.files:,} files, {pinned.size / 1e9:.2f} GB"
-        )
-        return 0
+    id = tree.dataset or tree.id
     selection = Wanted(
-        task=tuple(options.task),
+        task=tuple(wanted.tasks or ()),
         events=events,
-        window=(start, duration),
-        datatype=options.datatype,
-        published=tuple(options.published),
+        window=wanted.window,
+        datatype=wanted.datatype,
+        published=tuple(wanted.published or ()),
     )
-    catalog = open_catalog(options.root)
-    id = options.dataset or options.id
-    with open_tree(options.project, options.id, options.source) as tree:
-        imported = import_tree(catalog, tree, id, selection, tree_facts)
+    with open_tree(tree.project, tree.id, tree.source) as opened:
+        imported = import_tree(catalog, opened, id, selection, stated)
     path = catalog.shown(imported.path)
-    say(
-        f"wrote {path}: {imported.files:,} files, {imported.size / 1e9:.2f} GB, {imported.people} subjects"
-    )
+    size = f"{imported.files:,} files, {imported.size / 1e9:.2f} GB"
+    answer.wrote(path, f": {size}, {imported.people} subjects")
     for label, count in imported.trials.items():
-        say(f"  {count:,} events {label}")
+        answer.note(f"{count:,} events {label}", label="  ")
     for defect in imported.defects:
-        say(f"defect: {defect}")
-    say(f"next: `neuroledger check {path}`, `neuroledger fetch {id}`")
-    return 0
+        answer.note(defect, label="defect: ")
+    answer.then(f"neuroledger check {path}", f"neuroledger fetch {id}")
 
 
-def export(options: argparse.Namespace) -> int:
-    """Write a data set or results in the layout of another project."""
+def export(
+    project: Annotated[
+        Literal["brainscore", "neurobench", "sc-neurocore"],
+        argument("PROJECT", "whose format is written"),
+    ],
+    id: Annotated[
+        str,
+        argument(
+            "ID",
+            "brainscore: id of a data set; neurobench, sc-neurocore: id of a benchmark",
+            ids=("benchmarks", "datasets"),
+        ),
+    ],
+    out: Annotated[Path, option("--out", "DIR", "output folder")] = Path("export"),
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Write a data set or results in the format of another project.
+
+    JSON: written, notes and next.
+    """
     from neuroledger.families.alignment.brainscore_files import export_brainscore
     from neuroledger.families.efficiency.exports import (
         export_neurobench,
         export_sc_neurocore,
     )
 
-    catalog = _open_catalog(options)
     layouts = {
         "brainscore": export_brainscore,
         "neurobench": export_neurobench,
         "sc-neurocore": export_sc_neurocore,
     }
-    for path in layouts[options.project](catalog, options.id, options.out):
-        say(f"wrote {path}")
-    return 0
+    answer = Output(json)
+    catalog = _open_catalog(root, answer)
+    for path in layouts[project](catalog, id, out):
+        answer.wrote(path)
+    answer.end()
+    return SUCCESS
 
 
 PROGRESS_SECONDS: Final = 10.0
 """Time between two reports of progress."""
 
 
-def embed(options: argparse.Namespace) -> int:
-    """Write the embeddings of the stimuli of a table, a data set or a folder of images as netCDF."""
+def embed(
+    model: Annotated[
+        str,
+        argument(
+            "MODEL", "id of a model that embeds, or of one with layers", ids=("models",)
+        ),
+    ],
+    out: Annotated[Path, option("--out", "FILE.nc", "output file")],
+    table: Annotated[
+        Path | None,
+        option(
+            "--table",
+            "CSV",
+            "stimuli: columns stimulus_id, and text, or filename (with start and duration)",
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        option(
+            "--dataset",
+            "ID",
+            "use the stimuli that the reader of this data set lists",
+            ids=("datasets",),
+        ),
+    ] = None,
+    downloads: Annotated[
+        Path | None,
+        option("--from", "FOLDER", "folder with the downloads of the data set"),
+    ] = None,
+    images: Annotated[
+        Path | None,
+        option(
+            "--images", "FOLDER", "folder of the images; without a table: all of them"
+        ),
+    ] = None,
+    sounds: Annotated[
+        Path | None,
+        option("--sounds", "FOLDER", "folder of the sounds of the table"),
+    ] = None,
+    videos: Annotated[
+        Path | None,
+        option("--videos", "FOLDER", "folder of the films of the table"),
+    ] = None,
+    names: Annotated[
+        bool,
+        flag("--names", "use file names without folders as the ids of images"),
+    ] = False,
+    layer: Annotated[
+        str | None,
+        option(
+            "--layer",
+            "LAYER",
+            "layer of the model, or hidden states by number, such as 8 or 22,24",
+        ),
+    ] = None,
+    mean: Annotated[
+        list[int] | None,
+        option(
+            "--mean", "AXIS", "average over this axis of the layer; may be repeated"
+        ),
+    ] = None,
+    device: Annotated[
+        str,
+        option("--device", "DEVICE", "cpu, cuda, mps or auto"),
+    ] = "cpu",
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Compute a model's embeddings of stimuli, for retrieval tasks.
+
+    JSON: stimuli and features (their numbers), layer, written, notes and next.
+    """
     from neuroledger.engine.session import Request, Session
     from neuroledger.families.signals.embeddings.embed import embed as embedded
     from neuroledger.families.signals.embeddings.embed import (
         require_place,
         write_embeddings,
     )
+    from neuroledger.spec.catalog import open_catalog
 
-    require_place(options.out)
-    catalog = open_catalog(options.root)
-    source = _source(catalog, options)
-    session = Session(catalog, Request(device=options.device))
-    progress = _Progress(len(source.table))
-    table = embedded(
+    require_place(out)
+    catalog = open_catalog(root)
+    given = [folder for folder in (images, sounds, videos) if folder is not None]
+    if len(given) > 1:
+        raise RequestError("give one of --images, --sounds and --videos")
+    selection = _Stimuli(table, dataset, downloads, images, given[0] if given else None)
+    source = _source(catalog, selection, by_name=names)
+    session = Session(catalog, Request(device=device))
+    values = embedded(
         session,
-        options.model,
+        model,
         source,
-        layer=options.layer,
-        mean=options.mean,
-        tell=progress,
+        layer=layer,
+        mean=mean or (),
+        tell=_Progress(len(source.table)),
     )
-    write_embeddings(table, options.out)
-    say(
-        f"wrote {options.out}: {table.shape[0]} stimuli, {table.shape[1]} features of {table.attrs['layer']}"
-    )
-    if "notes" in table.attrs:
-        say(table.attrs["notes"])
-    return 0
+    write_embeddings(values, out)
+    stimuli, features = values.shape
+    used = values.attrs["layer"]
+    answer = Output(json)
+    answer.wrote(out, f": {stimuli} stimuli, {features} features of {used}")
+    if "notes" in values.attrs:
+        answer.note(values.attrs["notes"])
+    answer.end(stimuli=stimuli, features=features, layer=used)
+    return SUCCESS
 
 
 @dataclass
@@ -277,31 +551,54 @@ class _Progress:
             sys.stderr.write(f"{done:,} of {self.total:,} stimuli\n")
 
 
-def _source(catalog: Catalog, options: argparse.Namespace) -> Source:
-    """Return the stimuli that the options select."""
-    folder = options.images or options.sounds or options.videos
-    if options.names and (
-        options.table is not None
-        or options.dataset is not None
-        or options.images is None
-    ):
-        raise RequestError(
-            "--names needs --images without --table and --dataset: omit it, or omit these"
-        )
-    if options.source is not None and options.dataset is None:
-        raise RequestError(
-            "--from is the folder of a data set's downloads: name the data set with --dataset"
-        )
-    if options.dataset is not None:
-        if options.table is not None:
+@dataclass(frozen=True)
+class _Stimuli:
+    """What the options say about the stimuli; ``folder`` holds their files, ``images`` if they are images."""
+
+    table: Path | None
+    dataset: str | None
+    downloads: Path | None
+    images: Path | None
+    folder: Path | None
+
+    def require_one_meaning(self, *, by_name: bool) -> None:
+        """Require that the options do not contradict each other.
+
+        Raises
+        ------
+        RequestError
+            They do; the message names two of them.
+        """
+        listed_otherwise = self.table is not None or self.dataset is not None
+        if by_name and (listed_otherwise or self.images is None):
+            raise RequestError(
+                "--names needs --images without --table and --dataset: omit it, or omit these"
+            )
+        if self.downloads is not None and self.dataset is None:
+            raise RequestError(
+                "--from is the folder of a data set's downloads: name the data set with --dataset"
+            )
+        if self.dataset is not None and self.table is not None:
             raise RequestError(
                 "--dataset and --table both select stimuli: give one of them"
             )
-        return source_of_dataset(catalog, options.dataset, options.source, folder)
-    if options.table is not None:
-        return listed(options.table, folder)
-    if options.images is None:
+
+
+def _source(catalog: Catalog, given: _Stimuli, *, by_name: bool) -> Source:
+    """Return the stimuli that the options select."""
+    from neuroledger.families.signals.embeddings.stimulus_source import (
+        images_in,
+        listed,
+        source_of_dataset,
+    )
+
+    given.require_one_meaning(by_name=by_name)
+    if given.dataset is not None:
+        return source_of_dataset(catalog, given.dataset, given.downloads, given.folder)
+    if given.table is not None:
+        return listed(given.table, given.folder)
+    if given.images is None:
         raise RequestError(
             "no stimuli are selected: give --table CSV, --dataset ID, or --images FOLDER"
         )
-    return images_in(options.images, by_name=options.names)
+    return images_in(given.images, by_name=by_name)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from neuroledger.display import say, say_json, say_table
+from neuroledger.cli.options import Json, Root, argument, flag, option
+from neuroledger.cli.output import FAILED, REFUSED, SUCCESS, Output
+from neuroledger.display import say, say_json, say_problem, say_table
 from neuroledger.errors import SIGNS, RequestError, SpecError
-from neuroledger.spec.base import Override, Published, Spec, id_of
-from neuroledger.spec.catalog import Catalog, Entry, find_repository, open_catalog
-from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
-from neuroledger.spec.load import read_spec
-from neuroledger.store.files import write_text
 
 if TYPE_CHECKING:
     from neuroledger.engine.diff_since import Review
     from neuroledger.errors import Finding
+    from neuroledger.spec.base import Override, Published, Spec
+    from neuroledger.spec.catalog import Catalog, Entry
+    from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
 
 SHOWN_FINDINGS = 30
 # Longer lists are cut, and their length is shown.
@@ -44,73 +43,111 @@ COLUMNS = {
 }
 
 
-def list(options: argparse.Namespace) -> int:
-    """Print a table of all specs of one kind."""
-    catalog = open_catalog(options.root)
-    about = {"datasets": catalog.about}.get(
-        options.kind, lambda id: catalog.entry(options.kind, id).spec
-    )
-    rows = [_row(catalog, about(id)) for id in catalog.ids(options.kind)]
-    if options.filter:
-        text = options.filter.lower()
-        rows = [row for row in rows if text in " ".join(map(str, row.values())).lower()]
-    if options.json:
+def list_(
+    kind: Annotated[
+        Literal["datasets", "metrics", "ceilings", "benchmarks", "models", "suites"],
+        argument("KIND", "what to list"),
+    ] = "benchmarks",
+    filter: Annotated[
+        str | None,
+        option("--filter", "TEXT", "show only rows that contain TEXT"),
+    ] = None,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """List data sets, metrics, ceilings, benchmarks, models or suites.
+
+    JSON: a list of specs, each with id, version, title and the other columns of its kind.
+    """
+    from neuroledger.spec.catalog import open_catalog
+
+    catalog = open_catalog(root)
+    text = (filter or "").lower()
+    rows = [_row(catalog, _spec(catalog, kind, id)) for id in catalog.ids(kind)]
+    rows = [row for row in rows if text in " ".join(map(str, row.values())).lower()]
+    if json:
         say_json(rows)
-        return 0
-    columns = COLUMNS[options.kind]
+        return SUCCESS
+    columns = COLUMNS[kind]
     say_table(columns, [[str(row[name]) for name in columns] for row in rows])
     if not rows:
-        say(
-            f"no {options.kind}"
-            + (f" with {options.filter!r}" if options.filter else "")
-        )
-    return 0
+        say(f"no {kind}" + (f" with {filter!r}" if filter else ""))
+    return SUCCESS
+
+
+def _spec(catalog: Catalog, kind: str, id: str) -> Spec:
+    """Return a spec; that of a data set without its long lists."""
+    return catalog.about(id) if kind == "datasets" else catalog.entry(kind, id).spec
 
 
 def _id(value: str | Override | None) -> str:
+    from neuroledger.spec.base import id_of
+
     return id_of(value) if value else "–"
 
 
 def _row(catalog: Catalog, spec: Spec) -> dict[str, Any]:
+    """Return the columns of one spec in a list of its kind."""
+    from neuroledger.spec import kinds
+
     row: dict[str, Any] = {"id": spec.id, "version": spec.version, "title": spec.title}
-    if isinstance(spec, DatasetSpec):
-        state = (
-            "unavailable"
-            if spec.unavailable
-            else "unread"
-            if spec.unread
-            else "simulated"
-            if spec.simulated
-            else "real"
-        )
-        row |= {"license": spec.license, "access": spec.access, "state": state}
-    elif isinstance(spec, BenchmarkSpec):
-        row |= {
-            "parent": spec.parent,
-            "dataset": spec.dataset,
-            "metric": ", ".join(_id(item) for item in spec.all_metrics),
-            "ceiling": _id(spec.ceiling) if spec.floor is None else "floor",
-            "state": "unavailable"
-            if spec.unavailable or catalog.about(spec.dataset).closed
-            else "ready",
-        }
-    elif isinstance(spec, ModelSpec):
-        row |= {
-            "builder": spec.builder.name if spec.builder else "–",
-            "control": spec.control or "–",
-        }
-    elif isinstance(spec, SuiteSpec):
-        row |= {"benchmarks": len(spec.benchmarks), "models": len(spec.models)}
-    else:
-        row |= {"scale": getattr(spec, "scale", "–"), "function": spec.compare.name}  # type: ignore[attr-defined]
+    match spec:
+        case kinds.DatasetSpec():
+            row["license"], row["access"] = spec.license, spec.access
+            row["state"] = _state(spec)
+        case kinds.BenchmarkSpec():
+            row |= _columns_of_benchmark(catalog, spec)
+        case kinds.ModelSpec():
+            row["builder"] = spec.builder.name if spec.builder else "–"
+            row["control"] = spec.control or "–"
+        case kinds.SuiteSpec():
+            row["benchmarks"], row["models"] = len(spec.benchmarks), len(spec.models)
+        case kinds.MetricSpec() | kinds.CeilingSpec():
+            row["scale"], row["function"] = spec.scale, spec.compare.name
     return row
 
 
-def show(options: argparse.Namespace) -> int:
-    """Print everything about one id."""
-    catalog = open_catalog(options.root)
-    entries = catalog.find(options.id)
-    if options.json:
+def _columns_of_benchmark(catalog: Catalog, spec: BenchmarkSpec) -> dict[str, str]:
+    closed = spec.unavailable or catalog.about(spec.dataset).closed
+    return {
+        "parent": spec.parent,
+        "dataset": spec.dataset,
+        "metric": ", ".join(_id(item) for item in spec.all_metrics),
+        "ceiling": _id(spec.ceiling) if spec.floor is None else "floor",
+        "state": "unavailable" if closed else "ready",
+    }
+
+
+def _state(spec: DatasetSpec) -> str:
+    """Return whether the data set can be had, and what it is."""
+    if spec.unavailable:
+        return "unavailable"
+    if spec.unread:
+        return "unread"
+    return "simulated" if spec.simulated else "real"
+
+
+def show(
+    id: Annotated[
+        str,
+        argument(
+            "ID",
+            "id of a data set, metric, ceiling, benchmark, model or suite",
+            ids=("datasets", "metrics", "ceilings", "benchmarks", "models", "suites"),
+        ),
+    ],
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Show one spec: definition, licence, citation, controls and recorded scores.
+
+    JSON: the fields of the spec, with its kind; a list of these if several kinds have the id.
+    """
+    from neuroledger.spec.catalog import open_catalog
+
+    catalog = open_catalog(root)
+    entries = catalog.find(id)
+    if json:
         plain = [
             {
                 "kind": entry.kind[:-1],
@@ -119,22 +156,15 @@ def show(options: argparse.Namespace) -> int:
             for entry in entries
         ]
         say_json(plain if len(plain) > 1 else plain[0])
-        return 0
+        return SUCCESS
     for entry in entries:
         _card(catalog, entry)
-    return 0
+    return SUCCESS
 
 
-def _card(catalog: Catalog, entry: Entry) -> None:
-    spec = entry.spec
-    say(f"{spec.id} · {entry.kind[:-1]}, version {spec.version}")
-    say(f"  {spec.title}")
-    if isinstance(spec, DatasetSpec) and spec.simulated:
-        say("  SIMULATED data")
-    if spec.description:
-        say(f"  {spec.description}")
-    say()
-    skipped = {
+# Fields that the card of a spec shows in its own way, or not at all.
+SHOWN_OTHERWISE = frozenset(
+    {
         "id",
         "version",
         "title",
@@ -145,34 +175,57 @@ def _card(catalog: Catalog, entry: Entry) -> None:
         "defects",
         "cite",
     }
-    for name, value in spec.model_dump(
-        mode="json", by_alias=True, exclude_defaults=True
-    ).items():
-        if name not in skipped:
+)
+
+
+def _card(catalog: Catalog, entry: Entry) -> None:
+    """Print one spec with its citations and recorded scores."""
+    from neuroledger.spec.kinds import DatasetSpec
+
+    spec = entry.spec
+    say(f"{spec.id} · {entry.kind[:-1]}, version {spec.version}")
+    say(f"  {spec.title}")
+    if isinstance(spec, DatasetSpec) and spec.simulated:
+        say("  SIMULATED data")
+    if spec.description:
+        say(f"  {spec.description}")
+    say()
+    plain = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for name, value in plain.items():
+        if name not in SHOWN_OTHERWISE:
             for line in _lines(name, value):
                 say(line)
     if isinstance(spec, DatasetSpec):
-        for name, pin in islice(spec.files.items(), SHOWN_FILES):
-            say(
-                f"  {name:<28}{pin.size:>12,} bytes  sha256 {pin.sha256[:16]}…  {'DVC' if pin.dvc else pin.url or 'by hand'}"
-            )
-        if len(spec.files) > SHOWN_FILES:
-            total = sum(pin.size for pin in spec.files.values())
-            say(f"  … {len(spec.files):,} files in all, {total / 1e9:,.2f} GB")
-        count = len(spec.expectations.stimuli) + len(spec.expectations.assembly)
-        say(f"  {count} expectations; `neuroledger validate {spec.id}` checks them")
-        _prepared(catalog, spec)
-    for defect in getattr(spec, "defects", ()):
-        say(f"  defect: {defect}")
-    if published := getattr(spec, "published", ()):
-        _published(catalog, spec.id, published)
+        _files(catalog, spec)
+    _published(catalog, spec)
     for key in spec.cite:
         say(f"  cite {_reference(catalog, key)}")
     _recorded_scores(catalog, entry)
     say(f"  {entry.path if catalog.origin(entry.path) else catalog.shown(entry.path)}")
 
 
-def _published(catalog: Catalog, id: str, figures: Sequence[Published]) -> None:
+def _files(catalog: Catalog, spec: DatasetSpec) -> None:
+    """Print the pinned files of a data set, its expectations and its prepared signals."""
+    for name, pin in islice(spec.files.items(), SHOWN_FILES):
+        source = "DVC" if pin.dvc else pin.url or "by hand"
+        say(f"  {name:<28}{pin.size:>12,} bytes  sha256 {pin.sha256[:16]}…  {source}")
+    if len(spec.files) > SHOWN_FILES:
+        total = sum(pin.size for pin in spec.files.values())
+        say(f"  … {len(spec.files):,} files in all, {total / 1e9:,.2f} GB")
+    count = len(spec.expectations.stimuli) + len(spec.expectations.assembly)
+    say(f"  {count} expectations; `neuroledger validate {spec.id}` checks them")
+    _prepared(catalog, spec)
+
+
+def _published(catalog: Catalog, spec: Spec) -> None:
+    """Print the known defects of a spec and the figures that others published."""
+    for defect in getattr(spec, "defects", ()):
+        say(f"  defect: {defect}")
+    if published := getattr(spec, "published", ()):
+        _figures(catalog, spec.id, published)
+
+
+def _figures(catalog: Catalog, id: str, figures: Sequence[Published]) -> None:
     """Print published figures, and which models were pretrained on the data of the benchmark."""
     from neuroledger.report.table import pretrained_on
 
@@ -228,7 +281,7 @@ def _inline(value: Any) -> str:
             + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items())
             + "}"
         )
-    if isinstance(value, (tuple, type([]))):
+    if isinstance(value, tuple | list):
         items = [_inline(item) for item in value[:SHOWN_FILES]]
         return ", ".join(
             [*items, f"… {len(value):,} in all"] if value[SHOWN_FILES:] else items
@@ -274,74 +327,158 @@ def _recorded_scores(catalog: Catalog, entry: Entry) -> None:
                 say(f"    control {name} {control.verdict}: {in_words(control)}")
 
 
-def new(options: argparse.Namespace) -> int:
-    """Create a spec file from a template."""
-    catalog = open_catalog(options.root)
-    path = scaffold(catalog, options.kind, options.id)
+def new(
+    kind: Annotated[
+        Literal["dataset", "metric", "ceiling", "benchmark", "model", "suite"],
+        argument("KIND", "kind of the spec"),
+    ],
+    id: Annotated[
+        str,
+        argument("ID", "id of the new spec; also the name of its file"),
+    ],
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Create a spec file from a template that passes `check`.
+
+    JSON: written, notes and next.
+    """
+    from neuroledger.spec.catalog import open_catalog
+
+    catalog = open_catalog(root)
+    path = scaffold(catalog, kind, id)
     # Outside the repository, a relative path would be ambiguous.
     inside = Path.cwd().is_relative_to(catalog.root)
     where = catalog.shown(path) if inside else str(path)
-    check = (
-        "neuroledger check"
-        if options.root is None
-        else f"neuroledger --root {options.root} check"
-    )
-    say(f"wrote {where}; edit it, then `{check} {where}`")
-    return 0
+    place = "" if root is None else f" --root {root}"
+    answer = Output(json)
+    command = f"neuroledger{place} check {where}"
+    answer.wrote(where, f"; edit it, then `{command}`")
+    answer.next.append(command)
+    answer.end()
+    return SUCCESS
 
 
-def check(options: argparse.Namespace) -> int:
-    """Check all specs; with a commit, also review what changed since."""
+@dataclass(frozen=True)
+class _Checked:
+    """What `check` found: the problems, the number of spec files, and the review where a commit is given."""
+
+    findings: Sequence[Finding]
+    files: int
+    review: Review | None = None
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.severity == "error" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {
+            "files": self.files,
+            "errors": self.errors,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+        if self.review is not None:
+            plain["since"] = self.review.commit
+            plain["verdict"] = self.review.verdict
+        return plain
+
+    def say(self) -> None:
+        if self.review is not None:
+            _say_review(self.review)
+            return
+        for finding in self.findings:
+            say(str(finding))
+        noted = sum(finding.severity == "note" for finding in self.findings)
+        wrong = len(self.findings) - noted
+        notes = f", {noted} note{'' if noted == 1 else 's'}" if noted else ""
+        problems = f"{wrong or 'no'} problem{'' if wrong == 1 else 's'}"
+        say(f"{self.files} spec files: {problems}{notes}")
+
+    def status(self) -> int:
+        if self.review is not None:
+            return VERDICTS[self.review.verdict]
+        return FAILED if self.errors else SUCCESS
+
+
+# The exit status of each verdict of a review.
+VERDICTS: Mapping[str, int] = {
+    "clean": SUCCESS,
+    "needs a person": FAILED,
+    "refused": REFUSED,
+}
+
+
+def check(
+    paths: Annotated[
+        list[Path] | None,
+        argument("PATH", "spec files or folders (default: all specs)"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        option("--output", "FILE", "also write the findings as JSON to this file"),
+    ] = None,
+    since: Annotated[
+        str | None,
+        option(
+            "--since",
+            "COMMIT",
+            "also review what changed since this commit: specs, pins, scores, code",
+        ),
+    ] = None,
+    write_schemas: Annotated[
+        bool,
+        flag("--write-schemas", "regenerate specs/schema/ before checking"),
+    ] = False,
+    json: Json = False,
+    root: Annotated[
+        Path | None,
+        option(
+            "--root",
+            "FOLDER",
+            "repository to check, such as an untrusted proposal; none of its code is run",
+        ),
+    ] = None,
+) -> int:
+    """Check specs, schemas, references, citations and pins; report every problem.
+
+    JSON: files (their number), errors (their number), findings (code, severity, where, what, fix), and with --since also
+    since and verdict.
+    """
+    from neuroledger.spec.catalog import find_repository
     from neuroledger.store.files import write_json
 
-    root = find_repository(options.root)
-    reviewed = None
-    if options.since is not None:
-        reviewed, count = _review(
-            root, options.since, options.paths, schemas=options.write_schemas
-        )
-        findings: Sequence[Finding] = reviewed.findings
+    repository = find_repository(root)
+    schemas = (say_problem if json else say) if write_schemas else None
+    if since is None:
+        checked = _Checked(*_check(repository, paths or (), schemas))
     else:
-        findings, count = _check(root, options.paths, schemas=options.write_schemas)
-    errors = sum(finding.severity == "error" for finding in findings)
-    plain: dict[str, Any] = {
-        "files": count,
-        "errors": errors,
-        "findings": [finding.to_dict() for finding in findings],
-    }
-    if reviewed is not None:
-        plain |= {"since": reviewed.commit, "verdict": reviewed.verdict}
-    if options.output:
-        write_json(options.output, plain)
-    if options.json:
-        say_json(plain)
-    elif reviewed is not None:
-        _say_review(reviewed)
+        review, files = _review(repository, since, paths or (), schemas)
+        checked = _Checked(review.findings, files, review)
+    if output is not None:
+        write_json(output, checked.to_dict())
+    if json:
+        say_json(checked.to_dict())
     else:
-        for finding in findings:
-            say(str(finding))
-        noted = sum(finding.severity == "note" for finding in findings)
-        wrong = len(findings) - noted
-        notes = f", {noted} note{'' if noted == 1 else 's'}" if noted else ""
-        say(
-            f"{count} spec files: {wrong or 'no'} problem{'' if wrong == 1 else 's'}{notes}"
-        )
-    if reviewed is not None:
-        return {"clean": 0, "needs a person": 1, "refused": 3}[reviewed.verdict]
-    return 1 if errors else 0
+        checked.say()
+    return checked.status()
 
 
 def _check(
-    root: Path, paths: Sequence[Path], *, schemas: bool
+    root: Path, paths: Sequence[Path], schemas: Callable[[str], None] | None = None
 ) -> tuple[Sequence[Finding], int]:
-    """Return every problem of the specs and the number of files; ``schemas``: regenerate the JSON Schemas first."""
+    """Return every problem of the specs and the number of files.
+
+    With ``schemas``, regenerate the JSON Schemas first, and call it with a line for each.
+    """
     from neuroledger.engine.check import check as check_specs
     from neuroledger.engine.check import write_schemas
+    from neuroledger.spec.catalog import open_catalog
     from neuroledger.testing import contract_findings
 
     catalog = open_catalog(root)
-    for path in write_schemas(root) if schemas else ():
-        say(f"wrote {catalog.shown(path)}")
+    if schemas is not None:
+        for path in write_schemas(root):
+            schemas(f"wrote {catalog.shown(path)}")
     findings, count = check_specs(catalog, paths)
     if not paths:
         findings = sorted({*findings, *contract_findings(catalog)})
@@ -349,7 +486,10 @@ def _check(
 
 
 def _review(
-    root: Path, since: str, paths: Sequence[Path] = (), *, schemas: bool = False
+    root: Path,
+    since: str,
+    paths: Sequence[Path] = (),
+    schemas: Callable[[str], None] | None = None,
 ) -> tuple[Review, int]:
     """Return the review of the changes with the problems of the specs, and the number of specs."""
     from neuroledger.engine.diff_since import review
@@ -359,10 +499,8 @@ def _review(
     if reviewed.verdict == "refused":
         return reviewed, 0
     try:
-        problems, count = _check(root, paths, schemas=schemas)
-    except (
-        SpecError
-    ) as error:  # the catalogue cannot be opened, such as with a duplicate id
+        problems, count = _check(root, paths, schemas)
+    except SpecError as error:  # the catalogue cannot be opened: a duplicate id
         problems, count = error.findings, 0
     changed = {finding.where for finding in reviewed.findings}
     # The proposal did not cause warnings about files that it does not change.
@@ -376,13 +514,42 @@ def _review(
     ), count
 
 
-def summary(options: argparse.Namespace) -> int:
-    """Summarise a proposal as Markdown."""
-    from neuroledger.cli.summary import summary as summary_of
+def summary(
+    since: Annotated[
+        str,
+        option(
+            "--since",
+            "COMMIT",
+            "branch or commit that the proposal would be merged into",
+        ),
+    ],
+    json: Json = False,
+    root: Annotated[
+        Path | None,
+        option(
+            "--root",
+            "FOLDER",
+            "repository to summarise, such as an untrusted proposal; none of its code is run",
+        ),
+    ] = None,
+) -> int:
+    """Summarise a proposal as Markdown: scores, controls, bytes, licences.
 
-    root = find_repository(options.root)
-    say(summary_of(root, _review(root, options.since)[0]).rstrip("\n"))
-    return 0
+    JSON: since, verdict, findings (code, severity, where, what, fix) and markdown.
+    """
+    from neuroledger.cli.summary import summary as summary_of
+    from neuroledger.spec.catalog import find_repository
+
+    repository = find_repository(root)
+    reviewed, _ = _review(repository, since)
+    text = summary_of(repository, reviewed).rstrip("\n")
+    if json:
+        findings = [finding.to_dict() for finding in reviewed.findings]
+        facts = {"since": reviewed.commit, "verdict": reviewed.verdict}
+        say_json({**facts, "findings": findings, "markdown": text})
+    else:
+        say(text)
+    return SUCCESS
 
 
 def _say_review(reviewed: Review) -> None:
@@ -478,6 +645,9 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
     SpecError
         The id is not well formed.
     """
+    from neuroledger.spec.load import read_spec
+    from neuroledger.store.files import write_text
+
     path = catalog.root / "specs" / f"{kind}s" / f"{id}.yaml"
     existing = catalog.path(f"{kind}s", id)
     if path.exists() or existing is not None:
@@ -488,6 +658,17 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
         raise RequestError(
             f"{id!r} cannot be a file name: use letters, digits and . _ -"
         )
+    write_text(path, _filled_template(catalog, kind, id))
+    try:
+        read_spec(path, f"{kind}s", catalog.shown(path))
+    except Exception:
+        path.unlink()
+        raise
+    return path
+
+
+def _filled_template(catalog: Catalog, kind: str, id: str) -> str:
+    """Return the text of a new spec, which refers to specs of the repository."""
     head = f"id: {id}\nversion: 1                    # increase it whenever its numbers change\n"
     if (catalog.root / "specs" / "schema").is_dir():
         head = f"# yaml-language-server: $schema=../schema/{kind}.json\n{head}"
@@ -497,17 +678,10 @@ def scaffold(catalog: Catalog, kind: str, id: str) -> Path:
         text = DECODING if catalog.dataset(dataset).modality in SIGNALS else text
         text = text.replace(f"{'DATASET':<20}", f"{dataset:<20}")
     elif kind == "suite":
-        text = text.replace(
-            "BENCHMARK",
-            _default_reference(catalog, "benchmarks", id, "Digits.simulated.IT-ridge"),
-        )
-    write_text(path, head + text)
-    try:
-        read_spec(path, f"{kind}s", catalog.shown(path))
-    except Exception:
-        path.unlink()
-        raise
-    return path
+        default = "Digits.simulated.IT-ridge"
+        benchmark = _default_reference(catalog, "benchmarks", id, default)
+        text = text.replace("BENCHMARK", benchmark)
+    return head + text
 
 
 def _default_reference(catalog: Catalog, kind: str, id: str, default: str) -> str:

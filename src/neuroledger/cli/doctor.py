@@ -39,6 +39,7 @@ NEEDED: Final = (
     "pillow",
     "jinja2",
     "rich",
+    "typer",
     "bibtexparser",
     "filelock",
     "packaging",
@@ -121,28 +122,14 @@ def _version(package: str) -> str | None:
 def _packages(root: Path) -> Iterator[Finding]:
     missing = [name for name in NEEDED if _version(name) is None]
     if missing:
-        what, fix = (
-            f"missing: {', '.join(missing)}",
-            "`make clean repro`, or `pip install -e .`",
-        )
+        what = f"missing: {', '.join(missing)}"
+        fix = "`make clean repro`, or `pip install -e .`"
         yield Finding("machine.package", "error", "packages", what, fix)
     else:
-        yield Finding(
-            "machine.package",
-            "ok",
-            "packages",
-            ", ".join(f"{name} {_version(name)}" for name in NEEDED),
-        )
+        what = ", ".join(f"{name} {_version(name)}" for name in NEEDED)
+        yield Finding("machine.package", "ok", "packages", what)
     for name, (extra, purpose) in OPTIONAL.items():
-        version = _version(name)
-        if version is None:
-            what, fix = (
-                f"not installed: needed for {purpose}",
-                f'`pip install -e ".[{extra}]"`',
-            )
-            yield Finding("machine.package", "note", name, what, fix)
-        else:
-            yield Finding("machine.package", "ok", name, version)
+        yield _optional(name, extra, purpose)
     for distribution, message in registry.broken().items():
         what, _, fix = message.partition("; ")
         yield Finding("machine.plugin", "error", distribution, what, fix)
@@ -155,6 +142,15 @@ def _packages(root: Path) -> Iterator[Finding]:
         fix = "`pip install --no-deps -r requirements.txt`"
         what = f"different from requirements.txt: {', '.join(different[:8])}"
         yield Finding("machine.package", "note", "versions", what, fix)
+
+
+def _optional(name: str, extra: str, purpose: str) -> Finding:
+    """Return whether an optional package is installed, otherwise what it is for and how to install it."""
+    version = _version(name)
+    if version is not None:
+        return Finding("machine.package", "ok", name, version)
+    what, fix = f"not installed: needed for {purpose}", f'`pip install -e ".[{extra}]"`'
+    return Finding("machine.package", "note", name, what, fix)
 
 
 def _pins(root: Path) -> Iterator[tuple[str, str]]:
@@ -334,51 +330,42 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
         yield Finding("machine.suite", "error", "suite", what, fix)
         used = set()
     for id in catalog.ids("datasets"):
-        spec = catalog.dataset(id)
-        if spec.closed is not None:
-            continue
-        needed: Severity = "error" if id in used else "note"
-        missing = _missing_files(folder_of(catalog.root, "datasets", id), spec.files)
-        if missing:
-            what = f"{len(missing)} of {len(spec.files)} files missing or of the wrong size"
-            yield Finding(
-                "machine.data",
-                needed,
-                f"data set {id}",
-                what,
-                f"`neuroledger fetch {id}`",
-            )
-        elif refused := refusal(catalog, id):
-            what, fix = (
-                f"{refused.where}: {refused.what}",
-                f"`neuroledger validate {id}`",
-            )
-            yield Finding("machine.data", needed, f"data set {id}", what, fix)
-        else:
-            yield Finding(
-                "machine.data",
-                "ok",
-                f"data set {id}",
-                f"{len(spec.files)} files, valid",
-            )
+        if catalog.dataset(id).closed is None:
+            yield _dataset(catalog, id, "error" if id in used else "note")
     for id in catalog.ids("models"):
-        if catalog.model(id).unavailable is not None:
+        if catalog.model(id).unavailable is None:
+            yield from _weights(catalog, id)
+
+
+def _dataset(catalog: Catalog, id: str, severity: Severity) -> Finding:
+    """Return whether the files of a data set are here and valid; ``severity`` is that of a problem."""
+    spec, topic = catalog.dataset(id), f"data set {id}"
+    missing = _missing_files(folder_of(catalog.root, "datasets", id), spec.files)
+    if missing:
+        what = f"{len(missing)} of {len(spec.files)} files missing or of the wrong size"
+        fix = f"`neuroledger fetch {id}`"
+        return Finding("machine.data", severity, topic, what, fix)
+    if refused := refusal(catalog, id):
+        what, fix = f"{refused.where}: {refused.what}", f"`neuroledger validate {id}`"
+        return Finding("machine.data", severity, topic, what, fix)
+    return Finding("machine.data", "ok", topic, f"{len(spec.files)} files, valid")
+
+
+def _weights(catalog: Catalog, id: str) -> Iterator[Finding]:
+    """Yield a note for each missing package with weights of a model, and one for its missing files."""
+    topic, files = f"model {id}", dict[str, SourceFile]()
+    for name, pin in sorted(catalog.model(id).weights.items()):
+        if pin.package is None:
+            files[name] = pin
             continue
-        weights = catalog.model(id).weights
-        for name, pin in sorted(weights.items()):
-            if pin.package is not None:
-                problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
-                if problem is not None:
-                    yield Finding(
-                        "machine.data", "note", f"model {id}", problem.what, problem.fix
-                    )
-        weights = {name: pin for name, pin in weights.items() if pin.package is None}
-        missing = _missing_files(folder_of(catalog.root, "models", id), weights)
-        if missing:
-            what = f"{len(missing)} of {len(weights)} files of weights missing or of the wrong size"
-            yield Finding(
-                "machine.data", "note", f"model {id}", what, f"`neuroledger fetch {id}`"
-            )
+        problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
+        if problem is not None:
+            yield Finding("machine.data", "note", topic, problem.what, problem.fix)
+    missing = _missing_files(folder_of(catalog.root, "models", id), files)
+    if missing:
+        what = f"{len(missing)} of {len(files)} files of weights missing or of the wrong size"
+        fix = f"`neuroledger fetch {id}`"
+        yield Finding("machine.data", "note", topic, what, fix)
 
 
 def _missing_files(folder: Path, pins: dict[str, SourceFile]) -> list[str]:

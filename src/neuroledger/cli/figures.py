@@ -2,95 +2,219 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from neuroledger.display import say
+from neuroledger.cli.options import Benchmarks, Json, Root, Suite, argument, option
+from neuroledger.cli.output import SUCCESS, Output
 from neuroledger.errors import RequestError
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from neuroledger.families.alignment.layer_curves.curve import Layers
+    from neuroledger.spec.catalog import Catalog
     from neuroledger.stats.score import Score
 
-
-def plot(options: argparse.Namespace) -> int:
-    """Write one figure."""
-    from neuroledger.report.plots.style import save
-
-    say(str(save(_draw(options), options.out)))
-    return 0
+__all__ = ["FIGURES", "plot"]
 
 
-def _draw(options: argparse.Namespace) -> Any:
-    """Return the axes of the requested figure."""
-    from neuroledger import plot as figures
+def _plots() -> ModuleType:
+    """Return the functions that draw, which import matplotlib."""
+    from neuroledger import plot
+
+    return plot
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The request for a figure; its methods return what the figure shows, or say what is missing."""
+
+    figure: str
+    names: list[str]
+    benchmarks: list[str]
+    suite: str | None
+    by: str | None
+    catalog: Catalog
+
+    def named(self, count: int | None, kind: str) -> list[str]:
+        """Return the names; their number must be ``count``, or at least 1 for None."""
+        if not self.names or count not in (None, len(self.names)):
+            needed = f"{count or 'at least 1'} {kind}{'s' * ((count or 1) > 1)}"
+            raise RequestError(
+                f"plot {self.figure} needs {needed}, got {len(self.names)}"
+            )
+        return self.names
+
+    def board(self, *benchmarks: str) -> Any:
+        """Return the leaderboard of the suite, otherwise of these benchmarks."""
+        from neuroledger.report.table import leaderboard
+
+        chosen = () if self.suite else benchmarks
+        return leaderboard(suite=self.suite, benchmarks=chosen, catalog=self.catalog)
+
+    def on_some_benchmarks(self) -> list[str]:
+        """Return the benchmarks, at least one."""
+        if not self.benchmarks:
+            raise RequestError(f"plot {self.figure} needs a benchmark: --benchmark B")
+        return self.benchmarks
+
+    def on_one_benchmark(self) -> str | None:
+        """Return the benchmark, or None if none is given."""
+        if len(self.benchmarks) > 1:
+            raise RequestError(
+                f"plot {self.figure} shows one benchmark, got {len(self.benchmarks)}"
+            )
+        return self.benchmarks[0] if self.benchmarks else None
+
+    def scores(self, count: int | None = None) -> dict[str, Score]:
+        """Score the models on the benchmark: a figure needs samples, which records do not contain."""
+        from neuroledger.engine.public import score
+
+        self.on_one_benchmark()
+        benchmark = self.on_some_benchmarks()[0]
+        return {name: score(name, benchmark) for name in self.named(count, "model")}
+
+    def score(self) -> Score:
+        """Score one model on the benchmark."""
+        return self.scores(1)[self.names[0]]
+
+    def layer_scores(self) -> dict[str, Layers]:
+        """Return the layer curve of one model on each benchmark."""
+        from neuroledger.families.alignment.layer_curves.curve import layers
+
+        # Only the figure of a single curve shows the untrained twin.
+        twin = self.figure == "layers" and len(self.benchmarks) == 1
+        model = self.named(1, "model")[0]
+        return {
+            id: layers(model, id, untrained=twin) for id in self.on_some_benchmarks()
+        }
+
+
+def _of_one_benchmark(asked: _Asked) -> Any:
+    """Draw a figure of all models on one benchmark."""
+    benchmark = asked.named(1, "benchmark")[0]
+    draw = getattr(_plots(), asked.figure)
+    return draw(benchmark, asked.board(benchmark))
+
+
+def _of_a_suite(asked: _Asked) -> Any:
+    """Draw a figure of a whole board."""
+    return getattr(_plots(), asked.figure)(asked.board())
+
+
+def _of_one_model(asked: _Asked) -> Any:
+    """Draw a figure of the samples of one score."""
+    return getattr(_plots(), asked.figure)(asked.score())
+
+
+def _differences(asked: _Asked) -> Any:
     from neuroledger.engine.compare import compare
-    from neuroledger.families.alignment.layer_curves.curve import layers
-    from neuroledger.report.table import leaderboard
+
+    first, second = asked.named(2, "model")
+    benchmark = asked.on_one_benchmark()
+    compared = compare(
+        first, second, suite=asked.suite, benchmark=benchmark, catalog=asked.catalog
+    )
+    return _plots().differences(compared)
+
+
+def _layers(asked: _Asked) -> Any:
+    curves = asked.layer_scores()
+    only = next(iter(curves.values()))
+    return _plots().layers(curves if len(curves) > 1 else only)
+
+
+def _rdm(asked: _Asked) -> Any:
+    responses = {name: _responses(name) for name in asked.named(None, "data set")}
+    return _plots().rdm(responses, by=asked.by)
+
+
+def _tradeoff(asked: _Asked) -> Any:
+    first, second = asked.named(2, "benchmark")
+    return _plots().tradeoff(first, second, asked.board(first, second))
+
+
+# How each figure of `nl.plot` that needs no more than ids is drawn.
+FIGURES: Final[Mapping[str, Callable[[_Asked], Any]]] = MappingProxyType(
+    {
+        "agreement": _of_a_suite,
+        "bars": _of_one_benchmark,
+        "confusion": _of_one_model,
+        "controls": _of_one_benchmark,
+        "differences": _differences,
+        "heat_map": _of_a_suite,
+        "layer_map": lambda asked: _plots().layer_map(asked.layer_scores()),
+        "layers": _layers,
+        "paired": lambda asked: _plots().paired(
+            asked.scores(), by=asked.by or "subject"
+        ),
+        "ranks": _of_a_suite,
+        "rdm": _rdm,
+        "reliability": _of_one_model,
+        "scatter": lambda asked: _plots().scatter(asked.scores(2)),
+        "time": lambda asked: _plots().time(asked.scores()),
+        "tradeoff": _tradeoff,
+    }
+)
+
+
+def _complete_figure(incomplete: str) -> list[str]:
+    return [name for name in FIGURES if name.startswith(incomplete)]
+
+
+def plot(
+    figure: Annotated[
+        str,
+        argument("FIGURE", ", ".join(FIGURES), complete=_complete_figure),
+    ],
+    out: Annotated[
+        Path,
+        option("--out", "FILE", "output file: svg, pdf or png"),
+    ],
+    names: Annotated[
+        list[str] | None,
+        argument(
+            "NAME",
+            "ids of benchmarks, models or data sets, depending on the figure",
+            ids=("benchmarks", "models", "datasets"),
+        ),
+    ] = None,
+    benchmarks: Benchmarks = None,
+    suite: Suite = None,
+    by: Annotated[
+        str | None,
+        option(
+            "--by",
+            "COORDINATE",
+            "paired: coordinate of the pairs (default: subject); rdm: coordinate that groups stimuli",
+        ),
+    ] = None,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Write a figure of scores, models or data to a file.
+
+    JSON: written, notes and next.
+    """
+    from neuroledger.report.plots.style import save
     from neuroledger.spec.catalog import open_catalog
 
-    kind, names = options.figure, options.names
-    catalog = open_catalog(options.root)
-
-    def board(*benchmarks: str) -> Any:
-        return leaderboard(
-            suite=options.suite,
-            benchmarks=() if options.suite else benchmarks,
-            catalog=catalog,
-        )
-
-    def layer_scores() -> dict[str, Layers]:
-        # Only the figure of a single curve shows the twin.
-        twin = options.figure == "layers" and len(options.benchmark) == 1
-        model = _names(options, 1, "model")[0]
-        return {id: layers(model, id, untrained=twin) for id in _benchmarks(options)}
-
-    def layer_curves() -> Any:
-        curves = layer_scores()
-        return figures.layers(
-            curves if len(curves) > 1 else next(iter(curves.values()))
-        )
-
-    draw: dict[str, Callable[[], Any]] = {
-        "agreement": lambda: figures.agreement(board()),
-        "bars": lambda: figures.bars(_names(options, 1, "benchmark")[0], board(*names)),
-        "confusion": lambda: figures.confusion(_scores(options, 1)[names[0]]),
-        "controls": lambda: figures.controls(
-            _names(options, 1, "benchmark")[0], board(*names)
-        ),
-        "differences": lambda: figures.differences(
-            compare(
-                *_names(options, 2, "model"),
-                suite=options.suite,
-                benchmark=_benchmark(options),
-                catalog=catalog,
-            )
-        ),
-        "heat_map": lambda: figures.heat_map(board()),
-        "layer_map": lambda: figures.layer_map(layer_scores()),
-        "layers": layer_curves,
-        "paired": lambda: figures.paired(_scores(options), by=options.by or "subject"),
-        "ranks": lambda: figures.ranks(board()),
-        "rdm": lambda: figures.rdm(
-            {name: _responses(name) for name in _names(options, None, "data set")},
-            by=options.by,
-        ),
-        "reliability": lambda: figures.reliability(_scores(options, 1)[names[0]]),
-        "scatter": lambda: figures.scatter(_scores(options, 2)),
-        "time": lambda: figures.time(_scores(options)),
-        "tradeoff": lambda: figures.tradeoff(
-            *_two(options, "benchmark"), board(*names)
-        ),
-    }
-    return draw[kind]()
-
-
-def _two(options: argparse.Namespace, kind: str) -> tuple[str, str]:
-    first, second = _names(options, 2, kind)
-    return first, second
+    if figure not in FIGURES:
+        near = get_close_matches(figure, FIGURES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(FIGURES)}"
+        raise RequestError(f"no figure {figure!r}: {hint}")
+    asked = _Asked(figure, names or [], benchmarks or [], suite, by, open_catalog(root))
+    path = save(FIGURES[figure](asked), out)
+    answer = Output(json)
+    answer.written.append(str(path))
+    answer.line(str(path))
+    answer.end()
+    return SUCCESS
 
 
 def _responses(dataset: str) -> xr.DataArray:
@@ -106,37 +230,3 @@ def _responses(dataset: str) -> xr.DataArray:
     return (
         average_repetitions(assembly) if "presentation" in assembly.dims else assembly
     )
-
-
-def _names(options: argparse.Namespace, count: int | None, kind: str) -> list[str]:
-    """Return the names on the command line; their number must be ``count``, or at least 1 for None."""
-    names: list[str] = options.names
-    if not names or count not in (None, len(names)):
-        needed = f"{count or 'at least 1'} {kind}{'s' * ((count or 1) > 1)}"
-        raise RequestError(f"plot {options.figure} needs {needed}, got {len(names)}")
-    return names
-
-
-def _benchmark(options: argparse.Namespace) -> str | None:
-    if len(options.benchmark) > 1:
-        raise RequestError(
-            f"plot {options.figure} shows one benchmark, got {len(options.benchmark)}"
-        )
-    return options.benchmark[0] if options.benchmark else None
-
-
-def _benchmarks(options: argparse.Namespace) -> list[str]:
-    benchmarks: list[str] = options.benchmark
-    if not benchmarks:
-        raise RequestError(f"plot {options.figure} needs a benchmark: --benchmark B")
-    return benchmarks
-
-
-def _scores(options: argparse.Namespace, count: int | None = None) -> dict[str, Score]:
-    """Score the models on the benchmark: a figure needs samples, which records do not contain."""
-    from neuroledger.engine.public import score
-
-    benchmark = _benchmark(options)
-    if benchmark is None:
-        raise RequestError(f"plot {options.figure} needs a benchmark: --benchmark B")
-    return {name: score(name, benchmark) for name in _names(options, count, "model")}

@@ -220,36 +220,37 @@ def survey(folder: Path, only: Sequence[str] = ()) -> FolderContent:
         raise RequestError(
             f"{folder} is not a folder; give the folder that contains your images and responses"
         )
-    names = sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
-    missing = [name for name in only if name not in names]
+    names = _visible_files(folder)
+    missing = sorted(set(only) - set(names))
     if missing:
         raise RequestError(
             f"{folder} has no file {missing[0]!r}; it contains {', '.join(names[:8])}"
         )
-    recordings = "dataset_description.json" in names and any(
-        name.startswith("sub-") for name in names
+    images = tuple(name for name in names if name.lower().endswith(IMAGES))
+    if _is_bids(names):
+        return FolderContent(folder, images, (), recordings=True)
+    read = filter(_is_readable, sorted(set(only) or names))
+    files = tuple(read_file(folder / name) for name in read)
+    return FolderContent(folder, images, files, recordings=False)
+
+
+def _is_bids(names: Sequence[str]) -> bool:
+    """Return whether files are those of a BIDS tree."""
+    has_subjects = any(name.startswith("sub-") for name in names)
+    return has_subjects and "dataset_description.json" in names
+
+
+def _visible_files(folder: Path) -> list[str]:
+    """Return the paths of all files below a folder, without hidden ones and those in hidden folders, sorted."""
+    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.as_posix() for path in files if "/." not in f"/{path.as_posix()}"
     )
-    data = (
-        ()
-        if recordings
-        else (
-            name
-            for name in names
-            if Path(name).suffix.lower() in (*TABLES, *ARRAYS, ".nc", ".nwb")
-        )
-    )
-    files = tuple(read_file(folder / name) for name in data if not only or name in only)
-    return FolderContent(
-        folder,
-        tuple(name for name in names if name.lower().endswith(IMAGES)),
-        files,
-        recordings,
-    )
+
+
+def _is_readable(name: str) -> bool:
+    """Return whether a file may have tables, arrays or an assembly, by its suffix."""
+    return Path(name).suffix.lower() in (*TABLES, *ARRAYS, ".nc", ".nwb")
 
 
 def read_file(path: Path) -> FileContent:
@@ -263,44 +264,24 @@ def read_file(path: Path) -> FileContent:
         The file is damaged.
     """
     kind = path.suffix.lower()
-    readers: dict[str, Callable[[Path], Any]] = {
-        ".npy": lambda path: {path.stem: numpy_array(path)},
-        ".npz": _read_npz,
-        ".h5": _read_hdf5,
-        ".hdf5": _read_hdf5,
-        ".mat": _read_matlab,
-        ".nc": _read_netcdf,
-        ".csv": partial(_read_table, separator=","),
-        ".tsv": partial(_read_table, separator="\t"),
-        ".parquet": _read_parquet,
-        ".nwb": _read_nwb,
-    }
     if not path.is_file():
+        what = "is a folder, not a file" if path.exists() else "does not exist"
+        raise RequestError(f"{path} {what}")
+    if kind not in READERS:
         raise RequestError(
-            f"{path} does not exist"
-            if not path.exists()
-            else f"{path} is a folder, not a file"
+            f"{path.name}: {kind or 'no suffix'} cannot be read; supported are {', '.join(sorted(READERS))}"
         )
-    if kind not in readers:
-        raise RequestError(
-            f"{path.name}: {kind or 'no suffix'} cannot be read; supported are {', '.join(sorted(readers))}"
-        )
-    value = confined(lambda: readers[kind](path), limits_for([path]), path.name)
+    read = READERS[kind]
+    value = confined(lambda: read(path), limits_for([path]), path.name)
     if isinstance(value, pd.DataFrame):
         return FileContent(path, table=value)
-    if kind == ".nc" and isinstance(value, dict):
-        axes = {
-            name: tuple(map(str, variable.dims)) for name, variable in value.items()
-        }
-        arrays = {
-            name: _decode_text(variable.values) for name, variable in value.items()
-        }
-        return FileContent(path, arrays=arrays, axes=axes)
-    return (
-        FileContent(path, assembly=value)
-        if isinstance(value, xr.DataArray)
-        else FileContent(path, arrays=value)
-    )
+    if isinstance(value, xr.DataArray):
+        return FileContent(path, assembly=value)
+    if kind != ".nc":
+        return FileContent(path, arrays=value)
+    axes = {name: tuple(map(str, variable.dims)) for name, variable in value.items()}
+    arrays = {name: _decode_text(variable.values) for name, variable in value.items()}
+    return FileContent(path, arrays=arrays, axes=axes)
 
 
 def _read_table(path: Path, separator: str) -> pd.DataFrame:
@@ -374,25 +355,28 @@ def _fields(
 
 def _read_hdf5(path: Path, matlab73: bool = False) -> dict[str, Array]:
     """Return numeric arrays and lists of text by path; MATLAB stores axes reversed, and text as cells of numbers."""
-    arrays: dict[str, Array] = {}
-
-    def visit(file: Any, group: Any, prefix: str) -> None:
-        for name, item in group.items():
-            if name.startswith("#"):
-                continue
-            if not hasattr(item, "dtype"):
-                visit(file, item, f"{prefix}{name}.")
-            elif item.size > 1 and item.dtype.kind in "iufbS":
-                plain = array(item, path)
-                arrays[f"{prefix}{name}"] = np.squeeze(plain.T if matlab73 else plain)
-            elif item.size > 1 and item.dtype.kind == "O":
-                arrays[f"{prefix}{name}"] = _texts(file, item, path)
-
     with opened(path) as file:
-        visit(file, file, "")
+        arrays = dict(_datasets(file, file, "", path, matlab73=matlab73))
     return {
         name: _decode_text(value) for name, value in arrays.items() if value.size > 1
     }
+
+
+def _datasets(
+    file: Any, group: Any, prefix: str, path: Path, *, matlab73: bool
+) -> Iterator[tuple[str, Array]]:
+    """Yield the arrays of numbers or text below a group, each with its path in the file."""
+    for name, item in group.items():
+        if name.startswith("#"):  # references of MATLAB
+            continue
+        if not hasattr(item, "dtype"):
+            below = f"{prefix}{name}."
+            yield from _datasets(file, item, below, path, matlab73=matlab73)
+        elif item.size > 1 and item.dtype.kind in "iufbS":
+            plain = array(item, path)
+            yield f"{prefix}{name}", np.squeeze(plain.T if matlab73 else plain)
+        elif item.size > 1 and item.dtype.kind == "O":
+            yield f"{prefix}{name}", _texts(file, item, path)
 
 
 def _texts(file: Any, item: Any, path: Path) -> Array:
@@ -445,6 +429,21 @@ def _read_nwb(path: Path) -> dict[str, Array]:
     return arrays
 
 
+# How the files of each suffix are read.
+READERS: Mapping[str, Callable[[Path], Any]] = {
+    ".npy": lambda path: {path.stem: numpy_array(path)},
+    ".npz": _read_npz,
+    ".h5": _read_hdf5,
+    ".hdf5": _read_hdf5,
+    ".mat": _read_matlab,
+    ".nc": _read_netcdf,
+    ".csv": partial(_read_table, separator=","),
+    ".tsv": partial(_read_table, separator="\t"),
+    ".parquet": _read_parquet,
+    ".nwb": _read_nwb,
+}
+
+
 def layouts(
     shape: Sequence[int], stimuli: int, trials: int | None, axes: Sequence[str] = ()
 ) -> list[tuple[str, ...]]:
@@ -459,26 +458,29 @@ def layouts(
     >>> layouts((40, 40), 40, None, ("unit", "image"))
     [('neuroid', 'stimulus')]
     """
-    known = [AXES.get(name.lower()) for name in axes] or [None] * len(shape)
+    meanings = [AXES.get(name.lower()) for name in axes] or [None] * len(shape)
     others: dict[int, list[tuple[str, ...]]] = {
         2: [("neuroid",)],
         3: [("neuroid", "repetition"), ("neuroid", "time_bin")],
         4: [("neuroid", "repetition", "time_bin")],
     }
-    rows = {"trial": trials} if trials is not None else {"stimulus": stimuli}
-    possible = {
-        dims
-        for row, count in rows.items()
-        for rest in others.get(len(shape), [])
-        for dims in permutations((row, *rest))
-        if shape[dims.index(row)] == count
-        and not (row == "trial" and "repetition" in dims)
-        and all(
-            meaning in (None, "row" if dim == row else dim)
-            for meaning, dim in zip(known, dims, strict=True)
-        )
-    }
+    row, count = ("stimulus", stimuli) if trials is None else ("trial", trials)
+    possible = set[tuple[str, ...]]()
+    for rest in others.get(len(shape), []):
+        if row == "trial" and "repetition" in rest:
+            continue
+        for dims in permutations((row, *rest)):
+            if shape[dims.index(row)] == count and _agree(meanings, dims, row):
+                possible.add(dims)
     return sorted(possible)
+
+
+def _agree(meanings: Sequence[str | None], dims: Sequence[str], row: str) -> bool:
+    """Return whether no axis means something else by its name in the file; the stimuli or trials are the ``row``."""
+    return all(
+        meaning in (None, "row" if dim == row else dim)
+        for meaning, dim in zip(meanings, dims, strict=True)
+    )
 
 
 def assembly_of(
@@ -511,96 +513,113 @@ def assembly_of(
     RequestError
         The axes do not fit the array, or time bins have no edges.
     """
-    if (
-        len(dims) != values.ndim
-        or not np.issubdtype(values.dtype, np.number)
-        or values.dtype.kind == "c"
-    ):
-        raise RequestError(
-            f"an array of {values.dtype} with {values.ndim} axes cannot have the axes ({', '.join(dims)})"
-        )
-    row = "trial" if "trial" in dims else "stimulus"
-    if {row, "neuroid"} - set(dims) or set(dims) - {
-        row,
-        "neuroid",
-        "repetition",
-        "time_bin",
-    }:
-        raise RequestError(
-            f"--dims {','.join(dims)} is invalid: name stimulus or trial, neuroid, and repetition or time_bin"
-        )
+    row = _require_axes(values, dims)
     rows = list(ids) if row == "stimulus" else list(trials or ())
-    if values.shape[list(dims).index(row)] != len(rows):
-        raise RequestError(
-            f"the axis {row!r} has {values.shape[list(dims).index(row)]} entries, but there are {len(rows)} "
-            f"{'images' if row == 'stimulus' else 'stimuli of trials'}: correct --dims or the files"
-        )
+    _require_length(row, values.shape[list(dims).index(row)], len(rows))
     plain = xr.DataArray(
         values.astype(float) if values.dtype.kind in "iub" else values, dims=tuple(dims)
     )
-    if "repetition" in dims:
-        plain = plain.stack(presentation=(row, "repetition")).reset_index(
-            "presentation"
-        )
-        repetition = plain["repetition"].values.astype(int)
-        rows = [rows[i] for i in plain[row].values]
-        plain = plain.drop_vars([row, "repetition"])
-    else:
-        plain = plain.rename({row: "presentation"})
-        repetition = pd.Series(rows).groupby(rows).cumcount().to_numpy()
-    order = ("presentation", "neuroid", *(["time_bin"] if "time_bin" in dims else []))
-    plain = plain.transpose(*order)
-    width = len(str(plain.sizes["neuroid"] - 1))
-    names = list(neuroids) or [f"n{i:0{width}d}" for i in range(plain.sizes["neuroid"])]
+    plain, stimuli, repetition = _presentations(plain, row, rows)
+    in_time = ["time_bin"] if "time_bin" in dims else []
+    plain = plain.transpose("presentation", "neuroid", *in_time)
+    count = plain.sizes["neuroid"]
+    width = len(str(count - 1))
+    names = list(neuroids) or [f"n{number:0{width}d}" for number in range(count)]
     coords: dict[str, Any] = {
-        "stimulus_id": ("presentation", np.array(rows, dtype=str)),
+        "stimulus_id": ("presentation", np.array(stimuli, dtype=str)),
         "repetition": ("presentation", repetition),
         "neuroid_id": ("neuroid", np.array(names, dtype=str)),
     }
     if regions:
         coords["region"] = ("neuroid", np.array(regions, dtype=str))
-    if "time_bin" in dims:
-        edges = BINS.fullmatch(bins or "")
-        if edges is None:
-            raise RequestError(
-                "the edges of the time bins are missing: give them in ms from stimulus onset, such as --time-bins 0:200"
-            )
-        steps = np.linspace(
-            float(edges[1]), float(edges[2]), plain.sizes["time_bin"] + 1
-        )
-        coords |= {
-            "time_bin_start": ("time_bin", steps[:-1]),
-            "time_bin_end": ("time_bin", steps[1:]),
-        }
+    if in_time:
+        edges = _edges(bins or "", plain.sizes["time_bin"])
+        coords["time_bin_start"] = ("time_bin", edges[:-1])
+        coords["time_bin_end"] = ("time_bin", edges[1:])
     plain = plain.assign_coords(coords)
     # Rows without any value are padding of stimuli with fewer repetitions.
     recorded = ~np.isnan(plain.values).all(axis=tuple(range(1, plain.ndim)))
     return plain.isel(presentation=np.flatnonzero(recorded))
 
 
+def _require_axes(values: Array, dims: Sequence[str]) -> str:
+    """Return which axis has the rows, ``stimulus`` or ``trial``.
+
+    Raises
+    ------
+    RequestError
+        The axes do not fit the array, or have other names.
+    """
+    is_real = np.issubdtype(values.dtype, np.number) and values.dtype.kind != "c"
+    if len(dims) != values.ndim or not is_real:
+        raise RequestError(
+            f"an array of {values.dtype} with {values.ndim} axes cannot have the axes ({', '.join(dims)})"
+        )
+    row = "trial" if "trial" in dims else "stimulus"
+    needed, known = {row, "neuroid"}, {row, "neuroid", "repetition", "time_bin"}
+    if not needed <= set(dims) <= known:
+        raise RequestError(
+            f"--dims {','.join(dims)} is invalid: name stimulus or trial, neuroid, and repetition or time_bin"
+        )
+    return row
+
+
+def _require_length(row: str, length: int, count: int) -> None:
+    if length != count:
+        meaning = "images" if row == "stimulus" else "stimuli of trials"
+        raise RequestError(
+            f"the axis {row!r} has {length} entries, but there are {count} {meaning}: correct --dims or the files"
+        )
+
+
+def _presentations(
+    plain: xr.DataArray, row: str, rows: Sequence[str]
+) -> tuple[xr.DataArray, Sequence[str], Array]:
+    """Return an array by presentation, and the stimulus and repetition of each presentation."""
+    if "repetition" not in plain.dims:
+        counted = pd.Series(rows).groupby(list(rows)).cumcount().to_numpy()
+        return plain.rename({row: "presentation"}), rows, counted
+    stacked = plain.stack(presentation=(row, "repetition"))
+    stacked = stacked.reset_index("presentation")
+    repetition = stacked["repetition"].values.astype(int)
+    stimuli = [rows[number] for number in stacked[row].values]
+    return stacked.drop_vars([row, "repetition"]), stimuli, repetition
+
+
+def _edges(bins: str, count: int) -> Array:
+    """Return the edges of time bins of equal width in ms.
+
+    Raises
+    ------
+    RequestError
+        The first and last edge are not given.
+    """
+    ends = BINS.fullmatch(bins)
+    if ends is None:
+        raise RequestError(
+            "the edges of the time bins are missing: give them in ms from stimulus onset, such as --time-bins 0:200"
+        )
+    return np.linspace(float(ends[1]), float(ends[2]), count + 1)
+
+
 def names_in(
     arrays: Mapping[str, Array], ids: Sequence[str], shape: Sequence[int]
 ) -> tuple[list[tuple[str, Array]], list[tuple[str, Array]], list[tuple[str, Array]]]:
     """Return the text vectors that fit an array of this shape: names of images, names of neuroids, and regions."""
-    lists = [
-        (name, values)
-        for name, values in arrays.items()
-        if values.ndim == 1 and values.dtype.kind == "U" and len(values) in shape
-    ]
-    unique = [
-        (name, values) for name, values in lists if len(set(values)) == len(values)
-    ]
-    images = [(name, values) for name, values in unique if names_stimuli(values, ids)]
-    regions = [
-        (name, values)
-        for name, values in lists
-        if name.rpartition(".")[2].lower() in REGION
-    ]
-    others = [
-        (name, values)
-        for name, values in unique
-        if name not in dict(images) | dict(regions)
-    ]
+    images: list[tuple[str, Array]] = []
+    others: list[tuple[str, Array]] = []
+    regions: list[tuple[str, Array]] = []
+    for name, values in arrays.items():
+        if values.ndim != 1 or values.dtype.kind != "U" or len(values) not in shape:
+            continue
+        is_unique = len(set(values)) == len(values)
+        is_region = name.rpartition(".")[2].lower() in REGION
+        if is_unique and names_stimuli(values, ids):
+            images.append((name, values))
+        elif is_unique and not is_region:
+            others.append((name, values))
+        if is_region:
+            regions.append((name, values))
     return images, others, regions
 
 
@@ -648,41 +667,44 @@ def columns_of(
     table: pd.DataFrame, ids: Sequence[str], coordinates: Sequence[str] = ()
 ) -> Columns | None:
     """Return the meaning of the columns of a table by their name and type; None if no column names stimuli."""
-    stimulus = _find_column(table, STIMULUS)
-    if stimulus is None:
-        fits = [
-            str(name)
-            for name in table
-            if table[name].dtype.kind in "OTUS" and names_stimuli(table[name], ids)
-        ]
-        stimulus = fits[0] if len(fits) == 1 else None
+    stimulus = _find_column(table, STIMULUS) or _column_of_stimuli(table, ids)
     if stimulus is None:
         return None
     rest = table.drop(columns=stimulus)
     neuroid, value = _find_column(rest, NEUROID), _find_column(rest, VALUE)
-    choice = (
-        None
-        if neuroid
-        else next(
-            (
-                str(name)
-                for name in rest
-                if str(name).lower() in CHOICE and rest[name].dtype.kind not in "iufb"
-            ),
-            None,
-        )
-    )
+    choice = None if neuroid else _column_of_choices(rest)
     truth = _find_column(rest.drop(columns=choice), TRUTH) if choice else None
-    numbers = [str(name) for name in rest if rest[name].dtype.kind in "iuf"]
+    is_wide = not choice and not (neuroid and value)
+    wide = _columns_of_neuroids(rest, coordinates) if is_wide else ()
+    subject = _find_column(rest, SUBJECT)
+    return Columns(stimulus, neuroid, value, choice, truth, subject, wide)
+
+
+def _columns_of_neuroids(
+    table: pd.DataFrame, coordinates: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the columns of numbers whose names mean no coordinate."""
     not_neuroids = {*map(str.lower, coordinates), *COORDINATES}
-    wide = (
-        ()
-        if choice or (neuroid and value)
-        else tuple(name for name in numbers if name.lower() not in not_neuroids)
-    )
-    return Columns(
-        stimulus, neuroid, value, choice, truth, _find_column(rest, SUBJECT), wide
-    )
+    numbers = [str(name) for name in table if table[name].dtype.kind in "iuf"]
+    return tuple(name for name in numbers if name.lower() not in not_neuroids)
+
+
+def _column_of_stimuli(table: pd.DataFrame, ids: Sequence[str]) -> str | None:
+    """Return the only column of text whose values are stimuli."""
+    fits = [
+        str(name)
+        for name in table
+        if table[name].dtype.kind in "OTUS" and names_stimuli(table[name], ids)
+    ]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _column_of_choices(table: pd.DataFrame) -> str | None:
+    """Return the first column of choices, which are no numbers."""
+    for name in table:
+        if str(name).lower() in CHOICE and table[name].dtype.kind not in "iufb":
+            return str(name)
+    return None
 
 
 def _find_column(table: pd.DataFrame, names: Sequence[str]) -> str | None:
@@ -773,68 +795,75 @@ def table_assembly(
         A value is given twice, or a column of a wide table mixes subjects.
     """
     frame = table.drop(columns=columns.stimulus).assign(stimulus_id=list(stimuli))
-    if (repetition := _find_column(frame, REPETITION)) is not None:
-        frame = frame.rename(columns={repetition: "repetition"})
-    if (session := _find_column(frame, SESSION)) is not None:
-        frame = frame.rename(columns={session: "session"})
+    for known, name in ((REPETITION, "repetition"), (SESSION, "session")):
+        if (column := _find_column(frame, known)) is not None:
+            frame = frame.rename(columns={column: name})
     if columns.kind == "long":
-        frame = frame.rename(
-            columns={columns.neuroid: "neuroid_id", columns.value: "value"}
-        )
-        frame["neuroid_id"] = frame["neuroid_id"].astype(str)
-        if (
-            columns.subject is not None
-            and (frame.groupby("neuroid_id")[columns.subject].nunique() > 1).any()
-        ):
+        return _assembly_of_long(frame, columns)
+    return _assembly_of_wide(frame, columns)
+
+
+def _assembly_of_long(frame: pd.DataFrame, columns: Columns) -> xr.DataArray:
+    """Return the assembly of a table with one row per value."""
+    frame = frame.rename(
+        columns={columns.neuroid: "neuroid_id", columns.value: "value"}
+    )
+    frame["neuroid_id"] = frame["neuroid_id"].astype(str)
+    if columns.subject is not None:
+        subjects = frame.groupby("neuroid_id")[columns.subject].nunique()
+        if (subjects > 1).any():
             # The same name in two subjects is two neuroids.
-            frame["neuroid_id"] = (
-                frame[columns.subject].astype(str) + "." + frame["neuroid_id"]
-            )
-        if "repetition" not in frame:
-            frame["repetition"] = _count_repetitions(frame)
-        constant = frame.groupby("neuroid_id").nunique().eq(1).all()
-        of_neuroids = {str(name) for name in constant.index[constant]}
-        return from_long_table(
-            frame.drop(
-                columns=_trial_columns(frame, of_neuroids | {"neuroid_id", "value"})
-            )
-        )
-    if columns.subject is not None and columns.subject in _trial_columns(
-        frame, set(columns.wide)
-    ):
+            people = frame[columns.subject].astype(str)
+            frame["neuroid_id"] = people + "." + frame["neuroid_id"]
+    if "repetition" not in frame:
+        frame["repetition"] = _count_repetitions(frame)
+    constant = frame.groupby("neuroid_id").nunique().eq(1).all()
+    of_neuroids = {str(name) for name in constant.index[constant]}
+    varying = _trial_columns(frame, of_neuroids | {"neuroid_id", "value"})
+    return from_long_table(frame.drop(columns=varying))
+
+
+def _assembly_of_wide(frame: pd.DataFrame, columns: Columns) -> xr.DataArray:
+    """Return the assembly of a table with one column per neuroid.
+
+    Raises
+    ------
+    AssemblyError
+        A column mixes subjects, or a presentation has several rows.
+    """
+    varying = _trial_columns(frame, set(columns.wide))
+    if columns.subject is not None and columns.subject in varying:
         raise AssemblyError(
             f"column {columns.subject!r}: a neuroid column contains responses of several subjects; write one row per value "
             "(stimulus_id, subject, neuroid_id, value), or one file per subject"
         )
+    counted = frame.groupby("stimulus_id").cumcount()
     if "repetition" not in frame:
-        frame["repetition"] = frame.groupby("stimulus_id").cumcount()
-    frame = frame.drop(columns=_trial_columns(frame, set(columns.wide)))
-    twice = frame.duplicated(["stimulus_id", "repetition"]).any()
-    if (
-        twice
-        and "session" in frame
-        and not frame.duplicated(["stimulus_id", "session", "repetition"]).any()
-    ):
-        # Repetitions that are counted anew in each session.
-        frame["repetition"] = frame.groupby("stimulus_id").cumcount()
-    if frame.duplicated(["stimulus_id", "repetition"]).any():
-        row = frame[frame.duplicated(["stimulus_id", "repetition"])].iloc[0]
+        frame["repetition"] = counted
+    frame = frame.drop(columns=varying)
+    presentation = ["stimulus_id", "repetition"]
+    if frame.duplicated(presentation).any() and _are_counted_by_session(frame):
+        frame["repetition"] = counted
+    if frame.duplicated(presentation).any():
+        row = frame[frame.duplicated(presentation)].iloc[0]
         raise AssemblyError(
             f"stimulus {row['stimulus_id']!r}, repetition {row['repetition']} has several rows"
         )
-    values = xr.DataArray(
-        frame[list(columns.wide)].to_numpy(float), dims=("presentation", "neuroid")
-    )
-    coords: dict[str, Any] = {
-        "neuroid_id": ("neuroid", np.array(columns.wide, dtype=str))
-    }
-    for name in [name for name in frame if name not in columns.wide]:
+    values = frame[list(columns.wide)].to_numpy(float)
+    names = np.array(columns.wide, dtype=str)
+    coords: dict[str, Any] = {"neuroid_id": ("neuroid", names)}
+    for name in frame.drop(columns=list(columns.wide)):
         plain = frame[name].to_numpy()
-        coords[str(name)] = (
-            "presentation",
-            plain if plain.dtype.kind in "iufb" else plain.astype(str),
-        )
-    return values.assign_coords(coords)
+        is_number = plain.dtype.kind in "iufb"
+        coords[str(name)] = ("presentation", plain if is_number else plain.astype(str))
+    return xr.DataArray(values, dims=("presentation", "neuroid"), coords=coords)
+
+
+def _are_counted_by_session(frame: pd.DataFrame) -> bool:
+    """Return whether repetitions are counted anew in each session."""
+    if "session" not in frame:
+        return False
+    return not frame.duplicated(["stimulus_id", "session", "repetition"]).any()
 
 
 def _count_repetitions(frame: pd.DataFrame) -> pd.Series:
@@ -907,23 +936,19 @@ def candidates(content: FolderContent) -> Iterator[tuple[str, FileContent, str]]
     """Yield everything in a folder that may be responses: its address (file or ``file:variable``), file and variable."""
     for file in content.files:
         name = file.path.relative_to(content.folder).as_posix()
-        if file.assembly is not None:
+        columns = None if file.table is None else columns_of(file.table, content.ids)
+        has_responses = columns is not None and columns.kind != "stimuli"
+        if file.assembly is not None or has_responses or "spike_times" in file.arrays:
             yield name, file, ""
-        elif file.table is not None:
-            columns = columns_of(file.table, content.ids)
-            if columns is not None and columns.kind != "stimuli":
-                yield name, file, ""
-        elif "spike_times" in file.arrays:
-            yield name, file, ""
-        else:
-            for variable, values in file.arrays.items():
-                if (
-                    values.ndim in (2, 3, 4)
-                    and values.dtype.kind in "iuf"
-                    and min(values.shape) > 1
-                ):
-                    yield (
-                        (name if file.path.suffix == ".npy" else f"{name}:{variable}"),
-                        file,
-                        variable,
-                    )
+            continue
+        for variable in _arrays_of_responses(file.arrays):
+            is_only = file.path.suffix == ".npy"
+            yield name if is_only else f"{name}:{variable}", file, variable
+
+
+def _arrays_of_responses(arrays: Mapping[str, Array]) -> Iterator[str]:
+    """Yield the names of arrays of numbers with 2 to 4 axes."""
+    for name, values in arrays.items():
+        is_table = values.ndim in (2, 3, 4) and min(values.shape) > 1
+        if is_table and values.dtype.kind in "iuf":
+            yield name

@@ -16,7 +16,7 @@ from neuroledger.data.fetch import folder_of
 from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.package import require_dvc, track
 from neuroledger.data.pin.yaml_edit import spec_text, with_entries, without
-from neuroledger.display import choose, some
+from neuroledger.display import Display, choose, some
 from neuroledger.engine.evaluate import evaluate as evaluate_pair
 from neuroledger.engine.outcome import Pending, pending_for, pending_lines
 from neuroledger.engine.resolve import model_of
@@ -32,12 +32,14 @@ from neuroledger.errors import (
 from neuroledger.families.efficiency.cost import shown_cost
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
+from neuroledger.models.model import Model
 from neuroledger.models.torch_weights import checkpoint_tensors, safetensors
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import ModelSpec
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of
 from neuroledger.stats.score import Score
+from neuroledger.stats.stored_score import StoredScore
 from neuroledger.store.files import replacing, write_text
 
 __all__ = ["Evaluated", "evaluate", "package_model"]
@@ -69,42 +71,35 @@ class Evaluated(Mapping[str, Score]):
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per benchmark: score, interval, raw value, ceiling, scale, operations per stimulus, state."""
-        operations = self.costs.get("synaptic_operations")
-        rows = [
-            {
-                "benchmark": id,
-                "score": score.value,
-                "low": score.low,
-                "high": score.high,
-                "raw": score.raw,
-                "ceiling": None if score.ceiling is None else score.ceiling.value,
-                "scale": score.scale,
-                "operations": math.nan
-                if operations is None or operations.status == "failed"
-                else operations.value,
-                "state": score.status,
-            }
-            for id, score in self.scores.items()
-        ]
+        cost = self.costs.get("synaptic_operations")
+        operations = math.nan
+        if cost is not None and cost.status != "failed":
+            operations = cost.value
+        rows = [_row(id, score, operations) for id, score in self.scores.items()]
         states = {id: f"failed: {reason}" for id, reason in self.failed.items()}
         states |= {id: f"pending: {what}" for id, what in self.pending.items()}
         if not (rows or states):  # an empty table would not say why
             states = {id: f"skipped: {reason}" for id, reason in self.skipped.items()}
         rows += [{"benchmark": id, "state": state} for id, state in states.items()]
-        return pd.DataFrame(
-            rows,
-            columns=[
-                "benchmark",
-                "score",
-                "low",
-                "high",
-                "raw",
-                "ceiling",
-                "scale",
-                "operations",
-                "state",
-            ],
-        )
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: the scores and costs as records store them, and the other benchmarks with reasons."""
+
+        def plain(scores: Mapping[str, Score]) -> dict[str, Any]:
+            return {
+                id: StoredScore.of(score).model_dump(mode="json")
+                for id, score in scores.items()
+            }
+
+        return {
+            "model": self.model,
+            "scores": plain(self.scores),
+            "costs": plain(self.costs),
+            "skipped": dict(self.skipped),
+            "failed": dict(self.failed),
+            "pending": {id: str(what) for id, what in self.pending.items()},
+        }
 
     def notes(self) -> list[str]:
         """Return one line that says how many benchmarks were skipped and why; no line if none was."""
@@ -131,6 +126,35 @@ class Evaluated(Mapping[str, Score]):
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
         return f"<p><b>{escape(self.model)}</b></p>{table}{notes}"
+
+
+# The columns of the table of `nl.evaluate`.
+COLUMNS = (
+    "benchmark",
+    "score",
+    "low",
+    "high",
+    "raw",
+    "ceiling",
+    "scale",
+    "operations",
+    "state",
+)
+
+
+def _row(id: str, score: Score, operations: float) -> dict[str, Any]:
+    """Return the row of one score, with the operations per stimulus of the model."""
+    return {
+        "benchmark": id,
+        "score": score.value,
+        "low": score.low,
+        "high": score.high,
+        "raw": score.raw,
+        "ceiling": None if score.ceiling is None else score.ceiling.value,
+        "scale": score.scale,
+        "operations": operations,
+        "state": score.status,
+    }
 
 
 def evaluate(
@@ -172,57 +196,83 @@ def evaluate(
     wrapped_model = wrapped(model, **declared)
     if isinstance(wrapped_model, str):
         catalog.model(wrapped_model)
-    suites = (
-        suites_of(catalog, suite or read_params(catalog.root).suite)
-        if suite or not benchmarks
-        else ()
-    )
-    ids = list(
-        dict.fromkeys(
-            [*benchmarks, *(item.id for spec in suites for item in spec.benchmarks)]
-        )
-    )
-    scores: dict[str, Score] = {}
-    skipped: dict[str, str] = {}
-    failed: dict[str, str] = {}
-    pending: dict[str, Pending] = {}
-    measured: Mapping[str, Score] = {}
+    name = wrapped_model if isinstance(wrapped_model, str) else wrapped_model.id
+    request = Request(seed=seed, limit=limit, device=device)
+    ids = _selected(catalog, suite, benchmarks)
     with choose() as display:
-        session = Session(
-            catalog,
-            Request(seed=seed, limit=limit, device=device),
-            open_store(catalog.root, display),
-        )
+        session = Session(catalog, request, open_store(catalog.root, display))
+        found = _Evaluation(session, wrapped_model, display, with_costs=costs)
         for number, id in enumerate(ids):
             display.progress("evaluate", number, len(ids))
-            try:
-                spec = catalog.benchmark(id)
-                reason = closed(catalog, id, wrapped_model)
-                if isinstance(reason, Pending):
-                    pending[id] = reason
-                elif reason is not None:
-                    skipped[id] = reason
-                if reason is not None:
-                    continue
-                scores[id] = evaluate_pair(session, spec, wrapped_model).headline
-                display.line(f"{id}: {scores[id]}")
-                if costs and not measured:
-                    measured = shown_cost(session, wrapped_model, spec.dataset)
-            except UnknownError:
-                raise
-            except Exception as error:
-                if about_pair(error):
-                    failed[id] = str(error)
-                    display.line(f"{id}: failed: {error}")
-                else:
-                    pending[id] = pending_for(
-                        error, again=f"neuroledger evaluate MODEL --benchmark {id}"
-                    )
-        for line in pending_lines(pending.items()):
+            found.add(id)
+        for line in pending_lines(found.pending.items()):
             display.line(line)
         display.progress("evaluate", len(ids), len(ids))
-    name = wrapped_model if isinstance(wrapped_model, str) else wrapped_model.id
-    return Evaluated(name, scores, measured, skipped, failed, pending)
+    return Evaluated(
+        name, found.scores, found.costs, found.skipped, found.failed, found.pending
+    )
+
+
+def _selected(
+    catalog: Catalog, suite: str | None, benchmarks: Sequence[str]
+) -> list[str]:
+    """Return the named benchmarks and those of the suite, which is that of params.yaml if nothing is named."""
+    ids = list(benchmarks)
+    if suite or not benchmarks:
+        name = suite or read_params(catalog.root).suite
+        for each in suites_of(catalog, name):
+            ids += [item.id for item in each.benchmarks]
+    return list(dict.fromkeys(ids))
+
+
+@dataclass
+class _Evaluation:
+    """The scores of one model so far, and the benchmarks without one."""
+
+    session: Session
+    model: str | Model
+    display: Display
+    with_costs: bool
+    scores: dict[str, Score] = field(default_factory=dict)
+    costs: Mapping[str, Score] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    pending: dict[str, Pending] = field(default_factory=dict)
+
+    def add(self, id: str) -> None:
+        """Score the model on one more benchmark.
+
+        Raises
+        ------
+        UnknownError
+            There is no such benchmark.
+        """
+        try:
+            self._score(id)
+        except UnknownError:
+            raise
+        except Exception as error:
+            if about_pair(error):
+                self.failed[id] = str(error)
+                self.display.line(f"{id}: failed: {error}")
+            else:
+                command = f"neuroledger evaluate MODEL --benchmark {id}"
+                self.pending[id] = pending_for(error, again=command)
+
+    def _score(self, id: str) -> None:
+        catalog = self.session.catalog
+        spec = catalog.benchmark(id)
+        reason = closed(catalog, id, self.model)
+        if isinstance(reason, Pending):
+            self.pending[id] = reason
+        elif reason is not None:
+            self.skipped[id] = reason
+        else:
+            score = evaluate_pair(self.session, spec, self.model).headline
+            self.scores[id] = score
+            self.display.line(f"{id}: {score}")
+            if self.with_costs and not self.costs:
+                self.costs = shown_cost(self.session, self.model, spec.dataset)
 
 
 def package_model(
@@ -268,26 +318,8 @@ def package_model(
     if path is not None:
         text = without(path.read_text(encoding="utf-8"), "unavailable")
     else:
-        rest = dict(fields or {})
-        builder: dict[str, Any] = {
-            "name": "torch",
-            "module": module,
-            **{
-                name: rest.pop(name)
-                for name in ("arguments", "preprocessing")
-                if name in rest
-            },
-        }
-        lines = {
-            "id": id,
-            "version": 1,
-            "title": f"{str(module).rpartition(':')[2]} from {checkpoint.name}",
-            "builder": builder,
-            **rest,
-        }
         path = catalog.root / "specs" / "models" / f"{id}.yaml"
-        has_schemas = (catalog.root / "specs" / "schema").is_dir()
-        text = spec_text("model", lines, schema=has_schemas)
+        text = _new_spec(catalog, id, checkpoint, str(module), dict(fields or {}))
     before = path.read_text(encoding="utf-8") if path.is_file() else None
     write_text(path, with_entries(text, ("weights",), {target.name: pin}))
     try:
@@ -298,6 +330,20 @@ def package_model(
         path.unlink() if before is None else write_text(path, before)
         raise
     return [target, path]
+
+
+def _new_spec(
+    catalog: Catalog, id: str, checkpoint: Path, module: str, fields: dict[str, Any]
+) -> str:
+    """Return the text of the spec of a torch class whose weights are a checkpoint."""
+    builder: dict[str, Any] = {"name": "torch", "module": module}
+    for name in ("arguments", "preprocessing"):
+        if name in fields:
+            builder[name] = fields.pop(name)
+    title = f"{module.rpartition(':')[2]} from {checkpoint.name}"
+    spec = {"id": id, "version": 1, "title": title, "builder": builder, **fields}
+    has_schemas = (catalog.root / "specs" / "schema").is_dir()
+    return spec_text("model", spec, schema=has_schemas)
 
 
 def _require_published(spec: ModelSpec, checkpoint: Path) -> None:

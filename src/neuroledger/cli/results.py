@@ -2,137 +2,242 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
-import http.server
-import json
+import json as json_text
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from neuroledger.cli.options import (
+    BenchmarkId,
+    Json,
+    Published,
+    Root,
+    Suite,
+    argument,
+    flag,
+    option,
+)
+from neuroledger.cli.output import FAILED, SUCCESS, Output
 from neuroledger.display import choose, say, say_json, say_table
-from neuroledger.errors import SIGNS, RequestError
-from neuroledger.spec.catalog import open_catalog
-from neuroledger.spec.load import read_params
+from neuroledger.errors import SIGNS, NeuroLedgerError, RequestError
+
+if TYPE_CHECKING:
+    from neuroledger.report.history import Step
+    from neuroledger.report.table import Standings
+    from neuroledger.spec.catalog import Catalog
+    from neuroledger.stats.diagnosis import Table
+
+OnBenchmark = Annotated[
+    str | None,
+    option("--benchmark", "B", "compare on this benchmark only", ids=("benchmarks",)),
+]
 
 
-def leaderboard(options: argparse.Namespace) -> int:
-    """Print the leaderboards of a suite and of the suites that it includes."""
+def leaderboard(
+    suite: Suite = None,
+    format: Annotated[
+        Literal["text", "json", "csv", "markdown", "latex"],
+        option("--format", None, "output format"),
+    ] = "text",
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Print the leaderboard of a suite, with ranks, floor and ceiling.
+
+    JSON, the same as --format json: a list of boards, one for the suite and each that it includes.
+    """
     from neuroledger.engine.record import read_all
     from neuroledger.report.board import as_text
     from neuroledger.report.table import boards_of
+    from neuroledger.spec.catalog import open_catalog
+    from neuroledger.spec.load import read_params
 
-    catalog = open_catalog(options.root)
-    suite = options.suite or read_params(catalog.root).suite
+    catalog = open_catalog(root)
+    name = suite or read_params(catalog.root).suite
     records = list(read_all(catalog.root / "results" / "records"))
-    boards = boards_of(catalog, suite, records, new=options.suite is None)
-    say(as_text(options.format, boards).rstrip("\n"))
-    return 0
+    boards = boards_of(catalog, name, records, new=suite is None)
+    say(as_text("json" if json else format, boards).rstrip("\n"))
+    return SUCCESS
 
 
-def history(options: argparse.Namespace) -> int:
-    """List every commit that changed a score of a benchmark, oldest first."""
-    from neuroledger.report.board import number
+def history(
+    benchmark: BenchmarkId,
+    model: Annotated[
+        str | None,
+        argument("MODEL", "id of a model (default: all models)", ids=("models",)),
+    ] = None,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """List how the scores of a benchmark changed from commit to commit.
+
+    JSON: a list of changes, oldest first, each with date, commit, benchmark, model, value and change.
+    """
     from neuroledger.report.history import history as history_of
+    from neuroledger.spec.catalog import open_catalog
     from neuroledger.store.git_trees import is_shallow
 
-    catalog = open_catalog(options.root)
-    benchmark = catalog.benchmark(options.benchmark).id
-    model = None if options.model is None else catalog.model(options.model).id
-    steps = [
-        step
-        for (id, name), changes in history_of(catalog.root).items()
-        if id == benchmark and model in (None, name)
-        for step in changes
-    ]
+    catalog = open_catalog(root)
+    id = catalog.benchmark(benchmark).id
+    name = None if model is None else catalog.model(model).id
+    steps: list[Step] = []
+    for (of_benchmark, of_model), changes in history_of(catalog.root).items():
+        if of_benchmark == id and name in (None, of_model):
+            steps += changes
     steps.sort(key=lambda step: (step.date, step.model))
-    if options.json:
+    if json:
         say_json([step._asdict() for step in steps])
-        return 0
-    rows = [
-        [
-            step.date,
-            step.commit[:10],
-            step.model,
-            "failed" if step.value is None else number(step.value),
-            step.change,
-        ]
-        for step in steps
-    ]
-    say_table(("date", "commit", "model", "score", "change"), rows)
-    if not rows:
-        say(
-            f"no commit of this repository contains a record of {benchmark}{'' if model is None else f' · {model}'}"
-        )
+        return SUCCESS
+    _say_steps(steps)
+    if not steps:
+        pair = id if name is None else f"{id} · {name}"
+        say(f"no commit of this repository contains a record of {pair}")
     if is_shallow(catalog.root):
         say(
             "This clone is shallow: `git fetch --unshallow` fetches the earlier commits."
         )
-    return 0
+    return SUCCESS
 
 
-def compare(options: argparse.Namespace) -> int:
-    """Compare two models."""
+def _say_steps(steps: Sequence[Step]) -> None:
+    from neuroledger.report.board import number
+
+    rows = []
+    for step in steps:
+        value = "failed" if step.value is None else number(step.value)
+        rows.append([step.date, step.commit[:10], step.model, value, step.change])
+    say_table(("date", "commit", "model", "score", "change"), rows)
+
+
+def compare(
+    a: Annotated[
+        str,
+        argument("A", "id of a model", ids=("models",)),
+    ],
+    b: Annotated[
+        str,
+        argument("B", "id of another model", ids=("models",)),
+    ],
+    suite: Suite = None,
+    benchmark: OnBenchmark = None,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Compare two models: paired differences, intervals, corrected p values.
+
+    JSON: the two models, and a difference with interval and p value for each benchmark.
+    """
     from neuroledger.engine.compare import compare as compare_models
+    from neuroledger.spec.catalog import open_catalog
 
     with choose() as display:
         comparison = compare_models(
-            options.a,
-            options.b,
-            suite=options.suite,
-            benchmark=options.benchmark,
-            catalog=open_catalog(options.root),
+            a,
+            b,
+            suite=suite,
+            benchmark=benchmark,
+            catalog=open_catalog(root),
             tell=display.line,
         )
-    if options.json:
+    if json:
         say_json(comparison.to_dict())
     else:
         say(str(comparison))
-    return 0
+    return SUCCESS
 
 
-def calibrate(options: argparse.Namespace) -> int:
-    """Estimate coverage, length, interval score, false positives and false ranks in simulated experiments."""
-    from neuroledger.engine.calibrate import calibrate_benchmark
-    from neuroledger.errors import NeuroLedgerError
+def calibrate(
+    benchmarks: Annotated[
+        list[str] | None,
+        argument(
+            "BENCHMARK",
+            "ids of benchmarks (default: all with records)",
+            ids=("benchmarks",),
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        option(
+            "--suite",
+            "SUITE",
+            "calibrate the benchmarks of this suite",
+            ids=("suites",),
+        ),
+    ] = None,
+    runs: Annotated[
+        int,
+        option("--runs", "N", "simulated experiments for each benchmark"),
+    ] = 200,
+    seed: Annotated[int, option("--seed", "N", "seed of the simulation")] = 0,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Simulate experiments of a benchmark to check its intervals and tests.
 
-    catalog = open_catalog(options.root)
-    if options.suite:
-        ids = [item.id for item in catalog.suite(options.suite).benchmarks]
-    else:
-        ids = sorted(
-            path.name
-            for path in (catalog.root / "results" / "records").glob("*")
-            if path.is_dir()
-        )
+    JSON: for each benchmark its calibration by metric, or the reason why there is none.
+    """
+    from neuroledger.spec.catalog import open_catalog
+
+    catalog = open_catalog(root)
     outcomes: dict[str, dict[str, Any]] = {}
-    for id in options.benchmarks or ids:
-        try:
-            metrics = calibrate_benchmark(
-                catalog, id, runs=options.runs, seed=options.seed
-            )
-        except NeuroLedgerError as error:
-            if options.benchmarks and not options.json:
-                raise
-            outcomes[id] = {"reason": str(error)}
-        else:
-            outcomes[id] = {
-                name: outcome if isinstance(outcome, str) else outcome.to_dict()
-                for name, outcome in metrics.items()
-            }
-        if not options.json:
+    for id in benchmarks or _with_records(catalog, suite):
+        outcomes[id] = _calibration(
+            catalog, id, runs, seed, strict=bool(benchmarks) and not json
+        )
+        if not json:
             _say_calibration(id, outcomes[id])
-    if options.json:
+    if json:
         say_json(outcomes)
     headlines = [next(iter(plain.values())) for plain in outcomes.values()]
-    return int(
-        any(
-            isinstance(headline, dict) and headline.get("passed") is False
-            for headline in headlines
-        )
+    failed = any(
+        isinstance(headline, dict) and headline.get("passed") is False
+        for headline in headlines
     )
+    return FAILED if failed else SUCCESS
 
 
-def _say_calibration(id: str, plain: dict[str, Any]) -> None:
+def _with_records(catalog: Catalog, suite: str | None) -> list[str]:
+    """Return the benchmarks of a suite, otherwise all that have records."""
+    if suite:
+        return [item.id for item in catalog.suite(suite).benchmarks]
+    folder = catalog.root / "results" / "records"
+    return sorted(path.name for path in folder.glob("*") if path.is_dir())
+
+
+def _calibration(
+    catalog: Catalog, id: str, runs: int, seed: int, *, strict: bool
+) -> dict[str, Any]:
+    """Return the calibration of a benchmark as plain data, or the reason why there is none unless ``strict``."""
+    from neuroledger.engine.calibrate import calibrate_benchmark
+
+    try:
+        metrics = calibrate_benchmark(catalog, id, runs=runs, seed=seed)
+    except NeuroLedgerError as error:
+        if strict:
+            raise
+        return {"reason": str(error)}
+    return {
+        name: outcome if isinstance(outcome, str) else outcome.to_dict()
+        for name, outcome in metrics.items()
+    }
+
+
+# The rates of a calibration and what they are called, those that every calibration has and the others.
+RATES = {
+    "coverage": "coverage",
+    "length": "length over needed",
+    "interval_score": "interval score",
+    "false_positives": "equal models differ",
+    "false_ranks": "false ranks",
+}
+FURTHER_RATES = {
+    "ceiling": "ceiling covered",
+    "recovered": "noiseless responses score",
+}
+
+
+def _say_calibration(id: str, plain: Mapping[str, Any]) -> None:
     if "reason" in plain:
         say(f"not calibrated  {id}: {plain['reason']}")
         return
@@ -140,185 +245,280 @@ def _say_calibration(id: str, plain: dict[str, Any]) -> None:
         if isinstance(outcome, str):
             say(f"not calibrated  {id} · {name}: {outcome}")
             continue
-        shown = {
-            "coverage": "coverage",
-            "length": "length over needed",
-            "interval_score": "interval score",
-            "false_positives": "equal models differ",
-            "false_ranks": "false ranks",
-        }
-        figures = [(label, outcome[key]) for key, label in shown.items()]
-        cells = [
-            f"{label} {one['value']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
-            for label, one in figures
-        ]
-        more = [
-            f"{label} {outcome[key]['value']:.3f}"
-            for key, label in (
-                ("ceiling", "ceiling covered"),
-                ("recovered", "noiseless responses score"),
-            )
-            if outcome[key]
-        ]
         verdict = "passed" if outcome["passed"] else "FAILED"
-        say(f"{verdict}  {id} · {name}: {', '.join([*cells, *more])}")
+        say(f"{verdict}  {id} · {name}: {', '.join(_rates(outcome))}")
 
 
-def ranks(options: argparse.Namespace) -> int:
-    """Print mean normalised ranks of a suite, and their agreement with another suite."""
+def _rates(outcome: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each rate of a calibration with its interval."""
+    for key, label in RATES.items():
+        rate = outcome[key]
+        interval = f"[{rate['low']:.3f}, {rate['high']:.3f}]"
+        yield f"{label} {rate['value']:.3f} {interval}"
+    for key, label in FURTHER_RATES.items():
+        if outcome[key]:
+            yield f"{label} {outcome[key]['value']:.3f}"
+
+
+def ranks(
+    suite: Suite = None,
+    against: Annotated[
+        str | None,
+        option(
+            "--against",
+            "SUITE",
+            "also compute Kendall's tau between the ranks of the two suites",
+            ids=("suites",),
+        ),
+    ] = None,
+    published: Published = False,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Compute mean normalised ranks of models, and their agreement with another suite.
+
+    JSON: standings (a list, one for each suite), and with --against basis, agreement and agreement_without_dummies (tau, p,
+    models), where they are defined.
+    """
     from dataclasses import asdict
 
-    from neuroledger.report.table import agreement_of, basis_of, standings
+    from neuroledger.report.table import standings
+    from neuroledger.spec.catalog import open_catalog
+    from neuroledger.spec.load import read_params
 
-    catalog = open_catalog(options.root)
-    names = [
-        options.suite or read_params(catalog.root).suite,
-        *([options.against] if options.against else []),
-    ]
-    tables = [
-        standings(name, published=options.published, catalog=catalog) for name in names
-    ]
-    basis = basis_of(tables[0], tables[1]) if options.against else None
-    taus = (
-        agreement_of(tables[0], tables[1])
-        if basis is not None and not basis.trivial
-        else (None, None)
-    )
-    if options.json:
-        plain = {"standings": [asdict(table) for table in tables]}
-        for name, tau in zip(
-            ("agreement", "agreement_without_dummies"), taus, strict=True
-        ):
-            plain |= {name: tau._asdict()} if tau is not None else {}  # type: ignore[dict-item]
-        if basis is not None:
-            plain |= {"basis": {**asdict(basis), "trivial": basis.trivial}}  # type: ignore[dict-item]
-        say_json(plain)
-        return 0
+    catalog = open_catalog(root)
+    names = [suite or read_params(catalog.root).suite]
+    names += [against] if against else []
+    tables = [standings(name, published=published, catalog=catalog) for name in names]
+    if json:
+        plain: dict[str, Any] = {"standings": [asdict(table) for table in tables]}
+        say_json(plain | (_plain_agreement(tables) if against else {}))
+        return SUCCESS
     for table in tables:
         say(f"{table}\n")
-    if basis is not None:
-        say(str(basis))
+    if against:
+        _say_agreement(tables)
+    return SUCCESS
+
+
+def _plain_agreement(tables: Sequence[Standings]) -> dict[str, Any]:
+    """Return the agreement of two rankings as plain data."""
+    from dataclasses import asdict
+
+    from neuroledger.report.table import agreement_of, basis_of
+
+    basis = basis_of(tables[0], tables[1])
+    plain: dict[str, Any] = {"basis": {**asdict(basis), "trivial": basis.trivial}}
+    taus = (None, None) if basis.trivial else agreement_of(tables[0], tables[1])
+    for name, tau in zip(("agreement", "agreement_without_dummies"), taus, strict=True):
+        if tau is not None:
+            plain[name] = tau._asdict()
+    return plain
+
+
+def _say_agreement(tables: Sequence[Standings]) -> None:
+    """Print what two rankings are based on, and Kendall's tau between them unless it is trivial."""
+    from neuroledger.report.table import agreement_of, basis_of
+
+    basis = basis_of(tables[0], tables[1])
+    say(str(basis))
+    taus = (None, None) if basis.trivial else agreement_of(tables[0], tables[1])
     for suffix, tau in zip(("", ", without dummies"), taus, strict=True):
         if tau is not None:
             say(
                 f"Kendall's tau {tau.tau:.3f} (p {tau.p:.2g}) over {tau.models} models{suffix}"
             )
-    return 0
 
 
-def diagnose(options: argparse.Namespace) -> int:
-    """Analyse what a suite measures."""
-    from neuroledger.engine.record import read_all
-    from neuroledger.report.diagnosis import (
-        diagnosis_page,
-        diagnosis_text,
-        from_csv,
-        from_published,
-        from_records,
-        plain,
-    )
+def diagnose(
+    suite: Annotated[
+        str | None,
+        argument(
+            "SUITE",
+            "id of a suite (default: the suite in params.yaml)",
+            ids=("suites",),
+        ),
+    ] = None,
+    published: Published = False,
+    table: Annotated[
+        Path | None,
+        option(
+            "--table", "CSV", "use this table: models in rows, benchmarks in columns"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        option("--out", "FILE", "also write an HTML page"),
+    ] = None,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Analyse what a suite measures: coverage, agreement, axes, redundancy, panel, growth.
+
+    JSON: the numbers of each part of the analysis.
+    """
+    from neuroledger.report.diagnosis import diagnosis_page, diagnosis_text, plain
     from neuroledger.stats.diagnosis import diagnose as diagnose_table
     from neuroledger.store.files import write_text
 
-    if options.table is not None:
-        if options.suite or options.published:
-            raise RequestError(
-                "--table contains its own benchmarks: omit the suite and --published"
-            )
-        if (
-            options.table.exists() and not options.table.is_file()
-        ):  # a pipe or a device, which may never end
-            raise RequestError(f"{options.table} is not a file")
-        table, title = from_csv(options.table), f"Diagnosis of {options.table.name}"
+    if table is not None:
+        title, scores = _scores_of_table(table, suite, published)
     else:
-        catalog = open_catalog(options.root)
-        suite = options.suite or read_params(catalog.root).suite
-        title = f"Diagnosis of suite {suite}, version {catalog.suite(suite).version}"
-        if options.published:
-            table, title = from_published(catalog, suite), f"{title}: published figures"
-        else:
-            table = from_records(
-                catalog, suite, list(read_all(catalog.root / "results" / "records"))
-            )
-    diagnosis = diagnose_table(table)
-    if options.out is not None:
-        write_text(options.out, diagnosis_page(title, diagnosis))
-    if options.json:
+        title, scores = _scores_of_suite(suite, published, root)
+    diagnosis = diagnose_table(scores)
+    if out is not None:
+        write_text(out, diagnosis_page(title, diagnosis))
+    if json:
         say_json(plain(diagnosis))
     else:
         say(diagnosis_text(title, diagnosis).rstrip("\n"))
-    return 0
+    return SUCCESS
 
 
-def pareto(options: argparse.Namespace) -> int:
-    """Print score and cost of each model, and which models are on the Pareto front."""
+def _scores_of_table(
+    table: Path, suite: str | None, published: bool
+) -> tuple[str, Table]:
+    """Return the title and the scores of a table of a user."""
+    from neuroledger.report.diagnosis import from_csv
+
+    if suite or published:
+        raise RequestError(
+            "--table contains its own benchmarks: omit the suite and --published"
+        )
+    # A pipe or a device may never end.
+    if table.exists() and not table.is_file():
+        raise RequestError(f"{table} is not a file")
+    return f"Diagnosis of {table.name}", from_csv(table)
+
+
+def _scores_of_suite(
+    suite: str | None, published: bool, root: Path | None
+) -> tuple[str, Table]:
+    """Return the title and the scores of a suite, recorded or published."""
+    from neuroledger.engine.record import read_all
+    from neuroledger.report.diagnosis import from_published, from_records
+    from neuroledger.spec.catalog import open_catalog
+    from neuroledger.spec.load import read_params
+
+    catalog = open_catalog(root)
+    name = suite or read_params(catalog.root).suite
+    title = f"Diagnosis of suite {name}, version {catalog.suite(name).version}"
+    if published:
+        return f"{title}: published figures", from_published(catalog, name)
+    records = list(read_all(catalog.root / "results" / "records"))
+    return title, from_records(catalog, name, records)
+
+
+# The columns of `pareto`.
+PARETO_COLUMNS = ["model", "score", "low", "high", "reads", "counted_on", "front"]
+
+
+def pareto(
+    benchmark: BenchmarkId,
+    cost: Annotated[
+        str | None,
+        option(
+            "--cost",
+            "METRIC",
+            "cost metric (default: synaptic_operations and energy_45nm, in which all networks can be compared)",
+            ids=("metrics",),
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        option("--out", "FILE", "also write a figure (svg, pdf or png)"),
+    ] = None,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Compare score and cost of models, and find the Pareto front.
+
+    JSON: a list of models, each with model, score, low, high, reads, counted_on and front; without --cost, such a list by
+    metric.
+    """
     from neuroledger.report.pareto import DEFAULT_COSTS, pareto_figure
     from neuroledger.report.pareto import pareto as front_of
+    from neuroledger.spec.catalog import open_catalog
 
-    catalog = open_catalog(options.root)
-    costs = (options.cost,) if options.cost else DEFAULT_COSTS
-    tables = {
-        cost: front_of(options.benchmark, cost, catalog=catalog) for cost in costs
-    }
-    if options.out is not None:
+    catalog = open_catalog(root)
+    costs = (cost,) if cost else DEFAULT_COSTS
+    tables = {name: front_of(benchmark, name, catalog=catalog) for name in costs}
+    if out is not None:
         from neuroledger.report.plots.style import save
 
-        save(pareto_figure(tables[costs[0]]), options.out)
-    if options.json:
+        save(pareto_figure(tables[costs[0]]), out)
+    if json:
         rows = {
-            cost: json.loads(table.to_json(orient="records"))
-            for cost, table in tables.items()
+            name: json_text.loads(table.to_json(orient="records"))
+            for name, table in tables.items()
         }
-        say_json(rows[costs[0]] if options.cost else rows)
-        return 0
-    for cost, table in tables.items():
-        say(f"{options.benchmark} and {cost}")
-        say(
-            table[
-                ["model", "score", "low", "high", "reads", "counted_on", "front"]
-            ].to_string(index=False)
-        )
-    return 0
+        say_json(rows[costs[0]] if cost else rows)
+        return SUCCESS
+    for name, table in tables.items():
+        say(f"{benchmark} and {name}")
+        say(table[PARETO_COLUMNS].to_string(index=False))
+    return SUCCESS
 
 
-def report(options: argparse.Namespace) -> int:
-    """Write the pages, and the metrics files that DVC shows."""
+def report(
+    out: Annotated[Path, option("--out", "DIR", "output folder")] = Path("site"),
+    suite: Suite = None,
+    serve: Annotated[
+        bool, flag("--serve", "serve the pages on http://localhost")
+    ] = False,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Write static pages of all scores.
+
+    JSON: page (the first one), written, notes and next.
+    """
     from neuroledger.engine.record import read_all
     from neuroledger.report.board import write_tracked
     from neuroledger.report.site import build_site
     from neuroledger.report.table import boards_of
+    from neuroledger.spec.catalog import open_catalog
+    from neuroledger.spec.load import read_params
 
-    catalog = open_catalog(options.root)
-    suite = options.suite or read_params(catalog.root).suite
-    pages = build_site(catalog, suite, options.out)
+    catalog = open_catalog(root)
+    name = suite or read_params(catalog.root).suite
+    pages = build_site(catalog, name, out)
     records = list(read_all(catalog.root / "results" / "records"))
-    write_tracked(
-        catalog.root, boards_of(catalog, suite, records, new=options.suite is None)
-    )
-    say(f"wrote {len(pages)} files; open {options.out / 'index.html'}")
-    if options.serve:
-        _serve(options.out)
-    return 0
+    # DVC shows these files as metrics.
+    write_tracked(catalog.root, boards_of(catalog, name, records, new=suite is None))
+    answer = Output(json)
+    first = out / "index.html"
+    answer.written += [str(page) for page in pages]
+    answer.line(f"wrote {len(pages)} files; open {first}")
+    answer.end(page=str(first))
+    if serve:
+        _serve(out)
+    return SUCCESS
 
 
 def _serve(folder: Path) -> None:
     """Serve the pages on the loopback address until interrupted."""
-    handler = functools.partial(
-        http.server.SimpleHTTPRequestHandler, directory=str(folder)
-    )
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         say(f"http://127.0.0.1:{server.server_address[1]}/ (stop with Ctrl-C)")
         server.serve_forever()
 
 
-def doctor(options: argparse.Namespace) -> int:
-    """Check this machine."""
-    from neuroledger.cli.doctor import examine
+def doctor(json: Json = False, root: Root = None) -> int:
+    """Check versions, devices, remotes and data on this machine, and say how to fix problems.
 
-    findings = examine(open_catalog(options.root))
-    if options.json:
+    JSON: a list of findings, each with code, severity, where, what and fix.
+    """
+    from neuroledger.cli.doctor import examine
+    from neuroledger.spec.catalog import open_catalog
+
+    findings = examine(open_catalog(root))
+    if json:
         say_json([finding.to_dict() for finding in findings])
     else:
         for finding in findings:
             say(f"{SIGNS[finding.severity]} {finding}")
-    return 1 if any(finding.severity == "error" for finding in findings) else 0
+    failed = any(finding.severity == "error" for finding in findings)
+    return FAILED if failed else SUCCESS

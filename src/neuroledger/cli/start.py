@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from neuroledger.cli import ANSWERS
 from neuroledger.cli.lab_files import (
     BINS,
     REPETITION,
@@ -37,6 +36,7 @@ from neuroledger.cli.lab_files import (
     survey,
     table_assembly,
 )
+from neuroledger.data.arrays import Array
 from neuroledger.data.gate.validate import validate
 from neuroledger.data.integrity import sha256_of_file
 from neuroledger.data.package import (
@@ -66,7 +66,28 @@ __all__ = ["Started", "start"]
 REFERENCES = ("gabor", "pixels16", "small_cnn.random")
 DECODERS = ("dummy", "shrinkage_lda", "covariance_logistic")
 STAMP = "Made by `neuroledger start` from files with SHA-256 "
+KINDS_OF_RECORDINGS: tuple[Literal["eeg", "meg", "ieeg", "emg"], ...] = (
+    "eeg",
+    "emg",
+    "ieeg",
+    "meg",
+)
 FEWEST_STIMULI, FEWEST_TEST = 8, 5
+# What `nl.start` and the options of the same names answer.
+ANSWERS = (
+    "license",
+    "access",
+    "region",
+    "responses",
+    "dims",
+    "order",
+    "trials",
+    "first",
+    "time_bins",
+    "task",
+    "events",
+    "window",
+)
 STANDARDISE = "{step: standardise, over: presentation, by: session}"
 
 
@@ -188,53 +209,88 @@ def start(
             f"nl.start has no argument {unknown[0]!r}; the answers are {', '.join(ANSWERS)}"
         )
     folder = Path(folder)
-    content = survey(
-        folder,
-        [
-            name.partition(":")[0]
-            for name in (answers.get("responses"), answers.get("trials"))
-            if name
-        ]
-        if answers.get("responses")
-        else (),
-    )
-    id = (
-        id
-        or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-.")
-        or "mine"
-    )
+    content = survey(folder, _named_files(answers))
+    id = id or _id_of(folder)
     catalog = _repository(root, id)
-    stamp = STAMP + _fingerprint(content)
-    if catalog.has("datasets", id):
-        if stamp not in catalog.dataset(id).notes:
-            raise RequestError(
-                f"data set {id!r} exists and was not made from these files by this command: give another --id, or "
-                f"edit specs/datasets/{id}.yaml and use `neuroledger package`"
-            )
-        if catalog.has("suites", id):
-            tell(f"data set {id} was already made from these files; its specs are kept")
-            return _score(
-                catalog,
-                id,
-                models,
-                out,
-                tell,
-                notes=catalog.dataset(id).notes,
-                written=(),
-            )
-        # The suite is written last: an earlier call was interrupted, and may have left a data set without its stimuli.
-        tell(
-            f"data set {id} was made by a call that was interrupted; its specs are written again"
-        )
-        catalog.entry("datasets", id).path.unlink()
-        catalog = open_catalog(catalog.root)
-    elif catalog.has("suites", id):
-        raise RequestError(f"suite {id!r} already exists: give another --id")
+    goal = _Goal(id, title, STAMP + _fingerprint(content), tuple(models), out, tell)
+    if _is_made(catalog, goal):
+        tell(f"data set {id} was already made from these files; its specs are kept")
+        return _score(catalog, goal, notes=catalog.dataset(id).notes, written=())
+    catalog = _without_remains(catalog, goal)
     replies = _Answers(answers, ask)
     if content.recordings:
-        return _start_bids(
-            catalog, content, id, title, replies, stamp, models, out, tell
+        return _start_bids(catalog, content, replies, goal)
+    return _start_images(catalog, content, replies, goal, coordinates, degrees)
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """What becomes of a folder: the id and title of its data set, its stamp, the models to score, and the pages."""
+
+    id: str
+    title: str | None
+    stamp: str
+    models: tuple[str, ...]
+    out: Path | None
+    tell: Callable[[str], None]
+
+
+def _named_files(answers: Mapping[str, str]) -> list[str]:
+    """Return the files that the answers name, which are then the only ones read."""
+    if not answers.get("responses"):
+        return []
+    named = (answers.get("responses"), answers.get("trials"))
+    return [name.partition(":")[0] for name in named if name]
+
+
+def _id_of(folder: Path) -> str:
+    """Return the id that follows from the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-.") or "mine"
+
+
+def _is_made(catalog: Catalog, goal: _Goal) -> bool:
+    """Return whether an earlier call wrote all specs from the same files.
+
+    Raises
+    ------
+    RequestError
+        The data set or the suite exists and is another one.
+    """
+    id = goal.id
+    if not catalog.has("datasets", id):
+        if catalog.has("suites", id):
+            raise RequestError(f"suite {id!r} already exists: give another --id")
+        return False
+    if goal.stamp not in catalog.dataset(id).notes:
+        raise RequestError(
+            f"data set {id!r} exists and was not made from these files by this command: give another --id, or "
+            f"edit specs/datasets/{id}.yaml and use `neuroledger package`"
         )
+    # The suite is written last.
+    return catalog.has("suites", id)
+
+
+def _without_remains(catalog: Catalog, goal: _Goal) -> Catalog:
+    """Remove the data set of an earlier call that was interrupted, which may lack its stimuli."""
+    if not catalog.has("datasets", goal.id):
+        return catalog
+    goal.tell(
+        f"data set {goal.id} was made by a call that was interrupted; its specs are written again"
+    )
+    catalog.entry("datasets", goal.id).path.unlink()
+    return open_catalog(catalog.root)
+
+
+def _start_images(
+    catalog: Catalog,
+    content: FolderContent,
+    replies: _Answers,
+    goal: _Goal,
+    coordinates: Sequence[str],
+    degrees: float | None,
+) -> Started:
+    """Turn images with responses or choices into a data set, benchmarks and a suite, and score models."""
+    id, tell = goal.id, goal.tell
     draft = _draft(content, replies, coordinates)
     license = replies.get("license", "licence of the data (SPDX)")
     access = replies.get("access", "who may see data values", ("public", "private"))
@@ -246,52 +302,52 @@ def start(
         f"writes data set {id}, benchmarks {', '.join(benchmarks)} and suite {id} into {catalog.root}"
     )
     replies.agree()
-    extra = {"degrees": degrees} if degrees is not None else {}
     seen: Literal["public", "private"] = "private" if access == "private" else "public"
     terms = Terms(
         reader_of,
         license,
         seen,
-        title or draft.notes[0],
-        (*draft.notes[1:], stamp),
-        extra,
+        goal.title or draft.notes[0],
+        (*draft.notes[1:], goal.stamp),
+        {"degrees": degrees} if degrees is not None else {},
     )
-    written = []
-    if draft.assembly is not None:
-        written += package_assembly(catalog, id, draft.assembly, terms)
-    elif draft.trials is not None:
-        written += package_trials(catalog, id, draft.trials, terms)
-    catalog = open_catalog(catalog.root)
-    if draft.stimuli is not None:
-        written += package_stimuli(
-            catalog, id, draft.stimuli, content.folder, Terms(reader_of)
-        )
+    written = _package(catalog, id, content.folder, draft, terms)
     written += [
         _write_spec(catalog, "benchmark", name, fields)
         for name, fields in benchmarks.items()
     ]
-    catalog = open_catalog(catalog.root)
-    usable = [
-        model
-        for model in dict.fromkeys((*REFERENCES, *models))
-        if catalog.has("models", model)
-        and not all(lacking(catalog, model, name) for name in benchmarks)
-    ]
     suite = {
         "title": f"Benchmarks of {id}",
         "benchmarks": list(benchmarks),
-        "models": [*usable, "noise"],
+        "models": [*_usable(open_catalog(catalog.root), goal, benchmarks), "noise"],
     }
     written.append(_write_spec(catalog, "suite", id, suite))
-    return _score(
-        open_catalog(catalog.root),
-        id,
-        models,
-        out,
-        tell,
-        notes=terms.notes,
-        written=written,
-    )
+    return _score(open_catalog(catalog.root), goal, notes=terms.notes, written=written)
+
+
+def _package(
+    catalog: Catalog, id: str, folder: Path, draft: _Draft, terms: Terms
+) -> list[Path]:
+    """Write the data set: responses or choices, then the stimuli."""
+    written: list[Path] = []
+    if draft.assembly is not None:
+        written += package_assembly(catalog, id, draft.assembly, terms)
+    elif draft.trials is not None:
+        written += package_trials(catalog, id, draft.trials, terms)
+    if draft.stimuli is not None:
+        fresh, known = open_catalog(catalog.root), Terms(reader_of)
+        written += package_stimuli(fresh, id, draft.stimuli, folder, known)
+    return written
+
+
+def _usable(catalog: Catalog, goal: _Goal, benchmarks: Iterable[str]) -> list[str]:
+    """Return the reference models and those asked for that answer at least one of the benchmarks."""
+    return [
+        model
+        for model in dict.fromkeys((*REFERENCES, *goal.models))
+        if catalog.has("models", model)
+        and not all(lacking(catalog, model, name) for name in benchmarks)
+    ]
 
 
 def _repository(root: Path | None, suite: str) -> Catalog:
@@ -301,24 +357,25 @@ def _repository(root: Path | None, suite: str) -> Catalog:
         write_text(root / "params.yaml", f"suite: {suite}\n")
         write_text(root / "dvc.yaml", "stages: {}\n")
         if not (root / ".dvc").exists():
-            inside = any((above / ".git").exists() for above in root.resolve().parents)
-            flags = (
-                []
-                if (root / ".git").exists()
-                else ["--subdir" if inside else "--no-scm"]
-            )
-            require_package("dvc")
-            command = [sys.executable, "-P", "-m", "dvc", "init", "--quiet", *flags]
-            done = subprocess.run(
-                command, cwd=root, capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                raise DataError(
-                    f"`dvc init` failed in {root}: {done.stderr.strip()[-200:]}"
-                )
+            _init_dvc(root)
         # This is last, so that an interrupted call is not taken for a repository that is set up.
         (root / "specs").mkdir()
     return open_catalog(root)
+
+
+def _init_dvc(root: Path) -> None:
+    """Set up DVC in a folder, which may be in a repository of git."""
+    require_package("dvc")
+    flags: list[str] = []
+    if not (root / ".git").exists():
+        inside = any((above / ".git").exists() for above in root.resolve().parents)
+        flags.append("--subdir" if inside else "--no-scm")
+    command = [sys.executable, "-P", "-m", "dvc", "init", "--quiet", *flags]
+    done = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise DataError(f"`dvc init` failed in {root}: {done.stderr.strip()[-200:]}")
 
 
 def _fingerprint(content: FolderContent) -> str:
@@ -349,101 +406,142 @@ def _write_spec(
     return path
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """What is known while a folder is read: its content, the ids of its images, the answers, and the draft."""
+
+    content: FolderContent
+    ids: Sequence[str]
+    answers: _Answers
+    draft: _Draft
+
+    def note(self, text: str) -> None:
+        """Note a fact or a decision."""
+        self.draft.notes.append(text)
+
+
 def _draft(
     content: FolderContent, answers: _Answers, coordinates: Sequence[str]
 ) -> _Draft:
     """Return the stimuli and responses of the files in the conventions of this project."""
+    draft = _Draft()
+    source = _source(content, answers)
+    if source is None:
+        draft.notes.append(f"{len(content.images)} images")
+        return draft
+    name, file, variable = source
+    table, _ = _stimulus_table(content)
+    reading = _Reading(content, list(table["stimulus_id"]), answers, draft)
+    if file.assembly is not None:
+        draft.assembly = file.assembly
+    elif file.table is not None:
+        _read_table(reading, name, file.table, coordinates)
+    else:
+        draft.assembly = _array(reading, name, variable, file)
+    if draft.trials is not None:
+        _add_stimuli(draft, table, draft.trials["stimulus_id"].to_numpy())
+        _divide(draft)
+    elif draft.assembly is not None:
+        _add_stimuli(draft, table, draft.assembly["stimulus_id"].values)
+        _describe_responses(draft, draft.assembly, answers)
+    else:
+        draft.notes.insert(0, f"{len(reading.ids)} images")
+    return draft
+
+
+def _source(
+    content: FolderContent, answers: _Answers
+) -> tuple[str, FileContent, str] | None:
+    """Return what contains the responses: its address, file and variable; None if it is not known.
+
+    Raises
+    ------
+    RequestError
+        The folder has no images, or no responses.
+    """
     if not content.images:
         raise RequestError(
             f"{content.folder} contains neither images (png, jpg, bmp, tif) nor a BIDS tree (dataset_description.json and "
             "sub-*): add the images that were presented"
         )
-    draft = _Draft()
-    sources = list(candidates(content))
-    address = answers.given.get("responses", "")
-    if len(sources) > 1 or address:
-        names = [name for name, _, _ in sources]
-        address = answers.get("responses", "which file contains the responses", names)
-        sources = [source for source in sources if source[0] == address]
-    elif not sources:
+    sources = {name: (name, file, part) for name, file, part in candidates(content)}
+    if len(sources) > 1 or answers.given.get("responses", ""):
+        question = "which file contains the responses"
+        return sources.get(answers.get("responses", question, list(sources)))
+    if not sources:
         files = "; ".join(map(_describe_file, content.files)) or "no table or array"
         raise RequestError(
             f"{content.folder} has {len(content.images)} images and no responses (found {files}): responses are an array of "
             "2 to 4 axes (npy, npz, mat, HDF5, netCDF), or a table with a column that names the images (stimulus_id) "
             "and numeric columns"
         )
-    if not sources:
-        draft.notes.append(f"{len(content.images)} images")
-        return draft
-    ((name, file, variable),) = sources
-    table, _ = _stimulus_table(content)
-    ids = list(table["stimulus_id"])
-    if file.assembly is not None:
-        draft.assembly = file.assembly
-    elif file.table is not None:
-        columns = columns_of(file.table, ids, coordinates)
-        if columns is None:
-            raise DataError(f"{name} has no column that names the images")
-        require_own_rows(file.table, columns, name)
-        values = file.table[columns.stimulus].to_numpy()
-        ordered, first = _numbered(values, ids, content, answers, draft)
-        answers.require(draft.notes)
-        stimuli = stimuli_of(
-            values, ordered, first, f"{name}: column {columns.stimulus!r}"
+    return next(iter(sources.values()))
+
+
+def _read_table(
+    reading: _Reading, name: str, table: pd.DataFrame, coordinates: Sequence[str]
+) -> None:
+    """Read the choices or the responses of a table into the draft."""
+    columns = columns_of(table, reading.ids, coordinates)
+    if columns is None:
+        raise DataError(f"{name} has no column that names the images")
+    require_own_rows(table, columns, name)
+    values = table[columns.stimulus].to_numpy()
+    ordered, first = _numbered(reading, values)
+    reading.answers.require(reading.draft.notes)
+    stimuli = stimuli_of(values, ordered, first, f"{name}: column {columns.stimulus!r}")
+    if columns.kind == "choices":
+        reading.draft.trials = choices_of(table, columns, stimuli)
+        return
+    assembly = table_assembly(table, columns, stimuli)
+    reading.draft.assembly = assembly
+    used = {columns.stimulus, columns.neuroid, columns.value, *columns.wide}
+    used |= {*map(str, assembly.coords)}
+    dropped = [
+        column
+        for column in sorted(set(map(str, table)) - used)
+        if column.lower() not in (*REPETITION, *SESSION)
+    ]
+    if dropped:
+        reading.note(
+            f"columns that differ between presentations of one image are left out: {', '.join(dropped)}"
         )
-        if columns.kind == "choices":
-            draft.trials = choices_of(file.table, columns, stimuli)
-        else:
-            draft.assembly = table_assembly(file.table, columns, stimuli)
-            dropped = set(map(str, file.table)) - {
-                columns.stimulus,
-                columns.neuroid,
-                columns.value,
-                *columns.wide,
-            }
-            dropped -= {*map(str, draft.assembly.coords)}
-            dropped = {
-                column
-                for column in dropped
-                if column.lower() not in (*REPETITION, *SESSION)
-            }
-            if dropped:
-                draft.notes.append(
-                    f"columns that differ between presentations of one image are left out: {', '.join(sorted(dropped))}"
-                )
-            kind = (
-                "one row per value"
-                if columns.kind == "long"
-                else f"one column per neuroid ({_span(columns.wide)})"
-            )
-            draft.notes.append(
-                f"{name}: {kind}; column {columns.stimulus!r} names the image"
-            )
-    else:
-        draft.assembly = _array(content, name, variable, file, ids, answers, draft)
-    if draft.assembly is None and draft.trials is None:
-        draft.notes.insert(0, f"{len(ids)} images")
-        return draft
-    rows = draft.trials if draft.trials is not None else draft.assembly
-    assert rows is not None
-    draft.stimuli = _presented(table, set(map(str, rows["stimulus_id"].values)), draft)
-    if draft.assembly is not None:
-        draft.assembly = _with_region(draft.assembly, answers)
-        size = draft.assembly.sizes
-        counts = pd.Series(draft.assembly["stimulus_id"].values).value_counts()
-        times = (
-            f"{counts.min()}"
-            if counts.min() == counts.max()
-            else f"{counts.min()} to {counts.max()}"
+    kind = f"one column per neuroid ({_span(columns.wide)})"
+    kind = "one row per value" if columns.kind == "long" else kind
+    reading.note(f"{name}: {kind}; column {columns.stimulus!r} names the image")
+
+
+def _add_stimuli(draft: _Draft, table: pd.DataFrame, recorded: Array) -> None:
+    """Add the images that have responses to the draft; a note counts the others."""
+    named = set(map(str, recorded))
+    missing = sorted(named - set(table["stimulus_id"]))
+    if missing:
+        raise DataError(
+            f"{len(missing)} stimuli of the responses have no image, the first is {missing[0]!r}: add or rename images"
         )
-        draft.notes.insert(
-            0,
-            f"{len(draft.stimuli)} images, {size['neuroid']} neuroids, {times} presentations of each image",
+    presented = table[table["stimulus_id"].isin(named)].reset_index(drop=True)
+    if len(presented) < len(table):
+        draft.notes.append(
+            f"{len(table) - len(presented)} images have no responses and are left out"
         )
-        draft.notes += _notes_on_sessions(draft.assembly)
-    elif draft.trials is not None:
-        _divide(draft)
-    return draft
+    draft.stimuli = presented
+
+
+def _describe_responses(
+    draft: _Draft, assembly: xr.DataArray, answers: _Answers
+) -> None:
+    """Name the region of the responses, and note their numbers and their sessions."""
+    assert draft.stimuli is not None
+    assembly = _with_region(assembly, answers)
+    draft.assembly = assembly
+    counts = pd.Series(assembly["stimulus_id"].values).value_counts()
+    fewest, most = counts.min(), counts.max()
+    times = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    draft.notes.insert(
+        0,
+        f"{len(draft.stimuli)} images, {assembly.sizes['neuroid']} neuroids, {times} presentations of each image",
+    )
+    draft.notes += _notes_on_sessions(assembly)
 
 
 def _mixes_sessions(assembly: xr.DataArray) -> bool:
@@ -498,69 +596,55 @@ def _span(names: Sequence[str]) -> str:
 def _stimulus_table(content: FolderContent) -> tuple[pd.DataFrame, bool]:
     """Return one row per image, in the order of a table that names every image once, and whether there is such a table."""
     table = pd.DataFrame({"stimulus_id": content.ids, "filename": content.images})
-    for file in content.files:
-        columns = None if file.table is None else columns_of(file.table, content.ids)
-        if file.table is None or columns is None or columns.kind != "stimuli":
+    for path, column, file_table in _tables_of_stimuli(content, content.ids):
+        values = file_table[column].to_numpy()
+        if len(values) != len(table) or not names_stimuli(values, content.ids):
             continue
-        values = file.table[columns.stimulus]
-        if len(values) != len(table) or not names_stimuli(
-            values.to_numpy(), content.ids
-        ):
-            continue
-        stimuli = stimuli_of(values.to_numpy(), content.ids, None, file.path.name)
+        stimuli = stimuli_of(values, content.ids, None, path)
         if sorted(stimuli) == sorted(content.ids):
-            rest = file.table.drop(
-                columns=[columns.stimulus, *({"filename"} & set(file.table))]
-            )
+            others = {"filename"} & set(file_table)
+            rest = file_table.drop(columns=[column, *others])
             rest.insert(0, "stimulus_id", stimuli)
             return rest.merge(table, on="stimulus_id"), True
     return table, False
 
 
-def _presented(table: pd.DataFrame, recorded: set[str], draft: _Draft) -> pd.DataFrame:
-    """Return the images that have responses; a note counts the others."""
-    missing = sorted(recorded - set(table["stimulus_id"]))
-    if missing:
-        raise DataError(
-            f"{len(missing)} stimuli of the responses have no image, the first is {missing[0]!r}: add or rename images"
-        )
-    presented = table[table["stimulus_id"].isin(recorded)].reset_index(drop=True)
-    if len(presented) < len(table):
-        draft.notes.append(
-            f"{len(table) - len(presented)} images have no responses and are left out"
-        )
-    return presented
+def _tables_of_stimuli(
+    content: FolderContent, ids: Sequence[str]
+) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield each table with a row per image: its path in the folder, the column that names the image, and the table."""
+    for file in content.files:
+        columns = None if file.table is None else columns_of(file.table, ids)
+        if file.table is not None and columns is not None and columns.kind == "stimuli":
+            path = file.path.relative_to(content.folder).as_posix()
+            yield path, columns.stimulus, file.table
 
 
-def _numbered(
-    values: np.ndarray[Any, Any],
-    ids: Sequence[str],
-    content: FolderContent,
-    answers: _Answers,
-    draft: _Draft,
-) -> tuple[list[str], int | None]:
+def _numbered(reading: _Reading, values: Array) -> tuple[list[str], int | None]:
     """Return the images in the order of their numbers, and the first number; None if stimuli are not numbered."""
+    ids, answers = reading.ids, reading.answers
     if values.dtype.kind not in "iuf" or set(map(str, values.tolist())) <= set(ids):
         return list(ids), None
-    ordered = (
-        list(ids) if _stimulus_table(content)[1] else _in_order(ids, answers, draft)
-    )
+    ordered = _in_order(reading)
     first = first_number(values, len(ids))
     if first is None or "first" in answers.given:
         first = int(
             answers.get("first", "number of the first stimulus", ("0", "1")) or 0
         )
-    draft.notes.append(f"images are numbered from {first}")
+    reading.note(f"images are numbered from {first}")
     return ordered, first
 
 
-def _in_order(ids: Sequence[str], answers: _Answers, draft: _Draft) -> list[str]:
-    """Return the images in the order that the rows of an array, or numbers, refer to."""
+def _in_order(reading: _Reading) -> list[str]:
+    """Return the images in the order that the rows of an array, or numbers, refer to: that of a table, or an answer."""
+    ids = reading.ids
+    if _stimulus_table(reading.content)[1]:
+        return list(ids)
     by_name, by_number = _ends(sorted(ids)), _ends(natural(ids))
     question = f"order of the images: by name {by_name}; by number {by_number}"
-    key = answers.get("order", question, ("name", "number"))
+    key = reading.answers.get("order", question, ("name", "number"))
     ordered = natural(ids) if key == "number" else sorted(ids)
-    draft.notes.append(f"images are ordered by {key}: {_ends(ordered)}")
+    reading.note(f"images are ordered by {key}: {_ends(ordered)}")
     return ordered
 
 
@@ -569,225 +653,250 @@ def _ends(ids: Sequence[str]) -> str:
 
 
 def _array(
-    content: FolderContent,
-    name: str,
-    variable: str,
-    file: FileContent,
-    ids: Sequence[str],
-    answers: _Answers,
-    draft: _Draft,
+    reading: _Reading, name: str, variable: str, file: FileContent
 ) -> xr.DataArray | None:
-    """Return the assembly of an array, whose axes follow from its shape and axis names or from an answer."""
-    arrays = file.arrays
-    bins = answers.given.get("time_bins", "")
-    if not variable:
-        onsets = [column for column in arrays if column.endswith(".start_time")]
-        onset = (
-            onsets[0]
-            if len(onsets) == 1
-            else answers.get("trials", "intervals of the trials", onsets)
-        )
-        bins = answers.get(
-            "time_bins", "window for counting spikes, in ms from the start of a trial"
-        )
-        if not onset or not bins:
+    """Return the assembly of an array, whose axes follow from its shape and axis names or from an answer.
+
+    Without a ``variable``, the array is one of counts of spikes. None if an answer is missing.
+    """
+    answers = reading.answers
+    if variable:
+        values, bins = file.arrays[variable], answers.given.get("time_bins", "")
+        vectors = names_in(file.arrays, reading.ids, values.shape)
+    else:
+        counted = _counted_spikes(reading, name, file.arrays)
+        if counted is None:
             return None
-        values = spike_counts(arrays, onset, bins)
-        draft.notes.append(f"{name}: spikes in {bins} ms after {onset}")
-    else:
-        values = arrays[variable]
-    images, names, areas = (
-        names_in(arrays, ids, values.shape) if variable else ([], [], [])
-    )
-    stated = answers.given.get("dims", "").split(",")
-    row_ids = None
-    if (
-        variable
-        and "trial" not in stated
-        and ("trials" not in answers.given or "stimulus" in stated)
-    ):
-        row_ids = _row_order(content, images, name, values.shape, ids, answers, draft)
-    trials = None
-    if not row_ids and "stimulus" not in stated:
-        trials = _trials(content, name, variable, values.shape, ids, answers, draft)
-    options = (
-        [("trial", "neuroid")]
-        if not variable
-        else layouts(
-            values.shape,
-            len(row_ids or ids),
-            len(trials) if trials else None,
-            file.axes.get(variable, ()),
-        )
-    )
-    size = " × ".join(map(str, values.shape))
-    if not options:
-        answers.get(
-            "trials",
-            f"{name} has the shape {size}, and there are {len(ids)} images: which file names the image of each trial",
-        )
+        (values, bins), vectors = counted, ([], [], [])
+    images, names, areas = vectors
+    rows, trials = _rows(reading, name, variable, values.shape, images)
+    dims = _dims(reading, name, variable, file, values.shape, rows, trials)
+    if dims is None:
         return None
-    if len(options) == 1 and "dims" not in answers.given:
-        dims = options[0]
-    else:
-        answer = answers.get(
-            "dims", f"axes of {name} ({size})", [",".join(option) for option in options]
-        )
-        dims = tuple(answer.split(",")) if answer else ()
-    if not dims:
-        return None
-    draft.notes.append(f"{name}: {size} is {' × '.join(dims)}")
     if "time_bin" in dims and not BINS.fullmatch(bins):
         bins = answers.get("time_bins", "first and last edge of the time bins in ms")
     if answers.missing:
         return None
-    ordered = row_ids or (
-        list(ids)
-        if trials or _stimulus_table(content)[1]
-        else _in_order(ids, answers, draft)
-    )
+    ordered = rows or (list(reading.ids) if trials else _in_order(reading))
     if answers.missing:
         return None
     count = dict(zip(dims, values.shape, strict=False)).get("neuroid")
-    names, areas = (
-        [(label, items) for label, items in vectors if len(items) == count]
-        for vectors in (names, areas)
-    )
-    for meaning, vectors in (
-        ("names the neuroids", names),
-        ("gives the region of each neuroid", areas),
-    ):
-        draft.notes += [
-            f"{label} {meaning}" for label, _ in vectors if len(vectors) == 1
-        ]
-    neuroids, regions = (
-        list(map(str, vectors[0][1])) if len(vectors) == 1 else ()
-        for vectors in (names, areas)
-    )
     return assembly_of(
         values,
         dims,
         ordered,
         trials=trials,
         bins=bins,
-        neuroids=neuroids,
-        regions=regions,
+        neuroids=_labels(reading, names, count, "names the neuroids"),
+        regions=_labels(reading, areas, count, "gives the region of each neuroid"),
     )
 
 
-def _row_order(
-    content: FolderContent,
-    images: Sequence[tuple[str, np.ndarray[Any, Any]]],
+# A vector of a file, with its name.
+_Vector = tuple[str, Array]
+
+
+def _counted_spikes(
+    reading: _Reading, name: str, arrays: Mapping[str, Array]
+) -> tuple[Array, str] | None:
+    """Return the counts of spikes in a window of each trial, and the window; None if an answer is missing."""
+    answers = reading.answers
+    onsets = [column for column in arrays if column.endswith(".start_time")]
+    if len(onsets) == 1:
+        onset = onsets[0]
+    else:
+        onset = answers.get("trials", "intervals of the trials", onsets)
+    question = "window for counting spikes, in ms from the start of a trial"
+    bins = answers.get("time_bins", question)
+    if not onset or not bins:
+        return None
+    values = spike_counts(arrays, onset, bins)
+    reading.note(f"{name}: spikes in {bins} ms after {onset}")
+    return values, bins
+
+
+def _rows(
+    reading: _Reading,
     name: str,
+    variable: str,
     shape: Sequence[int],
-    ids: Sequence[str],
-    answers: _Answers,
-    draft: _Draft,
+    images: Sequence[_Vector],
+) -> tuple[list[str] | None, list[str] | None]:
+    """Return the image of each row of an array, and the image of each trial; None for what the array does not have."""
+    given = reading.answers.given
+    stated = given.get("dims", "").split(",")
+    ordered = None
+    may_be_ordered = "trial" not in stated and (
+        "trials" not in given or "stimulus" in stated
+    )
+    if variable and may_be_ordered:
+        ordered = _row_order(reading, images, name, shape)
+    if ordered or "stimulus" in stated:
+        return ordered, None
+    return None, _trials(reading, variable, shape)
+
+
+def _dims(
+    reading: _Reading,
+    name: str,
+    variable: str,
+    file: FileContent,
+    shape: Sequence[int],
+    rows: list[str] | None,
+    trials: list[str] | None,
+) -> tuple[str, ...] | None:
+    """Return the axes of an array: the only ones that its shape allows, or an answer; None if that is missing."""
+    answers, ids = reading.answers, reading.ids
+    options: Sequence[tuple[str, ...]] = [("trial", "neuroid")]
+    if variable:
+        count = len(trials) if trials else None
+        axes = file.axes.get(variable, ())
+        options = layouts(shape, len(rows or ids), count, axes)
+    size = " × ".join(map(str, shape))
+    if not options:
+        answers.get(
+            "trials",
+            f"{name} has the shape {size}, and there are {len(ids)} images: which file names the image of each trial",
+        )
+        return None
+    dims = options[0]
+    if len(options) > 1 or "dims" in answers.given:
+        texts = [",".join(option) for option in options]
+        answer = answers.get("dims", f"axes of {name} ({size})", texts)
+        if not answer:
+            return None
+        dims = tuple(answer.split(","))
+    reading.note(f"{name}: {size} is {' × '.join(dims)}")
+    return dims
+
+
+def _labels(
+    reading: _Reading, vectors: Sequence[_Vector], count: int | None, meaning: str
+) -> list[str]:
+    """Return the one vector that has a label for each neuroid, and note it; no labels if there are none or several."""
+    fitting = [(name, values) for name, values in vectors if len(values) == count]
+    if len(fitting) != 1:
+        return []
+    ((name, values),) = fitting
+    reading.note(f"{name} {meaning}")
+    return list(map(str, values))
+
+
+def _row_order(
+    reading: _Reading, images: Sequence[_Vector], name: str, shape: Sequence[int]
 ) -> list[str] | None:
     """Return the image of each row of an array, from a list that names every image at most once; None without one.
 
     Such a list is an order of images, whether it is a column of a table or one of ``images``, vectors beside the array. A
     list as long as no axis is left unused, and a note says so.
     """
-    lists = {key: stimuli_of(values, ids, None, name) for key, values in images}
-    for file in content.files:
-        path = file.path.relative_to(content.folder).as_posix()
-        columns = None if file.table is None else columns_of(file.table, ids)
-        if file.table is None or columns is None or columns.kind != "stimuli":
-            continue
-        values = file.table[columns.stimulus].to_numpy()
+    lists = {key: stimuli_of(values, reading.ids, None, name) for key, values in images}
+    lists |= dict(_listed_orders(reading, name, shape))
+    chosen = reading.answers.given.get("trials", "")
+    keys = [key for key in lists if not chosen or _is_address(chosen, key)]
+    if not keys:
+        return None
+    key = keys[0]
+    if any(lists[other] != lists[key] for other in keys):
+        question = "which of these names the images in their order"
+        key = reading.answers.get("trials", question, keys)
+    if not key:
+        return None
+    reading.note(f"{key} names the image of each row: {_ends(lists[key])}")
+    return lists[key]
+
+
+def _is_address(chosen: str, key: str) -> bool:
+    """Return whether an answer means a column or vector ``FILE:NAME``, or the file that contains it."""
+    return chosen in (key, key.partition(":")[0])
+
+
+def _listed_orders(
+    reading: _Reading, name: str, shape: Sequence[int]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield each column of a table that names every image at most once and is as long as an axis of the array."""
+    ids = reading.ids
+    for path, column, table in _tables_of_stimuli(reading.content, ids):
+        values = table[column].to_numpy()
         if values.dtype.kind in "iuf" or not names_stimuli(values, ids):
             continue
         named = stimuli_of(values, ids, None, path)
         if len(named) not in shape and len(named) != len(ids):
             size = " × ".join(map(str, shape))
-            draft.notes.append(
+            reading.note(
                 f"{path} names an image in each of {len(named)} rows, and no axis of {name} ({size}) has this length: it is "
                 "not used"
             )
         elif len(named) in shape and len(set(named)) == len(named):
-            lists[f"{path}:{columns.stimulus}"] = named
-    chosen = answers.given.get("trials", "")
-    keys = [
-        key for key in lists if not chosen or chosen in (key, key.partition(":")[0])
-    ]
-    if not keys:
-        return None
-    same = all(lists[key] == lists[keys[0]] for key in keys)
-    key = (
-        keys[0]
-        if same
-        else answers.get(
-            "trials", "which of these names the images in their order", keys
-        )
-    )
-    if not key:
-        return None
-    draft.notes.append(f"{key} names the image of each row: {_ends(lists[key])}")
-    return lists[key]
+            yield f"{path}:{column}", named
 
 
-def _trials(
-    content: FolderContent,
-    name: str,
-    variable: str,
-    shape: Sequence[int],
-    ids: Sequence[str],
-    answers: _Answers,
-    draft: _Draft,
-) -> list[str] | None:
+def _trials(reading: _Reading, variable: str, shape: Sequence[int]) -> list[str] | None:
     """Return the stimulus of each trial from a column or vector as long as an axis; None if that axis is the images."""
-    vectors: dict[str, Any] = {}
-    for file in content.files:
-        path = file.path.relative_to(content.folder).as_posix()
-        columns = None if file.table is None else columns_of(file.table, ids)
-        if file.table is not None and columns is not None and columns.kind == "stimuli":
-            vectors[f"{path}:{columns.stimulus}"] = file.table[
-                columns.stimulus
-            ].to_numpy()
-        for key, values in file.arrays.items():
-            if values.ndim == 1 and key != variable and not key.endswith("_time"):
-                vectors[f"{path}:{key}"] = values
     fits = {
         key: values
-        for key, values in vectors.items()
-        if len(values) in shape
-        and (_are_numbers(values, ids) or names_stimuli(values, ids))
+        for key, values in _vectors(reading, variable)
+        if len(values) in shape and _name_images(values, reading.ids)
     }
-    chosen = answers.given.get("trials", "")
-    keys = (
-        [key for key in fits if chosen in (key, key.partition(":")[0])]
-        if chosen
-        else list(fits)
-    )
+    keys = _chosen(fits, reading.answers.given.get("trials", ""))
+    if not keys or _are_orders(reading, shape, [fits[key] for key in keys]):
+        return None
+    key = keys[0]
+    if len(keys) > 1:
+        question = "which of these names the image of each trial"
+        key = reading.answers.get("trials", question, keys)
+    if not key:
+        return None
+    ordered, first = _numbered(reading, fits[key])
+    if reading.answers.missing:
+        return None
+    reading.note(f"{key} names the image of each of {len(fits[key])} trials")
+    return stimuli_of(fits[key], ordered, first, key)
+
+
+def _chosen(fits: Mapping[str, Array], chosen: str) -> list[str]:
+    """Return the addresses that an answer means, or all without an answer.
+
+    Raises
+    ------
+    RequestError
+        The answer means none.
+    """
+    keys = [key for key in fits if not chosen or _is_address(chosen, key)]
     if chosen and not keys:
         raise RequestError(
             f"--trials {chosen!r} does not name a stimulus for each trial; possible values: {', '.join(fits) or 'none'}"
         )
-    stated = "trial" in answers.given.get("dims", "").split(",")
-    if not keys or (
-        len(ids) in shape
-        and not (chosen or stated)
-        and all(sorted(map(str, fits[k])) == sorted(ids) for k in keys)
-    ):
-        return None
-    key = (
-        keys[0]
-        if len(keys) == 1
-        else answers.get("trials", "which of these names the image of each trial", keys)
-    )
-    if not key:
-        return None
-    values = fits[key]
-    ordered, first = _numbered(values, ids, content, answers, draft)
-    if answers.missing:
-        return None
-    draft.notes.append(f"{key} names the image of each of {len(values)} trials")
-    return stimuli_of(values, ordered, first, key)
+    return keys
 
 
-def _are_numbers(values: Any, ids: Sequence[str]) -> bool:
-    """Return whether values can be numbers of stimuli."""
+def _vectors(reading: _Reading, variable: str) -> Iterator[tuple[str, Array]]:
+    """Yield each column and vector that may name the stimulus of each trial, with its address."""
+    content = reading.content
+    for path, column, table in _tables_of_stimuli(content, reading.ids):
+        yield f"{path}:{column}", table[column].to_numpy()
+    for file in content.files:
+        path = file.path.relative_to(content.folder).as_posix()
+        for key, values in file.arrays.items():
+            if values.ndim == 1 and key != variable and not key.endswith("_time"):
+                yield f"{path}:{key}", values
+
+
+def _are_orders(
+    reading: _Reading, shape: Sequence[int], vectors: Sequence[Array]
+) -> bool:
+    """Return whether vectors that name every image once are orders of images, because no answer says otherwise."""
+    ids, given = sorted(reading.ids), reading.answers.given
+    stated = "trial" in given.get("dims", "").split(",")
+    if given.get("trials") or stated or len(ids) not in shape:
+        return False
+    return all(sorted(map(str, values)) == ids for values in vectors)
+
+
+def _name_images(values: Array, ids: Sequence[str]) -> bool:
+    """Return whether values are ids of images, or can be their numbers."""
+    if names_stimuli(values, ids):
+        return True
     integers = values.dtype.kind in "iuf" and bool((values == np.round(values)).all())
     return integers and values.min() >= 0 and values.max() <= len(ids)
 
@@ -849,138 +958,154 @@ def _benchmarks(
     """Return the fields of the benchmarks that these data allow, by id."""
     size = {"visual_degrees": degrees} if degrees is not None else {}
     if draft.trials is not None:
-        several_subjects = draft.trials["subject"].nunique() > 1
-        paradigm = {
-            "name": "task",
-            "decide": "probabilities",
-            "label_column": "object_name",
-            "fitting": {"split": "train"},
-        }
-        return {
-            f"{id}.naming": {
-                "title": "Does a readout of the model err on the images that people err on",
-                "parent": "behavior",
-                "dataset": id,
-                "paradigm": {**paradigm, **size},
-                "metrics": ["error_consistency", "accuracy"],
-                **({"ceiling": "error_consistency"} if several_subjects else {}),
-                "controls": {"negative": ["noise"], "floor_at_most": 0.25},
-            }
-        }
-    assembly = draft.assembly
-    if assembly is None:
+        several = draft.trials["subject"].nunique() > 1
+        return {f"{id}.naming": _naming(id, size, several_subjects=several)}
+    if draft.assembly is None:
         return {}
-    stimuli = len(np.unique(assembly["stimulus_id"].values))
-    if stimuli < FEWEST_STIMULI:
-        raise RequestError(
-            f"{stimuli} stimuli are too few for a cross-validated prediction: at least {FEWEST_STIMULI} are needed"
-        )
-    train = next(
-        (share for share in (0.9, 0.8, 0.7) if stimuli * (1 - share) >= FEWEST_TEST),
-        0.5,
-    )
+    return dict(_predictions(id, draft.assembly, size))
+
+
+def _naming(
+    id: str, size: Mapping[str, float], *, several_subjects: bool
+) -> dict[str, Any]:
+    """Return the benchmark of choices: errors of a readout, compared with those of people."""
+    paradigm = {
+        "name": "task",
+        "decide": "probabilities",
+        "label_column": "object_name",
+        "fitting": {"split": "train"},
+    }
+    return {
+        "title": "Does a readout of the model err on the images that people err on",
+        "parent": "behavior",
+        "dataset": id,
+        "paradigm": {**paradigm, **size},
+        "metrics": ["error_consistency", "accuracy"],
+        **({"ceiling": "error_consistency"} if several_subjects else {}),
+        "controls": {"negative": ["noise"], "floor_at_most": 0.25},
+    }
+
+
+def _predictions(
+    id: str, assembly: xr.DataArray, size: Mapping[str, float]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the benchmarks of responses: for each region a prediction, and dissimilarities if these can be computed."""
+    in_time = "time_bin" in assembly.dims
+    train = _training_share(len(np.unique(assembly["stimulus_id"].values)))
     repeated = (pd.Series(assembly["stimulus_id"].values).value_counts() > 1).all()
-    benchmarks: dict[str, dict[str, Any]] = {}
     # Presentations are averaged if they differ in nothing except their repetition.
-    prepare = (
-        {"prepare": [{"step": "drop", "coords": ["session"]}]}
-        if _mixes_sessions(assembly)
-        else {}
-    )
-    for region in dict.fromkeys(map(str, assembly["region"].values)):
-        count = int((assembly["region"].values.astype(str) == region).sum())
+    drop = {"prepare": [{"step": "drop", "coords": ["session"]}]}
+    prepare = drop if _mixes_sessions(assembly) else {}
+    controls = {"controls": {"negative": ["noise"]}}
+    regions = assembly["region"].values.astype(str)
+    for region in dict.fromkeys(map(str, regions)):
+        count = int((regions == region).sum())
         common = {
             "parent": region,
             "dataset": id,
             "select": {"region": region},
             "paradigm": {"name": "recording", "region": region, **size, **prepare},
         }
-        controls = {"controls": {"negative": ["noise"]}}
-        place = re.sub(r"[^A-Za-z0-9._-]+", "-", region)
-        metric: Any = (
-            "ridgecv"
-            if train == 0.9
-            else {"name": "ridgecv", "splits": {"train": train}}
-        )
-        ceiling = {"ceiling": "internal_consistency"} if repeated else {}
-        if "time_bin" in assembly.dims:
-            metric = {
-                "name": "spantime_ridge",
-                "time": "separate",
-                "splits": {"train": train},
-            }
-            ceiling = {"ceiling": "internal_consistency_temporal"} if repeated else {}
+        place = f"{id}.{re.sub(r'[^A-Za-z0-9._-]+', '-', region)}"
         title = f"{count} neuroids of {region}, predicted by ridge regression"
-        benchmarks[f"{id}.{place}-ridge"] = {
-            "title": title,
-            **common,
-            "metric": metric,
-            **ceiling,
-            **controls,
-        }
-        if count > 1 and "time_bin" not in assembly.dims:
+        suffix = "_temporal" if in_time else ""
+        ceiling = {"ceiling": f"internal_consistency{suffix}"} if repeated else {}
+        metric = _ridge(train, in_time=in_time)
+        fields = {"title": title, **common, "metric": metric}
+        yield f"{place}-ridge", {**fields, **ceiling, **controls}
+        if count > 1 and not in_time:
             title = f"{count} neuroids of {region}, compared by their dissimilarities"
-            rdm = {"ceiling": "rdm_consistency"} if repeated else {}
-            benchmarks[f"{id}.{place}-rdm"] = {
-                "title": title,
-                **common,
-                "metric": "rdm",
-                **rdm,
-                **controls,
-            }
-    return benchmarks
+            ceiling = {"ceiling": "rdm_consistency"} if repeated else {}
+            fields = {"title": title, **common, "metric": "rdm"}
+            yield f"{place}-rdm", {**fields, **ceiling, **controls}
 
 
-def _start_bids(
-    catalog: Catalog,
-    content: FolderContent,
-    id: str,
-    title: str | None,
-    answers: _Answers,
-    stamp: str,
-    models: Sequence[str],
-    out: Path | None,
-    tell: Callable[[str], None],
-) -> Started:
-    """Turn a BIDS tree into a benchmark that decodes the labels of events from windows around them, and score it."""
+def _training_share(stimuli: int) -> float:
+    """Return the share of stimuli that a regression is fitted to, so that enough are left to test it.
+
+    Raises
+    ------
+    RequestError
+        There are too few stimuli.
+    """
+    if stimuli < FEWEST_STIMULI:
+        raise RequestError(
+            f"{stimuli} stimuli are too few for a cross-validated prediction: at least {FEWEST_STIMULI} are needed"
+        )
+    for share in (0.9, 0.8, 0.7):
+        if stimuli * (1 - share) >= FEWEST_TEST:
+            return share
+    return 0.5
+
+
+def _ridge(train: float, *, in_time: bool) -> str | dict[str, Any]:
+    """Return the metric that predicts responses, fitted to this share of the stimuli."""
+    splits = {"splits": {"train": train}}
+    if in_time:
+        return {"name": "spantime_ridge", "time": "separate", **splits}
+    return "ridgecv" if train == 0.9 else {"name": "ridgecv", **splits}
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """What the names and tables of files in a BIDS tree say about recordings of tasks."""
+
+    files: Sequence[Path]
+    tasks: Sequence[str]
+    kind: Literal["eeg", "meg", "ieeg", "emg"]
+    subjects: Sequence[str]
+
+    def types_of(self, task: str) -> list[str]:
+        """Return the types of events of a task, the most frequent first."""
+        names: list[str] = []
+        for path in self.files:
+            if path.name.endswith("_events.tsv") and f"_task-{task}_" in path.name:
+                table = pd.read_csv(path, sep="\t")
+                names += map(
+                    str, table.get("trial_type", pd.Series(dtype=str)).unique()
+                )
+        return list(pd.Series(names, dtype=str).value_counts().index)
+
+
+def _tree(content: FolderContent) -> _Tree:
+    """Return what a BIDS tree contains.
+
+    Raises
+    ------
+    RequestError
+        It has no recordings of a task.
+    """
     files = [path for path in content.folder.rglob("*_task-*") if path.is_file()]
-    tasks = sorted(
-        {
-            match[1]
-            for path in files
-            if (match := re.search(r"_task-([A-Za-z0-9+]+)_", path.name))
-        }
-    )
-    kinds = sorted({path.parent.name for path in files} & {"eeg", "meg", "ieeg", "emg"})
-    subjects = sorted({path.name.partition("_")[0] for path in files})
+    names = " ".join(path.name for path in files)
+    tasks = sorted(set(re.findall(r"_task-([A-Za-z0-9+]+)_", names)))
+    folders = {path.parent.name for path in files}
+    kinds = [kind for kind in KINDS_OF_RECORDINGS if kind in folders]
     if not tasks or not kinds:
         raise RequestError(
             f"{content.folder} is a BIDS tree without recordings of a task in eeg, meg, ieeg or emg: nothing can be decoded"
         )
-    notes = [f"{kinds[0]} of {len(subjects)} subjects, tasks {', '.join(tasks)}"]
-    task = tasks[0] if len(tasks) == 1 else answers.get("task", "task to read", tasks)
-    tables = [
-        pd.read_csv(path, sep="\t")
-        for path in files
-        if path.name.endswith("_events.tsv") and f"_task-{task}_" in path.name
-    ]
-    types = [
-        str(name)
-        for table in tables
-        if "trial_type" in table
-        for name in table["trial_type"].unique()
-    ]
-    counts = pd.Series(types, dtype=str).value_counts()
-    events = answers.get(
-        "events",
-        f"events to decode, of {', '.join(counts.index) or 'none found'}, as DESCRIPTION=LABEL,…",
-    )
-    window = answers.get(
-        "window", "start and end of a window in s from its event, as 0:1"
-    )
-    license = answers.get("license", "licence of the data (SPDX)")
-    access = answers.get("access", "who may see data values", ("public", "private"))
-    answers.require(notes)
+    subjects = sorted({path.name.partition("_")[0] for path in files})
+    return _Tree(files, tasks, kinds[0], subjects)
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """What is decoded: labels of events, from windows around them, with the splits that the subjects allow."""
+
+    task: str
+    labels: Mapping[str, str]
+    window: tuple[float, float]
+    protocol: str
+
+
+def _decoded(tree: _Tree, task: str, events: str, window: str) -> _Decoded:
+    """Return what the answers mean.
+
+    Raises
+    ------
+    RequestError
+        The events or the window are not written as they should be.
+    """
     labels = dict(part.rpartition("=")[::2] for part in events.split(","))
     edges = BINS.fullmatch(window)
     if edges is None or "" in labels or len(set(labels.values())) < 2:
@@ -990,119 +1115,139 @@ def _start_bids(
     begin, end = map(float, edges.groups())
     if end <= begin:
         raise RequestError(f"--window {window}: the end must be after the start")
-    protocol = "cross_subject" if len(subjects) > 2 else "within_session"
+    protocol = "cross_subject" if len(tree.subjects) > 2 else "within_session"
+    return _Decoded(task, labels, (begin, end), protocol)
+
+
+def _start_bids(
+    catalog: Catalog, content: FolderContent, answers: _Answers, goal: _Goal
+) -> Started:
+    """Turn a BIDS tree into a benchmark that decodes the labels of events from windows around them, and score it."""
+    tree, id = _tree(content), goal.id
+    tasks = ", ".join(tree.tasks)
+    notes = [f"{tree.kind} of {len(tree.subjects)} subjects, tasks {tasks}"]
+    task = tree.tasks[0]
+    if len(tree.tasks) > 1:
+        task = answers.get("task", "task to read", tree.tasks)
+    types = ", ".join(tree.types_of(task)) or "none found"
+    events = answers.get(
+        "events", f"events to decode, of {types}, as DESCRIPTION=LABEL,…"
+    )
+    question = "start and end of a window in s from its event, as 0:1"
+    window = answers.get("window", question)
+    license = answers.get("license", "licence of the data (SPDX)")
+    access = answers.get("access", "who may see data values", ("public", "private"))
+    answers.require(notes)
+    decoded = _decoded(tree, task, events, window)
+    begin, end = decoded.window
     notes.append(
-        f"events {events}, windows from {begin:g} to {end:g} s; splits {protocol}"
+        f"events {events}, windows from {begin:g} to {end:g} s; splits {decoded.protocol}"
     )
     for note in notes:
-        tell(note)
+        goal.tell(note)
     answers.agree()
-    window_fields = {"start": begin, "duration": end - begin, "labels": labels}
-    access_step = f"Ask the owner for the BIDS tree; `neuroledger pin {id} --from FOLDER` copies its files into place."
-    distinct = {"check": "distinct", "column": "subject", "count": len(subjects)}
-    fields: dict[str, Any] = {
-        "title": title or notes[0],
+    fields = {
+        "title": goal.title or notes[0],
         "license": license,
         "access": access,
-        "modality": kinds[0],
-        "access_steps": [access_step],
-        "reader": {
-            "name": "bids_epochs",
-            "task": task,
-            "datatype": kinds[0],
-            "window": window_fields,
-        },
-        "expectations": {"assembly": [{"check": "values_finite"}, distinct]},
-        "notes": [*notes[1:], stamp],
+        **_recordings(id, tree, decoded),
+        "notes": [*notes[1:], goal.stamp],
         "unavailable": "not pinned yet",
     }
-    written = [_write_spec(catalog, "dataset", id, fields)]
+    dataset = _write_spec(catalog, "dataset", id, fields)
+    downloads = Downloads(folder=content.folder, bids=True, task=task)
     try:
-        pin(
-            open_catalog(catalog.root),
-            id,
-            Downloads(folder=content.folder, bids=True, task=task),
-        )
+        pin(open_catalog(catalog.root), id, downloads)
     except Exception:
-        written[0].unlink()
+        dataset.unlink()
         raise
-    name = f"{id}-{protocol}"
-    written.append(
-        _write_spec(
-            catalog,
-            "benchmark",
-            name,
-            {
-                "title": f"Decode {', '.join(sorted(set(labels.values())))} ({protocol})",
-                "parent": "decoding",
-                "dataset": id,
-                "paradigm": {
-                    "name": "decoding",
-                    "target": "label",
-                    "splits": {"name": protocol},
-                },
-                "metric": "balanced_accuracy",
-                "floor": {"dummy": "dummy"},
-                "tags": ["decoding"],
-                "controls": {
-                    "positive": ["planted_lda"],
-                    "negative": ["shuffled_lda"],
-                    "floor_at_most": 0.35,
-                },
-            },
-        )
-    )
-    fields = {
-        "title": f"Decoding of {id}",
-        "benchmarks": [name],
-        "models": list(dict.fromkeys((*DECODERS, *models))),
+    name = f"{id}-{decoded.protocol}"
+    benchmark = _write_spec(catalog, "benchmark", name, _decoding(id, decoded))
+    models = list(dict.fromkeys((*DECODERS, *goal.models)))
+    suite = {"title": f"Decoding of {id}", "benchmarks": [name], "models": models}
+    written = [dataset, benchmark, _write_spec(catalog, "suite", id, suite)]
+    return _score(open_catalog(catalog.root), goal, notes=notes, written=written)
+
+
+def _recordings(id: str, tree: _Tree, decoded: _Decoded) -> dict[str, Any]:
+    """Return the fields of the data set that follow from the tree and what is decoded."""
+    begin, end = decoded.window
+    window = {"start": begin, "duration": end - begin, "labels": dict(decoded.labels)}
+    step = f"Ask the owner for the BIDS tree; `neuroledger pin {id} --from FOLDER` copies its files into place."
+    subjects = {"check": "distinct", "column": "subject", "count": len(tree.subjects)}
+    return {
+        "modality": tree.kind,
+        "access_steps": [step],
+        "reader": {
+            "name": "bids_epochs",
+            "task": decoded.task,
+            "datatype": tree.kind,
+            "window": window,
+        },
+        "expectations": {"assembly": [{"check": "values_finite"}, subjects]},
     }
-    written.append(_write_spec(catalog, "suite", id, fields))
-    return _score(
-        open_catalog(catalog.root), id, models, out, tell, notes=notes, written=written
-    )
+
+
+def _decoding(id: str, decoded: _Decoded) -> dict[str, Any]:
+    """Return the fields of the benchmark that decodes the labels."""
+    labels = ", ".join(sorted(set(decoded.labels.values())))
+    splits = {"name": decoded.protocol}
+    return {
+        "title": f"Decode {labels} ({decoded.protocol})",
+        "parent": "decoding",
+        "dataset": id,
+        "paradigm": {"name": "decoding", "target": "label", "splits": splits},
+        "metric": "balanced_accuracy",
+        "floor": {"dummy": "dummy"},
+        "tags": ["decoding"],
+        "controls": {
+            "positive": ["planted_lda"],
+            "negative": ["shuffled_lda"],
+            "floor_at_most": 0.35,
+        },
+    }
 
 
 def _score(
-    catalog: Catalog,
-    id: str,
-    models: Sequence[str],
-    out: Path | None,
-    tell: Callable[[str], None],
-    *,
-    notes: Sequence[str],
-    written: Sequence[Path],
+    catalog: Catalog, goal: _Goal, *, notes: Sequence[str], written: Sequence[Path]
 ) -> Started:
     """Check the specs, validate the data, compute missing scores and write the pages."""
-    suite = catalog.suite(id)
+    id, suite = goal.id, catalog.suite(goal.id)
     benchmarks = tuple(item.id for item in suite.benchmarks)
-    kinds = {"datasets": [id], "benchmarks": benchmarks, "suites": [id]}
-    paths = [
-        catalog.entry(kind, spec).path
-        for kind, specs in kinds.items()
-        for spec in specs
-    ]
-    problems = [
-        finding for finding in check(catalog, paths)[0] if finding.severity == "error"
-    ]
+    _require_valid(catalog, id, benchmarks)
+    params = read_params(catalog.root)
+    request = Request(seed=params.seed, device=params.device)
+    scored = list(dict.fromkeys((*suite.models, *goal.models)))
+    planned = plan(catalog, models=scored, suites=[suite], request=request)
+    for note in planned.notes():
+        goal.tell(note)
+    with choose() as display:
+        outcomes = run_jobs(
+            catalog, planned.jobs, request, display, retry_failed=bool(written)
+        )
+    folder = goal.out or catalog.root / f"site-{id}"
+    build_site(catalog, id, folder)
+    records = tuple(done.record for done in outcomes)
+    page = folder / "index.html"
+    return Started(id, benchmarks, id, tuple(notes), records, page, tuple(written))
+
+
+def _require_valid(catalog: Catalog, id: str, benchmarks: Sequence[str]) -> None:
+    """Require that the specs have no errors and that the data set is valid.
+
+    Raises
+    ------
+    SpecError
+        The specs are wrong.
+    DataError
+        The data set is invalid.
+    """
+    paths = [catalog.entry("benchmarks", name).path for name in benchmarks]
+    paths += [catalog.entry(kind, id).path for kind in ("datasets", "suites")]
+    findings, _ = check(catalog, paths)
+    problems = [finding for finding in findings if finding.severity == "error"]
     if problems:
         raise SpecError(problems)
     report = validate(catalog, id)
     if not report.success:
         raise DataError(str(report))
-    params = read_params(catalog.root)
-    request = Request(seed=params.seed, device=params.device)
-    scored = list(dict.fromkeys((*suite.models, *models)))
-    planned = plan(catalog, models=scored, suites=[suite], request=request)
-    for note in planned.notes():
-        tell(note)
-    with choose() as display:
-        outcomes = run_jobs(
-            catalog, planned.jobs, request, display, retry_failed=bool(written)
-        )
-    folder = out or catalog.root / f"site-{id}"
-    build_site(catalog, id, folder)
-    records = tuple(done.record for done in outcomes)
-    return Started(
-        id, benchmarks, id, tuple(notes), records, folder / "index.html", tuple(written)
-    )

@@ -209,39 +209,30 @@ def _licences(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
         for spec in benchmarks.values()
         if isinstance(spec, BenchmarkSpec)
     }
-    for path in proposal.changed:
-        parts = PurePosixPath(path).parts
-        if (
-            len(parts) > 2
-            and parts[0] == "specs"
-            and parts[1] in ("datasets", "models")
-            and path.endswith(".yaml")
-        ):
-            used.add((parts[1], PurePosixPath(path).stem))
-        elif parts[0] == "data" and len(parts) > 2:
-            used.add(
-                ("models", parts[2])
-                if parts[1] == "models" and len(parts) > 3
-                else ("datasets", parts[1])
-            )
+    used |= {owner for path in proposal.changed for owner in _owner(path)}
     rows = []
     for kind, id in sorted(used):
         spec = proposal.spec(kind, id)
         if isinstance(spec, DatasetSpec | ModelSpec):
             access = spec.access if isinstance(spec, DatasetSpec) else "–"
+            licence = _safe(spec.license or "none stated")
             simulated = "simulated" if spec.simulated else "–"
-            rows.append(
-                (
-                    KINDS[kind],
-                    _safe(id),
-                    _safe(spec.license or "none stated"),
-                    access,
-                    simulated,
-                )
-            )
-    yield from _table(
-        "Licences", ("kind", "id", "licence", "access", "simulated"), rows
-    )
+            rows.append((KINDS[kind], _safe(id), licence, access, simulated))
+    header = ("kind", "id", "licence", "access", "simulated")
+    yield from _table("Licences", header, rows)
+
+
+def _owner(path: str) -> list[tuple[str, str]]:
+    """Return the kind and id of the data set or model to which a spec or a file in ``data/`` belongs."""
+    parts = PurePosixPath(path).parts
+    match parts:
+        case ("specs", "datasets" | "models", *_, name) if name.endswith(".yaml"):
+            return [(parts[1], PurePosixPath(name).stem)]
+        case ("data", "models", id, _, *_):
+            return [("models", id)]
+        case ("data", id, _, *_):
+            return [("datasets", id)]
+    return []
 
 
 def _bytes(proposal: Proposal) -> Iterator[str]:
