@@ -55,6 +55,7 @@ CALLS: dict[str, tuple[Sequence[str], int]] = {
     "leaderboard": ([], 0),
     "history": ([RIDGE], 0),
     "compare": (["pixels4", "coarse"], 0),
+    "why": ([f"{RIDGE}/pixels4", f"HEAD:{RIDGE}/coarse"], 0),
     "ranks": (["--against", "lab"], 0),
     "diagnose": (["--table", "table.csv"], 0),
     "pareto": ([RIDGE, "--cost", "footprint"], 0),

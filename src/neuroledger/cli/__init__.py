@@ -61,6 +61,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "results.leaderboard",
             "results.history",
             "results.compare",
+            "results.why",
             "results.ranks",
             "results.diagnose",
             "results.pareto",

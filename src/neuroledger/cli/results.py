@@ -23,6 +23,7 @@ from neuroledger.display import choose, say, say_json, say_table
 from neuroledger.errors import SIGNS, NeuroLedgerError, RequestError
 
 if TYPE_CHECKING:
+    from neuroledger.engine.why import Definition
     from neuroledger.report.history import Step
     from neuroledger.report.table import Standings
     from neuroledger.spec.catalog import Catalog
@@ -145,6 +146,63 @@ def compare(
     else:
         say(str(comparison))
     return SUCCESS
+
+
+def why(
+    a: Annotated[
+        str, argument("A", "[COMMIT:]BENCHMARK/MODEL, such as IT-ridge/alexnet")
+    ],
+    b: Annotated[str, argument("B", "the same for the other score")],
+    published: Annotated[
+        float | None,
+        option("--published", "VALUE", "a published figure that B should equal"),
+    ] = None,
+    compat: Annotated[
+        str | None,
+        option("--compat", "MODE", "compute B in the mode of another project"),
+    ] = None,
+    seed: Annotated[int, option("--seed", "N", "seed of both scores")] = 0,
+    json: Json = False,
+    root: Root = None,
+) -> int:
+    """Explain by which fields of their definitions two scores differ, and how much each moves the score.
+
+    JSON: first and second (names), first_value, second_value, published, difference, left (of the published figure) and shares
+    (field, first, second, value, low, high, sampling_error).
+    """
+    from dataclasses import asdict
+
+    from neuroledger.engine.why import explain
+    from neuroledger.spec.catalog import open_catalog
+
+    catalog = open_catalog(root)
+    first = _definition(catalog, a, seed, None)
+    second = _definition(catalog, b, seed, compat)
+    found = explain(first, second, published=published, catalog=catalog)
+    if json:
+        say_json(asdict(found) | {"difference": found.difference, "left": found.left})
+    else:
+        say(str(found))
+    return SUCCESS
+
+
+def _definition(
+    catalog: Catalog, text: str, seed: int, compat: str | None
+) -> Definition:
+    """Return the definition that a text names."""
+    from neuroledger.engine.why import definition_at, definition_of
+
+    commit, _, pair = text.rpartition(":")
+    benchmark, _, model = pair.partition("/")
+    if not model:
+        raise RequestError(
+            f"{text!r} names no score: give BENCHMARK/MODEL, or COMMIT:BENCHMARK/MODEL"
+        )
+    if not commit:
+        return definition_of(catalog, model, benchmark, seed=seed, compat=compat)
+    if compat is not None:
+        raise RequestError("--compat applies to the present specs: omit the commit")
+    return definition_at(catalog, commit, model, benchmark, seed=seed)
 
 
 def calibrate(
