@@ -177,11 +177,15 @@ def calibrations(root: Path) -> str:
 def record_fields() -> str:
     """The fields of a record, class by class, from its JSON Schema."""
     schema = Record.model_json_schema()
-    classes = {"Record": schema, **schema["$defs"]}
+    defined = {
+        name: plain for name, plain in schema["$defs"].items() if "properties" in plain
+    }
+    classes = {"Record": schema, **defined}
     order = ["Record"]
     for name in order:
         used = re.findall(r'"#/\$defs/(\w+)"', json.dumps(classes[name]["properties"]))
-        order += [each for each in dict.fromkeys(used) if each not in order]
+        new = [each for each in dict.fromkeys(used) if each not in order]
+        order += [each for each in new if each in classes]
     return "\n\n".join(_table_of(name, classes[name]) for name in order)
 
 

@@ -209,9 +209,9 @@ def _score(place: Path, benchmark: str, model: str) -> str:
     if not path.is_file():
         raise NeuroLedgerError("no record was written")
     record = read_record(path)
-    if record.score is None or record.score["value"] is None:
-        raise NeuroLedgerError((record.error or {}).get("message", "no score"))
-    return f"{record.score['value']:.2f}"
+    if record.value is None:
+        raise NeuroLedgerError(record.reason or "no score")
+    return f"{record.value:.2f}"
 
 
 def short(said: str) -> str:

@@ -167,8 +167,8 @@ def why(
 ) -> int:
     """Explain by which fields of their definitions two scores differ, and how much each moves the score.
 
-    JSON: first and second (names), first_value, second_value, published, difference, left (of the published figure) and shares
-    (field, first, second, value, low, high, sampling_error).
+    JSON: first and second (names), first_value, second_value, published, difference, left (of the published figure), and
+    shares (field, first, second, value, low, high, sampling_error).
     """
     from dataclasses import asdict
 
