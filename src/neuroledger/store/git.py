@@ -150,7 +150,7 @@ def _called(
     try:
         done = subprocess.run(
             command,
-            env=_variables(settings) | environment,
+            env={**_variables(settings), **environment},
             input=stdin,
             capture_output=True,
             check=False,

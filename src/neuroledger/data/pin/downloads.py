@@ -216,7 +216,7 @@ def named(
         exact = [name for name in spec.downloads if not is_pattern(name)]
         _require_all(exact, names, folder, names)
         matches = (_match(pattern, names, folder) for pattern in spec.downloads)
-        return sorted(set().union(*matches))
+        return sorted(set[str]().union(*matches))
     if reads is not None:
         return reads(names)
     if spec.files:
