@@ -52,6 +52,7 @@ SHAPES = (
     ("subject",),
     ("subject", "condition"),
 )
+DECLARED = " or ".join(f"({', '.join(shape)})" for shape in SHAPES)
 
 
 def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
@@ -66,40 +67,7 @@ def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
     AssemblyError
         The assembly breaks the conventions; the message lists every broken rule.
     """
-    problems: list[str] = []
-    dims = tuple(str(dim) for dim in assembly.dims)
-    if set(dims) not in [set(shape) for shape in SHAPES]:
-        allowed = " or ".join("(" + ", ".join(shape) + ")" for shape in SHAPES)
-        problems.append(f"dimensions are ({', '.join(dims)}), not {allowed}")
-    problems += [
-        f"dimension {dim!r} is empty"
-        for dim, size in assembly.sizes.items()
-        if size == 0
-    ]
-    for dim, key in KEYS.items():
-        if dim in dims and key not in assembly.coords:
-            problems.append(f"dimension {dim!r} has no coordinate {key!r}")
-    if "time_bin" in dims:
-        for key in ("time_bin_start", "time_bin_end"):
-            if key not in assembly.coords:
-                problems.append(
-                    f"dimension 'time_bin' has no coordinate {key!r} (ms from stimulus onset)"
-                )
-    if (
-        "neuroid_id" in assembly.coords
-        and len(np.unique(assembly["neuroid_id"].values.astype(str)))
-        != assembly["neuroid_id"].size
-    ):
-        problems.append("neuroid_id is not unique")
-    for coordinate, values in assembly.coords.items():
-        if values.ndim > 1:
-            problems.append(f"coordinate {coordinate!r} has several dimensions")
-        elif _missing(values.values) and coordinate in {
-            *KEYS.values(),
-            "repetition",
-            "subject",
-        }:
-            problems.append(f"coordinate {coordinate!r} has missing values")
+    problems = [*_problems_of_dims(assembly), *_problems_of_coords(assembly)]
     if not (np.issubdtype(assembly.dtype, np.number) or assembly.dtype.kind in "UTSOb"):
         problems.append(
             f"values have type {assembly.dtype}, which is neither numeric nor text"
@@ -107,6 +75,36 @@ def check(assembly: xr.DataArray, *, name: str = "assembly") -> xr.DataArray:
     if problems:
         raise AssemblyError(f"{name}: " + "; ".join(problems))
     return assembly
+
+
+def _problems_of_dims(assembly: xr.DataArray) -> Iterator[str]:
+    dims = tuple(map(str, assembly.dims))
+    if set(dims) not in list(map(set, SHAPES)):
+        yield f"dimensions are ({', '.join(dims)}), not {DECLARED}"
+    for dim, size in assembly.sizes.items():
+        if size == 0:
+            yield f"dimension {dim!r} is empty"
+    for dim, key in KEYS.items():
+        if dim in dims and key not in assembly.coords:
+            yield f"dimension {dim!r} has no coordinate {key!r}"
+    for key in ("time_bin_start", "time_bin_end"):
+        if "time_bin" in dims and key not in assembly.coords:
+            yield f"dimension 'time_bin' has no coordinate {key!r} (ms from stimulus onset)"
+
+
+def _problems_of_coords(assembly: xr.DataArray) -> Iterator[str]:
+    neuroids = assembly.coords.get("neuroid_id")
+    if (
+        neuroids is not None
+        and len(np.unique(neuroids.values.astype(str))) != neuroids.size
+    ):
+        yield "neuroid_id is not unique"
+    complete = {*KEYS.values(), "repetition", "subject"}
+    for coordinate, values in assembly.coords.items():
+        if values.ndim > 1:
+            yield f"coordinate {coordinate!r} has several dimensions"
+        elif coordinate in complete and _missing(values.values):
+            yield f"coordinate {coordinate!r} has missing values"
 
 
 def _missing(values: Array) -> bool:
@@ -198,21 +196,17 @@ def rows_of(
     counts = Counter(requested)
     missing = [id for id in counts if id not in rows]
     if missing:
-        examples = ", ".join(repr(id) for id in missing[:3]) + (
-            ", …" if len(missing) > 3 else ""
-        )
+        examples = ", ".join(map(repr, missing[:3])) + ", …" * (len(missing) > 3)
         raise AssemblyError(
             f"{name} has no rows for {len(missing)} of {len(counts)} stimuli ({examples}); "
             "both sides must have the same stimulus_id values"
         )
-    uneven = next(
-        (id for id, count in counts.items() if 1 < len(rows[id]) != count), None
-    )
-    if uneven is not None:
-        raise AssemblyError(
-            f"{name}: stimulus {uneven!r} has {len(rows[uneven])} rows, but {counts[uneven]} on the other side; "
-            "average repetitions first"
-        )
+    for id, count in counts.items():
+        if 1 < len(rows[id]) != count:
+            raise AssemblyError(
+                f"{name}: stimulus {id!r} has {len(rows[id])} rows, but {count} on the other side; "
+                "average repetitions first"
+            )
     occurrences: Counter[str] = Counter()
     result = np.empty(len(requested), dtype=np.intp)
     for i, id in enumerate(requested):
@@ -294,36 +288,32 @@ def among(values: Array, allowed: Sequence[Any], where: str) -> Array:
     texts = as_text(values)
     labels = np.unique(texts).tolist()
     numbers = {_as_number(label): label for label in labels}
+    numbers.pop(None, None)
     numeric = values.dtype.kind in "iuf"
     chosen, absent = [], []
     for value in allowed:
         text = str(as_text([value])[0])
-        number = _as_number(text)
+        equal = numbers.get(_as_number(text))
         if text in labels:
             chosen.append(text)
-        elif (
-            number is not None
-            and number in numbers
-            and (numeric or not isinstance(value, str))
-        ):
-            chosen.append(numbers[number])
+        elif equal is not None and (numeric or not isinstance(value, str)):
+            chosen.append(equal)
         else:
-            absent.append((text, numbers.get(number) if number is not None else None))
+            absent.append(repr(text) + _near_labels(text, equal, labels))
     if absent:
-        descriptions = []
-        for text, equal in absent:
-            near = (
-                [equal]
-                if equal is not None
-                else [label for label in labels if label.lower() == text.lower()]
-            )
-            near = near or difflib.get_close_matches(text, labels, 2, 0.6)
-            hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-            descriptions.append(repr(text) + hint)
         raise AssemblyError(
-            f"{where}: no row has {', '.join(descriptions)}; {_describe_values(values)}"
+            f"{where}: no row has {', '.join(absent)}; {_describe_values(values)}"
         )
     return np.isin(texts, chosen)
+
+
+def _near_labels(text: str, equal: str | None, labels: Sequence[str]) -> str:
+    """Ask whether the label of an equal number, of other case or of a similar spelling was meant."""
+    near = [label for label in labels if label.lower() == text.lower()]
+    if equal is not None:
+        near = [equal]
+    near = near or difflib.get_close_matches(text, labels, 2, 0.6)
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
 
 def _as_number(text: str) -> float | None:

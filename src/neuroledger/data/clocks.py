@@ -155,37 +155,38 @@ WORDS: Final[Mapping[Reason, str]] = {
 
 def left_out_notes(recordings: Sequence[RecordingClocks]) -> tuple[str, ...]:
     """A note for each reason for which windows were left out, with their number by recording and label, and other notes."""
-    notes: list[str] = []
-    for reason, words in WORDS.items():
-        if reason == "beyond the ends":
-            continue
-        parts = []
-        total = 0
-        for item in recordings:
-            counts = {
-                part.label: part.windows
-                for part in item.left_out
-                if part.reason == reason
-            }
-            if counts:
-                labels = ", ".join(
-                    f"{label or 'window'} {count}"
-                    for label, count in sorted(counts.items())
-                )
-                parts.append(f"{item.recording} ({labels})")
-                total += sum(counts.values())
-        if parts:
-            rest = (
-                f", and {len(parts) - SHOWN} more recordings"
-                if len(parts) > SHOWN
-                else ""
-            )
-            notes.append(
-                f"{total} windows {words} and are left out: {'; '.join(parts[:SHOWN])}{rest}"
-            )
+    notes = [
+        _left_out_note(reason, words, recordings)
+        for reason, words in WORDS.items()
+        if reason != "beyond the ends"
+    ]
     said = Counter(note for item in recordings for note in item.notes)
     notes += [
         note if count == 1 else f"{note} (in {count} recordings)"
         for note, count in said.items()
     ]
-    return tuple(notes)
+    return tuple(filter(None, notes))
+
+
+def _left_out_note(
+    reason: Reason, words: str, recordings: Sequence[RecordingClocks]
+) -> str:
+    """The note for one reason; empty if no window was left out for it."""
+    parts = []
+    total = 0
+    for item in recordings:
+        counts = {
+            part.label: part.windows for part in item.left_out if part.reason == reason
+        }
+        if counts:
+            labels = ", ".join(
+                f"{label or 'window'} {count}"
+                for label, count in sorted(counts.items())
+            )
+            parts.append(f"{item.recording} ({labels})")
+            total += sum(counts.values())
+    if not parts:
+        return ""
+    more = len(parts) - SHOWN
+    rest = f", and {more} more recordings" if more > 0 else ""
+    return f"{total} windows {words} and are left out: {'; '.join(parts[:SHOWN])}{rest}"

@@ -83,22 +83,21 @@ def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
     )
     folder = folder_of(catalog.root, kind, id)
     where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
+    missing = []
     for name, pin in sorted(pins.items()):
-        if pin.package is not None:
-            problem = packaged_problem(
-                name, pin, memory=catalog.root / ".cache", where=where
-            )
-            if problem is not None:
-                return problem
-    missing = [
-        name
-        for name, pin in pins.items()
-        if pin.package is None and not (folder / name).exists()
-    ]
+        if pin.package is None:
+            if not (folder / name).exists():
+                missing.append(pin.size)
+            continue
+        memory = catalog.root / ".cache"
+        problem = packaged_problem(name, pin, memory=memory, where=where)
+        if problem is not None:
+            return problem
     if not missing:
         return None
-    size = sum(pins[name].size for name in missing) / 1e6
-    what = f"{len(missing)} of {len(pins)} files are missing, {size:,.1f} MB"
+    what = (
+        f"{len(missing)} of {len(pins)} files are missing, {sum(missing) / 1e6:,.1f} MB"
+    )
     return Finding(
         "data.missing", "error", where, what, f"run `neuroledger fetch {id}`"
     )
@@ -557,33 +556,39 @@ def _pull(root: Path, path: Path, force: bool) -> None:
             f"{pointer} is missing, although the spec says that DVC tracks the file; restore the pointer from git"
         )
     _require_plain_pointer(pointer, path.name)
-    for folder in pointer.parents:
-        if folder == root:
-            break
-        for config in sorted((folder / ".dvc").glob("config*")):
-            _require_harmless_config(config)
+    _require_harmless_configs(root, pointer)
     in_local_remote = _is_in_local_remote(root, pointer)
     # In the pointer's own folder: a data set with its own remote is a DVC repository inside this one.
     process = _run_dvc(pointer, "pull", *(["--force"] if force else []), pointer.name)
-    if process.returncode != 0 or not path.exists():
-        output = f"{process.stderr}{process.stdout}"
-        if "missing-files" in output and (
-            in_local_remote or _is_in_cloud_remote(pointer)
-        ):
-            raise IntegrityError(
-                f"the remote's object of {pointer.relative_to(root)} has other bytes than its name states: it is damaged "
-                "or was tampered with; somebody who has the right file must replace it with `dvc push`"
-            )
-        lines = [
-            line
-            for line in (process.stderr or process.stdout).splitlines()
-            if line.strip()
-        ]
-        message = " ".join(lines[-2:]) or "no message"
-        hint = next((hint for sign, hint in DVC_HINTS.items() if sign in message), "")
-        raise UnavailableError(
-            f"`dvc pull {pointer.relative_to(root)}` failed: {message}{hint}"
+    if process.returncode == 0 and path.exists():
+        return
+    shown = pointer.relative_to(root)
+    if "missing-files" in f"{process.stderr}{process.stdout}" and (
+        in_local_remote or _is_in_cloud_remote(pointer)
+    ):
+        raise IntegrityError(
+            f"the remote's object of {shown} has other bytes than its name states: it is damaged "
+            "or was tampered with; somebody who has the right file must replace it with `dvc push`"
         )
+    message = _last_lines(process.stderr or process.stdout)
+    raise UnavailableError(f"`dvc pull {shown}` failed: {message}")
+
+
+def _require_harmless_configs(root: Path, pointer: Path) -> None:
+    """Check the configurations of DVC repositories between the pointer's folder and the root."""
+    for folder in pointer.parents:
+        if folder == root:
+            return
+        for config in sorted((folder / ".dvc").glob("config*")):
+            _require_harmless_config(config)
+
+
+def _last_lines(output: str) -> str:
+    """The end of DVC's output, with advice if there is some."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    message = " ".join(lines[-2:]) or "no message"
+    hint = next((hint for sign, hint in DVC_HINTS.items() if sign in message), "")
+    return message + hint
 
 
 def _run_dvc(pointer: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -775,12 +780,8 @@ class _Transfer:
 
 def _continue(transfer: _Transfer) -> None:
     """Request the remaining bytes and append them to the partial file."""
-    url, partial = transfer.url, transfer.partial
-    received = transfer.received
-    if transfer.size is not None and received > transfer.size:
-        partial.unlink()
-        received = 0
-    if received == transfer.size and partial.exists():
+    url, received = transfer.url, _usable(transfer)
+    if received == transfer.size and transfer.partial.exists():
         return
     # Until the headers have arrived, the size may be unknown; no server needs longer for them.
     with Exchange(min(transfer.deadline, time.monotonic() + GRACE_S)) as exchange:
@@ -815,6 +816,15 @@ def _continue(transfer: _Transfer) -> None:
         )
 
 
+def _usable(transfer: _Transfer) -> int:
+    """The number of bytes in the partial file, which is deleted if it is too large."""
+    received = transfer.received
+    if transfer.size is not None and received > transfer.size:
+        transfer.partial.unlink()
+        return 0
+    return received
+
+
 def _receive(response: Any, address: str, transfer: _Transfer, received: int) -> None:
     """Append the body of a response to the partial file, of which the first ``received`` bytes are kept."""
     with transfer.partial.open("ab" if received else "wb") as file:
@@ -834,58 +844,60 @@ def _request(url: str, start: int, pin: Pin, exchange: Exchange) -> tuple[Any, s
 
     A request to S3 is signed if there are credentials, and repeated unsigned if these may not read the object.
     """
-    secure, address = url.startswith("https://"), url
-    headers = {
-        "Accept-Encoding": "identity",
-        **({"Range": f"bytes={start}-"} if start else {}),
-    }
+    address, headers = url, _headers(start)
     own, stated_region = credentials(), pin.region
     for _ in range(REDIRECTS):
-        parts = urlsplit(address)
-        if (
-            parts.scheme not in ({"https"} if secure else {"https", "http"})
-            or not parts.hostname
-        ):
-            raise _RefusedError(
-                f"{url} redirects to {address[:200]!r}, which is not {'an https' if secure else 'a web'} address"
-            )
-        proxy = urllib.request.getproxies().get(parts.scheme)
-        use_proxy = proxy is not None and not urllib.request.proxy_bypass(
-            parts.hostname
-        )
-        pool = exchange.pool(str(proxy) if use_proxy else None)
+        _require_web_address(address, url)
         region = region_of(address, stated_region)
-        sign = own is not None and region is not None
-        response = pool.request(
+        sent = signed(address, headers, own, region) if own and region else headers
+        response = exchange.pool(_proxy_for(address)).request(
             "GET",
             address,
-            headers=signed(address, headers, own, region)
-            if own and region
-            else headers,
+            headers=sent,
             redirect=False,
             retries=False,
             preload_content=False,
             decode_content=False,
             timeout=urllib3.Timeout(TIMEOUT_S),
         )
+        is_signed = sent is not headers
         bucket_region = response.headers.get("x-amz-bucket-region")
-        if (
-            sign
-            and bucket_region not in (None, region)
-            and response.status in {301, 307, 400, 403}
-        ):
-            response.close()
+        is_elsewhere = bucket_region not in (None, region)
+        if is_signed and is_elsewhere and response.status in {301, 307, 400, 403}:
             stated_region = bucket_region
-            continue
-        if sign and response.status == 403:
-            response.close()
+        elif is_signed and response.status == 403:
             own = None
-            continue
-        if response.status not in MOVED:
+        elif response.status in MOVED:
+            address = urljoin(address, response.headers.get("Location", ""))
+        else:
             return response, address
         response.close()
-        address = urljoin(address, response.headers.get("Location", ""))
     raise _RefusedError(f"{url}: more than {REDIRECTS} redirects")
+
+
+def _headers(start: int) -> dict[str, str]:
+    headers = {"Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    return headers
+
+
+def _require_web_address(address: str, url: str) -> None:
+    """Refuse a redirection of ``url`` from https to http, or to another kind of address."""
+    secure, parts = url.startswith("https://"), urlsplit(address)
+    schemes = {"https"} if secure else {"https", "http"}
+    if parts.scheme not in schemes or not parts.hostname:
+        raise _RefusedError(
+            f"{url} redirects to {address[:200]!r}, which is not {'an https' if secure else 'a web'} address"
+        )
+
+
+def _proxy_for(address: str) -> str | None:
+    parts = urlsplit(address)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if proxy is None or urllib.request.proxy_bypass(str(parts.hostname)):
+        return None
+    return proxy
 
 
 def _check_response(
@@ -899,17 +911,7 @@ def _check_response(
         raise _TransientError(
             f"{address}: the response does not continue at byte {start:,}"
         )
-    if response.status in TRANSIENT:
-        wait = response.headers.get("Retry-After", "")
-        raise _TransientError(
-            f"{address}: HTTP {response.status}",
-            float(wait) if wait.isdecimal() and len(wait) < 6 else 0,
-        )
-    if response.status not in {200, 206}:
-        error = _ForbiddenError if response.status in {401, 403} else _RefusedError
-        raise error(
-            f"{address}: HTTP {response.status} {response.reason or ''}".rstrip()
-        )
+    _require_success(response, address)
     first = start if response.status == 206 else 0
     length = response.headers.get("Content-Length", "")
     if length.isdecimal() and len(length) < 20:
@@ -921,6 +923,20 @@ def _check_response(
         if transfer.size is None:
             transfer.size = total
     return first
+
+
+def _require_success(response: Any, address: str) -> None:
+    if response.status in TRANSIENT:
+        wait = response.headers.get("Retry-After", "")
+        raise _TransientError(
+            f"{address}: HTTP {response.status}",
+            float(wait) if wait.isdecimal() and len(wait) < 6 else 0,
+        )
+    if response.status not in {200, 206}:
+        error = _ForbiddenError if response.status in {401, 403} else _RefusedError
+        raise error(
+            f"{address}: HTTP {response.status} {response.reason or ''}".rstrip()
+        )
 
 
 def _continues(response: Any, start: int, size: int | None) -> bool:

@@ -46,15 +46,7 @@ def verify_file(
         Its bytes differ.
     """
     suffix = f"; {fix}" if fix else ""
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        raise MissingError(f"{path} is missing{suffix}", command) from None
-    if stat.st_size != pin.size:
-        raise IntegrityError(
-            f"{path} has {stat.st_size:,} bytes where the spec pins {pin.size:,}{suffix}",
-            command,
-        )
+    _require_size(path, pin, suffix, command)
     known = memory is not None and recalled(path, memory) == pin.sha256
     if pin.sha1 is not None and not (known and (path, pin.sha1) in _SHA1):
         compare(path, Stated(sha1=pin.sha1), fix=fix, command=command)
@@ -74,6 +66,18 @@ def verify_file(
         )
     if memory is not None:
         remember(path, sha256, memory)
+
+
+def _require_size(path: Path, pin: SourceFile, suffix: str, command: str) -> None:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise MissingError(f"{path} is missing{suffix}", command) from None
+    if size != pin.size:
+        raise IntegrityError(
+            f"{path} has {size:,} bytes where the spec pins {pin.size:,}{suffix}",
+            command,
+        )
 
 
 def compare(path: Path, stated: Stated, *, fix: str = "", command: str = "") -> None:

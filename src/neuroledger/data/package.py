@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import check, write
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import folder_of
@@ -39,6 +40,7 @@ __all__ = [
     "track",
 ]
 
+PRIVATE = "Ask the owner of these private data for the files."
 UNTRACKED = "Others cannot fetch these files yet: run `dvc init` and `dvc add` and set `dvc: true`, or give their `url`."
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 # A fixed time for every member of a zip, so that the same files give the same bytes.
@@ -196,12 +198,12 @@ def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
         raise AssemblyError(
             f"a long table needs the columns {', '.join(sorted(needed))}; missing: {sorted(needed - set(frame.columns))}"
         )
-    others = [str(c) for c in frame.columns if c not in needed]
+    others = list(map(str, frame.columns.drop([*needed])))
+    by_neuroid = frame.groupby("neuroid_id")
     per_neuroid = [
         c
         for c in others
-        if c != "repetition"
-        and (frame.groupby("neuroid_id")[c].nunique(dropna=False) == 1).all()
+        if c != "repetition" and (by_neuroid[c].nunique(dropna=False) == 1).all()
     ]
     per_presentation = ["stimulus_id", *(c for c in others if c not in per_neuroid)]
     keys = {c: frame[c].to_numpy() for c in (*others, "stimulus_id", "neuroid_id")}
@@ -218,17 +220,26 @@ def from_long_table(frame: pd.DataFrame) -> xr.DataArray:
     neuroids = (
         frame.drop_duplicates("neuroid_id").set_index("neuroid_id").loc[wide.columns]
     )
-    coords: dict[str, Any] = {
-        name: ("presentation", rows[name].to_numpy()) for name in per_presentation
-    }
-    coords["neuroid_id"] = ("neuroid", wide.columns.to_numpy().astype(str))
-    coords |= {name: ("neuroid", neuroids[name].to_numpy()) for name in per_neuroid}
-    for name, (dim, values) in coords.items():
-        if values.dtype.kind not in "iufb":
-            coords[name] = (dim, values.astype(str))
     return xr.DataArray(
-        wide.to_numpy(dtype=float), dims=("presentation", "neuroid"), coords=coords
+        wide.to_numpy(dtype=float),
+        dims=("presentation", "neuroid"),
+        coords={
+            **_coordinates(rows, per_presentation, "presentation"),
+            "neuroid_id": ("neuroid", wide.columns.to_numpy().astype(str)),
+            **_coordinates(neuroids, per_neuroid, "neuroid"),
+        },
     )
+
+
+def _coordinates(
+    table: pd.DataFrame, names: Sequence[str], dim: str
+) -> dict[str, tuple[str, Array]]:
+    """Columns of a table as coordinates; what is not a number becomes text."""
+    columns = {name: table[name].to_numpy() for name in names}
+    return {
+        name: (dim, values if values.dtype.kind in "iufb" else values.astype(str))
+        for name, values in columns.items()
+    }
 
 
 def observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
@@ -356,10 +367,11 @@ def _track_and_pin(
         catalog.path("datasets", id)
         or catalog.root / "specs" / "datasets" / f"{id}.yaml"
     )
-    head = f"id: {id}\nversion: 1\ntitle: {inline(terms.title or id)}\n"
-    if (catalog.root / "specs" / "schema").is_dir():
-        head = f"# yaml-language-server: $schema=../schema/dataset.json\n{head}"
-    text = path.read_text(encoding="utf-8") if path.is_file() else head
+    text = (
+        path.read_text(encoding="utf-8")
+        if path.is_file()
+        else _head(catalog, id, terms)
+    )
     data = parse(text, catalog.shown(path)).data
     private = (terms.access or data.get("access")) == "private"
     has_own_remote = (written[0].parent / ".dvc").is_dir()
@@ -367,12 +379,36 @@ def _track_and_pin(
     if tracked:
         track(catalog.root, written)
     elif not data.get("access_steps"):
-        step = (
-            "Ask the owner of these private data for the files."
-            if private
-            else UNTRACKED
-        )
-        text = with_field(text, ("access_steps",), [step])
+        text = with_field(text, ("access_steps",), [PRIVATE if private else UNTRACKED])
+    text = _with_terms(text, data, terms)
+    old: dict[str, Any] = dict(data.get("files") or {})
+    new = {file.name: _pin(file, tracked=tracked) for file in written}
+    text = _with_pins(text, old, new)
+    reader = terms.reader({*old, *new}, data.get("reader"))
+    text = with_field(text, ("reader",), reader, before="expectations")
+    write_text(path, _with_expectations(text, data.get("expectations"), expectations))
+
+
+def _with_expectations(
+    text: str,
+    declared: Mapping[str, Any] | None,
+    expectations: Mapping[str, list[dict[str, Any]]],
+) -> str:
+    for part, items in expectations.items():
+        if part not in (declared or {}):
+            text = with_entries(text, ("expectations", part), items)
+    return text
+
+
+def _head(catalog: Catalog, id: str, terms: Terms) -> str:
+    """The text of a new spec."""
+    head = f"id: {id}\nversion: 1\ntitle: {inline(terms.title or id)}\n"
+    if (catalog.root / "specs" / "schema").is_dir():
+        return f"# yaml-language-server: $schema=../schema/dataset.json\n{head}"
+    return head
+
+
+def _with_terms(text: str, data: Mapping[str, Any], terms: Terms) -> str:
     fields = {
         "license": terms.license,
         "access": terms.access,
@@ -382,23 +418,20 @@ def _track_and_pin(
     for name, value in fields.items():
         if value is not None and data.get(name) != value:
             text = with_field(text, (name,), value)
-    old: dict[str, Any] = dict(data.get("files") or {})
-    new = {file.name: _pin(file, tracked=tracked) for file in written}
-    unchanged = {
+    return text
+
+
+def _with_pins(
+    text: str, old: dict[str, dict[str, Any]], new: dict[str, dict[str, Any]]
+) -> str:
+    """The text with the new pins; an old pin that says the same and more is kept."""
+    kept = {
         name: old[name]
         for name in new
         if name in old and new[name].items() <= old[name].items()
     }
-    text = with_entries(
-        without(text, "unavailable"), ("files",), old | new | unchanged, before="reader"
-    )
-    reader = terms.reader({*old, *new}, data.get("reader"))
-    text = with_field(text, ("reader",), reader, before="expectations")
-    declared = data.get("expectations") or {}
-    for part, items in expectations.items():
-        if part not in declared:
-            text = with_entries(text, ("expectations", part), items)
-    write_text(path, text)
+    text = without(text, "unavailable")
+    return with_entries(text, ("files",), old | new | kept, before="reader")
 
 
 def _pin(path: Path, *, tracked: bool) -> dict[str, Any]:

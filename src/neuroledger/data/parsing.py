@@ -201,9 +201,7 @@ def table_rows(
             raise DataError(
                 f"{name} has no column {', '.join(missing)}; it has {', '.join(columns) or 'none'}"
             )
-        for row in rows:
-            if not row:
-                continue
+        for row in filter(None, rows):
             if short:
                 row += [""] * (len(columns) - len(row))
             if len(row) != len(columns):

@@ -77,6 +77,7 @@ log = logging.getLogger("neuroledger")
 
 SECONDS: Final = "NEUROLEDGER_READER_SECONDS"
 """Environment variable that replaces the default limit of CPU seconds for one run of a reader."""
+LONGER: Final = f"if the files need more time, set {SECONDS}"
 BASE_SECONDS: Final = 300
 BYTES_PER_SECOND: Final = 1 << 19
 SPARE_SECONDS: Final = 60
@@ -383,29 +384,12 @@ def _receive(
 ) -> Any:
     name = note[:].rstrip(b"\0").decode("utf-8", errors="replace")
     what = f"{what}: reading {name}" if name else what
-    longer = f"if the files need more time, set {SECONDS}"
     if message is None:
         raise LimitError(
-            f"{what} did not end in {limits.seconds * WALL_FACTOR} s; {longer}"
+            f"{what} did not end in {limits.seconds * WALL_FACTOR} s; {LONGER}"
         )
     if not message:
-        if status == -signal.SIGXCPU:
-            raise LimitError(
-                f"{what} took more than {limits.seconds} s of CPU time; {longer}"
-            )
-        if status in STOPPED:
-            name = signal.Signals(-status).name
-            raise LimitError(
-                f"{what}: its process was stopped (signal {name}); free memory and try again"
-            )
-        cause = (
-            f"signal {signal.Signals(-status).name}"
-            if status < 0
-            else f"exit status {status}"
-        )
-        raise DataError(
-            f"{what} crashed the process that parses it ({cause}): the file is damaged; fetch the file again"
-        )
+        raise _ended_early(what, status, limits)
     try:
         report = json.loads(message)
         if "error" in report:
@@ -430,6 +414,24 @@ def _receive(
         raise DataError(
             f"{what} returned an invalid result ({type(error).__name__}: {error}): the file is damaged"
         ) from error
+
+
+def _ended_early(what: str, status: int, limits: Limits) -> Exception:
+    """The error for a process that ended without a result; a negative status is a signal."""
+    if status == -signal.SIGXCPU:
+        return LimitError(
+            f"{what} took more than {limits.seconds} s of CPU time; {LONGER}"
+        )
+    cause = f"exit status {status}"
+    if status < 0:
+        cause = f"signal {signal.Signals(-status).name}"
+    if status in STOPPED:
+        return LimitError(
+            f"{what}: its process was stopped ({cause}); free memory and try again"
+        )
+    return DataError(
+        f"{what} crashed the process that parses it ({cause}): the file is damaged; fetch the file again"
+    )
 
 
 def _described(error: BaseException) -> dict[str, str]:

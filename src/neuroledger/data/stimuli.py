@@ -116,14 +116,15 @@ class StimulusSet:
     def read(self, ids: Sequence[str] | None = None) -> Iterator[Content]:
         """Yield the contents of the files of ``ids``, by default of all stimuli in table order; errors as in `bytes`."""
         names = self._filenames
+        ids = self.ids if ids is None else ids
         if self.contents is not None:
-            yield from self._in_memory(self.contents, self.ids if ids is None else ids)
+            yield from self._in_memory(self.contents, ids)
             return
         if self.archive is None:
             raise AssemblyError(f"stimulus set {self.id!r} has no archive of files")
         archive = self.archive if isinstance(self.archive, Path) else Path(self.id)
         try:
-            for id in self.ids if ids is None else ids:
+            for id in ids:
                 if id not in names:
                     raise AssemblyError(
                         f"stimulus set {self.id!r} has no stimulus {id!r}"
@@ -275,28 +276,32 @@ def safe_members(path: Path, *, repeated: bool = False) -> list[zipfile.ZipInfo]
     members = [info for info in infos if not info.is_dir()]
     contents: dict[str, tuple[int, int]] = {}
     for info in members:
-        name = PurePosixPath(info.filename)
         content = info.CRC, info.file_size
-        if info.filename in contents and not (
-            repeated and contents[info.filename] == content
-        ):
-            raise AssemblyError(f"{path.name}: member {info.filename!r} occurs twice")
-        contents[info.filename] = content
-        if name.is_absolute() or ".." in name.parts or "\\" in info.filename:
-            raise AssemblyError(
-                f"{path.name}: member {info.filename!r} points outside the archive"
-            )
-        if (info.external_attr >> 16) & 0o170000 == 0o120000:
-            raise AssemblyError(f"{path.name}: member {info.filename!r} is a link")
-        if info.file_size > MAX_MEMBER_BYTES:
-            raise AssemblyError(
-                f"{path.name}: member {info.filename!r} is larger than {MAX_MEMBER_BYTES >> 20} MiB"
-            )
-    if sum(info.file_size for info in members) > MAX_ARCHIVE_BYTES:
+        known = contents.setdefault(info.filename, content)
+        is_repeated = known is not content and not (repeated and known == content)
+        problem = "occurs twice" if is_repeated else _problem_of_member(info)
+        if problem:
+            raise AssemblyError(f"{path.name}: member {info.filename!r} {problem}")
+    _require_size(path, sum(info.file_size for info in members))
+    return members
+
+
+def _require_size(path: Path, size: int) -> None:
+    if size > MAX_ARCHIVE_BYTES:
         raise AssemblyError(
             f"{path.name}: the files are larger than {MAX_ARCHIVE_BYTES >> 30} GiB in total"
         )
-    return members
+
+
+def _problem_of_member(info: zipfile.ZipInfo) -> str:
+    name = PurePosixPath(info.filename)
+    if name.is_absolute() or ".." in name.parts or "\\" in info.filename:
+        return "points outside the archive"
+    if (info.external_attr >> 16) & 0o170000 == 0o120000:
+        return "is a link"
+    if info.file_size > MAX_MEMBER_BYTES:
+        return f"is larger than {MAX_MEMBER_BYTES >> 20} MiB"
+    return ""
 
 
 class StimulusFiles(BaseModel):

@@ -51,35 +51,27 @@ def doubtful(address: str) -> Said | None:
     """The problem with an address, as severity, message and advice; None for a plain public address."""
     parts = urlsplit(address)
     _ = parts.port  # raises ValueError for an invalid port
-    host, path = (
-        (parts.hostname or "").rstrip(".").lower(),
-        unquote(unquote(parts.path)),
-    )
+    host = (parts.hostname or "").rstrip(".").lower()
     if problem := secret(address):
         return problem
     if parts.scheme == "file":
-        return (
-            "error",
-            f"{address[:200]!r} is a file on the reader's own machine",
-            "give a public address",
-        )
-    if (
-        "\\" in path
-        or any(ord(character) < 32 for character in path)
-        or ".." in path.split("/")
-    ):
+        words = f"{address[:200]!r} is a file on the reader's own machine"
+        return "error", words, "give a public address"
+    if _leads_out(unquote(unquote(parts.path))):
         words = f"the address at {host} leads out of its folder by {parts.path[:200]!r}"
         return "error", words, "remove `..`, backslashes and control characters"
     if not host.isascii():
-        return (
-            "error",
-            f"the host {host!r} has non-ASCII letters, which can imitate others",
-            "write it in ASCII (xn--…)",
-        )
+        words = f"the host {host!r} has non-ASCII letters, which can imitate others"
+        return "error", words, "write it in ASCII (xn--…)"
     if parts.scheme != "s3" and (HERE.fullmatch(host) or not _is_public(host)):
         words = f"{host or address[:200]!r} is on a private machine or network"
         return "warning", words, "give a public address"
     return None
+
+
+def _leads_out(path: str) -> bool:
+    is_control = any(ord(character) < 32 for character in path)
+    return is_control or "\\" in path or ".." in path.split("/")
 
 
 def said_of(text: str, rule: Callable[[str], Said | None] = doubtful) -> Iterator[Said]:

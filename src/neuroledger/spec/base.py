@@ -309,10 +309,8 @@ def worded(item: Mapping[str, Any]) -> str:
     """The message for one of pydantic's errors."""
     kind, context, value = item["type"], item.get("ctx", {}), item["input"]
     given_value = repr(value) if isinstance(value, (str, int, float)) else "the value"
-    if kind == "extra_forbidden":
-        return "there is no such field"
-    if kind == "missing":
-        return "it is missing"
+    if kind in _PLAIN:
+        return _PLAIN[kind]
     if kind in _BOUNDS:
         words = (
             kind.replace("_equal", " or equal")
@@ -338,6 +336,9 @@ def worded(item: Mapping[str, Any]) -> str:
         .removeprefix("Value error, ")
         .replace("Input should be", "it is not")
     )
+
+
+_PLAIN = {"extra_forbidden": "there is no such field", "missing": "it is missing"}
 
 
 # Fields that describe without affecting any number. The bytes of files are fixed by their pins, not by `downloads` or by

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import starmap
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar, cast
 from neuroledger.errors import Finding, RequestError, SpecError, UnknownError
 from neuroledger.spec import registry, shipped
 from neuroledger.spec.base import Spec, id_of
-from neuroledger.spec.document import Document
+from neuroledger.spec.document import Document, Location
 from neuroledger.spec.kinds import (
     KINDS,
     BenchmarkSpec,
@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=Spec)
+# Kind and id of a spec that another refers to, and the location of the reference.
+Reference = tuple[str, str, Location]
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,38 +379,42 @@ def _shown(path: Path, root: Path, layers: Sequence[Layer]) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
-def references(entry: Entry) -> list[tuple[str, str, tuple[str | int, ...]]]:
+def references(entry: Entry) -> list[Reference]:
     """The specs that a spec refers to, each as kind, id and location in the document."""
-    spec, targets = entry.spec, list[tuple[str, str, tuple[str | int, ...]]]()
+    spec = entry.spec
     if isinstance(spec, BenchmarkSpec):
-        targets.append(("datasets", spec.dataset, ("dataset",)))
-        if spec.metric is not None:
-            targets.append(("metrics", id_of(spec.metric), ("metric",)))
-        targets += [
-            ("metrics", id_of(item), ("metrics", i))
-            for i, item in enumerate(spec.metrics)
+        return list(_of_benchmark(spec))
+    if isinstance(spec, SuiteSpec):
+        return [
+            *_all_of("benchmarks", [item.id for item in spec.benchmarks], "benchmarks"),
+            *_all_of("models", spec.models, "models"),
+            *_all_of("suites", spec.includes, "includes"),
         ]
-        if spec.ceiling is not None:
-            targets.append(("ceilings", id_of(spec.ceiling), ("ceiling",)))
-        if spec.floor is not None and isinstance(spec.floor.dummy, str):
-            targets.append(("models", spec.floor.dummy, ("floor", "dummy")))
-        for sign in ("positive", "negative"):
-            for i, id in enumerate(getattr(spec.controls, sign)):
-                targets.append(("models", id, ("controls", sign, i)))
-        if spec.superseded_by is not None:
-            targets.append(("benchmarks", spec.superseded_by, ("superseded_by",)))
-    elif isinstance(spec, SuiteSpec):
-        targets += [
-            ("benchmarks", item.id, ("benchmarks", i))
-            for i, item in enumerate(spec.benchmarks)
-        ]
-        targets += [("models", id, ("models", i)) for i, id in enumerate(spec.models)]
-        targets += [
-            ("suites", id, ("includes", i)) for i, id in enumerate(spec.includes)
-        ]
-    elif isinstance(spec, ModelSpec):
-        if spec.commit is not None and isinstance(spec.commit.get("on"), str):
-            targets.append(("benchmarks", str(spec.commit["on"]), ("commit", "on")))
-        if spec.untrained is not None:
-            targets.append(("models", spec.untrained, ("untrained",)))
-    return targets
+    return list(_of_model(spec)) if isinstance(spec, ModelSpec) else []
+
+
+def _of_benchmark(spec: BenchmarkSpec) -> Iterator[Reference]:
+    yield "datasets", spec.dataset, ("dataset",)
+    if spec.metric is not None:
+        yield "metrics", id_of(spec.metric), ("metric",)
+    yield from _all_of("metrics", map(id_of, spec.metrics), "metrics")
+    if spec.ceiling is not None:
+        yield "ceilings", id_of(spec.ceiling), ("ceiling",)
+    if spec.floor is not None and isinstance(spec.floor.dummy, str):
+        yield "models", spec.floor.dummy, ("floor", "dummy")
+    yield from _all_of("models", spec.controls.positive, "controls", "positive")
+    yield from _all_of("models", spec.controls.negative, "controls", "negative")
+    if spec.superseded_by is not None:
+        yield "benchmarks", spec.superseded_by, ("superseded_by",)
+
+
+def _of_model(spec: ModelSpec) -> Iterator[Reference]:
+    if spec.commit is not None and isinstance(spec.commit.get("on"), str):
+        yield "benchmarks", str(spec.commit["on"]), ("commit", "on")
+    if spec.untrained is not None:
+        yield "models", spec.untrained, ("untrained",)
+
+
+def _all_of(kind: str, ids: Iterable[str], *place: str) -> Iterator[Reference]:
+    for number, id in enumerate(ids):
+        yield kind, id, (*place, number)

@@ -96,24 +96,15 @@ def _read(
     keys: dict[Location, Position],
 ) -> Any:
     """Build the data from the parser's events in one pass, without recursion, so that no depth can overflow the stack."""
-    # Containers that are open, each with its location, and for each mapping the key whose value comes next.
-    containers: list[tuple[Any, Location]] = []
-    pending_keys: list[str | None] = []
     documents: list[Any] = []
+    # Containers that are open, each with its location, and for each mapping the key whose value comes next.
+    containers: list[tuple[Any, Location]] = [(documents, ())]
+    pending_keys: list[str | None] = [None]
     events: Iterator[Any] = yaml.parse(text, Loader=_Base)
     for event in events:
         kind = type(event)
         if kind in _BORDERS:
-            if kind is yaml.DocumentStartEvent and documents:
-                line, column = event.start_mark.line + 1, event.start_mark.column + 1
-                hint = "one file contains one spec: remove the line `---`, or make two files"
-                raise _error(
-                    path,
-                    line,
-                    column,
-                    "not valid YAML: but found another document",
-                    hint,
-                )
+            _require_first(event, documents, path)
             continue
         if kind in _ENDS:
             containers.pop()
@@ -121,46 +112,48 @@ def _read(
             continue
         position = (event.start_mark.line + 1, event.start_mark.column + 1)
         _require_plain(event, path, *position)
-        container, parent = containers[-1] if containers else (None, ())
-        if isinstance(container, dict) and pending_keys[-1] is None:
-            pending_keys[-1] = _key(event, container, parent, keys, path, position)
-            continue
-        if (
-            kind is yaml.ScalarEvent
-            and len(event.value) > MAX_DIGITS
-            and event.implicit[0]
-        ):
-            _require_short_integer(event.value, path, *position)
-        value = (
-            _scalar(event.value, event.implicit[0])
-            if kind is yaml.ScalarEvent
-            else _OPENERS[kind]()
-        )
+        container, parent = containers[-1]
         location: Location = parent
         if isinstance(container, dict):
-            key = str(pending_keys[-1])
-            container[key], location = value, (*parent, key)
-            pending_keys[-1] = None
-        elif container is not None:
-            location = (*parent, len(container))
-            container.append(value)
+            key = pending_keys[-1]
+            if key is None:
+                pending_keys[-1] = _key(event, container, parent, keys, path, position)
+                continue
+            container[key] = value = _value(event, path, position)
+            location, pending_keys[-1] = (*parent, key), None
         else:
-            documents.append(value)
+            if container is not documents:
+                location = (*parent, len(container))
+            value = _value(event, path, position)
+            container.append(value)
         values[location] = position
         if kind is not yaml.ScalarEvent:
             containers.append((value, location))
             pending_keys.append(None)
-            if len(containers) > MAX_DEPTH:
+            if len(containers) > MAX_DEPTH + 1:
                 raise _error(path, *position, f"nested deeper than {MAX_DEPTH} levels")
     if not documents:
-        raise _error(
-            path,
-            1,
-            1,
-            "the file is empty",
-            "start from `neuroledger new`, or copy another spec",
-        )
+        hint = "start from `neuroledger new`, or copy another spec"
+        raise _error(path, 1, 1, "the file is empty", hint)
     return documents[0]
+
+
+def _require_first(event: Any, documents: list[Any], path: str) -> None:
+    if documents and type(event) is yaml.DocumentStartEvent:
+        line, column = event.start_mark.line + 1, event.start_mark.column + 1
+        words = "not valid YAML: but found another document"
+        hint = "one file contains one spec: remove the line `---`, or make two files"
+        raise _error(path, line, column, words, hint)
+
+
+def _value(event: Any, path: str, position: Position) -> Any:
+    """The value of a scalar, or an empty container."""
+    if type(event) is not yaml.ScalarEvent:
+        return _OPENERS[type(event)]()
+    plain = event.implicit[0]
+    if plain and len(event.value) > MAX_DIGITS:
+        _require_short_integer(event.value, path, *position)
+    return _scalar(event.value, plain)
 
 
 _BORDERS = {
@@ -327,21 +320,18 @@ def _yaml_problem(error: yaml.YAMLError, path: str, text: str) -> SpecError:
         (words for prefix, words in _YAML.items() if problem.startswith(prefix)),
         problem,
     )
+    begin = getattr(error, "context_mark", None)
+    end = getattr(error, "problem_mark", None)
     # A bracket or quote without an end is reported where it begins.
-    names = (
-        ("context_mark", "problem_mark")
-        if what.endswith("has no end")
-        else ("problem_mark", "context_mark")
-    )
-    mark = next(
-        (mark for name in names if (mark := getattr(error, name, None)) is not None),
-        None,
-    )
+    mark = begin or end if what.endswith("has no end") else end or begin
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    hint = ""
     source = next(islice(text.splitlines(), line - 1, None), "")
+    return _error(path, line, column, f"not valid YAML: {what}", _line_hint(source))
+
+
+def _line_hint(source: str) -> str:
     if "\t" in source[: len(source) - len(source.lstrip())]:
-        hint = "use spaces, not tabs, for indentation"
-    elif source.count(": ") > 1:
-        hint = 'put a text with a colon in quotes: "…: …"'
-    return _error(path, line, column, f"not valid YAML: {what}", hint)
+        return "use spaces, not tabs, for indentation"
+    if source.count(": ") > 1:
+        return 'put a text with a colon in quotes: "…: …"'
+    return ""

@@ -221,11 +221,15 @@ class DatasetSpec(Spec):
             raise ValueError(
                 "a data set needs `files` and a `reader`, or the reason why it is `unavailable`"
             )
-        packaged = [name for name, pin in self.files.items() if pin.package is not None]
-        if packaged:
-            raise ValueError(
-                f"{packaged[0]}: only the weights of a model may be in a `package`"
-            )
+        return self
+
+    @model_validator(mode="after")
+    def _obtainable(self) -> DatasetSpec:
+        for name, pin in self.files.items():
+            if pin.package is not None:
+                raise ValueError(
+                    f"{name}: only the weights of a model may be in a `package`"
+                )
         sourceless = [name for name, pin in self.files.items() if pin.by_hand]
         if sourceless and not self.access_steps:
             raise ValueError(

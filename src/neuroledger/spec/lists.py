@@ -201,33 +201,27 @@ def _pins(
     for number, row in enumerate(rows, 1):
         name = row.pop("name", None)
         if not isinstance(name, str) or not is_file_name(name):
+            words = f"{name!r} cannot be the name of a pinned file"
             hint = "use a relative name without spaces, `..` or hidden folders"
-            raise _error(
-                place, number, 1, f"{name!r} cannot be the name of a pinned file", hint
-            )
+            raise _error(place, number, 1, words, hint)
         if name in pins:
             first = list(pins).index(name) + 1
             words = f"{name} is pinned twice (first at line {first})"
             raise _error(place, number, 1, words, "keep one of them")
         template = row.pop("at", None)
-        if template is not None and ("url" in row or template not in urls):
-            words = f"{name}: `at` is {template!r}; the `urls` of the list are {', '.join(urls) or 'none'}"
-            raise _error(place, number, 1, words, "give `at`, or a `url`, not both")
+        if template is not None:
+            if "url" in row or template not in urls:
+                words = f"{name}: `at` is {template!r}; the `urls` of the list are {', '.join(urls) or 'none'}"
+                raise _error(place, number, 1, words, "give `at`, or a `url`, not both")
+            size, sha256 = row.get("size", 0), row.get("sha256", "")
+            row["url"] = address(urls[template], name, size, sha256)
         try:
-            if template is not None:
-                row["url"] = address(
-                    urls[template], name, row.get("size", 0), row.get("sha256", "")
-                )
             pins[name] = SourceFile.model_validate(row)
         except ValidationError as error:
             item = error.errors(include_url=False)[0]
             field = ".".join(map(str, item["loc"]))
-            raise _error(
-                place,
-                number,
-                1,
-                f"{name}: {f'{field}: ' if field else ''}{worded(item)}",
-            ) from None
+            words = ": ".join(filter(None, (name, field, worded(item))))
+            raise _error(place, number, 1, words) from None
     return pins
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any
@@ -107,52 +107,55 @@ def explain(
     problems: dict[tuple[int, int, str], Finding] = {}
     for item in error.errors(include_url=False):
         location, missing = _locate(document.data, (*prefix, *item["loc"]))
-        kind, hint, code = item["type"], "", "spec.value"
-        name = ".".join(str(part) for part in location[len(prefix) :])
-        message = worded(item)
-        key = False
+        place = location[len(prefix) :]
+        name = ".".join(map(str, place))
+        kind = item["type"]
+        hint = ""
         if kind == "extra_forbidden":
-            key, code = True, "spec.unknown-field"
             message = f"unknown field {name!r}"
-            hint = _near(
-                str(location[-1]), _fields_at(model, location[len(prefix) : -1])
-            )
+            hint = _near(str(location[-1]), _fields_at(model, place[:-1]))
         elif kind == "missing":
-            code = "spec.missing-field"
-            message = f"required field {missing or item['loc'][-1]!r} is missing" + (
-                f" in {name}" if name else ""
-            )
+            message = f"required field {missing or item['loc'][-1]!r} is missing"
+            message += f" in {name}" if name else ""
         else:
+            message, hint = _value_problem(item), _value_hint(item)
             message = f"{name}: {message}" if name else message
-            if kind in {"literal_error", "union_tag_invalid"}:
-                context = item.get("ctx", {})
-                known = context.get("expected_tags") or context.get("expected") or ""
-                hint = _near(
-                    _name_in(item["input"]), re.findall(r"'([^']+)'", str(known))
-                )
-            elif kind == "string_pattern_mismatch":
-                words = PATTERNS.get(item.get("ctx", {}).get("pattern", ""))
-                if words is not None:
-                    message = f"{name}: {item['input']!r} is not {words}"
-            elif kind == UNTRUSTED:
-                code = "trust.untrusted"
-            elif kind == "bool_parsing" or (
-                kind.startswith("bool") and old_boolean(item["input"])
-            ):
-                hint = "write true or false"
-            elif kind == "string_type" and isinstance(item["input"], (int, float)):
-                hint = f'quote it: "{item["input"]}"'
-            elif kind in {"tuple_type", "list_type"}:
-                single = isinstance(item["input"], (str, int, float))
-                hint = (
-                    f"write [{item['input']}]"
-                    if single
-                    else "begin each item with a dash"
-                )
-        line, column = document.position(tuple(location), key=key)
+        line, column = document.position(tuple(location), key=kind == "extra_forbidden")
+        code = _CODES.get(kind, "spec.value")
         problem = Finding(code, "error", document.path, message, hint, line, column)
         problems.setdefault((line, column, message), problem)
     return sorted(problems.values())
+
+
+_CODES = {
+    "extra_forbidden": "spec.unknown-field",
+    "missing": "spec.missing-field",
+    UNTRUSTED: "trust.untrusted",
+}
+
+
+def _value_problem(item: Mapping[str, Any]) -> str:
+    """What is wrong with a value; a pattern that has words is described by them."""
+    pattern = item.get("ctx", {}).get("pattern", "")
+    if item["type"] == "string_pattern_mismatch" and pattern in PATTERNS:
+        return f"{item['input']!r} is not {PATTERNS[pattern]}"
+    return worded(item)
+
+
+def _value_hint(item: Mapping[str, Any]) -> str:
+    """How to correct a value; empty if its problem says that already."""
+    kind, given, context = item["type"], item["input"], item.get("ctx", {})
+    if kind in {"literal_error", "union_tag_invalid"}:
+        known = context.get("expected_tags", context.get("expected", ""))
+        return _near(_name_in(given), re.findall(r"'([^']+)'", str(known)))
+    if kind == "bool_parsing" or (kind.startswith("bool") and old_boolean(given)):
+        return "write true or false"
+    if kind == "string_type" and isinstance(given, (int, float)):
+        return f'quote it: "{given}"'
+    if kind in {"tuple_type", "list_type"}:
+        single = isinstance(given, (str, int, float))
+        return f"write [{given}]" if single else "begin each item with a dash"
+    return ""
 
 
 def _locate(

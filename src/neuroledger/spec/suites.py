@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from neuroledger.errors import CircleError, RequestError, SpecError
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.document import Location
 from neuroledger.spec.kinds import SuiteSpec, Weighted
 
 __all__ = [
@@ -21,6 +22,9 @@ __all__ = [
 ]
 
 UNLISTED = "unlisted"
+
+# Location in the spec, message and advice.
+Problem = tuple[Location, str, str]
 
 
 def suites_of(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
@@ -61,19 +65,11 @@ def unlisted(catalog: Catalog, models: tuple[str, ...]) -> SuiteSpec | None:
     listed = {
         item.id for id in catalog.ids("suites") for item in catalog.suite(id).benchmarks
     }
-    new = []
-    for id in catalog.own("benchmarks"):
-        if id in listed:
-            continue
-        spec = catalog.benchmark(id)
-        dataset = catalog.about(spec.dataset)
-        if (
-            spec.unavailable is None
-            and dataset.closed is None
-            and "files" not in dataset.lists
-            and all(pin.dvc for pin in dataset.files.values())
-        ):
-            new.append(Weighted(id=id))
+    new = [
+        Weighted(id=id)
+        for id in catalog.own("benchmarks")
+        if id not in listed and _has_data_here(catalog, id)
+    ]
     if not new:
         return None
     return SuiteSpec(
@@ -82,6 +78,18 @@ def unlisted(catalog: Catalog, models: tuple[str, ...]) -> SuiteSpec | None:
         title="Benchmarks that no suite lists yet",
         benchmarks=tuple(new),
         models=models,
+    )
+
+
+def _has_data_here(catalog: Catalog, id: str) -> bool:
+    """Whether the repository has all data of a benchmark."""
+    spec = catalog.benchmark(id)
+    dataset = catalog.about(spec.dataset)
+    return (
+        spec.unavailable is None
+        and dataset.closed is None
+        and "files" not in dataset.lists
+        and all(pin.dvc for pin in dataset.files.values())
     )
 
 
@@ -110,9 +118,7 @@ def to_score(catalog: Catalog, id: str) -> tuple[SuiteSpec, ...]:
     return (*suites, *parts)
 
 
-def suite_problems(
-    catalog: Catalog, suite: SuiteSpec
-) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+def suite_problems(catalog: Catalog, suite: SuiteSpec) -> Iterator[Problem]:
     """Yield location, message and advice for every problem of a suite."""
     try:
         suites_of(catalog, suite.id)
@@ -121,29 +127,33 @@ def suite_problems(
     except (RequestError, SpecError):
         pass  # reported by the check of the included suite
     known = set(catalog.ids("benchmarks"))
+    parents = set()
     for i, item in enumerate(suite.benchmarks):
-        if item.version is not None and item.id in known:
-            current = catalog.benchmark(item.id).version
-            if current != item.version:
-                words = f"the suite states version {item.version} of {item.id!r}, which is at version {current}"
-                yield ("benchmarks", i), words, "make a new version of the suite"
-    parents = sorted(
-        {
-            catalog.benchmark(item.id).parent
-            for item in suite.benchmarks
-            if item.id in known
-        }
-    )
+        if item.id not in known:
+            continue
+        benchmark = catalog.benchmark(item.id)
+        parents.add(benchmark.parent)
+        if item.version not in (None, benchmark.version):
+            words = f"the suite states version {item.version} of {item.id!r}, which is at version {benchmark.version}"
+            yield ("benchmarks", i), words, "make a new version of the suite"
+    yield from _hierarchy_problems(suite, sorted(parents))
+
+
+def _hierarchy_problems(suite: SuiteSpec, parents: Sequence[str]) -> Iterator[Problem]:
+    """The groups of a hierarchy that neither a benchmark with one of the parents nor another group is in."""
     for group in suite.hierarchy:
-        if group not in parents and group not in suite.hierarchy.values():
-            words = f"no benchmark of the suite has the parent {group!r}, and no group is in it"
-            near = get_close_matches(group, parents, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"the parents are {', '.join(parents)}"
-            )
-            yield ("hierarchy", group), words, hint
+        if group in parents or group in suite.hierarchy.values():
+            continue
+        words = (
+            f"no benchmark of the suite has the parent {group!r}, and no group is in it"
+        )
+        near = get_close_matches(group, parents, n=1)
+        hint = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"the parents are {', '.join(parents)}"
+        )
+        yield ("hierarchy", group), words, hint
 
 
 @dataclass(frozen=True)

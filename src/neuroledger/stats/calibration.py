@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.arrays import Floats
 from neuroledger.display import card
 from neuroledger.errors import MetricError
 from neuroledger.stats.differences import (
@@ -186,72 +187,73 @@ def calibrate(
         except MetricError as error:
             reason = str(error)
             continue
-        for result in (result for scores in league for result in scores.values()):
-            # Computed now, so that the experiment can be freed.
-            _ = result.low, result.ceiling and result.ceiling.low
+        _compute_intervals(league)
         leagues.append(league)
     if len(leagues) < max(FEWEST, 0.9 * runs):
         raise MetricError(
             f"{runs - len(leagues)} of {runs} simulated experiments cannot be scored: {reason}"
         )
-    return {
-        name: _calibrated(
-            [[scores[name] for scores in league] for league in leagues],
-            [] if at else true,
-        )
-        for at, name in enumerate(leagues[0][0])
-    }
+    calibrations: dict[str, Calibration | str] = {}
+    for name in leagues[0][0]:
+        scores = [[models[name] for models in league] for league in leagues]
+        # The noiseless data give the true value of the first score only.
+        calibrations[name] = _calibrated(scores, [] if calibrations else true)
+    return calibrations
+
+
+def _compute_intervals(league: Sequence[Mapping[str, Score]]) -> None:
+    """Compute the intervals, which scores then keep, so that the experiment can be freed."""
+    for scores in league:
+        for result in scores.values():
+            _ = result.low, result.ceiling and result.ceiling.low
 
 
 def _calibrated(
     leagues: Sequence[Sequence[Score]], true: Sequence[float]
 ) -> Calibration | str:
     first = leagues[0][0]
-    scores = [result for league in leagues for result in league]
-    if (
-        first.uncertainty is None
-        or not np.isfinite([result.low for result in scores]).all()
-    ):
+    if first.uncertainty is None:
         return "the score has no interval"
-    values = np.array([[result.value for result in league] for league in leagues])
+    low, values, high = (_of_each(leagues, name) for name in ("low", "value", "high"))
+    if not np.isfinite(low).all():
+        return "the score has no interval"
     truth = float(values.mean())
-    low, high = (
-        np.array([[getattr(s, end) for s in league] for league in leagues])
-        for end in ("low", "high")
-    )
     needed = 2 * NORMAL_95 * float(values.std(axis=0, ddof=1).mean())
+    length = high - low
     miss = np.maximum(low - truth, 0.0) + np.maximum(truth - high, 0.0)
+    penalised = length + 2 / 0.05 * miss
     pairs = [[_differ(*league[:2]), _differ(*league[2:4])] for league in leagues]
-    ranks = [
-        rank_sets(clearly_better([joint_mean([(1.0, result)]) for result in league]))
-        for league in leagues
-    ]
-    tops = [league[0].ceiling for league in leagues]
     return Calibration(
         covers=first.interval_covers,
         sizes={name: int(n) for name, n in first.uncertainty.items.items()},
         truth=truth,
         coverage=rate((low <= truth) & (truth <= high)),
-        length=_mean(((high - low) / needed).mean(axis=1).tolist()),
-        interval_score=_mean(
-            ((high - low + 2 / 0.05 * miss) / needed).mean(axis=1).tolist()
-        ),
+        length=_mean((length / needed).mean(axis=1).tolist()),
+        interval_score=_mean((penalised / needed).mean(axis=1).tolist()),
         false_positives=rate(pairs),
-        false_ranks=rate(
-            [any(rank != (1, len(sets)) for rank in sets) for sets in ranks]
-        ),
-        ceiling=_of_ceiling(
-            [top for top in tops if top is not None and np.isfinite(top.low)]
-        ),
+        false_ranks=rate([_separates(league) for league in leagues]),
+        ceiling=_of_ceiling([league[0].ceiling for league in leagues]),
         recovered=_mean(true) if true else None,
     )
+
+
+def _of_each(leagues: Sequence[Sequence[Score]], name: str) -> Floats:
+    """Return an attribute of all scores, [experiment, model]."""
+    return np.array([[getattr(score, name) for score in league] for league in leagues])
+
+
+def _separates(league: Sequence[Score]) -> bool:
+    """Return whether a rank set leaves out a place, although the models are equal."""
+    sets = rank_sets(clearly_better([joint_mean([(1.0, score)]) for score in league]))
+    return any(ranks != (1, len(sets)) for ranks in sets)
 
 
 def _differ(a: Score, b: Score) -> bool:
     return corrected([difference("", a, b)])[0].better != ""
 
 
-def _of_ceiling(tops: Sequence[Score]) -> Rate | None:
+def _of_ceiling(ceilings: Sequence[Score | None]) -> Rate | None:
+    tops = [top for top in ceilings if top is not None and np.isfinite(top.low)]
     if len(tops) < FEWEST or np.ptp([top.value for top in tops]) == 0:
         return None
     mean = float(np.mean([top.value for top in tops]))

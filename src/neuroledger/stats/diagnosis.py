@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import kendalltau, norm, rankdata
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.errors import RequestError
 
 __all__ = ["Axis", "Diagnosis", "Explained", "Pair", "Shift", "Table", "diagnose"]
@@ -145,33 +146,33 @@ def diagnose(table: Table, *, axes: int = 3, seed: int = 0) -> Diagnosis:
     )
     panel, tau = _panel(scored)
     order = [name for name in (table.order or names) if name in names]
+    states = ("scored", "failed", "never run")
+    coverage = {state: (table.states == state).sum() for state in states}
     return Diagnosis(
-        coverage=pd.DataFrame(
-            {
-                state: (table.states == state).sum()
-                for state in ("scored", "failed", "never run")
-            }
-        ).rename_axis("benchmark"),
+        coverage=pd.DataFrame(coverage).rename_axis("benchmark"),
         adjusted=_adjusted(scored),
         pairs=pairs,
         explained=tuple(explained),
         explained_share=share,
         axes=tuple(_axes(pairs, names, axes)) if pairs else (),
-        redundant=tuple(
-            pair
-            for pair in pairs
-            if pair.rho >= REDUNDANT and pair.low > REDUNDANT - 0.1
-        ),
-        contrary=tuple(
-            pair
-            for pair in pairs
-            if np.arctanh(pair.rho)
-            < -_spread(pair.rho, pair.models, 0.025 / len(pairs))
-        ),
+        redundant=tuple(filter(_is_redundant, pairs)),
+        contrary=_contrary(pairs),
         panel=panel,
         panel_tau=tau,
         discriminative={name: _separated(scored[name], halves[name]) for name in names},
         growth=tuple(_growth(scored, order)),
+    )
+
+
+def _is_redundant(pair: Pair) -> bool:
+    return pair.rho >= REDUNDANT and pair.low > REDUNDANT - 0.1
+
+
+def _contrary(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    return tuple(
+        pair
+        for pair in pairs
+        if np.arctanh(pair.rho) < -_spread(pair.rho, pair.models, 0.025 / len(pairs))
     )
 
 
@@ -206,47 +207,67 @@ def _explained(
     attributes: Mapping[str, Mapping[str, str]],
     rng: np.random.Generator,
 ) -> tuple[list[Explained], float]:
-    kinds = sorted({kind for name in names for kind in attributes.get(name, {})})
+    kinds = sorted(set[str]().union(*(attributes.get(name, {}) for name in names)))
     place = {name: at for at, name in enumerate(names)}
-    first = np.array([place[pair.first] for pair in pairs], dtype=np.intp)
-    second = np.array([place[pair.second] for pair in pairs], dtype=np.intp)
+    ends = np.array(
+        [(place[pair.first], place[pair.second]) for pair in pairs], dtype=np.intp
+    ).reshape(-1, 2)
     rho = np.array([pair.rho for pair in pairs])
     explained, columns = [], []
     for kind in kinds:
         labels = np.array(
             [attributes.get(name, {}).get(kind, f"?{name}") for name in names]
         )
-        same = labels[first] == labels[second]
-        if not len(pairs) or same.all() or not same.any():
+        same = _share_label(labels, ends)
+        if same.all() or not same.any():
             continue  # nothing to compare
-        observed = rho[same].mean() - rho[~same].mean()
-        hits = 1
-        for _ in range(PERMUTATIONS):
-            moved = labels[rng.permutation(len(labels))]
-            same_moved = moved[first] == moved[second]
-            hits += bool(
-                same_moved.any()
-                and not same_moved.all()
-                and rho[same_moved].mean() - rho[~same_moved].mean() >= observed
-            )
-        p = hits / (PERMUTATIONS + 1)
         explained.append(
             Explained(
                 kind,
                 float(rho[same].mean()),
                 float(rho[~same].mean()),
                 int(same.sum()),
-                p,
+                _mantel_p(rho, labels, ends, rng),
             )
         )
         columns.append(same.astype(np.float64))
+    return explained, _explained_share(rho, columns)
+
+
+def _explained_share(rho: Floats, columns: Sequence[Floats]) -> float:
+    """Return R² of the regression of the correlations on an intercept and the columns."""
     if not columns or np.ptp(rho) == 0:
-        return explained, 0.0
+        return 0.0
     design = np.column_stack([np.ones(len(rho)), *columns])
     fitted = design @ np.linalg.lstsq(design, rho, rcond=None)[0]
-    return explained, float(
-        1 - ((rho - fitted) ** 2).sum() / ((rho - rho.mean()) ** 2).sum()
-    )
+    unexplained = ((rho - fitted) ** 2).sum() / ((rho - rho.mean()) ** 2).sum()
+    return float(1 - unexplained)
+
+
+def _mantel_p(
+    rho: Floats,
+    labels: npt.NDArray[np.str_],
+    ends: Indices,
+    rng: np.random.Generator,
+) -> float:
+    """Return p of a Mantel test, which permutes the labels over benchmarks."""
+    observed = _contrast(rho, _share_label(labels, ends))
+    hits = 1
+    for _ in range(PERMUTATIONS):
+        same = _share_label(labels[rng.permutation(len(labels))], ends)
+        comparable = same.any() and not same.all()
+        hits += bool(comparable and _contrast(rho, same) >= observed)
+    return hits / (PERMUTATIONS + 1)
+
+
+def _share_label(labels: npt.NDArray[np.str_], ends: Indices) -> Booleans:
+    """Return whether both benchmarks of each pair, [pair, 2], have the same label."""
+    return np.asarray(labels[ends[:, 0]] == labels[ends[:, 1]])
+
+
+def _contrast(rho: Floats, same: Booleans) -> float:
+    """Return how much higher the mean correlation of pairs that share a label is."""
+    return float(rho[same].mean() - rho[~same].mean())
 
 
 def _axes(pairs: Sequence[Pair], names: Sequence[str], count: int) -> list[Axis]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -76,22 +77,26 @@ def normalised_ranks(
     RequestError
         There are fewer than two models.
     """
-    names = list(models) or sorted({model for row in table.values() for model in row})
+    names = list(models) or _models(table)
     if len(names) < 2:
         raise RequestError("ranks need at least two models")
     ranks: dict[str, dict[str, float]] = {}
     for task, row in table.items():
         sign = -1.0 if task in lower_is_better else 1.0
-        scores = {model: sign * row.get(model, math.nan) for model in names}
+        values = {model: row.get(model, math.nan) for model in names}
         scores = {
-            model: score if math.isfinite(score) else -math.inf
-            for model, score in scores.items()
+            model: sign * value if math.isfinite(value) else -math.inf
+            for model, value in values.items()
         }
         ranks[task] = {
             model: sum(other > score for other in scores.values()) / (len(names) - 1)
             for model, score in scores.items()
         }
     return ranks
+
+
+def _models(table: Table) -> list[str]:
+    return sorted({model for row in table.values() for model in row})
 
 
 def mean_rank(
@@ -109,23 +114,19 @@ def mean_rank(
     grouped: dict[str, list[str]] = {}
     for task in ranks:
         grouped.setdefault((group or {}).get(task, task), []).append(task)
-    models = {model for row in ranks.values() for model in row}
     shares = [max(weight[task] for task in tasks) for tasks in grouped.values()]
-    means = {
-        model: float(
+
+    def mean_of(model: str) -> float:
+        by_task = [
             np.average(
-                [
-                    np.average(
-                        [ranks[task][model] for task in tasks],
-                        weights=[weight[t] for t in tasks],
-                    )
-                    for tasks in grouped.values()
-                ],
-                weights=shares,
+                [ranks[task][model] for task in tasks],
+                weights=[weight[task] for task in tasks],
             )
-        )
-        for model in models
-    }
+            for tasks in grouped.values()
+        ]
+        return float(np.average(by_task, weights=shares))
+
+    means = {model: mean_of(model) for model in _models(ranks)}
     return dict(sorted(means.items(), key=lambda item: (item[1], item[0])))
 
 
@@ -145,13 +146,11 @@ def mean_normalised_score(
     RequestError
         A task has a score of neither dummy nor fallback, or this score is perfect.
     """
-    models = sorted({model for row in table.values() for model in row})
+    models = _models(table)
     scores: dict[str, list[float]] = {model: [] for model in models}
     for task, row in table.items():
-        floor = next(
-            (row[m] for m in (dummy, fallback) if math.isfinite(row.get(m, math.nan))),
-            math.nan,
-        )
+        floors = (row.get(name, math.nan) for name in (dummy, fallback))
+        floor = next(filter(math.isfinite, floors), math.nan)
         top = (perfect or {}).get(task, 1.0)
         if not math.isfinite(floor) or abs(top - floor) < 1e-12:
             raise RequestError(
@@ -230,19 +229,18 @@ def paired_differences(
     RequestError
         Two models have no row in common.
     """
-    names = list(models) or sorted({model for row in table.values() for model in row})
     compared: list[tuple[str, str, Floats]] = []
-    for i, first in enumerate(names):
-        for second in names[i + 1 :]:
-            pairs = [
-                row[first] - row[second]
+    for first, second in combinations(list(models) or _models(table), 2):
+        differences = np.array(
+            [
+                row.get(first, math.nan) - row.get(second, math.nan)
                 for row in table.values()
-                if first in row and second in row
             ]
-            values = np.array([pair for pair in pairs if math.isfinite(pair)])
-            if values.size == 0:
-                raise RequestError(f"{first} and {second} have no task in common")
-            compared.append((first, second, values))
+        )
+        values = differences[np.isfinite(differences)]
+        if values.size == 0:
+            raise RequestError(f"{first} and {second} have no task in common")
+        compared.append((first, second, values))
     p = [sign_flip_p(values, seed=seed) for _, _, values in compared]
     return [
         Difference(

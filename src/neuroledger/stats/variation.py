@@ -10,9 +10,9 @@ the mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -197,9 +197,7 @@ class _Whole:
         samples, the groups of the first need not be left out again, and their deviations are added up.
         """
         rows, columns = (grouped(names_for(each), COARSE) for each in groups)
-        second = [
-            {pair[1]: columns.codes != group} for group in range(len(columns.keys))
-        ]
+        second = _each_left_out(pair[1], columns)
         if pair[1] in self.inside:
             first, of_first = groups[0], grouped(groups[0].keys, COARSE).codes
             without_first = self.without_each(pair[0], first)
@@ -208,31 +206,27 @@ class _Whole:
             ]
         else:
             first, of_first = rows, np.arange(len(rows.keys))
-            kept = [{pair[0]: rows.codes != group} for group in range(len(rows.keys))]
+            kept = _each_left_out(pair[0], rows)
             without_first = [self.left(keep) for keep in kept]
             both = [[self.left({**keep, **other}) for other in second] for keep in kept]
-        row = np.array([self.of(part, smooth=True) for part in without_first])
-        column = np.array([self.of(self.left(keep), smooth=True) for keep in second])
-        cells = np.array(
-            [[self.of(part, smooth=True) for part in line] for line in both]
-        )
+        row = self.smooth(without_first)
+        column = self.smooth([self.left(keep) for keep in second])
+        cells = np.array(list(map(self.smooth, both)))
         weight = np.outer(self.weight(pair[0], first), self.weight(pair[1], columns))
-        moved = weight * (
-            self.of(self.values, smooth=True) - row[:, None] - column + cells
-        )
+        whole = self.of(self.values, smooth=True)
+        moved = weight * (whole - row[:, None] - column + cells)
         table = np.zeros((len(rows.keys), len(columns.keys)))
         np.add.at(table, of_first, np.nan_to_num(moved))
-        table = (
-            table
-            - table.mean(axis=0)
-            - table.mean(axis=1, keepdims=True)
-            + table.mean()
-        )
+        table = _double_centred(table)
         scale = self.inflation(pair[0]) * self.inflation(pair[1])
         for count in table.shape:
             scale *= count / max(count - 1, 1)
-        keys = tuple(f"{a}{PAIR}{b}" for a in rows.keys for b in columns.keys)
+        keys = tuple(map(PAIR.join, product(rows.keys, columns.keys)))
         return Part("", pair, keys, math.sqrt(scale) * table.ravel(), table.size - 1)
+
+    def smooth(self, parts: Iterable[Floats]) -> Floats:
+        """Return the aggregate of each of several samples, with means in place of medians."""
+        return np.array([self.of(part, smooth=True) for part in parts])
 
 
 def names_for(groups: Grouping) -> list[str]:
@@ -285,35 +279,54 @@ def uncertainty_of(
         _require_known(factors, [*inside, *outside], possible, variation)
     values = np.asarray(array.values, dtype=np.float64)
     whole = _Whole(values, tuple(map(str, array.dims)), tuple(steps), variation, inside)
-    ids = outside | {name: entries.names for name, entries in inside.items()}
+    groups = _groups(inside, outside)
+    parts = _parts(whole, groups)
+    if not parts:
+        return None
+    items = {name: int(each.sizes.sum()) for name, each in groups.items()}
+    method: Method = (
+        "held-out" if variation is not None and variation.inflation else "jackknife"
+    )
+    return Uncertainty(tuple(parts), items, scale, samples.outcome, method)
+
+
+def _groups(
+    inside: Mapping[str, _Entries], outside: Mapping[str, Sequence[str]]
+) -> dict[str, Grouping]:
+    """Return the groups of each factor that has several."""
+    ids = {**outside, **{name: entries.names for name, entries in inside.items()}}
     groups = {name: grouped(each) for name, each in ids.items()}
-    groups = {name: each for name, each in groups.items() if len(each.keys) > 1}
+    return {name: each for name, each in groups.items() if len(each.keys) > 1}
+
+
+def _parts(whole: _Whole, groups: Mapping[str, Grouping]) -> list[Part]:
+    """Return the deviations of each factor, then those of each pair of factors."""
     single = [_single(whole, name, each) for name, each in groups.items()]
     # Factors on which the score does not depend are dropped; if it depends on none, the first is kept.
     single = [part for part in single if part.values.any()] or single[:1]
-    if not single:
-        return None
     names = [part.over[0] for part in single]
     crossed = [
-        whole.crossed((first, second), (groups[first], groups[second]))
-        for first, second in combinations(names, 2)
+        whole.crossed(pair, (groups[pair[0]], groups[pair[1]]))
+        for pair in combinations(names, 2)
     ]
     excess = {
         name: _excess(whole, name, groups[name], part)
         for name, part in zip(names, single, strict=True)
     }
-    crossed = [
-        replace(
-            part,
-            values=part.values * math.sqrt(excess[part.over[0]] * excess[part.over[1]]),
-        )
-        for part in crossed
-    ]
-    items = {name: int(each.sizes.sum()) for name, each in groups.items()}
-    method: Method = (
-        "held-out" if variation is not None and variation.inflation else "jackknife"
-    )
-    return Uncertainty((*single, *crossed), items, scale, samples.outcome, method)
+    for part in crossed:
+        excess_of_pair = excess[part.over[0]] * excess[part.over[1]]
+        single.append(replace(part, values=part.values * math.sqrt(excess_of_pair)))
+    return single
+
+
+def _each_left_out(name: str, groups: Grouping) -> list[dict[str, Booleans]]:
+    """Return, for each group of a factor, the items that remain without it."""
+    return [{name: groups.codes != group} for group in range(len(groups.keys))]
+
+
+def _double_centred(table: Floats) -> Floats:
+    rows, columns = table.mean(axis=1, keepdims=True), table.mean(axis=0)
+    return np.asarray(table - columns - rows + table.mean())
 
 
 def _single(whole: _Whole, name: str, groups: Grouping) -> Part:
@@ -341,29 +354,27 @@ def _inside(
 ) -> dict[str, _Entries]:
     """Return the items of random dimensions of the samples; in place of neuroids, their subjects if these are asked for."""
     found = {}
+    by_subject = factors is not None and "subject" in factors
+    owners = samples.coords.get("subject") if by_subject else None
     for dim in dims:
         if samples.sizes[dim] < 2:
             continue
-        owners = samples.coords.get("subject")
-        if (
-            factors is not None
-            and "subject" in factors
-            and owners is not None
-            and owners.dims == (dim,)
-        ):
+        name = "stimulus" if dim in ROWS else dim
+        if owners is not None and owners.dims == (dim,):
             names = owners.values.astype(str).tolist()
             if len(set(names)) < 2:
                 raise MetricError(
                     f"the score cannot generalise over subject: all {dim}s are of one subject"
                 )
             found["subject"] = _Entries(dim, names)
-        else:
-            name = "stimulus" if dim in ROWS else dim
-            if factors is None or name in factors:
-                found[name] = _Entries(
-                    dim, names_of(samples, dim, once=dim not in ROWS).tolist()
-                )
+        elif _wanted(name, factors):
+            names = names_of(samples, dim, once=dim not in ROWS).tolist()
+            found[name] = _Entries(dim, names)
     return found
+
+
+def _wanted(name: str, factors: Sequence[str] | None) -> bool:
+    return factors is None or name in factors
 
 
 def _left_out(
@@ -372,14 +383,12 @@ def _left_out(
     """Return the ids of the items that are left out, by factor."""
     if variation is None:
         return {}
-    names = [name for name in variation.items if name not in inside]
-    nested = dict(variation.nested)
-    if factors is not None:
-        names = [name for name in names if name in factors]
     chosen: dict[str, Sequence[str]] = {
-        name: list(map(str, variation.items[name])) for name in names
+        name: list(map(str, items))
+        for name, items in variation.items.items()
+        if name not in inside and _wanted(name, factors)
     }
-    for larger, (_, owners) in nested.items():
+    for larger, (_, owners) in dict(variation.nested).items():
         if factors is not None and larger in factors:
             chosen[larger] = list(map(str, owners))
     return chosen

@@ -146,22 +146,11 @@ def _called(
     program = shutil.which("git")
     if program is None or Path(program).resolve().is_relative_to(root.resolve()):
         raise RequestError("git is not installed; install it and put it on the PATH")
-    variables = {
-        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
-    }
-    variables |= environment
-    # Variables, unlike `-c`, can set a key whose name contains an equals sign.
-    variables["GIT_CONFIG_COUNT"] = str(len(settings))
-    for number, (key, value) in enumerate(settings.items()):
-        variables |= {
-            f"GIT_CONFIG_KEY_{number}": key,
-            f"GIT_CONFIG_VALUE_{number}": value,
-        }
     command = [program, "--no-replace-objects", "--no-pager", "-C", str(root), *words]
     try:
         done = subprocess.run(
             command,
-            env=variables,
+            env={**_variables(settings), **environment},
             input=stdin,
             capture_output=True,
             check=False,
@@ -175,3 +164,16 @@ def _called(
             f"git {words[0]} failed: {errors[-1] if errors else done.returncode}"
         )
     return b"" if done.returncode else done.stdout
+
+
+def _variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without git's variables, and with the settings."""
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    }
+    # Variables, unlike `-c`, can set a key whose name contains an equals sign.
+    variables["GIT_CONFIG_COUNT"] = str(len(settings))
+    for number, (key, value) in enumerate(settings.items()):
+        variables[f"GIT_CONFIG_KEY_{number}"] = key
+        variables[f"GIT_CONFIG_VALUE_{number}"] = value
+    return variables

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,41 +79,14 @@ def fork_point(root: Path, since: str) -> str:
     top = git(root, "rev-parse", "--show-toplevel", may_fail=True).decode().strip()
     if not top or Path(top).resolve() != root.resolve():
         raise RequestError(f"{root} is not the top folder of a git repository")
-    words = (
-        "rev-parse",
-        "--verify",
-        "--quiet",
-        "--end-of-options",
-        f"{since}^{{commit}}",
-    )
-    tip = git(root, *words, may_fail=True).decode().strip()
-    if not tip:
-        hint = " (this is a shallow clone: run `git fetch --unshallow`)" * is_shallow(
-            root
-        )
-        raise RequestError(
-            f"no commit {since!r} in this repository; name a branch, a tag or a commit{hint}"
-        )
-    refs = [
-        f"{prefix}/{since}^{{commit}}"
-        for prefix in ("refs", "refs/tags", "refs/heads", "refs/remotes")
-    ]
-    tips = {
-        git(root, *words[:-1], ref, may_fail=True).decode().strip() for ref in refs
-    } - {""}
-    if tips - {tip} or (tips and re.fullmatch("[0-9a-f]{4,}", since)):
-        fix = "name one in full, such as refs/heads/main or refs/remotes/origin/main"
-        raise RequestError(
-            f"{since!r} names several commits of this repository (branch, tag or id): {fix}"
-        )
-    commit, *others = git(
-        root, "merge-base", "--all", tip, "HEAD", may_fail=True
-    ).decode().split() or [""]
+    tip = _only_commit(root, since)
+    bases = git(root, "merge-base", "--all", tip, "HEAD", may_fail=True)
+    commit, *others = bases.decode().split() or [""]
     if others:
         # A merge uses all merge bases: compared with one of them only, a reverted change could go unnoticed.
-        bases = f"{commit[:12]}, {others[0][:12]}"
+        shown = f"{commit[:12]}, {others[0][:12]}"
         raise RequestError(
-            f"{since!r} and the current branch have several merge bases ({bases}); merge {since!r} into it first"
+            f"{since!r} and the current branch have several merge bases ({shown}); merge {since!r} into it first"
         )
     if not commit:
         raise RequestError(f"{since!r} and the current branch have no commit in common")
@@ -120,6 +94,28 @@ def fork_point(root: Path, since: str) -> str:
         root, git(root, "rev-list", tip, "HEAD", f"^{commit}", "--").split()
     )
     return commit
+
+
+def _only_commit(root: Path, since: str) -> str:
+    """Return the id of the only commit that a branch, tag or id names; raises as `fork_point`."""
+    prefixes = ("", "refs/", "refs/tags/", "refs/heads/", "refs/remotes/")
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options")
+    names = [f"{prefix}{since}^{{commit}}" for prefix in prefixes]
+    found = [git(root, *words, name, may_fail=True) for name in names]
+    tip, *of_refs = [line.decode().strip() for line in found]
+    if not tip:
+        hint = " (this is a shallow clone: run `git fetch --unshallow`)"
+        raise RequestError(
+            f"no commit {since!r} in this repository; name a branch, a tag or a commit"
+            + hint * is_shallow(root)
+        )
+    tips = {*of_refs} - {""}
+    if tips - {tip} or (tips and re.fullmatch("[0-9a-f]{4,}", since)):
+        fix = "name one in full, such as refs/heads/main or refs/remotes/origin/main"
+        raise RequestError(
+            f"{since!r} names several commits of this repository (branch, tag or id): {fix}"
+        )
+    return tip
 
 
 def is_shallow(root: Path) -> bool:
@@ -187,18 +183,18 @@ def _malformed(content: bytes, length: int) -> str:
         head, _, _ = content[start:].partition(b"\0")
         mode, _, name = head.partition(b" ")
         names.append(name)
-        order.append(name + b"/" if mode == b"40000" else name)
+        order.append(name + b"/" * (mode == b"40000"))
         start += len(head) + 1 + length
-        if mode not in MODES or not name or b"/" in name or name in (b".", b".."):
+        if mode not in MODES or name in (b"", b".", b"..") or b"/" in name:
             return f"it is malformed: an entry {name.decode(errors='replace')!r} of mode {mode.decode(errors='replace')}"
     if start != len(content):
         return "it is malformed: it ends within an entry"
-    if len({*names}) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        return f"it is malformed: two entries are called {twice.decode(errors='replace')!r}"
-    return (
-        "" if order == sorted(order) else "it is malformed: its entries are not sorted"
-    )
+    for name, count in Counter(names).items():
+        if count > 1:
+            return f"it is malformed: two entries are called {name.decode(errors='replace')!r}"
+    if order != sorted(order):
+        return "it is malformed: its entries are not sorted"
+    return ""
 
 
 def _damaged(object: str) -> RequestError:
@@ -222,26 +218,36 @@ def working(head: Tree) -> Tree:
         if path.endswith("/"):  # a repository inside this one
             entries[path.rstrip("/")] = Entry(MODULE, "", 0)
             continue
-        file = root / path
         try:
-            info = file.lstat()
+            info = (root / path).lstat()
         except OSError:
             continue
-        if stat.S_ISDIR(info.st_mode) and known is not None and known.mode == MODULE:
-            entries[path] = known
-        elif stat.S_ISLNK(info.st_mode):
-            entries[path] = _entry(LINK, os.fsencode(file.readlink()), known)
-        elif not stat.S_ISREG(info.st_mode) or not _inside(root, path):
-            entries[path] = Entry(LINK, "", 0)
-        elif info.st_size > MOST_BYTES:
-            entries[path] = Entry(FILE, _large(file, known), info.st_size)
-        else:
-            content = file.read_bytes()
+        if _is_content(root, path, info):
+            content = (root / path).read_bytes()
             mode = "100755" if info.st_mode & stat.S_IXUSR else FILE
             entries[path] = _entry(mode, content, known)
             if entries[path] != known:
                 contents[entries[path].id] = content
+        else:
+            entries[path] = _unread(root, path, info, known)
     return Tree(root, entries, contents)
+
+
+def _is_content(root: Path, path: str, info: os.stat_result) -> bool:
+    """Return whether a path is a file of the tree that is small enough to be read."""
+    is_file = stat.S_ISREG(info.st_mode) and _inside(root, path)
+    return is_file and info.st_size <= MOST_BYTES
+
+
+def _unread(root: Path, path: str, info: os.stat_result, known: Entry | None) -> Entry:
+    """Return the entry of a path that is not read: a submodule, a link, a large file or anything else."""
+    if stat.S_ISDIR(info.st_mode) and known is not None and known.mode == MODULE:
+        return known
+    if stat.S_ISLNK(info.st_mode):
+        return _entry(LINK, os.fsencode((root / path).readlink()), known)
+    if stat.S_ISREG(info.st_mode) and _inside(root, path):
+        return Entry(FILE, _large(root / path, known), info.st_size)
+    return Entry(LINK, "", 0)
 
 
 def _inside(root: Path, path: str) -> bool:

@@ -149,6 +149,7 @@ def _rows(expectation: say.RowCheck, part: str, subject: Subject) -> Facts:
 
 def _row_questions(expectation: say.RowCheck) -> Iterable[Question]:
     # Great Expectations skips missing values, so that every question about a column also needs this one.
+    # Great Expectations skips missing values, so that every question about a column also needs this one.
     yield from (ask.not_null(column) for column in _columns(expectation))
     match expectation:
         case say.Unique(column=column):
@@ -171,6 +172,12 @@ def _row_questions(expectation: say.RowCheck) -> Iterable[Question]:
             )
         case say.Distinct(column=column, count=count):
             yield ask.distinct(column, count)
+    yield from _file_questions(expectation)
+
+
+def _file_questions(expectation: say.RowCheck) -> Iterable[Question]:
+    """The questions about the number of rows, and about the files of stimuli."""
+    match expectation:
         case say.RowCount(count=count, low=low, high=high):
             yield ask.row_count(*((low, high) if count is None else (count, count)))
         case say.FilesExist():
@@ -180,19 +187,12 @@ def _row_questions(expectation: say.RowCheck) -> Iterable[Question]:
             if mode is not None:
                 yield ask.in_set("@mode", (mode,), f"images not of mode {mode}")
             if size is not None:
-                yield ask.in_set(
-                    "@size",
-                    (f"{size[0]} x {size[1]}",),
-                    f"images not of {size[0]} x {size[1]} pixels",
-                )
+                pixels = f"{size[0]} x {size[1]}"
+                yield ask.in_set("@size", (pixels,), f"images not of {pixels} pixels")
         case say.FilesMatchSha256(column=column):
             yield ask.between("@bytes", 1, None, "files missing or empty", quote="rows")
-            yield ask.pairs(
-                "@sha256",
-                column,
-                "files without the SHA-256 that the table gives",
-                quote="rows",
-            )
+            words = "files without the SHA-256 that the table gives"
+            yield ask.pairs("@sha256", column, words, quote="rows")
 
 
 def _assembly_questions(
@@ -208,75 +208,66 @@ def _assembly_questions(
             return _shape_questions(sizes, recording)
         case say.Coords(coords=coords):
             return _coords_questions(coords, recording)
-        case say.Dtype(dtype=dtype):
-            words = f"type of the values: {dtype} declared, found"
-            return gather.values(recording), [ask.states("dtype", dtype, words)]
-        case say.ValuesFinite(missing=missing):
-            return gather.values(recording), [
-                ask.states(
-                    "missing",
-                    missing,
-                    f"missing values (NaN): {missing} declared, found",
-                ),
-                ask.states("infinite", 0, "infinite values: none allowed, found"),
-            ]
-        case say.ValuesBetween(low=low, high=high):
-            words = f"values: {ask.span(low, high)} declared, found"
-            bounds = (
-                [ask.between("lowest", low, None, words, quote="only")]
-                if low is not None
-                else []
-            )
-            bounds += (
-                [ask.between("highest", None, high, words, quote="only")]
-                if high is not None
-                else []
-            )
-            return gather.value_range(recording), [ask.not_null("lowest"), *bounds]
-        case say.ValuesVary(over=over):
-            _require_name(over, recording.dims, "dimension", "the assembly")
-            words = f"positions along {over} with a constant value"
-            return gather.sites(recording, over), [
-                ask.in_set("varies", (True,), words, quote="rows")
-            ]
-        case say.Content(sha256=sha256):
-            words = f"SHA-256 of values and coordinates: {sha256} declared, found"
-            return gather.content(recording, subject.content), [
-                ask.states("sha256", sha256, words)
-            ]
         case say.SamplingRate(hz=hz):
             low, high = hz * (1 - RATE_TOLERANCE), hz * (1 + RATE_TOLERANCE)
             words = f"time steps not of {hz:g} Hz"
-            return gather.time_steps(recording), [
-                ask.between("hz", low, high, words, quote="values")
-            ]
+            question = ask.between("hz", low, high, words, quote="values")
+            return gather.time_steps(recording), [question]
         case say.Channels(names=names, coordinate=coordinate):
             subject.along(coordinate)
-            facts = gather.site_names(recording, coordinate, names)
-            return facts, [
-                ask.pairs(
-                    "name", "declared", "sites not named as declared", quote="values"
-                )
-            ]
-        case say.Units(units=units):
-            facts = (
-                subject.along("units")
-                if "units" in recording.coords
-                else gather.values(recording)
-            )
-            return facts, [
-                ask.not_null("units"),
-                ask.states("units", units, f"units: {units} declared, found"),
-            ]
+            words = "sites not named as declared"
+            question = ask.pairs("name", "declared", words, quote="values")
+            return gather.site_names(recording, coordinate, names), [question]
         case say.Aligned(complete=complete):
             return _alignment_questions(complete, subject)
         case say.Repetitions(count=count, low=low, high=high):
             subject.along("stimulus_id")
             low, high = (low, high) if count is None else (count, count)
             words = f"stimuli not presented {ask.span(low, high)} times"
-            return gather.repetitions(recording), [
-                ask.between("presentations", low, high, words)
+            question = ask.between("presentations", low, high, words)
+            return gather.repetitions(recording), [question]
+    return _value_questions(expectation, subject)
+
+
+def _value_questions(
+    expectation: say.Check, subject: Subject
+) -> tuple[Facts, Sequence[Question]]:
+    """The questions about the values of an assembly."""
+    recording = subject.recording
+    match expectation:
+        case say.Dtype(dtype=dtype):
+            words = f"type of the values: {dtype} declared, found"
+            return gather.values(recording), [ask.states("dtype", dtype, words)]
+        case say.ValuesFinite(missing=missing):
+            words = f"missing values (NaN): {missing} declared, found"
+            return gather.values(recording), [
+                ask.states("missing", missing, words),
+                ask.states("infinite", 0, "infinite values: none allowed, found"),
             ]
+        case say.ValuesBetween(low=low, high=high):
+            words = f"values: {ask.span(low, high)} declared, found"
+            questions = [ask.not_null("lowest")]
+            if low is not None:
+                questions.append(ask.between("lowest", low, None, words, quote="only"))
+            if high is not None:
+                questions.append(
+                    ask.between("highest", None, high, words, quote="only")
+                )
+            return gather.value_range(recording), questions
+        case say.ValuesVary(over=over):
+            _require_name(over, recording.dims, "dimension", "the assembly")
+            words = f"positions along {over} with a constant value"
+            question = ask.in_set("varies", (True,), words, quote="rows")
+            return gather.sites(recording, over), [question]
+        case say.Content(sha256=sha256):
+            words = f"SHA-256 of values and coordinates: {sha256} declared, found"
+            question = ask.states("sha256", sha256, words)
+            return gather.content(recording, subject.content), [question]
+        case say.Units(units=units):
+            by_channel = "units" in recording.coords
+            facts = subject.along("units") if by_channel else gather.values(recording)
+            question = ask.states("units", units, f"units: {units} declared, found")
+            return facts, [ask.not_null("units"), question]
     raise UnaskableError(
         f"the check '{type(expectation).__name__}' is not supported",
         "use a check of the vocabulary",

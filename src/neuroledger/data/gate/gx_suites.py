@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -156,16 +156,19 @@ def _answer(result: Any, question: Question, facts: Facts, *, private: bool) -> 
     about_table = question.type.startswith("expect_table_")
     if not about_table and (details.get("element_count") == 0 or facts.rows.empty):
         return Answer(False, error="there are no such rows, so nothing was checked")
-    return Answer(
+    answer = Answer(
         success=bool(result.success),
         total=details.get("element_count"),
         breaches=details.get("unexpected_count") or details.get("missing_count"),
-        values=() if withheld else _texts(details.get("partial_unexpected_list", ())),
-        rows=()
-        if withheld
-        else _row_names(facts, details.get("unexpected_index_list") or ()),
-        absent=() if withheld else _texts(details.get("partial_missing_list", ())),
         observed=details.get("observed_value"),
+    )
+    if withheld:
+        return answer
+    return replace(
+        answer,
+        values=_texts(details.get("partial_unexpected_list", ())),
+        rows=_row_names(facts, details.get("unexpected_index_list")),
+        absent=_texts(details.get("partial_missing_list", ())),
     )
 
 
@@ -191,13 +194,13 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _row_names(facts: Facts, positions: Iterable[Any]) -> tuple[str, ...]:
+def _row_names(facts: Facts, positions: Iterable[Any] | None) -> tuple[str, ...]:
     if facts.key is None:
         return ()
     column = facts.rows[facts.key]
     return tuple(
         f"row {i + 1}" if column.isna()[i] else str(column[i])
-        for i in list(positions)[:EXAMPLES]
+        for i in list(positions or ())[:EXAMPLES]
     )
 
 

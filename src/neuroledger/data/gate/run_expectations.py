@@ -124,25 +124,19 @@ def _declared_items(spec: DatasetSpec) -> Iterator[_Item]:
 
 def _default_items(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
     """Expectations for every data set, except those that its spec declares itself."""
-    declared = {
-        type(expectation)
-        for expectation in (*spec.expectations.stimuli, *spec.expectations.assembly)
-    }
+    declared = set(map(type, (*spec.expectations.stimuli, *spec.expectations.assembly)))
+    stimuli, assembly = data.stimuli, data.assembly
     has_files = (
-        data.stimuli is not None
-        and (data.stimuli.archive or data.stimuli.contents) is not None
+        stimuli is not None and (stimuli.archive or stimuli.contents) is not None
     )
     if has_files and not declared & _ABOUT_FILES:
         yield _Item("stimuli", say.FilesExist(check="files_exist"), "")
-    if data.assembly is None:
+    if assembly is None:
         return
-    if say.ValuesFinite not in declared and data.assembly.dtype.kind == "f":
+    if say.ValuesFinite not in declared and assembly.dtype.kind == "f":
         yield _Item("assembly", say.ValuesFinite(check="values_finite"), "")
-    if (
-        say.Aligned not in declared
-        and data.stimuli is not None
-        and "stimulus_id" in data.assembly.coords
-    ):
+    alignable = stimuli is not None and "stimulus_id" in assembly.coords
+    if alignable and say.Aligned not in declared:
         yield _Item("assembly", say.Aligned(check="aligned"), "")
 
 

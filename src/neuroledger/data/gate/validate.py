@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +10,7 @@ from typing import Any, Final
 import xarray as xr
 
 from neuroledger.data.assembly import check
+from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import absent, folder_of
 from neuroledger.data.gate.clocks import count_empty, judge
@@ -114,18 +115,25 @@ def validate(
     with remembering(None if force else catalog.root / ".cache"):
         _require_files(catalog, spec, trust_memory=not force)
     path = report_path(catalog.root, id)
-    existing = read_report(path)
-    if existing is not None and not (
-        existing.success and existing.identity == identity(spec)
-    ):
-        existing = None
-    if not force and existing is not None and seen_here(catalog, existing):
+    existing = _valid_report(path, spec)
+    if existing is None:
+        report = seal(_report(catalog, spec, data_docs))
+    elif not force and seen_here(catalog, existing):
         return existing
-    report = seal(_report(catalog, spec, data_docs))
-    if existing is not None and _same_verdict(existing, report):
-        report = existing  # a report that is committed stays as it is
+    else:
+        report = seal(_report(catalog, spec, data_docs))
+        # A report that is committed stays as it is.
+        report = existing if _same_verdict(existing, report) else report
     write_report(path, report)
     remember_here(catalog, report)
+    return report
+
+
+def _valid_report(path: Path, spec: DatasetSpec) -> ValidationReport | None:
+    """The written report, if the data set passed it with the same inputs."""
+    report = read_report(path)
+    if report is None or not report.success or report.identity != identity(spec):
+        return None
     return report
 
 
@@ -181,7 +189,7 @@ def _report(
     stages = {"hash": "passed", "structure": "passed", "expectations": NOT_REACHED}
     folder = folder_of(catalog.root, "datasets", spec.id)
     data, problems = _read(catalog, spec, {name: folder / name for name in spec.files})
-    clocks = () if data is None or spec.access == "private" else data.clocks
+    private = spec.access == "private"
     if data is None or problems:
         stages["structure"] = "failed"
         result: dict[str, Any] = {
@@ -191,26 +199,7 @@ def _report(
             "great_expectations": "",
         }
     else:
-        result = examine(
-            catalog, spec, data, data_docs / spec.id if data_docs else None
-        )
-        result["contents"] = _contents(data)
-        named = spec.access != "private"
-        result["repetitions"] = tuple(
-            line
-            for name, assembly in _assemblies(data)
-            for line in repetitions_of(assembly, name, named=named)
-        )
-        texts = (
-            data.notes
-            if spec.access != "private"
-            else data.notes and ("withheld: private data",)
-        )
-        notes = [
-            Finding("data.left-out", "note", f"data set {spec.id}", text)
-            for text in texts
-        ]
-        result["findings"] = (*_row_findings(spec, data), *result["findings"], *notes)
+        result = _examined(catalog, spec, data, data_docs)
         failed = any(finding.severity == "error" for finding in result["findings"])
         stages["expectations"] = "failed" if failed else "passed"
     reader = spec.reader.name if spec.reader is not None else ""
@@ -230,10 +219,30 @@ def _report(
                 for name, pin in spec.files.items()
             },
             "stages": stages,
-            "clocks": clocks,
+            "clocks": () if data is None or private else data.clocks,
             **result,
         }
     )
+
+
+def _examined(
+    catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None
+) -> dict[str, Any]:
+    """The fields of a report that describe readable data."""
+    private = spec.access == "private"
+    result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None)
+    result["contents"] = _contents(data)
+    result["repetitions"] = tuple(
+        line
+        for name, assembly in _assemblies(data)
+        for line in repetitions_of(assembly, name, named=not private)
+    )
+    texts = ("withheld: private data",) if private and data.notes else data.notes
+    notes = [
+        Finding("data.left-out", "note", f"data set {spec.id}", text) for text in texts
+    ]
+    result["findings"] = (*_row_findings(spec, data), *result["findings"], *notes)
+    return result
 
 
 def _require_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -> None:
@@ -276,36 +285,39 @@ def _read(
     where = f"data set {spec.id}"
     reader = spec.reader.name if spec.reader is not None else ""
     do = f"correct the files and renew their pins, or correct the fields of reader `{reader}` in the spec"
+
+    def finding(what: str, place: str = where) -> Finding:
+        return Finding("data.structure", "error", place, what, do)
+
     try:
         data = read_dataset(catalog, spec.id, dict(files)) if data is None else data
     except DataError as error:
         if not about_pair(error):
             raise
-        return None, [
-            Finding("data.structure", "error", where, _quotable(spec, error), do)
-        ]
+        return None, [finding(_quotable(spec, error))]
     if data.stimuli is None and data.assembly is None:
-        what = "the reader returned neither stimuli nor an assembly"
-        return None, [Finding("data.structure", "error", where, what, do)]
+        return None, [finding("the reader returned neither stimuli nor an assembly")]
     findings = list[Finding]()
     for name, assembly in _assemblies(data):
         try:
             check(assembly, name=name)
         except AssemblyError as error:
             what = str(error).removeprefix(f"{name}: ")
-            findings.append(
-                Finding("data.structure", "error", f"{where}, {name}", what, do)
-            )
-    if not findings:
-        data = replace(data, clocks=count_empty(data.assembly, data.clocks))
-        judged = list(judge(data.clocks, where))
-        if spec.access == "private":
-            judged = [
-                replace(one, where=where, what="its clocks do not belong together")
-                for one in judged
-            ]
-        findings += judged
-    return data, findings
+            findings.append(finding(what, f"{where}, {name}"))
+    if findings:
+        return data, findings
+    data = replace(data, clocks=count_empty(data.assembly, data.clocks))
+    return data, _clock_findings(spec, where, data.clocks)
+
+
+def _clock_findings(
+    spec: DatasetSpec, where: str, clocks: Sequence[RecordingClocks]
+) -> list[Finding]:
+    findings = list(judge(clocks, where))
+    if spec.access != "private":
+        return findings
+    what = "its clocks do not belong together"
+    return [replace(one, where=where, what=what) for one in findings]
 
 
 def _row_findings(spec: DatasetSpec, data: Dataset) -> tuple[Finding, ...]:

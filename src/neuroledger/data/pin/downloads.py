@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from neuroledger.data.file_names import matching
 from neuroledger.data.integrity import verify_file
@@ -68,6 +69,12 @@ class Downloads:
     renew: bool = False
     check: bool = True
     observe: bool = False
+
+    def url_of(self, name: str) -> str | None:
+        """Address of a file, or None without a prefix."""
+        if self.url_prefix is None:
+            return None
+        return f"{self.url_prefix.rstrip('/')}/{quote(name)}"
 
     @property
     def about_recordings(self) -> list[str]:
@@ -158,27 +165,30 @@ def files_below(
         raise RequestError(
             f"{folder} is not a folder: give the folder that contains the downloads"
         )
-    names, empty = [], []
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        if (
-            any(part.startswith(".") for part in relative.parts)
-            or relative.parts[0] in aside
-        ):
-            continue
-        if path.is_symlink() and not path.exists():
-            empty.append(relative.as_posix())
-        elif path.is_file():
+    names, missing = [], []
+    for relative in _visible(folder, aside):
+        path = folder / relative
+        if path.is_file():
             names.append(relative.as_posix())
-    missing = [
-        name for name in empty if opened is None or PurePosixPath(name).suffix in opened
-    ]
+        elif not path.exists():  # a link
+            missing.append(relative)
+    if opened is not None:
+        missing = [relative for relative in missing if relative.suffix in opened]
     if missing:
         raise RequestError(
             f"{len(missing)} {'files' if opened is None else 'recordings'} in {folder} are links without content, "
-            f"first {missing[0]}: download them first (`datalad get`, `git annex get`)"
+            f"first {missing[0].as_posix()}: download them first (`datalad get`, `git annex get`)"
         )
     return names
+
+
+def _visible(folder: Path, aside: frozenset[str]) -> Iterator[Path]:
+    """Relative paths below a folder, sorted, that are not hidden nor in one of the folders ``aside``."""
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        is_hidden = any(part.startswith(".") for part in relative.parts)
+        if not is_hidden and relative.parts[0] not in aside:
+            yield relative
 
 
 def named(
@@ -197,34 +207,31 @@ def named(
         A file is not in the folder, the folder is empty, or an option only applies to recordings.
     """
     only_files(spec, downloads)
+    folder = downloads.folder
     if not names:
         raise RequestError(
-            f"{downloads.folder} contains no files: give the folder that contains the downloads"
+            f"{folder} contains no files: give the folder that contains the downloads"
         )
     if spec.downloads:
-        missing = [
-            name
-            for name in spec.downloads
-            if not is_pattern(name) and name not in names
-        ]
-        if missing:
-            raise RequestError(_describe_missing(downloads.folder, missing, names))
-        return sorted(
-            {
-                name
-                for pattern in spec.downloads
-                for name in _match(pattern, names, downloads.folder)
-            }
-        )
+        exact = [name for name in spec.downloads if not is_pattern(name)]
+        _require_all(exact, names, folder, names)
+        matches = (_match(pattern, names, folder) for pattern in spec.downloads)
+        return sorted(set[str]().union(*matches))
     if reads is not None:
         return reads(names)
     if spec.files:
         by_place = {place_of(name): name for name in names}
-        missing = [place for place in spec.files if place not in by_place]
-        if missing:
-            raise RequestError(_describe_missing(downloads.folder, missing, names))
+        _require_all(spec.files, by_place, folder, names)
         return [by_place[place] for place in spec.files]
     return list(names)
+
+
+def _require_all(
+    needed: Iterable[str], there: Container[str], folder: Path, names: Sequence[str]
+) -> None:
+    missing = [name for name in needed if name not in there]
+    if missing:
+        raise RequestError(_describe_missing(folder, missing, names))
 
 
 def only_files(spec: DatasetSpec, downloads: Downloads) -> None:

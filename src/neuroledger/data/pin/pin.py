@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -37,7 +36,7 @@ from neuroledger.errors import (
     StorageError,
 )
 from neuroledger.spec import registry
-from neuroledger.spec.base import Component, Stated, is_pattern
+from neuroledger.spec.base import Component, SourceFile, Stated, is_pattern
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import Document, parse
 from neuroledger.spec.kinds import DatasetSpec, ModelSpec
@@ -124,39 +123,20 @@ def pin(
     """
     spec = catalog.dataset(id)
     path = catalog.entry("datasets", id).path
-    if spec.reader is None:
-        raise RequestError(
-            f"data set {id!r} has no reader: add to {catalog.shown(path)} the reader of its files, "
-            f"`reader: {{name: …}}` (one of {', '.join(registry.names('reader'))})"
-        )
     before = path.read_text(encoding="utf-8")
-    pins = registry.get("reader", spec.reader.name).pins
-    if pins is not None:
-        recorded: Recorded = pins(catalog, spec, before, downloads)
-    else:
-        names = named(
-            spec,
-            files_below(downloads.folder),
-            downloads,
-            _file_selector(catalog, spec),
-        )
-        recorded = Recorded(names, before, 0, [], None)
+    recorded = _recorded(catalog, spec, before, downloads)
+    stated = spec.downloads.items()
     _compare_all(
         downloads.folder,
-        {
-            name: spec.downloads[name]
-            for name in recorded.files
-            if name in spec.downloads
-        },
+        {name: download for name, download in stated if name in recorded.files},
     )
     pinned = _pin_entries(spec, recorded.files, downloads)
     written = write_lists(recorded.text, spec, pinned, recorded.entries)
     text = without(without(written.text, "unavailable"), "unread")
     new, document = _parse_spec(text, path, catalog.shown(path), written.tables)
     places = {place_of(name): downloads.folder / name for name in recorded.files}
-    if downloads.observe and not (
-        spec.expectations.stimuli or spec.expectations.assembly
-    ):
+    declared = (*spec.expectations.stimuli, *spec.expectations.assembly)
+    if downloads.observe and not declared:
         data = read_dataset(
             catalog.with_spec("datasets", id, new, document), id, places
         )
@@ -176,6 +156,25 @@ def pin(
         write_text(path, text)
     remarks = (*recorded.remarks, *_unavailable_benchmarks(catalog, id))
     return Pinned(path, before, text, len(pinned), placed, recorded.subjects, remarks)
+
+
+def _recorded(
+    catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads
+) -> Recorded:
+    """The files to pin: those that the reader finds itself, else those that the spec names."""
+    if spec.reader is None:
+        path = catalog.entry("datasets", spec.id).path
+        raise RequestError(
+            f"data set {spec.id!r} has no reader: add to {catalog.shown(path)} the reader of its files, "
+            f"`reader: {{name: …}}` (one of {', '.join(registry.names('reader'))})"
+        )
+    pins = registry.get("reader", spec.reader.name).pins
+    if pins is not None:
+        recorded: Recorded = pins(catalog, spec, text, downloads)
+        return recorded
+    found = files_below(downloads.folder)
+    names = named(spec, found, downloads, _file_selector(catalog, spec))
+    return Recorded(names, text, 0, [], None)
 
 
 def fetch_and_pin(
@@ -274,30 +273,37 @@ def _pin_entries(
     pins: dict[str, dict[str, Any]] = {}
     for name in names:
         source, place = downloads.folder / name, place_of(name)
-        size, digest = source.stat().st_size, sha256_of_file(source)
         if place in pins:
             raise RequestError(
                 f"two files would be called {place}: rename one in {downloads.folder}"
             )
-        pin: dict[str, Any] = {"size": size, "sha256": digest}
-        old, download = spec.files.get(place), spec.downloads.get(name)
-        if old is not None and old.sha256 != digest and not downloads.renew:
-            raise IntegrityError(
-                f"{source} has SHA-256 {digest[:12]}…, and {spec.id} pins {place} as {old.sha256[:12]}…: it is another "
-                "file; get the pinned one, or, if the change is intended, pin it with --renew and raise the spec's `version`"
-            )
-        prefix = downloads.url_prefix
-        url = None if prefix is None else f"{prefix.rstrip('/')}/{quote(name)}"
-        if old is not None and old.sha256 == digest and url in (None, old.url):
-            pin = (
-                old.model_dump(exclude_defaults=True, exclude={"size", "sha256"}) | pin
-            )
-        elif url is not None:
-            pin = {"url": url, **pin}
-        elif download is not None and download.url is not None:
-            pin = download.model_dump(exclude_none=True, include=SOURCE) | pin
-        pins[place] = pin
+        size, digest = source.stat().st_size, sha256_of_file(source)
+        old = spec.files.get(place)
+        if old is not None and old.sha256 != digest:
+            if not downloads.renew:
+                raise IntegrityError(
+                    f"{source} has SHA-256 {digest[:12]}…, and {spec.id} pins {place} as {old.sha256[:12]}…: it is another "
+                    "file; get the pinned one, or, if the change is intended, pin it with --renew and raise the spec's "
+                    "`version`"
+                )
+            old = None
+        origin = _origin(name, old, spec.downloads.get(name), downloads)
+        pins[place] = {**origin, "size": size, "sha256": digest}
     return pins
+
+
+def _origin(
+    name: str, old: SourceFile | None, download: Stated | None, downloads: Downloads
+) -> dict[str, Any]:
+    """Where a file comes from: by its pin with the same bytes, the given prefix of addresses, or the spec's statement."""
+    url = downloads.url_of(name)
+    if old is not None and url in (None, old.url):
+        return old.model_dump(exclude_defaults=True, exclude={"size", "sha256"})
+    if url is not None:
+        return {"url": url}
+    if download is not None and download.url is not None:
+        return download.model_dump(exclude_none=True, include=SOURCE)
+    return {}
 
 
 def _parse_spec(
@@ -341,34 +347,12 @@ def pin_weights(
         The new spec would be invalid.
     """
     spec, path = catalog.model(id), catalog.entry("models", id).path
-    if options := downloads.about_recordings:
-        raise RequestError(
-            f"{options[0]} only applies to recordings, but {id} is a model: omit it"
-        )
-    if not spec.downloads:
-        raise RequestError(
-            f"model {id!r} names no `downloads`: its weights are {'pinned already' if spec.weights else 'none'}"
-        )
-    missing = [
-        name for name in spec.downloads if not (downloads.folder / name).is_file()
-    ]
-    if missing:
-        sources = "; ".join(
-            f"download {name} from {spec.downloads[name].url}" for name in missing
-        )
-        raise RequestError(f"{downloads.folder} lacks {', '.join(missing)}: {sources}")
+    _require_weights(spec, downloads)
     _compare_all(downloads.folder, spec.downloads)
-    pins: dict[str, dict[str, Any]] = {}
-    for name, download in spec.downloads.items():
-        source = downloads.folder / name
-        origin = download.model_dump(exclude_none=True, include=SOURCE)
-        if downloads.url_prefix is not None:
-            origin = {"url": f"{downloads.url_prefix.rstrip('/')}/{quote(name)}"}
-        pins[name] = {
-            **origin,
-            "size": source.stat().st_size,
-            "sha256": sha256_of_file(source),
-        }
+    pins = {
+        name: _weights_pin(name, download, downloads)
+        for name, download in spec.downloads.items()
+    }
     before = path.read_text(encoding="utf-8")
     text = without(
         with_entries(before, ("weights",), pins, before="downloads"), "unavailable"
@@ -385,3 +369,33 @@ def pin_weights(
         placed = sum(put(downloads.folder / name, folder / name) for name in pins)
         write_text(path, text)
     return Pinned(path, before, text, len(pins), placed, 0, ())
+
+
+def _require_weights(spec: ModelSpec, downloads: Downloads) -> None:
+    """Refuse options for recordings, a model without `downloads`, and a folder that lacks one of them."""
+    if options := downloads.about_recordings:
+        raise RequestError(
+            f"{options[0]} only applies to recordings, but {spec.id} is a model: omit it"
+        )
+    if not spec.downloads:
+        raise RequestError(
+            f"model {spec.id!r} names no `downloads`: its weights are {'pinned already' if spec.weights else 'none'}"
+        )
+    missing = {
+        name: f"download {name} from {download.url}"
+        for name, download in spec.downloads.items()
+        if not (downloads.folder / name).is_file()
+    }
+    if missing:
+        raise RequestError(
+            f"{downloads.folder} lacks {', '.join(missing)}: {'; '.join(missing.values())}"
+        )
+
+
+def _weights_pin(name: str, download: Stated, downloads: Downloads) -> dict[str, Any]:
+    source, url = downloads.folder / name, downloads.url_of(name)
+    origin = download.model_dump(exclude_none=True, include=SOURCE)
+    if url is not None:
+        origin = {"url": url}
+    size = source.stat().st_size
+    return {**origin, "size": size, "sha256": sha256_of_file(source)}

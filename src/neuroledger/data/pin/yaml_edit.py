@@ -273,13 +273,9 @@ def _inserted(
                 lines[parent.stop :],
             )
         block = [f"{path[0]}:", *(f"  {line}" for line in block)]
-    found = [
-        _find(text, (name,))
-        for name in ((before,) if isinstance(before, str) else before)
-    ]
-    position = min(
-        (place.start for place in found if place is not None), default=len(lines)
-    )
+    names = (before,) if isinstance(before, str) else before
+    found = filter(None, (_find(text, (name,)) for name in names))
+    position = min((place.start for place in found), default=len(lines))
     return _joined(lines[:position], block, lines[position:])
 
 

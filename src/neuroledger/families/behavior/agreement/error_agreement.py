@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated
 from neuroledger.errors import MetricError
 
@@ -101,32 +101,34 @@ def correctness(
     Boolean values are returned unchanged, as are 0 and 1 if there is no truth or if the truths are words. If the values
     are numbers and there is a coordinate ``prediction``, that contains the answers.
     """
+    answers = _answers(assembly, error)
+    if answers.dtype.kind == "b":
+        return answers
+    truth = coordinate(assembly, *TRUTHS) if truth is None else truth
+    are_numbers = answers.dtype.kind in "iuf"
+    if truth is not None and not (are_numbers and _are_words(np.asarray(truth))):
+        return same(answers, np.asarray(truth))
+    # Without truths to compare them with, numbers can only be 1 and 0 for right and wrong.
+    if are_numbers and np.isin(answers, (0, 1)).all():
+        return answers.astype(bool)
+    if truth is None:
+        raise error(
+            f"answers cannot be judged: there is no coordinate {' or '.join(map(repr, TRUTHS))}"
+        )
+    raise error(
+        "answers are numbers and right answers are words; give both alike, or 1 and 0 for right and wrong"
+    )
+
+
+def _answers(assembly: xr.DataArray, error: type[MetricError]) -> npt.NDArray[Any]:
+    """Return one answer per presentation; the coordinate ``prediction`` has priority over numbers."""
     answers = choices(assembly, error=error)
     predicted = coordinate(assembly, "prediction")
     if predicted is not None and answers.dtype.kind in "biuf":
         answers = predicted
     if answers.size == 0:
         raise error("there are no presentations")
-    if answers.dtype.kind == "b":
-        return answers
-    truth = coordinate(assembly, *TRUTHS) if truth is None else truth
-    if (
-        truth is not None
-        and answers.dtype.kind in "iuf"
-        and _are_words(np.asarray(truth))
-    ):
-        if not np.isin(answers, (0, 1)).all():
-            raise error(
-                "answers are numbers and right answers are words; give both alike, or 1 and 0 for right and wrong"
-            )
-        return answers.astype(bool)
-    if truth is None:
-        if answers.dtype.kind in "iuf" and np.isin(answers, (0, 1)).all():
-            return answers.astype(bool)
-        raise error(
-            f"answers cannot be judged: there is no coordinate {' or '.join(map(repr, TRUTHS))}"
-        )
-    return same(answers, np.asarray(truth))
+    return answers
 
 
 def _are_words(truth: npt.NDArray[Any]) -> bool:
@@ -195,6 +197,18 @@ def answers_of_people(
     )
 
 
+def _judged(source: xr.DataArray, rows: Indices, people: Answers) -> npt.NDArray[Any]:
+    """Return whether the answers in some rows are right, by the truths of people or else by those of the model."""
+    truth, answers = coordinate(source, *TRUTHS), choices(source)
+    if answers.dtype.kind == "b":
+        return answers[rows]
+    if people.truth.size:
+        return same(answers[rows], people.truth)
+    if truth is not None:
+        return same(answers[rows], np.asarray(truth)[rows])
+    return np.asarray(correctness(source))[rows]
+
+
 def answers_of_model(
     source: xr.DataArray, people: Answers, *, by: str | None = "condition"
 ) -> Answers:
@@ -242,15 +256,7 @@ def answers_of_model(
         raise MetricError(
             f"the model has no answer for {int((row_of_cell < 0).sum())} stimuli people saw ({absent})"
         )
-    truth, answers = coordinate(source, *TRUTHS), choices(source)
-    if answers.dtype.kind == "b":
-        right = answers[row_of_cell]
-    elif people.truth.size:
-        right = same(answers[row_of_cell], people.truth)
-    elif truth is not None:
-        right = same(answers[row_of_cell], np.asarray(truth)[row_of_cell])
-    else:
-        right = np.asarray(correctness(source))[row_of_cell]
+    right = _judged(source, row_of_cell, people)
     return Answers(
         right.astype(np.float64)[None],
         np.ones((1, row_of_cell.size)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -69,25 +70,9 @@ def formula(
     """
     del target
     columns = {name: coordinate(source, name) for name in (item, condition, region)}
-    absent = [name for name, values in columns.items() if values is None]
-    if source.dims != ("presentation",) or absent:
-        raise MetricError(
-            f"formulas need one number per presentation with {item!r}, {condition!r} and {region!r}; "
-            + (
-                f"absent: {', '.join(absent)}"
-                if absent
-                else f"dimensions are {tuple(source.dims)}"
-            )
-        )
+    _require_places(source, columns, f"{item!r}, {condition!r} and {region!r}")
+    formulas = formulas or _stored(source, criterion)
     parsed = [parse(text) for text in formulas]
-    if not parsed:
-        stored = coordinate(source, criterion)
-        if stored is None:
-            raise MetricError(
-                f"no `formulas` are given, and the data carry no {criterion!r} with them"
-            )
-        formulas = tuple(dict.fromkeys(stored.astype(str).tolist()))
-        parsed = [parse(text) for text in formulas]
     items = encode(columns[item])
     values = _places(
         source,
@@ -108,7 +93,7 @@ def formula(
         out,
         Variation({}, lambda _: out),  # only the items of the samples are random
         limits=(0.0, 1.0) if shares else None,
-        outcome=1 / count if shares else 0.0,
+        outcome=shares / count,
         counts={"items": count},
     )
 
@@ -157,3 +142,26 @@ def _places(
             item[rows], weights=numbers[rows], minlength=count
         )
     return values
+
+
+def _require_places(
+    source: xr.DataArray, columns: Mapping[str, Array | None], needed: str
+) -> None:
+    absent = [name for name, values in columns.items() if values is None]
+    if source.dims == ("presentation",) and not absent:
+        return
+    found = f"dimensions are {tuple(source.dims)}"
+    if absent:
+        found = f"absent: {', '.join(absent)}"
+    raise MetricError(
+        f"formulas need one number per presentation with {needed}; {found}"
+    )
+
+
+def _stored(source: xr.DataArray, criterion: str) -> tuple[str, ...]:
+    stored = coordinate(source, criterion)
+    if stored is None:
+        raise MetricError(
+            f"no `formulas` are given, and the data carry no {criterion!r} with them"
+        )
+    return tuple(dict.fromkeys(stored.astype(str).tolist()))

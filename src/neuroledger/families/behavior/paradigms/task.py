@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -144,94 +145,153 @@ def task(
     ModelError
         The model does not answer every stimulus exactly once.
     """
-    target = data.assembly
-    if microsaccades is not None and (
-        decide == "odd_one_out" or trials > 1 or alternatives
-    ):
-        raise RequestError(
-            "`microsaccades` say how often each stimulus is shown, one decision for each trial: leave out `trials` and "
-            "`alternatives`, and ask for labels or probabilities"
-        )
-    if people is not None:
-        if not conditions or target is None:
-            raise RequestError(
-                "`people` names one of the data's conditions: it needs `conditions` and an assembly"
-            )
-        target = _of_people(target, tuple(conditions), people)
-    data = _add_derived_columns(data, derive or {})
-    all_stimuli = data.stimuli if data.stimuli is not None else _described(data)
+    _require_one_decision(decide, trials, alternatives, microsaccades)
+    target = _people(data.assembly, conditions, people)
+    data = _add_derived_columns(data, derive)
+    stimuli = _stimuli(data)
     if conditions:
-        parts = []
-        for name, condition in conditions.items():
-            shown = (
-                all_stimuli
-                if condition.stimuli is None
-                else _extra_stimuli(data, condition.stimuli, "condition")
-            )
-            part = task(
-                model,
-                replace(data, stimuli=shown, assembly=None),
-                decide=decide,
-                choices=choices,
-                label_column=label_column,
-                fitting=condition.fitting or fitting,
-                test=test,
-                visual_degrees=visual_degrees,
-                screen=screen,
-                trials=trials,
-                microsaccades=microsaccades,
-            ).source
-            parts.append(
-                part.assign_coords(
-                    condition=("presentation", [name] * part.sizes["presentation"])
-                )
-            )
-        source = xr.concat(
-            parts, "presentation", coords="different", compat="equals", join="exact"
+        ask = partial(
+            task,
+            model,
+            decide=decide,
+            choices=choices,
+            label_column=label_column,
+            test=test,
+            visual_degrees=visual_degrees,
+            screen=screen,
+            trials=trials,
+            microsaccades=microsaccades,
+        )
+        source = _in_conditions(
+            ask, replace(data, stimuli=stimuli), conditions, fitting
         )
         target = target if target is not None else source
         return Measurement(source, target, target)
+    display = (visual_degrees, screen)
     if decide == "odd_one_out":
         return _odd_one_out(
-            model,
-            data,
-            all_stimuli,
-            similarity,
-            (visual_degrees, screen),
-            trials,
-            alternatives,
+            model, data, stimuli, similarity, display, trials, alternatives
         )
-    fitted = (
-        _labelled(_fitting(data, all_stimuli, fitting), label_column)
-        if decide == "probabilities"
-        else None
-    )
-    has_trials = target is not None and "presentation" in target.dims
-    tested = _tested(all_stimuli, target if has_trials else None, test, fitted)
-    if target is not None and has_trials and test is not None:
-        target = _rows_of_stimuli(target, tested)
+    fitted = _fitted(data, stimuli, decide, fitting, label_column)
+    tested, target = _of_test(stimuli, target, test, fitted)
     labels = _labels(tested, target, choices, label_column) if decide == "label" else ()
     question = Task(decide, choices=labels, label_column=label_column)
-    presented = _on_screen(tested, visual_degrees, screen)
-    learned = None if fitted is None else _on_screen(fitted, visual_degrees, screen)
-    if microsaccades is not None and looks(model):
-        presented = in_trials(presented, microsaccades.tested)
-        learned = None if learned is None else in_trials(learned, microsaccades.fitted)
+    presented, learned = _shown(model, tested, fitted, display, microsaccades)
     source = perform(model, question, presented, learned, trials)
     source = _with_columns(_one_answer_each(source, presented, model.id), presented)
     if target is None:
         target = _with_stimulus(_truths(presented, label_column), presented)
-        target = target if microsaccades is None else of_stimuli(target)
-    elif has_trials:
+    elif "presentation" in target.dims:
         target = _with_stimulus(target, tested)
-    source = source if microsaccades is None else of_stimuli(source)
+    if microsaccades is not None:
+        source = of_stimuli(source)
+        target = of_stimuli(target) if data.assembly is None else target
     _require_fitted_labels(source, target)
     if alternatives:
         source, target = _choose(source, target, alternatives)
     return Measurement(source, target, target)
 
 
-def _add_derived_columns(data: Dataset, derive: Mapping[str, Derived]) -> Dataset:
+def _require_one_decision(
+    decide: str,
+    trials: int,
+    alternatives: tuple[str, ...],
+    microsaccades: Microsaccades | None,
+) -> None:
+    """Refuse microsaccades, which show a stimulus in several trials, together with other kinds of trials."""
+    if microsaccades is None:
+        return
+    if decide == "odd_one_out" or trials > 1 or alternatives:
+        raise RequestError(
+            "`microsaccades` say how often each stimulus is shown, one decision for each trial: leave out `trials` and "
+            "`alternatives`, and ask for labels or probabilities"
+        )
+
+
+def _people(
+    target: xr.DataArray | None,
+    conditions: Mapping[str, Condition] | None,
+    people: str | None,
+) -> xr.DataArray | None:
+    """Return the trials, in every condition of the same people if ``people`` names theirs."""
+    if people is None:
+        return target
+    if not conditions or target is None:
+        raise RequestError(
+            "`people` names one of the data's conditions: it needs `conditions` and an assembly"
+        )
+    return _of_people(target, tuple(conditions), people)
+
+
+def _in_conditions(
+    ask: Callable[..., Measurement],
+    data: Dataset,
+    conditions: Mapping[str, Condition],
+    fitting: str | Rows | None,
+) -> xr.DataArray:
+    """Return the answers to the task in each condition, one after the other."""
+    parts = []
+    for name, condition in conditions.items():
+        shown = data.stimuli
+        if condition.stimuli is not None:
+            shown = _extra_stimuli(data, condition.stimuli, "condition")
+        part = ask(
+            replace(data, stimuli=shown, assembly=None),
+            fitting=condition.fitting or fitting,
+        ).source
+        names = [name] * part.sizes["presentation"]
+        parts.append(part.assign_coords(condition=("presentation", names)))
+    return xr.concat(
+        parts, "presentation", coords="different", compat="equals", join="exact"
+    )
+
+
+def _fitted(
+    data: Dataset,
+    stimuli: StimulusSet,
+    decide: str,
+    fitting: str | Rows | None,
+    label_column: str,
+) -> StimulusSet | None:
+    if decide != "probabilities":
+        return None
+    return _labelled(_fitting(data, stimuli, fitting), label_column)
+
+
+def _of_test(
+    stimuli: StimulusSet,
+    target: xr.DataArray | None,
+    test: Rows | None,
+    fitted: StimulusSet | None,
+) -> tuple[StimulusSet, xr.DataArray | None]:
+    """Return the tested stimuli and their trials."""
+    if target is None or "presentation" not in target.dims:
+        return _tested(stimuli, None, test, fitted), target
+    tested = _tested(stimuli, target, test, fitted)
+    return tested, target if test is None else _rows_of_stimuli(target, tested)
+
+
+def _shown(
+    model: Model,
+    tested: StimulusSet,
+    fitted: StimulusSet | None,
+    display: tuple[float | None, Screen],
+    microsaccades: Microsaccades | None,
+) -> tuple[StimulusSet, StimulusSet | None]:
+    """Return both sets as they are displayed; a model that looks at them sees them displaced."""
+    tested = _on_screen(tested, *display)
+    fitted = None if fitted is None else _on_screen(fitted, *display)
+    if microsaccades is None or not looks(model):
+        return tested, fitted
+    tested = in_trials(tested, microsaccades.tested)
+    if fitted is not None:
+        fitted = in_trials(fitted, microsaccades.fitted)
+    return tested, fitted
+
+
+def _add_derived_columns(
+    data: Dataset, derive: Mapping[str, Derived] | None
+) -> Dataset:
     """Add the derived columns to every stimulus table that has their source column."""
     if not derive:
         return data
@@ -301,17 +361,15 @@ def _of_people(
         raise DataError(
             f"`people` needs one value with {missing[0] if missing else 'condition'!r} for each person"
         )
-    condition, subject = (np.asarray(values).astype(str) for values in columns.values())
+    condition = np.asarray(columns["condition"]).astype(str)
+    subject = np.asarray(columns["subject"]).astype(str)
     finite = np.isfinite(target.values)
     rows: list[int] = []
     names: list[str] = []
     for name in conditions:
-        others = set(subject[finite & (condition == name)])
-        shared = [
-            int(row)
-            for row in np.flatnonzero(finite & (condition == people))
-            if subject[row] in others
-        ]
+        others = subject[finite & (condition == name)]
+        is_shared = finite & (condition == people) & np.isin(subject, others)
+        shared = np.flatnonzero(is_shared).tolist()
         if not shared:
             known = ", ".join(sorted(set(condition)))
             raise DataError(
@@ -346,8 +404,10 @@ def _require_fitted_labels(source: xr.DataArray, target: xr.DataArray) -> None:
         )
 
 
-def _described(data: Dataset) -> StimulusSet:
-    """Build a stimulus set without files from the coordinates of the trials."""
+def _stimuli(data: Dataset) -> StimulusSet:
+    """Return the stimuli; those without a set get one without files, from the coordinates of the trials."""
+    if data.stimuli is not None:
+        return data.stimuli
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has neither stimuli nor trials")
     ids = encode(coordinate(data.assembly, "stimulus_id"))
@@ -428,24 +488,33 @@ def _tested(
     test: Rows | None,
     fitted: StimulusSet | None,
 ) -> StimulusSet:
-    same = fitted is not None and fitted.id == stimuli.id
-    used = set(fitted.ids) if fitted is not None and same else set()
     if test is not None:
         chosen = _matching(stimuli, test, "test")
     elif target is not None:
-        chosen = stimuli.select(
-            [str(id) for id in encode(coordinate(target, "stimulus_id")).labels]
-        )
+        ids = encode(coordinate(target, "stimulus_id")).labels
+        chosen = stimuli.select(list(map(str, ids)))
     else:
+        has_fitted = fitted is not None and fitted.id == stimuli.id
+        used = set(fitted.ids) if fitted is not None and has_fitted else set()
         chosen = stimuli.select([id for id in stimuli.ids if id not in used])
-    overlap = [id for id in chosen.ids if id in used]
-    if fitted is not None and not same:
-        overlap = _same_files(fitted, chosen)
+    overlap = _overlap(stimuli, fitted, chosen)
     if overlap:
         raise RequestError(
             f"{len(overlap)} stimuli are both fitted on and tested, first {overlap[0]!r}"
         )
     return chosen
+
+
+def _overlap(
+    stimuli: StimulusSet, fitted: StimulusSet | None, chosen: StimulusSet
+) -> list[str]:
+    """Return the tested stimuli that are fitted too; those of two sets are compared by their files."""
+    if fitted is None:
+        return []
+    if fitted.id != stimuli.id:
+        return _same_files(fitted, chosen)
+    used = set(fitted.ids)
+    return [id for id in chosen.ids if id in used]
 
 
 def _same_files(fitted: StimulusSet, chosen: StimulusSet) -> list[str]:

@@ -109,39 +109,25 @@ def people_thresholds(
     )
     if subject is None or "presentation" not in target.dims:
         values = values_of_people(target, error=error)
-        return Measured(values, [], [str(i) for i in range(values.size)])
+        return Measured(values, [], list(map(str, range(values.size))))
     people = encode(subject)
-    thresholds = [
-        model_threshold(
-            target.isel(presentation=np.flatnonzero(people.codes == place)), **fitting
-        )
-        for place in range(len(people.labels))
-    ]
-    determined = [threshold for threshold in thresholds if not threshold.failure]
-    failures = [
-        f"{name}: {threshold.failure}"
-        for name, threshold in zip(people.labels, thresholds, strict=True)
-        if threshold.failure
-    ]
+    determined, names, failures = [], [], []
+    for place, name in enumerate(people.labels):
+        trials = target.isel(presentation=np.flatnonzero(people.codes == place))
+        threshold = model_threshold(trials, **fitting)
+        if threshold.failure:
+            failures.append(f"{name}: {threshold.failure}")
+        else:
+            names.append(str(name))
+            determined.append(threshold.value)
     if not determined:
         raise error(f"no subject has a threshold ({'; '.join(failures[:2])})")
-    notes = (
-        [
+    notes = []
+    if failures:
+        notes.append(
             f"{len(failures)} people without a threshold were left out ({'; '.join(failures[:3])})"
-        ]
-        if failures
-        else []
-    )
-    names = [
-        str(name)
-        for name, threshold in zip(people.labels, thresholds, strict=True)
-        if not threshold.failure
-    ]
-    return Measured(
-        values_of_people([threshold.value for threshold in determined], error=error),
-        notes,
-        names,
-    )
+        )
+    return Measured(values_of_people(determined, error=error), notes, names)
 
 
 def values_of_people(target: Any, *, error: type[MetricError] = MetricError) -> Floats:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import difflib
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,15 @@ LONGEST = 2000
 DEEPEST = 40
 LARGEST = 1e300
 
+UNARY: Mapping[type[ast.AST], Callable[[Any], Any]] = {
+    ast.Not: np.logical_not,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+JOINED: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.And: np.logical_and,
+    ast.Or: np.logical_or,
+}
 BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
@@ -148,18 +158,10 @@ def _kind(
     """Return whether a node is logical (true or false); refuse a node that is not part of the language."""
     if depth > DEEPEST:
         raise MetricError(f"formula {text!r} is nested deeper than {DEEPEST} levels")
-
-    def require(operand: ast.expr, *, logical: bool) -> None:
-        if _kind(operand, text, places, depth + 1) != logical:
-            expected = "a comparison" if logical else "a number"
-            raise MetricError(
-                f"formula {text!r}: {_shown(operand, places)!r} must be {expected}"
-            )
-
     match node:
-        case ast.Constant(value=bool()):
-            pass
-        case ast.Constant(value=int() | float() as number):
+        case ast.Constant(value=int() | float() as number) if not isinstance(
+            number, bool
+        ):
             if not -LARGEST <= number <= LARGEST:
                 raise MetricError(
                     f"formula {text!r} contains a number beyond {LARGEST:g}"
@@ -167,44 +169,50 @@ def _kind(
             return False
         case ast.Name(id=name) if NAMED.fullmatch(name):
             return False
+    operation = _operation(node, text)
+    if operation is None:
+        raise MetricError(
+            f"formula {text!r}: {_shown(node, places)!r} is not part of the language (numbers, + - * /, comparisons, and, "
+            f"or, not, {', '.join(FUNCTIONS)}, places)"
+        )
+    for operand in operation.operands:
+        if _kind(operand, text, places, depth + 1) != operation.takes_logical:
+            expected = "a comparison" if operation.takes_logical else "a number"
+            raise MetricError(
+                f"formula {text!r}: {_shown(operand, places)!r} must be {expected}"
+            )
+    return operation.is_logical
+
+
+class _Operation(NamedTuple):
+    operands: Sequence[ast.expr]
+    takes_logical: bool
+    is_logical: bool
+
+
+def _operation(node: ast.expr, text: str) -> _Operation | None:
+    """Return the operation of a node; None if it is none of the language."""
+    match node:
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
-            require(operand, logical=False)
-            return False
+            return _Operation([operand], False, False)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            require(operand, logical=True)
-            return True
+            return _Operation([operand], True, True)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
-            require(left, logical=False)
-            require(right, logical=False)
-            return False
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(
-            type(op) in COMPARED for op in ops
+            return _Operation([left, right], False, False)
+        case ast.Compare(left=left, ops=ops, comparators=others) if (
+            COMPARED.keys() >= set(map(type, ops))
         ):
-            for side in (left, *others):
-                require(side, logical=False)
-            return True
+            return _Operation([left, *others], False, True)
         case ast.BoolOp(values=parts):
-            for part in parts:
-                require(part, logical=True)
-            return True
+            return _Operation(parts, True, True)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if (
             name in FUNCTIONS
         ):
-            if len(arguments) != FUNCTIONS[name][0] or any(
-                isinstance(argument, ast.Starred) for argument in arguments
-            ):
-                raise MetricError(
-                    f"formula {text!r}: {name} takes {FUNCTIONS[name][0]} arguments"
-                )
-            for argument in arguments:
-                require(argument, logical=False)
-            return False
-        case _:
-            pass
-    raise MetricError(
-        f"formula {text!r}: {_shown(node, places)!r} is not part of the language (numbers, + - * /, comparisons, and, or, "
-        f"not, {', '.join(FUNCTIONS)}, places)"
-    )
+            count, is_starred = FUNCTIONS[name][0], ast.Starred in map(type, arguments)
+            if len(arguments) != count or is_starred:
+                raise MetricError(f"formula {text!r}: {name} takes {count} arguments")
+            return _Operation(arguments, False, False)
+    return None
 
 
 def _value(
@@ -230,46 +238,44 @@ def _computed(
         case ast.Constant(value=int() | float() as number):
             return float(number)
         case ast.Name(id=name):
-            place = formula.places[int(name[6:])]
-            if place not in values:
-                available = {
-                    f"({region};%{condition}%)": None for region, condition in values
-                }
-                near = difflib.get_close_matches(
-                    f"({place[0]};%{place[1]}%)", list(available), 2, 0.5
-                )
-                hint = (
-                    f"did you mean {' or '.join(near)}?"
-                    if near
-                    else f"there are {', '.join(list(available)[:8])}"
-                )
-                raise MetricError(f"no value for ({place[0]};%{place[1]}%): {hint}")
-            return values[place]
+            return _at_place(formula.places[int(name[6:])], values)
         case ast.UnaryOp(op=op, operand=operand):
-            result = value(operand)
-            if isinstance(op, ast.Not):
-                return np.logical_not(result)
-            return -result if isinstance(op, ast.USub) else result
+            return UNARY[type(op)](value(operand))
         case ast.BinOp(left=left, op=op, right=right):
             first, second = value(left), value(right)
-            if isinstance(op, ast.Div) and np.any(second == 0):
-                raise MetricError(
-                    f"formula {formula.text!r} divides by {_shown(right, formula.places)!r}, which is 0 for item number "
-                    f"{int(np.argmax(np.atleast_1d(second) == 0)) + 1}"
-                )
+            if isinstance(op, ast.Div):
+                _require_divisor(second, right, formula)
             return BINARY[type(op)](first, second)
         case ast.Compare(left=left, ops=ops, comparators=others):
-            chain = [value(part) for part in (left, *others)]
+            chain = list(map(value, (left, *others)))
             pairs = zip(ops, chain[:-1], chain[1:], strict=True)
             return reduce(
                 np.logical_and, [COMPARED[type(op)](a, b) for op, a, b in pairs]
             )
         case ast.BoolOp(op=op, values=parts):
-            return reduce(
-                np.logical_and if isinstance(op, ast.And) else np.logical_or,
-                [value(part) for part in parts],
-            )
+            return reduce(JOINED[type(op)], map(value, parts))
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            return FUNCTIONS[name][1](*(value(argument) for argument in arguments))
-        case _:
-            raise MetricError("a node that `parse` refuses")
+            return FUNCTIONS[name][1](*map(value, arguments))
+    raise MetricError("a node that `parse` refuses")
+
+
+def _require_divisor(values: Any, node: ast.expr, formula: Formula) -> None:
+    if np.any(values == 0):
+        raise MetricError(
+            f"formula {formula.text!r} divides by {_shown(node, formula.places)!r}, which is 0 for item number "
+            f"{int(np.argmax(np.atleast_1d(values) == 0)) + 1}"
+        )
+
+
+def _at_place(place: tuple[str, str], values: Mapping[tuple[str, str], Array]) -> Array:
+    if place in values:
+        return values[place]
+    wanted = f"({place[0]};%{place[1]}%)"
+    available = [f"({region};%{condition}%)" for region, condition in values]
+    near = difflib.get_close_matches(wanted, available, 2, 0.5)
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"there are {', '.join(available[:8])}"
+    )
+    raise MetricError(f"no value for {wanted}: {hint}")

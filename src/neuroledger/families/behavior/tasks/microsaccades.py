@@ -58,26 +58,25 @@ def in_trials(stimuli: StimulusSet, trials: int) -> StimulusSet:
         stimuli.archive is None and stimuli.contents is None
     ):
         raise DataError(f"stimuli {stimuli.id!r} have no files to displace")
-    marked = next((id for id in stimuli.ids if MARK in id), None)
-    if marked is not None:
-        raise DataError(
-            f"stimulus {marked!r} contains {MARK!r}, which separates stimulus and trial; rename the stimulus"
-        )
-    files = dict(zip(stimuli.table["filename"].astype(str), stimuli.ids, strict=True))
-    degrees = source_degrees(stimuli)
-    tables = []
-    for trial in range(trials):
-        table = stimuli.table.copy()
-        table["filename"] = [
-            f"{trial}/{name}" for name in table["filename"].astype(str)
-        ]
-        table["stimulus_id"] = [
-            f"{id}{MARK}{trial}" if trial else id for id in stimuli.ids
-        ]
-        tables.append(table)
-    contents = _DisplacedFiles(stimuli, files, degrees, trials)
+    for id in stimuli.ids:
+        if MARK in id:
+            raise DataError(
+                f"stimulus {id!r} contains {MARK!r}, which separates stimulus and trial; rename the stimulus"
+            )
+    names = stimuli.table["filename"].astype(str)
+    files = dict(zip(names, stimuli.ids, strict=True))
+    contents = _DisplacedFiles(stimuli, files, source_degrees(stimuli), trials)
+    tables = [_table_of_trial(stimuli, trial) for trial in range(trials)]
     table = pd.concat(tables, ignore_index=True)
     return replace(stimuli, table=table, archive=None, contents=contents, digests={})
+
+
+def _table_of_trial(stimuli: StimulusSet, trial: int) -> pd.DataFrame:
+    table = stimuli.table.copy()
+    mark = f"{MARK}{trial}" if trial else ""
+    table["filename"] = [f"{trial}/{name}" for name in table["filename"].astype(str)]
+    table["stimulus_id"] = [id + mark for id in stimuli.ids]
+    return table
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,9 @@ def events_of(content: bytes, name: str, stream: int | None) -> Events:
         raise DataError(
             f"{name} has events in the streams {sorted(packets)}, not in {stream}"
         )
-    parts = (
-        next(iter(packets.values()))
-        if stream is None and packets
-        else packets.get(stream or 0, [])
-    )
-    rows = np.concatenate(parts) if parts else np.zeros(0, EVENT)
+    if stream is None:
+        stream = next(iter(packets), 0)
+    rows = np.concatenate(packets.get(stream, [np.zeros(0, EVENT)]))
     return Events(
         rows["t"], rows["x"].astype(np.int64), rows["y"].astype(np.int64), rows["on"]
     )

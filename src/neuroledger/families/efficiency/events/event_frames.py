@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -231,20 +231,11 @@ def read_boxes(path: Path, rules: BoxRules) -> Array:
     """
     with parsing(path, "an array of boxes"):
         stored = np.load(path, allow_pickle=False)
-    names = {RENAMED.get(name, name): name for name in stored.dtype.names or ()}
-    missing = [field for field in FIELDS if field not in names]
-    if missing or stored.ndim != 1:
-        raise DataError(
-            f"{path.name} does not contain boxes but {stored.dtype.names or stored.dtype} of shape {stored.shape}: "
-            f"{'missing fields ' + ', '.join(missing) if missing else 'one dimension is needed'}"
-        )
-    boxes = np.zeros(
-        len(stored),
-        dtype=[
-            (field, "i8" if field in "t class_id track_id" else "f8")
-            for field in FIELDS
-        ],
-    )
+    names = _names_of_fields(stored, path.name)
+    kinds = [
+        (field, "i8" if field in "t class_id track_id" else "f8") for field in FIELDS
+    ]
+    boxes = np.zeros(len(stored), dtype=kinds)
     for field in FIELDS:
         boxes[field] = stored[names[field]]
     if not all(np.isfinite(boxes[field]).all() for field in "xywh"):
@@ -255,6 +246,18 @@ def read_boxes(path: Path, rules: BoxRules) -> Array:
             f"{path.name} has boxes of class {min(unknown)}; classes are 0 to {len(rules.labels) - 1}"
         )
     return boxes[np.argsort(boxes["t"], kind="stable")]
+
+
+def _names_of_fields(stored: Array, file: str) -> dict[str, str]:
+    """Return the stored name of each field; older files call some of them otherwise."""
+    names = {RENAMED.get(name, name): name for name in stored.dtype.names or ()}
+    missing = [field for field in FIELDS if field not in names]
+    if missing or stored.ndim != 1:
+        raise DataError(
+            f"{file} does not contain boxes but {stored.dtype.names or stored.dtype} of shape {stored.shape}: "
+            f"{'missing fields ' + ', '.join(missing) if missing else 'one dimension is needed'}"
+        )
+    return names
 
 
 def boxes_by_frame(
@@ -439,51 +442,56 @@ def _dat_header(
     path: Path, declared: tuple[int, int] | None
 ) -> tuple[int, tuple[int, int]]:
     """Return the start of the events, and the width and height of the camera."""
-    sizes: dict[str, int] = {}
-    version = 2
     with path.open("rb") as file:
-        while True:
-            position = file.tell()
-            line = file.readline(1024)
-            if not line.startswith(b"% "):
-                break
-            words = line.split()
-            if (
-                len(words) == 3
-                and words[1] in (b"Width", b"Height")
-                and words[2].isdigit()
-            ):
-                sizes[words[1].decode()] = int(words[2])
-            if len(words) == 3 and words[1] == b"Version" and words[2].isdigit():
-                version = int(words[2])
-        file.seek(position)
-        kind = file.read(2)
-    if (
-        not position
-        or len(kind) < 2
-        or kind[1] != EVENT.itemsize
-        or kind[0] not in (0, 12)
+        stated = _stated(file)
+        position, kind = file.tell(), file.read(2)
+    if not position or kind not in (
+        bytes([0, EVENT.itemsize]),
+        bytes([12, EVENT.itemsize]),
     ):
         raise DataError(
             f"{path.name} is not a DAT file: it must have a header of % lines and events of {EVENT.itemsize} bytes"
         )
+    version = stated.pop("Version", 2)
     if version != 2:
         raise DataError(
             f"{path.name} is a DAT file of version {version}; only version 2 is supported"
         )
-    header_size = (sizes["Width"], sizes["Height"]) if len(sizes) == 2 else None
-    if header_size is not None and not all(
-        1 <= size <= LARGEST for size in header_size
-    ):
-        raise DataError(
-            f"{path.name} states a camera of {header_size[0]} x {header_size[1]} pixels; sides are 1 to {LARGEST}"
-        )
-    if header_size is None and declared is None:
-        raise DataError(
-            f"{path.name} does not state the width and height of its camera; declare `camera`"
-        )
-    if header_size is not None and declared not in (None, header_size):
-        raise DataError(
-            f"{path.name} states a camera of {header_size[0]} x {header_size[1]} pixels, but `camera` declares {declared}"
-        )
-    return position + 2, header_size or declared or (0, 0)
+    return position + 2, _camera(path.name, stated, declared)
+
+
+def _stated(file: BinaryIO) -> dict[str, int]:
+    """Read a header of % lines up to its end; return the numbers that it states."""
+    stated: dict[str, int] = {}
+    while True:
+        position = file.tell()
+        line = file.readline(1024)
+        if not line.startswith(b"% "):
+            file.seek(position)
+            return stated
+        words = line.split()
+        if (
+            len(words) == 3
+            and words[1] in (b"Width", b"Height", b"Version")
+            and words[2].isdigit()
+        ):
+            stated[words[1].decode()] = int(words[2])
+
+
+def _camera(
+    file: str, sizes: Mapping[str, int], declared: tuple[int, int] | None
+) -> tuple[int, int]:
+    """Return the width and height in the header, which must be those declared, or else those declared."""
+    if len(sizes) < 2:
+        if declared is None:
+            raise DataError(
+                f"{file} does not state the width and height of its camera; declare `camera`"
+            )
+        return declared
+    size = (sizes["Width"], sizes["Height"])
+    words = f"{file} states a camera of {size[0]} x {size[1]} pixels"
+    if not 1 <= min(size) <= max(size) <= LARGEST:
+        raise DataError(f"{words}; sides are 1 to {LARGEST}")
+    if declared not in (None, size):
+        raise DataError(f"{words}, but `camera` declares {declared}")
+    return size

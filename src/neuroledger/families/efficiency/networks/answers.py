@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -353,46 +355,48 @@ def sessions_of(
         An increment names a class that does not exist or is in another increment; or a coordinate assigns one class to
         several sessions, or does not begin with session 0.
     """
-    names = np.unique(labels).tolist()
-    if not isinstance(increments, str):
-        new_classes = [str(name) for group in increments for name in group]
-        wrong = [
-            name
-            for name in new_classes
-            if name not in names or new_classes.count(name) > 1
-        ]
-        if wrong:
-            raise DataError(
-                f"class {wrong[0]!r} of an increment does not exist, or is in several increments"
-            )
-        groups = [
-            [name for name in names if name not in new_classes],
-            *(list(map(str, g)) for g in increments),
-        ]
+    if isinstance(increments, str):
+        groups = _sessions_by_coordinate(assembly, labels, increments)
     else:
-        if increments not in assembly.coords or assembly[increments].dims != (
-            "presentation",
-        ):
-            raise DataError(
-                f"presentations have no coordinate {increments!r}, and no increments are listed"
-            )
-        numbers = assembly[increments].values.astype(int)
-        sessions_by_class = {
-            name: set(numbers[labels == name].tolist()) for name in names
-        }
-        split = [
-            name for name, sessions in sessions_by_class.items() if len(sessions) > 1
-        ]
-        if split:
-            raise DataError(f"class {split[0]!r} is in several sessions")
-        groups = [
-            [n for n in names if sessions_by_class[n] == {s}]
-            for s in range(int(numbers.max()) + 1)
-        ]
+        groups = _listed_sessions(np.unique(labels).tolist(), increments)
     if len(groups) < 2 or not all(groups):
         raise DataError(
             "incremental learning needs a base session and at least one increment, none of them empty"
         )
+    return groups
+
+
+def _listed_sessions(
+    names: Sequence[str], increments: Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """Return the classes of no increment, then those of each."""
+    groups = [list(map(str, group)) for group in increments]
+    counts = Counter(chain.from_iterable(groups))
+    for name, count in counts.items():
+        if name not in names or count > 1:
+            raise DataError(
+                f"class {name!r} of an increment does not exist, or is in several increments"
+            )
+    return [[name for name in names if name not in counts], *groups]
+
+
+def _sessions_by_coordinate(
+    assembly: xr.DataArray, labels: Strings, coordinate: str
+) -> list[list[str]]:
+    """Return the classes of each session that the coordinate numbers from 0."""
+    dims = assembly[coordinate].dims if coordinate in assembly.coords else ()
+    if dims != ("presentation",):
+        raise DataError(
+            f"presentations have no coordinate {coordinate!r}, and no increments are listed"
+        )
+    numbers = assembly[coordinate].values.astype(int)
+    groups: list[list[str]] = [[] for _ in range(int(numbers.max()) + 1)]
+    for name in np.unique(labels).tolist():
+        session, *others = np.unique(numbers[labels == name]).tolist()
+        if others:
+            raise DataError(f"class {name!r} is in several sessions")
+        if session >= 0:
+            groups[session].append(name)
     return groups
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Strings
+from neuroledger.data.arrays import Floats, Indices, Strings
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import array, opened, variable
 from neuroledger.errors import DataError
@@ -210,34 +210,38 @@ def _count_spikes(
             f"{trains.path.name}: presentations from {first} on cannot be read ({error}); fetch the file again"
         ) from error
     counts = np.empty((len(times), units // pool, bins), dtype=np.uint8)
+    most = 1 if presence else MOST
     for row, (train_times, train_units) in enumerate(
         zip(times, units_of_rows, strict=True)
     ):
-        number = first + row
-        if len(train_times) != len(train_units):
-            raise DataError(
-                f"{trains.path.name}: presentation {number} has {len(train_times)} times for {len(train_units)} units"
-            )
         unit = train_units.astype(np.int64)
-        if len(unit) and (unit.min() < 0 or unit.max() >= units):
-            wrong = int(unit.max() if unit.max() >= units else unit.min())
-            raise DataError(
-                f"{trains.path.name}: presentation {number} has a spike of unit {wrong}; units are 0 to {units - 1}"
-            )
         ms = train_times.astype(np.float64) * 1000
-        if len(ms) and not (ms.min() >= 0 and ms.max() < bins * bin_width):
-            raise DataError(
-                f"{trains.path.name}: presentation {number} has spikes from {ms.min():g} to {ms.max():g} ms; "
-                f"`duration` is {bins * bin_width:g} ms"
-            )
-        flat_index = unit // pool * bins + np.minimum(ms / bin_width, bins - 1).astype(
-            np.int64
-        )
+        where = f"{trains.path.name}: presentation {first + row}"
+        _require_in_range(unit, ms, units, bins * bin_width, where)
+        time_bin = np.minimum(ms / bin_width, bins - 1).astype(np.int64)
+        flat_index = unit // pool * bins + time_bin
         unit_counts = np.bincount(flat_index, minlength=counts[row].size)
-        counts[row] = np.minimum(unit_counts, 1 if presence else MOST).reshape(
-            counts[row].shape
-        )
+        counts[row] = np.minimum(unit_counts, most).reshape(counts[row].shape)
     return counts
+
+
+def _require_in_range(
+    unit: Indices, ms: Floats, units: int, duration: float, where: str
+) -> None:
+    """Require a unit for each time, and that all are within the declared ranges."""
+    if len(ms) != len(unit):
+        raise DataError(f"{where} has {len(ms)} times for {len(unit)} units")
+    if not len(unit):
+        return
+    if unit.min() < 0 or unit.max() >= units:
+        wrong = int(unit.max() if unit.max() >= units else unit.min())
+        raise DataError(
+            f"{where} has a spike of unit {wrong}; units are 0 to {units - 1}"
+        )
+    if not (ms.min() >= 0 and ms.max() < duration):
+        raise DataError(
+            f"{where} has spikes from {ms.min():g} to {ms.max():g} ms; `duration` is {duration:g} ms"
+        )
 
 
 def _allocate(shape: tuple[int, int, int]) -> Counts:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final
 
@@ -138,38 +139,44 @@ def _clips_and_lists(
     texts: dict[str, tuple[str, str]] = {}
     noises: dict[str, int] = {}
     for name, content in tar_members(path):
-        member_path = PurePosixPath(name)
-        if member_path.name in lists.values():
-            texts[member_path.name] = (
-                member_path.parent.as_posix(),
-                _text(content, name),
-            )
-        elif member_path.suffix.lower() == ".wav" and member_path.parent.name == noise:
-            noises |= {name: samples_in(content(), name, clip.rate)} if silence else {}
-        elif member_path.suffix.lower() == ".wav":
+        member = PurePosixPath(name)
+        if member.name in lists.values():
+            texts[member.name] = (member.parent.as_posix(), _text(content, name))
+        elif member.suffix.lower() != ".wav":
+            continue
+        elif member.parent.name != noise:
             sounds.append(name)
-    missing = [name for name in lists.values() if name not in texts]
-    if missing:
-        raise DataError(
-            f"{path.name} has no list {missing[0]!r}: it is not the archive that the spec describes"
-        )
-    roots = {root for root, _ in texts.values()}
+        elif silence:
+            noises[name] = samples_in(content(), name, clip.rate)
+    for name in lists.values():
+        if name not in texts:
+            raise DataError(
+                f"{path.name} has no list {name!r}: it is not the archive that the spec describes"
+            )
+    roots = set(map(itemgetter(0), texts.values()))
     if len(roots) > 1:
         raise DataError(
             f"{path.name}: its lists are in several folders, {', '.join(sorted(roots))}"
         )
-    root = PurePosixPath(roots.pop()) if roots else PurePosixPath()
+    names = _by_place(sounds, PurePosixPath(*roots), path.name)
+    return names, {name: text for name, (_, text) in texts.items()}, noises
+
+
+def _by_place(
+    sounds: Sequence[str], root: PurePosixPath, archive: str
+) -> dict[str, str]:
+    """Return the members by their place below the root, word/name."""
     names: dict[str, str] = {}
     for name in sounds:
-        member_path = PurePosixPath(name)
-        if member_path.parent.parent != root:
+        member = PurePosixPath(name)
+        if member.parent.parent != root:
             raise DataError(
-                f"{path.name}: {name!r} is not in a word's folder next to the lists"
+                f"{archive}: {name!r} is not in a word's folder next to the lists"
             )
-        names[member_path.relative_to(root).as_posix()] = name
+        names[member.relative_to(root).as_posix()] = name
     if not names:
-        raise DataError(f"{path.name} contains no clips (word/name.wav)")
-    return names, {name: text for name, (_, text) in texts.items()}, noises
+        raise DataError(f"{archive} contains no clips (word/name.wav)")
+    return names
 
 
 def _text(content: Content, name: str) -> str:
@@ -188,7 +195,7 @@ def _parts(
     """Return the part of each clip that a list names."""
     parts: dict[str, str] = {}
     for part, file in lists.items():
-        listed = [line.strip() for line in texts[file].splitlines() if line.strip()]
+        listed = list(filter(None, map(str.strip, texts[file].splitlines())))
         if not listed:
             raise DataError(f"{path.name}: {file} is empty")
         missing = [name for name in listed if name not in names]
@@ -202,18 +209,23 @@ def _parts(
                 f"{path.name}: {duplicates[0]!r} is in {file} and in another list, or twice in one"
             )
         parts.update(dict.fromkeys(listed, part))
-    words = {PurePosixPath(name).parts[0] for name in names}
-    for part in ("train", *lists):
-        words_of_part = {
-            PurePosixPath(name).parts[0]
-            for name in names
-            if parts.get(name, "train") == part
-        }
+    _require_all_words(path, ("train", *lists), names, parts)
+    return parts
+
+
+def _require_all_words(
+    path: Path, listed: Sequence[str], names: Iterable[str], parts: Mapping[str, str]
+) -> None:
+    """Require clips of every word in each part; a clip that no list names is of the training part."""
+    words_of: dict[str, set[str]] = {part: set() for part in listed}
+    for name in names:
+        words_of[parts.get(name, "train")].add(PurePosixPath(name).parts[0])
+    words = set[str]().union(*words_of.values())
+    for part, words_of_part in words_of.items():
         if words - words_of_part:
             raise DataError(
                 f"{path.name}: the word {min(words - words_of_part)!r} has no clip in the part {part!r}"
             )
-    return parts
 
 
 def _with_keywords(
@@ -232,17 +244,10 @@ def _with_keywords(
     ]
     added: list[dict[str, Any]] = []
     for part in dict.fromkeys(row["split"] for row in rows):
-        rows_of_part = [row for row in all_rows if row["split"] == part]
-        keyword_rows = [row for row in rows_of_part if row["label"] in keywords.words]
-        for row in keyword_rows:
-            row.update(keyword=row["label"], keyword_split=part)
-        others = sorted(
-            (row for row in rows_of_part if row["label"] not in keywords.words),
-            key=_by_hash,
+        number = _select(
+            [row for row in all_rows if row["split"] == part], keywords, part
         )
-        for row in others[: math.ceil(len(keyword_rows) * keywords.unknown)]:
-            row["keyword_split"] = part
-        count = math.ceil(len(keyword_rows) * keywords.silence)
+        count = math.ceil(number * keywords.silence)
         added += [
             {
                 "member": member,
@@ -259,6 +264,21 @@ def _with_keywords(
             )
         ]
     return all_rows + added
+
+
+def _select(rows: list[dict[str, Any]], keywords: Keywords, part: str) -> int:
+    """Assign the keywords and a share of the other clips to a part; return the number of keywords."""
+    others = []
+    for row in rows:
+        if row["label"] in keywords.words:
+            row.update(keyword=row["label"], keyword_split=part)
+        else:
+            others.append(row)
+    number = len(rows) - len(others)
+    others.sort(key=_by_hash)
+    for row in others[: math.ceil(number * keywords.unknown)]:
+        row["keyword_split"] = part
+    return number
 
 
 def _by_hash(row: Mapping[str, Any]) -> str:

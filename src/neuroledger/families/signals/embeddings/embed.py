@@ -115,14 +115,7 @@ def _states(layer: str, built: Embedder) -> tuple[int, ...]:
 def _of_layer(
     built: LayeredModel, source: Source, layer: str | None, mean: Sequence[int]
 ) -> tuple[Any, dict[str, str]]:
-    if layer is None:
-        if len(built.layers) != 1:
-            raise RequestError(
-                f"--layer is needed: model {built.id!r} has {', '.join(built.layers)}"
-            )
-        layer = built.layers[0]
-    if layer not in built.layers:
-        raise RequestError(f"no {unknown('layer', layer, built.layers)}")
+    layer = _known_layer(built, layer)
     stimuli = source.images()
     values = np.asarray(built.activations(stimuli, [layer])[layer])
     if len(values) != len(stimuli):
@@ -136,9 +129,22 @@ def _of_layer(
     attributes = {"layer": layer, "mean": ",".join(map(str, mean))}
     if isinstance(built.identity, Mapping):
         attributes["embedder"] = canonical(dict(built.identity))
-    return (
-        values.mean(axis=tuple(mean), dtype=np.float64) if mean else values
-    ), attributes
+    if mean:
+        values = values.mean(axis=tuple(mean), dtype=np.float64)
+    return values, attributes
+
+
+def _known_layer(built: LayeredModel, layer: str | None) -> str:
+    """The layer, by default the only one of the model."""
+    if layer is None:
+        if len(built.layers) != 1:
+            raise RequestError(
+                f"--layer is needed: model {built.id!r} has {', '.join(built.layers)}"
+            )
+        return built.layers[0]
+    if layer not in built.layers:
+        raise RequestError(f"no {unknown('layer', layer, built.layers)}")
+    return layer
 
 
 def require_place(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -110,26 +110,26 @@ class Source:
         if not len(self.table):
             raise RequestError(f"{self.name} lists no stimulus: add a row for each")
         rows = self.table.to_dict("records")
-        ids = [str(row["stimulus_id"]) for row in rows]
-        repeated = [id for id, count in Counter(ids).items() if count > 1]
+        repeated = _repeated([str(row["stimulus_id"]) for row in rows])
         if repeated:
             raise RequestError(
                 f"{self.name} lists {len(repeated)} stimuli twice, first {repeated[0]!r}: keep one row for each"
             )
-        stimuli = [
-            self._stimulus({str(key): str(value) for key, value in row.items()}, takes)
-            for row in rows
-        ]
-        paths = dict.fromkeys(
-            stimulus.path for stimulus in stimuli if stimulus.path is not None
-        )
-        absent = [str(path) for path in paths if not path.is_file()]
+        stimuli = []
+        for row in rows:
+            texts = {str(key): str(value) for key, value in row.items()}
+            stimuli.append(self._stimulus(texts, takes))
+        self._require_files(stimuli)
+        return stimuli
+
+    def _require_files(self, stimuli: Sequence[Shown]) -> None:
+        paths = dict.fromkeys(stimulus.path for stimulus in stimuli)
+        absent = [str(path) for path in paths if path and not path.is_file()]
         if absent:
             where = self.folder or "the data set"
             raise RequestError(
                 f"{self.name} names {len(absent)} files that {where} lacks, first {_relative(absent[0], self.folder)}"
             )
-        return stimuli
 
     def _stimulus(self, row: Mapping[str, str], takes: Sense) -> Shown:
         where = f"{self.name}, stimulus {row['stimulus_id']!r}"
@@ -143,13 +143,7 @@ class Source:
             return Shown(
                 row["stimulus_id"], text=row["text"], context=row.get("context") or None
             )
-        start, duration = (_number(row.get(name, ""), name, where) for name in SECONDS)
-        if takes == "sound" and (start is None or duration is None):
-            raise RequestError(
-                f"{where}: its {'start' if start is None else 'duration'} is empty"
-            )
-        if duration is not None and duration <= 0:
-            raise RequestError(f"{where}: its duration is {duration:g} s")
+        start, duration = _times(row, takes, where)
         return Shown(
             row["stimulus_id"],
             path=self._path(row["filename"], where),
@@ -216,7 +210,7 @@ def table_of(path: Path) -> pd.DataFrame:
     except (ValueError, OSError) as error:
         raise RequestError(f"{path} cannot be read as a CSV table ({error})") from error
     names = [str(name) for name in table.iloc[0]]
-    repeated = [name for name, count in Counter(names).items() if count > 1]
+    repeated = _repeated(names)
     if repeated:
         raise RequestError(
             f"{path} has two columns named {repeated[0]!r}: rename or remove one"
@@ -244,7 +238,7 @@ def images_in(folder: Path, *, by_name: bool = False) -> Source:
     if not names:
         raise RequestError(f"{folder} contains no images ({', '.join(sorted(IMAGES))})")
     ids = [PurePosixPath(name).name if by_name else name for name in names]
-    repeated = sorted(name for name, count in Counter(ids).items() if count > 1)
+    repeated = sorted(_repeated(ids))
     if repeated:
         raise RequestError(
             f"{folder} contains {len(repeated)} names of images twice, first {repeated[0]}: use paths as ids"
@@ -332,6 +326,24 @@ def _files(catalog: Catalog, id: str, downloads: Path | None) -> dict[str, Path]
                 fix=f"fetch it with `neuroledger fetch {id}`",
             )
     return files
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _times(
+    row: Mapping[str, str], takes: Sense, where: str
+) -> tuple[float | None, float | None]:
+    """The start and duration of a stimulus in seconds; a sound needs both."""
+    start, duration = (_number(row.get(name, ""), name, where) for name in SECONDS)
+    if takes == "sound" and (start is None or duration is None):
+        raise RequestError(
+            f"{where}: its {'start' if start is None else 'duration'} is empty"
+        )
+    if duration is not None and duration <= 0:
+        raise RequestError(f"{where}: its duration is {duration:g} s")
+    return start, duration
 
 
 def _number(text: str, name: str, where: str) -> float | None:

@@ -155,20 +155,48 @@ def runs_among(
     DataError
         There are no runs, a run occurs twice, a hemisphere or companion is missing, or a listed subject has no run.
     """
+    groups, labels = _grouped(names, series, subjects)
+    known = {key[0] for key in groups}
+    missing = [label for label in subjects if _plain(label) not in known]
+    if missing:
+        raise DataError(f"no file that matches {series} is of {', '.join(missing)}")
+    # There may be thousands of runs: an index avoids a search of all names for each.
+    masks, tables = _indexed(mask, names), _indexed(events, names)
+    sidecars = {
+        name.removesuffix(".json"): name for name in names if name.endswith(".json")
+    }
+    runs = []
+    kept = groups.keys() - _rest_runs(groups, rest)
+    for key in sorted(kept, key=lambda key: list(map(_natural, key))):
+        fields, files = labels[key], _ordered_sides(groups[key], series)
+        of_mask = None
+        if mask is not None:
+            of_mask = _companion_of(mask, masks, fields, "mask", files[0])
+        of_events = _companion_of(events, tables, fields, "events", files[0])
+        stem = re.sub(r"\.(nii|nii\.gz|func\.gii|gii)$", "", files[0])
+        runs.append(Run(files, of_mask, of_events, sidecars.get(stem), fields))
+    if not runs:
+        raise DataError(f"all {len(groups)} runs are left out by `rest`")
+    return runs
+
+
+def _grouped(
+    names: Sequence[str], series: str, subjects: Sequence[str]
+) -> tuple[
+    dict[tuple[str, ...], dict[str, str]], dict[tuple[str, ...], dict[str, str]]
+]:
+    """The files of each run by hemisphere, and its fields; runs by subject, session, task and run."""
     groups: dict[tuple[str, ...], dict[str, str]] = {}
     labels: dict[tuple[str, ...], dict[str, str]] = {}
+    wanted = set(map(_plain, subjects))
     for name in sorted(names):
         fields = fields_of(series, name)
         if fields is None or "subject" not in fields:
             continue
-        if subjects and not any(
-            _plain(fields["subject"]) == _plain(label) for label in subjects
-        ):
+        if wanted and _plain(fields["subject"]) not in wanted:
             continue
-        key = tuple(
-            _plain(fields.get(part, "1"))
-            for part in ("subject", "session", "task", "run")
-        )
+        parts = ("subject", "session", "task", "run")
+        key = tuple(_plain(fields.get(part, "1")) for part in parts)
         side = fields.pop("hemi", "")
         sides = groups.setdefault(key, {})
         if side in sides:
@@ -182,35 +210,7 @@ def runs_among(
         raise DataError(
             f"no file matches {series}{of_subjects}; the first of {len(names)} is {min(names, default='none')}"
         )
-    known = {key[0] for key in groups}
-    missing = [label for label in subjects if _plain(label) not in known]
-    if missing:
-        raise DataError(f"no file that matches {series} is of {', '.join(missing)}")
-    # There may be thousands of runs: an index avoids a search of all names for each.
-    masks, tables = _indexed(mask, names), _indexed(events, names)
-    sidecars = {
-        re.sub(r"\.json$", "", name): name for name in names if name.endswith(".json")
-    }
-    runs = []
-    for key in sorted(
-        groups.keys() - _rest_runs(groups, rest),
-        key=lambda key: [_natural(part) for part in key],
-    ):
-        fields, files = labels[key], _ordered_sides(groups[key], series)
-        runs.append(
-            Run(
-                files,
-                None
-                if mask is None
-                else _companion_of(mask, masks, fields, "mask", files[0]),
-                _companion_of(events, tables, fields, "events", files[0]),
-                sidecars.get(re.sub(r"\.(nii|nii\.gz|func\.gii|gii)$", "", files[0])),
-                fields,
-            )
-        )
-    if not runs:
-        raise DataError(f"all {len(groups)} runs are left out by `rest`")
-    return runs
+    return groups, labels
 
 
 def _rest_runs(

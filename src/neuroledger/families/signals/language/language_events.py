@@ -124,41 +124,41 @@ def place(raw: Any, montage: str, file: str) -> None:
         MNE does not know the montage, or the recording has none of its channels.
     """
     with quiet_mne() as mne:
-        try:
-            builtin = mne.channels.get_builtin_montages()
-            positions = mne.channels.make_standard_montage(
-                montage if montage in builtin else RENAMED.get(montage, montage)
-            )
-        except ValueError as error:
-            raise DataError(
-                f"montage {montage!r} is unknown to MNE ({error})"
-            ) from error
-        placed = {name.lower(): name for name in positions.ch_names}
-        others = {
-            name: "eog" if "eo" in name.lower() or "eye" in name.lower() else "misc"
-            for name in raw.ch_names
-            if name.lower() not in placed
-        }
+        placed = {name.lower(): name for name in _positions(mne, montage).ch_names}
         electrodes = {
-            name: placed[name.lower()] for name in raw.ch_names if name not in others
+            name: placed[name.lower()]
+            for name in raw.ch_names
+            if name.lower() in placed
         }
         if not electrodes:
             raise DataError(
                 f"{file} has no channel of the montage {montage}; it has {', '.join(raw.ch_names[:40])}"
             )
-        stimuli = {
-            name
-            for name in others
-            if mne.channel_type(raw.info, raw.ch_names.index(name)) == "stim"
-        }
-        raw.set_channel_types(
-            {name: kind for name, kind in others.items() if name not in stimuli}
-        )
+        others = {}
+        for number, name in enumerate(raw.ch_names):
+            is_stimulus = mne.channel_type(raw.info, number) == "stim"
+            if name not in electrodes and not is_stimulus:
+                others[name] = _kind_without_position(name)
+        raw.set_channel_types(others)
         raw.set_channel_types(dict.fromkeys(electrodes, "eeg"))
         raw.rename_channels(
             {name: new for name, new in electrodes.items() if name != new}
         )
         raw.set_montage(montage)
+
+
+def _positions(mne: Any, montage: str) -> Any:
+    try:
+        builtin = mne.channels.get_builtin_montages()
+        return mne.channels.make_standard_montage(
+            montage if montage in builtin else RENAMED.get(montage, montage)
+        )
+    except ValueError as error:
+        raise DataError(f"montage {montage!r} is unknown to MNE ({error})") from error
+
+
+def _kind_without_position(name: str) -> str:
+    return "eog" if "eo" in name.lower() or "eye" in name.lower() else "misc"
 
 
 def within(window: Window, file: str) -> Window:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -59,17 +59,10 @@ def eeg_of(path: Path, name: str) -> Block:
         The file does not contain an EEGLAB structure, or an onset has no offset.
     """
     eeg = matlab(path, "EEG", structs="dicts")["EEG"]
-    missing = [
-        key
-        for key in ("data", "srate", "chanlocs", "event")
-        if not isinstance(eeg, dict) or key not in eeg
-    ]
-    if missing:
-        raise DataError(f"{name}: the structure `EEG` has no {', '.join(missing)}")
+    _require_fields(eeg, name)
     values = np.asarray(eeg["data"])
-    labels = [
-        str(location.get("labels", "")) for location in np.atleast_1d(eeg["chanlocs"])
-    ]
+    places = np.atleast_1d(eeg["chanlocs"])
+    labels = [str(location.get("labels", "")) for location in places]
     rate = float(eeg["srate"])
     if (
         values.dtype.kind not in "fiu"
@@ -85,9 +78,25 @@ def eeg_of(path: Path, name: str) -> Block:
         raise DataError(
             f"{name}: {int((~np.isfinite(values)).sum())} values of `EEG.data` are missing or infinite"
         )
-    rows = []
-    joints = []
-    for number, event in enumerate(np.atleast_1d(eeg["event"]), 1):
+    triggers, joints = _events(eeg["event"], rate, name)
+    sentences = _paired(triggers, name)
+    return Block(values.astype(np.float64), rate, labels, sentences, joints)
+
+
+def _require_fields(eeg: Any, name: str) -> None:
+    fields = eeg if isinstance(eeg, dict) else {}
+    needed = ("data", "srate", "chanlocs", "event")
+    missing = [field for field in needed if field not in fields]
+    if missing:
+        raise DataError(f"{name}: the structure `EEG` has no {', '.join(missing)}")
+
+
+def _events(
+    events: Any, rate: float, name: str
+) -> tuple[list[tuple[float, int]], list[float]]:
+    """The onsets and codes of triggers, and the onsets of boundaries, in seconds."""
+    triggers, joints = [], []
+    for number, event in enumerate(np.atleast_1d(events), 1):
         kind = str(event["type"]).strip()
         code = _code(kind)
         if code is None and kind != BOUNDARY:
@@ -100,8 +109,8 @@ def eeg_of(path: Path, name: str) -> Block:
         if code is None:
             joints.append(onset)
         else:
-            rows.append((onset, code))
-    return Block(values.astype(np.float64), rate, labels, _paired(rows, name), joints)
+            triggers.append((onset, code))
+    return triggers, joints
 
 
 def _code(kind: str) -> int | None:
@@ -168,28 +177,31 @@ def matched_sentences(
         raise DataError(
             f"{name}: no sentence was read (no trigger {', '.join(map(str, ONSETS))})"
         )
-    mismatches = [
-        n
-        for n, (a, b) in enumerate(zip(recorded, gaze, strict=True), 1)
-        if a.kind != b.kind
-    ]
-    if mismatches:
-        raise DataError(
-            f"{name}, sentence {mismatches[0]}: a {recorded[mismatches[0] - 1].kind} in the recording and a "
-            f"{gaze[mismatches[0] - 1].kind} in {gaze_name}: the two files are not of the same block"
-        )
-    if len(recorded) > 2:
-        eeg_onsets, gaze_onsets = (
-            np.array([sentence.onset for sentence in side]) for side in (recorded, gaze)
-        )
-        line = np.polynomial.Polynomial.fit(gaze_onsets, eeg_onsets, 1)
-        deviations = np.abs(line(gaze_onsets) - eeg_onsets)
-        if deviations.max() > APART:
+    for number, (a, b) in enumerate(zip(recorded, gaze, strict=True), 1):
+        if a.kind != b.kind:
             raise DataError(
-                f"{name}, sentence {int(deviations.argmax()) + 1}: its onset differs by {deviations.max():.1f} s from "
-                f"that in {gaze_name}; the two files are not of the same block, or one of them lacks a sentence"
+                f"{name}, sentence {number}: a {a.kind} in the recording and a "
+                f"{b.kind} in {gaze_name}: the two files are not of the same block"
             )
+    if len(recorded) > 2:
+        _require_same_onsets(recorded, gaze, name, gaze_name)
     return recorded
+
+
+def _require_same_onsets(
+    recorded: Sequence[Shown], gaze: Sequence[Shown], name: str, gaze_name: str
+) -> None:
+    """Require that the onsets on the two clocks are on one line."""
+    eeg_onsets, gaze_onsets = (
+        np.array([sentence.onset for sentence in side]) for side in (recorded, gaze)
+    )
+    line = np.polynomial.Polynomial.fit(gaze_onsets, eeg_onsets, 1)
+    deviations = np.abs(line(gaze_onsets) - eeg_onsets)
+    if deviations.max() > APART:
+        raise DataError(
+            f"{name}, sentence {int(deviations.argmax()) + 1}: its onset differs by {deviations.max():.1f} s from "
+            f"that in {gaze_name}; the two files are not of the same block, or one of them lacks a sentence"
+        )
 
 
 def _paired(rows: Sequence[tuple[float, int]], name: str) -> list[Shown]:

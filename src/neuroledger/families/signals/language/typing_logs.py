@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -55,12 +55,7 @@ def read_log(path: Path, name: str, *, word: int) -> Logged:
         The file has another structure, or contains no pressed key.
     """
     struct = matlab(path, VARIABLE, structs="squeezed")[VARIABLE]
-    fields = struct.dtype.names or ()
-    for field in ("key", "rsvp"):
-        if field not in fields:
-            raise DataError(
-                f"{name}: {VARIABLE} has no field {field!r}; it has {', '.join(fields) or 'none'}"
-            )
+    _require_fields(struct, name)
     events: list[tuple[float, int, int, bool]] = []
     words: dict[int, list[tuple[float, str]]] = {}
     for trial, row in _trials(struct, "rsvp", ("t", "stim"), name):
@@ -84,10 +79,7 @@ def read_log(path: Path, name: str, *, word: int) -> Logged:
     times, codes, trials, pressed = (
         np.array(column) for column in zip(*events, strict=True)
     )
-    sentences = {
-        trial: SPACE.join(text for _, text in sorted(screens) if text)
-        for trial, screens in words.items()
-    }
+    sentences = {trial: _sentence(screens) for trial, screens in words.items()}
     return Logged(
         times.astype(float),
         codes.astype(np.int64),
@@ -95,6 +87,20 @@ def read_log(path: Path, name: str, *, word: int) -> Logged:
         pressed.astype(bool),
         sentences,
     )
+
+
+def _require_fields(struct: Any, name: str) -> None:
+    fields = struct.dtype.names or ()
+    for field in ("key", "rsvp"):
+        if field not in fields:
+            raise DataError(
+                f"{name}: {VARIABLE} has no field {field!r}; it has {', '.join(fields) or 'none'}"
+            )
+
+
+def _sentence(screens: Sequence[tuple[float, str]]) -> str:
+    """The words that were shown, in the order of their times."""
+    return SPACE.join(text for _, text in sorted(screens) if text)
 
 
 def _trials(

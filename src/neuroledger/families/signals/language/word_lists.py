@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,22 +104,15 @@ def _rows(
             f"{where} has no sheet {sheet!r}; it has {', '.join(book.sheetnames)}"
         )
     rows = book[sheet].iter_rows(values_only=True)
-    names: list[str] = []
-    for heading in next(rows, ()):
-        plain = re.sub(r"[\s:,=._]+", "_", str(heading or "").lower()).strip("_")
-        repeats = sum(
-            name == plain or re.fullmatch(rf"{re.escape(plain)}_\d+", name) is not None
-            for name in names
-        )
-        names.append(f"{plain}_{repeats}" if repeats else plain)
+    names = _column_names(next(rows, ()))
     missing = [name for name in columns if name not in names]
     if missing:
         raise DataError(
             f"{where}, sheet {sheet!r}, has no column {', '.join(missing)}; it has {', '.join(names)}"
         )
-    indices = [names.index(name) for name in columns]
     for number, row in enumerate(rows, 2):
-        first, *rest = (row[index] if index < len(row) else None for index in indices)
+        values = dict(zip(names, row, strict=False))
+        first, *rest = map(values.get, columns)
         if first is None:
             continue
         try:
@@ -128,3 +121,14 @@ def _rows(
             raise DataError(
                 f"{where}, sheet {sheet!r}, row {number}: {first!r} is not an item number"
             ) from error
+
+
+def _column_names(headings: Iterable[Any]) -> list[str]:
+    """The headings in lower case with underscores; those that repeat are numbered."""
+    names: list[str] = []
+    for heading in headings:
+        plain = re.sub(r"[\s:,=._]+", "_", str(heading or "").lower()).strip("_")
+        repeated = re.compile(rf"{re.escape(plain)}(_\d+)?")
+        repeats = sum(repeated.fullmatch(name) is not None for name in names)
+        names.append(f"{plain}_{repeats}" if repeats else plain)
+    return names

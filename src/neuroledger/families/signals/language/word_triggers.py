@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -84,31 +84,26 @@ def read_in(
     A sentence is None, with a reason, if it has no item, several kinds or versions, or a number of words that differs from
     the list; or if it is among the first `practice` and has no cloze marker. Groups of questions alone are skipped.
     """
-    ordered = sorted(markers)
     words = WORDS | also_words
-    indices = [
-        at
-        for at, marker in enumerate(ordered)
-        if marker.code in words or marker.code in QUESTIONS
-    ]
-    if not indices:
-        return []
-    onsets = np.array([ordered[at].onset for at in indices])
-    ends = [
-        at
-        for at, gap in zip(indices, np.append(np.diff(onsets), np.inf), strict=True)
-        if gap > PAUSE
-    ]
     read = []
-    for position, (start, stop) in enumerate(
-        zip([0, *(end + 1 for end in ends)], ends, strict=False)
-    ):
-        part = ordered[start : stop + 1]
+    for position, part in enumerate(_parts(sorted(markers), words | QUESTIONS)):
         if len(part) >= FEWEST and not {marker.code for marker in part} <= QUESTIONS:
             read.append(
                 _identify(position, part, sentences, words, position < practice)
             )
     return read
+
+
+def _parts(ordered: Sequence[Marker], shown: Set[int]) -> Iterator[Sequence[Marker]]:
+    """Yield the markers between pauses, each part up to the last word or question before a pause."""
+    indices = [at for at, marker in enumerate(ordered) if marker.code in shown]
+    onsets = [ordered[at].onset for at in indices]
+    gaps = np.diff(onsets, append=np.inf)
+    start = 0
+    for at, gap in zip(indices, gaps, strict=True):
+        if gap > PAUSE:
+            yield ordered[start : at + 1]
+            start = at + 1
 
 
 def _identify(
@@ -121,6 +116,26 @@ def _identify(
     codes = {marker.code for marker in part}
     onsets = tuple(marker.onset for marker in part if marker.code in words)
     items = [marker.code - 100 for marker in part if marker.code in ITEMS]
+    if early and not codes & CLOZE:
+        return ReadSentence(position, onsets, None, "practice")
+    sentence, why = _listed(codes, items, sentences)
+    if sentence is None:
+        return ReadSentence(position, onsets, None, why)
+    if len(sentence.words) != len(onsets):
+        why = f"{len(onsets)} words came, and {why} has {len(sentence.words)}"
+        return ReadSentence(position, onsets, None, why)
+    return ReadSentence(position, onsets, sentence, "")
+
+
+def _listed(
+    codes: Set[int],
+    items: Sequence[int],
+    sentences: Mapping[tuple[str, int, str], Sentence],
+) -> tuple[Sentence | None, str]:
+    """The sentence of the first item in the version that its words tell, and its name; without one, the reason."""
+    if not items:
+        return None, "no item marker"
+    item = items[0]
     versions = {
         ("prediction", "expected"): bool(codes & EXPECTED),
         ("prediction", "unexpected"): bool(codes & UNEXPECTED),
@@ -128,24 +143,10 @@ def _identify(
         ("control", "incorrect"): INCORRECT in codes,
     }
     kinds = [key for key, present in versions.items() if present]
-    if early and not codes & CLOZE:
-        return ReadSentence(position, onsets, None, "practice")
-    if not items:
-        return ReadSentence(position, onsets, None, "no item marker")
     if len(kinds) != 1:
-        return ReadSentence(
-            position, onsets, None, "no word or several words tell its version"
-        )
+        return None, "no word or several words tell its version"
     (kind, version) = kinds[0]
-    sentence = sentences.get((kind, items[0], version))
+    sentence = sentences.get((kind, item, version))
     if sentence is None:
-        return ReadSentence(
-            position,
-            onsets,
-            None,
-            f"the list has no {kind} item {items[0]} ({version})",
-        )
-    if len(sentence.words) != len(onsets):
-        why = f"{len(onsets)} words came, and item {items[0]} ({version}) has {len(sentence.words)}"
-        return ReadSentence(position, onsets, None, why)
-    return ReadSentence(position, onsets, sentence, "")
+        return None, f"the list has no {kind} item {item} ({version})"
+    return sentence, f"item {item} ({version})"
