@@ -119,7 +119,6 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "end of the interval of a control": lambda plain: plain["controls"]["noise"].update(
         low=-0.5
     ),
-    "samples": lambda plain: plain["scores"]["ridge"].update(samples_sha256="0" * 64),
     "failure": lambda plain: plain.update(
         status="failed", score=None, scores={}, error={"type": "X", "message": "x"}
     ),
@@ -185,6 +184,8 @@ def test_any_change_of_a_record_is_detected_by_recomputation(scored: Path) -> No
                 forged = record_of(plain | {"payload_sha256": ""})
             except ValueError:
                 continue
+            if forged.payload() == true.payload():
+                continue  # what is left out has its default, and that is the same
             forged = forged.sealed()
             assert compared("it", forged, true).finding.code in {
                 "record.not-reproduced",
