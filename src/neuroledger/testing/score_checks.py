@@ -60,7 +60,7 @@ def _rows(case: Case) -> None:
     ]
     if len(orders) > 1 and by_id:
         _require_matched(case, orders)
-    draws_splits = case.splits is None and "splits" in case.component.asks_for
+    draws_splits = case.splits is None and case.component.takes("splits")
     if not case.draws_randomly and not draws_splits:
         _require_equivariant(case, orders if by_id else [orders[0]] * len(orders))
 
@@ -291,7 +291,9 @@ def _read_parts(case: Case) -> None:
     reading = _reading(case)
     wrong = {name: part for name, part in reading.parts.items() if not part >= 0}
     if wrong:
-        raise ContractError(f"a part of the cost is not a number of at least 0: {wrong}")
+        raise ContractError(
+            f"a part of the cost is not a number of at least 0: {wrong}"
+        )
 
 
 def _read_json(case: Case) -> None:
