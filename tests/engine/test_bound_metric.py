@@ -20,6 +20,7 @@ from neuroledger.engine.bound_metric import (
     check_repeated,
     joined,
 )
+from neuroledger.engine.context import MetricContext
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec.base import spec_sha256
 from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
@@ -418,6 +419,19 @@ def test_a_function_gets_what_it_asks_for() -> None:
     assert train.tolist() == [0, 1] and test.tolist() == [2]
     samples.score()
     assert samples.given == {}
+
+
+def test_a_function_that_takes_the_whole_context_gets_the_splits_that_the_spec_declares() -> (
+    None
+):
+    samples = Given(TABLE)
+    samples.bound(asks_for=frozenset({"context"}), splits=None)(rows(IDS), rows(IDS))
+    context = samples.given["context"]
+    assert context.splits == () and isinstance(context, MetricContext)
+    bound = samples.bound(asks_for=frozenset({"context"}))
+    bound(rows(IDS), rows(IDS), splits=[([0, 1], [2])])
+    [(train, test)] = samples.given["context"].splits
+    assert train.tolist() == [0, 1] and test.tolist() == [2]
 
 
 def test_a_function_that_needs_splits_is_refused_without_any() -> None:

@@ -218,29 +218,25 @@ class _Bound:
         rows: xr.DataArray,
         tested: Collection[str] | None = None,
     ) -> Score:
-        if tested is not None and not self._takes_splits:
-            arrays, rows = (
-                [_of_stimuli(array, tested) for array in arrays],
-                _of_stimuli(rows, tested),
-            )
         drawn = self._splits(splits, rows)
-        if tested is not None and drawn is not None:
+        if tested is not None and drawn is None:
+            arrays = [_of_stimuli(array, tested) for array in arrays]
+            rows = _of_stimuli(rows, tested)
+        elif tested is not None and drawn is not None:
             drawn = testing(drawn, rows, tested)
         samples = self.samples(arrays, drawn)
         return _score(self, samples, arrays, drawn, rows)
 
-    @property
-    def _takes_splits(self) -> bool:
-        return bool({"splits", "context"} & self.component.asks_for)
-
     def _splits(
         self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
     ) -> Sequence[Split] | None:
-        """Return the splits of the rows that the component needs, or None."""
-        if not self._takes_splits:
+        """Return the splits of the rows that the component takes, or None."""
+        if not self.component.takes("splits"):
             return None
         if splits is not None:
             return given(splits, rows.sizes["presentation"])
+        if self.spec.splits is None and "splits" not in self.component.asks_for:
+            return None
         if self.spec.splits is None:
             raise MetricError(
                 f"{self.spec.id}: {self.component.name} needs `splits`, and the spec declares none"

@@ -168,9 +168,7 @@ def untrained_of(session: Session, id: str) -> Model | None:
     if spec.builder is None or not spec.weights:
         return None
     component = registry.get("builder", spec.builder.name)
-    draws = (
-        "seed" in component.parameters.model_fields and "weights" in component.asks_for
-    )
+    draws = "seed" in component.parameters.model_fields and component.takes("weights")
     return _build(session, id, trained=False) if draws else None
 
 
@@ -181,7 +179,7 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
         raise UnavailableError(f"model {id!r} is unavailable: {spec.unavailable}")
     component = registry.get("builder", spec.builder.name)
     for name in ("weights", "regions", "layers", "readout", "logits"):
-        if getattr(spec, name) and name not in component.asks_for:
+        if getattr(spec, name) and not component.takes(name):
             raise RequestError(
                 f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it"
             )

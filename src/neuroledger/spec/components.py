@@ -164,6 +164,10 @@ class Registered:
     function: Callable[..., Any]
     asks_for: frozenset[str]
 
+    def takes(self, field: str) -> bool:
+        """Whether the function takes a field of its context, by its name or with the whole context."""
+        return field in self.asks_for or "context" in self.asks_for
+
     @property
     def parameters(self) -> type[BaseModel]:
         """Pydantic model of the YAML fields, made from the function's keyword-only parameters."""

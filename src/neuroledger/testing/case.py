@@ -117,7 +117,7 @@ class Case:
     def draws_randomly(self) -> bool:
         """Whether the order of rows decides what is drawn at random."""
         seeded = {"seed", "halves", "repetitions", "procedure"}
-        return "rng" in self.component.asks_for or bool(
+        return self.component.takes("rng") or bool(
             seeded & set(self.component.parameters.model_fields)
         )
 
@@ -129,7 +129,7 @@ class Case:
     @cached_property
     def splits(self) -> list[Split] | None:
         """Train and test rows of the reference, if a metric takes splits; a ceiling draws its own."""
-        if "splits" not in self.component.asks_for or not isinstance(
+        if not self.component.takes("splits") or not isinstance(
             self.bound, BoundMetric
         ):
             return None

@@ -60,7 +60,7 @@ def _rows(case: Case) -> None:
     ]
     if len(orders) > 1 and by_id:
         _require_matched(case, orders)
-    draws_splits = case.splits is None and "splits" in case.component.asks_for
+    draws_splits = case.splits is None and case.component.takes("splits")
     if not case.draws_randomly and not draws_splits:
         _require_equivariant(case, orders if by_id else [orders[0]] * len(orders))
 
