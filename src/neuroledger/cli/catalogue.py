@@ -119,7 +119,7 @@ def _columns_of_benchmark(catalog: Catalog, spec: BenchmarkSpec) -> dict[str, st
 
 
 def _state(spec: DatasetSpec) -> str:
-    """Return whether the data set can be had, and what it is."""
+    """Return whether the data set is available, and whether it is simulated."""
     if spec.unavailable:
         return "unavailable"
     if spec.unread:

@@ -147,8 +147,8 @@ def _fetch(
 
 def _only_listed(spec: DatasetSpec) -> bool:
     """Return whether a data set lists the files that can be downloaded, and pins none yet."""
-    can_be_had = any(download.url for download in spec.downloads.values())
-    return spec.reader is not None and not spec.files and can_be_had
+    have_addresses = any(download.url for download in spec.downloads.values())
+    return spec.reader is not None and not spec.files and have_addresses
 
 
 def _verified(files: Mapping[str, SourceFile], fetched: int) -> str:
