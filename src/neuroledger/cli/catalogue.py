@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from neuroledger.cli.options import Json, Root, argument, flag, option
 from neuroledger.cli.output import FAILED, REFUSED, SUCCESS, Output
@@ -349,8 +349,7 @@ def new(
     return SUCCESS
 
 
-@dataclass(frozen=True)
-class _Checked:
+class _Checked(NamedTuple):
     """What `check` found: the problems, the number of spec files, and the review where a commit is given."""
 
     findings: Sequence[Finding]

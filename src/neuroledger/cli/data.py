@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from neuroledger.cli.options import (
     Degrees,
@@ -43,8 +42,7 @@ Access = Literal["public", "private"]
 _State = Literal["verified", "pinned", "pending", "failed", "unavailable"]
 
 
-@dataclass(frozen=True)
-class _Fetched:
+class _Fetched(NamedTuple):
     """What became of the files of one data set or model."""
 
     kind: str
@@ -69,7 +67,7 @@ class _Fetched:
 
     def to_dict(self) -> dict[str, str]:
         """Return plain data."""
-        plain = asdict(self)
+        plain = self._asdict()
         return {name: plain[name] for name in ("kind", "id", "state", "message")}
 
 
@@ -563,8 +561,7 @@ def _images(folder: Path) -> pd.DataFrame:
     return pd.DataFrame({"stimulus_id": content.ids, "filename": content.images})
 
 
-@dataclass(frozen=True)
-class _Responses:
+class _Responses(NamedTuple):
     """A file with responses, and what was said about it."""
 
     source: Path
