@@ -148,7 +148,7 @@ def import_(
 ) -> int:
     """Import a data set or model of another project as a spec.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.data.pin.pin import alone
     from neuroledger.spec.catalog import open_catalog
@@ -402,7 +402,7 @@ def export(
 ) -> int:
     """Write a data set or results in the format of another project.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.families.alignment.brainscore_files import export_brainscore
     from neuroledger.families.efficiency.exports import (

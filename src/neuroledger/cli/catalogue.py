@@ -331,7 +331,7 @@ def new(
 ) -> int:
     """Create a spec file from a template that passes `check`.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.spec.catalog import open_catalog
 

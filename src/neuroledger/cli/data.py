@@ -433,7 +433,7 @@ def package(
 ) -> int:
     """Convert, place, track and pin stimuli, responses or a checkpoint.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.spec.catalog import open_catalog
 

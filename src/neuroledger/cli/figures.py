@@ -197,7 +197,7 @@ def plot(
 ) -> int:
     """Write a figure of scores, models or data to a file.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.report.plots.style import save
     from neuroledger.spec.catalog import open_catalog
