@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import shutil
@@ -102,6 +101,8 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def card(title: str, rows: Iterable[tuple[str, object]], after: str = "") -> str:
     """Return an HTML table for notebooks: a title and rows of name and value, escaped, followed by ``after`` as HTML."""
+    import html
+
     left = "style='text-align:left'"
     cells = "".join(
         f"<tr><th {left}>{html.escape(name)}</th><td {left}>{html.escape(str(value))}</td></tr>"

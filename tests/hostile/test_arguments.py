@@ -27,7 +27,7 @@ def test_every_verb_is_called_with_every_odd_value(tmp_path: Path) -> None:
 def test_a_traceback_of_a_verb_is_detected(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken() -> int:
+    def broken(root: str | None = None) -> int:
         raise IndexError("list index out of range")
 
     build(tmp_path / "lab", repository)

@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 from neuroledger.cli.options import (
     Degrees,
@@ -43,8 +43,7 @@ def _open_catalog(root: Path | None, answer: Output) -> Catalog:
     return catalog
 
 
-@dataclass(frozen=True)
-class _Files:
+class _Files(NamedTuple):
     """Files of Brain-Score, and what was said about them."""
 
     paths: list[Path]
@@ -149,7 +148,7 @@ def import_(
 ) -> int:
     """Import a data set or model of another project as a spec.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.data.pin.pin import alone
     from neuroledger.spec.catalog import open_catalog
@@ -280,8 +279,7 @@ def _package_weights(
     answer.wrote(catalog.shown(pinned[0]))
 
 
-@dataclass(frozen=True)
-class _Tree:
+class _Tree(NamedTuple):
     """A published tree of recordings: where it is, and the id that it gets here."""
 
     project: Literal["openneuro", "nemar", "dandi"]
@@ -292,8 +290,7 @@ class _Tree:
     facts: Path | None
 
 
-@dataclass(frozen=True)
-class _Wanted:
+class _Wanted(NamedTuple):
     """Which recordings of a tree become a data set."""
 
     tasks: list[str] | None
@@ -405,7 +402,7 @@ def export(
 ) -> int:
     """Write a data set or results in the format of another project.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.families.alignment.brainscore_files import export_brainscore
     from neuroledger.families.efficiency.exports import (
@@ -551,8 +548,7 @@ class _Progress:
             sys.stderr.write(f"{done:,} of {self.total:,} stimuli\n")
 
 
-@dataclass(frozen=True)
-class _Stimuli:
+class _Stimuli(NamedTuple):
     """What the options say about the stimuli; ``folder`` holds their files, ``images`` if they are images."""
 
     table: Path | None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from neuroledger.cli.options import Json, Root, argument, flag, option
 from neuroledger.cli.output import FAILED, REFUSED, SUCCESS, Output
@@ -119,7 +119,7 @@ def _columns_of_benchmark(catalog: Catalog, spec: BenchmarkSpec) -> dict[str, st
 
 
 def _state(spec: DatasetSpec) -> str:
-    """Return whether the data set can be had, and what it is."""
+    """Return whether the data set is available, and whether it is simulated."""
     if spec.unavailable:
         return "unavailable"
     if spec.unread:
@@ -341,7 +341,7 @@ def new(
 ) -> int:
     """Create a spec file from a template that passes `check`.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.spec.catalog import open_catalog
 
@@ -359,8 +359,7 @@ def new(
     return SUCCESS
 
 
-@dataclass(frozen=True)
-class _Checked:
+class _Checked(NamedTuple):
     """What `check` found: the problems, the number of spec files, and the review where a commit is given."""
 
     findings: Sequence[Finding]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from neuroledger.cli.options import (
     Degrees,
@@ -43,8 +42,7 @@ Access = Literal["public", "private"]
 _State = Literal["verified", "pinned", "pending", "failed", "unavailable"]
 
 
-@dataclass(frozen=True)
-class _Fetched:
+class _Fetched(NamedTuple):
     """What became of the files of one data set or model."""
 
     kind: str
@@ -69,7 +67,7 @@ class _Fetched:
 
     def to_dict(self) -> dict[str, str]:
         """Return plain data."""
-        plain = asdict(self)
+        plain = self._asdict()
         return {name: plain[name] for name in ("kind", "id", "state", "message")}
 
 
@@ -147,8 +145,8 @@ def _fetch(
 
 def _only_listed(spec: DatasetSpec) -> bool:
     """Return whether a data set lists the files that can be downloaded, and pins none yet."""
-    can_be_had = any(download.url for download in spec.downloads.values())
-    return spec.reader is not None and not spec.files and can_be_had
+    have_addresses = any(download.url for download in spec.downloads.values())
+    return spec.reader is not None and not spec.files and have_addresses
 
 
 def _verified(files: Mapping[str, SourceFile], fetched: int) -> str:
@@ -435,7 +433,7 @@ def package(
 ) -> int:
     """Convert, place, track and pin stimuli, responses or a checkpoint.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.spec.catalog import open_catalog
 
@@ -563,8 +561,7 @@ def _images(folder: Path) -> pd.DataFrame:
     return pd.DataFrame({"stimulus_id": content.ids, "filename": content.images})
 
 
-@dataclass(frozen=True)
-class _Responses:
+class _Responses(NamedTuple):
     """A file with responses, and what was said about it."""
 
     source: Path

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from neuroledger.cli.options import Benchmarks, Json, Root, Suite, argument, option
 from neuroledger.cli.output import SUCCESS, Output
@@ -30,8 +29,7 @@ def _plots() -> ModuleType:
     return plot
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(NamedTuple):
     """The request for a figure; its methods return what the figure shows, or say what is missing."""
 
     figure: str
@@ -199,7 +197,7 @@ def plot(
 ) -> int:
     """Write a figure of scores, models or data to a file.
 
-    JSON: written, notes and next.
+    JSON: written (paths), notes, and next (commands that usually follow).
     """
     from neuroledger.report.plots.style import save
     from neuroledger.spec.catalog import open_catalog
