@@ -156,11 +156,13 @@ class SampleSums:
         """Add operations given by row, ``ternary`` where they need no multiplier; None if this is decided."""
         samples = len(self.amounts)
         if len(per_row) == samples:
-            self.amounts += per_row
+            self.amounts = self.amounts + per_row
         else:
-            self.amounts += per_row.reshape(-1, samples, inner).sum((0, 2))
+            added = per_row.reshape(-1, samples, inner).sum((0, 2))
+            self.amounts = self.amounts + added
         if ternary is not None and self._undecided:
-            self.ternary &= ternary.reshape(-1, samples, inner).all(2).all(0)
+            signs = ternary.reshape(-1, samples, inner).all(2).all(0)
+            self.ternary = self.ternary & signs
             self._undecided = bool(self.ternary.any())
 
     def totals(self) -> tuple[float, float]:
