@@ -36,7 +36,6 @@ OTHER_MEANINGS = {
     ("data/gate/clocks.py", "spikes"): "what a clock times",
     ("data/gate/clocks.py", "recording"): "a coordinate",
     ("testing/inputs.py", "recording"): "a coordinate",
-    ("engine/foreseen.py", "recording"): "a coordinate",
 }
 INSIDE_TEXT: dict[tuple[str, str], str] = {}
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from neuroledger.cli import main
-from neuroledger.engine.foreseen import (
+from neuroledger.engine.check import (
     benchmark_problems,
     dataset_problems,
     foreseen,

@@ -62,7 +62,7 @@ class Foreseen(NamedTuple):
     coordinates
         Coordinates and further assemblies that its data will have.
     recordings
-        The coordinates of each recording, and under `sha256` the hash of its samples.
+        The coordinates of each recording, its `file`, and under `sha256` the hash of its samples.
     problems
         What it cannot read: the place of the field, what is wrong, and how to fix it.
     """

@@ -66,10 +66,11 @@ def foreseen(
     largest = _largest(files)
     for item in recordings:
         stem = item["recording"].removesuffix(PurePosixPath(item["recording"]).suffix)
-        item["sha256"] = largest.get(stem, item["recording"])
+        item |= {"file": item["recording"]}
+        item |= {"sha256": largest.get(stem, item["file"])}
     # A fact that some recordings lack is no coordinate.
     named = [set(item) for item in recordings]
-    facts |= set.intersection(*named) - {"sha256"} if named else set()
+    facts |= set.intersection(*named) - {"file", "sha256"} if named else set()
     window = parameters.get("window") or {}
     known = coordinates_of(parameters, window, dict.fromkeys(facts))
     known |= set(parameters.get("embeddings") or ())
