@@ -189,7 +189,7 @@ def test_the_shipped_labram_takes_the_tensors_that_are_published(tmp_path):
     from neuroledger.families.decoding.models.pretrained_contract import Contract
     from neuroledger.families.decoding.models.window_inputs import Inputs
     from neuroledger.families.decoding.training.decoding_recipes import NeuralBench
-    from neuroledger.families.signals.recordings.model_needs import Needs
+    from neuroledger.families.signals.model_needs import Needs
     from neuroledger.spec.catalog import open_catalog
 
     told = dict(

@@ -12,7 +12,7 @@ from neuroledger.families.decoding.models.channel_adapters import (
 from neuroledger.families.decoding.models.window_inputs import Inputs, with_inputs
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
-from neuroledger.families.signals.recordings.model_needs import Needs
+from neuroledger.families.signals.model_needs import Needs
 
 torch = pytest.importorskip("torch")
 OWN = ("Fp1", "C3", "Cz", "C4", "O1", "O2")

@@ -23,8 +23,8 @@ from neuroledger.families.decoding.models.network_decoders import (
 )
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
+from neuroledger.families.signals.model_needs import FilterNeed, Needs
 from neuroledger.families.signals.recordings import window_store
-from neuroledger.families.signals.recordings.model_needs import FilterNeed, Needs
 from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing
 from neuroledger.spec.base import sha256_of
 from neuroledger.store.store import open_store

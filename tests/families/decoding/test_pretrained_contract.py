@@ -17,7 +17,7 @@ from neuroledger.families.decoding.models.pretrained_contract import Contract
 from neuroledger.families.decoding.models.window_inputs import Inputs
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
-from neuroledger.families.signals.recordings.model_needs import Needs
+from neuroledger.families.signals.model_needs import Needs
 from neuroledger.families.signals.signals import signals
 
 torch = pytest.importorskip("torch")

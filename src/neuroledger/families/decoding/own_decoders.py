@@ -24,7 +24,7 @@ from neuroledger.families.decoding.models.window_inputs import Inputs
 from neuroledger.families.decoding.protocols.decoder import Decoder, Signature
 from neuroledger.families.decoding.training.adaptation import Adapt
 from neuroledger.families.decoding.training.decoding_recipes import Recipe
-from neuroledger.families.signals.recordings.model_needs import Needs
+from neuroledger.families.signals.model_needs import Needs
 from neuroledger.spec.base import worded
 
 __all__ = ["evaluate_decoder", "loaded", "own_decoder"]

@@ -40,7 +40,7 @@ from neuroledger.families.decoding.training.decoding_recipes import (
     TrainingRecipe,
 )
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
-from neuroledger.families.signals.recordings.model_needs import Needs
+from neuroledger.families.signals.model_needs import Needs
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import (

@@ -19,7 +19,7 @@ from neuroledger.families.decoding.models.channel_adapters import (
 )
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import TrainingRecipe
-from neuroledger.families.signals.recordings.model_needs import Needs
+from neuroledger.families.signals.model_needs import Needs
 from neuroledger.families.signals.units import to_microvolts
 from neuroledger.spec.base import Frozen
 

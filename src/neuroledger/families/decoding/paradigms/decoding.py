@@ -52,7 +52,7 @@ from neuroledger.families.decoding.protocols.splits import (
 )
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals import signals
-from neuroledger.families.signals.recordings.model_needs import unmet
+from neuroledger.families.signals.model_needs import unmet
 from neuroledger.families.signals.signals import recording_digests
 from neuroledger.families.simulated_predictions import simulated_predictions
 from neuroledger.models.model import fit

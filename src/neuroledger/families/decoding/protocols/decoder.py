@@ -11,7 +11,7 @@ import numpy as np
 from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
-from neuroledger.families.signals.recordings.model_needs import Needs
+from neuroledger.families.signals.model_needs import Needs
 from neuroledger.spec.channels import Channels
 
 __all__ = [

@@ -13,6 +13,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.pinning.foreseen import foreseen
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import beside_recording
@@ -23,7 +24,6 @@ from neuroledger.families.signals.recordings.beyond_ends import (
     note_unscaled,
     omitted,
 )
-from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.open_recordings import (
     note_clock,
     require_believed,

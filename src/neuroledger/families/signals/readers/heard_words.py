@@ -26,8 +26,8 @@ from neuroledger.families.signals.language.language_events import (
     the_file,
     within,
 )
+from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
-from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,

@@ -20,6 +20,7 @@ from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.language.language_events import place
 from neuroledger.families.signals.language.text_clusters import cluster_texts
 from neuroledger.families.signals.language.typing_logs import Logged, read_log
+from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.pinning.recordings import logged
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.event_alignment import (
@@ -27,7 +28,6 @@ from neuroledger.families.signals.recordings.event_alignment import (
     Alignment,
     align,
 )
-from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.recording_names import Naming
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,

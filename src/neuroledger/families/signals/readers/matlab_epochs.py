@@ -11,6 +11,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import Pattern, fields_of
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.pinning.foreseen import foreseen
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
@@ -18,7 +19,6 @@ from neuroledger.families.signals.recordings.matlab_layouts import (
     MatlabLayout,
     matlab_parts,
 )
-from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.shared_channels import with_shared
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,

@@ -17,11 +17,11 @@ from neuroledger.data.file_names import Pattern, matching
 from neuroledger.data.parsing import matlab, table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
+from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.pinning.foreseen import foreseen
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.pinning.scan_downloads import MISSING
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
-from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.open_recordings import (
     open_epochs,
     open_recording,

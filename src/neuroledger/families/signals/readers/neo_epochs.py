@@ -21,13 +21,13 @@ from neuroledger.families.signals.clocks.clock_facts import (
     clocks_of,
     note_clocks,
 )
+from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.pinning.recordings import recorded
 from neuroledger.families.signals.recordings.beyond_ends import (
     beyond_notes,
     note_left_out,
     require_few,
 )
-from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.neo_files import (
     NeoFiles,
     Stretch,

@@ -15,7 +15,7 @@ from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals import signals
 from neuroledger.families.signals.clocks.cut_windows import clocks_of_windows
 from neuroledger.families.signals.language.text_clusters import cluster_texts
-from neuroledger.families.signals.recordings.model_needs import only_as_cut
+from neuroledger.families.signals.model_needs import only_as_cut
 from neuroledger.families.signals.recordings.signal_stimuli import read_embeddings
 from neuroledger.families.signals.recordings.window_store import IN_MEMORY, stored
 from neuroledger.spec.components import ReaderContext

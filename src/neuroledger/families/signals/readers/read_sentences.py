@@ -31,8 +31,8 @@ from neuroledger.families.signals.language.sentence_blocks import (
     sentences_of,
 )
 from neuroledger.families.signals.language.text_clusters import clustered
+from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
-from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,

@@ -31,6 +31,7 @@ from neuroledger.families.signals.language.word_triggers import (
     read_in,
     unknown_codes,
 )
+from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
 from neuroledger.families.signals.recordings.laboratories import (
     Laboratory,
@@ -40,7 +41,6 @@ from neuroledger.families.signals.recordings.laboratories import (
     opened,
     sessions_in,
 )
-from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,

@@ -20,8 +20,8 @@ from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.clocks.timelines import note_events, note_rate
+from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.recordings.beyond_ends import beyond_notes
-from neuroledger.families.signals.recordings.model_needs import composed
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     UNTOUCHED,
     Preprocessing,
