@@ -140,7 +140,8 @@ def _read(
 
 def _require_first(event: Any, documents: list[Any], path: str) -> None:
     if documents and type(event) is yaml.DocumentStartEvent:
-        line, column = event.start_mark.line + 1, event.start_mark.column + 1
+        mark: Any = event.start_mark
+        line, column = mark.line + 1, mark.column + 1
         words = "not valid YAML: but found another document"
         hint = "one file contains one spec: remove the line `---`, or make two files"
         raise _error(path, line, column, words, hint)
