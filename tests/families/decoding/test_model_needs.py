@@ -25,7 +25,10 @@ from neuroledger.families.decoding.training.decoding_recipes import Laptop
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
 from neuroledger.families.signals.model_needs import FilterNeed, Needs
 from neuroledger.families.signals.recordings import window_store
-from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    Preprocessing,
+    RecordingScale,
+)
 from neuroledger.spec.base import sha256_of
 from neuroledger.store.store import open_store
 from tests.families.decoding.recorded_repository import (
@@ -213,3 +216,11 @@ def test_windows_that_are_cut_already_must_be_as_needed():
         metric="balanced_accuracy",
     )  # fmt: skip
     assert any("filters and baseline were not checked" in note for note in score.notes)
+
+
+def test_a_needed_scale_keeps_what_the_data_set_scales():
+    own = Preprocessing(scale={"of": "recording", "before": "baseline"})
+    standard = Needs(scale="standard").applied_to(own).scale
+    assert standard == RecordingScale(of="recording", how="standard")
+    assert Needs(scale="none").applied_to(own).scale is None
+    assert Needs(scale="robust").applied_to(Preprocessing()).scale == "robust"

@@ -8,7 +8,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from neuroledger.errors import RequestError
-from neuroledger.families.signals.recordings.signal_preprocessing import Preprocessing
+from neuroledger.families.signals.recordings.signal_preprocessing import (
+    Preprocessing,
+    RecordingScale,
+)
 from neuroledger.families.signals.units import to_microvolts
 from neuroledger.spec.base import Frozen
 
@@ -75,7 +78,7 @@ class Needs(Frozen):
         if self.unit is not None:
             steps |= {"units": self.unit, "scale": None, "clamp": None}
         if self.scale is not None:
-            steps["scale"] = None if self.scale == "none" else self.scale
+            steps["scale"] = self._scale_in_place_of(own.scale)
         if self.clamp is not None:
             steps["clamp"] = None if self.clamp == "none" else self.clamp
         if self.baseline is not None:
@@ -84,6 +87,16 @@ class Needs(Frozen):
             wanted = FilterNeed() if self.filter == "none" else self.filter
             steps |= {name: getattr(wanted, name) for name in FilterNeed.model_fields}
         return own.model_copy(update=steps)
+
+    def _scale_in_place_of(
+        self, own: str | RecordingScale | None
+    ) -> str | RecordingScale | None:
+        """The needed scaling, over what the data set scales: whole recordings, or their windows."""
+        if self.scale in (None, "none"):
+            return None
+        if isinstance(own, RecordingScale):
+            return own.model_copy(update={"how": self.scale})
+        return self.scale
 
 
 def composed(parameters: Mapping[str, Any], needs: Needs) -> dict[str, Any]:

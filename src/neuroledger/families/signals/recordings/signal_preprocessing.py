@@ -63,8 +63,10 @@ from neuroledger.spec.base import Frozen
 
 __all__ = [
     "UNTOUCHED",
+    "Notch",
     "Preprocessing",
     "Recording",
+    "RecordingScale",
     "called_as_declared",
     "join",
     "metadata_of",
