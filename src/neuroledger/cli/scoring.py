@@ -467,7 +467,14 @@ def _describe(score: StoredScore) -> str:
 
 
 def evaluate(
-    model: ModelId,
+    model: Annotated[
+        str,
+        argument(
+            "MODEL",
+            "id of a model, or a network of your own that is trained on decoding benchmarks: FILE.py:NAME or MODULE:NAME",
+            ids=("models",),
+        ),
+    ],
     suite: Annotated[
         str | None,
         option(
@@ -486,6 +493,8 @@ def evaluate(
 ) -> int:
     """Score one model on every benchmark of a suite that fits it; nothing is recorded.
 
+    The code of a network of your own is run: a class or function that builds a torch module from the shape of the windows.
+
     Benchmarks are scored with the suite, or alone if no suite is given.
 
     JSON: model, scores and costs (a score by benchmark and by metric), skipped, failed and pending (reason by benchmark).
@@ -500,8 +509,13 @@ def evaluate(
         os.chdir(root)
     params = read_params(open_catalog().root)
     request = _request(params, seed, limit, device)
+    subject: Any = model
+    if ":" in model:
+        from neuroledger.families.decoding.own_decoders import own_decoder
+
+        subject = own_decoder(model, device=request.device)
     evaluated = evaluate_model(
-        model,
+        subject,
         suite=suite,
         benchmarks=benchmarks or (),
         seed=request.seed,
