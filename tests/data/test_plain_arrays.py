@@ -38,7 +38,9 @@ def tensor(values):
 
 @pytest.mark.parametrize("metric", ["ridge", "pls", "rdm", "cka"])
 @pytest.mark.parametrize(
-    "kind", [np.asarray, pd.DataFrame, tensor, np.ndarray.tolist], ids=str
+    "kind",
+    [np.asarray, pd.DataFrame, tensor, np.ndarray.tolist],
+    ids=["array", "table", "tensor", "list"],
 )
 def test_every_kind_of_array_gives_the_score_of_an_assembly(metric, kind):
     x, y = responses()
