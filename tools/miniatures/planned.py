@@ -130,9 +130,11 @@ def _around_events(
 def _over_events(
     window: Window, kinds: Sequence[tuple[str, str]], labels: Sequence[str]
 ) -> Plan:
-    """Events that last two windows, each after the other."""
+    """Events that last two windows, or as long as windows before their end, each after the other."""
     stride = window.stride or window.duration
-    duration = stride + max(stride, window.duration + window.start)
+    to_the_end = window.anchor == "end"
+    covered = -window.start if to_the_end else None
+    duration = covered or stride + max(stride, window.duration + window.start)
     times = 2 if stride * len(kinds) < 60 else 1
     events, planted = [], []
     for number in range(times * len(kinds)):
@@ -140,7 +142,8 @@ def _over_events(
         onset = 1.0 + number * (duration + 1.0)
         events.append(Event(onset, duration, description))
         for inner in range(int(duration // stride)):
-            begin = onset + inner * stride + window.start
+            first = onset + duration if to_the_end else onset
+            begin = first + inner * stride + window.start
             end = begin + window.duration
             planted.append(Planted(begin, end, labels.index(label)))
     seconds = _whole(events[-1].onset + duration + 2.0)

@@ -7,11 +7,12 @@ import hashlib
 import inspect
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter
@@ -173,23 +174,26 @@ def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
 
 def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     """Return the versions of the components and the SHA-256 of the code that infers and simulates."""
-    parts = [
-        metric.component
-        for metric in (*job.metrics.values(), *([job.ceiling] if job.ceiling else []))
-    ]
+    bound = [*job.metrics.values()] + ([] if job.ceiling is None else [job.ceiling])
+    parts = [each.component for each in bound]
+    digest = hashlib.sha256()
+    for path in _files_of(job, [part.function for part in parts]):
+        digest.update(_statements(path.read_text(encoding="utf-8")).encode())
+    versions = {f"{part.kind}:{part.name}": part.version for part in parts}
+    return {"components": versions, "sha256": digest.hexdigest()}
+
+
+def _files_of(job: Resolved, compared: Sequence[Callable[..., Any]]) -> list[Path]:
+    """Return the modules of the inference of scores, and those that these functions and the simulation use."""
     files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
     simulators = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
-    functions = (*simulators, *(part.function for part in parts))
+    functions = (*simulators, *compared)
     files += [Path(inspect.getfile(function)) for function in functions]
     modules = _with_families(
         {module for function in functions if (module := inspect.getmodule(function))}
     )
     files += sorted(Path(str(module.__file__)) for module in modules)
-    digest = hashlib.sha256()
-    for path in dict.fromkeys(files):
-        digest.update(_statements(path.read_text(encoding="utf-8")).encode())
-    versions = {f"{part.kind}:{part.name}": part.version for part in parts}
-    return {"components": versions, "sha256": digest.hexdigest()}
+    return list(dict.fromkeys(files))
 
 
 def _with_families(modules: set[ModuleType]) -> set[ModuleType]:
@@ -226,20 +230,8 @@ def _is_text(statement: ast.stmt) -> bool:
 
 def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
     """Return a model and its evaluation, after which experiments can be simulated if any model allows it."""
-    catalog, evaluations, reason = session.catalog, [], ""
-    controls = dict.fromkeys((*spec.controls.negative, *spec.controls.positive))
-    known = catalog.ids("models")
-    recorded = sorted(
-        path.stem
-        for path in (catalog.root / "results" / "records" / spec.id).glob("*.json")
-    )
-    others = (id for id in [*recorded, *known] if id in known and id not in controls)
-    for model in (
-        *controls,
-        *islice((id for id in others if fits(catalog, id, spec.id)), OTHERS),
-    ):
-        if catalog.model(model).unavailable is not None:
-            continue
+    evaluations, reason = [], ""
+    for model in _candidates(session.catalog, spec):
         try:
             evaluations.append((model, evaluate(session, spec, model, controls=False)))
             _experiments(spec, evaluations[-1][1])
@@ -251,6 +243,19 @@ def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
             f"{spec.id} has no model here to simulate others after{reason}"
         )
     return evaluations[-1]
+
+
+def _candidates(catalog: Catalog, spec: BenchmarkSpec) -> Iterator[str]:
+    """Yield the available controls of a benchmark, then a few other models that fit it, those with records first."""
+    controls = dict.fromkeys((*spec.controls.negative, *spec.controls.positive))
+    known = catalog.ids("models")
+    records = catalog.root / "results" / "records" / spec.id
+    recorded = sorted(path.stem for path in records.glob("*.json"))
+    others = (id for id in [*recorded, *known] if id in known and id not in controls)
+    fitting = islice((id for id in others if fits(catalog, id, spec.id)), OTHERS)
+    for model in (*controls, *fitting):
+        if catalog.model(model).unavailable is None:
+            yield model
 
 
 KEPT = TypeAdapter(Kept)

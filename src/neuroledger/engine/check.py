@@ -343,10 +343,10 @@ def _components(entry: Entry) -> Iterator[Finding]:
         yield from explain(error, entry.document, registered.parameters, (field,))
 
 
-def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
-    """Report overrides of a benchmark's metrics and ceiling, and compat modes, that do not resolve."""
-    from neuroledger.engine.bound_metric import resolve
-
+def _override_cases(
+    catalog: Catalog, entry: Entry
+) -> list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]]:
+    """Return each metric or ceiling that a spec changes: its kind, the override, the compat mode, and the place."""
     spec = entry.spec
     cases: list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]] = []
     if isinstance(spec, BenchmarkSpec):
@@ -381,7 +381,14 @@ def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
             (entry.kind, spec.id, {"compat": name}, ("compat", name))
             for name in spec.compat
         ]
-    for kind, override, options, location in cases:
+    return cases
+
+
+def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
+    """Report overrides of a benchmark's metrics and ceiling, and compat modes, that do not resolve."""
+    from neuroledger.engine.bound_metric import resolve
+
+    for kind, override, options, location in _override_cases(catalog, entry):
         try:
             resolve(kind, override, catalog, options)
         except UnknownError:

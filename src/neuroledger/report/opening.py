@@ -168,12 +168,18 @@ def _doubts(best: Row, i: int, scored: Sequence[Row], twin: str | None) -> str:
         return " No other model has a score."
     if not rivals:
         return ""
+    return f" It is not clearly better than {_first_of(rivals, i)}."
+
+
+def _first_of(rows: Sequence[Row], i: int) -> str:
+    """Return the first rows with their values, and how many others there are."""
     names = [
-        f"{_named(row)[0]} ({short(row.cells[i].value)})" for row in rivals[:MAX_NAMES]
+        f"{_named(row)[0]} ({short(row.cells[i].value)})" for row in rows[:MAX_NAMES]
     ]
-    more = len(rivals) - MAX_NAMES
+    more = len(rows) - MAX_NAMES
     names += [f"{more} other{'s' * (more > 1)}"] if more > 0 else []
-    return f" It is not clearly better than {' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))}."
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _partial(best: Row, i: int, models: Sequence[Row]) -> str:

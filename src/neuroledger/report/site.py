@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -123,18 +123,23 @@ def _previous_files(out: Path) -> set[str]:
     except (OSError, ValueError):
         names = None
     if isinstance(names, list):
-        inside = out.resolve()
-        paths = {str(name): (out / str(name)).resolve() for name in names}
-        return {
-            name
-            for name, path in paths.items()
-            if inside in path.parents and not path.is_dir()
-        }
+        return _files_inside(out, names)
     if out.is_dir() and any(out.iterdir()):
         raise RequestError(
             f"{out} contains files that are not part of a site; give an empty or new folder"
         )
     return set()
+
+
+def _files_inside(out: Path, names: Iterable[object]) -> set[str]:
+    """Return the names that are files below a folder."""
+    inside = out.resolve()
+    paths = {str(name): (out / str(name)).resolve() for name in names}
+    return {
+        name
+        for name, path in paths.items()
+        if inside in path.parents and not path.is_dir()
+    }
 
 
 def _template(name: str) -> str:

@@ -627,12 +627,7 @@ def _as_signals(
     )
     if steps.baseline is not None:
         times = (offset + np.arange(window_values.shape[2])) / rate
-        in_baseline = (times >= steps.baseline[0]) & (times <= steps.baseline[1])
-        if not in_baseline.any():
-            raise DataError(
-                f"{recording.file}: the baseline {steps.baseline} is outside the window: change one of them"
-            )
-        window_values -= window_values[:, :, in_baseline].mean(axis=2, keepdims=True)
+        _subtract_baseline(window_values, times, steps.baseline, recording.file)
     _scale(window_values, steps)
     facts = {
         "stimulus_id": np.array(layout.names)[rows],
@@ -656,6 +651,18 @@ def _as_signals(
         events=facts,
         positions=positions,
     )
+
+
+def _subtract_baseline(
+    values: Array, times: Array, baseline: tuple[float, float], file: str
+) -> None:
+    """Subtract the mean of each channel between two times from windows (window, channel, sample), in place."""
+    inside = (times >= baseline[0]) & (times <= baseline[1])
+    if not inside.any():
+        raise DataError(
+            f"{file}: the baseline {baseline} is outside the window: change one of them"
+        )
+    values -= values[:, :, inside].mean(axis=2, keepdims=True)
 
 
 def _partner_spans(
