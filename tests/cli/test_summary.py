@@ -199,7 +199,9 @@ def test_texts_of_a_proposal_are_never_links_mentions_or_markup(
         "https:evil.example",
     ]
     for name in names:
-        controls = {HOSTILE: {"value": "|<b>", "passed": "yes"}}
+        failed = {"role": "negative", "value": 0.5, "low": 0.4, "high": 0.6}
+        failed |= {"bound": 0.2, "verdict": "failed", "reason": "|<b>"}
+        controls = {HOSTILE: failed}
         held = record(name, f"b {name}", 0.4, controls=controls)
         folder = proposal.root / "results" / "records" / f"b {name}"
         folder.mkdir(parents=True)

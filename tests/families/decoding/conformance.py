@@ -53,11 +53,13 @@ with the times of the events themselves; trees that MOABB wrote contain moved ev
 EQUAL_IN_EFFECT = "no recording has frequencies above 75 Hz to filter out"
 UNKNOWN_TARGETS = "five targets are declared, of which four occur: the documentation counts from 0 or from 1"
 ONE_PER_EVENT = "every event lasts one stride, so it has one window"
+NOTHING_BEFORE = "the files hold single trials without what precedes them: windows begin with the trial, without baseline"
 REASONS: Mapping[tuple[str, str], str] = {
     ("neuralbench.eeg.p3.vanveen2019", "band"): EQUAL_IN_EFFECT,
     ("neuralbench.eeg.sleep_onset", "band"): EQUAL_IN_EFFECT,
     ("neuralbench.eeg.sleep_stage", "band"): EQUAL_IN_EFFECT,
     ("neuralbench.eeg.mental_workload.hinss2021", "window"): ONE_PER_EVENT,
+    ("neuralbench.eeg.n2pc.reichert2020", "window"): NOTHING_BEFORE,
     ("neuralbench.eeg.cvep.castillos2023burstcvep100", "outputs"): UNKNOWN_TARGETS,
     ("neuralbench.eeg.cvep.castillos2023burstvep100", "outputs"): UNKNOWN_TARGETS,
     ("neuralbench.eeg.cvep.castillos2023burstvep40", "outputs"): UNKNOWN_TARGETS,
