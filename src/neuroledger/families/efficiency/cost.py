@@ -444,7 +444,7 @@ def _score(
 
 
 def _facts(trace: Trace, reading: Reading) -> dict[str, Fact]:
-    """Return the mode of counting, and whether a number that is no count is measured, modelled or declared."""
+    """Return the mode of counting, and whether an energy or time is measured, modelled or declared."""
     facts = {"counting_mode": Fact(trace.mode, "declared")}
     if reading.evidence:
         origin: Origin = "stated" if reading.evidence == "measured" else "declared"
