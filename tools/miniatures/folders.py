@@ -151,14 +151,15 @@ def _write_recording(
     """Write one recording with its tables; return the number of its parts, each with the windows of the plan."""
     seed = [people.index(item.subject), turn]
     path = folder / item.file
+    steps = Preprocessing.model_validate(one.reader.get("preprocessing") or {})
     if one.reader.get("matlab"):
         layout = MatlabLayout.model_validate(one.reader["matlab"])
         window = Window.model_validate(one.window)
-        return write_matlab(path, layout, window, plan, seed, CHANNELS, RATE)
+        names = tuple(channels_of(steps))
+        return write_matlab(path, layout, window, plan, seed, names, RATE)
     suffix = PurePosixPath(item.file).suffix
     if suffix not in WRITERS:
         raise UnavailableError(f"{item.file}: no miniature is written in {suffix}", "")
-    steps = Preprocessing.model_validate(one.reader.get("preprocessing") or {})
     bids = one.reader["name"] == "bids_epochs"
     meg = one.reader.get("datatype") == "meg"
     channels = dict.fromkeys(SENSORS, "meggradaxial") if meg else channels_of(steps)

@@ -148,6 +148,13 @@ def _people(one: Published, of_person: Mapping[str, Sequence[Found]]) -> list[st
     share = max(least, PEOPLE // len(groups))
     test = one.splits.get("test")
     tested = set(test) if isinstance(test, list) else set()
+    if one.splits.get("column") == "subject" and tested:
+        # A rule that names people needs all of them.
+        others = [name for name in of_person if name not in tested]
+        return [
+            *(name for name in of_person if name in tested),
+            *spread(others, PEOPLE),
+        ]
     return [
         name
         for facts, names in groups.items()
