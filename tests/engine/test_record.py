@@ -529,6 +529,8 @@ def test_an_edited_record_of_an_earlier_version_stays_edited(tmp_path: Path) -> 
 def test_every_field_of_a_record_is_described() -> None:
     schema = Record.model_json_schema()
     for name, part in {"Record": schema, **schema["$defs"]}.items():
+        if "properties" not in part:
+            continue  # any JSON value
         assert part["description"], name
         for field, content in part["properties"].items():
             assert content.get("description"), f"{name}.{field}"

@@ -62,7 +62,7 @@ def test_the_true_model_reaches_the_ceiling_and_noise_the_floor(valid: Lab) -> N
     r, ceiling = true.score.raw, true.score.ceiling.value
     assert true.score.value == pytest.approx(np.sign(r) * r**2 / ceiling)
     assert {"itself", "permuted", "noise"} <= set(true.controls)
-    assert all(control["verdict"] == "passed" for control in true.controls.values())
+    assert all(control.verdict == "passed" for control in true.controls.values())
 
 
 def test_a_second_run_computes_nothing_and_touches_no_file(valid: Lab) -> None:

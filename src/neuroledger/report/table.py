@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pandas as pd
@@ -441,14 +441,15 @@ class Standings:
     scored: tuple[str, ...]
     unscored: tuple[str, ...]
     dummies: tuple[str, ...]
-    pretrained: Mapping[str, tuple[str, ...]]
+    pretrained: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         source = "published figures" if self.published else "records"
         counts = f"{len(self.ranks)} models on {len(self.scored)} benchmarks, {source}"
         head = f"suite {self.suite}, version {self.version}: {counts}"
         width = max(map(len, self.ranks))
-        lines = [head, "", f"{'model':<{width}}  mean rank  failed  pretrained on"]
+        title = "  pretrained on" if self.pretrained else ""
+        lines = [head, "", f"{'model':<{width}}  mean rank  failed{title}"]
         for model, rank in self.ranks.items():
             overlap = len(self.pretrained.get(model, ()))
             known = f"the data of {overlap}" if overlap else ""

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from pyriemann import classification, estimation, spatialfilters, tangentspace
+from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
@@ -20,6 +21,7 @@ from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.families.decoding.models.classical_decoders import pipeline_decoder
 from neuroledger.families.decoding.pipelines import covariances as of_windows
 from neuroledger.families.decoding.pipelines import declare
+from neuroledger.families.decoding.pipelines.coded_labels import CodedLabels
 from neuroledger.families.decoding.pipelines.covariances import covariances
 from neuroledger.families.decoding.pipelines.flicker import CLASSIFIERS
 from neuroledger.spec.catalog import open_catalog
@@ -540,3 +542,19 @@ def test_a_step_cannot_take_the_name_of_another() -> None:
         @declare.step("lda", "features", "answers")
         def other(signature: object) -> None:
             """Another step of this name."""
+
+
+def test_texts_that_look_like_integers_are_classes_too():
+    rng = np.random.default_rng(0)
+    labels = np.array(["13", "17", "21"] * 20)
+    features = rng.standard_normal((60, 6))
+    features[:, 0] += 2.0 * (labels == "17")
+    named = np.where(labels == "13", "a", np.where(labels == "17", "b", "c"))
+    head = CodedLabels(LogisticRegressionCV(Cs=[0.1], cv=3, class_weight="balanced"))
+    of_texts, of_names = (
+        clone(head).fit(features, y).predict_proba(features) for y in (labels, named)
+    )
+    np.testing.assert_array_equal(of_texts, of_names)
+    fitted = clone(head).fit(features, labels)
+    assert set(fitted.predict(features)) <= {"13", "17", "21"}
+    assert (fitted.predict(features) == labels).mean() > 0.5

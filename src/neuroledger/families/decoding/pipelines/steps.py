@@ -321,6 +321,8 @@ def logistic_search(
     """Logistic regression whose strength is chosen by cross-validation within the training part."""
     from sklearn.linear_model import LogisticRegressionCV
 
+    from neuroledger.families.decoding.pipelines.coded_labels import CodedLabels
+
     estimator = LogisticRegressionCV(
         Cs=list(strengths),
         cv=folds,
@@ -328,11 +330,9 @@ def logistic_search(
         max_iter=iterations,
         scoring="accuracy",
     )
-    return (
-        one_vs_rest(estimator, least=2)
-        if signature.objective == "multilabel"
-        else estimator
-    )
+    if signature.objective == "multilabel":
+        return one_vs_rest(estimator, least=2)
+    return CodedLabels(estimator)
 
 
 @step("ridge_search", "features", "answers", objectives=NUMBERS, is_head=True)
