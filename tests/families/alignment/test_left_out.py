@@ -33,13 +33,13 @@ def routes(
     """Samples of a metric, how it says that they change, and how they change if it is computed again."""
     source, target = bound._matched(source, target)
     splits = bound._splits(None, target)
-    samples = bound._samples((source, target), splits)
+    samples = bound.samples((source, target), splits)
 
     def compute(
         arrays: Sequence[xr.DataArray], parts: Sequence[Split] | None
     ) -> xr.DataArray:
         try:
-            found = bound._samples(arrays, parts).values
+            found = bound.samples(arrays, parts).values
             assert isinstance(found, xr.DataArray)
         except MetricError:
             return xr.full_like(samples.values, np.nan, dtype=np.float64)
@@ -271,7 +271,7 @@ def test_the_fraction_of_explainable_variance_moves_as_without_tested_stimuli() 
 def test_a_domain_readout_moves_by_the_shares_of_tested_stimuli() -> None:
     noisy = measured(Coding(table(40), noise=3.0))
     bound = nl.metric("domain_readout", fitted="photo", divisions=3, tested=20)
-    samples = bound._samples((noisy.source, noisy.target), None)
+    samples = bound.samples((noisy.source, noisy.target), None)
     own = samples.variation
     assert isinstance(own, Variation)
     ids = np.asarray(own.items["stimulus"])
