@@ -23,7 +23,7 @@ from neuroledger.engine.diff_since import (
     record_in,
 )
 from neuroledger.engine.record import Record
-from neuroledger.engine.refresh import refreshed
+from neuroledger.engine.records.refresh import refreshed
 from neuroledger.errors import Finding
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.document import parse

@@ -27,7 +27,7 @@ from neuroledger.engine.record import (
     signature_path,
     write_record,
 )
-from neuroledger.engine.refresh import earlier_version, refresh, refreshed
+from neuroledger.engine.records.refresh import earlier_version, refresh, refreshed
 from neuroledger.engine.run import current, run
 from neuroledger.engine.session import Request
 from neuroledger.engine.verify import verify

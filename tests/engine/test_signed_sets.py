@@ -25,8 +25,8 @@ from neuroledger.engine.record import (
     signer_of,
     write_record,
 )
-from neuroledger.engine.refresh import refresh
-from neuroledger.engine.signatures import (
+from neuroledger.engine.records.refresh import refresh
+from neuroledger.engine.records.signatures import (
     Signer,
     hashes_in,
     part_of_signed_set,

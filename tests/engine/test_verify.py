@@ -34,8 +34,8 @@ from neuroledger.engine.record import (
     write_record,
 )
 from neuroledger.engine.records.inputs import Inputs, ModelIdentity, SpecIdentity
+from neuroledger.engine.records.signatures import Signer
 from neuroledger.engine.session import Request
-from neuroledger.engine.signatures import Signer
 from neuroledger.engine.verify import AGAIN, verify
 from neuroledger.errors import (
     Finding,

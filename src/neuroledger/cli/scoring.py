@@ -733,7 +733,7 @@ def refresh(records: Records = None, json: Json = False, root: Root = None) -> i
 
     JSON: a list of findings, each with code, severity, where, what and fix.
     """
-    from neuroledger.engine.refresh import refresh as refresh_records
+    from neuroledger.engine.records.refresh import refresh as refresh_records
     from neuroledger.spec.catalog import open_catalog
 
     catalog = open_catalog(root)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from neuroledger.engine.record import Record, Undefined
-from neuroledger.engine.signatures import signer_in
+from neuroledger.engine.records.signatures import signer_in
 from neuroledger.errors import Finding
 
 __all__ = [

@@ -28,8 +28,8 @@ from neuroledger.engine.plan import (
     MODEL_ONLY_SAYS,
 )
 from neuroledger.engine.record import Record, record_of
-from neuroledger.engine.refresh import refreshed
-from neuroledger.engine.signatures import (
+from neuroledger.engine.records.refresh import refreshed
+from neuroledger.engine.records.signatures import (
     LIST_PATH,
     ROOT_PATH,
     part_of_signed_set,

@@ -24,6 +24,7 @@ from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.plan import Job, inputs_of
 from neuroledger.engine.record import Record, Undefined, read_record, signers_of
 from neuroledger.engine.records.inputs import Inputs
+from neuroledger.engine.records.refresh import earlier_version, judged_version
 from neuroledger.engine.records.reproduced import (
     CONTROLS,
     EVERYTHING,
@@ -34,10 +35,9 @@ from neuroledger.engine.records.reproduced import (
     LeftOut,
     differences,
 )
-from neuroledger.engine.refresh import earlier_version, judged_version
+from neuroledger.engine.records.signatures import sign, signer_in
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Request, Session
-from neuroledger.engine.signatures import sign, signer_in
 from neuroledger.errors import (
     CODES,
     DataError,

@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 
 from neuroledger.engine.record import read_record, record_path
-from neuroledger.engine.signatures import sign
+from neuroledger.engine.records.signatures import sign
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.groups import DRAWS
 from neuroledger.stats.stored_uncertainty import StoredUncertainty

@@ -12,7 +12,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.spec.registry import Example
 
-__all__ = ["of_measure"]
+__all__ = ["of_events", "of_measure"]
 
 ROWS, SUBJECTS, COLUMNS = 120, 6, 5
 Sides = tuple[Any, Any]
@@ -25,6 +25,31 @@ def of_measure(rng: np.random.Generator, given: Mapping[str, Any]) -> Example:
         return Example(_classes(rng, per_subject=given.get("per") == "subject"))
     predicted, true = _DRAWN[measure](rng)
     return Example((_labelled(predicted), _labelled(true)))
+
+
+def of_events(rng: np.random.Generator, given: Mapping[str, Any]) -> Example:
+    """Predicted probabilities and true labels of consecutive windows of six subjects, with two events each."""
+    windows, step = 120, 5.0
+    positive = str(given.get("positive", "seizure"))
+    names = np.array(["background", positive])
+    true = np.zeros((SUBJECTS, windows), dtype=int)
+    true[:, 20:26] = true[:, 80:90] = 1
+    truth = true.ravel()
+    evidence = rng.normal(0, 1, (truth.size, 2))
+    evidence[np.arange(truth.size), truth] += 2.0
+    subject = np.repeat(np.arange(SUBJECTS), windows)
+    columns = {
+        "stimulus_id": [f"window{i:03d}" for i in range(truth.size)],
+        "subject": [f"person{i}" for i in subject],
+        "recording": [f"run{i}" for i in subject],
+        "onset": np.tile(step * np.arange(windows), SUBJECTS),
+    }
+    coords = {name: ("presentation", each) for name, each in columns.items()}
+    source = xr.DataArray(
+        evidence, dims=("presentation", "choice"), coords={**coords, "choice": names}
+    )
+    target = xr.DataArray(names[truth], dims="presentation", coords=coords)
+    return Example((source, target))
 
 
 def _classes(rng: np.random.Generator, *, per_subject: bool) -> Sides:

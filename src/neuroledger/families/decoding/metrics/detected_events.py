@@ -12,6 +12,7 @@ from pydantic import Field
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
+from neuroledger.families.decoding.examples import of_events
 from neuroledger.families.decoding.metrics.decoding import (
     along,
     cells_of,
@@ -64,7 +65,7 @@ MEASURES: Mapping[str, Callable[[Floats], float]] = {
 """Each measure of the sums of events, hits, alarms and hours."""
 
 
-@metric("detected_events", version=1, input="predictions")
+@metric("detected_events", version=1, input="predictions", example=of_events)
 def detected_events(
     source: xr.DataArray,
     target: xr.DataArray,

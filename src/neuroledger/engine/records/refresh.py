@@ -14,7 +14,7 @@ from typing import Final
 
 from neuroledger.display import Display, NoDisplay
 from neuroledger.engine.record import Record, read_record, signature_path, write_record
-from neuroledger.engine.signatures import Signer, signer_in
+from neuroledger.engine.records.signatures import Signer, signer_in
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
