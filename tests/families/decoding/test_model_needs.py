@@ -108,10 +108,7 @@ def test_a_score_is_computed_on_the_prepared_windows_and_says_so(recorded, monke
     (note,) = [note for note in needy.headline.notes if "prepared as" in note]
     assert "rate: 200.0, unit: uV, one: 100.0, scale: none" in note
     contents = {
-        note
-        for score in (plain, needy)
-        for note in score.headline.notes
-        if note.startswith("prepared signals")
+        score.headline.facts["prepared_sha256"].value for score in (plain, needy)
     }
     assert len(contents) == 2
     rows = [score.measured.source["row"].values.tolist() for score in (plain, needy)]

@@ -15,7 +15,7 @@ def counted(module, *batches, mode="strict", needs=COUNTED, **options) -> Trace:
 
 def per_sample(traced: Trace) -> tuple[float, float, float]:
     """Return MACs, ACs and dense operations per sample."""
-    assert not traced.failures
+    assert not traced.failures, traced.failures
     layers = traced.layers.values()
     sums = (
         sum(layer.macs for layer in layers),
