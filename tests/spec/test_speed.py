@@ -1,7 +1,10 @@
 """The command line answers at once: nothing heavy is imported before it is needed."""
 
+import inspect
 import subprocess
 import sys
+
+from neuroledger.spec import registry
 
 HEAVY = {
     "numpy",
@@ -59,3 +62,29 @@ def test_knowing_every_component_imports_no_framework() -> None:
         "h5py",
     }
     assert not imported_by(code) & heavy
+
+
+def test_one_component_is_found_without_the_others_of_its_kind() -> None:
+    code = (
+        "from neuroledger.spec import registry; "
+        "found = registry.get('paradigm', 'recording'); "
+        "assert found.name == 'recording'; "
+        "assert len([key for key in registry._REGISTRY if key[0] == 'paradigm']) < 3"
+    )
+    assert not imported_by(code) & {"sklearn", "torch"}
+
+
+def test_the_module_of_a_component_is_found_by_its_name() -> None:
+    """But those that are registered in a loop, or outside a family, which are found by importing all of their kind."""
+    elsewhere = set()
+    for kind in registry.FOLDERS:
+        for name in registry.names(kind, plugins=False):
+            module = inspect.unwrap(registry.get(kind, name).function).__module__
+            found = {
+                each
+                for family in registry.families()
+                for each in registry._mentioning(family, kind, f'"{name}"')
+            }
+            if module not in found:
+                elsewhere.add(module)
+    assert elsewhere <= {"neuroledger.models.hub", "neuroledger.models.torch_module"}

@@ -317,18 +317,25 @@ def get(kind: str, name: str) -> Registered:
     RequestError
         There is none; the message suggests similar names.
     """
-    discover(kind)
-    if (kind, name) not in _REGISTRY:
-        known = names(kind)
-        near = difflib.get_close_matches(name, known, 3, 0.5)
-        hint = (
-            f"did you mean {' or '.join(map(repr, near))}?"
-            if near
-            else f"known: {', '.join(known)}"
-        )
-        reasons = "".join(f"; {reason}" for reason in _BROKEN.values())
-        raise UnknownError(f"no {kind} is registered as {name!r}; {hint}{reasons}")
-    return _REGISTRY[kind, name]
+    key = kind, name
+    if key not in _REGISTRY:
+        _import_one(kind, name)
+    if key not in _REGISTRY:
+        discover(kind)
+    if key not in _REGISTRY:
+        raise UnknownError(_unknown(kind, name))
+    return _REGISTRY[key]
+
+
+def _unknown(kind: str, name: str) -> str:
+    """Say that no component has a name, and which have similar ones."""
+    known = names(kind)
+    near = difflib.get_close_matches(name, known, 3, 0.5)
+    hint = f"known: {', '.join(known)}"
+    if near:
+        hint = f"did you mean {' or '.join(map(repr, near))}?"
+    reasons = "".join(f"; {reason}" for reason in _BROKEN.values())
+    return f"no {kind} is registered as {name!r}; {hint}{reasons}"
 
 
 def names(kind: str, *, plugins: bool = True) -> list[str]:
@@ -416,6 +423,34 @@ def discover(kind: str) -> None:
             if family.distribution == DISTRIBUTION:
                 raise
             _note_broken(family, error)
+
+
+def _import_one(kind: str, name: str) -> None:
+    """Import the shipped modules that contain the name of a component, until it is registered.
+
+    Other modules of its kind may take seconds to import. A component whose module is not found in this way, such as one
+    of a plugin, is found by :func:`discover`.
+    """
+    for family in families():
+        if family.distribution != DISTRIBUTION:
+            continue
+        for module in _mentioning(family, kind, f'"{name}"'):
+            importlib.import_module(module)
+            if (kind, name) in _REGISTRY:
+                return
+
+
+def _mentioning(family: Family, kind: str, text: str) -> list[str]:
+    """Return the modules of a family, in its folder for a kind, whose source contains a text; those it names come first."""
+    found = importlib.util.find_spec(f"{family.module}.{FOLDERS[kind]}")
+    modules = []
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        for path in sorted(Path(folder).rglob("*.py")):
+            if text in path.read_text(encoding="utf-8"):
+                parts = path.relative_to(folder).with_suffix("").parts
+                modules.append(".".join([family.module, FOLDERS[kind], *parts]))
+    named = text.strip('"')
+    return sorted(modules, key=lambda module: not module.endswith(f".{named}"))
 
 
 def _import_family(family: Family, kind: str) -> None:
