@@ -83,6 +83,28 @@ def _modules_of_tests_stay_at_home(
             del sys.modules[name]
 
 
+@pytest.fixture(autouse=True)
+def _torch_stays_as_found() -> Iterator[None]:
+    """A test that leaves another setting of torch behind fails itself, not the test after it."""
+    before = _settings_of_torch()
+    yield
+    after = _settings_of_torch()
+    assert before.items() <= after.items(), "the test changed torch for all that follow"
+
+
+def _settings_of_torch() -> dict[str, object]:
+    """Return the settings that apply to a whole process; torch's defaults but for the threads before it is imported."""
+    torch = sys.modules.get("torch")
+    if not hasattr(torch, "get_default_dtype"):
+        return {"deterministic": False, "dtype": "torch.float32", "gradients": True}
+    return {
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "dtype": str(torch.get_default_dtype()),
+        "gradients": torch.is_grad_enabled(),
+        "threads": torch.get_num_threads(),
+    }
+
+
 def _folder(variable: str, default: Path) -> Path:
     folder = Path(os.environ.get(variable, default)).resolve()
     if not folder.is_dir():

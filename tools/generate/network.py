@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from tools.generate.images import CANVAS, DIGIT, Digits, on_canvas
+from tools.generate.training import same_bytes
 
 SEED: Final = 20_260_104
 EPOCHS: Final = 60
@@ -15,6 +16,7 @@ BATCH: Final = 64
 RATE: Final = 2e-3
 
 
+@same_bytes()
 def train(source: Digits, path: Path, *, epochs: int = EPOCHS) -> float:
     """Train on the held-out digits, at new positions in each epoch, and return the accuracy on the shown ones.
 
@@ -27,8 +29,6 @@ def train(source: Digits, path: Path, *, epochs: int = EPOCHS) -> float:
 
     from neuroledger.families.alignment.models.small_cnn import network
 
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     module = network(channels=1, classes=10, seed=SEED)
     optimiser = torch.optim.Adam(module.parameters(), lr=RATE)
     batches = -(-len(source.held_out) // BATCH)

@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from tools.generate.images import NAMES, Digits, on_canvas
+from tools.generate.training import same_bytes
 from tools.generate.tuning import object_match
 
 Floats = NDArray[np.float64]
@@ -126,6 +127,7 @@ def _truth(noise: float) -> dict[str, Any]:
     }
 
 
+@same_bytes()
 def train(source: Digits, path: Path) -> float:
     """Train the recurrent network to name held-out digits from its sixth step on; return the accuracy on the shown ones.
 
@@ -139,8 +141,6 @@ def train(source: Digits, path: Path) -> float:
     from neuroledger.families.alignment.networks.recurrent import Recurrent
     from tools.generate.network import screen
 
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     torch.manual_seed(SEED)
     module = Recurrent()
     optimiser = torch.optim.Adam(module.parameters(), lr=RATE)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from neuroledger.data import assembly
+from tools.generate.training import same_bytes
 
 SEED: Final = 20_260_106
 
@@ -49,6 +50,7 @@ MODELS: Final[dict[str, tuple[str, dict[str, Any], int, float]]] = {
 }
 
 
+@same_bytes()
 def train(
     name: str, data: Path, path: Path, *, epochs: int | None = None, seed: int = SEED
 ) -> float:
@@ -62,8 +64,6 @@ def train(
 
     from neuroledger.families.efficiency.models import ann, spiking
 
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     torch.manual_seed(seed)
     dataset, settings, default_epochs, rate = MODELS[name]
     examples = assembly.read(data / dataset / "responses.nc")
