@@ -95,7 +95,7 @@ def _torch_stays_as_found() -> Iterator[None]:
 def _settings_of_torch() -> dict[str, object]:
     """Return the settings that apply to a whole process; torch's defaults but for the threads before it is imported."""
     torch = sys.modules.get("torch")
-    if not hasattr(torch, "get_default_dtype"):
+    if torch is None or not hasattr(torch, "get_default_dtype"):
         return {"deterministic": False, "dtype": "torch.float32", "gradients": True}
     return {
         "deterministic": torch.are_deterministic_algorithms_enabled(),
