@@ -48,7 +48,6 @@ def leaderboard(
 
     JSON, the same as --format json: a list of boards, one for the suite and each that it includes.
     """
-    from neuroledger.engine.record import read_all
     from neuroledger.report.board import as_text
     from neuroledger.report.table import boards_of
     from neuroledger.spec.catalog import open_catalog
@@ -56,8 +55,7 @@ def leaderboard(
 
     catalog = open_catalog(root)
     name = suite or read_params(catalog.root).suite
-    records = list(read_all(catalog.root / "results" / "records"))
-    boards = boards_of(catalog, name, records, new=suite is None)
+    boards = boards_of(catalog, name, new=suite is None)
     say(as_text("json" if json else format, boards).rstrip("\n"))
     return SUCCESS
 
@@ -531,7 +529,6 @@ def report(
 
     JSON: page (the first one), written, notes and next.
     """
-    from neuroledger.engine.record import read_all
     from neuroledger.report.board import write_tracked
     from neuroledger.report.site import build_site
     from neuroledger.report.table import boards_of
@@ -541,9 +538,8 @@ def report(
     catalog = open_catalog(root)
     name = suite or read_params(catalog.root).suite
     pages = build_site(catalog, name, out)
-    records = list(read_all(catalog.root / "results" / "records"))
     # DVC shows these files as metrics.
-    write_tracked(catalog.root, boards_of(catalog, name, records, new=suite is None))
+    write_tracked(catalog.root, boards_of(catalog, name, new=suite is None))
     answer = Output(json)
     first = out / "index.html"
     answer.written += [str(page) for page in pages]

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from neuroledger.engine.record import Record, Undefined
+from neuroledger.engine.record import Signable, Undefined
 from neuroledger.engine.records.signatures import signer_in
 from neuroledger.errors import Finding
 
@@ -111,7 +111,7 @@ def in_words(verified: Iterable[Verified], *, recomputed: bool) -> str:
     )
 
 
-def evidence_of(root: Path, record: Record) -> Evidence:
+def evidence_of(root: Path, record: Signable) -> Evidence:
     """Return who stands for the numbers of a stored record."""
     signer = signer_in(root, record).name
     return Evidence(Origin.SIGNED, signer) if signer else SELF_REPORTED

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, Self
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -33,6 +33,7 @@ __all__ = [
     "Failure",
     "Record",
     "RecordedRequest",
+    "Signable",
     "Timing",
     "Undefined",
     "first_problem",
@@ -42,9 +43,11 @@ __all__ = [
     "payload_of",
     "read_all",
     "read_record",
+    "record_in",
     "record_of",
     "record_path",
     "relative",
+    "say_unreadable",
     "signature_path",
     "signer_of",
     "signer_of_text",
@@ -319,11 +322,30 @@ def read_record(path: Path) -> Record:
         The file is unreadable or is not a record.
     """
     try:
-        return record_of(json_object(path.read_bytes()))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} is not a record ({first_problem(error)}); delete it and run again"
-        ) from error
+        content = path.read_bytes()
+    except OSError as error:
+        raise _no_record(path, error) from error
+    return record_in(content, path)
+
+
+def record_in(content: bytes, path: Path) -> Record:
+    """Return the record that the content of the file at ``path`` is.
+
+    Raises
+    ------
+    DataError
+        The content is not a record.
+    """
+    try:
+        return record_of(json_object(content))
+    except ValueError as error:
+        raise _no_record(path, error) from error
+
+
+def _no_record(path: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{path} is not a record ({first_problem(error)}); delete it and run again"
+    )
 
 
 def first_problem(error: Exception) -> str:
@@ -341,8 +363,13 @@ def read_all(folder: Path) -> Iterator[Record]:
         try:
             yield read_record(path)
         except DataError as error:
-            finding = Finding("record.unreadable", "error", path.name, str(error))
-            logging.getLogger("neuroledger").warning("%s", visible(str(finding)))
+            say_unreadable(path, error)
+
+
+def say_unreadable(path: Path, error: Exception) -> None:
+    """Log that a file is not a record."""
+    finding = Finding("record.unreadable", "error", path.name, str(error))
+    logging.getLogger("neuroledger").warning("%s", visible(str(finding)))
 
 
 def relative(text: str, root: Path) -> str:
@@ -369,6 +396,25 @@ def with_relative_paths(score: StoredScore, root: Path) -> StoredScore:
     return score.model_copy(update=changed)
 
 
+class Signable(Protocol):
+    """A record, or its summary: what a signature names."""
+
+    @property
+    def benchmark(self) -> str:
+        """Id of the benchmark."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """Id of the model."""
+        ...
+
+    @property
+    def signed_sha256(self) -> str:
+        """The hash of the payload that a signature covers."""
+        ...
+
+
 NAMESPACE: Final = "neuroledger-record"
 SECONDS: Final = 60
 ALLOWED: Final = "allowed_signers"
@@ -380,7 +426,7 @@ def signature_path(record: Path) -> Path:
     return record.with_name(f"{record.name}.sig")
 
 
-def signer_of(path: Path, record: Record, signers: Path) -> str | None:
+def signer_of(path: Path, record: Signable, signers: Path) -> str | None:
     """Return the allowed signer whose signature of the record at ``path`` is valid, or None.
 
     Raises
@@ -453,7 +499,7 @@ def signers_of(root: Path) -> Path | None:
     return path if (path := root / ALLOWED).is_file() else None
 
 
-def message_of(record: Record) -> bytes:
+def message_of(record: Signable) -> bytes:
     """Return the text to sign: benchmark, model, and the hash of the payload computed from the content of the file."""
     return f"{record.benchmark}\n{record.model}\n{record.signed_sha256}\n".encode()
 

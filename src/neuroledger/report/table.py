@@ -10,19 +10,20 @@ from typing import NamedTuple
 import pandas as pd
 
 from neuroledger.engine.calibrate import refuted
-from neuroledger.engine.checked import SELF_REPORTED, Evidence, evidence_of
+from neuroledger.engine.checked import evidence_of
 from neuroledger.engine.measurement import overlap_notes
 from neuroledger.engine.plan import fits
-from neuroledger.engine.record import Record, read_all
+from neuroledger.engine.record import Record
+from neuroledger.engine.records.summary import Known, Summary, known_records
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
+from neuroledger.report.ranking import Means, Sources, means_of, with_ranks
 from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import MetricSpec, SuiteSpec, Weighted
 from neuroledger.spec.load import read_params
-from neuroledger.spec.suites import Group, groups_of, suites_of, to_score, weights_of
-from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
-from neuroledger.stats.score import COMMENSURABLE, Score
+from neuroledger.spec.suites import groups_of, suites_of, to_score, weights_of
+from neuroledger.stats.score import COMMENSURABLE
 from neuroledger.stats.stored_score import StoredScore
 from neuroledger.stats.task_ranks import (
     Agreement,
@@ -31,6 +32,7 @@ from neuroledger.stats.task_ranks import (
     normalised_ranks,
     published_table,
 )
+from neuroledger.store.derived import derived_at
 
 __all__ = [
     "Basis",
@@ -117,73 +119,79 @@ def leaderboard(
         spec = SuiteSpec(
             id="chosen", version=1, title=", ".join(benchmarks), benchmarks=items
         )
-    if records is None:
-        records = list(read_all(catalog.root / "results" / "records"))
-    return board_of(catalog, spec, records)
+    return board_of(
+        catalog, spec, known_records(catalog.root) if records is None else records
+    )
 
 
 def boards_of(
-    catalog: Catalog, suite: str, records: Sequence[Record], *, new: bool = False
+    catalog: Catalog, suite: str, *, new: bool = False
 ) -> tuple[Leaderboard, ...]:
     """Return the boards of a suite and of the suites that it includes, each with its own ranks.
 
     With ``new``, also return a board of the benchmarks in no suite, if there are any.
     """
     suites = to_score(catalog, suite) if new else suites_of(catalog, suite)
-    withheld = refuted(catalog)
+    records, withheld = known_records(catalog.root), refuted(catalog)
     return tuple(board_of(catalog, spec, records, withheld) for spec in suites)
 
 
 def board_of(
     catalog: Catalog,
     suite: SuiteSpec,
-    records: Sequence[Record],
+    records: Sequence[Record] | Sequence[Known],
     withheld: Mapping[str, str] | None = None,
 ) -> Leaderboard:
     """Return the board of a suite, which need not be in the catalogue; ``withheld``: result of `refuted`, if known."""
-    originals: dict[str, dict[str, Record]] = {}
-    for record in records:
-        originals.setdefault(record.benchmark, {})[record.model] = record
     withheld = refuted(catalog) if withheld is None else withheld
-    evidence = {
-        (item.id, model): evidence_of(catalog.root, record)
-        for item in suite.benchmarks
-        for model, record in originals.get(item.id, {}).items()
-    }
-    by_benchmark = {
-        item.id: {
-            model: _withheld(record, withheld[item.id])
-            if item.id in withheld
-            else record
-            for model, record in originals.get(item.id, {}).items()
-        }
-        for item in suite.benchmarks
-    }
+    sources = _sources(catalog, suite, records, withheld)
     columns = tuple(
-        _column(catalog, item.id, item.weight, by_benchmark[item.id])
+        _column(catalog, item.id, item.weight, sources.records[item.id])
         for item in suite.benchmarks
     )
-    recorded = sorted(
-        {model for by_model in by_benchmark.values() for model in by_model}
-    )
-    known = set(catalog.ids("models"))
-    models = [
-        model for model in dict.fromkeys([*suite.models, *recorded]) if model in known
-    ]
     column_weights = {column.id: column.weight for column in columns if column.counts}
     parents = {column.id: column.parent for column in columns}
     groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
     weights = weights_of(column_weights, parents, suite.hierarchy)
-    entries = [
-        _row(catalog, model, columns, groups, weights, by_benchmark, evidence)
-        for model in models
+    cells = {
+        model: {column.id: _cell(catalog, model, sources, column) for column in columns}
+        for model in _models(catalog, suite, sources)
+    }
+    means = means_of(sources, cells, groups, weights)
+    rows = [_row(catalog, model, cells[model], means[model]) for model in cells]
+    ranked = with_ranks(sources, rows, columns, weights, means)
+    return Leaderboard(
+        suite.id, suite.version, suite.title, columns, groups, _ordered(ranked)
+    )
+
+
+def _sources(
+    catalog: Catalog,
+    suite: SuiteSpec,
+    records: Sequence[Record] | Sequence[Known],
+    withheld: Mapping[str, str],
+) -> Sources:
+    """Return the records of the benchmarks of a suite."""
+    shown: dict[str, dict[str, Known]] = {item.id: {} for item in suite.benchmarks}
+    for record in records:
+        known = Known.of(record) if isinstance(record, Record) else record
+        if known.summary.benchmark in shown:
+            shown[known.summary.benchmark][known.summary.model] = known
+    is_stored = any(known.sha256 for each in shown.values() for known in each.values())
+    return Sources(shown, withheld, derived_at(catalog.root) if is_stored else None)
+
+
+def _models(catalog: Catalog, suite: SuiteSpec, sources: Sources) -> list[str]:
+    """Return the models of a suite, and the others of the repository that have a record on one of its benchmarks."""
+    recorded = sorted({model for each in sources.records.values() for model in each})
+    known = set(catalog.ids("models"))
+    return [
+        model for model in dict.fromkeys([*suite.models, *recorded]) if model in known
     ]
-    ordered = _ordered(_with_tops(entries, columns))
-    return Leaderboard(suite.id, suite.version, suite.title, columns, groups, ordered)
 
 
 def _column(
-    catalog: Catalog, id: str, weight: float, records: Mapping[str, Record]
+    catalog: Catalog, id: str, weight: float, records: Mapping[str, Known]
 ) -> Column:
     spec = catalog.benchmark(id)
     dataset = catalog.about(spec.dataset)
@@ -195,9 +203,11 @@ def _column(
         if not unavailable or name in catalog.ids("metrics")
         else None
     )
-    scored = [record.score for record in records.values() if record.score is not None]
+    summaries = [known.summary for known in records.values()]
+    scored = [summary for summary in summaries if summary.has_score]
     scale, direction = _scale_of(scored, metric, name)
-    ceilings = [score.ceiling.value for score in scored if score.ceiling is not None]
+    ceilings = [each.ceiling for each in scored if each.ceiling is not None]
+    floors = [each.floor for each in summaries if each.floor is not None]
     return Column(
         id=id,
         title=spec.title,
@@ -216,13 +226,13 @@ def _column(
         simulated=dataset.simulated,
         private=dataset.access == "private",
         unavailable=unavailable,
-        floor=_floor(records),
+        floor=max(floors, default=None),
         ceiling=ceilings[0] if ceilings else None,
     )
 
 
 def _scale_of(
-    scored: Sequence[StoredScore], metric: MetricSpec | None, name: str
+    scored: Sequence[Summary], metric: MetricSpec | None, name: str
 ) -> tuple[str, str]:
     """Return scale and direction of a column: those of its scores, or of its metric."""
     if scored:
@@ -230,78 +240,39 @@ def _scale_of(
     return (name, "higher") if metric is None else (metric.scale, metric.direction)
 
 
-def _floor(records: Mapping[str, Record]) -> float | None:
-    """Return the highest score of a negative control, including permuted stimuli."""
-    values = [
-        control.value
-        for record in records.values()
-        for control in record.controls.values()
-        if control.role == "negative" and control.value is not None
-    ]
-    return max(values, default=None)
+def _row(catalog: Catalog, model: str, cells: Mapping[str, Cell], means: Means) -> Row:
+    spec = catalog.model(model)
+    role: Role = spec.control or "model"
+    return Row(
+        model,
+        spec.title,
+        role,
+        spec.simulated,
+        tuple(cells.values()),
+        means.groups,
+        means.mean,
+        None,
+    )
 
 
-def _row(
+def _cell(catalog: Catalog, model: str, sources: Sources, column: Column) -> Cell:
+    known = sources.records[column.id].get(model)
+    cell = _without_evidence(catalog, model, known, column, sources.withheld)
+    if known is None:
+        return cell
+    return replace(cell, evidence=evidence_of(catalog.root, known.summary))
+
+
+def _without_evidence(
     catalog: Catalog,
     model: str,
-    columns: Sequence[Column],
-    groups: Sequence[Group],
-    weights: Mapping[str, float],
-    by_benchmark: Mapping[str, Mapping[str, Record]],
-    evidence: Mapping[tuple[str, str], Evidence],
-) -> _Entry:
-    spec = catalog.model(model)
-    cells = tuple(
-        replace(
-            _cell(catalog, model, by_benchmark[column.id].get(model), column),
-            evidence=evidence.get((column.id, model), SELF_REPORTED),
-        )
-        for column in columns
-    )
-    role: Role = spec.control or "model"
-    scores = {
-        column.id: by_benchmark[column.id][model].as_score()
-        for column, cell in zip(columns, cells, strict=True)
-        if cell.value is not None
-    }
-    cell_of = {column.id: cell for column, cell in zip(columns, cells, strict=True)}
-    means = tuple(_mean(cell_of, scores, group.shares)[0] for group in groups)
-    mean, joint = _mean(cell_of, scores, weights)
-    joints = {id: joint_mean([(1.0, score)]) for id, score in scores.items()}
-    return _Entry(
-        Row(model, spec.title, role, spec.simulated, cells, means, mean, None),
-        joint,
-        joints,
-    )
-
-
-def _withheld(record: Record, reason: str) -> Record:
-    """Return the record without its interval, because the interval failed its calibration."""
-    if record.score is None or not record.intact:
-        return record
-    changed = {
-        "low": None,
-        "high": None,
-        "uncertainty": None,
-        "covers": "",
-        "reason": reason,
-    }
-    score = record.score.model_copy(update=changed)
-    return record.model_copy(update={"score": score}).sealed()
-
-
-class _Entry(NamedTuple):
-    """A row with its score and its score on each benchmark, and how they vary."""
-
-    row: Row
-    score: Joint | None
-    joints: Mapping[str, Joint]
-
-
-def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -> Cell:
+    known: Known | None,
+    column: Column,
+    withheld: Mapping[str, str],
+) -> Cell:
     if column.unavailable:
         return Cell("unavailable", reason=column.unavailable)
-    if record is None:
+    if known is None:
         compatible = fits(catalog, model, column.id)
         return Cell(
             "missing",
@@ -309,96 +280,25 @@ def _cell(catalog: Catalog, model: str, record: Record | None, column: Column) -
             if compatible
             else "the model does not fit this benchmark",
         )
-    if not record.intact:
+    summary = known.summary
+    if not summary.intact:
         return Cell("edited", reason="the record was edited: run it again")
-    if record.inputs.benchmark.version != catalog.benchmark(column.id).version:
+    if summary.version != catalog.benchmark(column.id).version:
         return Cell("stale", reason="the benchmark has a new version: run it again")
-    score = record.score
-    if record.status == "failed" or score is None:
-        return Cell("failed", reason=record.reason)
+    if not summary.has_score:
+        return Cell("failed", reason=summary.reason)
+    if column.id in withheld:  # the interval failed its calibration
+        reason = withheld[column.id]
+        return Cell(summary.status, summary.value, raw=summary.raw, reason=reason)
     return Cell(
-        record.status,
-        score.value,
-        score.low,
-        score.high,
-        score.raw,
-        record.reason,
-        covers=score.covers,
+        summary.status,
+        summary.value,
+        summary.low,
+        summary.high,
+        summary.raw,
+        summary.reason,
+        covers=summary.covers,
     )
-
-
-def _mean(
-    cells: Mapping[str, Cell], scores: Mapping[str, Score], shares: Mapping[str, float]
-) -> tuple[Cell, Joint | None]:
-    """Return the mean over benchmarks by their shares (which sum to 1), or a cell with the reason why it is missing."""
-    missing = [
-        id for id in shares if cells[id].status != "scored" or cells[id].value is None
-    ]
-    if not shares:
-        return Cell(
-            "missing", reason="the suite's benchmarks have no common scale"
-        ), None
-    if missing:
-        return Cell("partial", reason=f"without {', '.join(missing)}"), None
-    joint = joint_mean([(share, scores[id]) for id, share in shares.items()])
-    if joint.uncertainty is None:
-        return Cell("scored", joint.value), joint
-    low, high = joint.uncertainty.interval(joint.value)
-    if len(shares) == 1:  # a mean of one score has its interval, on its natural scale
-        (score,) = (scores[id] for id in shares)
-        low, high = score.low, score.high
-    return Cell("scored", joint.value, low, high), joint
-
-
-def _with_tops(entries: Sequence[_Entry], columns: Sequence[Column]) -> list[Row]:
-    """Return rows with ranks, and with cells marked that no model is clearly better than; controls are not compared."""
-    models = [entry for entry in entries if entry.row.role == "model"]
-    ranked = {
-        entry.row.model: entry.score for entry in models if entry.score is not None
-    }
-    ranks = dict(
-        zip(ranked, rank_sets(clearly_better(list(ranked.values()))), strict=True)
-    )
-    tops = [
-        _tops(
-            {
-                e.row.model: e.joints[column.id]
-                for e in models
-                if _is_scored(e, i, column)
-            },
-            column,
-        )
-        for i, column in enumerate(columns)
-    ]
-    return [
-        replace(
-            row,
-            cells=tuple(
-                replace(cell, top=row.model in top)
-                for cell, top in zip(row.cells, tops, strict=True)
-            ),
-            rank=ranks.get(row.model),
-        )
-        for row, _, _ in entries
-    ]
-
-
-def _is_scored(entry: _Entry, index: int, column: Column) -> bool:
-    return column.id in entry.joints and entry.row.cells[index].status == "scored"
-
-
-def _tops(joints: Mapping[str, Joint], column: Column) -> set[str]:
-    """Return the models that no other is clearly better than; values without intervals are compared exactly."""
-    higher = column.direction == "higher"
-    if not column.counts and all(
-        joint.uncertainty is None for joint in joints.values()
-    ):
-        best = (max if higher else min)(
-            (joint.value for joint in joints.values()), default=0.0
-        )
-        return {model for model, joint in joints.items() if joint.value == best}
-    better = clearly_better(list(joints.values()), higher=higher)
-    return {model for i, model in enumerate(joints) if not better[:, i].any()}
 
 
 def _ordered(rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -586,9 +486,9 @@ def _recorded_figures(
     catalog: Catalog, suite: SuiteSpec, records: Sequence[Record] | None
 ) -> _Figures:
     """Return the recorded scores of a suite; of controls, only of the dummies that the suite lists among its models."""
-    if records is None:
-        records = list(read_all(catalog.root / "results" / "records"))
-    board = board_of(catalog, suite, records)
+    board = board_of(
+        catalog, suite, known_records(catalog.root) if records is None else records
+    )
     dummies = [row for row in board.rows if _is_dummy(row, suite)]
     rows = [row for row in board.rows if row.role == "model" or row in dummies]
     columns = list(enumerate(board.columns))

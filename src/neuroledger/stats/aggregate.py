@@ -133,7 +133,7 @@ def error_of(
     return deviation / float(np.sqrt(series.size)) if how == "sem" else deviation
 
 
-def holm(p_values: Sequence[float]) -> Floats:
+def holm(p_values: Sequence[float] | Floats) -> Floats:
     """Return Holm's step-down adjusted p values, in the order of ``p_values``."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroledger.stats.aggregate import holm
+from neuroledger.stats.all_pairs import tests_of_all_pairs
 from neuroledger.stats.score import Score
 from neuroledger.stats.uncertainty import Uncertainty, covers, quantile, total
 
@@ -179,19 +179,22 @@ def clearly_better(
     """
     better = np.zeros((len(entries), len(entries)), dtype=bool)
     known = [
-        (at, entry.uncertainty)
+        at
         for at, entry in enumerate(entries)
         if entry.uncertainty is not None and entry.uncertainty.parts
     ]
-    pairs, p = [], []
-    for (i, first), (j, second) in combinations(known, 2):
-        apart = first - second
-        if apart.error > 0:
-            gap = entries[i].value - entries[j].value
-            pairs.append((i, j) if (gap > 0) == higher else (j, i))
-            p.append(apart.p(gap))
-    for pair, corrected_p in zip(pairs, holm(p).tolist(), strict=True):
-        better[pair] = corrected_p < 1 - level
+    values = np.array([entries[at].value for at in known])
+    tests = tests_of_all_pairs(
+        values.tolist(),
+        [each for at in known if (each := entries[at].uncertainty) is not None],
+    )
+    first, second = np.nonzero(np.triu(tests.error > 0, 1))
+    adjusted = holm(tests.p[first, second])
+    is_ahead = (values[first] > values[second]) == higher
+    winner = np.where(is_ahead, first, second)
+    loser = np.where(is_ahead, second, first)
+    place = np.array(known, dtype=np.intp)
+    better[place[winner], place[loser]] = adjusted < 1 - level
     return better
 
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["hashed", "recalled", "remember", "remembering", "sha256_of", "state_of"]
+__all__ = [
+    "hashed",
+    "recalled",
+    "remember",
+    "remember_settled",
+    "remembering",
+    "sha256_of",
+    "state_of",
+]
 
 BLOCK = 1 << 20
+SETTLED_NS: Final = 2_000_000_000
+"""Age of a file beyond which another change gives another time of change; file systems keep times to two seconds."""
 
 _KNOWN: dict[str, str] = {}
 """SHA-256 by state of a file, of the bytes that were read or written in that state."""
@@ -82,6 +93,12 @@ def remember(path: Path, sha256: str, memory: Path | None = None) -> None:
         batch.new[state] = sha256
     else:
         _write(memory, {state: sha256})
+
+
+def remember_settled(path: Path, sha256: str, memory: Path) -> None:
+    """Do the same as :func:`remember` unless the file is so new that it may change again within one tick of the clock."""
+    if time.time_ns() - path.stat().st_ctime_ns > SETTLED_NS:
+        remember(path, sha256, memory)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from neuroledger.engine.record import (
     ALLOWED,
     NAMESPACE,
     Record,
+    Signable,
     key_of_text,
     keygen,
     message_of,
@@ -106,7 +107,11 @@ def root_in(content: str) -> Root:
 
 
 def signer_in(
-    root: Path, record: Record, signers: Path | None = None, *, path: Path | None = None
+    root: Path,
+    record: Signable,
+    signers: Path | None = None,
+    *,
+    path: Path | None = None,
 ) -> Signer:
     """Return who signed a record, by the file of allowed signers, by default that of the repository.
 

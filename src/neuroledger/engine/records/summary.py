@@ -1,0 +1,151 @@
+"""What boards need of every record, without its deviations: kept by the content of the file, so that it is parsed once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from neuroledger.engine.record import Record, read_record, record_in, say_unreadable
+from neuroledger.errors import DataError
+from neuroledger.stats.score import Status
+from neuroledger.store.derived import derived_at, key_of
+from neuroledger.store.hashes import recalled, remember_settled, remembering
+
+__all__ = ["Known", "Summary", "known_records", "summary_of"]
+
+KIND: Final = "summary of a record"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The numbers and states of a record.
+
+    Attributes
+    ----------
+    intact
+        Whether the content matches the hash that the file states.
+    version
+        Version of the benchmark.
+    value, low, high, raw, scale, direction, ceiling, covers, reason
+        Those of the headline score; None or empty without one.
+    floor
+        The highest value of a negative control, or None.
+    signed_sha256
+        The hash that a signature covers.
+    """
+
+    benchmark: str
+    model: str
+    status: Status
+    intact: bool
+    version: int | None
+    value: float | None
+    low: float | None
+    high: float | None
+    raw: float | None
+    scale: str
+    direction: str
+    ceiling: float | None
+    covers: str
+    reason: str
+    floor: float | None
+    signed_sha256: str
+
+    @property
+    def has_score(self) -> bool:
+        """Whether the record has a score, which may be undefined."""
+        return self.status != "failed"
+
+
+class Known(NamedTuple):
+    """A record by its summary; the record itself is read when its deviations are needed.
+
+    ``sha256`` is the hash of the file, empty of a record in memory.
+    """
+
+    summary: Summary
+    load: Callable[[], Record]
+    sha256: str = ""
+
+    @classmethod
+    def of(cls, record: Record) -> Known:
+        """Return a record in memory."""
+        return cls(summary_of(record), lambda: record)
+
+
+def summary_of(record: Record) -> Summary:
+    """Return the summary of a record."""
+    score = record.score
+    negative = [
+        control.value
+        for control in record.controls.values()
+        if control.role == "negative" and control.value is not None
+    ]
+    ceiling = None if score is None else score.ceiling
+    return Summary(
+        benchmark=record.benchmark,
+        model=record.model,
+        status=record.status,
+        intact=record.intact,
+        version=record.inputs.benchmark.version,
+        value=None if score is None else score.value,
+        low=None if score is None else score.low,
+        high=None if score is None else score.high,
+        raw=None if score is None else score.raw,
+        scale="" if score is None else score.scale,
+        direction="" if score is None else score.direction,
+        ceiling=None if ceiling is None else ceiling.value,
+        covers="" if score is None else score.covers,
+        reason=record.reason,
+        floor=max(negative, default=None),
+        signed_sha256=record.signed_sha256,
+    )
+
+
+def known_records(root: Path) -> list[Known]:
+    """Return every record of a repository, sorted by path; invalid files are logged as findings and left out.
+
+    A file is read once for each content, and hashed once for each state.
+
+    Raises
+    ------
+    RequestError
+        The files that remember this are tracked by git.
+    """
+    derived = derived_at(root)
+    paths = sorted((root / "results" / "records").rglob("*.json"))
+    with remembering(root / ".cache"):
+        hashes = {path: recalled(path, root / ".cache") for path in paths}
+        keys = {sha256: key_of(KIND, sha256) for sha256 in hashes.values() if sha256}
+        found = derived.recall(keys.values())
+        new: dict[str, Any] = {}
+        known = []
+        for path, sha256 in hashes.items():
+            row = found.get(keys[sha256]) if sha256 else None
+            summary = (
+                _parsed(path, root, new)
+                if row is None
+                else (Summary(*row), sha256 or "")
+            )
+            if summary is not None:
+                known.append(Known(summary[0], partial(read_record, path), summary[1]))
+    derived.remember(new)
+    return known
+
+
+def _parsed(path: Path, root: Path, new: dict[str, Any]) -> tuple[Summary, str] | None:
+    """Read a record, and return its summary with the hash of the file; None, with a finding, if it is not a record."""
+    try:
+        content = path.read_bytes()
+        summary = summary_of(record_in(content, path))
+    except (OSError, DataError) as error:
+        say_unreadable(path, error)
+        return None
+    sha256 = hashlib.sha256(content).hexdigest()
+    new[key_of(KIND, sha256)] = list(astuple(summary))
+    remember_settled(path, sha256, root / ".cache")
+    return summary, sha256

@@ -1,0 +1,266 @@
+"""Means, ranks and tops of a board, each remembered by the records that it follows from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from neuroledger.engine.records.summary import Known
+from neuroledger.errors import DataError
+from neuroledger.report.board import Cell, Column, Row
+from neuroledger.spec.suites import Group
+from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
+from neuroledger.stats.packed_joint import packed, unpacked
+from neuroledger.stats.score import Score
+from neuroledger.store.derived import Derived, key_of, remembered
+
+__all__ = ["Means", "Sources", "means_of", "with_ranks"]
+
+KEPT_SCORES: Final = 4096
+"""Number of scores with their deviations in memory, of some 50 kB each; the others are read again."""
+
+
+@dataclass
+class Sources:
+    """The records of a board by benchmark and model, whose deviations are read where they are needed.
+
+    Attributes
+    ----------
+    withheld
+        Why the interval of a benchmark's scores is not shown, by benchmark.
+    derived
+        What is remembered of files with the same content; None remembers nothing.
+    """
+
+    records: Mapping[str, Mapping[str, Known]]
+    withheld: Mapping[str, str]
+    derived: Derived | None
+
+    def __post_init__(self) -> None:
+        self._scores: dict[tuple[str, str], Score] = {}
+
+    def score(self, benchmark: str, model: str) -> Score:
+        """Return a score with its deviations, or without an interval if it is withheld.
+
+        Raises
+        ------
+        DataError
+            The file of the record was changed or removed meanwhile.
+        """
+        if (benchmark, model) in self._scores:
+            return self._scores[benchmark, model]
+        known = self.records[benchmark][model]
+        record = known.load()
+        if record.signed_sha256 != known.summary.signed_sha256:
+            words = f"the record of {benchmark} · {model} was changed meanwhile"
+            raise DataError(f"{words}; run the command again")
+        score = record.as_score()
+        if benchmark in self.withheld and record.intact:
+            score = score.replace(varies=None)
+        if len(self._scores) >= KEPT_SCORES:
+            self._scores.clear()
+        self._scores[benchmark, model] = score
+        return score
+
+    def key(self, kind: str, pairs: Sequence[tuple[str, str]], *more: object) -> str:
+        """Return the key of what follows from the records of these pairs, and from ``more``; empty of records in memory."""
+        contents = []
+        for benchmark, model in pairs:
+            known = self.records[benchmark].get(model)
+            if known is not None and not known.sha256:
+                return ""
+            sha256 = "" if known is None else known.sha256
+            contents.append((benchmark, model, sha256, self.withheld.get(benchmark)))
+        return key_of(kind, json.dumps([contents, more], allow_nan=False))
+
+
+class Means(NamedTuple):
+    """The score of a row and the means of its groups; ``key`` is empty if they are not remembered."""
+
+    groups: tuple[Cell, ...]
+    mean: Cell
+    key: str
+
+
+def means_of(
+    sources: Sources,
+    cells: Mapping[str, Mapping[str, Cell]],
+    groups: Sequence[Group],
+    weights: Mapping[str, float],
+) -> dict[str, Means]:
+    """Return the means of each model over the benchmarks that count.
+
+    Parameters
+    ----------
+    cells
+        The cells of each model by benchmark.
+    weights
+        Share of each benchmark in the score; they sum to 1.
+    """
+    shares = [group.shares for group in groups]
+    used = sorted({*weights, *(id for each in shares for id in each)})
+    keys = {
+        model: sources.key(
+            "means",
+            [(id, model) for id in used],
+            {id: cells[model][id].status for id in used},
+            [dict(each) for each in shares],
+            dict(weights),
+        )
+        for model in cells
+    }
+
+    def compute(model: str) -> list[dict[str, Any]]:
+        means = [_mean(sources, model, cells[model], each) for each in shares]
+        return [
+            _plain(cell)
+            for cell in (*means, _mean(sources, model, cells[model], weights))
+        ]
+
+    found = remembered(sources.derived, keys, compute)
+    return {
+        model: Means(
+            tuple(Cell(**cell) for cell in plain[:-1]), Cell(**plain[-1]), keys[model]
+        )
+        for model, plain in found.items()
+    }
+
+
+def _plain(cell: Cell) -> dict[str, Any]:
+    """Return a mean as plain data: nobody signs means, and none is marked."""
+    plain = asdict(cell)
+    del plain["evidence"]
+    return plain
+
+
+def _mean(
+    sources: Sources, model: str, cells: Mapping[str, Cell], shares: Mapping[str, float]
+) -> Cell:
+    """Return the mean over benchmarks by their shares (which sum to 1), or a cell with the reason why it is missing."""
+    missing = [
+        id for id in shares if cells[id].status != "scored" or cells[id].value is None
+    ]
+    if not shares:
+        return Cell("missing", reason="the suite's benchmarks have no common scale")
+    if missing:
+        return Cell("partial", reason=f"without {', '.join(missing)}")
+    joint = _joint(sources, model, shares)
+    if joint.uncertainty is None:
+        return Cell("scored", joint.value)
+    low, high = joint.uncertainty.interval(joint.value)
+    if len(shares) == 1:  # a mean of one score has its interval, on its natural scale
+        (score,) = (sources.score(id, model) for id in shares)
+        low, high = score.low, score.high
+    return Cell("scored", joint.value, low, high)
+
+
+def _joint(sources: Sources, model: str, shares: Mapping[str, float]) -> Joint:
+    return joint_mean(
+        [(share, sources.score(id, model)) for id, share in shares.items()]
+    )
+
+
+def with_ranks(
+    sources: Sources,
+    rows: Sequence[Row],
+    columns: Sequence[Column],
+    weights: Mapping[str, float],
+    means: Mapping[str, Means],
+) -> list[Row]:
+    """Return rows with ranks, and with cells marked that no model is clearly better than; controls are not compared."""
+    models = [row for row in rows if row.role == "model"]
+    ranks = _ranks(sources, models, weights, means)
+    tops = _tops_of(sources, models, columns)
+    return [
+        replace(
+            row,
+            cells=tuple(
+                replace(cell, top=True) if row.model in tops[column.id] else cell
+                for cell, column in zip(row.cells, columns, strict=True)
+            ),
+            rank=ranks.get(row.model),
+        )
+        for row in rows
+    ]
+
+
+def _ranks(
+    sources: Sources,
+    rows: Sequence[Row],
+    weights: Mapping[str, float],
+    means: Mapping[str, Means],
+) -> dict[str, tuple[int, int]]:
+    """Return the first and last rank of each model with a score."""
+    models = [row.model for row in rows if row.score.status == "scored"]
+    keys = [means[model].key for model in models]
+    key = key_of("ranks", *keys) if all(keys) else ""
+
+    def compute(_: str) -> list[tuple[int, int]]:
+        joints = _joints(sources, models, weights, means)
+        return rank_sets(clearly_better(joints))
+
+    found = remembered(sources.derived, {"ranks": key}, compute)["ranks"]
+    return {
+        model: (first, last) for model, (first, last) in zip(models, found, strict=True)
+    }
+
+
+def _joints(
+    sources: Sources,
+    models: Sequence[str],
+    weights: Mapping[str, float],
+    means: Mapping[str, Means],
+) -> list[Joint]:
+    """Return the score of each model with its deviations."""
+    keys = {
+        model: key_of("joint", means[model].key) if means[model].key else ""
+        for model in models
+    }
+    found = remembered(
+        sources.derived, keys, lambda model: packed(_joint(sources, model, weights))
+    )
+    return [unpacked(found[model]) for model in models]
+
+
+def _tops_of(
+    sources: Sources, rows: Sequence[Row], columns: Sequence[Column]
+) -> dict[str, frozenset[str]]:
+    """Return the models of each benchmark that no other is clearly better than."""
+    scored = {
+        column.id: [
+            row.model
+            for row in rows
+            if row.cells[at].status == "scored" and row.cells[at].value is not None
+        ]
+        for at, column in enumerate(columns)
+    }
+    by_id = {column.id: column for column in columns}
+    keys = {
+        id: sources.key(
+            "tops",
+            [(id, model) for model in models],
+            by_id[id].direction,
+            by_id[id].counts,
+        )
+        for id, models in scored.items()
+    }
+    found = remembered(
+        sources.derived, keys, lambda id: _tops(sources, by_id[id], scored[id])
+    )
+    return {id: frozenset(models) for id, models in found.items()}
+
+
+def _tops(sources: Sources, column: Column, models: Sequence[str]) -> list[str]:
+    """Return the models that no other is clearly better than; values without intervals are compared exactly."""
+    joints = [_joint(sources, model, {column.id: 1.0}) for model in models]
+    higher = column.direction == "higher"
+    if not column.counts and all(joint.uncertainty is None for joint in joints):
+        values = [joint.value for joint in joints]
+        best = (max if higher else min)(values, default=0.0)
+        return [
+            model for model, value in zip(models, values, strict=True) if value == best
+        ]
+    better = clearly_better(joints, higher=higher)
+    return [model for at, model in enumerate(models) if not better[:, at].any()]

@@ -1,0 +1,131 @@
+"""Values that follow from content, remembered by later calls: never the truth, computed again if they are lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from neuroledger.store.store import Store, store_folder
+
+__all__ = ["Derived", "code_sha256", "derived_at", "key_of", "remembered"]
+
+FILE: Final = "derived.sqlite"
+AT_ONCE: Final = 500
+"""Number of keys in one question to the database, which limits them."""
+
+
+class Derived:
+    """Values, as JSON, by a key of everything that they follow from.
+
+    A file that is missing, damaged, locked or read-only means that nothing is remembered.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+
+    def recall(self, keys: Iterable[str]) -> dict[str, Any]:
+        """Return the remembered values of those keys that have one."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[str, Any] = {}
+        try:
+            with closing(self._open()) as connection:
+                for at in range(0, len(wanted), AT_ONCE):
+                    some = wanted[at : at + AT_ONCE]
+                    marks = ",".join("?" * len(some))
+                    rows = connection.execute(
+                        f"SELECT key, value FROM derived WHERE key IN ({marks})", some
+                    )
+                    found |= {key: json.loads(value) for key, value in rows}
+        except (sqlite3.Error, OSError, ValueError):
+            return {}
+        return found
+
+    def remember(self, values: Mapping[str, Any]) -> None:
+        """Keep values, which are plain data."""
+        if not values:
+            return
+        rows = [
+            (key, json.dumps(value, allow_nan=False)) for key, value in values.items()
+        ]
+        try:
+            with closing(self._open()) as connection, connection:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO derived VALUES (?, ?)", rows
+                )
+        except (sqlite3.Error, OSError):
+            return
+
+    def _open(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self.path, timeout=10)
+        # Waiting for the disk takes longer than computing a value; lost rows are computed again.
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS derived (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+        )
+        return connection
+
+
+def derived_at(root: Path) -> Derived:
+    """Return what is remembered for a repository, in the folder of its store.
+
+    Raises
+    ------
+    RequestError
+        Files in this folder are tracked by git: they came with the repository and are not this machine's own.
+    """
+    folder = store_folder(root)
+    Store(folder).require_own()
+    return Derived(folder)
+
+
+def key_of(kind: str, *parts: str) -> str:
+    """Return the key of a value: the hash of its kind, of the code that computes it, and of what it follows from."""
+    digest = hashlib.sha256(code_sha256().encode())
+    for part in (kind, *parts):
+        digest.update(f"{len(part)}:{part}".encode())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def code_sha256() -> str:
+    """Return a hash of the state of all modules of this package: their names, sizes and times of change."""
+    folder = Path(__file__).parents[1]
+    states = [
+        f"{path.relative_to(folder)}|{stat.st_size}|{stat.st_mtime_ns}"
+        for path in sorted(folder.rglob("*.py"))
+        for stat in (path.stat(),)
+    ]
+    return hashlib.sha256("\n".join(states).encode()).hexdigest()
+
+
+def remembered(
+    derived: Derived | None, wanted: Mapping[str, str], compute: Callable[[str], Any]
+) -> dict[str, Any]:
+    """Return the value of each name, remembered by its key or computed; without a key it is always computed.
+
+    Parameters
+    ----------
+    wanted
+        Key of each name; empty if what the value follows from is known to this process only.
+    compute
+        Returns the value of a name, as plain data.
+    """
+    known = derived.recall(filter(None, wanted.values())) if derived else {}
+    values, new = {}, {}
+    for name, key in wanted.items():
+        if key in known:
+            values[name] = known[key]
+            continue
+        values[name] = compute(name)
+        if key:
+            new[key] = values[name]
+    if derived:
+        derived.remember(new)
+    return values
