@@ -48,6 +48,7 @@ __all__ = [
     "record_path",
     "relative",
     "say_unreadable",
+    "score_in",
     "signature_path",
     "signer_of",
     "signer_of_text",
@@ -147,6 +148,8 @@ class Record(Stored):
     """SHA-256 of all fields but environment, timing and this one."""
     # Hash of the payload in the form of an earlier version in which the file has it, and which a signature covers.
     _earlier_sha256: str = PrivateAttr("")
+    # Hash of the payload as it was read, which is not computed again.
+    _read_sha256: str = PrivateAttr("")
 
     def payload(self) -> str:
         """Return the SHA-256 of the fields that the inputs determine."""
@@ -155,12 +158,12 @@ class Record(Stored):
     @property
     def intact(self) -> bool:
         """Whether the content matches the stored hash."""
-        return self.payload_sha256 == self.payload()
+        return self.payload_sha256 == (self._read_sha256 or self.payload())
 
     @property
     def signed_sha256(self) -> str:
         """The hash of the payload that a signature covers: in the form that the file has."""
-        return self._earlier_sha256 or self.payload()
+        return self._earlier_sha256 or self._read_sha256 or self.payload()
 
     @property
     def has_earlier_form(self) -> bool:
@@ -201,6 +204,14 @@ class Record(Stored):
         return self.score.score(
             self.inputs.dataset.id, f"{self.model} on {self.benchmark}"
         )
+
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> Self:
+        """Return a copy with some fields changed, whose hash is another one."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied._read_sha256 = ""
+        return copied
 
     def sealed(self) -> Self:
         """Return the record with the hash of its payload."""
@@ -276,11 +287,12 @@ def record_of(plain: Any) -> Record:
     if not isinstance(plain, dict):
         raise ValueError("it is not a mapping")
     record = Record.model_validate(in_present_form(plain))
-    stored = payload_of(plain)
-    if record.payload() != stored:
+    stored, present = payload_of(plain), record.payload()
+    if present != stored:
         is_intact = record.payload_sha256 == stored
         record = record.sealed() if is_intact else record
         record._earlier_sha256 = stored
+    record._read_sha256 = present
     if record.score is not None and not any(
         _agree(record.score, score) for score in record.scores.values()
     ):
@@ -292,6 +304,14 @@ def record_of(plain: Any) -> Record:
     if (record.score is None) != (record.status == "failed"):
         raise ValueError(f"status {record.status!r} contradicts its score")
     return record
+
+
+def score_in(content: bytes) -> Score:
+    """Return the headline score of the content of a record that was read before, as :meth:`Record.as_score` does."""
+    plain = in_present_form(json_object(content))
+    stored = StoredScore.model_validate(plain["score"])
+    name = f"{plain['model']} on {plain['benchmark']}"
+    return stored.score(Inputs.model_validate(plain["inputs"]).dataset.id, name)
 
 
 def _check_control(name: str, control: Control) -> None:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from neuroledger.engine.records.summary import Known
-from neuroledger.errors import DataError
 from neuroledger.report.board import Cell, Column, Row
 from neuroledger.spec.suites import Group
 from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
@@ -52,12 +51,8 @@ class Sources:
         if (benchmark, model) in self._scores:
             return self._scores[benchmark, model]
         known = self.records[benchmark][model]
-        record = known.load()
-        if record.signed_sha256 != known.summary.signed_sha256:
-            words = f"the record of {benchmark} · {model} was changed meanwhile"
-            raise DataError(f"{words}; run the command again")
-        score = record.as_score()
-        if benchmark in self.withheld and record.intact:
+        score = known.score()
+        if benchmark in self.withheld and known.summary.intact:
             score = score.replace(varies=None)
         if len(self._scores) >= KEPT_SCORES:
             self._scores.clear()

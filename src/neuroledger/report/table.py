@@ -125,15 +125,20 @@ def leaderboard(
 
 
 def boards_of(
-    catalog: Catalog, suite: str, *, new: bool = False
+    catalog: Catalog,
+    suite: str,
+    records: Sequence[Record] | None = None,
+    *,
+    new: bool = False,
 ) -> tuple[Leaderboard, ...]:
     """Return the boards of a suite and of the suites that it includes, each with its own ranks.
 
     With ``new``, also return a board of the benchmarks in no suite, if there are any.
     """
     suites = to_score(catalog, suite) if new else suites_of(catalog, suite)
-    records, withheld = known_records(catalog.root), refuted(catalog)
-    return tuple(board_of(catalog, spec, records, withheld) for spec in suites)
+    shown = known_records(catalog.root) if records is None else records
+    withheld = refuted(catalog)
+    return tuple(board_of(catalog, spec, shown, withheld) for spec in suites)
 
 
 def board_of(

@@ -9,15 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from neuroledger.engine.record import Record, read_record, record_in, say_unreadable
+from neuroledger.engine.record import Record, record_in, say_unreadable, score_in
 from neuroledger.errors import DataError
-from neuroledger.stats.score import Status
+from neuroledger.stats.score import Score, Status
 from neuroledger.store.derived import derived_at, key_of
 from neuroledger.store.hashes import recalled, remember_settled, remembering
 
 __all__ = ["Known", "Summary", "known_records", "summary_of"]
 
 KIND: Final = "summary of a record"
+KEPT_RECORDS: Final = 2000
+"""Number of records of some 50 kB each that stay in memory after they were read for their summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +64,19 @@ class Summary:
 
 
 class Known(NamedTuple):
-    """A record by its summary; the record itself is read when its deviations are needed.
+    """A record by its summary; its headline score is read when its deviations are needed.
 
     ``sha256`` is the hash of the file, empty of a record in memory.
     """
 
     summary: Summary
-    load: Callable[[], Record]
+    score: Callable[[], Score]
     sha256: str = ""
 
     @classmethod
     def of(cls, record: Record) -> Known:
         """Return a record in memory."""
-        return cls(summary_of(record), lambda: record)
+        return cls(summary_of(record), record.as_score)
 
 
 def summary_of(record: Record) -> Summary:
@@ -126,26 +128,35 @@ def known_records(root: Path) -> list[Known]:
         known = []
         for path, sha256 in hashes.items():
             row = found.get(keys[sha256]) if sha256 else None
-            summary = (
-                _parsed(path, root, new)
-                if row is None
-                else (Summary(*row), sha256 or "")
-            )
-            if summary is not None:
-                known.append(Known(summary[0], partial(read_record, path), summary[1]))
+            if row is None:
+                known += _parsed(path, root, new)
+            else:
+                read = partial(_score_at, path, sha256)
+                known.append(Known(Summary(*row), read, sha256 or ""))
     derived.remember(new)
     return known
 
 
-def _parsed(path: Path, root: Path, new: dict[str, Any]) -> tuple[Summary, str] | None:
-    """Read a record, and return its summary with the hash of the file; None, with a finding, if it is not a record."""
+def _parsed(path: Path, root: Path, new: dict[str, Any]) -> list[Known]:
+    """Read a record, and add its summary to what is new; none, with a finding, if the file is not a record."""
     try:
         content = path.read_bytes()
-        summary = summary_of(record_in(content, path))
+        record = record_in(content, path)
     except (OSError, DataError) as error:
         say_unreadable(path, error)
-        return None
-    sha256 = hashlib.sha256(content).hexdigest()
-    new[key_of(KIND, sha256)] = list(astuple(summary))
+        return []
+    sha256, summary = hashlib.sha256(content).hexdigest(), summary_of(record)
     remember_settled(path, sha256, root / ".cache")
-    return summary, sha256
+    read = (
+        record.as_score if len(new) < KEPT_RECORDS else partial(_score_at, path, sha256)
+    )
+    new[key_of(KIND, sha256)] = list(astuple(summary))
+    return [Known(summary, read, sha256)]
+
+
+def _score_at(path: Path, sha256: str) -> Score:
+    """Return the headline score of a record whose file has a known content."""
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise DataError(f"{path} was changed meanwhile; run the command again")
+    return score_in(content)
