@@ -10,7 +10,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import Any, Final, Protocol, TextIO
 
 __all__ = [
     "Display",
@@ -29,6 +29,9 @@ __all__ = [
 ]
 
 
+BREAKS: Final = {ord("\n"): None, ord("\t"): None}
+
+
 def hidden(character: str) -> bool:
     """Return whether a terminal interprets or hides a character: controls, formats, separators, surrogates."""
     return unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp", "Cs", "Co"}
@@ -39,7 +42,7 @@ def visible(text: str) -> str:
 
     All output passes through this function, because titles, file names and messages are untrusted.
     """
-    if text.isascii() and text.isprintable():
+    if text.translate(BREAKS).isprintable():
         return text
     return "".join(
         char

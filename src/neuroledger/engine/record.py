@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -10,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, Self
 
@@ -43,6 +44,7 @@ __all__ = [
     "payload_of",
     "read_all",
     "read_record",
+    "record_files",
     "record_in",
     "record_of",
     "record_path",
@@ -148,22 +150,24 @@ class Record(Stored):
     """SHA-256 of all fields but environment, timing and this one."""
     # Hash of the payload in the form of an earlier version in which the file has it, and which a signature covers.
     _earlier_sha256: str = PrivateAttr("")
-    # Hash of the payload as it was read, which is not computed again.
-    _read_sha256: str = PrivateAttr("")
 
     def payload(self) -> str:
         """Return the SHA-256 of the fields that the inputs determine."""
+        return self._payload
+
+    @cached_property
+    def _payload(self) -> str:
         return payload_of(self.model_dump(mode="json"))
 
     @property
     def intact(self) -> bool:
         """Whether the content matches the stored hash."""
-        return self.payload_sha256 == (self._read_sha256 or self.payload())
+        return self.payload_sha256 == self.payload()
 
     @property
     def signed_sha256(self) -> str:
         """The hash of the payload that a signature covers: in the form that the file has."""
-        return self._earlier_sha256 or self._read_sha256 or self.payload()
+        return self._earlier_sha256 or self.payload()
 
     @property
     def has_earlier_form(self) -> bool:
@@ -210,12 +214,13 @@ class Record(Stored):
     ) -> Self:
         """Return a copy with some fields changed, whose hash is another one."""
         copied = super().model_copy(update=update, deep=deep)
-        copied._read_sha256 = ""
+        vars(copied).pop("_payload", None)
         return copied
 
     def sealed(self) -> Self:
         """Return the record with the hash of its payload."""
-        sealed = self.model_copy(update={"payload_sha256": self.payload()})
+        sealed = self.model_copy()
+        sealed = sealed.model_copy(update={"payload_sha256": sealed.payload()})
         sealed._earlier_sha256 = ""
         return sealed
 
@@ -287,12 +292,11 @@ def record_of(plain: Any) -> Record:
     if not isinstance(plain, dict):
         raise ValueError("it is not a mapping")
     record = Record.model_validate(in_present_form(plain))
-    stored, present = payload_of(plain), record.payload()
-    if present != stored:
+    stored = payload_of(plain)
+    if record.payload() != stored:
         is_intact = record.payload_sha256 == stored
         record = record.sealed() if is_intact else record
         record._earlier_sha256 = stored
-    record._read_sha256 = present
     if record.score is not None and not any(
         _agree(record.score, score) for score in record.scores.values()
     ):
@@ -308,7 +312,7 @@ def record_of(plain: Any) -> Record:
 
 def score_in(content: bytes) -> Score:
     """Return the headline score of the content of a record that was read before, as :meth:`Record.as_score` does."""
-    plain = in_present_form(json_object(content))
+    plain = in_present_form(json.loads(content))
     stored = StoredScore.model_validate(plain["score"])
     name = f"{plain['model']} on {plain['benchmark']}"
     return stored.score(Inputs.model_validate(plain["inputs"]).dataset.id, name)
@@ -379,11 +383,16 @@ def first_problem(error: Exception) -> str:
 
 def read_all(folder: Path) -> Iterator[Record]:
     """Yield every record below ``folder``, sorted by path; invalid files are logged as findings and left out."""
-    for path in sorted(folder.rglob("*.json")):
+    for path in record_files(folder):
         try:
             yield read_record(path)
         except DataError as error:
             say_unreadable(path, error)
+
+
+def record_files(folder: Path) -> list[Path]:
+    """Return the paths of the records below ``folder``, sorted by folder and name."""
+    return sorted(folder.rglob("*.json"), key=lambda path: path.parts)
 
 
 def say_unreadable(path: Path, error: Exception) -> None:

@@ -29,12 +29,15 @@ class Sources:
     ----------
     withheld
         Why the interval of a benchmark's scores is not shown, by benchmark.
+    is_signed
+        Whether the repository has allowed signers, so that records may be signed.
     derived
         What is remembered of files with the same content; None remembers nothing.
     """
 
     records: Mapping[str, Mapping[str, Known]]
     withheld: Mapping[str, str]
+    is_signed: bool
     derived: Derived | None
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from neuroledger.engine.calibrate import refuted
 from neuroledger.engine.checked import evidence_of
 from neuroledger.engine.measurement import overlap_notes
 from neuroledger.engine.plan import fits
-from neuroledger.engine.record import Record
+from neuroledger.engine.record import Record, signers_of
 from neuroledger.engine.records.summary import Known, Summary, known_records
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
@@ -183,7 +183,9 @@ def _sources(
         if known.summary.benchmark in shown:
             shown[known.summary.benchmark][known.summary.model] = known
     is_stored = any(known.sha256 for each in shown.values() for known in each.values())
-    return Sources(shown, withheld, derived_at(catalog.root) if is_stored else None)
+    is_signed = signers_of(catalog.root) is not None
+    derived = derived_at(catalog.root) if is_stored else None
+    return Sources(shown, withheld, is_signed, derived)
 
 
 def _models(catalog: Catalog, suite: SuiteSpec, sources: Sources) -> list[str]:
@@ -263,7 +265,7 @@ def _row(catalog: Catalog, model: str, cells: Mapping[str, Cell], means: Means) 
 def _cell(catalog: Catalog, model: str, sources: Sources, column: Column) -> Cell:
     known = sources.records[column.id].get(model)
     cell = _without_evidence(catalog, model, known, column, sources.withheld)
-    if known is None:
+    if known is None or not sources.is_signed:
         return cell
     return replace(cell, evidence=evidence_of(catalog.root, known.summary))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -31,11 +32,16 @@ class Stored(BaseModel):
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         plain: dict[str, Any] = handler(self)
+        left_out = self._left_out()
         return {
-            name: content for name, content in plain.items() if self._is_written(name)
+            name: content for name, content in plain.items() if name not in left_out
         }
 
-    def _is_written(self, name: str) -> bool:
-        """Whether a field is written."""
-        field = type(self).model_fields[name]
-        return name not in self.OPTIONAL or bool(getattr(self, name) != field.default)
+    def _left_out(self) -> Collection[str]:
+        """Return the fields that are not written."""
+        fields = type(self).model_fields
+        return [
+            name
+            for name in self.OPTIONAL
+            if bool(getattr(self, name) == fields[name].default)
+        ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from dataclasses import replace
+from functools import lru_cache
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
@@ -200,5 +201,6 @@ def _sides(
     return (sides[0], sides[1]) if sides else ((), ())
 
 
+@lru_cache(maxsize=64)
 def _crossed(rows: tuple[str, ...], columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{row}{PAIR}{column}" for row in rows for column in columns)

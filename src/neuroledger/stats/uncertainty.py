@@ -179,21 +179,7 @@ class Uncertainty:
         )
 
     def __add__(self, other: Uncertainty) -> Uncertainty:
-        places = dict.fromkeys(part.place for part in (*self.parts, *other.parts))
-        parts = [
-            reduce(
-                _sum,
-                [part for part in (*self.parts, *other.parts) if part.place == place],
-            )
-            for place in places
-        ]
-        items = {
-            name: min(self.items.get(name, count), other.items.get(name, count))
-            for name, count in {**self.items, **other.items}.items()
-        }
-        outcome = math.hypot(self.outcome, other.outcome)
-        method: Method = self.method if self.method == other.method else "combined"
-        return Uncertainty(tuple(parts), items, "identity", outcome, method)
+        return total([self, other])
 
     def __sub__(self, other: Uncertainty) -> Uncertainty:
         # One more outcome that differs is one of either score, not of both.
@@ -254,8 +240,22 @@ def _sum(first: Part, second: Part) -> Part:
 
 
 def total(uncertainties: Iterable[Uncertainty]) -> Uncertainty:
-    """Return the uncertainty of a sum of scores."""
-    return reduce(Uncertainty.__add__, uncertainties)
+    """Return the uncertainty of a sum of scores; of one score, its own."""
+    summands = list(uncertainties)
+    if len(summands) == 1:
+        return summands[0]
+    places: dict[tuple[str, tuple[str, ...]], list[Part]] = {}
+    items: dict[str, int] = {}
+    for each in summands:
+        for part in each.parts:
+            places.setdefault(part.place, []).append(part)
+        for name, count in each.items.items():
+            items[name] = min(items.get(name, count), count)
+    parts = tuple(reduce(_sum, same) for same in places.values())
+    outcome = reduce(math.hypot, [each.outcome for each in summands])
+    methods = {each.method for each in summands}
+    method: Method = methods.pop() if len(methods) == 1 else "combined"
+    return Uncertainty(parts, items, "identity", outcome, method)
 
 
 def quantile(level: float, degrees: float) -> float:

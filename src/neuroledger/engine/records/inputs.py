@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pydantic import Field, JsonValue
 
 from neuroledger.spec.base import sha256_of
@@ -19,8 +21,8 @@ __all__ = [
 class _Identity(Stored):
     """An identity is written as it was made, so that its hash stays: fields that were not given are left out."""
 
-    def _is_written(self, name: str) -> bool:
-        return name in self.model_fields_set
+    def _left_out(self) -> Collection[str]:
+        return type(self).model_fields.keys() - self.model_fields_set
 
 
 class SpecIdentity(_Identity):

@@ -9,7 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from neuroledger.engine.record import Record, record_in, say_unreadable, score_in
+from neuroledger.engine.record import (
+    Record,
+    record_files,
+    record_in,
+    say_unreadable,
+    score_in,
+)
 from neuroledger.errors import DataError
 from neuroledger.stats.score import Score, Status
 from neuroledger.store.derived import derived_at, key_of
@@ -119,7 +125,7 @@ def known_records(root: Path) -> list[Known]:
         The files that remember this are tracked by git.
     """
     derived = derived_at(root)
-    paths = sorted((root / "results" / "records").rglob("*.json"))
+    paths = record_files(root / "results" / "records")
     with remembering(root / ".cache"):
         hashes = {path: recalled(path, root / ".cache") for path in paths}
         keys = {sha256: key_of(KIND, sha256) for sha256 in hashes.values() if sha256}
@@ -128,11 +134,11 @@ def known_records(root: Path) -> list[Known]:
         known = []
         for path, sha256 in hashes.items():
             row = found.get(keys[sha256]) if sha256 else None
-            if row is None:
+            if row is None or sha256 is None:
                 known += _parsed(path, root, new)
             else:
                 read = partial(_score_at, path, sha256)
-                known.append(Known(Summary(*row), read, sha256 or ""))
+                known.append(Known(Summary(*row), read, sha256))
     derived.remember(new)
     return known
 
