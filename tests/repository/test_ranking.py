@@ -66,7 +66,7 @@ def test_uninformed_models_are_at_the_floor(scores):
     "id",
     [
         "Digits.simulated.V4-pls",
-        "Digits.simulated.IT-rdm",
+        pytest.param("Digits.simulated.IT-rdm", marks=pytest.mark.slow),
         "Digits.simulated.subjects.IT-rdm",
     ],
 )

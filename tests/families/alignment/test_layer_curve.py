@@ -237,6 +237,7 @@ def digits() -> Catalog:
     return catalog
 
 
+@pytest.mark.slow
 def test_the_curve_of_simulated_neurons_peaks_at_the_depth_that_generated_them(
     digits: Catalog, tmp_path: Path
 ) -> None:

@@ -244,6 +244,7 @@ def test_subjects_without_a_complete_neuroid_are_left_out(name):
         nl.ceiling(name)(lonely)
 
 
+@pytest.mark.slow
 def test_new_stimuli_move_the_extrapolated_ceiling():
     """The variance that stimuli claim is about that of experiments with new stimuli and the same neuroids."""
     always = np.random.default_rng(8)

@@ -111,6 +111,7 @@ def test_one_neuroid_has_no_correlation_between_patterns():
         nl.metric("rdm")(assembly(X), assembly(Y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stimuli", "neuroids"), [(70, 30), (80, 15)])
 def test_the_interval_for_few_neuroids_has_the_true_variance(stimuli, neuroids):
     """Over new stimuli and new neuroids; derivatives gave .84 to .88 of the variance, and a coverage of .905."""

@@ -253,6 +253,7 @@ def solved_at(rng, stimuli, agreement):
     return source, target.copy(data=150 + 20 * late), own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stimuli", "agreement"), [(120, 0.3), (120, 0.9), (300, 0.7), (300, 0.97)]
 )

@@ -53,6 +53,7 @@ def two_models(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("subjects", "features", "effect"), [(6, 8, 0.6), (9, 60, 0.6), (20, 8, 0.0)]
 )
@@ -68,6 +69,7 @@ def test_coverage_and_equal_decoders(
     assert covered >= 0.88 and false <= 0.12
 
 
+@pytest.mark.slow
 def test_equal_decoders_that_change_much_with_each_subject_seldom_differ() -> None:
     pairs = [
         two_models(

@@ -418,6 +418,7 @@ def test_the_deviation_of_a_word_is_the_change_without_it(absolute: bool) -> Non
     )
 
 
+@pytest.mark.slow
 def test_intervals_contain_the_correlation_of_new_words_and_readers() -> None:
     scores, ceilings = [], []
     for run in range(100):
