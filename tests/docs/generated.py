@@ -14,8 +14,8 @@ from typing import Any
 
 import grimp
 
-from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.record import Record
+from neuroledger.engine.records.calibrations import calibration_in
 from neuroledger.spec import registry
 
 PACKAGE = "neuroledger"

@@ -10,8 +10,9 @@ import pytest
 
 from neuroledger.cli import main
 from neuroledger.engine import calibrate
-from neuroledger.engine.calibrate import calibrate_benchmark, calibration_path, refuted
+from neuroledger.engine.calibrate import calibrate_benchmark
 from neuroledger.engine.evaluate import evaluate
+from neuroledger.engine.records.calibrations import calibration_path, refuted
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec import registry

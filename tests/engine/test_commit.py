@@ -15,12 +15,12 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.engine import layer_commitment
 from neuroledger.engine.check import check
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.layer_commitment import Rule, rule_of
 from neuroledger.engine.plan import inputs_of
 from neuroledger.engine.resolve import resolve
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.models.model import LayeredModel, Model
+from neuroledger.spec.commitment import Rule, rule_of
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab, make_files

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from neuroledger.engine.public import score
-from neuroledger.engine.session import Request, device_for_metrics, named_device
+from neuroledger.engine.records.request import Request, named_device
+from neuroledger.engine.session import device_for_metrics
 from neuroledger.errors import RequestError
 from tests.devices import CARD
 from tests.engine.lab import Lab

@@ -11,11 +11,11 @@ import xarray as xr
 from neuroledger.engine.measurement import (
     Measurement,
     apart,
-    overlap_notes,
     recording_overlap,
 )
 from neuroledger.errors import DataError
 from neuroledger.spec.kinds import Pretraining
+from neuroledger.spec.pretraining import overlap_notes
 from neuroledger.stats.splits import Split
 
 

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from neuroledger.engine.calibrate import refuted
 from neuroledger.engine.compare import compare, pairwise
 from neuroledger.engine.record import Record, read_all
+from neuroledger.engine.records.calibrations import refuted
 from neuroledger.report.curves import curves_in
 from neuroledger.report.drawings import axis_over
 from neuroledger.report.forest import Line, alone, forest

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import check
 from neuroledger.engine.record import Record
+from neuroledger.engine.records.calibrations import calibration_in
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, Row, leaderboard_text, number
 from neuroledger.report.table import boards_of, leaderboard, tidy

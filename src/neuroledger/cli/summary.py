@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from neuroledger.display import visible
-from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.diff_since import MOST_EMBEDDED, Proposal, Review, record_in
 from neuroledger.engine.record import Record
+from neuroledger.engine.records.calibrations import calibration_in
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.store.git_trees import committed

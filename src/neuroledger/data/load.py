@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from pydantic import ValidationError
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import check, content_sha256
@@ -21,27 +18,22 @@ from neuroledger.data.hdf5 import refuse_outside_storage
 from neuroledger.data.integrity import remembering, verify_file
 from neuroledger.data.normalise_input import in_numpy
 from neuroledger.data.packaged import packaged_file
+from neuroledger.data.reader import changed_parameters, reader_parameters
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import (
     DataError,
-    RequestError,
-    SpecError,
     UnavailableError,
     about_pair,
 )
-from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile
-from neuroledger.spec.catalog import Catalog, Entry
-from neuroledger.spec.components import Reader
+from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.expectations import Content
 from neuroledger.spec.kinds import DatasetSpec
-from neuroledger.spec.load import explain
 from neuroledger.store.files import sweep
 from neuroledger.store.store import open_store, store_at
 
 __all__ = [
-    "changed_parameters",
     "damaged_file",
     "load_dataset",
     "load_prepared",
@@ -115,59 +107,6 @@ class DeclaredFiles(dict[str, Path]):
             f"the reader needs the file {name!r}; the spec's `files` are {', '.join(sorted(self))}: correct the field of "
             "the reader, or pin the file"
         )
-
-
-def reader_parameters(catalog: Catalog, id: str) -> tuple[Reader, dict[str, Any]]:
-    """The reader of a data set and its validated parameters.
-
-    Raises
-    ------
-    UnavailableError
-        The spec declares the data unavailable, or names no reader.
-    SpecError
-        The reader's parameters are invalid.
-    """
-    spec = catalog.dataset(id)
-    if spec.reader is None or spec.closed is not None:
-        raise UnavailableError(f"data set {id!r} is unavailable: {spec.closed}")
-    component, parameters = _bound_reader(catalog.entry("datasets", id))
-    return component, dict(parameters)
-
-
-@lru_cache(maxsize=256)
-def _bound_reader(entry: Entry) -> tuple[Reader, Mapping[str, Any]]:
-    """The reader of an entry and its parameters, which may list thousands of recordings, validated once."""
-    reader = cast("DatasetSpec", entry.spec).reader
-    assert reader is not None
-    component = registry.get("reader", reader.name)
-    try:
-        return component, component.bind(reader.parameters)
-    except ValidationError as error:
-        raise SpecError(
-            explain(error, entry.document, component.parameters, ("reader",))
-        ) from None
-
-
-def changed_parameters(catalog: Catalog, id: str, needs: Any) -> dict[str, Any]:
-    """The parameters of a data set's reader that a model's needs change, by name; none without needs.
-
-    Raises
-    ------
-    RequestError
-        The data set cannot be prepared in this way.
-    """
-    if needs is None:
-        return {}
-    component, parameters = reader_parameters(catalog, id)
-    begin = f"data set {id!r} cannot be prepared as the model needs: "
-    if component.composes is None:
-        raise RequestError(
-            f"{begin}its reader {component.name!r} prepares it in one way only; score a model without `needs`"
-        )
-    try:
-        return component.composes(parameters, needs)
-    except RequestError as error:
-        raise RequestError(f"{begin}{error}") from error
 
 
 def read_dataset(

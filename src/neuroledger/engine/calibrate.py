@@ -5,75 +5,37 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
-import json
-import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter
 
 import neuroledger.stats
-from neuroledger.display import visible
 from neuroledger.engine.evaluate import Evaluation, dummy_of, evaluate
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.plan import fits
+from neuroledger.engine.records.calibrations import Kept, calibration_path
 from neuroledger.engine.resolve import Resolved, resolve
 from neuroledger.engine.score import score
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import Finding, MetricError, NeuroLedgerError, RequestError
+from neuroledger.errors import MetricError, NeuroLedgerError, RequestError
 from neuroledger.spec import registry
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.document import json_object
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.calibration import FEWEST, Calibration, Experiment, calibrate
 from neuroledger.stats.score import Score
 from neuroledger.store.files import write_json
 
-__all__ = [
-    "Kept",
-    "calibrate_benchmark",
-    "calibration_in",
-    "calibration_path",
-    "refuted",
-]
+__all__ = ["calibrate_benchmark"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
 # Models to try after a benchmark's controls, which may have no interval; models with a record come first.
 OTHERS = 3
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The content of a calibration file: identities of spec and code, and for each metric its rates or why it has none."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    benchmark: str
-    headline: str
-    ceiling: str
-    identity: dict[str, str]
-    code: dict[str, str | dict[str, int]]
-    seed: int
-    runs: int
-    metrics: dict[str, Calibration | str]
-    reason: str = ""
-
-    @property
-    def first(self) -> Calibration | None:
-        """The calibration of the headline metric; None if it has none."""
-        result = self.metrics.get(self.headline)
-        return result if isinstance(result, Calibration) else None
-
-
-def calibration_path(root: Path, benchmark: str) -> Path:
-    """Return the path of a benchmark's calibration file."""
-    return root / "results" / "calibration" / f"{benchmark}.json"
 
 
 def calibrate_benchmark(
@@ -256,60 +218,3 @@ def _candidates(catalog: Catalog, spec: BenchmarkSpec) -> Iterator[str]:
     for model in (*controls, *fitting):
         if catalog.model(model).unavailable is None:
             yield model
-
-
-KEPT = TypeAdapter(Kept)
-
-
-def calibration_in(text: bytes | None) -> Kept:
-    """Parse the content of a file of ``results/calibration``.
-
-    Raises
-    ------
-    ValueError
-        A field is missing, unknown or of another type, or a rate or verdict contradicts the counts.
-    """
-    plain = json_object(text)
-    metrics = plain.get("metrics")
-    parts = metrics.values() if isinstance(metrics, dict) else ()
-    verdicts = [part.pop("passed", None) for part in parts if isinstance(part, dict)]
-    content = KEPT.validate_json(json.dumps(plain), strict=True)
-    results = [
-        result for result in content.metrics.values() if isinstance(result, Calibration)
-    ]
-    for result, verdict in zip(results, verdicts, strict=True):
-        for rate in (result.coverage, result.false_positives, result.false_ranks):
-            if not FEWEST <= rate.runs <= content.runs or not rate.exact:
-                raise ValueError(f"{rate} is not of {content.runs} runs")
-        if verdict is not result.passed:
-            raise ValueError(f"its rates give passed: {result.passed}")
-    return content
-
-
-def refuted(catalog: Catalog) -> dict[str, str]:
-    """Return the benchmarks whose headline intervals failed their calibration, with the reason.
-
-    Calibrations of specs that changed since are ignored. A file that is not a calibration, or whose benchmark does not
-    exist, is logged as a finding and left out.
-    """
-    reasons: dict[str, str] = {}
-    for path in sorted(calibration_path(catalog.root, "x").parent.glob("*.json")):
-        try:
-            calibration = calibration_in(path.read_bytes())
-            first, spec = calibration.first, catalog.benchmark(calibration.benchmark)
-            if (
-                first is None
-                or first.passed
-                or calibration.identity["benchmark"] != spec_sha256(spec)
-            ):
-                continue
-            reasons[calibration.benchmark] = (
-                f"interval withheld: in {calibration.runs} simulated experiments it contains the truth in "
-                f"{first.coverage.value:.0%} (at most {first.coverage.high:.1%}) instead of 95%"
-            )
-        except (OSError, ValueError, LookupError, NeuroLedgerError) as error:
-            words = f"not a calibration ({error})"
-            fix = "delete it and run `neuroledger calibrate` again"
-            finding = Finding("record.unreadable", "error", path.name, words, fix)
-            logging.getLogger("neuroledger").warning("%s", visible(str(finding)))
-    return reasons

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from neuroledger.data.gate.validation import ValidationReport, identity
 from neuroledger.display import hidden, some
-from neuroledger.engine.calibrate import calibration_in
 from neuroledger.engine.check import schema_texts
 from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
 from neuroledger.engine.control import in_words, undecided_in
@@ -28,6 +27,7 @@ from neuroledger.engine.plan import (
     MODEL_ONLY_SAYS,
 )
 from neuroledger.engine.record import Record, record_of
+from neuroledger.engine.records.calibrations import calibration_in
 from neuroledger.engine.records.refresh import refreshed
 from neuroledger.engine.records.signatures import (
     LIST_PATH,

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.images import decode
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.models.model import LayeredModel, Model, unknown
-from neuroledger.spec.base import worded
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.commitment import Rule, rule_of
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.stats.score import Score
 
@@ -27,37 +25,6 @@ Scoring = Callable[[BenchmarkSpec, Model], Score]
 NEUROID_COORDINATES: Final = frozenset(
     {"region", "subject", "neuroid_id", "layer", "hemisphere", "animal"}
 )
-
-
-class Rule(BaseModel):
-    """For each region, the benchmark on which its layer is chosen, from ``layers`` or from all layers of the model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    on: dict[str, str] = Field(min_length=1)
-    layers: tuple[str, ...] = ()
-
-
-def rule_of(spec: ModelSpec) -> Rule | None:
-    """Return the rule that a model spec declares under ``commit``, or None.
-
-    Raises
-    ------
-    RequestError
-        The content of ``commit`` is not a valid rule.
-    """
-    if spec.commit is None:
-        return None
-    try:
-        return Rule.model_validate(spec.commit)
-    except ValidationError as error:
-        words = "; ".join(
-            f"{'.'.join(map(str, item['loc']))}: {worded(item)}"
-            for item in error.errors()
-        )
-        raise RequestError(
-            f"model {spec.id!r}: commit must be {{on: {{<region>: <benchmark>}}, layers: [<layer>, …]}}; {words}"
-        ) from error
 
 
 def committed(

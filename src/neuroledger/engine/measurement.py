@@ -15,7 +15,7 @@ from neuroledger.spec.kinds import Pretraining
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import Split, rows_of_stimuli
 
-__all__ = ["Measurement", "apart", "overlap_notes", "part_of", "recording_overlap"]
+__all__ = ["Measurement", "apart", "part_of", "recording_overlap"]
 
 
 @dataclass(frozen=True)
@@ -154,27 +154,6 @@ def _with_values(assembly: xr.DataArray) -> tuple[xr.DataArray, npt.NDArray[np.i
     return (assembly if len(rows) == count else assembly.isel(presentation=rows)), rows
 
 
-def overlap_notes(
-    pretraining: Sequence[str | Pretraining], dataset: str
-) -> tuple[str, ...]:
-    """Return notes on scored data sets that the model was pretrained on; `X.motor` is a part of `X`.
-
-    Examples
-    --------
-    >>> overlap_notes(["Stieger2021"], "Stieger2021.motor")
-    ('pretraining overlap: the model was pretrained on Stieger2021',)
-    """
-    ids = {entry if isinstance(entry, str) else entry.dataset for entry in pretraining}
-    overlapping = sorted(
-        id for id in ids if _same_or_part(id, dataset) or _same_or_part(dataset, id)
-    )
-    return (
-        (f"pretraining overlap: the model was pretrained on {', '.join(overlapping)}",)
-        if overlapping
-        else ()
-    )
-
-
 def recording_overlap(
     pretraining: Sequence[str | Pretraining],
     recordings: Callable[[], Mapping[str, str]],
@@ -199,7 +178,3 @@ def recording_overlap(
     return (
         f"pretraining overlap: {len(shared)} of {len(present)} recordings by content ({names})",
     )
-
-
-def _same_or_part(whole: str, part: str) -> bool:
-    return part == whole or part.startswith(f"{whole}.")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
 from neuroledger.data.fetch import absent
-from neuroledger.data.load import changed_parameters
+from neuroledger.data.reader import changed_parameters
 from neuroledger.display import some
-from neuroledger.engine.layer_commitment import rule_of
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.overrides import in_compat, resolve
 from neuroledger.engine.records.inputs import (
@@ -22,15 +21,18 @@ from neuroledger.engine.records.inputs import (
     ModelIdentity,
     SpecIdentity,
 )
-from neuroledger.engine.session import Request
+from neuroledger.engine.records.request import Request
 from neuroledger.errors import RequestError, SpecError
-from neuroledger.models.model import Model
 from neuroledger.spec import registry
 from neuroledger.spec.base import DESCRIPTIVE, Override, id_of, sha256_of, spec_sha256
 from neuroledger.spec.catalog import Catalog, Entry
 from neuroledger.spec.channels import Interface
+from neuroledger.spec.commitment import rule_of
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 from neuroledger.spec.load import explain
+
+if TYPE_CHECKING:
+    from neuroledger.models.model import Model
 
 __all__ = [
     "Job",
@@ -308,6 +310,8 @@ def mismatch(catalog: Catalog, benchmark: str, model: Model | str) -> Mismatch |
     RequestError
         ``model`` is not a model.
     """
+    from neuroledger.models.model import Model
+
     spec = catalog.benchmark(benchmark)
     required = interface(
         catalog.entry("benchmarks", benchmark), catalog.about(spec.dataset).stimuli

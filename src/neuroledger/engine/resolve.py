@@ -17,7 +17,7 @@ from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric
 from neuroledger.engine.context import BuilderContext
-from neuroledger.engine.layer_commitment import committed, rule_of
+from neuroledger.engine.layer_commitment import committed
 from neuroledger.engine.overrides import in_compat
 from neuroledger.engine.plan import (
     needs_of,
@@ -31,6 +31,7 @@ from neuroledger.models.activation_store import attach
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
 from neuroledger.spec.base import id_of, sha256_of
+from neuroledger.spec.commitment import rule_of
 from neuroledger.spec.components import Paradigm
 from neuroledger.spec.kinds import BenchmarkSpec, Pretraining
 from neuroledger.stats.score import Score

@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from neuroledger.engine.context import ParadigmContext
-from neuroledger.engine.measurement import Measurement, apart, overlap_notes
+from neuroledger.engine.measurement import Measurement, apart
 from neuroledger.engine.resolve import Resolved
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError
 from neuroledger.spec.kinds import BenchmarkSpec, NormaliseRule
+from neuroledger.spec.pretraining import overlap_notes
 from neuroledger.stats.score import (
     Score,
     clipped,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from neuroledger.data.assembly import content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.engine.control import Control
 from neuroledger.engine.records.environment import Environment
-from neuroledger.errors import RequestError
+from neuroledger.engine.records.request import Request
 from neuroledger.models.activations import Store
 from neuroledger.models.devices import available
 from neuroledger.models.model import Model
@@ -29,28 +28,11 @@ __all__ = [
     "Request",
     "Session",
     "device_for_metrics",
-    "named_device",
     "require_device",
 ]
 
 # Separates the random numbers of shuffles from all others of the same seed.
 SHUFFLED: Final = 271828
-
-
-@dataclass(frozen=True)
-class Request:
-    """Seed, limit and device of a run; all are part of the identity of a score."""
-
-    seed: int = 0
-    limit: int | None = None
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise RequestError(
-                f"seed {self.seed} is negative; choose a seed of 0 or more"
-            )
-        object.__setattr__(self, "device", named_device(self.device))
 
 
 @dataclass
@@ -138,26 +120,6 @@ class Session:
             known = (weakref.ref(assembly), content_sha256(assembly))
             self._contents[id(assembly)] = known
         return known[1]
-
-
-def named_device(name: str) -> str:
-    """Return the fastest device of this machine for ``auto``, and any other valid name unchanged.
-
-    Raises
-    ------
-    RequestError
-        The name is not that of a device; whether a device can be used is checked later.
-    """
-    if re.fullmatch(r"auto|cpu|torch|mps|cuda(:\d+)?", name) is None:
-        raise RequestError(
-            f"unknown device {name!r}; use auto, cpu, cuda, cuda:1 or mps"
-        )
-    if name != "auto":
-        return name
-    try:
-        return str(available(name))
-    except ImportError:
-        return "cpu"
 
 
 def device_for_metrics(name: str) -> str:

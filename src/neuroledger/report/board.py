@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Final, Literal
 
 from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
 from neuroledger.spec.suites import Group
 from neuroledger.store.files import write_json, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "Cell",
@@ -135,6 +136,8 @@ class Leaderboard:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per model: rank, score with interval, mean of each group, and score on each benchmark."""
+        import pandas as pd
+
         return pd.DataFrame(
             [
                 {

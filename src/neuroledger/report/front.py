@@ -232,7 +232,7 @@ def packed_pairs(
 
     A difference is [value, low, high, p, reason]: p is corrected by Holm over the benchmarks, reason an index into
     ``texts``. ``left_out`` counts models beyond :data:`MAX_COMPARED`; ``withheld`` is the result of
-    :func:`neuroledger.engine.calibrate.refuted`.
+    :func:`neuroledger.engine.records.calibrations.refuted`.
     """
     scored = [
         row.model for row in board.rows if any(_is_drawn(cell) for cell in row.cells)

@@ -15,9 +15,13 @@ from markupsafe import Markup
 from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.data.images import thumbnail
 from neuroledger.data.load import load_dataset
-from neuroledger.engine.calibrate import calibration_in, calibration_path, refuted
 from neuroledger.engine.control import Control
 from neuroledger.engine.record import Record
+from neuroledger.engine.records.calibrations import (
+    calibration_in,
+    calibration_path,
+    refuted,
+)
 from neuroledger.engine.samples import samples_of
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pandas as pd
-
-from neuroledger.engine.calibrate import refuted
 from neuroledger.engine.checked import evidence_of
-from neuroledger.engine.measurement import overlap_notes
 from neuroledger.engine.plan import fits
 from neuroledger.engine.record import Record, signers_of
+from neuroledger.engine.records.calibrations import refuted
 from neuroledger.engine.records.summary import Known, Summary, known_records
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.report.ranking import Means, Sources, means_of, with_ranks
-from neuroledger.spec.base import id_of
+from neuroledger.spec import registry
+from neuroledger.spec.base import id_of, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import MetricSpec, SuiteSpec, Weighted
 from neuroledger.spec.load import read_params
+from neuroledger.spec.pretraining import overlap_notes
 from neuroledger.spec.suites import groups_of, suites_of, to_score, weights_of
 from neuroledger.stats.score import COMMENSURABLE
 from neuroledger.stats.stored_score import StoredScore
@@ -32,7 +31,10 @@ from neuroledger.stats.task_ranks import (
     normalised_ranks,
     published_table,
 )
-from neuroledger.store.derived import derived_at
+from neuroledger.store.derived import derived_at, key_of, remembered
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "Basis",
@@ -50,6 +52,8 @@ __all__ = [
 
 def tidy(records: Iterable[Record]) -> pd.DataFrame:
     """Return one row per model, benchmark and metric: status, value with interval, raw value, ceiling, counts, id."""
+    import pandas as pd
+
     rows = [
         {
             "model": record.model,
@@ -158,9 +162,14 @@ def board_of(
     parents = {column.id: column.parent for column in columns}
     groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
     weights = weights_of(column_weights, parents, suite.hierarchy)
+    models = _models(catalog, suite, sources)
+    fitting = _fitting(catalog, models, columns, sources)
     cells = {
-        model: {column.id: _cell(catalog, model, sources, column) for column in columns}
-        for model in _models(catalog, suite, sources)
+        model: {
+            column.id: _cell(catalog, model, sources, column, fitting)
+            for column in columns
+        }
+        for model in models
     }
     means = means_of(sources, cells, groups, weights)
     rows = [_row(catalog, model, cells[model], means[model]) for model in cells]
@@ -262,32 +271,65 @@ def _row(catalog: Catalog, model: str, cells: Mapping[str, Cell], means: Means) 
     )
 
 
-def _cell(catalog: Catalog, model: str, sources: Sources, column: Column) -> Cell:
+Pair = tuple[str, str]
+
+
+def _fitting(
+    catalog: Catalog,
+    models: Sequence[str],
+    columns: Sequence[Column],
+    sources: Sources,
+) -> dict[Pair, bool]:
+    """Return whether each model fits each benchmark that it has no record on.
+
+    This is remembered, because it needs the modules of builders and paradigms, which may take seconds to import.
+    """
+    pairs = [
+        (model, column.id)
+        for model in models
+        for column in columns
+        if not column.unavailable and model not in sources.records[column.id]
+    ]
+    is_known = sources.derived is not None and registry.only_shipped()
+    keys: dict[Pair, str] = dict.fromkeys(pairs, "")
+    if is_known:
+        ids = {column.id: catalog.benchmark(column.id) for column in columns}
+        targets = {
+            id: (spec_sha256(spec), spec_sha256(catalog.about(spec.dataset)))
+            for id, spec in ids.items()
+        }
+        owners = {model: spec_sha256(catalog.model(model)) for model in models}
+        keys = {
+            (model, id): key_of("fits", owners[model], *targets[id])
+            for model, id in pairs
+        }
+    return remembered(sources.derived, keys, lambda pair: fits(catalog, *pair))
+
+
+def _cell(
+    catalog: Catalog,
+    model: str,
+    sources: Sources,
+    column: Column,
+    fitting: Mapping[Pair, bool],
+) -> Cell:
+    if column.unavailable:
+        return Cell("unavailable", reason=column.unavailable)
     known = sources.records[column.id].get(model)
-    cell = _without_evidence(catalog, model, known, column, sources.withheld)
-    if known is None or not sources.is_signed:
+    if known is None:
+        is_fitting = fitting[model, column.id]
+        words = "not run yet" if is_fitting else "the model does not fit this benchmark"
+        return Cell("missing", reason=words)
+    cell = _recorded(catalog, known.summary, column, sources.withheld)
+    if not sources.is_signed:
         return cell
     return replace(cell, evidence=evidence_of(catalog.root, known.summary))
 
 
-def _without_evidence(
-    catalog: Catalog,
-    model: str,
-    known: Known | None,
-    column: Column,
-    withheld: Mapping[str, str],
+def _recorded(
+    catalog: Catalog, summary: Summary, column: Column, withheld: Mapping[str, str]
 ) -> Cell:
-    if column.unavailable:
-        return Cell("unavailable", reason=column.unavailable)
-    if known is None:
-        compatible = fits(catalog, model, column.id)
-        return Cell(
-            "missing",
-            reason="not run yet"
-            if compatible
-            else "the model does not fit this benchmark",
-        )
-    summary = known.summary
+    """Return the cell of a record, without who stands for it."""
     if not summary.intact:
         return Cell("edited", reason="the record was edited: run it again")
     if summary.version != catalog.benchmark(column.id).version:

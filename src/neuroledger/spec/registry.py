@@ -52,6 +52,7 @@ __all__ = [
     "get",
     "metric",
     "names",
+    "only_shipped",
     "paradigm",
     "reader",
     "stimuli",
@@ -391,6 +392,14 @@ def plugin_specs() -> tuple[tuple[str, Path], ...]:
                         (family.distribution, Path(folder).resolve() / "specs")
                     )
     return tuple(folders)
+
+
+def only_shipped() -> bool:
+    """Whether every installed and every registered component is of this package, whose code then determines them all."""
+    return all(family.distribution == DISTRIBUTION for family in families()) and all(
+        component.function.__module__.startswith("neuroledger.")
+        for component in _REGISTRY.values()
+    )
 
 
 def broken() -> dict[str, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import xarray as xr
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["FIXED", "Step", "aggregate", "error_of", "holm", "reduced"]
 

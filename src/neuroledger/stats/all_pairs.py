@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
 
 from neuroledger.data.arrays import Floats
 from neuroledger.stats.uncertainty import ROUNDING, Part, Uncertainty
@@ -61,6 +60,8 @@ def tests_of_all_pairs(
     values, uncertainties
         Of each score, (score,).
     """
+    from scipy.special import stdtr
+
     count = len(values)
     places = _places(uncertainties)
     outcome = np.array([each.outcome for each in uncertainties])

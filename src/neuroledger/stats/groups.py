@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import xarray as xr
 
 from neuroledger.data.arrays import Array, Floats, Indices, Strings
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = [
     "COARSE",

@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-import xarray as xr
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.facts import Fact
@@ -25,6 +24,9 @@ from neuroledger.stats.uncertainty import (
     covers,
     total,
 )
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = [
     "COMMENSURABLE",
@@ -448,6 +450,8 @@ def mean_of(
     Parts that share stimuli vary together; ``error`` assumes independent parts. If ``generalise`` names ``over``, the
     parts are a sample of others, and vary as a factor of their own.
     """
+    import xarray as xr
+
     scores = list(parts.values())
 
     def mean(values: Sequence[float]) -> float:

@@ -9,10 +9,10 @@ from functools import reduce
 from typing import Final, Literal
 
 import numpy as np
-from scipy.special import expit, logit, ndtri, stdtr, stdtrit
 
 from neuroledger.data.arrays import Floats
 
+# Functions import scipy where they need it: it takes a third of a second, and most commands compute no interval.
 __all__ = [
     "LEVEL",
     "NOWHERE",
@@ -194,6 +194,8 @@ class Uncertainty:
         value itself. The interval of few different outcomes is that of Agresti and Coull (1998): the value is moved from a
         limit by one outcome, and the interval around it is on the scale of the value.
         """
+        from scipy.special import expit, logit
+
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
         low, high = min(limits[0], value), max(limits[1], value)
         if half == 0 or low == high:
@@ -216,6 +218,8 @@ class Uncertainty:
 
     def p(self, value: float) -> float:
         """Return the two-sided p value of ``value`` being 0, from Student's distribution."""
+        from scipy.special import stdtr
+
         if self.error == 0:
             return 1.0 if value == 0 else 0.0
         return float(2 * stdtr(self.freedom, -abs(value) / self.error))
@@ -260,6 +264,8 @@ def total(uncertainties: Iterable[Uncertainty]) -> Uncertainty:
 
 def quantile(level: float, degrees: float) -> float:
     """Return the quantile of Student's distribution, or of the normal one for infinite degrees of freedom."""
+    from scipy.special import ndtri, stdtrit
+
     return float(ndtri(level) if math.isinf(degrees) else stdtrit(degrees, level))
 
 

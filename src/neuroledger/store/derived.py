@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from neuroledger.store.store import Store, store_folder
 
 __all__ = ["Derived", "code_sha256", "derived_at", "key_of", "remembered"]
+
+Name = TypeVar("Name", bound=Hashable)
 
 FILE: Final = "derived.sqlite"
 AT_ONCE: Final = 500
@@ -106,8 +108,8 @@ def code_sha256() -> str:
 
 
 def remembered(
-    derived: Derived | None, wanted: Mapping[str, str], compute: Callable[[str], Any]
-) -> dict[str, Any]:
+    derived: Derived | None, wanted: Mapping[Name, str], compute: Callable[[Name], Any]
+) -> dict[Name, Any]:
     """Return the value of each name, remembered by its key or computed; without a key it is always computed.
 
     Parameters
@@ -118,7 +120,8 @@ def remembered(
         Returns the value of a name, as plain data.
     """
     known = derived.recall(filter(None, wanted.values())) if derived else {}
-    values, new = {}, {}
+    values: dict[Name, Any] = {}
+    new: dict[str, Any] = {}
     for name, key in wanted.items():
         if key in known:
             values[name] = known[key]

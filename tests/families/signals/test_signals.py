@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neuroledger.engine.measurement import overlap_notes, recording_overlap
+from neuroledger.engine.measurement import recording_overlap
 from neuroledger.errors import AssemblyError
 from neuroledger.families.signals.signals import (
     check,
@@ -13,6 +13,7 @@ from neuroledger.families.signals.signals import (
     signals,
 )
 from neuroledger.spec.kinds import Pretraining
+from neuroledger.spec.pretraining import overlap_notes
 from tests.families.decoding.decoding_cases import windows
 
 
