@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import math
 import re
@@ -11,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pydantic
 from pydantic import BaseModel, ValidationError
 
 from neuroledger.data.fetch import folder_of
@@ -46,6 +48,7 @@ from neuroledger.spec.kinds import (
 from neuroledger.spec.load import explain, read_spec
 from neuroledger.spec.shipped import DISTRIBUTION, is_checkout
 from neuroledger.spec.suites import suite_problems
+from neuroledger.store.derived import derived_at, key_of, remembered
 from neuroledger.store.files import write_text
 
 __all__ = [
@@ -167,7 +170,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
     cited = joined(catalog.bibliographies)
     problems: list[Finding] = []
     entries: list[Entry] = []
-    stated = cache(partial(foreseen, catalog))
+    stated = cache(partial(_foreseen_once, catalog))
     for kind, id, path in chosen:
         problems += _first_line(catalog, kind, path)
         try:
@@ -475,6 +478,24 @@ def foreseen(catalog: Catalog, id: str) -> Foreseen | None:
     return reader.foresees(spec.files, spec.reader.parameters)
 
 
+def _foreseen_once(catalog: Catalog, id: str) -> Foreseen | None:
+    """Return :func:`foreseen`, remembered for the spec, which has the hashes of its lists, and for this code."""
+    path, key = catalog.path("datasets", id), ""
+    if path is not None and registry.only_shipped():
+        key = key_of("foreseen", hashlib.sha256(path.read_bytes()).hexdigest())
+
+    def compute(_: str) -> tuple[Any, ...] | None:
+        found = foreseen(catalog, id)
+        return None if found is None else (sorted(found.coordinates), *found[1:])
+
+    plain = remembered(derived_at(catalog.root), {id: key}, compute)[id]
+    if plain is None:
+        return None
+    coordinates, recordings, problems = plain
+    placed = tuple((tuple(place), what, fix) for place, what, fix in problems)
+    return Foreseen(frozenset(coordinates), tuple(recordings), placed)
+
+
 def dataset_problems(stated: Foreseen | None) -> Iterator[Problem]:
     """What a reader cannot read of the files that are pinned for it."""
     for place, what, fix in stated.problems if stated is not None else ():
@@ -569,9 +590,10 @@ def _untrained(catalog: Catalog, entry: Entry, spec: ModelSpec) -> Iterator[Find
 def _pointers(
     catalog: Catalog, entry: Entry, field: str, pins: Mapping[str, SourceFile]
 ) -> Iterator[Finding]:
-    for name, pin in pins.items():
-        pointer = folder_of(catalog.root, entry.kind, entry.spec.id) / f"{name}.dvc"
-        if pin.dvc and not pointer.is_file():
+    folder = folder_of(catalog.root, entry.kind, entry.spec.id)
+    for name in [name for name, pin in pins.items() if pin.dvc]:
+        pointer = folder / f"{name}.dvc"
+        if not pointer.is_file():
             words, fix = (
                 f"no DVC pointer {catalog.shown(pointer)}",
                 f"run `dvc add {catalog.shown(pointer)[:-4]}`",
@@ -693,7 +715,7 @@ def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:
     checkout = is_checkout(catalog.root)
     if not checkout and not (catalog.root / "specs" / "schema").is_dir():
         return
-    for name, text in schema_texts(plugins=not checkout).items():
+    for name, text in _present_schemas(catalog, plugins=not checkout).items():
         path = catalog.root / "specs" / "schema" / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             # In a user's repository, the schemas depend on the plugins that each person has installed.
@@ -703,6 +725,19 @@ def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:
             yield Finding(
                 "spec.schema-stale", severity, catalog.shown(path), words, fix
             )
+
+
+def _present_schemas(catalog: Catalog, *, plugins: bool) -> dict[str, str]:
+    """Return :func:`schema_texts`, remembered for this code, if no component is of another package."""
+    key = ""
+    if registry.only_shipped():
+        key = key_of("schemas", pydantic.VERSION, str(plugins))
+    texts: dict[str, str] = remembered(
+        derived_at(catalog.root),
+        {"schemas": key},
+        lambda _: schema_texts(plugins=plugins),
+    )["schemas"]
+    return texts
 
 
 def _copy(catalog: Catalog, entry: Entry) -> Iterator[Finding]:

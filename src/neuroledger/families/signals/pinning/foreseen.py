@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from neuroledger.data.file_names import fields_of
+from neuroledger.data.file_names import fields_of, suffix_of
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals.pinning.scan_downloads import (
     beside_recording,
@@ -188,7 +188,7 @@ def _largest(files: Mapping[str, SourceFile]) -> dict[str, str]:
     """The hash of the largest of the files with one stem, which has the samples of a recording."""
     largest: dict[str, SourceFile] = {}
     for name, pin in files.items():
-        stem = name.removesuffix(PurePosixPath(name).suffix)
+        stem = name.removesuffix(suffix_of(name))
         if stem not in largest or pin.size > largest[stem].size:
             largest[stem] = pin
     return {stem: pin.sha256 for stem, pin in largest.items()}

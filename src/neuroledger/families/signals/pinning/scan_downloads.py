@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from neuroledger.data.file_names import fields_of
+from neuroledger.data.file_names import fields_of, suffix_of
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError, RequestError
 from neuroledger.families.signals.recordings.companions import named_files, problems_of
@@ -228,7 +228,7 @@ def recordings_in(
 
 def is_recording(name: str) -> bool:
     """Whether a file is a continuous recording in a self-contained format."""
-    return PurePosixPath(name).suffix.lower() in OPENED and not DERIVED.search(name)
+    return suffix_of(name).lower() in OPENED and not DERIVED.search(name)
 
 
 def reads(parameters: Mapping[str, Any]) -> Callable[[str], bool]:
@@ -284,11 +284,13 @@ def same_bytes(folder: Path, recordings: Sequence[Found]) -> list[str]:
 
 
 def _entities(name: str) -> dict[str, str]:
-    return dict(ENTITY.findall(PurePosixPath(name).name))
+    return dict(ENTITY.findall(name.rpartition("/")[2]))
 
 
 def _folder(name: str) -> str | None:
     """The outermost folder above a file that is itself a recording."""
+    if FOLDER not in name:
+        return None
     parts = name.split("/")
     at = next(
         (at for at, part in enumerate(parts[:-1], 1) if part.endswith(FOLDER)), None
