@@ -32,6 +32,7 @@ from neuroledger.errors import NeuroLedgerError
 from neuroledger.stats.calibration import Rate, rate, share
 from neuroledger.stats.differences import clearly_better, difference, joint_mean
 from neuroledger.stats.score import Score, normalise
+from tests.varying import mean_score
 
 Floats = npt.NDArray[np.float64]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "calibration.md"
@@ -53,12 +54,13 @@ class Drawn(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A kind of experiment; ``draw`` simulates the one with a number, with the seeds of the cell."""
+    """A kind of experiment; ``draw`` simulates the one with a number, with the seeds of the cell, ``times`` as often."""
 
     label: str
     words: str
     draw: Callable[[str, int], Drawn]
     equal: bool = True
+    times: int = 1
 
     @property
     def name(self) -> tuple[str, str]:
@@ -240,6 +242,14 @@ def of_answers(
         of_models.append(each.random(stimuli) < 1 / (1 + np.exp(-seen)))
     scores = [metric(answers(ids, given, None), target) for given in of_models]
     return Drawn(scores, [given.astype(float) for given in of_models] if worse else ())
+
+
+def of_means(items: int, cell: str, run: int, *, models: int = 20) -> Drawn:
+    """Means over items, which are harder or easier for all models: a board that costs next to nothing."""
+    rng = seeded(cell, run)
+    level = 2 * rng.standard_normal(items)
+    values = level + rng.standard_normal((models, items))
+    return Drawn([mean_score(each, f"{run}") for each in values])
 
 
 def answers(ids: Sequence[str], right: Any, people: Any) -> xr.DataArray:
@@ -440,6 +450,15 @@ CELLS = (
         "20 equal models, 10 people",
         partial(decoded, 10, (20, 20), 0.9, models=20),
     ),
+    *(
+        Cell(
+            "board of means",
+            f"20 equal models, {items} items",
+            partial(of_means, items),
+            times=20,
+        )
+        for items in (8, 20, 60)
+    ),
     Cell(
         "cka",
         "80, 40, second worse",
@@ -470,6 +489,7 @@ CELLS = (
 def measured(cell: Cell, runs: range) -> Row | None:
     """Simulate the experiments of a cell; None if its score is refused in nearly all of them."""
     experiments = []
+    runs = range(cell.times * runs.start, cell.times * runs.stop)
     for run in runs:
         drawn = cell.draw(" ".join(cell.name), run)
         named = [

@@ -93,6 +93,19 @@ def test_equal_models_are_compared_and_ranked() -> None:
     )
 
 
+@pytest.mark.parametrize("items", [8, 20, 60])
+def test_a_board_of_means_has_many_experiments_and_few_false_ranks(items: int) -> None:
+    cell = next(
+        cell for cell in CELLS if cell.words == f"20 equal models, {items} items"
+    )
+    row = measured(cell, range(5))
+    assert row is not None and row.cells[0] == "100", "20 times as many as asked for"
+    shares = [float(part.split(": ")[1]) for part in row.cells[5].split("; ")]
+    assert len(shares) == 3
+    # Chance may add three errors to 6 %.
+    assert max(shares) <= 0.06 + 3 * np.sqrt(0.06 * 0.94 / 100)
+
+
 def test_a_worse_model_is_found_beside_a_paired_t_test() -> None:
     worse = Cell(
         "accuracy",

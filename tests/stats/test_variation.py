@@ -491,13 +491,13 @@ def test_one_subject_says_nothing_about_others() -> None:
 
 
 def test_random_weights_belong_to_an_item_and_a_factor() -> None:
-    item = exponentials("stimulus", ["a", "b"])
+    item = exponentials("stimulus", ("a", "b"))
     assert item.shape == (DRAWS, 2)
-    np.testing.assert_array_equal(item[:, ::-1], exponentials("stimulus", ["b", "a"]))
+    np.testing.assert_array_equal(item[:, ::-1], exponentials("stimulus", ("b", "a")))
     assert (
-        abs(np.corrcoef(item[:, 0], exponentials("neuroid", ["a"])[:, 0])[0, 1]) < 0.2
+        abs(np.corrcoef(item[:, 0], exponentials("neuroid", ("a",))[:, 0])[0, 1]) < 0.2
     )
-    many = exponentials("stimulus", [str(i) for i in range(200)])
+    many = exponentials("stimulus", tuple(map(str, range(200))))
     assert stats.kstest(many.ravel(), "expon").statistic < 0.01
 
 

@@ -128,10 +128,8 @@ def corrected(
             for i, item in enumerate(differences)
             if item.p is not None and names[i] == family
         ]
-        adjusted = (
-            holm([differences[i].p or 0.0 for i in tested]).tolist() if tested else []
-        )
-        for i, p in zip(tested, adjusted, strict=True):
+        adjusted = holm([differences[i].p or 0.0 for i in tested])
+        for i, p in zip(tested, adjusted.tolist(), strict=True):
             results[i] = replace(differences[i], p_corrected=p)
     return tuple(results)
 

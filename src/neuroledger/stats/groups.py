@@ -86,14 +86,10 @@ def stimulus_names(assembly: xr.DataArray, count: int) -> Strings:
 
 
 @lru_cache(maxsize=8)
-def _exponentials(factor: str, keys: tuple[str, ...]) -> Floats:
+def exponentials(factor: str, keys: tuple[str, ...]) -> Floats:
+    """Return random weights ``(draw, key)`` with the standard exponential distribution, which depend on the names only."""
     raw = b"".join(
         hashlib.shake_256(f"{factor}\0{key}".encode()).digest(2 * DRAWS) for key in keys
     )
     uniform = (np.frombuffer(raw, "<u2").reshape(len(keys), DRAWS) + 0.5) / (1 << 16)
     return np.asarray(-np.log(uniform).T)
-
-
-def exponentials(factor: str, keys: Sequence[str]) -> Floats:
-    """Return random weights ``(draw, key)`` with the standard exponential distribution, which depend on the names only."""
-    return _exponentials(factor, tuple(map(str, keys)))

@@ -48,16 +48,16 @@ def general(
         The samples of all rows.
     """
     main = arrays[-1]
-    items: dict[str, Strings] = {}
-    stimuli = _stimuli(main)
-    if stimuli is not None:
-        items["stimulus"] = np.unique(stimuli)
-    if "neuroid" in main.dims:
-        items["neuroid"] = names_of(main, "neuroid")
-    subjects = _subjects(main)
-    if subjects is not None:
-        items["subject"] = np.unique(subjects)
-    items = {name: ids for name, ids in items.items() if len(ids) > 1}
+    ids = {
+        "stimulus": _stimuli(main),
+        "neuroid": names_of(main, "neuroid") if "neuroid" in main.dims else None,
+        "subject": _subjects(main),
+    }
+    items: dict[str, Strings] = {
+        name: of_all if name == "neuroid" else np.unique(of_all)
+        for name, of_all in ids.items()
+        if of_all is not None and len(set(of_all.tolist())) > 1
+    }
     if not items:
         return None
     tested = splits is not None and not halves
@@ -147,12 +147,10 @@ def _stimuli(assembly: xr.DataArray) -> Strings | None:
 
 def _subjects(assembly: xr.DataArray) -> Strings | None:
     """Return the subject of each row of trials, or the entries of a dimension ``subject``; None for neuroids' subjects."""
-    if "subject" not in assembly.coords:
+    subjects = assembly.coords.get("subject")
+    if subjects is None or subjects.dims not in (("presentation",), ("subject",)):
         return None
-    subjects = assembly["subject"]
-    if subjects.dims in (("presentation",), ("subject",)):
-        return as_text(subjects.values)
-    return None
+    return as_text(subjects.values)
 
 
 def _rows(assembly: xr.DataArray, names: Mapping[str, set[str]]) -> Booleans:

@@ -217,7 +217,13 @@ class _Whole:
         moved = weight * (whole - row[:, None] - column + cells)
         table = np.zeros((len(rows.keys), len(columns.keys)))
         np.add.at(table, of_first, np.nan_to_num(moved))
-        table = _double_centred(table)
+        # Without the means of rows and columns.
+        table = (
+            table
+            - table.mean(axis=0)
+            - table.mean(axis=1, keepdims=True)
+            + table.mean()
+        )
         scale = self.inflation(pair[0]) * self.inflation(pair[1])
         for count in table.shape:
             scale *= count / max(count - 1, 1)
@@ -324,11 +330,6 @@ def _each_left_out(name: str, groups: Grouping) -> list[dict[str, Booleans]]:
     return [{name: groups.codes != group} for group in range(len(groups.keys))]
 
 
-def _double_centred(table: Floats) -> Floats:
-    rows, columns = table.mean(axis=1, keepdims=True), table.mean(axis=0)
-    return np.asarray(table - columns - rows + table.mean())
-
-
 def _single(whole: _Whole, name: str, groups: Grouping) -> Part:
     """Return the deviations by group of one factor."""
     count = len(groups.keys)
@@ -367,14 +368,10 @@ def _inside(
                     f"the score cannot generalise over subject: all {dim}s are of one subject"
                 )
             found["subject"] = _Entries(dim, names)
-        elif _wanted(name, factors):
+        elif factors is None or name in factors:
             names = names_of(samples, dim, once=dim not in ROWS).tolist()
             found[name] = _Entries(dim, names)
     return found
-
-
-def _wanted(name: str, factors: Sequence[str] | None) -> bool:
-    return factors is None or name in factors
 
 
 def _left_out(
@@ -386,7 +383,7 @@ def _left_out(
     chosen: dict[str, Sequence[str]] = {
         name: list(map(str, items))
         for name, items in variation.items.items()
-        if name not in inside and _wanted(name, factors)
+        if name not in inside and (factors is None or name in factors)
     }
     for larger, (_, owners) in dict(variation.nested).items():
         if factors is not None and larger in factors:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy.spatial.distance import pdist
-from scipy.stats import kendalltau, spearmanr
+from scipy.stats import kendalltau, rankdata, spearmanr
 
 import neuroledger as nl
 from neuroledger.data.assembly import average_repetitions
@@ -154,6 +154,53 @@ def test_the_noiseless_responses_score_one_on_average(
         raw = nl.metric("rdm")(truth, average_repetitions(assembly))
         found.append(raw.value / nl.ceiling("rdm_consistency")(assembly).value)
     assert abs(np.mean(found) - 1) < bias + np.std(found) / np.sqrt(len(found))
+
+
+NOISE = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "skewed": lambda rng, shape: (rng.standard_gamma(2, shape) - 2) / 2**0.5,
+    "Laplace": lambda rng, shape: rng.laplace(size=shape) / 2**0.5,
+}
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize(
+    ("comparison", "lowest", "highest"),
+    [("pearson", -0.02, 0.02), ("spearman", 0, 0.06)],
+)
+def test_in_categories_the_ceiling_of_ranks_is_above_the_noiseless_rdm(
+    noise: str, comparison: str, lowest: float, highest: float
+) -> None:
+    """Signal to noise .5, three repetitions, eight categories.
+
+    By Pearson's correlation the ceiling is what the noiseless RDM reaches. By rank correlation it is higher, and a part of
+    the difference can be reached: the mean of the ranks of many experiments agrees better than the noiseless RDM. Its
+    agreement is the root of that of two experiments.
+    """
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng([seed, 40])
+        truth = population("category", 100, rng)
+        shape = (3, *truth.shape)
+        draws = [truth + 2**0.5 * NOISE[noise](rng, shape) for _ in range(2)]
+        a, b = (
+            ranked(pdist(values.mean(axis=0), "correlation"), comparison)
+            for values in draws
+        )
+        true = ranked(pdist(truth, "correlation"), comparison)
+        ceiling = nl.ceiling("rdm_consistency", comparison=comparison)
+        found.append((true @ a, a @ b, ceiling(recorded(draws[0])).value))
+    noiseless, repeated, ceiling_of = np.mean(found, axis=0)
+    best = np.sqrt(repeated)
+    assert lowest < ceiling_of - noiseless < highest
+    assert (best > noiseless + 0.01) == (comparison == "spearman")
+
+
+def ranked(values: np.ndarray, comparison: str) -> np.ndarray:
+    """Values or their ranks, without their mean and with length 1: the product of two is their correlation."""
+    found = rankdata(values) if comparison == "spearman" else values
+    centred = found - found.mean()
+    return centred / np.linalg.norm(centred)
 
 
 @pytest.mark.parametrize("repetitions", [2, 4, 8])
