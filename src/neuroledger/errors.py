@@ -180,6 +180,9 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
             f"expectation.{name}": f"The expectation `{name}` of a data set does not hold."
             for name in EXPECTATIONS
         },
+        "claim.record": "A record that a claim needs is missing, outdated or not looked at yet.",
+        "claim.looks": "The looks at a claim changed.",
+        "claim.rewritten": "Looks at a claim are invalid, or earlier ones were changed or removed.",
         "record.current": "The inputs of the record are current; its numbers were not recomputed.",
         "record.reproduced": "Recomputing the record gave the same numbers.",
         "record.refreshed": "The interval of the record was computed again, or its file was written in the present form.",

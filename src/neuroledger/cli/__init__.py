@@ -62,6 +62,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "results.history",
             "results.compare",
             "results.why",
+            "claims.claims",
             "results.ranks",
             "results.diagnose",
             "results.pareto",

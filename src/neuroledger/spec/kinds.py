@@ -1,4 +1,4 @@
-"""The six kinds of spec: dataset, metric, ceiling, benchmark, model, suite."""
+"""The seven kinds of spec: dataset, metric, ceiling, benchmark, model, suite, claim."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ __all__ = [
     "Aggregation",
     "BenchmarkSpec",
     "CeilingSpec",
+    "ClaimSpec",
     "Controls",
     "DatasetSpec",
     "ErrorRule",
@@ -441,6 +442,39 @@ class SuiteSpec(Spec):
         return value
 
 
+class Ordered(Frozen):
+    """Two models of which a claim places one above the other."""
+
+    above: Id
+    below: Id
+
+    @model_validator(mode="after")
+    def _two(self) -> Ordered:
+        if self.above == self.below:
+            raise ValueError(f"{self.above!r} cannot be above itself")
+        return self
+
+
+class ClaimSpec(Spec):
+    """A claim: in every pair, one model is above the other by at least a margin, on every benchmark.
+
+    Pairs and benchmarks span the multiverse of the claim: a benchmark states metric, splits and ceiling, and models of
+    several pairs may differ in the rule that chooses their layers. The margin has the unit of the scores.
+    """
+
+    pairs: Annotated[tuple[Ordered, ...], Field(min_length=1)]
+    at_least: Annotated[float, Field(ge=0)] = 0.0
+    benchmarks: Annotated[tuple[Id, ...], Field(min_length=1)]
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> ClaimSpec:
+        for name, items in (("benchmarks", self.benchmarks), ("pairs", self.pairs)):
+            if len(set(items)) < len(items):
+                raise ValueError(f"an entry of `{name}` is listed twice")
+        return self
+
+
 KINDS: dict[str, type[Spec]] = {
     "datasets": DatasetSpec,
     "metrics": MetricSpec,
@@ -448,4 +482,5 @@ KINDS: dict[str, type[Spec]] = {
     "benchmarks": BenchmarkSpec,
     "models": ModelSpec,
     "suites": SuiteSpec,
+    "claims": ClaimSpec,
 }
