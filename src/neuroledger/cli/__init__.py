@@ -56,6 +56,9 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "scoring.verify",
             "scoring.refresh",
             "scoring.sign",
+            "sealed.seal",
+            "sealed.judge",
+            "sealed.unseal",
         ),
         "Results": (
             "results.leaderboard",

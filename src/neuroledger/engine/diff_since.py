@@ -37,6 +37,7 @@ from neuroledger.engine.records.signatures import (
     signer_in_proposal,
     single_signature,
 )
+from neuroledger.engine.sealed.state import examined
 from neuroledger.errors import Finding, NeuroLedgerError, SpecError
 from neuroledger.spec.addresses import KEPT, said_of, secret, texts
 from neuroledger.spec.base import DESCRIPTIVE, SourceFile, Spec, spec_sha256
@@ -72,6 +73,7 @@ ONLY_SAYS: Final = {
 # Fields that do not change a score, but how a score is interpreted or attributed.
 JUDGES: Final = {
     "access",
+    "answers",
     "chance_level",
     "control",
     "defects",
@@ -109,6 +111,10 @@ SIGNATURE: Final = re.compile(
 RESULT: Final = re.compile(
     r"results/(?:(?P<folder>validation|calibration|claims)/[^/]+\.json|records/[^/]+/[^/]+)",
     re.DOTALL,
+)
+# Looks at sealed answers with their signature, and proposed predictions.
+SEALED: Final = re.compile(
+    r"results/sealed/(?:[^/]+\.json(?:\.sig)?|[^/]+/[^/]+\.csv)", re.DOTALL
 )
 MD5: Final = re.compile(r"[0-9a-f]{32}")
 # What git may hold beside the pointers of a data folder; everything else there is written by DVC or `fetch`.
@@ -316,6 +322,8 @@ class Proposal:
         """Return the findings on a record, a signature, a report, a calibration or looks; None for another file."""
         if ROOT_PATH.fullmatch(path) or LIST_PATH.fullmatch(path):
             return part_of_signed_set(self.base, self.now, self.changed, path)
+        if SEALED.fullmatch(path):
+            return [examined(self.base, self.now, path, state)]
         kind = RESULT.fullmatch(path)
         if kind is None:
             return None

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from neuroledger.spec.base import (
     Component,
@@ -42,6 +48,7 @@ __all__ = [
     "ModelSpec",
     "NormaliseRule",
     "Pretraining",
+    "SealedAnswers",
     "SplitsSpec",
     "SuiteSpec",
     "Weighted",
@@ -273,6 +280,18 @@ class NormaliseRule(Frozen):
     clip: bool = False
 
 
+class SealedAnswers(Frozen):
+    """Answers that their owner keeps: their hash, how many they are, and how much looks at them tell.
+
+    A look returns the best share of right answers so far, in ``steps`` steps from 0 to 1.
+    """
+
+    sealed: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+    items: Annotated[int, Field(ge=1)]
+    steps: Annotated[int, Field(ge=2, le=1000)] = 20
+    looks: Annotated[int, Field(ge=1, le=10**6)] = 10_000
+
+
 class BenchmarkSpec(Spec):
     """A benchmark: data, selection, paradigm, metric and ceiling, and its parent in the hierarchy."""
 
@@ -294,6 +313,10 @@ class BenchmarkSpec(Spec):
     """A coordinate, such as the subject: each value is scored and normalised separately, and the score is the mean."""
     compat: Literal["brainscore"] | None = None
     controls: Controls = Field(default_factory=Controls)
+    answers: Annotated[
+        SealedAnswers | None, Field(exclude_if=lambda value: value is None)
+    ] = None
+    """Answers that are sealed: the owner scores proposed predictions, and nobody else can."""
     unavailable: str | None = None
     published: tuple[Published, ...] = ()
     defects: tuple[str, ...] = ()
@@ -304,6 +327,14 @@ class BenchmarkSpec(Spec):
     @classmethod
     def _text_or_mapping(cls, value: Any) -> Any:
         return Override.model_validate(value) if isinstance(value, dict) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unavailable_if_sealed(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("answers") is not None:
+            reason = "its answers are sealed; propose predictions"
+            return {"unavailable": reason} | value
+        return value
 
     @model_validator(mode="after")
     def _one_headline(self) -> BenchmarkSpec:

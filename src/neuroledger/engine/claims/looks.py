@@ -133,7 +133,7 @@ def looks_in(content: bytes, id: str) -> Looks:
 
 
 def read_looks(root: Path, id: str) -> Looks:
-    """Return the looks at a claim, which are none if there is no file.
+    """Return the looks at a claim; there are none without a file.
 
     Raises
     ------
