@@ -137,6 +137,7 @@ perf: $(READY)
 # Simulations with known truth, independent of the calibration: the second table of docs/calibration.md
 simulate: $(READY)
 	OMP_NUM_THREADS=1 python -m tests.simulations --page
+	OMP_NUM_THREADS=1 python -m tests.stats.test_claims
 
 calibrate: $(READY)
 	neuroledger calibrate

@@ -180,6 +180,9 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
             f"expectation.{name}": f"The expectation `{name}` of a data set does not hold."
             for name in EXPECTATIONS
         },
+        "claim.record": "A record that a claim needs is missing, outdated or not looked at yet.",
+        "claim.looks": "The looks at a claim changed.",
+        "claim.rewritten": "Looks at a claim are invalid, or earlier ones were changed or removed.",
         "record.current": "The inputs of the record are current; its numbers were not recomputed.",
         "record.reproduced": "Recomputing the record gave the same numbers.",
         "record.refreshed": "The interval of the record was computed again, or its file was written in the present form.",
@@ -195,6 +198,13 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "record.misplaced": "The file contains the record of another model or benchmark.",
         "record.stale": "The specs or components of the record changed after it was computed.",
         "record.not-reproduced": "Recomputing the record gave other numbers.",
+        "sealed.predictions": "Predictions of sealed answers were proposed.",
+        "sealed.looks": "Looks at sealed answers were added and signed by their owner.",
+        "sealed.rewritten": "Looks at sealed answers or predictions were changed, removed or not signed.",
+        "sealed.reproduced": "Answers and predictions give what the look returned.",
+        "sealed.false": "Answers and predictions give something else than what the look returned, or predictions changed.",
+        "sealed.signed": "The looks at sealed answers are signed by an allowed signer.",
+        "sealed.unsigned": "The looks at sealed answers have no signature of an allowed signer.",
         "review.version": "A change can alter scores, but the version of the spec is unchanged.",
         "review.spec": "A spec, one of its list files or the bibliography changed.",
         "review.record": "A record changed; the review did not recompute it.",

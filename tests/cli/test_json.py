@@ -22,6 +22,7 @@ from neuroledger.cli import main
 from neuroledger.cli.start import Started
 from neuroledger.data.pin.pin import Pinned
 from neuroledger.engine.record import read_all
+from neuroledger.engine.sealed.judge import judge, seal
 from neuroledger.errors import Finding
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab, build
@@ -52,10 +53,14 @@ CALLS: dict[str, tuple[Sequence[str], int]] = {
     "verify": ([], 0),
     "refresh": ([], 0),
     "sign": (["--key", "key"], 0),
+    "seal": (["answers.csv", "--out", "another.json"], 0),
+    "judge": (["lab.sealed", "--answers", "sealed.json", "--key", "key"], 0),
+    "unseal": (["lab.sealed", "--answers", "sealed.json"], 0),
     "leaderboard": ([], 0),
     "history": ([RIDGE], 0),
     "compare": (["pixels4", "coarse"], 0),
     "why": ([f"{RIDGE}/pixels4", f"HEAD:{RIDGE}/coarse"], 0),
+    "claims": ([], 0),
     "ranks": (["--against", "lab"], 0),
     "diagnose": (["--table", "table.csv"], 0),
     "pareto": ([RIDGE, "--cost", "footprint"], 0),
@@ -77,6 +82,8 @@ def scored(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Lab:
     lab = build(place / "lab", repository)
     lab.spec("models", "coarse", builder={"name": "pixels", "size": 2})
     lab.spec("suites", "lab", benchmarks=[RIDGE], models=["pixels4", "coarse"])
+    pairs = [{"above": "pixels4", "below": "coarse"}]
+    lab.spec("claims", "fine", pairs=pairs, benchmarks=[RIDGE])
     (lab.root / ".gitignore").write_text(".cache/\n")
     for words in (["validate", "lab"], ["run"]):
         assert main(["--root", str(lab.root), *words]) == 0
@@ -110,9 +117,23 @@ def files_of(verb: str, root: Path) -> None:
         values = pd.DataFrame(rng.normal(size=(8, 4)), columns=list("abcd"))
         values.index = pd.Index([f"m{i}" for i in range(8)], name="model")
         values.to_csv(root / "table.csv")
-    elif verb == "sign":
+    if verb in ("seal", "judge", "unseal"):
+        sealed_benchmark(root)
+    if verb in ("sign", "judge", "unseal"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(root / "key")]
         subprocess.run(words, check=True)
+    if verb == "unseal":
+        judge(Lab(root).open(), "lab.sealed", root / "sealed.json", root / "key")
+
+
+def sealed_benchmark(root: Path) -> None:
+    """Write a sealed benchmark, its answers, and predictions of them."""
+    table, predictions = root / "answers.csv", root / "results/sealed/lab.sealed/a.csv"
+    predictions.parent.mkdir(parents=True)
+    for path in (table, predictions):
+        path.write_text("stimulus_id,answer\nim0,1\nim1,2\n")
+    answers = seal(table, root / "sealed.json", steps=20, looks=10)
+    Lab(root).benchmark("lab.sealed", answers=answers.model_dump(mode="json"))
 
 
 def replace_long_work(verb: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -302,6 +302,7 @@ def test_a_schema_offers_every_component_with_its_parameters_and_first_line(
             "benchmark",
             "model",
             "suite",
+            "claim",
             "record",
         )
     }

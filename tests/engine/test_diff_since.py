@@ -1844,6 +1844,48 @@ def test_calibrations() -> None:
     assert stale in findings_of({CALIBRATION: calibration(), BENCHMARK: None})
 
 
+def looks(*evidence: str, **fields: Any) -> str:
+    from neuroledger.engine.claims.looks import Look, Looks, numbered
+    from neuroledger.stats.claims import level_of
+
+    entered: list[Look] = []
+    for one in evidence:
+        number = numbered(entered, one * 64)
+        known: dict[str, Any] = {
+            "number": number,
+            "evidence": one * 64,
+            "level": level_of(number),
+            "status": "supported",
+            "paths": (),
+        }
+        entered.append(Look.model_validate(known | fields))
+    return Looks(claim="better", looks=tuple(entered)).model_dump_json()
+
+
+def test_looks_at_claims_are_only_added() -> None:
+    path = "results/claims/better.json"
+    note = ("note", "claim.looks", path)
+    words = "added: 2 looks added, supported, as reported; not tested here"
+    assert findings_of({path: looks("a", "b")}) == [(*note, words, "")]
+    words = "changed: 1 looks added, supported, as reported; not tested here"
+    again = findings_of({path: looks("a", "b")}, before={path: looks("a")})
+    assert again == [(*note, words, "")]
+
+    fix = "restore it from the base branch, then run `neuroledger claims better`"
+    refused = ("error", "claim.rewritten", path)
+    words = "earlier looks were changed or removed"
+    for text in (looks("b"), looks("a"), looks("a", "b", status="contradicted")):
+        found = findings_of({path: text}, before={path: looks("a", "b")})
+        assert found == [(*refused, words, fix)]
+    words = "these are no looks at this claim, or a number or level is wrong"
+    wrong = looks("a", "b").replace('"number":2', '"number":1')
+    for text in ("[]", wrong, looks("a").replace("better", "other")):
+        assert findings_of({path: text}) == [(*refused, words, fix)]
+    words = "looks removed: the claim would be tested as if for the first time"
+    removed = findings_of({path: None}, before={path: looks("a")})
+    assert removed == [(*refused, words, "restore it from the base branch")]
+
+
 def test_an_unreadable_record_is_none() -> None:
     assert record_in(None) is None and record_in(b"[]") is None
     assert isinstance(record_in(record_text().encode()), Record)

@@ -143,8 +143,8 @@ DECISIVE = {
     "datasets": (DATASET_ONLY_SAYS, {"degrees", "files", "id", "reader", "version"}),
     "benchmarks": (
         BENCHMARK_ONLY_SAYS,
-        {"ceiling", "compat", "controls", "dataset", "each", "floor", "generalise", "id", "metric", "metrics", "normalise",
-         "paradigm", "select", "version"},
+        {"answers", "ceiling", "compat", "controls", "dataset", "each", "floor", "generalise", "id", "metric", "metrics",
+         "normalise", "paradigm", "select", "version"},
     ),
     "models": (
         MODEL_ONLY_SAYS,

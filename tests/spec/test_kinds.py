@@ -21,6 +21,7 @@ BARE: dict[str, dict[str, Any]] = {
     },
     "models": {"builder": {"name": "pixels"}},
     "suites": {"benchmarks": ["a"]},
+    "claims": {"pairs": [{"above": "a", "below": "b"}], "benchmarks": ["c"]},
 }  # fmt: skip
 
 
@@ -136,6 +137,14 @@ def made(kind: str, **fields: Any) -> Any:
             "runs in a circle: a → b → c → a",
         ),
         ("suites", {"hierarchy": {"a": "a"}}, "runs in a circle: a → a"),
+        ("claims", {"pairs": []}, "at least 1 item"),
+        ("claims", {"benchmarks": ["c", "c"]}, "`benchmarks` is listed twice"),
+        ("claims", {"at_least": -0.1}, "greater than or equal to 0"),
+        (
+            "claims",
+            {"pairs": [{"above": "a", "below": "a"}]},
+            "'a' cannot be above itself",
+        ),
     ],
 )
 def test_contradictory_fields_are_refused_with_the_reason(

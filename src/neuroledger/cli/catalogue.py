@@ -40,12 +40,21 @@ COLUMNS = {
     ),
     "models": ("id", "version", "builder", "control", "title"),
     "suites": ("id", "version", "benchmarks", "models", "title"),
+    "claims": ("id", "version", "pairs", "benchmarks", "title"),
 }
 
 
 def list_(
     kind: Annotated[
-        Literal["datasets", "metrics", "ceilings", "benchmarks", "models", "suites"],
+        Literal[
+            "datasets",
+            "metrics",
+            "ceilings",
+            "benchmarks",
+            "models",
+            "suites",
+            "claims",
+        ],
         argument("KIND", "what to list"),
     ] = "benchmarks",
     filter: Annotated[
@@ -55,7 +64,7 @@ def list_(
     json: Json = False,
     root: Root = None,
 ) -> int:
-    """List data sets, metrics, ceilings, benchmarks, models or suites.
+    """List data sets, metrics, ceilings, benchmarks, models, suites or claims.
 
     JSON: a list of specs, each with id, version, title and the other columns of its kind.
     """
@@ -102,6 +111,8 @@ def _row(catalog: Catalog, spec: Spec) -> dict[str, Any]:
             row["control"] = spec.control or "–"
         case kinds.SuiteSpec():
             row["benchmarks"], row["models"] = len(spec.benchmarks), len(spec.models)
+        case kinds.ClaimSpec():
+            row["pairs"], row["benchmarks"] = len(spec.pairs), len(spec.benchmarks)
         case kinds.MetricSpec() | kinds.CeilingSpec():
             row["scale"], row["function"] = spec.scale, spec.compare.name
     return row
@@ -132,8 +143,8 @@ def show(
         str,
         argument(
             "ID",
-            "id of a data set, metric, ceiling, benchmark, model or suite",
-            ids=("datasets", "metrics", "ceilings", "benchmarks", "models", "suites"),
+            "id of a data set, metric, ceiling, benchmark, model, suite or claim",
+            ids=tuple(COLUMNS),
         ),
     ],
     json: Json = False,

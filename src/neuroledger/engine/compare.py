@@ -28,7 +28,7 @@ from neuroledger.stats.differences import (
 )
 from neuroledger.stats.score import COMMENSURABLE, Score
 
-__all__ = ["Comparison", "Subject", "compare", "pairwise"]
+__all__ = ["Comparison", "Subject", "compare", "lacks_items", "pairwise"]
 
 # An id, a model in memory, a score, or scores by benchmark.
 Subject = str | Model | Score | Mapping[str, Score]
@@ -219,13 +219,13 @@ def _side(
     seed, reason = found.request.seed, ""
     if withheld is not None:
         return _Side(score.replace(varies=None), seed, withheld)
-    if _lacks_items(score):
+    if lacks_items(score):
         score = score.replace(varies=None)
         reason = f"the record of {model} lacks the variation of the score: `neuroledger compare` scores it again"
     return _Side(score, seed, reason)
 
 
-def _lacks_items(recorded: Score) -> bool:
+def lacks_items(recorded: Score) -> bool:
     """Whether a recorded score has an interval, but no deviations by item, which pair it with another score."""
     known = recorded.uncertainty
     return known is not None and all(len(part.keys) == 1 for part in known.parts)
@@ -394,7 +394,7 @@ class _Scorer:
         unpaired = [
             record.model
             for score, record in zip(scores, records, strict=True)
-            if record is not None and _lacks_items(score)
+            if record is not None and lacks_items(score)
         ]
         if unpaired:
             self.tell(

@@ -19,6 +19,7 @@ from neuroledger.data.gate.validation import ValidationReport, identity
 from neuroledger.display import hidden, some
 from neuroledger.engine.check import schema_texts
 from neuroledger.engine.checked import SELF_REPORTED, Evidence, Origin
+from neuroledger.engine.claims.looks import Looks, continues, looks_in
 from neuroledger.engine.control import in_words, undecided_in
 from neuroledger.engine.controls import departures
 from neuroledger.engine.plan import (
@@ -36,6 +37,7 @@ from neuroledger.engine.records.signatures import (
     signer_in_proposal,
     single_signature,
 )
+from neuroledger.engine.sealed.state import examined
 from neuroledger.errors import Finding, NeuroLedgerError, SpecError
 from neuroledger.spec.addresses import KEPT, said_of, secret, texts
 from neuroledger.spec.base import DESCRIPTIVE, SourceFile, Spec, spec_sha256
@@ -71,6 +73,7 @@ ONLY_SAYS: Final = {
 # Fields that do not change a score, but how a score is interpreted or attributed.
 JUDGES: Final = {
     "access",
+    "answers",
     "chance_level",
     "control",
     "defects",
@@ -104,10 +107,14 @@ SIGNATURE: Final = re.compile(
     r"-----BEGIN SSH SIGNATURE-----\n[\w+/=\n]{1,8000}-----END SSH SIGNATURE-----\n?",
     re.ASCII,
 )
-# Records with their signatures, validation reports and calibrations.
+# Records with their signatures, validation reports, calibrations and looks at claims.
 RESULT: Final = re.compile(
-    r"results/(?:(?P<folder>validation|calibration)/[^/]+\.json|records/[^/]+/[^/]+)",
+    r"results/(?:(?P<folder>validation|calibration|claims)/[^/]+\.json|records/[^/]+/[^/]+)",
     re.DOTALL,
+)
+# Looks at sealed answers with their signature, and proposed predictions.
+SEALED: Final = re.compile(
+    r"results/sealed/(?:[^/]+\.json(?:\.sig)?|[^/]+/[^/]+\.csv)", re.DOTALL
 )
 MD5: Final = re.compile(r"[0-9a-f]{32}")
 # What git may hold beside the pointers of a data folder; everything else there is written by DVC or `fetch`.
@@ -312,9 +319,11 @@ class Proposal:
         return _note("review.spec", path, "changed: references were added")
 
     def _results_examined(self, path: str, state: State) -> Iterable[Finding] | None:
-        """Return the findings on a record, a signature, a report or a calibration; None for another file."""
+        """Return the findings on a record, a signature, a report, a calibration or looks; None for another file."""
         if ROOT_PATH.fullmatch(path) or LIST_PATH.fullmatch(path):
             return part_of_signed_set(self.base, self.now, self.changed, path)
+        if SEALED.fullmatch(path):
+            return [examined(self.base, self.now, path, state)]
         kind = RESULT.fullmatch(path)
         if kind is None:
             return None
@@ -322,6 +331,8 @@ class Proposal:
             return self._report(path, state)
         if kind["folder"] == "calibration":
             return self._calibration(path, state)
+        if kind["folder"] == "claims":
+            return [self._looks(path, state)]
         if path.endswith(".json"):
             return self._record(path, state)
         if not self._is_signature(path, state):
@@ -947,6 +958,32 @@ class Proposal:
             )
             words = f"{state}: {outcome}, as reported; not simulated here"
             yield finding("review.calibration", path, words)
+
+    def _looks(self, path: str, state: State) -> Finding:
+        """Return whether looks at a claim were added after those of the base, of which none may be lost."""
+        if state == "removed":
+            words = "looks removed: the claim would be tested as if for the first time"
+            return _error(
+                "claim.rewritten", path, words, "restore it from the base branch"
+            )
+        id = PurePosixPath(path).stem
+        try:
+            new = looks_in(self.now.read(path) or b"", id)
+        except ValueError:
+            words = "these are no looks at this claim, or a number or level is wrong"
+            fix = f"restore it from the base branch, then run `neuroledger claims {id}`"
+            return _error("claim.rewritten", path, words, fix)
+        try:
+            old = looks_in(self.base.read(path) or b"{}", id)
+        except ValueError:
+            old = Looks(claim=id)
+        if not continues(old, new):
+            words = "earlier looks were changed or removed"
+            fix = f"restore it from the base branch, then run `neuroledger claims {id}`"
+            return _error("claim.rewritten", path, words, fix)
+        latest = "no look" if new.latest is None else new.latest.status
+        words = f"{state}: {len(new.looks) - len(old.looks)} looks added, {latest}, as reported; not tested here"
+        return _note("claim.looks", path, words)
 
     def _lists_data(self) -> bool:
         """Whether the stages differ from the base only in additional dependencies on pinned data files."""

@@ -15,6 +15,8 @@ from markupsafe import Markup
 from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.data.images import thumbnail
 from neuroledger.data.load import load_dataset
+from neuroledger.engine.claims.looks import read_looks
+from neuroledger.engine.claims.standing import standing
 from neuroledger.engine.control import Control
 from neuroledger.engine.record import Record
 from neuroledger.engine.records.calibrations import (
@@ -24,6 +26,7 @@ from neuroledger.engine.records.calibrations import (
 )
 from neuroledger.engine.samples import samples_of
 from neuroledger.errors import NeuroLedgerError
+from neuroledger.report import claims
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
 from neuroledger.report.curves import Curve, curves_in, figures
 from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, scatter
@@ -147,6 +150,7 @@ def pages(world: World) -> Iterator[Page | Picture]:
     yield from _model_pages(world)
     yield from _record_pages(world)
     yield from _dataset_pages(world, pictures)
+    yield from _claim_pages(world)
     cited = _cited(world, sorted(world.references))
     yield Page(
         "references.html",
@@ -438,6 +442,31 @@ def _state(spec: DatasetSpec, report: ValidationReport | None) -> tuple[str, str
     if report is None:
         return "not validated here", ""
     return ("valid", "good") if report.success else ("invalid", "bad")
+
+
+def _claim_pages(world: World) -> Iterator[Page | Picture]:
+    """Yield the page and the badge of each claim, and the list of claims."""
+    items = []
+    for id in world.catalog.own("claims"):
+        found = standing(world.catalog, id)
+        status, tone = claims.words_of(found), claims.TONES[found.status]
+        context = {
+            "spec": found.claim,
+            "found": found,
+            "status": status,
+            "tone": tone,
+            "since": claims.since(found),
+            "over_datasets": claims.over_datasets(found),
+            "looks": read_looks(world.catalog.root, id).looks,
+            "entry": claims.bibtex(found),
+        } | _source(world, "claims", id)
+        yield Page(f"claims/{id}.html", "claim.html.j2", context)
+        yield Picture(f"claims/{id}.svg", claims.badge(found).encode())
+        paths = f"{found.agreeing} of {len(found.paths)}"
+        cells = [paths, claims.since(found)]
+        title = found.claim.title
+        items.append(_item(id, title, cells, status, tone, simulated=False))
+    yield _list("claims", "Claims", ["claim", "paths above", "since", "status"], items)
 
 
 def _item(

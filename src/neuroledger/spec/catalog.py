@@ -19,6 +19,7 @@ from neuroledger.spec.kinds import (
     KINDS,
     BenchmarkSpec,
     CeilingSpec,
+    ClaimSpec,
     DatasetSpec,
     MetricSpec,
     ModelSpec,
@@ -79,7 +80,7 @@ class Catalog:
     _about: dict[tuple[str, str], DatasetSpec] = field(default_factory=dict, repr=False)
 
     def ids(self, kind: str) -> list[str]:
-        """Sorted ids of one kind (``datasets``, ``metrics``, ``ceilings``, ``benchmarks``, ``models``, ``suites``)."""
+        """Sorted ids of one kind, which is a name in ``KINDS`` such as ``datasets``."""
         return sorted(self._files[kind])
 
     def own(self, kind: str) -> list[str]:
@@ -159,6 +160,10 @@ class Catalog:
     def suite(self, id: str) -> SuiteSpec:
         """The suite spec ``id``."""
         return cast(SuiteSpec, self.entry("suites", id).spec)
+
+    def claim(self, id: str) -> ClaimSpec:
+        """The claim spec ``id``."""
+        return cast(ClaimSpec, self.entry("claims", id).spec)
 
     def with_spec(
         self,
@@ -390,6 +395,8 @@ def references(entry: Entry) -> list[Reference]:
             *_all_of("models", spec.models, "models"),
             *_all_of("suites", spec.includes, "includes"),
         ]
+    if isinstance(spec, ClaimSpec):
+        return list(_of_claim(spec))
     return list(_of_model(spec)) if isinstance(spec, ModelSpec) else []
 
 
@@ -413,6 +420,13 @@ def _of_model(spec: ModelSpec) -> Iterator[Reference]:
         yield "benchmarks", str(spec.commit["on"]), ("commit", "on")
     if spec.untrained is not None:
         yield "models", spec.untrained, ("untrained",)
+
+
+def _of_claim(spec: ClaimSpec) -> Iterator[Reference]:
+    yield from _all_of("benchmarks", spec.benchmarks, "benchmarks")
+    for number, pair in enumerate(spec.pairs):
+        yield "models", pair.above, ("pairs", number, "above")
+        yield "models", pair.below, ("pairs", number, "below")
 
 
 def _all_of(kind: str, ids: Iterable[str], *place: str) -> Iterator[Reference]:

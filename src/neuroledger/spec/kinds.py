@@ -1,10 +1,16 @@
-"""The six kinds of spec: dataset, metric, ceiling, benchmark, model, suite."""
+"""The seven kinds of spec: dataset, metric, ceiling, benchmark, model, suite, claim."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from neuroledger.spec.base import (
     Component,
@@ -32,6 +38,7 @@ __all__ = [
     "Aggregation",
     "BenchmarkSpec",
     "CeilingSpec",
+    "ClaimSpec",
     "Controls",
     "DatasetSpec",
     "ErrorRule",
@@ -41,6 +48,7 @@ __all__ = [
     "ModelSpec",
     "NormaliseRule",
     "Pretraining",
+    "SealedAnswers",
     "SplitsSpec",
     "SuiteSpec",
     "Weighted",
@@ -272,6 +280,18 @@ class NormaliseRule(Frozen):
     clip: bool = False
 
 
+class SealedAnswers(Frozen):
+    """Answers that their owner keeps: their hash, how many they are, and how much looks at them tell.
+
+    A look returns the best share of right answers so far, in ``steps`` steps from 0 to 1.
+    """
+
+    sealed: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+    items: Annotated[int, Field(ge=1)]
+    steps: Annotated[int, Field(ge=2, le=1000)] = 20
+    looks: Annotated[int, Field(ge=1, le=10**6)] = 10_000
+
+
 class BenchmarkSpec(Spec):
     """A benchmark: data, selection, paradigm, metric and ceiling, and its parent in the hierarchy."""
 
@@ -293,6 +313,10 @@ class BenchmarkSpec(Spec):
     """A coordinate, such as the subject: each value is scored and normalised separately, and the score is the mean."""
     compat: Literal["brainscore"] | None = None
     controls: Controls = Field(default_factory=Controls)
+    answers: Annotated[
+        SealedAnswers | None, Field(exclude_if=lambda value: value is None)
+    ] = None
+    """Answers that are sealed: the owner scores proposed predictions, and nobody else can."""
     unavailable: str | None = None
     published: tuple[Published, ...] = ()
     defects: tuple[str, ...] = ()
@@ -303,6 +327,14 @@ class BenchmarkSpec(Spec):
     @classmethod
     def _text_or_mapping(cls, value: Any) -> Any:
         return Override.model_validate(value) if isinstance(value, dict) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unavailable_if_sealed(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("answers") is not None:
+            reason = "its answers are sealed; propose predictions"
+            return {"unavailable": reason} | value
+        return value
 
     @model_validator(mode="after")
     def _one_headline(self) -> BenchmarkSpec:
@@ -441,6 +473,39 @@ class SuiteSpec(Spec):
         return value
 
 
+class Ordered(Frozen):
+    """Two models of which a claim places one above the other."""
+
+    above: Id
+    below: Id
+
+    @model_validator(mode="after")
+    def _two(self) -> Ordered:
+        if self.above == self.below:
+            raise ValueError(f"{self.above!r} cannot be above itself")
+        return self
+
+
+class ClaimSpec(Spec):
+    """A claim: in every pair, one model is above the other by at least a margin, on every benchmark.
+
+    Pairs and benchmarks span the multiverse of the claim: a benchmark states metric, splits and ceiling, and models of
+    several pairs may differ in the rule that chooses their layers. The margin has the unit of the scores.
+    """
+
+    pairs: Annotated[tuple[Ordered, ...], Field(min_length=1)]
+    at_least: Annotated[float, Field(ge=0)] = 0.0
+    benchmarks: Annotated[tuple[Id, ...], Field(min_length=1)]
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> ClaimSpec:
+        for name, items in (("benchmarks", self.benchmarks), ("pairs", self.pairs)):
+            if len(set(items)) < len(items):
+                raise ValueError(f"an entry of `{name}` is listed twice")
+        return self
+
+
 KINDS: dict[str, type[Spec]] = {
     "datasets": DatasetSpec,
     "metrics": MetricSpec,
@@ -448,4 +513,5 @@ KINDS: dict[str, type[Spec]] = {
     "benchmarks": BenchmarkSpec,
     "models": ModelSpec,
     "suites": SuiteSpec,
+    "claims": ClaimSpec,
 }

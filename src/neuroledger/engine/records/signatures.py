@@ -48,6 +48,7 @@ __all__ = [
     "part_of_signed_set",
     "root_in",
     "sign",
+    "signature_of",
     "signer_in",
     "signer_in_proposal",
     "single_signature",
@@ -176,7 +177,7 @@ def sign(root: Path, records: Iterable[Record], key: Path) -> Path | None:
         / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.sig"
     )
     if path not in earlier:
-        write_text(path, text + _signature(text, key))
+        write_text(path, text + signature_of(text, key, NAMESPACE_OF_SETS))
     # The new root covers everything, so that whatever is removed from here on was superseded.
     for old in earlier:
         if old != path:
@@ -267,13 +268,22 @@ def _is_of(each: Root, key: Path) -> bool:
     return own is not None and own.group() == signed
 
 
-def _signature(text: str, key: Path) -> str:
+def signature_of(text: str, key: Path, namespace: str) -> str:
+    """Return the signature of a text by a private SSH key, or the public key of one in an agent.
+
+    Raises
+    ------
+    RequestError
+        The key file does not exist, or ssh-keygen is missing or fails.
+    """
+    if not key.is_file():
+        raise RequestError(
+            f"{key} is not a file; pass an SSH key, for example one created with `ssh-keygen -t ed25519`"
+        )
     with tempfile.TemporaryDirectory() as folder:
         message = Path(folder, "message")
         message.write_text(text, encoding="ascii")
-        done = keygen(
-            "-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE_OF_SETS, str(message)
-        )
+        done = keygen("-Y", "sign", "-q", "-f", str(key), "-n", namespace, str(message))
         if done.returncode:
             raise RequestError(
                 f"ssh-keygen could not sign: {done.stderr.decode(errors='replace').strip()}"

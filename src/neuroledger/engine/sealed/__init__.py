@@ -1,0 +1,1 @@
+"""Sealed benchmarks: the owner keeps the answers, and every look at them is recorded."""
