@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from neuroledger.cli.answers import Answers
 from neuroledger.cli.lab_files import dims_named, layouts
+from neuroledger.cli.options import Answers
 from neuroledger.cli.start import start
 from neuroledger.data.load import load_dataset
 from neuroledger.errors import RequestError

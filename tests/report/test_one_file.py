@@ -12,8 +12,13 @@ import pytest
 from neuroledger.cli import main
 from neuroledger.data.gate.validate import validate
 from neuroledger.report import site as sites
-from neuroledger.report.one_file import Section, fitting, gathered
-from neuroledger.report.site import build_site, one_file_of
+from neuroledger.report.site import (
+    Section,
+    build_site,
+    fitting,
+    gathered,
+    one_file_of,
+)
 from tests.engine.lab import Lab
 from tests.report.browser import DESK, PHONE, evaluate, needs_chromium
 from tests.report.ledger import keep, record

@@ -53,7 +53,7 @@ def test_a_score_is_a_row_of_a_table() -> None:
 
 def test_values_of_the_facade_print_short() -> None:
     assert repr(Dataset(None, None, "lab")) == "Dataset(lab: empty)"
-    board = nl.leaderboard("core")
+    board = nl.leaderboard(suite="core")
     assert repr(board) == str(board)
     evaluated = nl.compare(board_scores(0.4), board_scores(0.5))
     assert repr(evaluated) == str(evaluated) and "StoredScore" not in repr(evaluated)

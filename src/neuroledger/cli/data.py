@@ -856,6 +856,8 @@ def _say_started(started: Started, answer: Output) -> int:
     rows = [_cells(record) for record in started.records]
     if not answer.json:
         say_table(("benchmark", "model", "state", "score"), rows)
+        if started.by_session is not None:
+            _say_sessions(started.by_session)
     # One line for each benchmark: its models mostly fail for the same reason.
     failed = {
         record.benchmark: record
@@ -875,6 +877,20 @@ def _say_started(started: Started, answer: Output) -> int:
         file=str(started.file),
     )
     return FAILED if failed else SUCCESS
+
+
+def _say_sessions(scores: pd.DataFrame) -> None:
+    """Print a table of subject × session × pipeline for each benchmark."""
+    for benchmark, part in scores.groupby("benchmark", sort=False):
+        wide = part.pivot_table(
+            index=["subject", "session"], columns="pipeline", values="score"
+        )
+        say(f"\n{benchmark}")
+        rows = [
+            [*map(str, session), *(f"{value:.3f}" for value in values)]
+            for session, values in zip(wide.index, wide.to_numpy(), strict=True)
+        ]
+        say_table(("subject", "session", *map(str, wide.columns)), rows)
 
 
 def _cells(record: Record) -> list[str]:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from neuroledger.cli.answers import Answers
 from neuroledger.cli.lab_files import (
     BINS,
     REGION,
@@ -39,6 +39,7 @@ from neuroledger.cli.lab_files import (
     survey,
     table_assembly,
 )
+from neuroledger.cli.options import Answers
 from neuroledger.cli.start_signals import (
     benchmarks_of,
     dataset_of,
@@ -66,6 +67,7 @@ from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, RequestError, SpecError, require_package
 from neuroledger.families.alignment.session_effects import session_effects
+from neuroledger.families.decoding.results import recorded
 from neuroledger.report.site import build_site, folder_of, one_file_of
 from neuroledger.spec.base import sha256_of as identity_of
 from neuroledger.spec.catalog import Catalog, open_catalog
@@ -109,6 +111,8 @@ class Started:
     page: Path
     file: Path
     written: tuple[Path, ...] = ()
+    by_session: pd.DataFrame | None = None
+    """What was decoded in each session: benchmark, subject, session, pipeline, score and further columns."""
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return what was scored and to which value, and the pages, as names and texts."""
@@ -200,20 +204,25 @@ def start(
     content = survey(folder, _named_files(answers))
     id = id or _id_of(folder)
     catalog = _repository(root, id)
-    goal = _Goal(id, title, _fingerprint(content), tuple(models), out, tell)
+    is_signals = content.recordings or bool(content.signals and not content.images)
+    made_from = _fingerprint(content)
+    goal = _Goal(id, title, made_from, tuple(models), out, tell, is_signals)
     if _is_made(catalog, goal):
         tell(f"data set {id} was already made from these files; its specs are kept")
         return _score(catalog, goal, notes=catalog.dataset(id).notes, written=())
     catalog = _without_remains(catalog, goal)
     replies = Answers({key: text for key, text in answers.items() if text}, ask, yes)
-    if content.recordings or (content.signals and not content.images):
+    if is_signals:
         return _start_signals(catalog, content, replies, goal)
     return _start_images(catalog, content, replies, goal, coordinates, degrees)
 
 
 @dataclass(frozen=True)
 class _Goal:
-    """What becomes of a folder: id and title of its data set, SHA-256 of its files, models to score, and the pages."""
+    """What becomes of a folder: id and title of its data set, SHA-256 of its files, models to score, and the pages.
+
+    ``signals`` is whether labels are decoded from signals.
+    """
 
     id: str
     title: str | None
@@ -221,6 +230,7 @@ class _Goal:
     models: tuple[str, ...]
     out: Path | None
     tell: Callable[[str], None]
+    signals: bool
 
 
 def _named_files(answers: Mapping[str, str]) -> list[str]:
@@ -488,7 +498,8 @@ def _read_table(
     values = table[columns.stimulus].to_numpy()
     ordered, first = _numbered(reading, values)
     if reading.answers.missing:
-        if columns.kind != "choices" and not set(map(str.lower, table)) & set(REGION):
+        named = {str(column).lower() for column in table}
+        if columns.kind != "choices" and not named & set(REGION):
             reading.answers.get("region", REGION_QUESTION)
         return
     stimuli = stimuli_of(values, ordered, first, f"{name}: column {columns.stimulus!r}")
@@ -1173,9 +1184,20 @@ def _score(
     build_site(catalog, id, folder, alone=True)
     records = tuple(done.record for done in outcomes)
     page, file = folder / "index.html", folder / one_file_of(id)
+    sessions = _by_session(catalog.root, benchmarks) if goal.signals else None
     return Started(
-        id, benchmarks, id, tuple(notes), records, page, file, tuple(written)
+        id, benchmarks, id, tuple(notes), records, page, file, tuple(written), sessions
     )
+
+
+def _by_session(root: Path, benchmarks: Sequence[str]) -> pd.DataFrame | None:
+    """Return the scores within each session; None if no predictions are stored."""
+    parts = []
+    for benchmark in benchmarks:
+        # Predictions are stored with a score, and can be removed to make room.
+        with suppress(RequestError):
+            parts.append(recorded(benchmark, root=root).assign(benchmark=benchmark))
+    return pd.concat(parts, ignore_index=True) if parts else None
 
 
 def _require_valid(catalog: Catalog, id: str, benchmarks: Sequence[str]) -> None:

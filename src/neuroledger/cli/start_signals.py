@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from neuroledger.cli.answers import Answers
 from neuroledger.cli.lab_files import BINS, FolderContent
+from neuroledger.cli.options import Answers
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import RequestError

@@ -1,14 +1,17 @@
-"""Static pages of all scores, which open from disk, need no network, and escape all text."""
+"""Static pages of all scores or of one suite: they open from disk, need no network, and escape all text."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from posixpath import dirname, join, normpath
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -20,22 +23,20 @@ from neuroledger.engine.control import in_words
 from neuroledger.engine.record import Record, read_all
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, amount, describe, number
-from neuroledger.report.one_file import (
-    MOST_BYTES,
-    Section,
-    fitting,
-    gathered,
-    hash_of_script,
-)
 from neuroledger.report.pages import Page, Picture, World, gather, pages
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing, sweep, write_json, write_text
 
 __all__ = [
+    "MOST_BYTES",
+    "Section",
     "build_site",
     "command_of",
     "counted",
+    "fitting",
     "folder_of",
+    "gathered",
+    "hash_of_script",
     "in_bytes",
     "in_one_line",
     "json_of",
@@ -48,6 +49,10 @@ __all__ = [
 
 ASSETS: Final = ("style.css", "site.js")
 MANIFEST: Final = "pages.json"
+MOST_BYTES: Final = 2_000_000
+"""Size that mail programs and forms accept."""
+AROUND: Final = 400  # bytes around a section, with a margin
+LINK: Final = re.compile(r' (href|src)="([^"]*)"')
 # The kinds of page in one file, by what a reader looks for first.
 KINDS: Final = ("index", "benchmark", "dataset", "model", "record", "references")
 SHELL: Final = 10_000  # bytes around the pages in one file, with a margin
@@ -301,3 +306,61 @@ def record_text(record: Record) -> str:
     parts = {"status", "error", "request", "inputs", "environment"}
     fields = {"record": record.id, **record.model_dump(mode="json", include=parts)}
     return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+class Section(NamedTuple):
+    """A page as a part of the file: its path in the folder of pages, what it is called, and its content."""
+
+    path: str
+    label: str
+    content: str
+
+
+def fitting(sections: Sequence[Section], budget: int) -> list[Section]:
+    """Return the first sections that together have at most ``budget`` bytes."""
+    kept: list[Section] = []
+    for section in sections:
+        budget -= len(section.content.encode()) + AROUND
+        if budget < 0:
+            break
+        kept.append(section)
+    return kept
+
+
+def gathered(
+    sections: Sequence[Section], pictures: Mapping[str, bytes]
+) -> list[Section]:
+    """Return the sections with links among each other, and with their pictures inside.
+
+    A link to a page that is no section loses its address, and so is plain text.
+    """
+    places = {section.path for section in sections}
+    return [
+        section._replace(content=Markup(_relinked(section, places, pictures)))
+        for section in sections
+    ]
+
+
+def _relinked(section: Section, places: set[str], pictures: Mapping[str, bytes]) -> str:
+    """Return the content of a section with addresses inside the file."""
+
+    def inside(found: re.Match[str]) -> str:
+        name, address = found.groups()
+        path, _, fragment = address.partition("#")
+        if not path:
+            return found[0]
+        path = normpath(join(dirname(section.path), path))
+        if path in pictures:
+            return (
+                f' {name}="data:image/png;base64,{b64encode(pictures[path]).decode()}"'
+            )
+        if path not in places:
+            return ""
+        return f' {name}="#{fragment or path}"'
+
+    return LINK.sub(inside, section.content)
+
+
+def hash_of_script(script: str) -> str:
+    """Return the hash of a script, by which the security policy of the page permits this script and no other."""
+    return b64encode(sha256(script.encode()).digest()).decode()
