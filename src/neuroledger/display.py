@@ -81,9 +81,11 @@ def say_json(value: Any) -> None:
 
 
 def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write aligned columns; the last one is cut to the width of the terminal."""
+    """Write aligned columns; in a terminal, wide cells are cut, and the last one to its width."""
     if not rows:
         return
+    if sys.stdout.isatty():
+        rows = [[*map(_cut, row[:-1]), row[-1]] for row in rows]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     space = (
         shutil.get_terminal_size((120, 24)).columns
@@ -100,6 +102,14 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)
         ]
         say("  ".join([*cells, last]).rstrip())
+
+
+WIDEST_CELL = 40
+
+
+def _cut(text: str) -> str:
+    """Return a text of at most ``WIDEST_CELL`` characters."""
+    return text if len(text) <= WIDEST_CELL else f"{text[: WIDEST_CELL - 1]}…"
 
 
 def card(title: str, rows: Iterable[tuple[str, object]], after: str = "") -> str:

@@ -149,7 +149,14 @@ def replace_long_work(verb: str, root: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     record = next(iter(read_all(root / "results" / "records")))
     started = Started(
-        "lab", (RIDGE,), "lab", ("12 images",), (record,), root / "site", (spec,)
+        "lab",
+        (RIDGE,),
+        "lab",
+        ("12 images",),
+        (record,),
+        root / "site",
+        root / "lab.html",
+        (spec,),
     )
     pinned = Pinned(spec, "a: 1\n", "a: 2\n", 3, 3, 2, ("one file is empty",))
     columns = ["model", "score", "low", "high", "reads", "counted_on", "front"]

@@ -281,9 +281,15 @@ def test_a_packaged_checkpoint_is_pinned_and_can_be_scored(
     arguments = ["package", "model", "mine", str(tmp_path / "last.ckpt"), "--module", "keptnets:Small",
                  "--region-layer", "V4=hidden", "--readout", "hidden", "--logits", "output", "--preprocessing", '{"resize": 4, "colour": "grey", "mean": [0.0], "std": [1.0]}']  # fmt: skip # noqa: E501
     assert main(arguments) == 2
-    assert "NEUROLEDGER_TRUSTED" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--module keptnets:Small" in said and "mine.yaml" not in said
+    assert "export NEUROLEDGER_TRUSTED=keptnets" in said
     assert not (here.root / "specs" / "models" / "mine.yaml").exists()
-    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "keptnets")
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "keptnets,nowhere")
+    elsewhere = ["nowhere:Small" if a == "keptnets:Small" else a for a in arguments]
+    assert main(elsewhere) == 4
+    assert "export PYTHONPATH=$PWD" in capsys.readouterr().err
+    assert not (here.root / "specs" / "models" / "mine.yaml").exists()
     assert main(arguments) == 0
     spec = open_catalog(here.root).model("mine")
     assert spec.weights["model.safetensors"].dvc and spec.regions == {"V4": "hidden"}

@@ -6,12 +6,14 @@ import hashlib
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pandas as pd
+import pynwb
 import pytest
 import scipy.io
 import xarray as xr
@@ -30,6 +32,28 @@ from tests.cli.bids_people import people_of_bids
 IMAGES, NEUROIDS, REPETITIONS = 60, 7, 4
 NAMES = [f"im{i}" for i in range(IMAGES)]  # im10 comes before im2 by name
 ANSWERS = {"license": "CC0-1.0", "access": "public", "region": "V4"}
+
+
+def nwb(
+    path: Path,
+    starts: np.ndarray[Any, Any],
+    shown: list[Any],
+    spikes: list[np.ndarray[Any, Any]],
+    places: list[str] | None = None,
+) -> None:
+    """Write a file of pynwb whose trials name the image that was shown, by number or by text."""
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    content = pynwb.NWBFile("passive viewing", "one", begun)
+    content.add_trial_column("image", "what was shown")
+    for begin, image in zip(starts, shown, strict=True):
+        content.add_trial(start_time=begin, stop_time=begin + 0.5, image=image)
+    if places is not None:
+        content.add_unit_column("location", "region of the unit")
+    for number, times in enumerate(spikes):
+        place = {} if places is None else {"location": places[number]}
+        content.add_unit(spike_times=times, **place)
+    with pynwb.NWBHDF5IO(str(path), "w") as io:
+        io.write(content)
 
 
 @pytest.fixture
@@ -485,11 +509,7 @@ def test_spikes_of_nwb_are_counted_in_the_window(
     shown = np.arange(120) % IMAGES
     rng = np.random.default_rng(0)
     spikes = [np.sort(rng.uniform(0, 120, 600)) for _ in range(3)]
-    with h5py.File(images / "session.nwb", "w") as file:
-        file["units/spike_times"] = np.concatenate(spikes)
-        file["units/spike_times_index"] = np.cumsum([len(one) for one in spikes])
-        file["intervals/trials/start_time"] = starts
-        file["intervals/trials/image"] = shown
+    nwb(images / "session.nwb", starts, shown.tolist(), spikes)
     monkeypatch.setattr("neuroledger.cli.start._score", lambda *a, **k: None)
     root = bare
     with pytest.raises(RequestError, match="--time-bins"):
@@ -546,8 +566,9 @@ def test_a_bids_tree_becomes_a_decoding_benchmark_across_subjects(
     )
     assert (
         done.notes[0] == "eeg of 3 subjects, tasks react"
-        and "splits cross_subject" in done.notes[1]
+        and "splits cross_subject, within_session" in done.notes[1]
     )
+    assert done.benchmarks == ("recordings-cross_subject", "recordings-within_session")
     values = {record.model: record.value for record in done.records if record.score}
     best = max(
         value
@@ -593,9 +614,7 @@ def test_parquet_without_its_library_names_it(
 ) -> None:
     (images / "wide.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(
-        UnavailableError, match="pip install pyarrow, or export the table as CSV"
-    ):
+    with pytest.raises(UnavailableError, match=r"pip install .neuroledger\[parquet\]"):
         start(images, root=bare, **ANSWERS)
 
 

@@ -150,6 +150,27 @@ def test_scaffolds_pass_check(repository: Path, tmp_path: Path, kind: str) -> No
         scaffold(open_catalog(tmp_path), kind, "fresh.scaffold")
 
 
+def test_a_new_spec_uses_the_registered_component_of_its_name(
+    repository: Path, tmp_path: Path
+) -> None:
+    from neuroledger.cli.catalogue import scaffold
+    from neuroledger.engine.check import check
+
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    for kind, id in (
+        ("metric", "rdm_subsets"),
+        ("ceiling", "rank_consistency"),
+        ("model", "word_vectors"),
+    ):
+        scaffold(open_catalog(tmp_path), kind, id)
+    catalog = open_catalog(tmp_path)
+    assert catalog.metric("rdm_subsets").compare.name == "rdm_subsets"
+    assert catalog.ceiling("rank_consistency").compare.name == "rank_consistency"
+    assert catalog.model("word_vectors").builder.name == "word_vectors"
+    assert check(catalog)[0] == []
+
+
 def test_a_new_benchmark_starts_from_the_data_set_that_its_id_names(
     repository: Path, tmp_path: Path
 ) -> None:

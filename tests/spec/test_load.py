@@ -9,7 +9,13 @@ from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.kinds import KINDS
-from neuroledger.spec.load import Params, load_document, read_params, read_spec
+from neuroledger.spec.load import (
+    Params,
+    _as_list,
+    load_document,
+    read_params,
+    read_spec,
+)
 
 METRIC = """# yaml-language-server: $schema=../schema/metric.json
 id: {id}
@@ -18,6 +24,12 @@ title: A metric for tests
 compare: {{name: regression, estimator: {{name: ridge}}}}
 scale: correlation
 """
+
+
+def test_a_count_where_values_are_listed_is_not_taken_for_one_value() -> None:
+    hints = [_as_list(given) for given in (3, 33, "label", True)]
+    assert hints[0] == "write [3] for the one value 3, or [0, 1, 2] for 3 values"
+    assert hints[1:] == ["write [33]", "write [label]", "write [True]"]
 
 
 def problems(

@@ -691,7 +691,31 @@ def _filled_template(catalog: Catalog, kind: str, id: str) -> str:
         default = "Digits.simulated.IT-ridge"
         benchmark = _default_reference(catalog, "benchmarks", id, default)
         text = text.replace("BENCHMARK", benchmark)
+    elif kind in COMPONENTS:
+        text = _naming_component(text, kind, id)
     return head + text
+
+
+# The kinds of component that specs name, with the field and the fields that fit only the component of the template.
+COMPONENTS = {
+    "metric": ("metric", "compare", ("splits", "aggregate", "error")),
+    "ceiling": ("ceiling", "compare", ("splits", "aggregate", "error")),
+    "model": ("builder", "builder", ()),
+}
+
+
+def _naming_component(text: str, kind: str, id: str) -> str:
+    """Return a template that names the registered component of the same name as the spec, if there is one."""
+    from neuroledger.spec import registry
+
+    component, field, others = COMPONENTS[kind]
+    if id not in registry.names(component):
+        return text
+    kept = [line for line in text.splitlines() if not line.startswith(others)]
+    named = (
+        f"{field}: {{name: {id}}}    # the registered {component}; add its parameters"
+    )
+    return "".join(f"{named if line.startswith(field) else line}\n" for line in kept)
 
 
 def _default_reference(catalog: Catalog, kind: str, id: str, default: str) -> str:

@@ -665,7 +665,10 @@ def _assembly_of_array(
 def start(
     folder: Annotated[
         Path,
-        argument("FOLDER", "folder with images and responses, or a BIDS tree"),
+        argument(
+            "FOLDER",
+            "folder with images and responses, with recordings of signals, or a BIDS tree",
+        ),
     ],
     id: Annotated[
         str | None,
@@ -697,6 +700,10 @@ def start(
     no_questions: Annotated[
         bool,
         flag("--no-questions", "report missing answers as an error instead of asking"),
+    ] = False,
+    yes: Annotated[
+        bool,
+        flag("--yes", "take the suggested answers, ask nothing, write and score"),
     ] = False,
     open_page: Annotated[bool, flag("--open", "open the page in the browser")] = False,
     license: License = None,
@@ -760,7 +767,7 @@ def start(
         option(
             "--events",
             "EVENTS",
-            "BIDS: events to decode, as DESCRIPTION=LABEL,DESCRIPTION=LABEL",
+            "signals: events to decode, as DESCRIPTION=LABEL,DESCRIPTION=LABEL",
         ),
     ] = None,
     window: Annotated[
@@ -768,7 +775,21 @@ def start(
         option(
             "--window",
             "S",
-            "BIDS: start and end of a window in s from its event, such as 0:1",
+            "signals: start and end of a window in s from its event, such as 0:1",
+        ),
+    ] = None,
+    named: Annotated[
+        str | None,
+        option(
+            "--named",
+            "PATTERN",
+            "signals in a plain folder: pattern of file names, such as 'S{subject}_{session}.edf'",
+        ),
+    ] = None,
+    filter: Annotated[
+        str | None,
+        option(
+            "--filter", "HZ", "signals: band to which they are filtered, such as 1:40"
         ),
     ] = None,
     json: Json = False,
@@ -781,9 +802,10 @@ def start(
         ),
     ] = None,
 ) -> int:
-    """Turn a folder of images and responses, or a BIDS tree, into a scored benchmark.
+    """Turn a folder of images and responses, or of recordings of signals, into a scored benchmark.
 
-    JSON: dataset, benchmarks, suite, scores (benchmark, model, state, score, reason), page, written, notes and next.
+    JSON: dataset, benchmarks, suite, scores (benchmark, model, state, score, reason), page, file (the one that can be
+    mailed), written, notes and next.
     """
     from neuroledger.cli.start import start as start_from
 
@@ -800,8 +822,11 @@ def start(
         "task": task,
         "events": events,
         "window": window,
+        "named": named,
+        "filter": filter,
     }
     answer = Output(json)
+    asks = sys.stdin.isatty() and not (no_questions or yes)
     started = start_from(
         folder,
         id=id,
@@ -812,7 +837,8 @@ def start(
         root=root,
         out=out,
         tell=answer.note,
-        ask=input if sys.stdin.isatty() and not no_questions else None,
+        ask=input if asks else None,
+        yes=yes,
         **{name: value for name, value in answers.items() if value},
     )
     status = _say_started(started, answer)
@@ -830,6 +856,8 @@ def _say_started(started: Started, answer: Output) -> int:
     rows = [_cells(record) for record in started.records]
     if not answer.json:
         say_table(("benchmark", "model", "state", "score"), rows)
+        if started.by_session is not None:
+            _say_sessions(started.by_session)
     # One line for each benchmark: its models mostly fail for the same reason.
     failed = {
         record.benchmark: record
@@ -839,14 +867,30 @@ def _say_started(started: Started, answer: Output) -> int:
     for record in failed.values():
         answer.line(f"failed: {record.benchmark} · {record.model}: {record.reason}")
     answer.line(f"page: {started.page}")
+    answer.line(f"to mail: {started.file}")
     answer.end(
         dataset=started.dataset,
         benchmarks=started.benchmarks,
         suite=started.suite,
         scores=[plain_record(record) for record in started.records],
         page=str(started.page),
+        file=str(started.file),
     )
     return FAILED if failed else SUCCESS
+
+
+def _say_sessions(scores: pd.DataFrame) -> None:
+    """Print a table of subject × session × pipeline for each benchmark."""
+    for benchmark, part in scores.groupby("benchmark", sort=False):
+        wide = part.pivot_table(
+            index=["subject", "session"], columns="pipeline", values="score"
+        )
+        say(f"\n{benchmark}")
+        rows = [
+            [*map(str, session), *(f"{value:.3f}" for value in values)]
+            for session, values in zip(wide.index, wide.to_numpy(), strict=True)
+        ]
+        say_table(("subject", "session", *map(str, wide.columns)), rows)
 
 
 def _cells(record: Record) -> list[str]:

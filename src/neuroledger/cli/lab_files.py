@@ -21,13 +21,19 @@ from neuroledger.data.hdf5 import array, cell, opened, text
 from neuroledger.data.package import IMAGES, from_long_table
 from neuroledger.data.parsing import matlab, numpy_array, parsing
 from neuroledger.data.sandbox import confined, limits_for
-from neuroledger.errors import AssemblyError, DataError, RequestError, UnavailableError
+from neuroledger.errors import (
+    AssemblyError,
+    DataError,
+    RequestError,
+    package_missing,
+)
 
 __all__ = [
     "FolderContent",
     "FileContent",
     "assembly_of",
     "choices_of",
+    "dims_named",
     "layouts",
     "names_in",
     "names_stimuli",
@@ -109,20 +115,10 @@ TIME = (
     "frame",
     "sample",
 )
-# Meaning of an axis by its name in a file that names axes; rows are stimuli or trials.
+# What the field calls an axis, in a file that names axes and in an answer.
 AXES = {
-    **dict.fromkeys(
-        (
-            *STIMULUS,
-            "images",
-            "stimuli",
-            "trial",
-            "trials",
-            "presentation",
-            "presentations",
-        ),
-        "row",
-    ),
+    **dict.fromkeys((*STIMULUS, "images", "stimuli"), "stimulus"),
+    **dict.fromkeys(("trial", "trials", "presentation", "presentations"), "trial"),
     **dict.fromkeys((*NEUROID, *(f"{name}s" for name in NEUROID)), "neuroid"),
     **dict.fromkeys(
         ("repetition", "rep", "repeat", "reps", "repeats", "repetitions"), "repetition"
@@ -139,7 +135,20 @@ TRUTH = (
     "image_label",
     "target",
 )
-REGION = ("region", "area", "roi", "brain_area", "brain_region")
+REGION = (
+    "region",
+    "area",
+    "roi",
+    "brain_area",
+    "brain_region",
+    "cortical_area",
+    "unit_area",
+    "unit_region",
+    "location",
+    "structure",
+    "brain_structure",
+)
+SIGNALS = (".edf", ".bdf", ".fif", ".set", ".vhdr", ".gdf", ".cnt")
 SUBJECT = ("subject", "participant", "subject_id", "participant_id", "subj", "worker")
 BINS = re.compile(r"(-?\d+(?:\.\d+)?):(-?\d+(?:\.\d+)?)")
 
@@ -187,12 +196,15 @@ class FolderContent:
         Tables, arrays and assemblies.
     recordings
         Whether the folder is a BIDS tree.
+    signals
+        Paths of recordings of signals in a folder that is no BIDS tree, relative to the folder, sorted.
     """
 
     folder: Path
     images: tuple[str, ...]
     files: tuple[FileContent, ...]
     recordings: bool
+    signals: tuple[str, ...] = ()
 
     @property
     def ids(self) -> list[str]:
@@ -231,7 +243,8 @@ def survey(folder: Path, only: Sequence[str] = ()) -> FolderContent:
         return FolderContent(folder, images, (), recordings=True)
     read = filter(_is_readable, sorted(set(only) or names))
     files = tuple(read_file(folder / name) for name in read)
-    return FolderContent(folder, images, files, recordings=False)
+    signals = tuple(name for name in names if name.lower().endswith(SIGNALS))
+    return FolderContent(folder, images, files, recordings=False, signals=signals)
 
 
 def _is_bids(names: Sequence[str]) -> bool:
@@ -293,9 +306,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: F401
     except ImportError as error:
-        raise UnavailableError(
-            "Parquet needs pyarrow: pip install pyarrow, or export the table as CSV"
-        ) from error
+        raise package_missing("pyarrow") from error
     with parsing(path, "Parquet"):
         return pd.read_parquet(path)
 
@@ -406,27 +417,74 @@ def _decode_text(value: Array) -> Array:
 
 
 def _read_nwb(path: Path) -> dict[str, Array]:
-    """Return the spike times of NWB's `units`, and the columns of its `intervals` (start times, stimuli of trials)."""
-    with opened(path) as file:
-        if "units/spike_times" not in file or "units/spike_times_index" not in file:
+    """Return the spike times of NWB's units, and the columns of numbers or text of its units and intervals.
+
+    The columns are named ``units.…`` and by the table of intervals, such as ``trials.…``. A unit without a location has
+    that of its electrodes.
+
+    Raises
+    ------
+    DataError
+        The file has no units with spike times, or is damaged.
+    UnavailableError
+        pynwb is not installed.
+    """
+    try:
+        import pynwb
+    except ImportError as error:
+        raise package_missing("pynwb") from error
+    with (
+        parsing(path, "NWB"),
+        pynwb.NWBHDF5IO(str(path), mode="r", load_namespaces=True) as file,
+    ):
+        content = file.read()
+        units = content.units
+        if units is None or "spike_times" not in units.colnames:
             raise DataError(
                 f"{path.name} has no units with spike times: export responses as a table or an array"
             )
+        trains = [np.asarray(units["spike_times"][i]) for i in range(len(units))]
         arrays = {
-            "spike_times": array(file["units/spike_times"], path),
-            "ends": array(file["units/spike_times_index"], path),
+            "spike_times": np.concatenate(trains),
+            "ends": np.cumsum([len(train) for train in trains]),
         }
-        for name, group in dict(file.get("intervals", {})).items():
-            for column in group:
-                values = group[column] if hasattr(group[column], "dtype") else None
-                if values is not None and values.ndim == 1:
-                    plain = array(values, path)
-                    arrays[f"{name}.{column}"] = (
-                        plain
-                        if plain.dtype.kind in "iuf"
-                        else np.array([text(np.asarray(value)) for value in plain])
-                    )
+        tables = {
+            "units": units,
+            "trials": content.trials,
+            "epochs": content.epochs,
+            **content.intervals,
+        }
+        for name, table in tables.items():
+            if table is not None:
+                arrays |= dict(_plain_columns(table, name))
+        places = _places_of_electrodes(units)
+        if places is not None:
+            arrays.setdefault("units.location", places)
     return arrays
+
+
+def _plain_columns(table: Any, name: str) -> Iterator[tuple[str, Array]]:
+    """Yield the columns of a table of NWB with one number or text per row."""
+    for column in table.columns:
+        values = np.asarray(column.data[:]) if column.name in table.colnames else None
+        if values is None or values.ndim != 1 or len(values) != len(table):
+            continue
+        plain = _decode_text(values)
+        if plain.dtype.kind in "iufbU":
+            yield f"{name}.{column.name}", plain
+
+
+def _places_of_electrodes(units: Any) -> Array | None:
+    """Return the location of each unit if all electrodes of a unit have the same; None without electrodes."""
+    if "electrodes" not in units.colnames:
+        return None
+    places: list[str] = []
+    for number in range(len(units)):
+        locations = units["electrodes"][number].get("location")
+        if locations is None or locations.nunique() != 1:
+            return None
+        places.append(str(locations.iloc[0]))
+    return np.array(places)
 
 
 # How the files of each suffix are read.
@@ -458,7 +516,7 @@ def layouts(
     >>> layouts((40, 40), 40, None, ("unit", "image"))
     [('neuroid', 'stimulus')]
     """
-    meanings = [AXES.get(name.lower()) for name in axes] or [None] * len(shape)
+    meanings = meanings_of(axes) or [None] * len(shape)
     others: dict[int, list[tuple[str, ...]]] = {
         2: [("neuroid",)],
         3: [("neuroid", "repetition"), ("neuroid", "time_bin")],
@@ -477,10 +535,43 @@ def layouts(
 
 def _agree(meanings: Sequence[str | None], dims: Sequence[str], row: str) -> bool:
     """Return whether no axis means something else by its name in the file; the stimuli or trials are the ``row``."""
+    rows = (None, "stimulus", "trial")
     return all(
-        meaning in (None, "row" if dim == row else dim)
+        meaning in (rows if dim == row else (None, dim))
         for meaning, dim in zip(meanings, dims, strict=True)
     )
+
+
+def meanings_of(names: Sequence[str]) -> list[str | None]:
+    """Return what axes mean by their names, None for a name that says nothing.
+
+    Trials beside stimuli are repetitions: trial × image × unit is trial of each image.
+
+    >>> meanings_of(["trial", "image", "unit"])
+    ['repetition', 'stimulus', 'neuroid']
+    """
+    meanings = [AXES.get(name.strip().lower()) for name in names]
+    if "stimulus" not in meanings:
+        return meanings
+    return ["repetition" if item == "trial" else item for item in meanings]
+
+
+def dims_named(text: str) -> str:
+    """Return the axes that a text names in the words of the field, such as ``trial,image,unit``, in those of assemblies.
+
+    Raises
+    ------
+    RequestError
+        A word names no axis.
+    """
+    words = text.split(",")
+    meanings = meanings_of(words)
+    for word, meaning in zip(words, meanings, strict=True):
+        if meaning is None:
+            raise RequestError(
+                f"{word.strip()!r} names no axis: use image or stimulus, trial, unit or neuroid, repetition, time_bin"
+            )
+    return ",".join(meaning for meaning in meanings if meaning is not None)
 
 
 def assembly_of(
@@ -819,6 +910,10 @@ def _assembly_of_long(frame: pd.DataFrame, columns: Columns) -> xr.DataArray:
         frame["repetition"] = _count_repetitions(frame)
     constant = frame.groupby("neuroid_id").nunique().eq(1).all()
     of_neuroids = {str(name) for name in constant.index[constant]}
+    region = _find_column(frame[sorted(of_neuroids)], REGION)
+    if region is not None:
+        frame = frame.rename(columns={region: "region"})
+        of_neuroids.add("region")
     varying = _trial_columns(frame, of_neuroids | {"neuroid_id", "value"})
     return from_long_table(frame.drop(columns=varying))
 
@@ -852,6 +947,11 @@ def _assembly_of_wide(frame: pd.DataFrame, columns: Columns) -> xr.DataArray:
     values = frame[list(columns.wide)].to_numpy(float)
     names = np.array(columns.wide, dtype=str)
     coords: dict[str, Any] = {"neuroid_id": ("neuroid", names)}
+    region = _find_column(frame, REGION)
+    if region is not None and frame[region].nunique() == 1:
+        places = np.full(len(names), str(frame[region].iloc[0]))
+        coords["region"] = ("neuroid", places)
+        frame = frame.drop(columns=region)
     for name in frame.drop(columns=list(columns.wide)):
         plain = frame[name].to_numpy()
         is_number = plain.dtype.kind in "iufb"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from neuroledger.errors import (
     ModelError,
     NeuroLedgerError,
     RequestError,
+    SpecError,
+    UnavailableError,
     UnknownError,
     about_pair,
 )
@@ -38,6 +41,7 @@ from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import ModelSpec
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of
+from neuroledger.spec.trusted import VARIABLE
 from neuroledger.stats.score import Score
 from neuroledger.stats.stored_score import StoredScore
 from neuroledger.store.files import replacing, write_text
@@ -120,6 +124,8 @@ class Evaluated(Mapping[str, Score]):
         )
         return "\n".join([f"model {self.model}", table, *self.notes()])
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         table = self.to_frame().to_html(
             index=False, float_format=lambda value: f"{value:.4g}", na_rep="–", border=0
@@ -144,17 +150,7 @@ COLUMNS = (
 
 def _row(id: str, score: Score, operations: float) -> dict[str, Any]:
     """Return the row of one score, with the operations per stimulus of the model."""
-    return {
-        "benchmark": id,
-        "score": score.value,
-        "low": score.low,
-        "high": score.high,
-        "raw": score.raw,
-        "ceiling": None if score.ceiling is None else score.ceiling.value,
-        "scale": score.scale,
-        "operations": operations,
-        "state": score.status,
-    }
+    return {"benchmark": id, **score.in_row(), "operations": operations}
 
 
 def evaluate(
@@ -326,10 +322,32 @@ def package_model(
         fresh = open_catalog(catalog.root)
         with choose("none") as display:
             model_of(Session(fresh, Request(), open_store(fresh.root, display)), id)
-    except NeuroLedgerError:
+    except NeuroLedgerError as error:
         path.unlink() if before is None else write_text(path, before)
-        raise
+        if module is None or before is not None:
+            raise
+        raise _refused(module, error) from error
     return [target, path]
+
+
+def _refused(module: str, error: NeuroLedgerError) -> NeuroLedgerError:
+    """Return why a class cannot be packaged, in the words of the request: its spec was not kept, so no line is cited."""
+    package = module.partition(":")[0].partition(".")[0]
+    option = f"--module {module}"
+    if isinstance(error, SpecError):
+        reasons = "; ".join(finding.what for finding in error.findings)
+        untrusted = any(finding.code == "trust.untrusted" for finding in error.findings)
+        fix = f": `export {VARIABLE}={package}` trusts it in this shell"
+        return RequestError(f"{option}: {reasons}{fix if untrusted else ''}")
+    if (
+        isinstance(error, UnavailableError)
+        and importlib.util.find_spec(package) is None
+    ):
+        return UnavailableError(
+            f"{option}: Python does not find {package!r}; if it is a file or folder here",
+            "export PYTHONPATH=$PWD",
+        )
+    return error
 
 
 def _new_spec(

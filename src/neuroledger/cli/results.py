@@ -517,36 +517,51 @@ def pareto(
 
 
 def report(
-    out: Annotated[Path, option("--out", "DIR", "output folder")] = Path("site"),
-    suite: Suite = None,
+    out: Annotated[
+        Path | None,
+        option("--out", "DIR", "output folder (default: site, or site-SUITE)"),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        option(
+            "--suite",
+            "SUITE",
+            "write this suite alone, also as one file that can be mailed (default: all scores)",
+            ids=("suites",),
+        ),
+    ] = None,
     serve: Annotated[
         bool, flag("--serve", "serve the pages on http://localhost")
     ] = False,
     json: Json = False,
     root: Root = None,
 ) -> int:
-    """Write static pages of all scores.
+    """Write static pages of all scores, or of one suite.
 
-    JSON: page (the first one), written, notes and next.
+    JSON: page (the first one), file (the one that can be mailed; null without --suite), written, notes and next.
     """
     from neuroledger.report.board import write_tracked
-    from neuroledger.report.site import build_site
+    from neuroledger.report.site import build_site, folder_of, one_file_of
     from neuroledger.report.table import boards_of
     from neuroledger.spec.catalog import open_catalog
     from neuroledger.spec.load import read_params
 
     catalog = open_catalog(root)
     name = suite or read_params(catalog.root).suite
-    pages = build_site(catalog, name, out)
+    folder = out or folder_of(suite)
+    pages = build_site(catalog, name, folder, alone=suite is not None)
     # DVC shows these files as metrics.
     write_tracked(catalog.root, boards_of(catalog, name, new=suite is None))
     answer = Output(json)
-    first = out / "index.html"
+    first = folder / "index.html"
+    file = folder / one_file_of(suite) if suite else None
     answer.written += [str(page) for page in pages]
     answer.line(f"wrote {len(pages)} files; open {first}")
-    answer.end(page=str(first))
+    if file is not None:
+        answer.line(f"to mail: {file}")
+    answer.end(page=str(first), file=None if file is None else str(file))
     if serve:
-        _serve(out)
+        _serve(folder)
     return SUCCESS
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ import xarray as xr
 
 from neuroledger.cli.lab_files import (
     BINS,
+    REGION,
     REPETITION,
     SESSION,
     FileContent,
@@ -24,6 +26,7 @@ from neuroledger.cli.lab_files import (
     candidates,
     choices_of,
     columns_of,
+    dims_named,
     first_number,
     layouts,
     names_in,
@@ -36,6 +39,15 @@ from neuroledger.cli.lab_files import (
     survey,
     table_assembly,
 )
+from neuroledger.cli.options import Answers
+from neuroledger.cli.start_signals import (
+    benchmarks_of,
+    dataset_of,
+    decoded,
+    decoders_of,
+    protocols_of,
+    recordings_of,
+)
 from neuroledger.data.arrays import Array
 from neuroledger.data.gate.validate import validate
 from neuroledger.data.integrity import sha256_of_file
@@ -47,7 +59,7 @@ from neuroledger.data.package import (
 )
 from neuroledger.data.pin.pin import Downloads, pin
 from neuroledger.data.pin.yaml_edit import spec_text
-from neuroledger.display import choose
+from neuroledger.display import card, choose
 from neuroledger.engine.check import check
 from neuroledger.engine.plan import lacking, plan
 from neuroledger.engine.record import Record
@@ -55,7 +67,8 @@ from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, RequestError, SpecError, require_package
 from neuroledger.families.alignment.session_effects import session_effects
-from neuroledger.report.site import build_site
+from neuroledger.families.decoding.results import recorded
+from neuroledger.report.site import build_site, folder_of, one_file_of
 from neuroledger.spec.base import sha256_of as identity_of
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.load import read_params
@@ -64,14 +77,6 @@ from neuroledger.store.files import write_text
 __all__ = ["Started", "start"]
 
 REFERENCES = ("gabor", "pixels16", "small_cnn.random")
-DECODERS = ("dummy", "shrinkage_lda", "covariance_logistic")
-STAMP = "Made by `neuroledger start` from files with SHA-256 "
-KINDS_OF_RECORDINGS: tuple[Literal["eeg", "meg", "ieeg", "emg"], ...] = (
-    "eeg",
-    "emg",
-    "ieeg",
-    "meg",
-)
 FEWEST_STIMULI, FEWEST_TEST = 8, 5
 # What `nl.start` and the options of the same names answer.
 ANSWERS = (
@@ -85,15 +90,18 @@ ANSWERS = (
     "first",
     "time_bins",
     "task",
+    "named",
     "events",
     "window",
+    "filter",
 )
+REGION_QUESTION = "brain region of the neuroids"
 STANDARDISE = "{step: standardise, over: presentation, by: session}"
 
 
 @dataclass(frozen=True)
 class Started:
-    """Result of :func:`start`: ids of the specs, notes on the files and decisions, records, and the page."""
+    """Result of :func:`start`: ids of the specs, notes, records, the first page, and the file that has all pages."""
 
     dataset: str
     benchmarks: tuple[str, ...]
@@ -101,52 +109,32 @@ class Started:
     notes: tuple[str, ...]
     records: tuple[Record, ...]
     page: Path
+    file: Path
     written: tuple[Path, ...] = ()
+    by_session: pd.DataFrame | None = None
+    """What was decoded in each session: benchmark, subject, session, pipeline, score and further columns."""
 
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return what was scored and to which value, and the pages, as names and texts."""
+        rows = []
+        for record in self.records:
+            text = record.reason if record.value is None else f"{record.value:.4g}"
+            rows.append((f"{record.benchmark} · {record.model}", text))
+        return [*rows, ("page", str(self.page)), ("to mail", str(self.file))]
 
-@dataclass
-class _Answers:
-    """Answers that are given in advance, otherwise asked for, otherwise collected as missing."""
+    def __repr__(self) -> str:
+        lines = [f"{name}: {text}" for name, text in self._rows()]
+        return "\n".join([f"suite {self.suite}", *lines])
 
-    given: Mapping[str, str]
-    ask: Callable[[str], str] | None
-    missing: list[str] = field(default_factory=list)
-
-    def get(self, flag: str, question: str, options: Sequence[str] = ()) -> str:
-        """Return an answer; if it cannot be asked for, return an empty text, which `require` reports."""
-        choices = f" ({' | '.join(options)})" if options else ""
-        value = self.given.get(flag, "")
-        if not value and self.ask is not None:
-            value = self.ask(f"{question}{choices}: ").strip()
-        if not value:
-            self.missing.append(f"--{flag.replace('_', '-')}: {question}{choices}")
-        elif options and value not in options:
-            raise RequestError(
-                f"--{flag.replace('_', '-')} {value!r} is not one of {', '.join(options)}"
-            )
-        return value
-
-    def require(self, notes: Sequence[str]) -> None:
-        """Raise an error that lists the notes and the missing answers, if answers are missing."""
-        if self.missing:
-            missing = "\n".join(f"  {line}" for line in dict.fromkeys(self.missing))
-            known = "\n".join(f"  {line}" for line in notes)
-            raise RequestError(
-                f"found:\n{known}\nmissing, and not stated by any file:\n{missing}\nnothing was written"
-            )
-
-    def agree(self) -> None:
-        """Ask for consent to write, if questions can be asked; raise an error if it is refused."""
-        if self.ask is not None and self.ask(
-            "write and score (y/n): "
-        ).strip().lower() not in ("y", "yes"):
-            raise RequestError("stopped; nothing was written")
+    def _repr_html_(self) -> str:
+        return card(f"suite {self.suite}", self._rows())
 
 
 @dataclass
 class _Draft:
-    """Data to be written, and notes on what the files contain and what was decided."""
+    """Data to be written, what they are in a few words, and notes on what the files contain and what was decided."""
 
+    summary: str = ""
     notes: list[str] = field(default_factory=list)
     stimuli: pd.DataFrame | None = None
     assembly: xr.DataArray | None = None
@@ -165,9 +153,10 @@ def start(
     out: Path | None = None,
     tell: Callable[[str], None] = lambda line: None,
     ask: Callable[[str], str] | None = None,
+    yes: bool = False,
     **answers: str,
 ) -> Started:
-    """Turn a folder of images with responses, or a BIDS tree, into a data set, benchmarks and a suite, and score models.
+    """Turn a folder of images with responses, or of signals, into a data set, benchmarks and a suite, and score models.
 
     A second call with the same files keeps the specs: it computes missing scores and writes the pages again. After a call
     that was interrupted before all specs were written, it writes them again.
@@ -176,7 +165,7 @@ def start(
     ----------
     folder
         Folder of images with responses (``npy``, ``mat``, HDF5, CSV or TSV, Parquet, NWB, netCDF) or with a table of
-        choices, or a BIDS tree.
+        choices; or a BIDS tree, or recordings of signals (EDF, BDF, FIF, EEGLAB, BrainVision).
     id, title
         Id and title of the data set; the default id is the name of the folder.
     models
@@ -191,10 +180,13 @@ def start(
     out
         Output folder of the pages; the default is ``site-<id>`` in the repository.
     tell, ask
-        Called with each note, and with each question; without ``ask``, a missing answer is an error.
+        Called with each note, and with each question; without ``ask``, a missing answer is an error. A wrong answer is
+        asked for again.
+    yes
+        Take every answer that is suggested with a question, and write without asking.
     answers
         ``license``, ``access``, ``region``, ``responses``, ``dims``, ``order``, ``trials``, ``first``, ``time_bins``; for
-        BIDS ``task``, ``events``, ``window``.
+        recordings of signals ``task``, ``named``, ``events``, ``window``, ``filter``.
 
     Raises
     ------
@@ -212,27 +204,33 @@ def start(
     content = survey(folder, _named_files(answers))
     id = id or _id_of(folder)
     catalog = _repository(root, id)
-    goal = _Goal(id, title, STAMP + _fingerprint(content), tuple(models), out, tell)
+    is_signals = content.recordings or bool(content.signals and not content.images)
+    made_from = _fingerprint(content)
+    goal = _Goal(id, title, made_from, tuple(models), out, tell, is_signals)
     if _is_made(catalog, goal):
         tell(f"data set {id} was already made from these files; its specs are kept")
         return _score(catalog, goal, notes=catalog.dataset(id).notes, written=())
     catalog = _without_remains(catalog, goal)
-    replies = _Answers(answers, ask)
-    if content.recordings:
-        return _start_bids(catalog, content, replies, goal)
+    replies = Answers({key: text for key, text in answers.items() if text}, ask, yes)
+    if is_signals:
+        return _start_signals(catalog, content, replies, goal)
     return _start_images(catalog, content, replies, goal, coordinates, degrees)
 
 
 @dataclass(frozen=True)
 class _Goal:
-    """What becomes of a folder: the id and title of its data set, its stamp, the models to score, and the pages."""
+    """What becomes of a folder: id and title of its data set, SHA-256 of its files, models to score, and the pages.
+
+    ``signals`` is whether labels are decoded from signals.
+    """
 
     id: str
     title: str | None
-    stamp: str
+    made_from: str
     models: tuple[str, ...]
     out: Path | None
     tell: Callable[[str], None]
+    signals: bool
 
 
 def _named_files(answers: Mapping[str, str]) -> list[str]:
@@ -261,7 +259,7 @@ def _is_made(catalog: Catalog, goal: _Goal) -> bool:
         if catalog.has("suites", id):
             raise RequestError(f"suite {id!r} already exists: give another --id")
         return False
-    if goal.stamp not in catalog.dataset(id).notes:
+    if catalog.dataset(id).made_from != goal.made_from:
         raise RequestError(
             f"data set {id!r} exists and was not made from these files by this command: give another --id, or "
             f"edit specs/datasets/{id}.yaml and use `neuroledger package`"
@@ -284,7 +282,7 @@ def _without_remains(catalog: Catalog, goal: _Goal) -> Catalog:
 def _start_images(
     catalog: Catalog,
     content: FolderContent,
-    replies: _Answers,
+    replies: Answers,
     goal: _Goal,
     coordinates: Sequence[str],
     degrees: float | None,
@@ -292,10 +290,10 @@ def _start_images(
     """Turn images with responses or choices into a data set, benchmarks and a suite, and score models."""
     id, tell = goal.id, goal.tell
     draft = _draft(content, replies, coordinates)
-    license = replies.get("license", "licence of the data (SPDX)")
-    access = replies.get("access", "who may see data values", ("public", "private"))
-    replies.require(draft.notes)
-    for note in draft.notes:
+    license, access = _terms(replies)
+    found = [draft.summary, *draft.notes]
+    replies.require(found)
+    for note in found:
         tell(note)
     benchmarks = _benchmarks(id, draft, degrees)
     tell(
@@ -307,9 +305,10 @@ def _start_images(
         reader_of,
         license,
         seen,
-        goal.title or draft.notes[0],
-        (*draft.notes[1:], goal.stamp),
-        {"degrees": degrees} if degrees is not None else {},
+        goal.title or draft.summary,
+        tuple(draft.notes),
+        {"made_from": goal.made_from}
+        | ({"degrees": degrees} if degrees is not None else {}),
     )
     written = _package(catalog, id, content.folder, draft, terms)
     written += [
@@ -322,7 +321,17 @@ def _start_images(
         "models": [*_usable(open_catalog(catalog.root), goal, benchmarks), "noise"],
     }
     written.append(_write_spec(catalog, "suite", id, suite))
-    return _score(open_catalog(catalog.root), goal, notes=terms.notes, written=written)
+    return _score(open_catalog(catalog.root), goal, notes=found, written=written)
+
+
+def _terms(replies: Answers) -> tuple[str, str]:
+    """Return the licence of the data, and who may see them; the suggestions permit nothing."""
+    license = replies.get(
+        "license", "licence of the data (SPDX)", suggestion="LicenseRef-unstated"
+    )
+    who = ("public", "private")
+    access = replies.get("access", "who may see data values", who, suggestion="private")
+    return license, access
 
 
 def _package(
@@ -412,7 +421,7 @@ class _Reading:
 
     content: FolderContent
     ids: Sequence[str]
-    answers: _Answers
+    answers: Answers
     draft: _Draft
 
     def note(self, text: str) -> None:
@@ -421,13 +430,13 @@ class _Reading:
 
 
 def _draft(
-    content: FolderContent, answers: _Answers, coordinates: Sequence[str]
+    content: FolderContent, answers: Answers, coordinates: Sequence[str]
 ) -> _Draft:
     """Return the stimuli and responses of the files in the conventions of this project."""
     draft = _Draft()
     source = _source(content, answers)
     if source is None:
-        draft.notes.append(f"{len(content.images)} images")
+        draft.summary = f"{len(content.images)} images"
         return draft
     name, file, variable = source
     table, _ = _stimulus_table(content)
@@ -445,12 +454,12 @@ def _draft(
         _add_stimuli(draft, table, draft.assembly["stimulus_id"].values)
         _describe_responses(draft, draft.assembly, answers)
     else:
-        draft.notes.insert(0, f"{len(reading.ids)} images")
+        draft.summary = f"{len(reading.ids)} images"
     return draft
 
 
 def _source(
-    content: FolderContent, answers: _Answers
+    content: FolderContent, answers: Answers
 ) -> tuple[str, FileContent, str] | None:
     """Return what contains the responses: its address, file and variable; None if it is not known.
 
@@ -488,7 +497,11 @@ def _read_table(
     require_own_rows(table, columns, name)
     values = table[columns.stimulus].to_numpy()
     ordered, first = _numbered(reading, values)
-    reading.answers.require(reading.draft.notes)
+    if reading.answers.missing:
+        named = {str(column).lower() for column in table}
+        if columns.kind != "choices" and not named & set(REGION):
+            reading.answers.get("region", REGION_QUESTION)
+        return
     stimuli = stimuli_of(values, ordered, first, f"{name}: column {columns.stimulus!r}")
     if columns.kind == "choices":
         reading.draft.trials = choices_of(table, columns, stimuli)
@@ -501,11 +514,14 @@ def _read_table(
         column
         for column in sorted(set(map(str, table)) - used)
         if column.lower() not in (*REPETITION, *SESSION)
+        and not (column.lower() in REGION and "region" in assembly.coords)
     ]
     if dropped:
         reading.note(
             f"columns that differ between presentations of one image are left out: {', '.join(dropped)}"
         )
+    if "region" in assembly.coords and "region" not in table:
+        reading.note(f"{name}: a column states the region of each neuroid")
     kind = f"one column per neuroid ({_span(columns.wide)})"
     kind = "one row per value" if columns.kind == "long" else kind
     reading.note(f"{name}: {kind}; column {columns.stimulus!r} names the image")
@@ -528,7 +544,7 @@ def _add_stimuli(draft: _Draft, table: pd.DataFrame, recorded: Array) -> None:
 
 
 def _describe_responses(
-    draft: _Draft, assembly: xr.DataArray, answers: _Answers
+    draft: _Draft, assembly: xr.DataArray, answers: Answers
 ) -> None:
     """Name the region of the responses, and note their numbers and their sessions."""
     assert draft.stimuli is not None
@@ -537,10 +553,7 @@ def _describe_responses(
     counts = pd.Series(assembly["stimulus_id"].values).value_counts()
     fewest, most = counts.min(), counts.max()
     times = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-    draft.notes.insert(
-        0,
-        f"{len(draft.stimuli)} images, {assembly.sizes['neuroid']} neuroids, {times} presentations of each image",
-    )
+    draft.summary = f"{len(draft.stimuli)} images, {assembly.sizes['neuroid']} neuroids, {times} presentations of each image"
     draft.notes += _notes_on_sessions(assembly)
 
 
@@ -640,11 +653,16 @@ def _in_order(reading: _Reading) -> list[str]:
     ids = reading.ids
     if _stimulus_table(reading.content)[1]:
         return list(ids)
+    if sorted(ids) == natural(ids) and "order" not in reading.answers.given:
+        return sorted(ids)
     by_name, by_number = _ends(sorted(ids)), _ends(natural(ids))
     question = f"order of the images: by name {by_name}; by number {by_number}"
-    key = reading.answers.get("order", question, ("name", "number"))
+    key = reading.answers.get(
+        "order", question, ("name", "number"), suggestion="number"
+    )
     ordered = natural(ids) if key == "number" else sorted(ids)
-    reading.note(f"images are ordered by {key}: {_ends(ordered)}")
+    if key:
+        reading.note(f"images are ordered by {key}: {_ends(ordered)}")
     return ordered
 
 
@@ -657,30 +675,33 @@ def _array(
 ) -> xr.DataArray | None:
     """Return the assembly of an array, whose axes follow from its shape and axis names or from an answer.
 
-    Without a ``variable``, the array is one of counts of spikes. None if an answer is missing.
+    Without a ``variable``, the array is one of counts of spikes. None if an answer is missing; all are asked for first.
     """
-    answers = reading.answers
+    answers, bins, onset = reading.answers, "", ""
     if variable:
-        values, bins = file.arrays[variable], answers.given.get("time_bins", "")
-        vectors = names_in(file.arrays, reading.ids, values.shape)
+        shape = file.arrays[variable].shape
+        images, names, areas = names_in(file.arrays, reading.ids, shape)
     else:
-        counted = _counted_spikes(reading, name, file.arrays)
-        if counted is None:
-            return None
-        (values, bins), vectors = counted, ([], [], [])
-    images, names, areas = vectors
-    rows, trials = _rows(reading, name, variable, values.shape, images)
-    dims = _dims(reading, name, variable, file, values.shape, rows, trials)
-    if dims is None:
-        return None
-    if "time_bin" in dims and not BINS.fullmatch(bins):
-        bins = answers.get("time_bins", "first and last edge of the time bins in ms")
-    if answers.missing:
-        return None
+        onset, bins = _spike_window(reading, file.arrays)
+        shape = (len(file.arrays.get(onset, ())), len(file.arrays["ends"]))
+        _, names, areas = names_in(_of_units(file), (), shape)
+        images = []
+    rows, trials = _rows(reading, name, variable, shape, images)
+    dims = _dims(reading, name, variable, file, shape, rows, trials)
+    if "time_bin" in (dims or ()):
+        question = "first and last edge of the time bins in ms"
+        bins = answers.get("time_bins", question, read=_two_ends)
     ordered = rows or (list(reading.ids) if trials else _in_order(reading))
-    if answers.missing:
+    if len(areas) != 1:
+        answers.get("region", REGION_QUESTION)
+    if answers.missing or dims is None:
         return None
-    count = dict(zip(dims, values.shape, strict=False)).get("neuroid")
+    if variable:
+        values = file.arrays[variable]
+    else:
+        values = spike_counts(file.arrays, onset, bins)
+        reading.note(f"{name}: spikes in {bins} ms after {onset}")
+    count = dict(zip(dims, shape, strict=True)).get("neuroid")
     return assembly_of(
         values,
         dims,
@@ -692,27 +713,43 @@ def _array(
     )
 
 
+def _of_units(file: FileContent) -> dict[str, Array]:
+    """Return the columns of a file's table of units."""
+    return {
+        name: values
+        for name, values in file.arrays.items()
+        if name.startswith("units.")
+    }
+
+
+def _two_ends(text: str) -> str:
+    """Return a text that names two ends, such as ``70:170``.
+
+    Raises
+    ------
+    RequestError
+        It is another text.
+    """
+    ends = BINS.fullmatch(text)
+    if ends is None or float(ends[2]) <= float(ends[1]):
+        raise RequestError("give two ends, the later one second, such as 70:170")
+    return text
+
+
 # A vector of a file, with its name.
 _Vector = tuple[str, Array]
 
 
-def _counted_spikes(
-    reading: _Reading, name: str, arrays: Mapping[str, Array]
-) -> tuple[Array, str] | None:
-    """Return the counts of spikes in a window of each trial, and the window; None if an answer is missing."""
-    answers = reading.answers
+def _spike_window(reading: _Reading, arrays: Mapping[str, Array]) -> tuple[str, str]:
+    """Return the column with the starts of trials, and the window after them in which spikes are counted."""
     onsets = [column for column in arrays if column.endswith(".start_time")]
-    if len(onsets) == 1:
-        onset = onsets[0]
-    else:
-        onset = answers.get("trials", "intervals of the trials", onsets)
+    onset = onsets[0] if len(onsets) == 1 else ""
+    if not onset:
+        onset = reading.answers.get("trials", "intervals of the trials", onsets)
+        # The answer names a table of intervals, not the stimulus of each trial.
+        reading.answers.given.pop("trials", None)
     question = "window for counting spikes, in ms from the start of a trial"
-    bins = answers.get("time_bins", question)
-    if not onset or not bins:
-        return None
-    values = spike_counts(arrays, onset, bins)
-    reading.note(f"{name}: spikes in {bins} ms after {onset}")
-    return values, bins
+    return onset, reading.answers.get("time_bins", question, read=_two_ends)
 
 
 def _rows(
@@ -724,7 +761,7 @@ def _rows(
 ) -> tuple[list[str] | None, list[str] | None]:
     """Return the image of each row of an array, and the image of each trial; None for what the array does not have."""
     given = reading.answers.given
-    stated = given.get("dims", "").split(",")
+    stated = _stated_dims(reading.answers)
     ordered = None
     may_be_ordered = "trial" not in stated and (
         "trials" not in given or "stimulus" in stated
@@ -734,6 +771,12 @@ def _rows(
     if ordered or "stimulus" in stated:
         return ordered, None
     return None, _trials(reading, variable, shape)
+
+
+def _stated_dims(answers: Answers) -> list[str]:
+    """Return the axes that were stated in advance, in the words of assemblies."""
+    text = answers.given.get("dims", "")
+    return dims_named(text).split(",") if text else []
 
 
 def _dims(
@@ -762,7 +805,8 @@ def _dims(
     dims = options[0]
     if len(options) > 1 or "dims" in answers.given:
         texts = [",".join(option) for option in options]
-        answer = answers.get("dims", f"axes of {name} ({size})", texts)
+        question = f"axes of {name} ({size})"
+        answer = answers.get("dims", question, texts, read=dims_named)
         if not answer:
             return None
         dims = tuple(answer.split(","))
@@ -847,9 +891,11 @@ def _trials(reading: _Reading, variable: str, shape: Sequence[int]) -> list[str]
         key = reading.answers.get("trials", question, keys)
     if not key:
         return None
+    open_questions = len(reading.answers.missing)
     ordered, first = _numbered(reading, fits[key])
-    if reading.answers.missing:
-        return None
+    if len(reading.answers.missing) > open_questions:
+        # Nothing is assembled without the answer, but the number of trials is known.
+        return [str(value) for value in fits[key]]
     reading.note(f"{key} names the image of each of {len(fits[key])} trials")
     return stimuli_of(fits[key], ordered, first, key)
 
@@ -877,8 +923,10 @@ def _vectors(reading: _Reading, variable: str) -> Iterator[tuple[str, Array]]:
         yield f"{path}:{column}", table[column].to_numpy()
     for file in content.files:
         path = file.path.relative_to(content.folder).as_posix()
+        of_units = {*_of_units(file), "spike_times", "ends"}
         for key, values in file.arrays.items():
-            if values.ndim == 1 and key != variable and not key.endswith("_time"):
+            is_named = values.ndim == 1 and key != variable
+            if is_named and not key.endswith("_time") and key not in of_units:
                 yield f"{path}:{key}", values
 
 
@@ -887,7 +935,7 @@ def _are_orders(
 ) -> bool:
     """Return whether vectors that name every image once are orders of images, because no answer says otherwise."""
     ids, given = sorted(reading.ids), reading.answers.given
-    stated = "trial" in given.get("dims", "").split(",")
+    stated = "trial" in _stated_dims(reading.answers)
     if given.get("trials") or stated or len(ids) not in shape:
         return False
     return all(sorted(map(str, values)) == ids for values in vectors)
@@ -901,14 +949,28 @@ def _name_images(values: Array, ids: Sequence[str]) -> bool:
     return integers and values.min() >= 0 and values.max() <= len(ids)
 
 
-def _with_region(assembly: xr.DataArray, answers: _Answers) -> xr.DataArray:
-    """Return the assembly with a region for every neuroid."""
-    if "region" in assembly.coords:
-        return assembly
-    region = answers.get("region", "brain region of the neuroids")
-    return assembly.assign_coords(
-        region=("neuroid", np.full(assembly.sizes["neuroid"], region or "?"))
-    )
+def _with_region(assembly: xr.DataArray, answers: Answers) -> xr.DataArray:
+    """Return the assembly with a region for every neuroid.
+
+    Raises
+    ------
+    RequestError
+        The files state other regions than the answer.
+    """
+    if "region" not in assembly.coords:
+        region = answers.get("region", REGION_QUESTION)
+        places = np.full(assembly.sizes["neuroid"], region or "?")
+        return assembly.assign_coords(region=("neuroid", places))
+    said = answers.given.get("region", "")
+    counts = pd.Series(assembly["region"].values.astype(str)).value_counts()
+    others = {place: count for place, count in counts.items() if place != said}
+    if said and others:
+        named = ", ".join(f"{place} of {count}" for place, count in others.items())
+        raise RequestError(
+            f"--region {said} contradicts the files, which state {named} neuroids: omit --region to use what they state, or "
+            "remove that column"
+        )
+    return assembly
 
 
 def _divide(draft: _Draft) -> None:
@@ -943,9 +1005,9 @@ def _divide(draft: _Draft) -> None:
             "choices need at least two labels, and at least two images of a label: one half of the images fits a readout"
         )
     subjects = draft.trials["subject"].nunique()
-    draft.notes.insert(
-        0,
-        f"{len(stimuli)} images of {stimuli['object_name'].nunique()} labels, choices of {subjects} subjects",
+    labels = stimuli["object_name"].nunique()
+    draft.summary = (
+        f"{len(stimuli)} images of {labels} labels, choices of {subjects} subjects"
     )
     draft.notes.append(
         "every second image of each label fits the readout of a model; choices on the other images are compared"
@@ -1046,103 +1108,22 @@ def _ridge(train: float, *, in_time: bool) -> str | dict[str, Any]:
     return "ridgecv" if train == 0.9 else {"name": "ridgecv", **splits}
 
 
-@dataclass(frozen=True)
-class _Tree:
-    """What the names and tables of files in a BIDS tree say about recordings of tasks."""
-
-    files: Sequence[Path]
-    tasks: Sequence[str]
-    kind: Literal["eeg", "meg", "ieeg", "emg"]
-    subjects: Sequence[str]
-
-    def types_of(self, task: str) -> list[str]:
-        """Return the types of events of a task, the most frequent first."""
-        names: list[str] = []
-        for path in self.files:
-            if path.name.endswith("_events.tsv") and f"_task-{task}_" in path.name:
-                table = pd.read_csv(path, sep="\t")
-                names += map(
-                    str, table.get("trial_type", pd.Series(dtype=str)).unique()
-                )
-        return list(pd.Series(names, dtype=str).value_counts().index)
-
-
-def _tree(content: FolderContent) -> _Tree:
-    """Return what a BIDS tree contains.
-
-    Raises
-    ------
-    RequestError
-        It has no recordings of a task.
-    """
-    files = [path for path in content.folder.rglob("*_task-*") if path.is_file()]
-    names = " ".join(path.name for path in files)
-    tasks = sorted(set(re.findall(r"_task-([A-Za-z0-9+]+)_", names)))
-    folders = {path.parent.name for path in files}
-    kinds = [kind for kind in KINDS_OF_RECORDINGS if kind in folders]
-    if not tasks or not kinds:
-        raise RequestError(
-            f"{content.folder} is a BIDS tree without recordings of a task in eeg, meg, ieeg or emg: nothing can be decoded"
-        )
-    subjects = sorted({path.name.partition("_")[0] for path in files})
-    return _Tree(files, tasks, kinds[0], subjects)
-
-
-@dataclass(frozen=True)
-class _Decoded:
-    """What is decoded: labels of events, from windows around them, with the splits that the subjects allow."""
-
-    task: str
-    labels: Mapping[str, str]
-    window: tuple[float, float]
-    protocol: str
-
-
-def _decoded(tree: _Tree, task: str, events: str, window: str) -> _Decoded:
-    """Return what the answers mean.
-
-    Raises
-    ------
-    RequestError
-        The events or the window are not written as they should be.
-    """
-    labels = dict(part.rpartition("=")[::2] for part in events.split(","))
-    edges = BINS.fullmatch(window)
-    if edges is None or "" in labels or len(set(labels.values())) < 2:
-        raise RequestError(
-            "--events must be DESCRIPTION=LABEL,… with at least two labels, and --window START:END in s"
-        )
-    begin, end = map(float, edges.groups())
-    if end <= begin:
-        raise RequestError(f"--window {window}: the end must be after the start")
-    protocol = "cross_subject" if len(tree.subjects) > 2 else "within_session"
-    return _Decoded(task, labels, (begin, end), protocol)
-
-
-def _start_bids(
-    catalog: Catalog, content: FolderContent, answers: _Answers, goal: _Goal
+def _start_signals(
+    catalog: Catalog, content: FolderContent, answers: Answers, goal: _Goal
 ) -> Started:
-    """Turn a BIDS tree into a benchmark that decodes the labels of events from windows around them, and score it."""
-    tree, id = _tree(content), goal.id
-    tasks = ", ".join(tree.tasks)
-    notes = [f"{tree.kind} of {len(tree.subjects)} subjects, tasks {tasks}"]
-    task = tree.tasks[0]
-    if len(tree.tasks) > 1:
-        task = answers.get("task", "task to read", tree.tasks)
-    types = ", ".join(tree.types_of(task)) or "none found"
-    events = answers.get(
-        "events", f"events to decode, of {types}, as DESCRIPTION=LABEL,…"
-    )
-    question = "start and end of a window in s from its event, as 0:1"
-    window = answers.get("window", question)
-    license = answers.get("license", "licence of the data (SPDX)")
-    access = answers.get("access", "who may see data values", ("public", "private"))
-    answers.require(notes)
-    decoded = _decoded(tree, task, events, window)
-    begin, end = decoded.window
-    notes.append(
-        f"events {events}, windows from {begin:g} to {end:g} s; splits {decoded.protocol}"
-    )
+    """Turn recordings of signals into benchmarks that decode the labels of events from windows around them; score them."""
+    id = goal.id
+    recordings = recordings_of(content, answers)
+    what = None if recordings is None else decoded(recordings, answers)
+    license, access = _terms(answers)
+    files = [f"{len(content.signals)} recordings"] if content.signals else []
+    answers.require(files if recordings is None else recordings.notes)
+    assert recordings is not None and what is not None
+    begin, end = what.window
+    said = f"events {answers.given['events']}, windows from {begin:g} to {end:g} s"
+    band = "not filtered" if what.band is None else f"filtered to {what.band} Hz"
+    splits = ", ".join(protocols_of(recordings))
+    notes = [*recordings.notes, f"{said}, signals {band}; splits {splits}"]
     for note in notes:
         goal.tell(note)
     answers.agree()
@@ -1150,62 +1131,36 @@ def _start_bids(
         "title": goal.title or notes[0],
         "license": license,
         "access": access,
-        **_recordings(id, tree, decoded),
-        "notes": [*notes[1:], goal.stamp],
+        **dataset_of(id, recordings, what),
+        "notes": notes[1:],
+        "made_from": goal.made_from,
         "unavailable": "not pinned yet",
     }
     dataset = _write_spec(catalog, "dataset", id, fields)
-    downloads = Downloads(folder=content.folder, bids=True, task=task)
+    downloads = Downloads(
+        folder=content.folder,
+        bids=content.recordings,
+        task=answers.given.get("task"),
+        named=tuple(recordings.reader.get("named", ())),
+    )
     try:
         pin(open_catalog(catalog.root), id, downloads)
     except Exception:
         dataset.unlink()
         raise
-    name = f"{id}-{decoded.protocol}"
-    benchmark = _write_spec(catalog, "benchmark", name, _decoding(id, decoded))
-    models = list(dict.fromkeys((*DECODERS, *goal.models)))
-    suite = {"title": f"Decoding of {id}", "benchmarks": [name], "models": models}
-    written = [dataset, benchmark, _write_spec(catalog, "suite", id, suite)]
+    benchmarks = benchmarks_of(id, recordings, what)
+    written = [dataset]
+    written += [
+        _write_spec(catalog, "benchmark", name, fields)
+        for name, fields in benchmarks.items()
+    ]
+    suite = {
+        "title": f"Decoding of {id}",
+        "benchmarks": list(benchmarks),
+        "models": decoders_of(catalog, goal.models),
+    }
+    written.append(_write_spec(catalog, "suite", id, suite))
     return _score(open_catalog(catalog.root), goal, notes=notes, written=written)
-
-
-def _recordings(id: str, tree: _Tree, decoded: _Decoded) -> dict[str, Any]:
-    """Return the fields of the data set that follow from the tree and what is decoded."""
-    begin, end = decoded.window
-    window = {"start": begin, "duration": end - begin, "labels": dict(decoded.labels)}
-    step = f"Ask the owner for the BIDS tree; `neuroledger pin {id} --from FOLDER` copies its files into place."
-    subjects = {"check": "distinct", "column": "subject", "count": len(tree.subjects)}
-    return {
-        "modality": tree.kind,
-        "access_steps": [step],
-        "reader": {
-            "name": "bids_epochs",
-            "task": decoded.task,
-            "datatype": tree.kind,
-            "window": window,
-        },
-        "expectations": {"assembly": [{"check": "values_finite"}, subjects]},
-    }
-
-
-def _decoding(id: str, decoded: _Decoded) -> dict[str, Any]:
-    """Return the fields of the benchmark that decodes the labels."""
-    labels = ", ".join(sorted(set(decoded.labels.values())))
-    splits = {"name": decoded.protocol}
-    return {
-        "title": f"Decode {labels} ({decoded.protocol})",
-        "parent": "decoding",
-        "dataset": id,
-        "paradigm": {"name": "decoding", "target": "label", "splits": splits},
-        "metric": "balanced_accuracy",
-        "floor": {"dummy": "dummy"},
-        "tags": ["decoding"],
-        "controls": {
-            "positive": ["planted_lda"],
-            "negative": ["shuffled_lda"],
-            "floor_at_most": 0.35,
-        },
-    }
 
 
 def _score(
@@ -1225,11 +1180,24 @@ def _score(
         outcomes = run_jobs(
             catalog, planned.jobs, request, display, retry_failed=bool(written)
         )
-    folder = goal.out or catalog.root / f"site-{id}"
-    build_site(catalog, id, folder)
+    folder = goal.out or catalog.root / folder_of(id)
+    build_site(catalog, id, folder, alone=True)
     records = tuple(done.record for done in outcomes)
-    page = folder / "index.html"
-    return Started(id, benchmarks, id, tuple(notes), records, page, tuple(written))
+    page, file = folder / "index.html", folder / one_file_of(id)
+    sessions = _by_session(catalog.root, benchmarks) if goal.signals else None
+    return Started(
+        id, benchmarks, id, tuple(notes), records, page, file, tuple(written), sessions
+    )
+
+
+def _by_session(root: Path, benchmarks: Sequence[str]) -> pd.DataFrame | None:
+    """Return the scores within each session; None if no predictions are stored."""
+    parts = []
+    for benchmark in benchmarks:
+        # Predictions are stored with a score, and can be removed to make room.
+        with suppress(RequestError):
+            parts.append(recorded(benchmark, root=root).assign(benchmark=benchmark))
+    return pd.concat(parts, ignore_index=True) if parts else None
 
 
 def _require_valid(catalog: Catalog, id: str, benchmarks: Sequence[str]) -> None:

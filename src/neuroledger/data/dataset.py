@@ -52,6 +52,13 @@ class Dataset:
     content: str = ""
     clocks: tuple[RecordingClocks, ...] = ()
 
+    def __repr__(self) -> str:
+        parts = [] if self.stimuli is None else [f"{len(self.stimuli):,} stimuli"]
+        if self.assembly is not None:
+            sizes = (f"{n:,} {name}" for name, n in self.assembly.sizes.items())
+            parts.append(" × ".join(map(str, sizes)))
+        return f"Dataset({self.id or 'unnamed'}: {', '.join(parts) or 'empty'})"
+
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [
             (f"note {i}", note) for i, note in enumerate(self.notes, 1)

@@ -61,6 +61,8 @@ class Comparison:
     def __str__(self) -> str:
         return _text(self)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         columns = [
             "benchmark",

@@ -152,6 +152,8 @@ class Explanation:
             )
         return "\n".join(lines)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = [
             (_change(share), f"{share.value:+.4g}{_interval(share)}")

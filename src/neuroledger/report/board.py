@@ -163,6 +163,8 @@ class Leaderboard:
     def __str__(self) -> str:
         return leaderboard_text(self)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return self.to_frame().to_html(
             index=False,

@@ -89,62 +89,107 @@ class World:
     withheld: Mapping[str, str]
     """Benchmarks whose intervals failed their calibration, with the reason."""
     curves: tuple[Curve, ...]
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    """The data sets and models that have a page."""
 
 
-def gather(catalog: Catalog, suite: str, records: Sequence[Record]) -> World:
+def gather(
+    catalog: Catalog, suite: str, records: Sequence[Record], *, alone: bool = False
+) -> World:
     """Gather the content of the pages of a suite: its boards, then the boards of other suites that have scores.
+
+    If the suite is ``alone``, only its boards, and the benchmarks, data sets and models on them.
 
     Raises
     ------
     SpecError, RequestError
         A spec is wrong, or the suite does not exist.
     """
-    all_benchmarks = [{"id": id} for id in catalog.ids("benchmarks")]
-    fields = {
-        "id": "everything",
-        "version": 1,
-        "title": "Every benchmark",
-        "benchmarks": all_benchmarks,
-    }
-    reports = {
-        id: read_report(report_path(catalog.root, id)) for id in catalog.ids("datasets")
-    }
     withheld = refuted(catalog)
-    suites = (to_score if suite == read_params(catalog.root).suite else suites_of)(
-        catalog, suite
-    )
+    is_default = suite == read_params(catalog.root).suite and not alone
+    suites = (to_score if is_default else suites_of)(catalog, suite)
     boards = tuple(board_of(catalog, spec, records, withheld) for spec in suites)
     on_boards = {column.id for board in boards for column in board.columns}
-    scored = {record.benchmark for record in records} - on_boards
-    others = [
-        catalog.suite(id)
-        for id in catalog.ids("suites")
-        if id not in {b.suite for b in boards}
-    ]
-    further = [
-        other for other in others if scored & {item.id for item in other.benchmarks}
-    ]
+    further = () if alone else _further(catalog, boards, records)
+    if alone:
+        records = [record for record in records if record.benchmark in on_boards]
+    benchmarks = sorted(on_boards) if alone else catalog.ids("benchmarks")
+    everything = _every(catalog, benchmarks, records, withheld)
+    datasets, models = catalog.ids("datasets"), catalog.ids("models")
+    if alone:
+        datasets = sorted({column.dataset for column in everything.columns})
+        models = sorted({row.model for board in boards for row in board.rows})
+    reports = {id: read_report(report_path(catalog.root, id)) for id in datasets}
     further_boards = [board_of(catalog, other, records, withheld) for other in further]
+    known = joined(catalog.bibliographies).references
+    if alone:
+        cited = _citations(catalog, benchmarks, datasets, models)
+        known = {key: known[key] for key in sorted(cited & set(known))}
     return World(
         catalog=catalog,
         main=boards[0],
         boards=(*boards, *further_boards),
-        everything=board_of(
-            catalog, SuiteSpec.model_validate(fields), records, withheld
-        ),
+        everything=everything,
         records=tuple(records),
         reports={id: report for id, report in reports.items() if report is not None},
-        references=joined(catalog.bibliographies).references,
+        references=known,
         history=history(catalog.root),
         suites=(*suites, *further),
         withheld=withheld,
         curves=tuple(curves_in(catalog.root)),
+        datasets=tuple(datasets),
+        models=tuple(models),
     )
+
+
+def _further(
+    catalog: Catalog, boards: Sequence[Leaderboard], records: Sequence[Record]
+) -> tuple[SuiteSpec, ...]:
+    """Return the other suites with a scored benchmark that is on none of the boards."""
+    on_boards = {column.id for board in boards for column in board.columns}
+    scored = {record.benchmark for record in records} - on_boards
+    shown = {board.suite for board in boards}
+    others = (catalog.suite(id) for id in catalog.ids("suites") if id not in shown)
+    return tuple(
+        other for other in others if scored & {item.id for item in other.benchmarks}
+    )
+
+
+def _every(
+    catalog: Catalog,
+    benchmarks: Sequence[str],
+    records: Sequence[Record],
+    withheld: Mapping[str, str],
+) -> Leaderboard:
+    """Return one board of all benchmarks that have a page."""
+    fields = {
+        "id": "everything",
+        "version": 1,
+        "title": "Every benchmark",
+        "benchmarks": [{"id": id} for id in benchmarks],
+    }
+    return board_of(catalog, SuiteSpec.model_validate(fields), records, withheld)
+
+
+def _citations(
+    catalog: Catalog,
+    benchmarks: Sequence[str],
+    datasets: Sequence[str],
+    models: Sequence[str],
+) -> set[str]:
+    """Return the keys of the references that these specs cite."""
+    specs = [
+        *map(catalog.benchmark, benchmarks),
+        *map(catalog.dataset, datasets),
+        *map(catalog.model, models),
+    ]
+    return {key for spec in specs for key in spec.cite}
 
 
 def pages(world: World) -> Iterator[Page | Picture]:
     """Yield every page and image of the site."""
-    pictures = {id: _pictures(world, id) for id in world.catalog.ids("datasets")}
+    pictures = {id: _pictures(world, id) for id in world.datasets}
     yield Page("index.html", "index.html.j2", _index(world, pictures))
     yield from _benchmark_pages(world)
     yield from _model_pages(world)
@@ -336,7 +381,7 @@ def _model_pages(world: World) -> Iterator[Page]:
     rows = {row.model: row for row in world.everything.rows}
     known = {column.id for column in world.everything.columns}
     items, own = [], set(world.catalog.own("models"))
-    for id in world.catalog.ids("models"):
+    for id in world.models:
         spec = world.catalog.model(id)
         records = [
             record
@@ -403,7 +448,7 @@ def _dataset_pages(
     world: World, thumbnails: Mapping[str, Sequence[Shown]]
 ) -> Iterator[Page | Picture]:
     items = []
-    for id in world.catalog.ids("datasets"):
+    for id in world.datasets:
         spec, report = world.catalog.dataset(id), world.reports.get(id)
         used = [
             column.id for column in world.everything.columns if column.dataset == id

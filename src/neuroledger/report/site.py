@@ -1,14 +1,17 @@
-"""Static pages of all scores, which open from disk, need no network, and escape all text."""
+"""Static pages of all scores or of one suite: they open from disk, need no network, and escape all text."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from posixpath import dirname, join, normpath
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -25,12 +28,19 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing, sweep, write_json, write_text
 
 __all__ = [
+    "MOST_BYTES",
+    "Section",
     "build_site",
     "command_of",
     "counted",
+    "fitting",
+    "folder_of",
+    "gathered",
+    "hash_of_script",
     "in_bytes",
     "in_one_line",
     "json_of",
+    "one_file_of",
     "prose",
     "record_text",
     "render_alone",
@@ -39,13 +49,28 @@ __all__ = [
 
 ASSETS: Final = ("style.css", "site.js")
 MANIFEST: Final = "pages.json"
+MOST_BYTES: Final = 2_000_000
+"""Size that mail programs and forms accept."""
+AROUND: Final = 400  # bytes around a section, with a margin
+LINK: Final = re.compile(r' (href|src)="([^"]*)"')
+# The kinds of page in one file, by what a reader looks for first.
+KINDS: Final = ("index", "benchmark", "dataset", "model", "record", "references")
+SHELL: Final = 10_000  # bytes around the pages in one file, with a margin
 UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def build_site(
-    catalog: Catalog, suite: str, out: Path, *, records: Sequence[Record] | None = None
+    catalog: Catalog,
+    suite: str,
+    out: Path,
+    *,
+    records: Sequence[Record] | None = None,
+    alone: bool = False,
 ) -> list[Path]:
     """Write the site of a suite into ``out`` and return the paths of its files.
+
+    The site opens on the suite and has pages of everything in the repository. If the suite is ``alone``, it has only what
+    belongs to it, also as one file (:func:`one_file_of`), and git ignores the folder.
 
     The same records and specs give the same bytes. Every file is written atomically. Files of an earlier build that are no
     longer part of the site are removed; nothing else is.
@@ -60,7 +85,11 @@ def build_site(
     previous = _previous_files(out)
     if records is None:
         records = list(read_all(catalog.root / "results" / "records"))
-    contents = dict(_contents(gather(catalog, suite, records)))
+    world = gather(catalog, suite, records, alone=alone)
+    contents = dict(_contents(world))
+    if alone:
+        contents[one_file_of(suite)] = _in_one_file(world)
+        contents[".gitignore"] = "*\n"
     # The manifest is written first, so that the next build recognises the files of one that was killed.
     write_json(out / MANIFEST, sorted(previous | set(contents)))
     for name, content in contents.items():
@@ -94,13 +123,52 @@ def _contents(world: World) -> Iterator[tuple[str, str | bytes]]:
             yield f"{board.suite}.{suffix}", FORMATS[kind](board)
 
 
-def rendered(page: Page, main: Leaderboard) -> str:
-    """Return the HTML of a page of the site with the main leaderboard ``main``."""
+def folder_of(suite: str | None) -> Path:
+    """Return the folder of the pages of a suite, or of all scores."""
+    return Path("site" if suite is None else f"site-{suite}")
+
+
+def one_file_of(suite: str) -> str:
+    """Return the name of the file that has all pages of a suite and can be mailed."""
+    return f"{suite}-in-one-file.html"
+
+
+def _in_one_file(world: World) -> str:
+    """Return the pages of a suite as one HTML file of at most ``MOST_BYTES``, whose first pages are kept if not all fit."""
+    built = list(pages(world))
+    pictures = {part.path: part.content for part in built if isinstance(part, Picture)}
+    parts = [
+        Section(part.path, _label(part), rendered(part, world.main, "section.html.j2"))
+        for kind in KINDS
+        for part in built
+        if isinstance(part, Page) and part.template == f"{kind}.html.j2"
+    ]
+    script = _template("site.js")
+    shell: dict[str, Any] = {"main": world.main, "hash": hash_of_script(script)}
+    shell["script"] = Markup(script)
+    kept = gathered(parts, pictures)
+    room = MOST_BYTES - len(script) - len(_template("style.css")) - SHELL
+    while (fits := fitting(kept, room)) != kept:
+        # What links to a page that is left out changes.
+        parts = parts[: len(fits)]
+        kept = gathered(parts, pictures)
+    left_out = sum(isinstance(part, Page) for part in built) - len(kept)
+    return render_alone("one_file.html.j2", sections=kept, left_out=left_out, **shell)
+
+
+def _label(page: Page) -> str:
+    """Return what a page is called where it is part of a file: its kind and the ids in its path."""
+    kind, *ids = page.path.removesuffix(".html").split("/")
+    return f"{kind.removesuffix('s')} {' · '.join(ids)}" if ids else kind
+
+
+def rendered(page: Page, main: Leaderboard, layout: str = "base.html.j2") -> str:
+    """Return the HTML of a page of the site with the main leaderboard ``main``, inside the template ``layout``."""
     up = "../" * page.path.count("/")
     return (
         _environment()
         .get_template(page.template)
-        .render(main=main, up=up, **page.context)
+        .render(main=main, up=up, layout=layout, **page.context)
     )
 
 
@@ -238,3 +306,61 @@ def record_text(record: Record) -> str:
     parts = {"status", "error", "request", "inputs", "environment"}
     fields = {"record": record.id, **record.model_dump(mode="json", include=parts)}
     return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+class Section(NamedTuple):
+    """A page as a part of the file: its path in the folder of pages, what it is called, and its content."""
+
+    path: str
+    label: str
+    content: str
+
+
+def fitting(sections: Sequence[Section], budget: int) -> list[Section]:
+    """Return the first sections that together have at most ``budget`` bytes."""
+    kept: list[Section] = []
+    for section in sections:
+        budget -= len(section.content.encode()) + AROUND
+        if budget < 0:
+            break
+        kept.append(section)
+    return kept
+
+
+def gathered(
+    sections: Sequence[Section], pictures: Mapping[str, bytes]
+) -> list[Section]:
+    """Return the sections with links among each other, and with their pictures inside.
+
+    A link to a page that is no section loses its address, and so is plain text.
+    """
+    places = {section.path for section in sections}
+    return [
+        section._replace(content=Markup(_relinked(section, places, pictures)))
+        for section in sections
+    ]
+
+
+def _relinked(section: Section, places: set[str], pictures: Mapping[str, bytes]) -> str:
+    """Return the content of a section with addresses inside the file."""
+
+    def inside(found: re.Match[str]) -> str:
+        name, address = found.groups()
+        path, _, fragment = address.partition("#")
+        if not path:
+            return found[0]
+        path = normpath(join(dirname(section.path), path))
+        if path in pictures:
+            return (
+                f' {name}="data:image/png;base64,{b64encode(pictures[path]).decode()}"'
+            )
+        if path not in places:
+            return ""
+        return f' {name}="#{fragment or path}"'
+
+    return LINK.sub(inside, section.content)
+
+
+def hash_of_script(script: str) -> str:
+    """Return the hash of a script, by which the security policy of the page permits this script and no other."""
+    return b64encode(sha256(script.encode()).digest()).decode()

@@ -357,6 +357,7 @@ DESCRIPTIVE = frozenset(
         "lists",
         "chance_level",
         "stimuli",
+        "made_from",
     }
 )
 

@@ -282,6 +282,8 @@ class Paradigm(_WithChannels):
         Function of the parameters: the coordinates that it needs of the data, by the fields that name them.
     divides
         Function of the parameters and of recordings: the numbers of those that each fold trains on and tests.
+    together
+        See `Ceiling`.
     """
 
     kind: ClassVar[str] = "paradigm"
@@ -290,6 +292,7 @@ class Paradigm(_WithChannels):
     simulates: Simulates | None = None
     needs: Needs | None = None
     divides: Divides | None = None
+    together: Together | None = None
 
 
 @dataclass(frozen=True)

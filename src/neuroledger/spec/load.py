@@ -127,6 +127,8 @@ def explain(
     return sorted(problems.values())
 
 
+# Integers from here are not written out as a list.
+MOST_LISTED = 10
 _CODES = {
     "extra_forbidden": "spec.unknown-field",
     "missing": "spec.missing-field",
@@ -154,8 +156,19 @@ def _value_hint(item: Mapping[str, Any]) -> str:
         return f'quote it: "{given}"'
     if kind in {"tuple_type", "list_type"}:
         single = isinstance(given, (str, int, float))
-        return f"write [{given}]" if single else "begin each item with a dash"
+        return _as_list(given) if single else "begin each item with a dash"
     return ""
+
+
+def _as_list(given: str | float) -> str:
+    """How to write a single value where a list is expected; a small integer may be meant as the length of the list."""
+    count = given if isinstance(given, int) and not isinstance(given, bool) else 0
+    if not 1 < count < MOST_LISTED:
+        return f"write [{given}]"
+    values = ", ".join(map(str, range(count)))
+    return (
+        f"write [{given}] for the one value {given}, or [{values}] for {count} values"
+    )
 
 
 def _locate(

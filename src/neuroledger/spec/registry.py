@@ -190,6 +190,7 @@ def paradigm(
     simulates: Simulates | None = None,
     needs: Needs | None = None,
     divides: Divides | None = None,
+    together: Together | None = None,
 ) -> Callable[[F], F]:
     """Register a paradigm: ``(model, dataset, *, …) -> Measurement``.
 
@@ -212,7 +213,9 @@ def paradigm(
         :class:`neuroledger.stats.calibration.Experiment` similar to the measurement, with new draws of each factor; it
         raises MetricError if that is impossible. Without it, intervals cannot be calibrated.
     needs, divides
-        What `check` knows before the data are there; see `Registered`.
+        What `check` knows before the data are there; see `Paradigm`.
+    together
+        See `metric`.
 
     Raises
     ------
@@ -222,6 +225,7 @@ def paradigm(
     _require_known_channels(f"paradigm {name!r}", shows, asks)
     declared: dict[str, Any] = {"itself": itself, "permuted": permuted}
     declared |= {"simulates": simulates, "needs": needs, "divides": divides}
+    declared |= {"together": together}
     return _register(Paradigm, name, version, inputs=shows, outputs=asks, **declared)
 
 

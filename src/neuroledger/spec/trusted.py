@@ -32,6 +32,7 @@ __all__ = [
     "SKLEARN",
     "TORCH",
     "UNTRUSTED",
+    "VARIABLE",
     "Arguments",
     "EstimatorPath",
     "ModulePath",
@@ -268,15 +269,13 @@ class ImportPath:
             raise UntrustedError(reason)
         module, name = _divided(path)
         package, needed = module.partition(".")[0], self.base[0].partition(".")[0]
-        if importlib.util.find_spec(package) is None:
+        for name_of_package in (package, needed):
+            if importlib.util.find_spec(name_of_package) is not None:
+                continue
+            if name_of_package in EXTRAS:
+                raise package_missing(name_of_package)
             raise UnavailableError(
-                f"{path!r} needs the package {package!r}, which is not installed"
-            )
-        if importlib.util.find_spec(needed) is None:
-            raise (
-                package_missing(needed)
-                if needed in EXTRAS
-                else UnavailableError(f"{path!r} needs {needed!r}")
+                f"{path!r} needs the package {name_of_package!r}, which is not installed"
             )
         try:
             base = getattr(importlib.import_module(self.base[0]), self.base[1])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from neuroledger.stats.uncertainty import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 __all__ = [
@@ -216,6 +217,52 @@ class Score:
 
     def __float__(self) -> float:
         return self.value
+
+    def __round__(self, digits: int = 0) -> float:
+        return round(self.value, digits)
+
+    def __format__(self, spec: str) -> str:
+        """Format the value and its interval with a specification of a number, such as ``.2f``: ``0.43 [0.40, 0.46]``."""
+        if not spec or self.status == "failed":
+            return str(self)
+        text = format(self.value, spec)
+        if math.isfinite(self.low):
+            text += f" [{format(self.low, spec)}, {format(self.high, spec)}]"
+        return text
+
+    def _not_alone(self, other: object) -> NoReturn:
+        """Refuse to order or subtract scores: their uncertainty is shared, so it must be paired.
+
+        Raises
+        ------
+        TypeError
+            Always; it names what compares.
+        """
+        raise TypeError(
+            "a score has an interval: compare two scores with nl.compare(a, b), which pairs what they share, or the numbers "
+            "float(score)"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = __sub__ = __rsub__ = _not_alone
+
+    def in_row(self) -> dict[str, float | str | None]:
+        """Return what a table says about the score: value, interval, raw value, ceiling, scale and state."""
+        return {
+            "score": self.value,
+            "low": self.low,
+            "high": self.high,
+            "raw": self.raw,
+            "ceiling": None if self.ceiling is None else self.ceiling.value,
+            "scale": self.scale,
+            "state": self.status,
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a table with one row: the score as in the table of ``nl.evaluate``."""
+        import pandas as pd
+
+        row = {"id": self.id, **self.in_row()}
+        return pd.DataFrame([row])
 
     def __repr__(self) -> str:
         return f"Score({self})"

@@ -9,6 +9,7 @@ import yaml
 
 from neuroledger.data import assembly as assemblies
 from neuroledger.data.gate.validate import validate
+from neuroledger.engine.check import check
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.plan import plan
 from neuroledger.engine.session import Request, Session
@@ -138,6 +139,22 @@ def test_zero_is_the_dummy_and_controls_run(repo):
     assert score.n["dummy"] == 0.5
     assert score.n["subject"] == 5
     assert repo.score("dummy").value == 0
+
+
+def test_a_rule_that_leaves_a_decoder_nothing_to_train_on_is_refused_by_check(
+    tmp_path, repository
+):
+    made = Repository(tmp_path, repository)
+    path = made.root / "specs" / "benchmarks" / "B.yaml"
+
+    def problems(**fields):
+        paradigm = {"name": "decoding", "train": "each", **fields}
+        made.benchmark(paradigm=paradigm)
+        found, _ = check(open_catalog(made.root), [path])
+        return " ".join(finding.what for finding in found)
+
+    assert "train: each" in problems(splits={"name": "cross_subject"})
+    assert "train: each" not in problems(splits={"name": "within_session"})
 
 
 def test_changed_data_never_give_an_old_score(repo):

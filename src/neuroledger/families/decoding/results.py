@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -79,15 +80,19 @@ def table(
     return pd.concat(parts, ignore_index=True)
 
 
-def recorded(benchmark: str, *, metric: str | None = None) -> pd.DataFrame:
+def recorded(
+    benchmark: str, *, metric: str | None = None, root: Path | None = None
+) -> pd.DataFrame:
     """The same table from the records of a benchmark, for every model whose predictions are stored on this machine.
+
+    ``root`` is the folder of the repository, by default the one that contains the working directory.
 
     Raises
     ------
     RequestError
         No record of the benchmark has stored predictions.
     """
-    catalog = open_catalog()
+    catalog = open_catalog(root)
     spec = catalog.benchmark(benchmark)
     names = [
         spec_or_name if isinstance(spec_or_name, str) else spec_or_name.name

@@ -13,6 +13,12 @@
       `${name}=${encodeURIComponent(value).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
     return `#${parts.join("&")}`;
   };
+  // In one file for all pages, a link leads to a part of the file, or nowhere if the part is not in it.
+  const alone = document.body.dataset.alone === "yes";
+  const to = (path) => {
+    if (!alone) return ` href="${path}"`;
+    return document.getElementById(path) ? ` href="#${path}"` : "";
+  };
   const compare = (x, y, sign) => {
     const none = (v) => v === null || v === undefined || v === "";
     if (none(x) || none(y)) return none(x) - none(y); // missing values stay last
@@ -209,13 +215,13 @@
     if (!Array.isArray(packed)) {
       const status = STATES[packed[0]], reason = b.texts[Number(packed.slice(1))] ?? "";
       const text = status === "failed"
-        ? `<a href="records/${escaped(column.id)}/${escaped(row.model)}.html">failed</a>` : STATUS_TEXTS[status];
+        ? `<a${to(`records/${escaped(column.id)}/${escaped(row.model)}.html`)}>failed</a>` : STATUS_TEXTS[status];
       return `<td class="state ${status}" title="${escaped(reason)}">${text}</td>`;
     }
     const [mean, low, high, top, signer] = packed;
     const share = column.counts && row.role === "model" ? ` style="--v:${Math.min(1, Math.max(0, mean)).toFixed(3)}"` : "";
     const marks = `cell${top ? " top" : ""}${signer ? " signed" : ""}`;
-    return `<td class="${marks}"${share}${signer ? ` title="recomputed and signed by ${escaped(signer)}"` : ""}><a href="records/${escaped(column.id)}/${escaped(row.model)}.html">${number(mean, column.counts)}</a>${interval([mean, low, high], column.counts)}</td>`;
+    return `<td class="${marks}"${share}${signer ? ` title="recomputed and signed by ${escaped(signer)}"` : ""}><a${to(`records/${escaped(column.id)}/${escaped(row.model)}.html`)}>${number(mean, column.counts)}</a>${interval([mean, low, high], column.counts)}</td>`;
   }
   function line(b, s, found, row) {
     const name = escaped(row.model), chosen = s.compare.includes(row.model);
@@ -224,7 +230,7 @@
         : `<td class="cell score soft" title="${escaped(row.why)}">not ranked</td>`;
     return `<tr><td class="rank">${escaped(row.place)}</td>`
       + `<th scope="row" class="model"><input type="checkbox" data-compare="${name}" aria-label="compare ${name}"${chosen ? " checked" : ""}> `
-      + `<a href="models/${name}.html">${broken(row.model)}</a>${row.role === "model" ? "" : ` <span class="badge">${escaped(row.role)} control</span>`}`
+      + `<a${to(`models/${name}.html`)}>${broken(row.model)}</a>${row.role === "model" ? "" : ` <span class="badge">${escaped(row.role)} control</span>`}`
       + `<small title="${escaped(row.title)}">${escaped(row.title)}</small></th>${score}${found.map((leaf) => cell(b, row, leaf)).join("")}</tr>`;
   }
   function sortHead(s, key, label, title, first, about = "") {
@@ -245,7 +251,7 @@
         if (!node) cells += `<td colspan="${n}"></td>`;
         else {
           const open = s.open.has(node.key), many = node.kids.length > 1 || node.mean !== null;
-          const label = node.dataset ? `<a href="datasets/${escaped(node.dataset)}.html">${broken(node.label)}</a>` : broken(node.label);
+          const label = node.dataset ? `<a${to(`datasets/${escaped(node.dataset)}.html`)}>${broken(node.label)}</a>` : broken(node.label);
           const fold = many && !s.b ? `<button type="button" class="fold" data-fold="${escaped(node.key)}" aria-expanded="${open}" aria-label="${open ? "fold" : "unfold"} ${escaped(node.label)}">${open ? "−" : "+"}</button> ` : "";
           cells += `<th scope="colgroup" class="group" colspan="${n}" title="${escaped(node.dataset ? "data set " : "group ")}${escaped(node.label)}"><span>${fold}${label}</span></th>`;
         }
@@ -259,7 +265,7 @@
       }
       if (leaf.within) return sortHead(s, leaf.key, "scored", `${leaf.within.length} benchmarks of ${leaf.node.label}: unfold to see them`, "down");
       const column = b.columns[leaf.column];
-      const about = ` <a class="about" href="benchmarks/${escaped(column.id)}.html" aria-label="about ${escaped(column.id)}">about</a>`;
+      const about = ` <a class="about"${to(`benchmarks/${escaped(column.id)}.html`)} aria-label="about ${escaped(column.id)}">about</a>`;
       return sortHead(s, leaf.key, column.short, `${column.id}: ${column.title} (${column.describe})`, column.direction === "higher" ? "down" : "up", about);
     });
     const model = sortHead(s, "model", "Model", "by name", "up").replace('class="number"', 'class="model"');
@@ -289,7 +295,7 @@
         ? `${part[1] === null ? "" : `<i class="span m${i % 6}" style="left:${at(part[1])};width:calc(${at(part[2])} - ${at(part[1])})"></i>`}<i class="dot m${i % 6}" style="left:${at(part[0])}"></i>` : "")).join("");
       const floor = column && column.floor !== null ? `<i class="mark floor" style="left:${at(Math.max(low, Math.min(high, column.floor)))}"></i>` : "";
       const ceiling = column && column.normalise !== "none" && high >= 1 ? `<i class="mark" style="left:${at(1)}"></i>` : "";
-      const name = column ? `<a href="benchmarks/${escaped(column.id)}.html">${escaped(column.id)}</a>` : `<b>${escaped(leaf.node.label)}</b> mean`;
+      const name = column ? `<a${to(`benchmarks/${escaped(column.id)}.html`)}>${escaped(column.id)}</a>` : `<b>${escaped(leaf.node.label)}</b> mean`;
       return `<tr><th scope="row">${name}</th>${parts.map((part) => `<td class="number">${part ? number(part[0], counts) + interval(part, counts) : "–"}</td>`).join("")}<td class="wide" aria-hidden="true"><div class="track">${floor}${ceiling}${marks}</div></td></tr>`;
     });
     const total = rows.some((row) => row.score)
@@ -334,7 +340,7 @@
     const sums = shown.filter(([, , found]) => found.mean)
       .map((pair) => `<p class="difference"><b>${name(pair)} = ${told(pair[2].mean)}</b> <small>mean over the benchmarks on which both are scored</small></p>`);
     const lines = b.columns.flatMap((column, i) => (shown.some(([, , found]) => found.each[i])
-      ? [`<tr><th scope="row"><a href="benchmarks/${escaped(column.id)}.html">${broken(column.id)}</a></th>${shown.map(([, , found]) => `<td class="number">${told(found.each[i], column.counts)}</td>`).join("")}</tr>`] : []));
+      ? [`<tr><th scope="row"><a${to(`benchmarks/${escaped(column.id)}.html`)}>${broken(column.id)}</a></th>${shown.map(([, , found]) => `<td class="number">${told(found.each[i], column.counts)}</td>`).join("")}</tr>`] : []));
     const more = chosen.length > MOST_PAIRS ? ` The first ${MOST_PAIRS} of ${chosen.length} pairs are shown.` : "";
     return `<h2>Differences</h2>${sums.join("")}<div class="scroll" tabindex="0" role="region" aria-label="differences of the selected models"><table class="pairs"><caption class="hidden">Differences of the selected models</caption>`
       + `<thead><tr><th scope="col">benchmark</th>${shown.map((pair) => `<th scope="col" class="number">${name(pair)}</th>`).join("")}</tr></thead><tbody>${lines.join("")}</tbody></table></div>`
@@ -363,7 +369,7 @@
     document.querySelectorAll("[data-front]").forEach((part) => { part.hidden = part.dataset.front !== s.suite; });
     document.getElementById("title").innerHTML = `<span class="id">suite ${escaped(b.suite)}, version ${b.version}</span>${escaped(b.title)}`;
     document.getElementById("numbers").innerHTML = b.numbers.map(([label, count]) => `<div><b>${escaped(count)}</b><span>${escaped(label)}</span></div>`).join("");
-    document.getElementById("files").innerHTML = ["csv", "json", "md", "tex"].map((kind) =>
+    document.getElementById("files").innerHTML = (alone ? [] : ["csv", "json", "md", "tex"]).map((kind) =>
       `<a href="${escaped(b.suite)}.${kind}" download>${{ csv: "CSV", json: "JSON", md: "Markdown", tex: "LaTeX" }[kind]}</a>`).join(" ");
     const filters = [["models", s.q], ["benchmarks", s.b]];
     filters.forEach(([name, text]) => {

@@ -62,6 +62,14 @@ from neuroledger.spec.registry import paradigm
 __all__ = ["decoding", "measure_folds", "people_left_out", "prepared_notes"]
 
 
+def _trains_on_tested(parameters: Any) -> None:
+    """Raise ValueError if the rule tests subjects of whom each decoder would have no training windows."""
+    try:
+        unit_of(parameters.splits, parameters.train)
+    except RequestError as error:
+        raise ValueError(str(error)) from error
+
+
 @paradigm(
     "decoding",
     version=2,
@@ -72,6 +80,7 @@ __all__ = ["decoding", "measure_folds", "people_left_out", "prepared_notes"]
     simulates=simulated_predictions,
     needs=needed_coordinates,
     divides=divided_recordings,
+    together=_trains_on_tested,
 )
 def decoding(
     model: Decoder,

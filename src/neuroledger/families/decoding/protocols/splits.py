@@ -249,7 +249,8 @@ def unit_of(rule: _Rule, train: Train) -> tuple[str, ...]:
         return ()
     if isinstance(rule, Grouped) and rule.column == "subject":
         raise RequestError(
-            "train: each trains one decoder for each subject, but cross_subject tests subjects without training windows"
+            "train: each trains one decoder for each subject, but cross_subject tests subjects without training windows: "
+            "write train: pooled, or another rule, such as within_session"
         )
     return (
         ("subject", "session")

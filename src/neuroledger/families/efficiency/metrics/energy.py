@@ -262,7 +262,7 @@ def _hardware_energy(trace: Trace, model: Hardware) -> Reading:
                 if price is None:
                     kinds = "multiply-accumulates" if kind == "macs" else "accumulates"
                     return failed(
-                        f"the profile states no price of {kinds} in {layer.data_type}, which {name} has"
+                        f"the profile states no price of {kinds} in {layer.data_type}, which layer {name!r} has"
                     )
                 parts[kind] += count * price / trace.samples
     amounts = (
