@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from neuroledger.engine.calibrate import refuted
 from neuroledger.engine.claims.looks import (
     Look,
     LookedPath,
@@ -21,6 +20,7 @@ from neuroledger.engine.compare import lacks_items
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.plan import again, inputs_of
 from neuroledger.engine.record import Record, read_record, record_path
+from neuroledger.engine.records.calibrations import refuted
 from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, NeuroLedgerError, SpecError
 from neuroledger.spec.base import sha256_of, spec_sha256
