@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from neuroledger.models.model import Model
 
 __all__ = [
+    "Identities",
     "Job",
     "Plan",
     "again",
@@ -162,6 +163,7 @@ def plan(
     requests += [(id, models) for id in benchmarks]
     if not requests:
         raise RequestError("nothing to run: name a suite or benchmarks")
+    identities = Identities(catalog, request)
     jobs: dict[tuple[str, str], Job] = {}
     incompatible: dict[tuple[str, str], str] = {}
     pending: dict[str, Pending] = {}
@@ -197,7 +199,7 @@ def plan(
                 if lacks:
                     incompatible[model, id] = ", ".join(lacks)
                     continue
-                inputs = inputs_of(catalog, benchmark, model, request)
+                inputs = identities.of(benchmark, model)
             except (SpecError, RequestError) as error:
                 pending[f"{id} · {model}"] = pending_for(error)
                 continue
@@ -454,56 +456,85 @@ def inputs_of(
 
     ``needs`` are those of a model in memory.
     """
-    dataset = catalog.dataset(benchmark.dataset)
-    if dataset.reader is None:
-        raise RequestError(f"data set {dataset.id!r} is unavailable: {dataset.closed}")
-    ceiling = benchmark.ceiling
-    shared = Inputs(
-        schema_version=SCHEMA_VERSION,
-        benchmark=SpecIdentity(
-            id=benchmark.id,
-            version=benchmark.version,
-            spec_sha256=spec_sha256(benchmark, without=BENCHMARK_ONLY_SAYS),
-        ),
-        dataset=DatasetIdentity(
-            id=dataset.id,
-            version=dataset.version,
-            spec_sha256=spec_sha256(dataset, without=DATASET_ONLY_SAYS),
-            files=files_of(dataset),
-            component=_component("reader", dataset.reader.name),
-        ),
-        paradigm=_component("paradigm", benchmark.paradigm.name),
-        metrics=tuple(
-            _comparison(catalog, "metrics", metric, benchmark.compat)
-            for metric in benchmark.all_metrics
-        ),
-        ceiling=None
-        if ceiling is None
-        else _comparison(catalog, "ceilings", ceiling, benchmark.compat),
-        seed=request.seed,
-        limit=request.limit,
-        device=request.device.split(":")[0],
-        controls={id: _model(catalog, id) for id in sorted(other_models(benchmark))},
-    )
-    needs = needs_of(catalog, model) or needs
-    if needs is not None:
-        prepared = prepared_as(catalog, dataset.id, needs)
-        shared = shared.model_copy(update={"preparation": prepared})
-    return shared if model is None else _with_model(catalog, shared, model, request)
+    return Identities(catalog, request).of(benchmark, model, needs)
 
 
-def _with_model(
-    catalog: Catalog, shared: Inputs, model: str, request: Request
-) -> Inputs:
-    """Return the inputs of a benchmark with those of a model, and of the benchmarks on which it chooses its layers."""
-    changed: dict[str, object] = {"model": _model(catalog, model)}
-    rule = rule_of(catalog.model(model))
-    if rule is not None:
-        changed["commitment"] = {
-            id: inputs_of(catalog, catalog.benchmark(id), None, request)
-            for id in sorted(set(rule.on.values()))
-        }
-    return shared.model_copy(update=changed)
+@dataclass(frozen=True)
+class Identities:
+    """What determines the outcome of the jobs of one request; what several jobs share is hashed once."""
+
+    catalog: Catalog
+    request: Request
+    _shared: dict[str, tuple[BenchmarkSpec, Inputs]] = field(default_factory=dict)
+    _models: dict[str, ModelIdentity] = field(default_factory=dict)
+
+    def of(
+        self, benchmark: BenchmarkSpec, model: str | None, needs: Any = None
+    ) -> Inputs:
+        """Return the inputs of a job; see :func:`inputs_of`."""
+        known = self._shared.get(benchmark.id)
+        if known is None or known[0] is not benchmark:
+            known = benchmark, self._without_model(benchmark)
+            self._shared[benchmark.id] = known
+        inputs = known[1]
+        needs = needs_of(self.catalog, model) or needs
+        if needs is not None:
+            prepared = prepared_as(self.catalog, benchmark.dataset, needs)
+            inputs = inputs.model_copy(update={"preparation": prepared})
+        return inputs if model is None else self._with_model(inputs, model)
+
+    def _without_model(self, benchmark: BenchmarkSpec) -> Inputs:
+        """Return what a benchmark determines for every model."""
+        catalog, request = self.catalog, self.request
+        dataset = catalog.dataset(benchmark.dataset)
+        if dataset.reader is None:
+            raise RequestError(
+                f"data set {dataset.id!r} is unavailable: {dataset.closed}"
+            )
+        ceiling = benchmark.ceiling
+        return Inputs(
+            schema_version=SCHEMA_VERSION,
+            benchmark=SpecIdentity(
+                id=benchmark.id,
+                version=benchmark.version,
+                spec_sha256=spec_sha256(benchmark, without=BENCHMARK_ONLY_SAYS),
+            ),
+            dataset=DatasetIdentity(
+                id=dataset.id,
+                version=dataset.version,
+                spec_sha256=spec_sha256(dataset, without=DATASET_ONLY_SAYS),
+                files=files_of(dataset),
+                component=_component("reader", dataset.reader.name),
+            ),
+            paradigm=_component("paradigm", benchmark.paradigm.name),
+            metrics=tuple(
+                _comparison(catalog, "metrics", metric, benchmark.compat)
+                for metric in benchmark.all_metrics
+            ),
+            ceiling=None
+            if ceiling is None
+            else _comparison(catalog, "ceilings", ceiling, benchmark.compat),
+            seed=request.seed,
+            limit=request.limit,
+            device=request.device.split(":")[0],
+            controls={id: self._model(id) for id in sorted(other_models(benchmark))},
+        )
+
+    def _with_model(self, shared: Inputs, model: str) -> Inputs:
+        """Return the inputs of a benchmark with those of a model, and of the benchmarks on which it chooses its layers."""
+        changed: dict[str, object] = {"model": self._model(model)}
+        rule = rule_of(self.catalog.model(model))
+        if rule is not None:
+            changed["commitment"] = {
+                id: self.of(self.catalog.benchmark(id), None)
+                for id in sorted(set(rule.on.values()))
+            }
+        return shared.model_copy(update=changed)
+
+    def _model(self, id: str) -> ModelIdentity:
+        if id not in self._models:
+            self._models[id] = _model(self.catalog, id)
+        return self._models[id]
 
 
 def other_models(benchmark: BenchmarkSpec) -> set[str]:

@@ -21,7 +21,7 @@ from neuroledger.engine.checked import (
     Verified,
 )
 from neuroledger.engine.outcome import Pending, pending_for
-from neuroledger.engine.plan import Job, inputs_of
+from neuroledger.engine.plan import Identities, Job
 from neuroledger.engine.record import Record, Undefined, read_record, signers_of
 from neuroledger.engine.records.inputs import Inputs
 from neuroledger.engine.records.refresh import earlier_version, judged_version
@@ -35,9 +35,10 @@ from neuroledger.engine.records.reproduced import (
     LeftOut,
     differences,
 )
+from neuroledger.engine.records.request import Request
 from neuroledger.engine.records.signatures import sign, signer_in
 from neuroledger.engine.run import run_job
-from neuroledger.engine.session import Request, Session
+from neuroledger.engine.session import Session
 from neuroledger.errors import (
     CODES,
     DataError,
@@ -176,6 +177,8 @@ class _Desk:
     ----------
     sessions
         A session for each request of a recomputation.
+    identities
+        What determines the outcome of the jobs of each request.
     hashed
         What is missing or damaged of each data set and model whose files were hashed, or None.
     """
@@ -183,6 +186,7 @@ class _Desk:
     catalog: Catalog
     recompute: bool
     sessions: dict[Request, Session] = field(default_factory=dict)
+    identities: dict[Request, Identities] = field(default_factory=dict)
     hashed: dict[tuple[str, str], PendingError | None] = field(default_factory=dict)
 
 
@@ -192,7 +196,7 @@ def _verified(desk: _Desk, path: Path) -> Verified:
     record = _read(path, place)
     if isinstance(record, Verified):
         return record
-    inputs = _current_inputs(desk.catalog, record, place)
+    inputs = _current_inputs(desk, record, place)
     if isinstance(inputs, Verified):
         return inputs
     if not desk.recompute and record.status == "failed":
@@ -228,11 +232,15 @@ def _read(path: Path, place: str) -> Record | Verified:
     return record
 
 
-def _current_inputs(catalog: Catalog, record: Record, place: str) -> Inputs | Verified:
+def _current_inputs(desk: _Desk, record: Record, place: str) -> Inputs | Verified:
     """Return the present inputs of a record if they are those of the record, or what changed."""
+    request = _request(record)
     try:
-        benchmark = catalog.benchmark(record.benchmark)
-        inputs = inputs_of(catalog, benchmark, record.model, _request(record))
+        benchmark = desk.catalog.benchmark(record.benchmark)
+        identities = desk.identities.setdefault(
+            request, Identities(desk.catalog, request)
+        )
+        inputs = identities.of(benchmark, record.model)
     except SpecError as error:
         pending = pending_for(error)
         return _not_checked(
