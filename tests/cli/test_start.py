@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -576,11 +577,22 @@ def test_a_bids_tree_becomes_a_decoding_benchmark_across_subjects(
         if "shuffled" not in model and model != "planted_lda"
     )
     assert best > 0.7 and abs(values["dummy"]) < 0.2
+    table = done.by_session
+    assert table is not None and set(table["benchmark"]) == set(done.benchmarks)
+    within = table[table["benchmark"] == "recordings-within_session"]
+    assert sorted(set(within["subject"])) == ["01", "02", "03"]
+    assert {"dummy", "shrinkage_lda", "covariance_logistic"} <= set(within["pipeline"])
     data = load_dataset(open_catalog(bare), done.dataset)
     assert sorted(set(data.assembly["subject"].values.tolist())) == ["01", "02", "03"]
     assert data.assembly.sizes["presentation"] == 3 * 40
     before = {path: path.read_bytes() for path in (bare / "specs").rglob("*.yaml")}
     again = start(tree, root=bare, ask=None)
+    assert str(again.page) in repr(again) and "recordings-cross" in repr(again)
+    capsys.readouterr()
+    assert main(["start", str(tree), "--root", str(bare), "--no-questions"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"recordings-within_session\nsubject +session +cov", said)
+    assert f"to mail: {again.file}" in said
     assert not again.written and {path: path.read_bytes() for path in before} == before
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import mne
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 import yaml
 
-from neuroledger.cli.lab_files import dims_named, layouts
+from neuroledger.cli.lab_files import dims_named, layouts, with_region
 from neuroledger.cli.options import Answers
 from neuroledger.cli.start import start
 from neuroledger.data.load import load_dataset
@@ -29,6 +32,7 @@ from tests.cli.test_start import (
     nwb,
     truth,
 )
+from tests.families.signals.recording_files import edf_plus
 
 __all__ = ["bare", "images"]
 
@@ -110,6 +114,15 @@ def test_axes_are_named_in_the_words_of_the_field(images: Path, bare: Path) -> N
     np.testing.assert_allclose(means.values, values.mean(2))
 
 
+def test_a_stated_region_fills_what_is_not_stated_or_agrees() -> None:
+    plain = xr.DataArray(np.zeros((2, 3)), dims=("presentation", "neuroid"))
+    placed = with_region(plain, "V4")
+    assert placed["region"].values.tolist() == ["V4"] * 3
+    assert with_region(placed, "V4") is placed and with_region(placed, "") is placed
+    with pytest.raises(RequestError, match="which state V4 of 3 neuroids"):
+        with_region(placed, "IT")
+
+
 def answering(*replies: str) -> tuple[list[str], Callable[[str], str]]:
     asked: list[str] = []
     left = iter(replies)
@@ -172,32 +185,47 @@ def test_text_columns_and_places_of_nwb_are_read(images: Path, bare: Path) -> No
     assert data.values[0, 0] == first
 
 
-def plain_folder(folder: Path, subjects: int, sessions: int) -> None:
-    folder.mkdir()
+SAID = {second: ("left", "right")[second % 2] for second in range(1, 41)}
+
+
+def fif(path: Path, values: np.ndarray[Any, Any]) -> None:
     info = mne.create_info(["C3", "C4", "Cz"], 128.0, "eeg")
-    for subject in range(1, subjects + 1):
-        for session in range(1, sessions + 1):
-            rng = np.random.default_rng(10 * subject + session)
-            raw = mne.io.RawArray(rng.normal(0, 5e-6, (3, 128 * 42)), info, verbose=0)
-            onsets, said = np.arange(40) + 1.0, ["left", "right"] * 20
-            raw.set_annotations(mne.Annotations(onsets, np.zeros(40), said))
-            name = f"S{subject:02}_ses{session}_raw.fif"
-            raw.save(folder / name, verbose=0)
+    raw = mne.io.RawArray(values * 1e-6, info, verbose=0)
+    raw.set_annotations(mne.Annotations(list(SAID), 0.0, list(SAID.values())))
+    raw.save(path, verbose=0)
 
 
+def with_edf(path: Path, values: np.ndarray[Any, Any]) -> None:
+    edf_plus(path, dict(zip(("C3", "C4", "Cz"), values, strict=True)), 128, SAID)
+
+
+def plain_folder(
+    folder: Path, ending: str, write: Callable[[Path, np.ndarray[Any, Any]], None]
+) -> None:
+    """Write the recordings of two sessions of three people."""
+    folder.mkdir()
+    for subject, session in product((1, 2, 3), (1, 2)):
+        values = np.random.default_rng(10 * subject + session).normal(size=(3, 5376))
+        write(folder / f"S{subject:02}_ses{session}{ending}", values * 5)
+
+
+@pytest.mark.parametrize(("ending", "write"), [("_raw.fif", fif), (".edf", with_edf)])
 def test_a_plain_folder_of_recordings_is_read_by_a_pattern(
-    tmp_path: Path, bare: Path
+    tmp_path: Path,
+    bare: Path,
+    ending: str,
+    write: Callable[[Path, np.ndarray[Any, Any]], None],
 ) -> None:
     folder = tmp_path / "imagery"
-    plain_folder(folder, subjects=3, sessions=2)
+    plain_folder(folder, ending, write)
     with pytest.raises(RequestError) as refused:
         start(folder, root=bare)
-    assert "--named" in str(refused.value) and "S01_ses1_raw.fif" in str(refused.value)
-    named = "S{subject}_ses{session}_raw.fif"
+    assert "--named" in str(refused.value) and f"S01_ses1{ending}" in str(refused.value)
+    named = f"S{{subject}}_ses{{session}}{ending}"
     with pytest.raises(RequestError, match="no recording matches"):
         start(folder, root=bare, named="P{subject}.edf")
     with pytest.raises(
-        RequestError, match=r"--events: events to decode, of left, right"
+        RequestError, match=r"--events: events to decode, of right, left"
     ):
         start(folder, root=bare, named=named, **TERMS)
     start(folder, root=bare, named=named, events="left=left,right=right", window="0:0.5", filter="8:30", **TERMS)  # fmt: skip # noqa: E501

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 SHOWN_CHANGES = 40
 # What the parts of the data of a laboratory are called in every verb that takes them.
-DIMS = "axes of the array, such as trial,neuroid: stimulus or trial, neuroid, and repetition or time_bin"
+DIMS = (
+    "axes of the array, such as trial,unit or trial,image,unit: image (stimulus) or trial, unit (neuroid), and repetition "
+    "or time_bin"
+)
 REGION = "brain region of the responses, such as V4 or IT"
 Access = Literal["public", "private"]
 _State = Literal["verified", "pinned", "pending", "failed", "unavailable"]
@@ -581,16 +584,14 @@ def _package_responses(
     answer: Output,
 ) -> list[Path]:
     """Package the responses of a file; name the region of all neuroids if it is given."""
-    from neuroledger.cli.lab_files import reader_of
+    from neuroledger.cli.lab_files import reader_of, with_region
     from neuroledger.data.package import Terms, package_assembly
 
     _require_exists(given.source)
     assembly = _assembly(catalog, id, given)
+    if given.region and "neuroid" in assembly.dims:
+        assembly = with_region(assembly, given.region)
     named = "region" in assembly.coords
-    if given.region and not named and "neuroid" in assembly.dims:
-        regions = [given.region] * assembly.sizes["neuroid"]
-        assembly = assembly.assign_coords(region=("neuroid", regions))
-        named = True
     terms = Terms(reader_of, license, access)
     written = package_assembly(catalog, id, assembly, terms)
     if not named:
@@ -637,7 +638,7 @@ def _assembly_of_array(
     arrays: Mapping[str, Array], ids: list[str], id: str, given: _Responses
 ) -> xr.DataArray:
     """Return the assembly of one array of a file, whose axes are named on the command line."""
-    from neuroledger.cli.lab_files import assembly_of
+    from neuroledger.cli.lab_files import assembly_of, dims_named
     from neuroledger.data.stimuli import read_table
 
     name = given.source.name
@@ -658,7 +659,7 @@ def _assembly_of_array(
         raise RequestError(
             f"data set {id} has no stimuli, which are the rows of the array: package them first, or give --trials"
         )
-    dims = given.dims.split(",")
+    dims = dims_named(given.dims).split(",")
     return assembly_of(arrays[variable], dims, ids, trials=trials, bins=given.time_bins)
 
 
@@ -803,6 +804,8 @@ def start(
     ] = None,
 ) -> int:
     """Turn a folder of images and responses, or of recordings of signals, into a scored benchmark.
+
+    Example: neuroledger start recordings --id MyLab2026 --region V4 --dims trial,image,unit
 
     JSON: dataset, benchmarks, suite, scores (benchmark, model, state, score, reason), page, file (the one that can be
     mailed), written, notes and next.

@@ -40,6 +40,7 @@ __all__ = [
     "read_file",
     "reader_of",
     "survey",
+    "with_region",
 ]
 
 TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npy", ".npz", ".mat", ".h5", ".hdf5")
@@ -197,7 +198,7 @@ class FolderContent:
     recordings
         Whether the folder is a BIDS tree.
     signals
-        Paths of recordings of signals in a folder that is no BIDS tree, relative to the folder, sorted.
+        Paths of recordings of signals in a folder that is not a BIDS tree, relative to the folder, sorted.
     """
 
     folder: Path
@@ -1004,6 +1005,30 @@ def _trial_columns(frame: pd.DataFrame, keep: set[str]) -> list[str]:
         for name in rest
         if (frame.groupby("stimulus_id")[name].nunique(dropna=False) > 1).any()
     ]
+
+
+def with_region(assembly: xr.DataArray, region: str) -> xr.DataArray:
+    """Return the assembly with a region for every neuroid: that of the files, otherwise the stated one.
+
+    Without either, the region is ``?``.
+
+    Raises
+    ------
+    RequestError
+        The files state other regions than is stated.
+    """
+    if "region" not in assembly.coords:
+        places = np.full(assembly.sizes["neuroid"], region or "?")
+        return assembly.assign_coords(region=("neuroid", places))
+    counts = pd.Series(assembly["region"].values.astype(str)).value_counts()
+    others = counts.drop(region, errors="ignore")
+    if region and len(others):
+        named = ", ".join(f"{place} of {count}" for place, count in others.items())
+        raise RequestError(
+            f"--region {region} contradicts the files, which state {named} neuroids: omit --region to use what they state, "
+            "or remove that column"
+        )
+    return assembly
 
 
 def choices_of(

@@ -538,6 +538,8 @@ def report(
 ) -> int:
     """Write static pages of all scores, or of one suite.
 
+    Example: neuroledger report --suite MyLab2026
+
     JSON: page (the first one), file (the one that can be mailed; null without --suite), written, notes and next.
     """
     from neuroledger.report.board import write_tracked

@@ -38,6 +38,7 @@ from neuroledger.cli.lab_files import (
     stimuli_of,
     survey,
     table_assembly,
+    with_region,
 )
 from neuroledger.cli.options import Answers
 from neuroledger.cli.start_signals import (
@@ -548,7 +549,10 @@ def _describe_responses(
 ) -> None:
     """Name the region of the responses, and note their numbers and their sessions."""
     assert draft.stimuli is not None
-    assembly = _with_region(assembly, answers)
+    region = answers.given.get("region", "")
+    if "region" not in assembly.coords:
+        region = answers.get("region", REGION_QUESTION)
+    assembly = with_region(assembly, region)
     draft.assembly = assembly
     counts = pd.Series(assembly["stimulus_id"].values).value_counts()
     fewest, most = counts.min(), counts.max()
@@ -949,30 +953,6 @@ def _name_images(values: Array, ids: Sequence[str]) -> bool:
     return integers and values.min() >= 0 and values.max() <= len(ids)
 
 
-def _with_region(assembly: xr.DataArray, answers: Answers) -> xr.DataArray:
-    """Return the assembly with a region for every neuroid.
-
-    Raises
-    ------
-    RequestError
-        The files state other regions than the answer.
-    """
-    if "region" not in assembly.coords:
-        region = answers.get("region", REGION_QUESTION)
-        places = np.full(assembly.sizes["neuroid"], region or "?")
-        return assembly.assign_coords(region=("neuroid", places))
-    said = answers.given.get("region", "")
-    counts = pd.Series(assembly["region"].values.astype(str)).value_counts()
-    others = {place: count for place, count in counts.items() if place != said}
-    if said and others:
-        named = ", ".join(f"{place} of {count}" for place, count in others.items())
-        raise RequestError(
-            f"--region {said} contradicts the files, which state {named} neuroids: omit --region to use what they state, or "
-            "remove that column"
-        )
-    return assembly
-
-
 def _divide(draft: _Draft) -> None:
     """Divide the stimuli of a table of choices: every second image of a label fits the readout, the others are tested."""
     trials, stimuli = draft.trials, draft.stimuli
@@ -1121,7 +1101,9 @@ def _start_signals(
     assert recordings is not None and what is not None
     begin, end = what.window
     said = f"events {answers.given['events']}, windows from {begin:g} to {end:g} s"
-    band = "not filtered" if what.band is None else f"filtered to {what.band} Hz"
+    band = "not filtered"
+    if what.band is not None:
+        band = f"filtered to {what.band[0]:g} to {what.band[1]:g} Hz"
     splits = ", ".join(protocols_of(recordings))
     notes = [*recordings.notes, f"{said}, signals {band}; splits {splits}"]
     for note in notes:

@@ -332,7 +332,7 @@ def gathered(
 ) -> list[Section]:
     """Return the sections with links among each other, and with their pictures inside.
 
-    A link to a page that is no section loses its address, and so is plain text.
+    A link to a page that is not among the sections loses its address, and so is plain text.
     """
     places = {section.path for section in sections}
     return [

@@ -70,6 +70,43 @@ def edf_annotations(
     path.write_bytes(_header(started, "EDF+C", 1, 0, fields) + tals)
 
 
+def edf_plus(
+    path: Path,
+    signals: Mapping[str, NDArray[np.float64]],
+    rate: int,
+    said: Mapping[int, str],
+) -> None:
+    """An EDF+ file of signals in µV with the text that is said at a second, in records of one second."""
+    plain = path.with_suffix(".plain")
+    edf(plain, signals, rate)
+    content = plain.read_bytes()
+    plain.unlink()
+    head = 256 * (len(signals) + 1)
+    step = 2 * rate * len(signals)
+    count, size = (len(content) - head) // step, 60
+    records = []
+    for second in range(count):
+        text = f"+{second}\x14\x14\x00"
+        if second in said:
+            text += f"+{second}\x150\x14{said[second]}\x14\x00"
+        part = content[head + second * step : head + (second + 1) * step]
+        records.append(part + text.encode().ljust(size, b"\x00"))
+    many = len(signals)
+    fields = [
+        (16, [*signals, "EDF Annotations"]),
+        (80, [""] * (many + 1)),
+        (8, ["uV"] * many + [""]),
+        (8, ["-500"] * many + ["-1"]),
+        (8, ["500"] * many + ["1"]),
+        (8, ["-32768"] * (many + 1)),
+        (8, ["32767"] * (many + 1)),
+        (80, [""] * (many + 1)),
+        (8, [str(rate)] * many + [str(size // 2)]),
+        (32, [""] * (many + 1)),
+    ]
+    path.write_bytes(_header(STARTED, "EDF+C", count, 1, fields) + b"".join(records))
+
+
 def _header(
     started: tuple[str, str],
     kind: str,
