@@ -79,16 +79,16 @@ class Desk:
             root=root, shown=lambda path: path.relative_to(root.resolve()).as_posix(),
             benchmark=lambda id: SimpleNamespace(dataset="lab"),
         )  # fmt: skip
-        monkeypatch.setattr(module, "inputs_of", self.inputs_of)
+        monkeypatch.setattr(
+            module, "Identities", lambda catalog, request: SimpleNamespace(of=self.of)
+        )
         monkeypatch.setattr(module, "verified_files", self.verified_files)
         monkeypatch.setattr(module, "run_job", self.run_job)
         monkeypatch.setattr(
             module, "Session", lambda catalog, request: (catalog, request)
         )
 
-    def inputs_of(
-        self, catalog: Any, benchmark: Any, model: str, request: Request
-    ) -> Inputs:
+    def of(self, benchmark: Any, model: str) -> Inputs:
         if "inputs" in self.problem:
             raise self.problem["inputs"]
         return self.inputs.model_copy(update={"model": ModelIdentity(id=model)})
