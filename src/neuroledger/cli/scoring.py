@@ -284,13 +284,12 @@ def _states(
     force: bool,
 ) -> list[dict[str, str]]:
     """Return what would become of each job."""
-    from neuroledger.engine.run import current
+    from neuroledger.engine.run import states
 
+    found = states(catalog, jobs, request, retry_failed=retry_failed)
     rows = []
-    for job in jobs:
-        record = current(catalog, job, request, retry_failed=retry_failed)
-        to_do = record is None or force
-        state = "to do" if record is None or to_do else f"up to date ({record.status})"
+    for job, status in zip(jobs, found, strict=True):
+        state = "to do" if status is None or force else f"up to date ({status})"
         row = {"benchmark": job.benchmark, "model": job.model, "state": state}
         rows.append({**row, "id": job.id})
     return rows

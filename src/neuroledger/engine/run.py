@@ -45,6 +45,7 @@ from neuroledger.engine.record import (
 )
 from neuroledger.engine.records.environment import environment
 from neuroledger.engine.records.inputs import ModelIdentity
+from neuroledger.engine.records.summary import Summary, known_at, summary_of
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import (
@@ -75,6 +76,7 @@ __all__ = [
     "run",
     "run_job",
     "run_object",
+    "states",
 ]
 
 
@@ -328,11 +330,35 @@ def current(
         record = read_record(path)
     except DataError:
         return None
-    if record.id != job.id or not record.intact:
-        return None
-    kind = "" if record.error is None else record.error.type
-    tried_again = retry_failed or not _about_pair(kind)
-    return None if record.status == "failed" and tried_again else record
+    is_current = _is_current(summary_of(record), job, retry_failed=retry_failed)
+    return record if is_current else None
+
+
+def states(
+    catalog: Catalog, jobs: Sequence[Job], request: Request, *, retry_failed: bool
+) -> list[Status | None]:
+    """Return the status of each job's record, or None if it has none or it must be computed again; see :func:`current`."""
+    scratch = request.limit is not None
+    paths = [
+        record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
+        for job in jobs
+    ]
+    known = known_at(catalog.root, [path for path in paths if path.exists()])
+    found = [known[path].summary if path in known else None for path in paths]
+    return [
+        summary.status
+        if summary and _is_current(summary, job, retry_failed=retry_failed)
+        else None
+        for summary, job in zip(found, jobs, strict=True)
+    ]
+
+
+def _is_current(summary: Summary, job: Job, *, retry_failed: bool) -> bool:
+    """Whether a record is intact and current, and need not be computed again."""
+    if summary.id != job.id or not summary.intact:
+        return False
+    tried_again = retry_failed or not _about_pair(summary.failure)
+    return summary.status != "failed" or not tried_again
 
 
 def _about_pair(kind: str) -> bool:

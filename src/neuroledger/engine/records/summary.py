@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from neuroledger.stats.score import Score, Status
 from neuroledger.store.derived import derived_at, key_of
 from neuroledger.store.hashes import recalled, remember_settled, remembering
 
-__all__ = ["Known", "Summary", "known_records", "summary_of"]
+__all__ = ["Known", "Summary", "known_at", "known_records", "summary_of"]
 
 KIND: Final = "summary of a record"
 KEPT_RECORDS: Final = 2000
@@ -44,6 +44,10 @@ class Summary:
         The highest value of a negative control, or None.
     signed_sha256
         The hash that a signature covers.
+    id
+        Identity of the job.
+    failure
+        Name of the error of a failed job.
     """
 
     benchmark: str
@@ -62,6 +66,8 @@ class Summary:
     reason: str
     floor: float | None
     signed_sha256: str
+    id: str
+    failure: str
 
     @property
     def has_score(self) -> bool:
@@ -111,11 +117,18 @@ def summary_of(record: Record) -> Summary:
         reason=record.reason,
         floor=max(negative, default=None),
         signed_sha256=record.signed_sha256,
+        id=record.id,
+        failure="" if record.error is None else record.error.type,
     )
 
 
 def known_records(root: Path) -> list[Known]:
-    """Return every record of a repository, sorted by path; invalid files are logged as findings and left out.
+    """Return every record of a repository, sorted by path; see :func:`known_at`."""
+    return list(known_at(root, record_files(root / "results" / "records")).values())
+
+
+def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
+    """Return the records at these paths; invalid files are logged as findings and left out.
 
     A file is read once for each content, and hashed once for each state.
 
@@ -125,39 +138,40 @@ def known_records(root: Path) -> list[Known]:
         The files that remember this are tracked by git.
     """
     derived = derived_at(root)
-    paths = record_files(root / "results" / "records")
     with remembering(root / ".cache"):
         hashes = {path: recalled(path, root / ".cache") for path in paths}
         keys = {sha256: key_of(KIND, sha256) for sha256 in hashes.values() if sha256}
         found = derived.recall(keys.values())
         new: dict[str, Any] = {}
-        known = []
+        known = dict[Path, Known]()
         for path, sha256 in hashes.items():
             row = found.get(keys[sha256]) if sha256 else None
-            if row is None or sha256 is None:
-                known += _parsed(path, root, new)
-            else:
+            if row is not None and sha256 is not None:
                 read = partial(_score_at, path, sha256)
-                known.append(Known(Summary(*row), read, sha256))
+                known[path] = Known(Summary(*row), read, sha256)
+                continue
+            parsed = _parsed(path, root, new)
+            if parsed is not None:
+                known[path] = parsed
     derived.remember(new)
     return known
 
 
-def _parsed(path: Path, root: Path, new: dict[str, Any]) -> list[Known]:
-    """Read a record, and add its summary to what is new; none, with a finding, if the file is not a record."""
+def _parsed(path: Path, root: Path, new: dict[str, Any]) -> Known | None:
+    """Read a record, and add its summary to what is new; None, with a finding, if the file is not a record."""
     try:
         content = path.read_bytes()
         record = record_in(content, path)
     except (OSError, DataError) as error:
         say_unreadable(path, error)
-        return []
+        return None
     sha256, summary = hashlib.sha256(content).hexdigest(), summary_of(record)
     remember_settled(path, sha256, root / ".cache")
     read = (
         record.as_score if len(new) < KEPT_RECORDS else partial(_score_at, path, sha256)
     )
     new[key_of(KIND, sha256)] = list(astuple(summary))
-    return [Known(summary, read, sha256)]
+    return Known(summary, read, sha256)
 
 
 def _score_at(path: Path, sha256: str) -> Score:
