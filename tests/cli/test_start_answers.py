@@ -15,6 +15,7 @@ import pytest
 import xarray as xr
 import yaml
 
+from neuroledger.cli import main
 from neuroledger.cli.lab_files import dims_named, layouts, with_region
 from neuroledger.cli.options import Answers
 from neuroledger.cli.start import start
@@ -254,3 +255,21 @@ def test_an_own_data_set_is_recognised_by_a_field_not_by_its_words(
     told: list[str] = []
     start(images, root=bare, tell=told.append, **ANSWERS)
     assert "already made from these files" in told[0]
+
+
+def test_a_question_shows_what_files_say_without_control_characters(
+    tmp_path: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "imagery"
+    folder.mkdir()
+    (folder / "S1_\x1b[2J.edf").write_bytes(b"")
+    asked: list[str] = []
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    main(["start", str(folder), "--root", str(bare)])
+    assert "S1_\\x1b[2J.edf" in asked[0] and "\x1b" not in asked[0]

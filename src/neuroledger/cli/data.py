@@ -18,7 +18,14 @@ from neuroledger.cli.options import (
     pairs_of,
 )
 from neuroledger.cli.output import FAILED, SUCCESS, Output, plain_record, worst
-from neuroledger.display import choose, say, say_json, say_problem, say_table
+from neuroledger.display import (
+    choose,
+    say,
+    say_json,
+    say_problem,
+    say_table,
+    visible,
+)
 from neuroledger.errors import NeuroLedgerError, PendingError, RequestError
 
 if TYPE_CHECKING:
@@ -840,7 +847,7 @@ def start(
         root=root,
         out=out,
         tell=answer.note,
-        ask=input if asks else None,
+        ask=(lambda question: input(visible(question))) if asks else None,
         yes=yes,
         **{name: value for name, value in answers.items() if value},
     )
