@@ -1,6 +1,6 @@
 """Claims: the tests of a path and of a multiverse, and their errors when a claim is looked at again and again.
 
-python -m tests.stats.test_claims   # writes the shares of 4,000 wrong claims to docs/claims.md
+python -m tests.stats.test_claims   # writes the shares of 1,000 wrong claims to docs/claims.md
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def table(claims: int) -> str:
 
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
-    found = table(4_000)
+    found = table(1_000)
     parts = r"(<!-- shares -->\n).*?(\n<!-- /shares -->)"
     text = re.sub(parts, rf"\g<1>{found}\g<2>", text, flags=re.DOTALL)
     PAGE.write_text(text, encoding="utf-8")

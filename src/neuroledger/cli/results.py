@@ -160,6 +160,10 @@ def why(
         option("--compat", "MODE", "compute B in the mode of another project"),
     ] = None,
     seed: Annotated[int, option("--seed", "N", "seed of both scores")] = 0,
+    figure: Annotated[
+        Path | None,
+        option("--figure", "FILE", "also write the shares as a waterfall (svg)"),
+    ] = None,
     json: Json = False,
     root: Root = None,
 ) -> int:
@@ -177,6 +181,11 @@ def why(
     first = _definition(catalog, a, seed, None)
     second = _definition(catalog, b, seed, compat)
     found = explain(first, second, published=published, catalog=catalog)
+    if figure is not None:
+        from neuroledger.report.waterfall import waterfall
+        from neuroledger.store.files import write_text
+
+        write_text(figure, waterfall(found))
     if json:
         say_json(asdict(found) | {"difference": found.difference, "left": found.left})
     else:

@@ -1,0 +1,106 @@
+"""A waterfall of an explained difference: from one score to the other, one step for each field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from markupsafe import Markup, escape
+
+from neuroledger.engine.why import Explanation
+from neuroledger.report.drawings import Axis, axis_over
+
+__all__ = ["Bar", "bars_of", "waterfall"]
+
+NAMES: Final = 250.0
+PLOT: Final = 380.0
+NUMBERS: Final = 170.0
+ROW: Final = 26.0
+TOP: Final = 12.0
+LONGEST: Final = 36
+STYLE: Final = (
+    "text{font:12px Verdana,Geneva,sans-serif;fill:#222}.up{fill:#1b6e3c}.down{fill:#a3262a}.end{fill:#5a5f66}"
+    ".grid{stroke:#ddd}.join{stroke:#999;stroke-dasharray:2 2}.span{stroke:#222}"
+)
+
+
+class Bar(NamedTuple):
+    """One row: from where to where the score moves, the interval of the end, and the number beside it."""
+
+    name: str
+    start: float
+    stop: float
+    low: float | None
+    high: float | None
+    number: str
+    kind: str
+
+
+def bars_of(found: Explanation) -> list[Bar]:
+    """Return the rows of a waterfall: the first score, each share from where the former ended, and the second score."""
+    at = found.first_value
+    rows = [Bar(found.first, at, at, None, None, f"{at:.4g}", "end")]
+    for share in found.shares:
+        low = None if share.low is None else at + share.low
+        high = None if share.high is None else at + share.high
+        rows.append(_step(share.field, at, share.value, low, high))
+        at += share.value
+    if found.published is not None:
+        rows.append(_step("not explained", at, found.left, None, None))
+    end = found.second_value if found.published is None else found.published
+    return [*rows, Bar(found.second, end, end, None, None, f"{end:.4g}", "end")]
+
+
+def _step(
+    name: str, start: float, share: float, low: float | None, high: float | None
+) -> Bar:
+    kind = "up" if share >= 0 else "down"
+    return Bar(name, start, start + share, low, high, f"{share:+.4g}", kind)
+
+
+def waterfall(found: Explanation) -> Markup:
+    """Draw the waterfall of an explanation as an SVG file that needs no style sheet."""
+    rows = bars_of(found)
+    ends = [end for row in rows for end in (row.start, row.stop, row.low, row.high)]
+    axis = axis_over([end for end in ends if end is not None], zero=False)
+    height = TOP + ROW * len(rows)
+    width = NAMES + PLOT + NUMBERS
+    label = f"from {found.first} to {found.second}: {found.difference:+.4g}"
+    parts = [*_grid(axis, height)]
+    for number, row in enumerate(rows):
+        is_last = number + 1 == len(rows)
+        parts += _row(axis, row, TOP + ROW * number, is_last=is_last)
+    size = f'width="{width:g}" height="{height + 24:g}" viewBox="0 0 {width:g} {height + 24:g}"'
+    return Markup(
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(label)}">'
+        f"<title>{escape(label)}</title><style>{STYLE}</style>{''.join(parts)}</svg>\n"
+    )
+
+
+def _x(axis: Axis, value: float) -> float:
+    return NAMES + PLOT * float(axis.place(value)) / 100
+
+
+def _grid(axis: Axis, height: float) -> Iterator[str]:
+    for tick in axis.ticks:
+        x = _x(axis, tick)
+        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{height:g}"/>'
+        yield f'<text x="{x:.1f}" y="{height + 16:g}" text-anchor="middle">{tick:.10g}</text>'
+
+
+def _row(axis: Axis, row: Bar, y: float, *, is_last: bool) -> Iterator[str]:
+    """Yield the name, the bar, its interval, its number, and the line to the next row."""
+    left, right = sorted((_x(axis, row.start), _x(axis, row.stop)))
+    middle = y + ROW / 2
+    name = row.name if len(row.name) <= LONGEST else f"{row.name[: LONGEST - 1]}…"
+    yield f'<text x="{NAMES - 10:g}" y="{middle + 4:g}" text-anchor="end">{escape(name)}</text>'
+    bar = f'x="{left - 1:.1f}" y="{y + 5:g}" width="{right - left + 2:.1f}" height="{ROW - 10:g}"'
+    title = escape(f"{row.name}: {row.number}")
+    yield f'<rect class="{row.kind}" {bar}><title>{title}</title></rect>'
+    if row.low is not None and row.high is not None:
+        low, high = _x(axis, row.low), _x(axis, row.high)
+        yield f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle:g}" y2="{middle:g}"/>'
+    yield f'<text x="{NAMES + PLOT + 12:g}" y="{middle + 4:g}">{escape(row.number)}</text>'
+    if not is_last:
+        x = _x(axis, row.stop)
+        yield f'<line class="join" x1="{x:.1f}" x2="{x:.1f}" y1="{y + ROW - 5:g}" y2="{y + ROW + 5:g}"/>'
