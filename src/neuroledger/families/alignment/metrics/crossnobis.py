@@ -121,14 +121,13 @@ class _Trials(NamedTuple):
 
     def without(self, keep: Keep) -> _Trials:
         """Return the trials of the stimuli and neuroids that stay."""
-        rows = np.ones(len(self.values), dtype=bool)
         columns = keep.get("neuroid", np.ones(self.values.shape[1], dtype=bool))
-        stimulus = self.stimulus
-        if "stimulus" in keep:
-            rows = keep["stimulus"][stimulus]
-            stimulus = np.cumsum(keep["stimulus"])[stimulus] - 1
+        stimuli = keep.get("stimulus", np.ones(self.stimulus.max() + 1, dtype=bool))
+        rows, numbers = stimuli[self.stimulus], np.cumsum(stimuli) - 1
         values = self.values[np.ix_(rows, columns)]
-        return _Trials(values, stimulus[rows], self.fold[rows], self.noise)
+        return _Trials(
+            values, numbers[self.stimulus[rows]], self.fold[rows], self.noise
+        )
 
     def distances(self) -> Floats:
         """Return cross-validated distances (stimulus × stimulus)."""
