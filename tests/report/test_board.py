@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from neuroledger.cli import main
 from neuroledger.engine.checked import Evidence, Origin
 from neuroledger.report.board import (
     Cell,
@@ -27,6 +28,8 @@ from neuroledger.report.board import (
     write_tracked,
 )
 from neuroledger.spec.suites import Group
+from tests.engine.lab import Lab
+from tests.report.ledger import keep, record
 
 
 def column(id: str, **fields: Any) -> Column:
@@ -310,3 +313,23 @@ def test_an_interval_with_one_end_has_no_width() -> None:
         Cell("scored", 1.0, low=0.5).half_width is None
         and Cell("scored", 1.0, high=2.0).half_width is None
     )
+
+
+def test_a_benchmark_in_no_suite_has_a_board_of_its_own(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(
+        lab.open(),
+        record("ant", "lab.V4-ridge", 0.9),
+        record("bee", "lab.V4-ridge", 0.4),
+        record("ant", "lab.V4-pls", 0.8),
+    )
+    lab.spec("suites", "lab", benchmarks=["lab.V4-pls"], models=["ant"])
+    monkeypatch.chdir(lab.root)
+    assert main(["leaderboard", "--benchmark", "lab.V4-ridge", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["suite"] == "lab.V4-ridge"
+    places = {row["model"]: row["rank"] for row in found["rows"]}
+    assert places["ant"] and places["bee"], "no other benchmark makes a model partial"
+    assert main(["leaderboard", "--benchmark", "lab.V4-gone"]) == 2
+    assert main(["leaderboard", "--benchmark", "lab.V4-pls", "--suite", "lab"]) == 2

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from neuroledger.report.history import Step
     from neuroledger.report.table import Standings
     from neuroledger.spec.catalog import Catalog
+    from neuroledger.spec.kinds import SuiteSpec
     from neuroledger.stats.diagnosis import Table
 
 OnBenchmark = Annotated[
@@ -37,6 +38,15 @@ OnBenchmark = Annotated[
 
 def leaderboard(
     suite: Suite = None,
+    benchmarks: Annotated[
+        list[str] | None,
+        option(
+            "--benchmark",
+            "B",
+            "rank on this benchmark instead of a suite; may be repeated",
+            ids=("benchmarks",),
+        ),
+    ] = None,
     format: Annotated[
         Literal["text", "json", "csv", "markdown", "latex"],
         option("--format", None, "output format"),
@@ -44,20 +54,44 @@ def leaderboard(
     json: Json = False,
     root: Root = None,
 ) -> int:
-    """Print the leaderboard of a suite, with ranks, floor and ceiling.
+    """Print the leaderboard of a suite or of single benchmarks, with ranks, floor and ceiling.
 
     JSON, the same as --format json: a list of boards, one for the suite and each that it includes.
     """
+    from neuroledger.engine.records.summary import known_records
     from neuroledger.report.board import as_text
-    from neuroledger.report.table import boards_of
+    from neuroledger.report.table import board_of, boards_of
     from neuroledger.spec.catalog import open_catalog
     from neuroledger.spec.load import read_params
 
     catalog = open_catalog(root)
-    name = suite or read_params(catalog.root).suite
-    boards = boards_of(catalog, name, new=suite is None)
+    if benchmarks:
+        if suite:
+            raise RequestError("give --suite or --benchmark, not both")
+        chosen = _suite_of(catalog, benchmarks)
+        boards = [board_of(catalog, chosen, known_records(catalog.root))]
+    else:
+        name = suite or read_params(catalog.root).suite
+        boards = list(boards_of(catalog, name, new=suite is None))
     say(as_text("json" if json else format, boards).rstrip("\n"))
     return SUCCESS
+
+
+def _suite_of(catalog: Catalog, benchmarks: Sequence[str]) -> SuiteSpec:
+    """Return a suite of these benchmarks alone, which is not in the catalogue.
+
+    Raises
+    ------
+    RequestError
+        There is no such benchmark.
+    """
+    from neuroledger.spec.kinds import SuiteSpec
+
+    first, *others = [catalog.benchmark(id) for id in dict.fromkeys(benchmarks)]
+    title = first.title if not others else f"{len(others) + 1} benchmarks"
+    ids = [spec.id for spec in (first, *others)]
+    fields = {"id": first.id, "version": 1, "title": title, "benchmarks": ids}
+    return SuiteSpec.model_validate(fields)
 
 
 def history(
