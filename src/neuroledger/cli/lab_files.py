@@ -29,6 +29,7 @@ from neuroledger.errors import (
 )
 
 __all__ = [
+    "Columns",
     "FolderContent",
     "FileContent",
     "assembly_of",

@@ -20,6 +20,7 @@ from neuroledger.cli.lab_files import (
     REGION,
     REPETITION,
     SESSION,
+    Columns,
     FileContent,
     FolderContent,
     assembly_of,
@@ -509,14 +510,23 @@ def _read_table(
         return
     assembly = table_assembly(table, columns, stimuli)
     reading.draft.assembly = assembly
+    _note_columns(reading, name, table, columns, assembly)
+
+
+def _note_columns(
+    reading: _Reading,
+    name: str,
+    table: pd.DataFrame,
+    columns: Columns,
+    assembly: xr.DataArray,
+) -> None:
+    """Note what the columns of a table mean, and which of them are left out."""
     used = {columns.stimulus, columns.neuroid, columns.value, *columns.wide}
     used |= {*map(str, assembly.coords)}
-    dropped = [
-        column
-        for column in sorted(set(map(str, table)) - used)
-        if column.lower() not in (*REPETITION, *SESSION)
-        and not (column.lower() in REGION and "region" in assembly.coords)
-    ]
+    renamed = {*REPETITION, *SESSION}
+    renamed |= set(REGION) if "region" in assembly.coords else set()
+    rest = sorted(set(map(str, table)) - used)
+    dropped = [column for column in rest if column.lower() not in renamed]
     if dropped:
         reading.note(
             f"columns that differ between presentations of one image are left out: {', '.join(dropped)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -92,19 +92,26 @@ def _in_bids(content: FolderContent, answers: Answers) -> Recordings | None:
     if len(tasks) > 1:
         task = answers.get("task", "task to read", tasks)
     of_task = [path for path in files if f"_task-{task}_" in path.name]
-    sessions: dict[str, set[str]] = {}
-    for path in of_task:
-        subject = path.name.partition("_")[0]
-        named = re.search(r"_ses-([A-Za-z0-9+]+)_", path.name)
-        sessions.setdefault(subject, set()).add(named[1] if named else "")
+    sessions = _sessions_in_names(path.name for path in of_task)
     reader = {"name": "bids_epochs", "task": task, "datatype": kinds[0]}
     return Recordings(
         kinds[0],
-        {subject: frozenset(own) for subject, own in sessions.items()},
+        sessions,
         _types_in_tables(of_task),
         reader,
         [f"{kinds[0]} of {len(sessions)} subjects, tasks {', '.join(tasks)}"],
     )
+
+
+def _sessions_in_names(names: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return the sessions of each subject from names of files of a BIDS tree."""
+    sessions: dict[str, frozenset[str]] = {}
+    for name in names:
+        subject = name.partition("_")[0]
+        named = re.search(r"_ses-([A-Za-z0-9+]+)_", name)
+        own = {named[1] if named else ""}
+        sessions[subject] = sessions.get(subject, frozenset()) | own
+    return sessions
 
 
 def _types_in_tables(files: Sequence[Path]) -> list[str]:

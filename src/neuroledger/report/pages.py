@@ -110,37 +110,70 @@ def gather(
     is_default = suite == read_params(catalog.root).suite and not alone
     suites = (to_score if is_default else suites_of)(catalog, suite)
     boards = tuple(board_of(catalog, spec, records, withheld) for spec in suites)
-    on_boards = {column.id for board in boards for column in board.columns}
-    further = () if alone else _further(catalog, boards, records)
+    further: tuple[SuiteSpec, ...] = ()
+    shown = _only(catalog, boards) if alone else _whole(catalog)
     if alone:
-        records = [record for record in records if record.benchmark in on_boards]
-    benchmarks = sorted(on_boards) if alone else catalog.ids("benchmarks")
-    everything = _every(catalog, benchmarks, records, withheld)
-    datasets, models = catalog.ids("datasets"), catalog.ids("models")
-    if alone:
-        datasets = sorted({column.dataset for column in everything.columns})
-        models = sorted({row.model for board in boards for row in board.rows})
-    reports = {id: read_report(report_path(catalog.root, id)) for id in datasets}
+        records = [item for item in records if item.benchmark in shown.benchmarks]
+    else:
+        further = _further(catalog, boards, records)
     further_boards = [board_of(catalog, other, records, withheld) for other in further]
-    known = joined(catalog.bibliographies).references
-    if alone:
-        cited = _citations(catalog, benchmarks, datasets, models)
-        known = {key: known[key] for key in sorted(cited & set(known))}
     return World(
         catalog=catalog,
         main=boards[0],
         boards=(*boards, *further_boards),
-        everything=everything,
+        everything=_every(catalog, shown.benchmarks, records, withheld),
         records=tuple(records),
-        reports={id: report for id, report in reports.items() if report is not None},
-        references=known,
+        reports=_reports(catalog, shown.datasets),
+        references=shown.references,
         history=history(catalog.root),
         suites=(*suites, *further),
         withheld=withheld,
         curves=tuple(curves_in(catalog.root)),
-        datasets=tuple(datasets),
-        models=tuple(models),
+        datasets=shown.datasets,
+        models=shown.models,
     )
+
+
+class _Shown(NamedTuple):
+    """What has a page: ids, and references by key."""
+
+    benchmarks: tuple[str, ...]
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    references: Mapping[str, Reference]
+
+
+def _whole(catalog: Catalog) -> _Shown:
+    """Return everything in a catalogue."""
+    return _Shown(
+        tuple(catalog.ids("benchmarks")),
+        tuple(catalog.ids("datasets")),
+        tuple(catalog.ids("models")),
+        joined(catalog.bibliographies).references,
+    )
+
+
+def _only(catalog: Catalog, boards: Sequence[Leaderboard]) -> _Shown:
+    """Return what is on boards, and the references that it cites."""
+    columns = [column for board in boards for column in board.columns]
+    benchmarks = tuple(sorted({column.id for column in columns}))
+    datasets = tuple(sorted({column.dataset for column in columns}))
+    models = tuple(sorted({row.model for board in boards for row in board.rows}))
+    specs = [
+        *map(catalog.benchmark, benchmarks),
+        *map(catalog.dataset, datasets),
+        *map(catalog.model, models),
+    ]
+    cited = {key for spec in specs for key in spec.cite}
+    known = joined(catalog.bibliographies).references
+    references = {key: known[key] for key in sorted(cited & set(known))}
+    return _Shown(benchmarks, datasets, models, references)
+
+
+def _reports(catalog: Catalog, datasets: Sequence[str]) -> dict[str, ValidationReport]:
+    """Return the validation reports of those data sets that have one."""
+    found = {id: read_report(report_path(catalog.root, id)) for id in datasets}
+    return {id: report for id, report in found.items() if report is not None}
 
 
 def _further(
@@ -170,21 +203,6 @@ def _every(
         "benchmarks": [{"id": id} for id in benchmarks],
     }
     return board_of(catalog, SuiteSpec.model_validate(fields), records, withheld)
-
-
-def _citations(
-    catalog: Catalog,
-    benchmarks: Sequence[str],
-    datasets: Sequence[str],
-    models: Sequence[str],
-) -> set[str]:
-    """Return the keys of the references that these specs cite."""
-    specs = [
-        *map(catalog.benchmark, benchmarks),
-        *map(catalog.dataset, datasets),
-        *map(catalog.model, models),
-    ]
-    return {key for spec in specs for key in spec.cite}
 
 
 def pages(world: World) -> Iterator[Page | Picture]:
