@@ -53,7 +53,7 @@ CALLS: dict[str, tuple[Sequence[str], int]] = {
     "verify": ([], 0),
     "refresh": ([], 0),
     "sign": (["--key", "key"], 0),
-    "seal": (["answers.csv", "--out", "another.json"], 0),
+    "seal": (["answers.csv", "--out", "../another.json"], 0),
     "judge": (["lab.sealed", "--answers", "sealed.json", "--key", "key"], 0),
     "unseal": (["lab.sealed", "--answers", "sealed.json"], 0),
     "leaderboard": ([], 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from base64 import b64encode
 from itertools import pairwise
 from pathlib import Path
 
@@ -60,3 +61,23 @@ def test_the_command_writes_the_figure(
     words = ["why", "lab/a", "lab/b", "--figure", str(path), "--root", str(lab.root)]
     assert main(words) == 0
     assert path.read_text(encoding="utf-8") == str(waterfall(FOUND))
+
+
+def test_the_command_writes_a_page_that_says_how_to_make_it_again(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "_definition", lambda *words: None)
+    monkeypatch.setattr(why, "explain", lambda *words, **more: FOUND)
+    path = tmp_path / "why.html"
+    words = ["why", "lab/a", "HEAD~1:lab/b c", "--published", "0.55", "--seed", "2"]
+    assert main([*words, "--page", str(path), "--root", str(lab.root)]) == 0
+    text = path.read_text(encoding="utf-8")
+    assert (
+        "neuroledger why lab/a &#39;HEAD~1:lab/b c&#39; --published 0.55 --seed 2"
+        in text
+    )
+    assert "ant on &lt;other&gt;" in text and "<other>" not in text
+    assert text.count("<tr>") == 1 + len(SHARES)
+    assert "+0.03 to +0.07" in text and "not known" in text and "+0.007 is left" in text
+    picture = b64encode(str(waterfall(FOUND)).encode()).decode()
+    assert f"data:image/svg+xml;base64,{picture}" in text

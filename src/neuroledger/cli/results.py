@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json as json_text
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -198,6 +199,10 @@ def why(
         Path | None,
         option("--figure", "FILE", "also write the shares as a waterfall (svg)"),
     ] = None,
+    page: Annotated[
+        Path | None,
+        option("--page", "FILE", "also write the shares as one page (html)"),
+    ] = None,
     json: Json = False,
     root: Root = None,
 ) -> int:
@@ -215,16 +220,35 @@ def why(
     first = _definition(catalog, a, seed, None)
     second = _definition(catalog, b, seed, compat)
     found = explain(first, second, published=published, catalog=catalog)
-    if figure is not None:
-        from neuroledger.report.waterfall import waterfall
+    if figure is not None or page is not None:
+        from neuroledger.report.waterfall import explanation_page, waterfall
         from neuroledger.store.files import write_text
 
-        write_text(figure, waterfall(found))
+        if figure is not None:
+            write_text(figure, waterfall(found))
+        if page is not None:
+            write_text(
+                page, explanation_page(found, _again(a, b, published, compat, seed))
+            )
     if json:
         say_json(asdict(found) | {"difference": found.difference, "left": found.left})
     else:
         say(str(found))
     return SUCCESS
+
+
+def _again(
+    a: str, b: str, published: float | None, compat: str | None, seed: int
+) -> str:
+    """Return the command that explains the same difference."""
+    words = ["neuroledger", "why", a, b]
+    if published is not None:
+        words += ["--published", repr(published)]
+    if compat is not None:
+        words += ["--compat", compat]
+    if seed:
+        words += ["--seed", str(seed)]
+    return shlex.join(words)
 
 
 def _definition(

@@ -11,7 +11,8 @@ import yaml
 from neuroledger.cli.options import BenchmarkId, Json, Root, argument, option
 from neuroledger.cli.output import FAILED, SUCCESS, Output
 from neuroledger.display import say, say_json
-from neuroledger.errors import SIGNS
+from neuroledger.errors import SIGNS, RequestError
+from neuroledger.spec.catalog import find_repository
 
 __all__ = ["judge", "seal", "unseal"]
 
@@ -35,14 +36,16 @@ def seal(
         int, option("--looks", "N", "number of predictions that may be scored")
     ] = 10_000,
     json: Json = False,
+    root: Root = None,
 ) -> int:
-    """Seal answers, and print the field `answers` of the spec of their benchmark.
+    """Seal answers outside the repository, and print the field `answers` of the spec of their benchmark.
 
     JSON: written, notes, next, answers (sealed, items, steps, looks), leaked_bits and overstated_by.
     """
     from neuroledger.engine.sealed.judge import seal as seal_answers
     from neuroledger.stats.ladder import Ladder
 
+    _refuse_inside(out, root)
     answers = seal_answers(table, out, steps=steps, looks=looks)
     ladder = Ladder(answers.items, answers.steps, answers.looks)
     plain = answers.model_dump(mode="json")
@@ -56,6 +59,19 @@ def seal(
     )
     output.end(answers=plain, leaked_bits=leaked, overstated_by=above)
     return SUCCESS
+
+
+def _refuse_inside(out: Path, root: Path | None) -> None:
+    """Refuse to write answers into the repository, from which they might be pushed."""
+    try:
+        repository = find_repository(root)
+    except RequestError:
+        if root is not None:
+            raise
+        return  # the owner may work elsewhere
+    if out.resolve().is_relative_to(repository.resolve()):
+        words = f"{out} is in the repository {repository}, where sealed answers may be committed"
+        raise RequestError(f"{words}; write them to another folder")
 
 
 def judge(

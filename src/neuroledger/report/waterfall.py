@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -9,8 +10,9 @@ from markupsafe import Markup, escape
 
 from neuroledger.engine.why import Explanation
 from neuroledger.report.drawings import Axis, axis_over
+from neuroledger.report.site import render_alone
 
-__all__ = ["Bar", "bars_of", "waterfall"]
+__all__ = ["Bar", "bars_of", "explanation_page", "waterfall"]
 
 NAMES: Final = 250.0
 PLOT: Final = 380.0
@@ -74,6 +76,18 @@ def waterfall(found: Explanation) -> Markup:
     return Markup(
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(label)}">'
         f"<title>{escape(label)}</title><style>{STYLE}</style>{''.join(parts)}</svg>\n"
+    )
+
+
+def explanation_page(found: Explanation, command: str) -> str:
+    """Return the waterfall and the table of an explanation as a self-contained page; ``command`` makes it again."""
+    end = found.second_value if found.published is None else found.published
+    return render_alone(
+        "explanation.html.j2",
+        found=found,
+        end=end,
+        picture=b64encode(waterfall(found).encode()).decode(),
+        command=command,
     )
 
 

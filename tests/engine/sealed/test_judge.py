@@ -221,3 +221,22 @@ def test_the_commands_seal_score_and_open(
     owner.propose("a", 150)
     assert main(["unseal", BENCHMARK, *here]) == 1
     assert "0 looks reproduced, 1 false" in capsys.readouterr().out
+
+
+def test_answers_are_not_sealed_into_the_repository(
+    lab: Lab,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = tmp_path / "answers.csv"
+    table.write_text("stimulus_id,answer\nim0,1\nim1,2\n")
+    words = ["seal", str(table), "--root", str(lab.root), "--out"]
+    inside = lab.root / "data" / "sealed.json"
+    assert main([*words, str(inside)]) == 2 and not inside.exists()
+    assert "may be committed; write them to another folder" in capsys.readouterr().err
+    monkeypatch.chdir(lab.root)
+    assert main(["seal", str(table), "--out", "sealed.json"]) == 2
+    assert main([*words, str(tmp_path / "sealed.json")]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["seal", str(table), "--out", "again.json"]) == 0, "no repository"
