@@ -91,17 +91,22 @@ def verify(
     chosen = list(paths) or sorted(
         (catalog.root / "results" / "records").rglob("*.json")
     )
-    desk, results = _Desk(catalog, recompute), []
+    desk, results = _Desk(catalog, recompute), list[Verified]()
+    signs = key is not None and recompute
     for number, path in enumerate(chosen):
         if not path.is_file():
             raise RequestError(f"{path} does not exist")
         display.progress("verifying", number, len(chosen))
-        results.append(_verified(desk, path))
+        record, result = _verified(desk, path)
+        if not signs:
+            result = _with_signer(catalog.root, path, record, result, signers)
+        results.append(result)
     display.progress("verifying", len(chosen), len(chosen))
-    if key is not None and recompute:
-        results = _sign_reproduced(catalog.root, chosen, results, key)
+    if key is None or not signs:
+        return results
+    results = _sign_reproduced(catalog.root, chosen, results, key)
     return [
-        _with_signer(catalog.root, path, result, signers)
+        _with_signer(catalog.root, path, _readable(path), result, signers)
         for path, result in zip(chosen, results, strict=True)
     ]
 
@@ -131,18 +136,25 @@ def _sign_reproduced(
     return signed
 
 
+def _readable(path: Path) -> Record | None:
+    try:
+        return read_record(path)
+    except DataError:  # it could not be read, and so was not checked
+        return None
+
+
 def _with_signer(
-    root: Path, path: Path, result: Verified, signers: Path | None
+    root: Path,
+    path: Path,
+    record: Record | None,
+    result: Verified,
+    signers: Path | None,
 ) -> Verified:
     """Return the result with the signer of the record.
 
     A signature says nothing about a record that is contradicted, and states no reason why a pair is undefined.
     """
-    if isinstance(result.checked, Contradicted | Undefined):
-        return result
-    try:
-        record = read_record(path)
-    except DataError:  # it could not be read, and so was not checked
+    if record is None or isinstance(result.checked, Contradicted | Undefined):
         return result
     signer = signer_in(root, record, signers, path=path)
     if signer.broken and judged_version(record) is not None:
@@ -190,12 +202,17 @@ class _Desk:
     hashed: dict[tuple[str, str], PendingError | None] = field(default_factory=dict)
 
 
-def _verified(desk: _Desk, path: Path) -> Verified:
-    """Return what is known of a record: the first check that ends decides."""
+def _verified(desk: _Desk, path: Path) -> tuple[Record | None, Verified]:
+    """Return a record, if it is one, and what is known of it."""
     place = desk.catalog.shown(path.resolve())
     record = _read(path, place)
     if isinstance(record, Verified):
-        return record
+        return None, record
+    return record, _judged(desk, record, place)
+
+
+def _judged(desk: _Desk, record: Record, place: str) -> Verified:
+    """Return what is known of a record: the first check that ends decides."""
     inputs = _current_inputs(desk, record, place)
     if isinstance(inputs, Verified):
         return inputs
