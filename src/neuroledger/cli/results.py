@@ -24,7 +24,7 @@ from neuroledger.display import choose, say, say_json, say_table
 from neuroledger.errors import SIGNS, NeuroLedgerError, RequestError
 
 if TYPE_CHECKING:
-    from neuroledger.engine.why import Definition
+    from neuroledger.engine.why import Definition, Explanation
     from neuroledger.report.history import Step
     from neuroledger.report.table import Standings
     from neuroledger.spec.catalog import Catalog
@@ -183,9 +183,16 @@ def compare(
 
 def why(
     a: Annotated[
-        str, argument("A", "[COMMIT:]BENCHMARK/MODEL, such as IT-ridge/alexnet")
+        str,
+        argument(
+            "A",
+            "[COMMIT:]BENCHMARK/MODEL, such as IT-ridge/alexnet; with --rank [COMMIT:]SUITE/MODEL",
+        ),
     ],
-    b: Annotated[str, argument("B", "the same for the other score")],
+    b: Annotated[str, argument("B", "the same for the other score or rank")],
+    rank: Annotated[
+        bool, flag("--rank", "explain why the rank of a model in a suite moved")
+    ] = False,
     published: Annotated[
         float | None,
         option("--published", "VALUE", "a published figure that B should equal"),
@@ -208,6 +215,8 @@ def why(
 ) -> int:
     """Explain by which fields of their definitions two scores differ, and how much each moves the score.
 
+    With --rank: by which scores and weights two ranks differ, such as those of two commits.
+
     JSON: first and second (names), first_value, second_value, published, difference, left (of the published figure), and
     shares (field, first, second, value, low, high, sampling_error).
     """
@@ -217,9 +226,14 @@ def why(
     from neuroledger.spec.catalog import open_catalog
 
     catalog = open_catalog(root)
-    first = _definition(catalog, a, seed, None)
-    second = _definition(catalog, b, seed, compat)
-    found = explain(first, second, published=published, catalog=catalog)
+    if rank:
+        if published is not None or compat is not None:
+            raise RequestError("--published and --compat are of scores: omit --rank")
+        found = _rank_explained(catalog, a, b, seed)
+    else:
+        first = _definition(catalog, a, seed, None)
+        second = _definition(catalog, b, seed, compat)
+        found = explain(first, second, published=published, catalog=catalog)
     if figure is not None or page is not None:
         from neuroledger.report.waterfall import explanation_page, waterfall
         from neuroledger.store.files import write_text
@@ -227,9 +241,8 @@ def why(
         if figure is not None:
             write_text(figure, waterfall(found))
         if page is not None:
-            write_text(
-                page, explanation_page(found, _again(a, b, published, compat, seed))
-            )
+            command = _again(a, b, published, compat, seed, rank=rank)
+            write_text(page, explanation_page(found, command))
     if json:
         say_json(asdict(found) | {"difference": found.difference, "left": found.left})
     else:
@@ -238,10 +251,16 @@ def why(
 
 
 def _again(
-    a: str, b: str, published: float | None, compat: str | None, seed: int
+    a: str,
+    b: str,
+    published: float | None,
+    compat: str | None,
+    seed: int,
+    *,
+    rank: bool,
 ) -> str:
     """Return the command that explains the same difference."""
-    words = ["neuroledger", "why", a, b]
+    words = ["neuroledger", "why", a, b, *(["--rank"] if rank else [])]
     if published is not None:
         words += ["--published", repr(published)]
     if compat is not None:
@@ -251,18 +270,34 @@ def _again(
     return shlex.join(words)
 
 
+def _rank_explained(catalog: Catalog, a: str, b: str, seed: int) -> Explanation:
+    """Return what moved the rank of a model between two commits, or from one to the working tree."""
+    from neuroledger.report.rank_moves import explain_rank, standing_at
+
+    ends = [_named(text, "SUITE/MODEL") for text in (a, b)]
+    models = {model for _, _, model in ends}
+    if len(models) > 1:
+        raise RequestError(f"the ranks are of {' and '.join(sorted(models))}: name one")
+    first, second = (standing_at(catalog, suite, commit) for commit, suite, _ in ends)
+    return explain_rank(models.pop(), first, second, seed=seed)
+
+
+def _named(text: str, form: str) -> tuple[str, str, str]:
+    """Return the commit, if any, the benchmark or suite, and the model that a text names."""
+    commit, _, pair = text.rpartition(":")
+    owner, _, model = pair.partition("/")
+    if not model:
+        raise RequestError(f"{text!r} names no score: give {form}, or COMMIT:{form}")
+    return commit, owner, model
+
+
 def _definition(
     catalog: Catalog, text: str, seed: int, compat: str | None
 ) -> Definition:
     """Return the definition that a text names."""
     from neuroledger.engine.why import definition_at, definition_of
 
-    commit, _, pair = text.rpartition(":")
-    benchmark, _, model = pair.partition("/")
-    if not model:
-        raise RequestError(
-            f"{text!r} names no score: give BENCHMARK/MODEL, or COMMIT:BENCHMARK/MODEL"
-        )
+    commit, benchmark, model = _named(text, "BENCHMARK/MODEL")
     if not commit:
         return definition_of(catalog, model, benchmark, seed=seed, compat=compat)
     if compat is not None:

@@ -8,15 +8,13 @@ add up to the difference.
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
-import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import yaml
@@ -25,6 +23,7 @@ from neuroledger.display import card
 from neuroledger.engine.evaluate import headline_of
 from neuroledger.engine.overrides import in_compat, resolve
 from neuroledger.engine.record import Record
+from neuroledger.engine.records.at_commit import catalog_at
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import (
     NeuroLedgerError,
@@ -37,15 +36,16 @@ from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.spec.load import read_spec
 from neuroledger.stats.score import Score
 from neuroledger.stats.uncertainty import Uncertainty, total
-from neuroledger.store.git import git
 
 __all__ = [
     "Definition",
     "Explanation",
+    "Mixtures",
     "Share",
     "definition_at",
     "definition_of",
     "explain",
+    "shares_of",
 ]
 
 EXACT: Final = 6
@@ -231,7 +231,7 @@ def explain(
     with tempfile.TemporaryDirectory() as folder:
         scorer = _Mixtures(catalog, ends[0], ends[1], Path(folder))
         names = _changing_alone(scorer, _different(ends[0], ends[1]))
-        shares = _shares(scorer, names, seed)
+        shares = shares_of(scorer, names, seed)
         values = [scorer.score(chosen).value for chosen in (frozenset(), _all(names))]
     ordered = sorted(shares, key=lambda share: -abs(share.value))
     return Explanation(
@@ -249,16 +249,24 @@ def definition_at(
     RequestError
         There is no such commit, or it had no such model or benchmark.
     """
-    content = git(catalog.root, "archive", "--format=tar", commit, "specs", "dvc.yaml")
-    with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            archive.extractall(folder, filter="data")
-        then = definition_of(open_catalog(Path(folder)), model, benchmark, seed=seed)
+    with catalog_at(catalog, commit) as past:
+        then = definition_of(past, model, benchmark, seed=seed)
     return replace(then, name=f"{then.name} at {commit[:10]}")
 
 
 Group = tuple[str, ...]
 """Fields that change together."""
+
+
+class Mixtures(Protocol):
+    """What a difference is explained of: two definitions, and the scores of their mixtures."""
+
+    first: Definition
+    second: Definition
+
+    def score(self, switched: frozenset[str]) -> Score:
+        """Return the score with these fields of the second definition and all others of the first."""
+        ...
 
 
 class _Mixtures:
@@ -414,8 +422,8 @@ def _all(groups: Sequence[Group]) -> frozenset[str]:
     return frozenset(itertools.chain.from_iterable(groups))
 
 
-def _shares(scorer: _Mixtures, groups: Sequence[Group], seed: int) -> list[Share]:
-    """The share of each group of fields: a weighted sum of the scores of mixtures."""
+def shares_of(scorer: Mixtures, groups: Sequence[Group], seed: int) -> list[Share]:
+    """Return the share of each group of fields: a weighted sum of the scores of mixtures."""
     if len(groups) <= EXACT:
         return [_share(scorer, group, _weights(group, groups)) for group in groups]
     rng = np.random.default_rng(seed)
@@ -451,7 +459,7 @@ def _weights(group: Group, groups: Sequence[Group]) -> dict[frozenset[str], floa
 
 
 def _share(
-    scorer: _Mixtures, group: Group, weights: Mapping[frozenset[str], float]
+    scorer: Mixtures, group: Group, weights: Mapping[frozenset[str], float]
 ) -> Share:
     scores = [(weight, scorer.score(mixture)) for mixture, weight in weights.items()]
     value = sum(weight * score.value for weight, score in scores)

@@ -37,4 +37,9 @@ def folder() -> Path:
 
 def is_checkout(root: Path) -> bool:
     """Whether a repository is a checkout of this package, whose ``specs/`` contains the shipped specs."""
-    return (root / "src" / DISTRIBUTION / "spec" / "shipped.py").is_file()
+    return marker_of(root).is_file()
+
+
+def marker_of(root: Path) -> Path:
+    """Return the path of the file that a checkout of this package has."""
+    return root / "src" / DISTRIBUTION / "spec" / "shipped.py"
