@@ -191,7 +191,7 @@ def _site(pages: int, folder: Path) -> None:
     }
     gather, rendered = site.gather, site._contents
     try:
-        site.gather = lambda *_: None  # type: ignore[assignment,return-value]
+        site.gather = lambda *_, **__: None  # type: ignore[assignment,return-value]
         site._contents = lambda _: iter(contents.items())
         catalog: Any = None
         site.build_site(catalog, "lab", folder / "site", records=[])
