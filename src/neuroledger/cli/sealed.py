@@ -6,13 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-
 from neuroledger.cli.options import BenchmarkId, Json, Root, argument, option
 from neuroledger.cli.output import FAILED, SUCCESS, Output
 from neuroledger.display import say, say_json
 from neuroledger.errors import SIGNS, RequestError
-from neuroledger.spec.catalog import find_repository
 
 __all__ = ["judge", "seal", "unseal"]
 
@@ -42,6 +39,8 @@ def seal(
 
     JSON: written, notes, next, answers (sealed, items, steps, looks), leaked_bits and overstated_by.
     """
+    import yaml
+
     from neuroledger.engine.sealed.judge import seal as seal_answers
     from neuroledger.stats.ladder import Ladder
 
@@ -63,6 +62,8 @@ def seal(
 
 def _refuse_inside(out: Path, root: Path | None) -> None:
     """Refuse to write answers into the repository, from which they might be pushed."""
+    from neuroledger.spec.catalog import find_repository
+
     try:
         repository = find_repository(root)
     except RequestError:
