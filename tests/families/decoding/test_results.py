@@ -206,7 +206,7 @@ def test_the_table_of_records_is_that_of_the_scores(tmp_path, monkeypatch):
         all_metrics, dataset = ("balanced_accuracy",), "simulated"
 
     results = "neuroledger.families.decoding.results"
-    monkeypatch.setattr(f"{results}.open_catalog", lambda: catalog)
+    monkeypatch.setattr(f"{results}.open_catalog", lambda root: catalog)
     monkeypatch.setattr(f"{results}.read_all", lambda root: [Kept()])
     recorded = nl.decoding.recorded("MotorImagery.simulated-cross_session").drop(
         columns="time"

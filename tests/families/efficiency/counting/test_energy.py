@@ -136,7 +136,7 @@ def test_prices_depend_on_the_data_type():
     failed = energy(half, x.half(), zeros="skipped", mac={"float32": 4.6})
     assert (
         failed.status == "failed"
-        and "multiply-accumulates in float16, which 0 has" in failed.reason
+        and "multiply-accumulates in float16, which layer '0' has" in failed.reason
     )
 
 
