@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from neuroledger.engine.record import read_all
 from neuroledger.engine.records.at_commit import catalog_at
+from neuroledger.engine.records.summary import known_records
 from neuroledger.engine.why import Definition, Explanation, shares_of
 from neuroledger.errors import RequestError
 from neuroledger.report.table import board_of
@@ -60,8 +60,7 @@ def standing_at(catalog: Catalog, suite: str, commit: str = "") -> Standing:
 
 def _standing(catalog: Catalog, suite: str, name: str) -> Standing:
     spec = catalog.suite(suite)
-    records = list(read_all(catalog.root / "results" / "records"))
-    board = board_of(catalog, spec, records)
+    board = board_of(catalog, spec, known_records(catalog.root))
     counted = {column.id: column.weight for column in board.columns if column.counts}
     parents = {column.id: column.parent for column in board.columns}
     scores = {

@@ -130,7 +130,7 @@ def known_records(root: Path) -> list[Known]:
 def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
     """Return the records at these paths; invalid files are logged as findings and left out.
 
-    A file is read once for each content, and hashed once for each state.
+    A file is parsed once for each content, and hashed once for each state.
 
     Raises
     ------
@@ -139,25 +139,38 @@ def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
     """
     derived = derived_at(root)
     with remembering(root / ".cache"):
-        hashes = {path: recalled(path, root / ".cache") for path in paths}
-        keys = {sha256: key_of(KIND, sha256) for sha256 in hashes.values() if sha256}
+        hashes = {path: _hash(path, root / ".cache") for path in paths}
+        keys = {sha256: key_of(KIND, sha256) for sha256 in hashes.values()}
         found = derived.recall(keys.values())
         new: dict[str, Any] = {}
         known = dict[Path, Known]()
         for path, sha256 in hashes.items():
-            row = found.get(keys[sha256]) if sha256 else None
-            if row is not None and sha256 is not None:
+            row = found.get(keys[sha256])
+            if row is not None:
                 read = partial(_score_at, path, sha256)
                 known[path] = Known(Summary(*row), read, sha256)
                 continue
-            parsed = _parsed(path, root, new)
+            parsed = _parsed(path, new)
             if parsed is not None:
                 known[path] = parsed
     derived.remember(new)
     return known
 
 
-def _parsed(path: Path, root: Path, new: dict[str, Any]) -> Known | None:
+def _hash(path: Path, memory: Path) -> str:
+    """Return the hash of a file, from memory if it is in a known state; empty if it cannot be read."""
+    try:
+        known = recalled(path, memory)
+        if known is not None:
+            return known
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        remember_settled(path, sha256, memory)
+    except OSError:
+        return ""
+    return sha256
+
+
+def _parsed(path: Path, new: dict[str, Any]) -> Known | None:
     """Read a record, and add its summary to what is new; None, with a finding, if the file is not a record."""
     try:
         content = path.read_bytes()
@@ -166,7 +179,6 @@ def _parsed(path: Path, root: Path, new: dict[str, Any]) -> Known | None:
         say_unreadable(path, error)
         return None
     sha256, summary = hashlib.sha256(content).hexdigest(), summary_of(record)
-    remember_settled(path, sha256, root / ".cache")
     read = (
         record.as_score if len(new) < KEPT_RECORDS else partial(_score_at, path, sha256)
     )
