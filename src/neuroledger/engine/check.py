@@ -729,15 +729,20 @@ def _stale_schemas(catalog: Catalog) -> Iterator[Finding]:
 
 def _present_schemas(catalog: Catalog, *, plugins: bool) -> dict[str, str]:
     """Return :func:`schema_texts`, remembered for this code, if no component is of another package."""
-    key = ""
-    if registry.only_shipped():
-        key = key_of("schemas", pydantic.VERSION, str(plugins))
+    if not registry.only_shipped():
+        return schema_texts(plugins=plugins)
+    key = key_of("schemas", pydantic.VERSION, str(plugins))
     texts: dict[str, str] = remembered(
         derived_at(catalog.root),
         {"schemas": key},
-        lambda _: schema_texts(plugins=plugins),
+        lambda _: _shipped_schema_texts(plugins=plugins),
     )["schemas"]
     return texts
+
+
+@cache
+def _shipped_schema_texts(*, plugins: bool) -> dict[str, str]:
+    return schema_texts(plugins=plugins)
 
 
 def _copy(catalog: Catalog, entry: Entry) -> Iterator[Finding]:

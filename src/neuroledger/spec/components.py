@@ -8,7 +8,7 @@ import typing
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
@@ -416,7 +416,8 @@ def _container(text: str) -> str:
     return _ALIKE.get(head, head) if bracket else ""
 
 
-@lru_cache
+# Unlimited: there are more components than a limited cache holds, and `check` asks for each of them in turn.
+@cache
 def parameter_model(
     kind: str, function: Callable[..., Any], together: Together | None = None
 ) -> type[BaseModel]:
