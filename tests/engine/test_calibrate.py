@@ -80,6 +80,7 @@ def test_the_hash_covers_what_components_use_indirectly() -> None:
     assert alone == {"neuroledger.engine.calibrate"}, "only families"
 
 
+@pytest.mark.slow
 def test_simulated_experiments_resemble_the_data(valid: Lab) -> None:
     """The lab's noise has unit variance; its ceiling is that of the simulated experiments, and its neuroids are new."""
     catalog = valid.open()

@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 import neuroledger as nl
+from tests.long import long
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,7 +29,7 @@ def classified(
 
 
 @pytest.mark.parametrize("sizes", [(15, 300), (8, 8, 8), (40, 40)])
-@pytest.mark.parametrize("recall", [0.98, 0.9, 0.75])
+@pytest.mark.parametrize("recall", [long(0.98), 0.9, long(0.75)])
 def test_balanced_accuracy_covers_the_recall_of_rare_classes(
     sizes: tuple[int, ...], recall: float
 ) -> None:
@@ -53,6 +54,7 @@ def test_accuracy_covers_the_truth_where_nearly_all_answers_are_right(
     assert np.mean([score.low <= recall <= score.high for score in found]) >= 0.89
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_mean_recall_covers_and_is_about_as_long_as_its_deviation_needs() -> (
     None
 ):

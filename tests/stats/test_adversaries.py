@@ -15,6 +15,7 @@ from neuroledger.stats.differences import (
     rank_sets,
 )
 from neuroledger.stats.score import Score
+from tests.long import long
 
 Floats = npt.NDArray[np.float64]
 LATENT, FEATURES = 6, 30
@@ -77,7 +78,7 @@ def labelled(values: Floats, kind: str, run: int) -> xr.DataArray:
     ("fixed", "over"),
     [("", None), ("neurons", ("stimulus",)), ("stimuli", ("neuroid",))],
 )
-@pytest.mark.parametrize("metric", ["rdm", "cka", "ridge"])
+@pytest.mark.parametrize("metric", [long("rdm"), "cka", long("ridge")])
 def test_intervals_cover_the_truth_under_other_generators(
     metric: str, fixed: str, over: tuple[str, ...] | None
 ) -> None:
@@ -93,7 +94,7 @@ def test_intervals_cover_the_truth_under_other_generators(
     assert 0.72 < claimed / values.std(ddof=1) < (1.75 if fixed == "stimuli" else 1.6)
 
 
-@pytest.mark.parametrize("metric", ["rdm", "cka"])
+@pytest.mark.parametrize("metric", [long("rdm"), "cka"])
 def test_equal_models_under_other_generators_neither_differ_nor_get_ranks(
     metric: str,
 ) -> None:

@@ -64,6 +64,7 @@ def test_redundant_and_contrary_benchmarks_are_named_and_no_others() -> None:
     }
 
 
+@pytest.mark.slow
 def test_unrelated_benchmarks_are_rarely_called_contrary(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -25,6 +25,7 @@ from neuroledger.stats.differences import (
 from neuroledger.stats.samples import Samples
 from neuroledger.stats.score import Score, normalise
 from neuroledger.stats.variation import uncertainty_of
+from tests.long import long
 from tests.varying import mean_score
 
 Floats = npt.NDArray[np.float64]
@@ -94,7 +95,7 @@ def scores(
     ("fixed", "over"),
     [("", None), ("neurons", ("stimulus",)), ("stimuli", ("neuroid",))],
 )
-@pytest.mark.parametrize("metric", ["ridge", "rdm", "cka"])
+@pytest.mark.parametrize("metric", [long("ridge"), long("rdm"), "cka"])
 def test_intervals_cover_new_stimuli_new_neurons_and_both(
     metric: str, fixed: str, over: tuple[str, ...] | None
 ) -> None:
@@ -158,7 +159,7 @@ def test_a_reliability_covers_new_stimuli_and_new_neurons() -> None:
     assert claimed / values.std(ddof=1) == pytest.approx(1.05, abs=0.25)
 
 
-@pytest.mark.parametrize("metric", ["ridge", "rdm", "cka"])
+@pytest.mark.parametrize("metric", [long("ridge"), long("rdm"), "cka"])
 def test_equal_models_differ_no_more_often_than_they_may(metric: str) -> None:
     result = scores(World(50, 30, 11), metric, RUNS, None)
     p = [difference("b", a, b).p for a, b in result]
@@ -179,7 +180,8 @@ def leagues(models: int, runs: int, correlation: float, seed: int) -> list[list[
 
 
 @pytest.mark.parametrize(
-    ("models", "correlation"), [(5, 0.0), (5, 0.9), (20, 0.0), (20, 0.9), (50, 0.5)]
+    ("models", "correlation"),
+    [(5, 0.0), (5, 0.9), (20, 0.0), long(20, 0.9), long(50, 0.5)],
 )
 def test_leagues_of_equal_models_have_no_false_ranks(
     models: int, correlation: float
@@ -224,6 +226,7 @@ def recorded(values: Floats) -> Measurement:
     return Measurement(assembly(values, "f"), assembly(values))
 
 
+@pytest.mark.slow
 def test_calibration_passes_valid_intervals_and_fails_invalid_ones() -> None:
     target = World(60, 30, 1).experiment()[1]
     bound = nl.metric("cka")
@@ -297,6 +300,7 @@ def test_rates_have_exact_intervals(hits: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_people_are_simulated_as_they_answer() -> None:
     rng = np.random.default_rng(0)
     person = np.repeat(np.arange(12), 20)
@@ -391,7 +395,7 @@ def median_score(values: Floats, ids: list[str], scale: str) -> Score:
     return Score(aggregate(samples, steps), scale=scale, varies=known, population="lab")
 
 
-@pytest.mark.parametrize("neurons", [30, 90])
+@pytest.mark.parametrize("neurons", [30, long(90)])
 def test_medians_over_medians_cover_new_neurons(neurons: int) -> None:
     """Metric and ceiling rank neurons almost alike; what is left of their difference is not what their slopes leave."""
     rng = np.random.default_rng(neurons)

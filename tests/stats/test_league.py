@@ -18,6 +18,7 @@ from neuroledger.stats.differences import (
     joint_mean,
     rank_sets,
 )
+from tests.long import long
 from tests.varying import mean_score
 
 Floats = npt.NDArray[np.float64]
@@ -41,6 +42,7 @@ def board(rng: np.random.Generator, shift: Floats, items: int = 60) -> list[Join
     return result
 
 
+@pytest.mark.slow
 def test_twenty_equal_models_on_few_benchmarks_get_no_false_rank() -> None:
     """The rate is at most 6 %: it is 5.8 % [5.1, 6.5] of 4,000 boards. Here chance may add two standard errors to that."""
     rng, runs = np.random.default_rng(20), 4 * RUNS
@@ -56,7 +58,7 @@ def test_twenty_equal_models_on_few_benchmarks_get_no_false_rank() -> None:
 
 @pytest.mark.parametrize(
     ("models", "items", "runs"),
-    [(5, 8, 600), (20, 8, 300), (20, 20, 300), (50, 10, 150)],
+    [(5, 8, 600), long(20, 8, 300), long(20, 20, 300), long(50, 10, 150)],
 )
 def test_leagues_on_few_items_get_no_false_rank(
     models: int, items: int, runs: int
@@ -76,6 +78,7 @@ def test_leagues_on_few_items_get_no_false_rank(
     assert false / runs <= 0.06 + 3 * np.sqrt(0.06 * 0.94 / runs)
 
 
+@pytest.mark.slow
 def test_the_board_finds_a_better_model_as_often_as_tukeys_range_would() -> None:
     """One of 20 models is better by what an exact test of all pairs at once finds in about four of five leagues."""
     rng = np.random.default_rng(21)
@@ -117,7 +120,14 @@ def experiment(
 
 @pytest.mark.parametrize(
     "metric",
-    ["pls", "ridgecv", "linear_predictivity", "neuron_to_neuron", "cka_biased", "rdm"],
+    [
+        long("pls"),
+        long("ridgecv"),
+        "linear_predictivity",
+        long("neuron_to_neuron"),
+        long("cka_biased"),
+        long("rdm"),
+    ],
 )
 def test_compare_of_equal_models_has_few_false_positives(metric: str) -> None:
     options = {"estimator": {"components": 3}} if metric == "pls" else {}

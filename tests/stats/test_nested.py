@@ -125,6 +125,7 @@ def test_neuroids_that_are_numbered_anew_in_each_subject_are_different_neuroids(
     assert claims[0] == pytest.approx(claims[1], rel=0.1)
 
 
+@pytest.mark.slow
 def test_intervals_over_new_subjects_contain_the_truth() -> None:
     metric, scores = nl.metric("cka"), []
     for run in range(80):

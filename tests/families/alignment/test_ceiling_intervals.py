@@ -8,6 +8,7 @@ import xarray as xr
 
 import neuroledger as nl
 from neuroledger.stats.score import Score, normalise
+from tests.long import long
 
 
 def simulated(
@@ -59,7 +60,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "internal_consistency",
+        *(long(name) for name in CASES if name != "internal_consistency"),
+    ],
+)
 def test_an_interval_covers_new_stimuli_and_new_neuroids(name: str) -> None:
     found = [CASES[name](run) for run in range(30)]
     values = np.array([score.value for score in found])
@@ -129,6 +136,7 @@ def test_an_rsa_ceiling_covers_new_stimuli_and_new_subjects(name: str) -> None:
     assert 0.8 < claimed / values.std(ddof=1) < 1.35
 
 
+@pytest.mark.slow
 def test_a_ratio_to_an_rsa_ceiling_of_the_same_stimuli_varies_less_than_with_a_constant_ceiling() -> (
     None
 ):

@@ -161,6 +161,7 @@ def test_the_ceiling_varies_with_subjects_and_stimuli_as_without_each_of_them() 
     assert parts["stimulus",] == pytest.approx(39 * np.var(stimuli))
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_ceiling_covers_new_subjects_and_stimuli() -> None:
     """Numbers of subjects share pairs: taken as independent, they would claim half of the error."""
     scores = [nl.ceiling("cka_subjects")(several(run)) for run in range(30)]

@@ -149,6 +149,7 @@ def repeated(
     return source, target
 
 
+@pytest.mark.slow
 def test_intervals_contain_the_similarity_for_new_stimuli_and_neuroids() -> None:
     """Intervals for new stimuli alone do not: neuroids of unequal strength differ between experiments."""
     scores = [

@@ -20,6 +20,7 @@ from neuroledger.stats.samples import Variation
 from neuroledger.stats.score import Score, normalise
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Memo, Workspace
+from tests.long import long
 
 NEUROIDS = 60
 
@@ -203,7 +204,7 @@ def ranked(values: np.ndarray, comparison: str) -> np.ndarray:
     return centred / np.linalg.norm(centred)
 
 
-@pytest.mark.parametrize("repetitions", [2, 4, 8])
+@pytest.mark.parametrize("repetitions", [2, long(4), long(8)])
 def test_noise_is_refused(repetitions: int) -> None:
     for seed in range(8):
         noise, _ = small(seed, repetitions, 0)
@@ -267,6 +268,7 @@ def test_the_interval_of_nearly_noiseless_data_is_short() -> None:
     assert ceiling.high - ceiling.low < 0.06 and ceiling.high < 1
 
 
+@pytest.mark.slow
 def test_the_noiseless_rdm_over_its_ceiling_covers_one() -> None:
     """Metric and ceiling vary with the same stimuli and neurons."""
     covered = []

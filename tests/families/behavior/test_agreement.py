@@ -150,6 +150,7 @@ def planted(rng, stimuli, people=6, share=0.6):
     return source, target
 
 
+@pytest.mark.slow
 def test_planted_kappa_lies_in_the_interval():
     rng, held, ceilings = np.random.default_rng(0), 0, 0
     for _ in range(6):

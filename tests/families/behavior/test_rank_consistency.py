@@ -7,6 +7,7 @@ from scipy.stats import spearmanr
 
 import neuroledger as nl
 from neuroledger.errors import CeilingError, MetricError
+from tests.long import long
 
 
 def times(
@@ -27,7 +28,7 @@ def times(
     return measured, float(spearmanr(truth, values.mean(axis=0)).statistic)
 
 
-@pytest.mark.parametrize("repetitions", [2, 3, 8])
+@pytest.mark.parametrize("repetitions", [2, long(3), long(8)])
 @pytest.mark.parametrize("noise", [0.5, 2.0])
 def test_a_model_without_error_reaches_it(noise, repetitions):
     found = []
@@ -76,6 +77,7 @@ def test_a_ceiling_whose_interval_holds_zero_is_not_normalised_by():
     assert peer.value == pytest.approx(0.04 / 0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stimuli", "repetitions", "noise"), [(60, 6, 1.5)])
 def test_the_interval_covers_the_ceiling_near_one_and_far_from_it(
     stimuli, repetitions, noise

@@ -201,6 +201,7 @@ def test_elevation_of_a_planted_shift():
     assert bound(both, [2.0]).value == score.value
 
 
+@pytest.mark.slow
 def test_new_stimuli_move_an_elevation_through_the_fits_of_both_conditions():
     """The claim is that of leaving out each stimulus of either condition and fitting again, as the jackknife says."""
     rng = np.random.default_rng(5)
@@ -353,6 +354,7 @@ def answered(thresholds, rng, digits=60):
     return xr.concat(rows, "presentation")
 
 
+@pytest.mark.slow
 def test_thresholds_found_with_the_same_stimuli_move_together():
     one = answered([0.3], np.random.default_rng(0))
     people = xr.concat(

@@ -84,7 +84,7 @@ def declared() -> dict[str, dict[str, Any]]:
 def spec(kind: str, id: str) -> dict[str, Any]:
     """A spec of this repository as plain data."""
     path = ROOT / "specs" / kind / f"{id}.yaml"
-    loaded: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    loaded: dict[str, Any] = yaml.load(path.read_text("utf-8"), yaml.CSafeLoader)
     return loaded
 
 

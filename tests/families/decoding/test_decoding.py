@@ -15,6 +15,7 @@ from neuroledger.families.decoding.metrics.decoding_measures import (
     Rows,
     edit_distance,
 )
+from tests.long import long
 
 
 def rows(truth, answer, choices=None, subject=None, stimulus=None):
@@ -254,7 +255,9 @@ def test_the_interval_is_students_interval_of_the_scores_of_subjects_in_log_odds
     assert half_in_log_odds(*ends, values.mean()) == pytest.approx(half, rel=0.05)
 
 
-@pytest.mark.parametrize("measure", ["accuracy", "balanced_accuracy", "macro_f1"])
+@pytest.mark.parametrize(
+    "measure", ["accuracy", long("balanced_accuracy"), long("macro_f1")]
+)
 def test_people_with_high_scores_differ_less_than_those_with_low_ones(measure):
     """People's discriminability varies; the mean accuracy of all people is known. Student's interval covers .83."""
     people, trials = 6, 40

@@ -8,6 +8,7 @@ import xarray as xr
 
 import neuroledger as nl
 from neuroledger.stats.score import Score
+from tests.long import long
 
 
 def ranked(
@@ -107,7 +108,9 @@ def test_boxes_without_each_scene() -> None:
     )
 
 
-@pytest.mark.parametrize(("score", "items"), [(map_of, "stimuli"), (coco_of, "scenes")])
+@pytest.mark.parametrize(
+    ("score", "items"), [long(map_of, "stimuli"), long(coco_of, "scenes")]
+)
 def test_intervals_cover_new_images(score, items) -> None:
     scores = [score(run) for run in range(80)]
     values = np.array([each.value for each in scores])
@@ -143,6 +146,7 @@ def few_missed(run: int, count: int = 40) -> tuple[xr.DataArray, xr.DataArray]:
     return result.assign_coords(score=("presentation", rng.random(len(result)))), true
 
 
+@pytest.mark.slow
 def test_intervals_stay_wide_enough_if_no_box_is_missed() -> None:
     """Without two more misses, 74 of 100 intervals contain the truth; intervals of scenes with misses do not change."""
     bound = nl.metric("coco_map", overlaps=[0.5])
