@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array, Indices
-from neuroledger.data.memory import mapped, require_memory, row_blocks
+from neuroledger.data.memory import (
+    BLOCK,
+    mapped,
+    release,
+    require_memory,
+    row_blocks,
+)
 from neuroledger.data.normalise_input import as_text, in_numpy
 from neuroledger.data.parsing import note_opened
 from neuroledger.data.threads import exclusive
@@ -26,6 +33,7 @@ __all__ = [
     "average_repetitions",
     "check",
     "content_sha256",
+    "opened",
     "read",
     "read_blocks",
     "rows_of",
@@ -143,20 +151,7 @@ def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
     stacked = np.stack(codes, axis=1)[order]
     new = np.ones(len(order), dtype=bool)
     new[1:] = (stacked[1:] != stacked[:-1]).any(axis=1)
-    values = np.asarray(
-        array.values,
-        dtype=np.result_type(array.dtype, np.float32)
-        if array.dtype.kind == "f"
-        else np.float64,
-    )
-    values = values[order]
-    starts = np.flatnonzero(new)
-    present = ~np.isnan(values)
-    total = np.add.reduceat(np.where(present, values, 0), starts, axis=0)
-    count = np.add.reduceat(present.astype(np.int64), starts, axis=0)
-    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(
-        values.dtype
-    )
+    mean = _means(array.values, order, np.flatnonzero(new))
     first = order[new]
     coords: dict[Hashable, Any] = {
         name: ("presentation", array[name].values[first]) for name in names
@@ -169,6 +164,43 @@ def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
         attrs=dict(assembly.attrs),
         name=assembly.name,
     )
+
+
+def _means(values: Array, order: Indices, starts: Indices) -> Array:
+    """The mean of each group of rows without missing values; only the rows of a few groups are in memory at a time.
+
+    Parameters
+    ----------
+    values
+        (row, …), in memory or a memory map.
+    order
+        The rows, sorted by group.
+    starts
+        Position in ``order`` of the first row of each group.
+    """
+    is_float = values.dtype.kind == "f"
+    dtype = np.result_type(values.dtype, np.float32) if is_float else np.float64
+    mean = np.empty((len(starts), *values.shape[1:]), dtype)
+    ends = np.append(starts, len(order))[1:]
+    for groups in _groups_of_blocks(ends, values[:1].nbytes):
+        first = starts[groups][0]
+        rows = order[first : ends[groups][-1]]
+        some = np.asarray(values[rows], dtype=dtype)
+        present = ~np.isnan(some)
+        within = starts[groups] - first
+        total = np.add.reduceat(np.where(present, some, 0), within, axis=0)
+        count = np.add.reduceat(present.astype(np.int64), within, axis=0)
+        mean[groups] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    release(values)
+    return mean
+
+
+def _groups_of_blocks(ends: Indices, row_bytes: int) -> Iterator[slice]:
+    """Slices of successive groups of rows, of about 16 MiB each; a larger group is a slice of its own."""
+    block = ends * max(1, row_bytes) // BLOCK
+    firsts = np.flatnonzero(np.diff(block, prepend=-1))
+    for start, end in pairwise([*firsts.tolist(), len(ends)]):
+        yield slice(start, end)
 
 
 def _codes(values: Array) -> Indices:
@@ -374,7 +406,7 @@ def read(path: Path) -> xr.DataArray:
     AssemblyError
         The file is not netCDF, is truncated, or contains several variables none of which is ``data``.
     """
-    with _opened(path) as array:
+    with opened(path) as array:
         return array.load()
 
 
@@ -386,7 +418,7 @@ def read_blocks(path: Path, dim: str, whole: int) -> Iterator[xr.DataArray]:
     AssemblyError
         See `read`.
     """
-    with _opened(path) as array:
+    with opened(path) as array:
         if array.nbytes <= whole or dim not in array.dims:
             yield array.load()
             return
@@ -396,8 +428,14 @@ def read_blocks(path: Path, dim: str, whole: int) -> Iterator[xr.DataArray]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[xr.DataArray]:
-    """The assembly of an open netCDF file, whose values are not loaded yet."""
+def opened(path: Path) -> Iterator[xr.DataArray]:
+    """The assembly of an open netCDF file, whose values are not loaded yet.
+
+    Raises
+    ------
+    AssemblyError
+        See `read`.
+    """
     note_opened(path)
     try:
         with xr.open_dataset(

@@ -17,6 +17,7 @@ from neuroledger.data.arrays import Indices as Rows
 from neuroledger.errors import LimitError
 
 __all__ = [
+    "BLOCK",
     "LazyRows",
     "Rows",
     "WHOLE",
@@ -35,6 +36,7 @@ GROUP = Path("/sys/fs/cgroup")
 WHOLE: Final = 1 << 28
 """Bytes up to which rows are passed on as one array."""
 BLOCK: Final = 1 << 24
+"""Bytes of values that are worked on at once."""
 
 T = TypeVar("T")
 _CACHE: WeakKeyDictionary[mmap.mmap, dict[Hashable, Any]] = WeakKeyDictionary()

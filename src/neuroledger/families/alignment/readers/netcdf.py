@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from neuroledger.data import assembly as assemblies
 from neuroledger.data.dataset import Dataset
+from neuroledger.data.large_assembly import read_large
 from neuroledger.data.stimuli import StimulusSet, read_table, safe_members
 from neuroledger.errors import AssemblyError
 from neuroledger.spec.registry import reader
@@ -46,10 +46,8 @@ def netcdf(
     """
     return Dataset(
         stimuli=None if stimuli is None else _read_stimuli(files, stimuli, archive),
-        assembly=None if assembly is None else assemblies.read(files[assembly]),
-        extras={
-            name: assemblies.read(files[file]) for name, file in (extras or {}).items()
-        },
+        assembly=None if assembly is None else read_large(files[assembly]),
+        extras={name: read_large(files[file]) for name, file in (extras or {}).items()},
         extra_stimuli={
             name: _read_stimuli(files, file, archive)
             for name, file in (fitting_stimuli or {}).items()
