@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Booleans, Indices, Integers, Strings
+from neuroledger.data.arrays import Array, Indices, Integers, Strings
 from neuroledger.data.factorize import encode
 from neuroledger.data.gate.validation import Repetitions
-from neuroledger.data.memory import row_blocks
+from neuroledger.data.memory import release, row_blocks
 from neuroledger.data.normalise_input import as_text
 
 __all__ = ["repetitions_of"]
@@ -23,12 +23,12 @@ MOST_LINES: Final = 60
 
 @dataclass(frozen=True)
 class _Group:
-    """Presentations of one subject and session, and the neuroids of that subject."""
+    """Presentations of one subject and session; ``owner`` is the subject's number if neuroids have subjects."""
 
     subject: str
     session: str
     rows: Indices
-    neuroids: Booleans | None = None
+    owner: int | None = None
 
 
 def repetitions_of(
@@ -59,7 +59,7 @@ def repetitions_of(
         (groups for groups in _divisions(array) if 1 < len(groups) < MOST_LINES),
         [],
     )
-    missing = _missing_by_neuroid(array)
+    missing = _missing_by_owner(array)
     lines = []
     for number, group in enumerate([everything, *groups]):
         rows, lacking = _present_rows(missing, group)
@@ -114,26 +114,28 @@ def _column(assembly: xr.DataArray, name: str) -> Strings | None:
 def _groups(assembly: xr.DataArray, sessions: Strings | None) -> list[_Group]:
     count = assembly.sizes["presentation"]
     subjects = _column(assembly, "subject")
-    by_neuroid = (
-        subjects is None
-        and "subject" in assembly.coords
-        and assembly["subject"].dims == ("neuroid",)
-    )
     none = np.full(count, "")
     rows_of = _rows_by(
         [none if subjects is None else subjects, none if sessions is None else sessions]
     )
-    if not by_neuroid:
+    owners = _owners(assembly)
+    if owners is None:
         return [
             _Group(subject, session, rows)
             for (subject, session), rows in rows_of.items()
         ]
-    owners = as_text(assembly["subject"].values)
     return [
-        _Group(str(owner), session, rows, owners == owner)
-        for owner in np.unique(owners)
+        _Group(str(owner), session, rows, number)
+        for number, owner in enumerate(np.unique(owners))
         for (_, session), rows in rows_of.items()
     ]
+
+
+def _owners(assembly: xr.DataArray) -> Strings | None:
+    """The subject of each neuroid, or None if subjects are those of presentations or unknown."""
+    if "subject" not in assembly.coords or assembly["subject"].dims != ("neuroid",):
+        return None
+    return as_text(assembly["subject"].values)
 
 
 def _rows_by(columns: list[Strings]) -> dict[tuple[str, ...], Indices]:
@@ -149,30 +151,41 @@ def _rows_by(columns: list[Strings]) -> dict[tuple[str, ...], Indices]:
     }
 
 
-def _missing_by_neuroid(assembly: xr.DataArray) -> tuple[Integers, int] | None:
-    """Missing values of each presentation and neuroid, and values in a cell; None if values cannot be missing here."""
+class _Missing(NamedTuple):
+    """Missing values of each presentation and owner of neuroids, (presentation, owner), and how many values an owner has."""
+
+    counts: Integers
+    values: Integers
+
+
+def _missing_by_owner(assembly: xr.DataArray) -> _Missing | None:
+    """Count missing values, a block of presentations at a time; None if values cannot be missing here."""
     if assembly.dtype.kind != "f" or "neuroid" not in assembly.dims:
         return None
+    owners = _owners(assembly)
+    if owners is None:
+        owners = np.full(assembly.sizes["neuroid"], "")
+    order = np.argsort(owners, kind="stable")
+    _, starts, neuroids = np.unique(
+        owners[order], return_index=True, return_counts=True
+    )
     values: Array = assembly.transpose("presentation", "neuroid", ...).values
     bins = int(np.prod(values.shape[2:]))
-    missing = np.zeros(values.shape[:2], dtype=np.int64)
+    counts = np.zeros((len(values), len(starts)), dtype=np.int64)
     for rows in row_blocks(values):
         block = np.isnan(values[rows])
-        missing[rows] = block.reshape(*block.shape[:2], -1).sum(axis=2)
-    return missing, bins
+        if block.any():
+            of_neuroids = block.reshape(*block.shape[:2], -1).sum(axis=2)
+            counts[rows] = np.add.reduceat(of_neuroids[:, order], starts, axis=1)
+    release(values)
+    return _Missing(counts, neuroids * bins)
 
 
-def _present_rows(
-    missing: tuple[Integers, int] | None, group: _Group
-) -> tuple[Indices, int]:
+def _present_rows(missing: _Missing | None, group: _Group) -> tuple[Indices, int]:
     """Presentations of a group that have a value, and the number of missing values in them."""
     if missing is None:
         return group.rows, 0
-    counts, bins = missing
-    cells = (
-        counts[group.rows]
-        if group.neuroids is None
-        else counts[group.rows][:, group.neuroids]
-    )
-    empty = (cells == bins).all(axis=1)
-    return group.rows[~empty], int(cells[~empty].sum())
+    owned = slice(None) if group.owner is None else [group.owner]
+    lacking = missing.counts[group.rows][:, owned].sum(axis=1)
+    present = lacking < missing.values[owned].sum()
+    return group.rows[present], int(lacking[present].sum())
