@@ -249,11 +249,17 @@ def test_an_interruption_does_not_wait_for_unstarted_jobs(
     script = (
         "import signal, time\n"
         "from neuroledger.engine.executors import execute\n"
+        "from neuroledger.engine.plan import Job\n"
+        "from neuroledger.engine.records.inputs import Inputs\n"
+        "def sleep(job):\n"
+        "    time.sleep(float(job.model))\n"
         "if __name__ == '__main__':\n"
         # What a shell starts in the background ignores interruptions, and hands that down.
         "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "    print('begun', flush=True)\n"
-        "    for _ in execute('processes:1', [0.1] * 3 + [900] * 20, time.sleep, print):\n"
+        "    times = [0.1] * 3 + [900] * 20\n"
+        "    jobs = [Job(str(time), 'b', str(n), Inputs()) for n, time in enumerate(times)]\n"
+        "    for _ in execute('processes:1', jobs, sleep, print):\n"
         "        print('one', flush=True)\n"
     )
     (tmp_path / "long.py").write_text(script)

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 distributed = pytest.importorskip("distributed")
@@ -28,6 +30,7 @@ from neuroledger.engine import executors  # noqa: E402
 from neuroledger.engine import run as runs  # noqa: E402
 from neuroledger.engine.executors import execute, gpu_of  # noqa: E402
 from neuroledger.engine.plan import Job, plan  # noqa: E402
+from neuroledger.engine.records.inputs import DatasetIdentity, Inputs  # noqa: E402
 from neuroledger.engine.run import run  # noqa: E402
 from neuroledger.engine.session import Request  # noqa: E402
 from neuroledger.models import torch_layers  # noqa: E402
@@ -246,9 +249,64 @@ def raising(job: Job) -> str:
 
 def jobs_of(*models: str) -> list[Job]:
     return [
-        Job(id=f"{number:064x}", model=name, benchmark="b", inputs={})
+        Job(id=f"{number:064x}", model=name, benchmark="b", inputs=Inputs())
         for number, name in enumerate(models)
     ]
+
+
+def jobs_on(**datasets: list[str]) -> list[Job]:
+    """Jobs of three models on each benchmark of each data set, model by model."""
+    return [
+        Job(
+            model,
+            benchmark,
+            f"{model}{benchmark}",
+            Inputs(dataset=DatasetIdentity(id=id)),
+        )
+        for id, benchmarks in datasets.items()
+        for model in ("a", "b", "c")
+        for benchmark in benchmarks
+    ]
+
+
+def taken(jobs: list[Job], turns: list[int]) -> list[tuple[int, str]]:
+    queue = executors.Queue(jobs)
+    order = []
+    for worker in turns:
+        job = queue.take(worker)
+        if job is not None:
+            order.append((worker, job.benchmark))
+    assert all(queue.take(worker) is None for worker in set(turns))
+    return order
+
+
+def test_a_worker_stays_with_a_benchmark_and_then_with_its_data_set() -> None:
+    jobs = jobs_on(D=["d1", "d2"], E=["e1", "e2"])
+    order = taken(jobs, [0, 1] * 6)
+    assert [name for worker, name in order if worker == 0] == ["d1"] * 3 + ["d2"] * 3
+    assert [name for worker, name in order if worker == 1] == ["e1"] * 3 + ["e2"] * 3
+
+
+def test_a_worker_without_a_benchmark_of_its_own_helps_with_one_that_has_most_jobs_left() -> (
+    None
+):
+    order = taken(jobs_on(D=["d1"], E=["e1", "e2"]), [0, 0, 0, 0, 1, 1, 1, 2, 0])
+    assert order[:3] == [(0, "d1")] * 3 or order[:3] == [(0, "e1")] * 3
+    assert len(order) == 9
+
+
+@given(
+    st.lists(st.sampled_from(["D", "E"]), max_size=12),
+    st.lists(st.integers(0, 3), min_size=40, max_size=40),
+)
+def test_each_job_is_taken_exactly_once(sets: list[str], turns: list[int]) -> None:
+    jobs = [
+        Job("m", f"b{n % 3}", str(n), Inputs(dataset=DatasetIdentity(id=id)))
+        for n, id in enumerate(sets)
+    ]
+    queue = executors.Queue(jobs)
+    got = [job for worker in turns if (job := queue.take(worker)) is not None]
+    assert sorted(job.id for job in got) == sorted(job.id for job in jobs)
 
 
 def told(job: Job, error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -103,28 +104,64 @@ def _count(text: str, gpus: int) -> int:
     return int(text)
 
 
-def _initialise(number: Any, threads: int, gpus: int) -> None:
+class Queue:
+    """Jobs in the order in which workers take them, so that few workers need the same data.
+
+    A worker takes the jobs of one benchmark, whose ceiling and controls it computes once; then another benchmark of the
+    same data set; then one on which nobody works; and at last it helps others.
+    """
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._left: dict[tuple[str, str], deque[Job]] = {}
+        for job in jobs:
+            group = (job.inputs.dataset.id, job.benchmark)
+            self._left.setdefault(group, deque()).append(job)
+        self._own: dict[int, tuple[str, str]] = {}
+
+    def take(self, worker: int) -> Job | None:
+        """Return the next job of a worker, or None if no job is left."""
+        if not self._left:
+            return None
+        group = self._own.get(worker)
+        if group is None or group not in self._left:
+            group = self._own[worker] = self._chosen(worker)
+        jobs = self._left[group]
+        job = jobs.popleft()
+        if not jobs:
+            del self._left[group]
+        return job
+
+    def _chosen(self, worker: int) -> tuple[str, str]:
+        own = self._own.get(worker, ("", ""))
+        taken = set(self._own.values())
+        workers = Counter(dataset for dataset, _ in taken)
+
+        def preference(group: tuple[str, str]) -> tuple[bool, bool, int, int]:
+            dataset, _ = group
+            same = dataset == own[0]
+            return group not in taken, same, -workers[dataset], len(self._left[group])
+
+        return max(self._left, key=preference)
+
+
+def _initialise(worker: int, threads: int, gpus: int) -> None:
     """Initialise a worker process with its share of the processors and its GPU."""
-    with number.get_lock():
-        worker = number.value
-        number.value += 1
     if gpus:
         os.environ[GPUS] = gpu_of(worker, gpus)
     limit_process(threads)
 
 
-def _pool(count: int, gpus: int) -> ProcessPoolExecutor:
-    context = get_context("spawn")
+def _process(worker: int, count: int, gpus: int) -> ProcessPoolExecutor:
+    """Return one of ``count`` worker processes; it starts with its first job."""
+    processors = os.cpu_count() or 1
     granted = os.environ.get("OMP_NUM_THREADS", "")
-    threads = min(
-        int(granted) if granted.isdecimal() else os.cpu_count() or 1,
-        max(1, (os.cpu_count() or 1) // count),
-    )
+    allowed = int(granted) if granted.isdecimal() else processors
+    threads = min(allowed, max(1, processors // count))
     return ProcessPoolExecutor(
-        count,
-        mp_context=context,
+        1,
+        mp_context=get_context("spawn"),
         initializer=_initialise,
-        initargs=(context.Value("i", 0), threads, gpus),
+        initargs=(worker, threads, gpus),
     )
 
 
@@ -135,38 +172,52 @@ def _processes(
     failed: Failed[T],
     gpus: int,
 ) -> Done[T]:
-    lost: list[Job] = []
+    queue, lost = Queue(jobs), list[Job]()
+    processes = [_process(worker, count, gpus) for worker in range(count)]
+    running: dict[Future[T], tuple[int, Job]] = {}
     others = set(active_children())
-    with _pool(count, gpus) as pool:
-        pending: dict[Future[T], Job] = {pool.submit(work, job): job for job in jobs}
+
+    def start(worker: int, job: Job | None) -> None:
+        if job is not None:
+            running[processes[worker].submit(work, job)] = worker, job
+
+    try:
+        for worker in range(count):
+            start(worker, queue.take(worker))
+        while running:
+            future = next(as_completed(running))
+            worker, job = running.pop(future)
+            error = future.exception()
+            if isinstance(error, BrokenProcessPool):
+                lost.append(job)
+                processes[worker] = _process(worker, count, gpus)
+            start(worker, queue.take(worker))
+            if not isinstance(error, BrokenProcessPool):
+                yield job, future.result() if error is None else failed(job, error)
+    except (
+        BaseException
+    ):  # interrupted: without this, jobs in progress would be waited for
+        for process in set(active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        for each in processes:
+            each.shutdown(wait=False, cancel_futures=True)
+    for job in lost:
+        yield job, _alone(job, work, failed, gpus)
+
+
+def _alone(job: Job, work: Callable[[Job], T], failed: Failed[T], gpus: int) -> T:
+    """Return the result of a job whose process died, computed while no other job takes memory."""
+    with _process(0, 1, gpus) as process:
         try:
-            for future in as_completed(pending):
-                error = future.exception()
-                if isinstance(error, BrokenProcessPool):
-                    lost.append(pending[future])
-                elif error is not None:
-                    yield pending[future], failed(pending[future], error)
-                else:
-                    yield pending[future], future.result()
-        except BaseException:  # interrupted: without this, leaving the pool would wait for all pending jobs
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(active_children()) - others:
-                process.terminate()
-            raise
-    for job in (
-        lost
-    ):  # the death of one process breaks the pool: retry each job in its own process
-        with _pool(1, gpus) as alone:
-            try:
-                result = alone.submit(work, job).result()
-            except BrokenProcessPool:
-                words = "its process died, also when it was tried alone; free memory and try again"
-                result = failed(
-                    job, LimitError(words, command=again(job.model, job.benchmark))
-                )
-            except Exception as error:
-                result = failed(job, error)
-        yield job, result
+            return process.submit(work, job).result()
+        except BrokenProcessPool:
+            words = "its process died, also when it was tried alone; free memory and try again"
+            command = again(job.model, job.benchmark)
+            return failed(job, LimitError(words, command=command))
+        except Exception as error:
+            return failed(job, error)
 
 
 def _dask(
@@ -201,7 +252,15 @@ def _dask(
             client.run(partial(_choose_gpu, gpus))
         # The scheduler retries the jobs of a lost worker on other workers several times.
         pending = {
-            client.submit(work, job, pure=False, key=f"{job.id}"): job for job in jobs
+            client.submit(
+                work,
+                job,
+                pure=False,
+                key=job.id,
+                workers=near,
+                allow_other_workers=True,
+            ): job
+            for job, near in _placed(jobs, list(client.scheduler_info()["workers"]))
         }
         for future in distributed.as_completed(list(pending)):
             job = pending[future]
@@ -218,6 +277,16 @@ def _dask(
                     job, _lost(job, address, "the scheduler ended before this job did")
                 ),
             )
+
+
+def _placed(
+    jobs: Sequence[Job], workers: Sequence[str]
+) -> Iterator[tuple[Job, list[str] | None]]:
+    """Yield each job with the worker that should have it; the scheduler may give it to another that is idle."""
+    queue, turn = Queue(jobs), 0
+    while (job := queue.take(turn)) is not None:
+        yield job, [workers[turn]] if workers else None
+        turn = (turn + 1) % max(1, len(workers))
 
 
 def _close(client: Any) -> None:
