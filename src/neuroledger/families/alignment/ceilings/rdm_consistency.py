@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -13,9 +14,14 @@ from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.missing import dissimilarities_of_present
-from neuroledger.families.alignment.similarity.rdm import Comparison, Distance, compare
+from neuroledger.families.alignment.similarity.rdm import (
+    Comparison,
+    Distance,
+    Sorted,
+    agreement,
+)
 from neuroledger.spec.registry import ceiling
-from neuroledger.stats.groups import names_of
+from neuroledger.stats.groups import COARSE, names_of
 from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
 
@@ -23,6 +29,8 @@ __all__ = ["rdm_consistency"]
 
 # Three stimuli have three pairs, which agree in rank by chance in one of six cases.
 FEWEST_STIMULI = 4
+MOST_ENTRIES: Final = 1 << 25
+"""Number of dissimilarities, of 16 bytes with their order, up to which those without each group of neuroids are kept."""
 
 
 class _Trials(NamedTuple):
@@ -104,26 +112,29 @@ def rdm_consistency(
     pairs = [
         _Pair(trials.mean(split.train), trials.mean(split.test)) for split in splits
     ]
-    rdms = [_rdms(pair, distance) for pair in pairs]
+    rdms = _sorted_rdms(pairs, distance, comparison)
     notes = _checked(rdms, pairs)
     r = _agreement(rdms, comparison)
     k = _factor(trials, splits, rng, distance, comparison)
     samples = xr.DataArray(_corrected(r, k))
     first, second = np.triu_indices(trials.stimuli, 1)
 
+    kept_groups = COARSE if COARSE * 2 * len(rdms) * len(first) < MOST_ENTRIES else 1
+
+    @lru_cache(maxsize=kept_groups)
+    def of_neuroids(kept: bytes) -> list[_Rdms]:
+        columns = np.frombuffer(kept, dtype=bool)
+        fewer = [
+            _Pair(pair.first[:, columns], pair.second[:, columns]) for pair in pairs
+        ]
+        return _sorted_rdms(fewer, distance, comparison)
+
     def without(keep: Keep) -> xr.DataArray:
         """The factor stays, which the design and the signal-to-noise ratio determine."""
+        left = of_neuroids(keep["neuroid"].tobytes()) if "neuroid" in keep else rdms
         rows = keep.get("stimulus", np.ones(trials.stimuli, dtype=bool))
-        if "neuroid" in keep:
-            place = np.ix_(rows, keep["neuroid"])
-            left = [
-                _rdms(_Pair(pair.first[place], pair.second[place]), distance)
-                for pair in pairs
-            ]
-        else:
-            kept = rows[first] & rows[second]
-            left = [(a[kept], b[kept]) for a, b in rdms]
-        return samples.copy(data=_corrected(_agreement(left, comparison), k))
+        of_kept = _agreement(left, comparison, rows[first] & rows[second])
+        return samples.copy(data=_corrected(of_kept, k))
 
     items = {
         "stimulus": coded.labels.astype(str),
@@ -145,9 +156,7 @@ def _scaled(assembly: xr.DataArray) -> Floats:
     )
 
 
-def _checked(
-    rdms: Sequence[tuple[Floats, Floats]], pairs: Sequence[_Pair]
-) -> list[str]:
+def _checked(rdms: Sequence[_Rdms], pairs: Sequence[_Pair]) -> list[str]:
     """Return a note about pairs of stimuli that are left out, after checking that enough stimuli remain.
 
     Raises
@@ -155,7 +164,7 @@ def _checked(
     CeilingError
         No split has 4 stimuli whose patterns can be compared in both halves.
     """
-    known = [np.isfinite(a) & np.isfinite(b) for a, b in rdms]
+    known = [rdm.known for rdm in rdms]
     stimuli = len(pairs[0].first)
     compared = max(_stimuli_of(entries, stimuli) for entries in known)
     if compared < FEWEST_STIMULI:
@@ -179,23 +188,44 @@ def _stimuli_of(entries: Booleans, stimuli: int) -> int:
     return len(np.unique(np.concatenate([first[entries], second[entries]])))
 
 
-def _rdms(pair: _Pair, distance: Distance) -> tuple[Floats, Floats]:
-    first, second = (dissimilarities_of_present(half, distance) for half in pair)
-    return first, second
+class _Rdms(NamedTuple):
+    """The RDMs of both halves of a split."""
+
+    first: Sorted
+    second: Sorted
+
+    @property
+    def known(self) -> Booleans:
+        """Mask of the entries that both have."""
+        return np.isfinite(self.first.values) & np.isfinite(self.second.values)
 
 
-def _agreement(rdms: Sequence[tuple[Floats, Floats]], comparison: Comparison) -> float:
-    """Mean over splits of the agreement of the RDMs of both halves; NaN if it is undefined in all."""
-    found = [_compared(a, b, comparison) for a, b in rdms]
+def _sorted_rdms(
+    pairs: Sequence[_Pair], distance: Distance, comparison: Comparison
+) -> list[_Rdms]:
+    def rdm(half: Floats) -> Sorted:
+        return Sorted.of(dissimilarities_of_present(half, distance), comparison)
+
+    return [_Rdms(rdm(pair.first), rdm(pair.second)) for pair in pairs]
+
+
+def _agreement(
+    rdms: Sequence[_Rdms], comparison: Comparison, kept: Booleans | None = None
+) -> float:
+    """Mean over splits of the agreement of the RDMs of both halves, over kept entries; NaN if it is undefined in all."""
+    found = [
+        _compared(*rdm, rdm.known if kept is None else rdm.known & kept, comparison)
+        for rdm in rdms
+    ]
     return float(np.nanmean(found)) if np.isfinite(found).any() else math.nan
 
 
-def _compared(a: Floats, b: Floats, comparison: Comparison) -> float:
-    """Agreement of two condensed RDMs over the entries that both have; NaN for fewer pairs than 4 stimuli have."""
-    known = np.isfinite(a) & np.isfinite(b)
-    if known.sum() < FEWEST_STIMULI * (FEWEST_STIMULI - 1) // 2:
+def _compared(a: Sorted, b: Sorted, entries: Booleans, comparison: Comparison) -> float:
+    """Agreement of some entries of two condensed RDMs; NaN for fewer pairs than 4 stimuli have."""
+    if entries.sum() < FEWEST_STIMULI * (FEWEST_STIMULI - 1) // 2:
         return math.nan
-    return compare(a[known], b[known], comparison)
+    prepared = [rdm.prepared(entries, comparison) for rdm in (a, b)]
+    return agreement(*prepared, comparison)
 
 
 def _corrected(r: float, k: float) -> float:
@@ -226,14 +256,19 @@ def _factor(
         simulated = trials._replace(
             values=truth[trials.stimulus] + drawn + 0 * trials.values
         )
-        halves.append(
-            _rdms(
-                _Pair(simulated.mean(split.train), simulated.mean(split.test)), distance
+        halves.append(_Pair(simulated.mean(split.train), simulated.mean(split.test)))
+        measured = dissimilarities_of_present(simulated.mean(), distance)
+        entries = np.isfinite(noiseless) & np.isfinite(measured)
+        reached.append(
+            _compared(
+                Sorted.of(noiseless, comparison),
+                Sorted.of(measured, comparison),
+                entries,
+                comparison,
             )
         )
-        measured = dissimilarities_of_present(simulated.mean(), distance)
-        reached.append(_compared(noiseless, measured, comparison))
-    r, square = _agreement(halves, comparison), float(np.mean(reached)) ** 2
+    simulated_rdms = _sorted_rdms(halves, distance, comparison)
+    r, square = _agreement(simulated_rdms, comparison), float(np.mean(reached)) ** 2
     if not r > 0:
         raise CeilingError(
             "halves of simulated experiments with the signal and the noise of these responses do not agree: the data "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from neuroledger.data.arrays import Booleans, Floats
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.families.alignment.similarity.gram import Gram
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Comparison",
     "Distance",
     "RANKED",
+    "Sorted",
     "agreement",
     "compare",
     "condensed",
@@ -126,32 +127,56 @@ def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
     Neighbours in order that differ by no more than ``alike`` times the largest value are ties. With :data:`ALIKE`,
     rounding does not affect the order of equal dissimilarities, such as those of identical stimuli or of counts.
     """
-    count = len(values)
-    tolerance = alike * float(np.abs(values).max(initial=0.0))
     order = np.argsort(values)
-    ordered = values[order]
-    ranks = np.empty(count)
+    ranks = np.empty(len(values))
+    ranks[order] = _ranks_in_order(values[order], alike)
+    return ranks
+
+
+def _ranks_in_order(ordered: Floats, alike: float) -> Floats:
+    """Ranks of values that are sorted already, as in :func:`mean_ranks`."""
+    count = len(ordered)
+    tolerance = alike * float(np.abs(ordered[[0, -1]]).max()) if count else 0.0
     is_new = np.ones(count, bool)
     is_new[1:] = ordered[1:] - ordered[:-1] > tolerance
     if is_new.all():
-        ranks[order] = np.arange(1.0, count + 1)
-        return ranks
+        return np.arange(1.0, count + 1)
     starts = np.flatnonzero(is_new)
     sizes = np.diff(np.append(starts, count))
     # A group of `size` ties after `start` smaller values has the ranks start + 1 to start + size.
-    ranks[order] = np.repeat(starts + (sizes + 1) / 2, sizes)
-    return ranks
+    return np.repeat(starts + (sizes + 1) / 2, sizes)
 
 
 def prepared(values: Floats, comparison: Comparison) -> Floats:
     """Transform a condensed RDM as the comparison needs it: (centred) ranks, centred values, or unchanged values."""
-    if comparison in ("spearman", "rho_a"):
-        ranks = mean_ranks(values, ALIKE)
-        ranks -= (len(values) + 1) / 2
-        return ranks
-    if comparison == "kendall_tau_a":
-        return mean_ranks(values, ALIKE)
+    if comparison in RANKED:
+        return _from_ranks(mean_ranks(values, ALIKE), comparison)
     return values - values.mean() if comparison == "pearson" else values
+
+
+def _from_ranks(ranks: Floats, comparison: Comparison) -> Floats:
+    return ranks if comparison == "kendall_tau_a" else ranks - (len(ranks) + 1) / 2
+
+
+class Sorted(NamedTuple):
+    """A condensed RDM with its order: what is left of it without some stimuli is in order too, and need not be sorted."""
+
+    values: Floats
+    order: Indices | None
+
+    @classmethod
+    def of(cls, values: Floats, comparison: Comparison) -> Sorted:
+        """Sort an RDM, if the comparison needs its order."""
+        return cls(values, np.argsort(values) if comparison in RANKED else None)
+
+    def prepared(self, kept: Booleans, comparison: Comparison) -> Floats:
+        """Return :func:`prepared` of the entries that are kept, which are finite."""
+        if self.order is None:
+            return prepared(self.values[kept], comparison)
+        at = self.order[kept[self.order]]
+        ranks = np.empty(len(kept))
+        ranks[at] = _ranks_in_order(self.values[at], ALIKE)
+        return _from_ranks(ranks[kept], comparison)
 
 
 def compare(a: Floats, b: Floats, comparison: Comparison) -> float:
