@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from functools import lru_cache
+from typing import Annotated, Final
 
 import numpy as np
 import xarray as xr
@@ -13,13 +14,13 @@ from pydantic import Field
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import (
-    complete_neuroids,
     gram,
     patterns,
     relative_gram,
+    responses_left,
 )
 from neuroledger.spec.registry import metric
-from neuroledger.stats.groups import stimulus_names
+from neuroledger.stats.groups import COARSE, stimulus_names
 from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
@@ -31,6 +32,8 @@ Regularisation = Annotated[float, Field(ge=0)]
 
 # The unbiased estimator divides by n (n - 3).
 FEWEST_STIMULI = 4
+MOST_BYTES: Final = 1 << 28
+"""Bytes up to which the Gram matrices without each group of neuroids are kept."""
 
 
 @metric("cka", version=6)
@@ -170,15 +173,21 @@ def _variation(
     """Return how the alignment changes without stimuli of both sides and without neuroids of the target."""
     ids = stimulus_names(target, len(K))
     # A constant in the denominator has the target's units.
-    names, Y = complete_neuroids(target, scaled=not regularisation)
+    left = responses_left(target, scaled=not regularisation)
+
+    everything = np.ones(len(K), dtype=bool)
+    few = COARSE * K.nbytes < MOST_BYTES
+
+    # The Gram matrix of some stimuli is a part of that of all: it is computed once for each group of neuroids.
+    @lru_cache(maxsize=COARSE if few else 1)
+    def of_neuroids(kept: bytes) -> Floats:
+        return left.gram(everything, np.frombuffer(kept, dtype=bool))
 
     def without(keep: Keep) -> xr.DataArray:
-        rows = keep.get("stimulus", np.ones(len(K), dtype=bool))
-        columns = keep.get("neuroid", np.ones(len(names), dtype=bool))
-        responses = Y[np.ix_(rows, columns)]
-        value = _alignment(
-            K[np.ix_(rows, rows)], responses @ responses.T, unbiased, regularisation
-        )
+        columns = keep.get("neuroid", np.ones(len(left.names), dtype=bool))
+        L = of_neuroids(columns.tobytes())
+        part = np.ix_(*2 * [keep.get("stimulus", everything)])
+        value = _alignment(K[part], L[part], unbiased, regularisation)
         return like.copy(data=np.full(like.shape, value))
 
-    return Variation({"stimulus": ids, "neuroid": names}, without)
+    return Variation({"stimulus": ids, "neuroid": left.names}, without)

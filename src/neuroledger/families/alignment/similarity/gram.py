@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Array
+from neuroledger.data import memory
+from neuroledger.data.arrays import Array, Booleans, Floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import DataError, MetricError
@@ -22,12 +23,14 @@ from neuroledger.store.store import Written
 __all__ = [
     "Features",
     "Gram",
+    "ResponsesLeft",
     "features",
     "gram",
     "mirror_upper",
     "complete_neuroids",
     "patterns",
     "relative_gram",
+    "responses_left",
     "square",
     "tall",
 ]
@@ -334,14 +337,41 @@ def complete_neuroids(
 
     ``scaled`` divides responses by a power of two, to magnitudes below 1.
     """
+    left = responses_left(assembly, scaled=scaled)
+    return left.names, np.ldexp(left.values.astype(np.float64), left.power)
+
+
+class ResponsesLeft(NamedTuple):
+    """Responses of neuroids without missing ones, (stimulus, neuroid), to be multiplied by 2 to the ``power``."""
+
+    names: NDArray[np.str_]
+    values: Array
+    power: int
+
+    def gram(self, rows: Booleans, columns: Booleans) -> Floats:
+        """Products of the responses to some stimuli, over some neuroids, of which a block is in memory at a time."""
+        stimuli, neuroids = np.flatnonzero(rows), np.flatnonzero(columns)
+        products = np.zeros((len(stimuli), len(stimuli)))
+        step = max(1, memory.BLOCK // (8 * max(1, len(stimuli))))
+        for start in range(0, len(neuroids), step):
+            part = self.values[np.ix_(stimuli, neuroids[start : start + step])]
+            part = np.ldexp(part.astype(np.float64), self.power)
+            products += part @ part.T
+        return products
+
+
+def responses_left(assembly: xr.DataArray, *, scaled: bool) -> ResponsesLeft:
+    """Return the responses of the neuroids that :func:`patterns` keeps; they are not copied if these are all."""
     if "time_bin" in assembly.dims:
         assembly = assembly.isel(time_bin=0)
-    X = np.asarray(assembly.transpose("presentation", "neuroid").values)
-    complete = np.isfinite(X).all(axis=0)
-    X = X[:, complete].astype(np.float64)
-    if scaled:
-        X = np.ldexp(X, -int(np.frexp(np.abs(X).max())[1]))
-    return names_of(assembly, "neuroid")[complete], X
+    values = np.asarray(assembly.transpose("presentation", "neuroid").values)
+    names = names_of(assembly, "neuroid")
+    complete = np.isfinite(values).all(axis=0)
+    if not complete.all():
+        values, names = values[:, complete], names[complete]
+    largest = max(abs(float(values.max())), abs(float(values.min())))
+    power = -int(np.frexp(largest)[1]) if scaled else 0
+    return ResponsesLeft(names, values, power)
 
 
 def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
