@@ -10,7 +10,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TextIO
+from typing import Final, Protocol, TextIO
 
 __all__ = [
     "Display",
@@ -69,7 +69,7 @@ def say_problem(text: str) -> None:
     sys.stderr.write(visible(text) + "\n")
 
 
-def say_json(value: Any) -> None:
+def say_json(value: object) -> None:
     """Write plain data as JSON to standard output."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
     say(

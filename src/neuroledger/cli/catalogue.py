@@ -95,11 +95,15 @@ def _id(value: str | Override | None) -> str:
     return id_of(value) if value else "–"
 
 
-def _row(catalog: Catalog, spec: Spec) -> dict[str, Any]:
+def _row(catalog: Catalog, spec: Spec) -> dict[str, object]:
     """Return the columns of one spec in a list of its kind."""
     from neuroledger.spec import kinds
 
-    row: dict[str, Any] = {"id": spec.id, "version": spec.version, "title": spec.title}
+    row: dict[str, object] = {
+        "id": spec.id,
+        "version": spec.version,
+        "title": spec.title,
+    }
     match spec:
         case kinds.DatasetSpec():
             row["license"], row["access"] = spec.license, spec.access
@@ -285,7 +289,7 @@ def _lines(name: str, value: Any) -> Iterator[str]:
         yield f"  {name if number == 1 else '':<16}{bullet} {sentence}"
 
 
-def _inline(value: Any) -> str:
+def _inline(value: object) -> str:
     if isinstance(value, dict):
         return (
             "{"
@@ -381,8 +385,8 @@ class _Checked(NamedTuple):
     def errors(self) -> int:
         return sum(finding.severity == "error" for finding in self.findings)
 
-    def to_dict(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {
+    def to_dict(self) -> dict[str, object]:
+        plain: dict[str, object] = {
             "files": self.files,
             "errors": self.errors,
             "findings": [finding.to_dict() for finding in self.findings],

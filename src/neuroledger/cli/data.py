@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from neuroledger.cli.options import (
     Degrees,
@@ -492,7 +492,7 @@ def _say_what_follows(catalog: Catalog, id: str, answer: Output) -> None:
         )
 
 
-def _from_json(text: str | None, flag: str) -> Any:
+def _from_json(text: str | None, flag: str) -> object:
     """Return the value of an option that is written as JSON.
 
     Raises
@@ -520,7 +520,7 @@ def _package_model(
     id: str,
     checkpoint: Path,
     module: str | None,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, object],
     answer: Output,
 ) -> None:
     from neuroledger.cli.own_models import package_model

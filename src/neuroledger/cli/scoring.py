@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from neuroledger.cli.options import (
     BenchmarkId,
@@ -169,7 +169,9 @@ def _say_plan(planned: Plan, tell: Callable[[str], None]) -> None:
         tell(line)
 
 
-def _plain_run(planned: Plan, jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _plain_run(
+    planned: Plan, jobs: Sequence[Mapping[str, object]]
+) -> dict[str, object]:
     """Return plain data about a run or a plan."""
     pending = [
         {"name": name, "reason": what.reason, "command": what.command}
@@ -183,9 +185,9 @@ def _plain_run(planned: Plan, jobs: Sequence[Mapping[str, Any]]) -> dict[str, An
     }
 
 
-def _plain_done(done: Done) -> dict[str, Any]:
+def _plain_done(done: Done) -> dict[str, object]:
     """Return plain data about the outcome of one job."""
-    plain: dict[str, Any] = {"id": done.job.id, "computed": done.computed}
+    plain: dict[str, object] = {"id": done.job.id, "computed": done.computed}
     if done.pending is None:
         return plain | plain_record(done.record)
     pair = {"benchmark": done.job.benchmark, "model": done.job.model}
@@ -508,7 +510,7 @@ def evaluate(
         os.chdir(root)
     params = read_params(open_catalog().root)
     request = _request(params, seed, limit, device)
-    subject: Any = model
+    subject: object = model
     if ":" in model:
         from neuroledger.families.decoding.own_decoders import own_decoder
 
@@ -707,7 +709,7 @@ def _verify(
     return PENDING if unchecked else SUCCESS
 
 
-def _plain_result(result: Verified) -> dict[str, Any]:
+def _plain_result(result: Verified) -> dict[str, object]:
     from neuroledger.engine import checked
 
     names = {

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from neuroledger.display import visible
 from neuroledger.engine.diff_since import MOST_EMBEDDED, Proposal, Review, record_in
 from neuroledger.engine.record import Record
 from neuroledger.engine.records.calibrations import calibration_in
-from neuroledger.spec.base import spec_sha256
+from neuroledger.spec.base import Spec, spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.store.git_trees import committed
 
@@ -84,7 +84,7 @@ def _findings(reviewed: Review) -> Iterator[str]:
 
 
 def _scores(
-    proposal: Proposal, paths: Sequence[str], benchmarks: dict[str, Any]
+    proposal: Proposal, paths: Sequence[str], benchmarks: Mapping[str, Spec | None]
 ) -> Iterator[str]:
     rows = []
     for path in paths:
@@ -161,7 +161,9 @@ def _controls(record: Record | None) -> str:
     )
 
 
-def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
+def _calibrations(
+    proposal: Proposal, benchmarks: Mapping[str, Spec | None]
+) -> Iterator[str]:
     rows = []
     for id, spec in benchmarks.items():
         content = proposal.now.read(f"results/calibration/{id}.json")
@@ -202,7 +204,9 @@ def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[st
     yield from _table("Calibration, as reported", header_row, rows)
 
 
-def _licences(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
+def _licences(
+    proposal: Proposal, benchmarks: Mapping[str, Spec | None]
+) -> Iterator[str]:
     """List each data set or model with a changed spec or file, and each data set of a changed score."""
     used = {
         ("datasets", spec.dataset)

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -158,7 +157,7 @@ def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
         values.dtype
     )
     first = order[new]
-    coords: dict[Hashable, Any] = {
+    coords: dict[Hashable, object] = {
         name: ("presentation", array[name].values[first]) for name in names
     }
     coords |= {n: c for n, c in array.coords.items() if "presentation" not in c.dims}
@@ -178,7 +177,7 @@ def _codes(values: Array) -> Indices:
 
 
 def rows_of(
-    assembly: xr.DataArray, ids: Sequence[Any] | Array, *, name: str = "source"
+    assembly: xr.DataArray, ids: Sequence[object] | Array, *, name: str = "source"
 ) -> Indices:
     """Row of ``assembly`` for each stimulus id in ``ids``.
 
@@ -216,7 +215,7 @@ def rows_of(
 
 
 def select(
-    assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str = "assembly"
+    assembly: xr.DataArray, conditions: Mapping[str, object], *, name: str = "assembly"
 ) -> xr.DataArray:
     """Select the items that meet every condition: coordinate to allowed value(s), ``{not: […]}``, or ``{min, max}``.
 
@@ -262,11 +261,11 @@ def select(
     return assembly
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _within(values: Array, limits: Mapping[str, Any], coordinate: str) -> Array:
+def _within(values: Array, limits: Mapping[str, object], coordinate: str) -> Array:
     unknown = set(limits) - {"min", "max", "above", "below"}
     if unknown:
         raise AssemblyError(
@@ -280,7 +279,7 @@ def _within(values: Array, limits: Mapping[str, Any], coordinate: str) -> Array:
     return keep
 
 
-def among(values: Array, allowed: Sequence[Any], where: str) -> Array:
+def among(values: Array, allowed: Sequence[object], where: str) -> Array:
     """Mask of the values that are among ``allowed``; an allowed value that does not occur is an error with near misses.
 
     Numbers are compared as numbers, even if one side writes them as text: ``"3.0"`` equals 3.
@@ -442,7 +441,7 @@ def write(assembly: xr.DataArray, path: Path) -> None:
     """
     array = assembly.copy()
     array.name = "data"
-    encoding: dict[str, Any] = {
+    encoding: dict[str, dict[str, object]] = {
         "data": {"zlib": True, "complevel": 4, "shuffle": True}
         if array.dtype.kind in "fiub"
         else {}

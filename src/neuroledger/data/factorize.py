@@ -23,7 +23,7 @@ class Coded(NamedTuple):
     labels: Array
 
 
-def encode(values: Any) -> Coded:
+def encode(values: object) -> Coded:
     """Encode a column as indices into its sorted distinct labels.
 
     Fixed-width text is hashed as rows of integers and the result is verified, so that no Python object is created per
@@ -87,7 +87,7 @@ def first_rows(codes: Codes, count: int) -> Codes:
     return first
 
 
-def locate(values: Any, labels: Any) -> Codes:
+def locate(values: object, labels: object) -> Codes:
     """Position of each value in ``labels``, -1 if it is not among them; values and labels are compared as text."""
     coded = encode(values)
     known = {text: position for position, text in enumerate(as_text(labels).tolist())}

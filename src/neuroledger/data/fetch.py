@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from glob import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
@@ -41,6 +41,9 @@ from neuroledger.errors import (
 from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
 
 __all__ = [
     "Progress",
@@ -825,7 +828,9 @@ def _usable(transfer: _Transfer) -> int:
     return received
 
 
-def _receive(response: Any, address: str, transfer: _Transfer, received: int) -> None:
+def _receive(
+    response: BaseHTTPResponse, address: str, transfer: _Transfer, received: int
+) -> None:
     """Append the body of a response to the partial file, of which the first ``received`` bytes are kept."""
     with transfer.partial.open("ab" if received else "wb") as file:
         # `read1` returns what has arrived, so that the progress is shown as it is.
@@ -839,7 +844,9 @@ def _receive(response: Any, address: str, transfer: _Transfer, received: int) ->
             transfer.progress(transfer.name, received, transfer.size or received)
 
 
-def _request(url: str, start: int, pin: Pin, exchange: Exchange) -> tuple[Any, str]:
+def _request(
+    url: str, start: int, pin: Pin, exchange: Exchange
+) -> tuple[BaseHTTPResponse, str]:
     """Request the bytes from ``start`` on, follow redirects, and return the response and its address.
 
     A request to S3 is signed if there are credentials, and repeated unsigned if these may not read the object.
@@ -901,7 +908,7 @@ def _proxy_for(address: str) -> str | None:
 
 
 def _check_response(
-    response: Any, address: str, start: int, transfer: _Transfer
+    response: BaseHTTPResponse, address: str, start: int, transfer: _Transfer
 ) -> int:
     """Check status and size of a response; returns the position of its first byte in the file: ``start``, or 0."""
     if response.status == 416 or (
@@ -925,7 +932,7 @@ def _check_response(
     return first
 
 
-def _require_success(response: Any, address: str) -> None:
+def _require_success(response: BaseHTTPResponse, address: str) -> None:
     if response.status in TRANSIENT:
         wait = response.headers.get("Retry-After", "")
         raise _TransientError(
@@ -939,7 +946,7 @@ def _require_success(response: Any, address: str) -> None:
         )
 
 
-def _continues(response: Any, start: int, size: int | None) -> bool:
+def _continues(response: BaseHTTPResponse, start: int, size: int | None) -> bool:
     """Whether a partial response has the requested range; if the server does not state it, the hash decides later."""
     content_range = response.headers.get("Content-Range")
     if content_range is None:

@@ -122,7 +122,7 @@ def row_blocks(values: Array | LazyRows) -> Iterator[slice]:
         yield slice(start, min(count, start + step))
 
 
-def mapped(values: Any) -> mmap.mmap | None:
+def mapped(values: object) -> mmap.mmap | None:
     """The memory map that contains an array's data; None if there is none."""
     base = values
     while isinstance(base, np.ndarray):
@@ -130,7 +130,7 @@ def mapped(values: Any) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def release(values: Any) -> None:
+def release(values: object) -> None:
     """Drop the pages of an array's memory map from this process; they stay in the system's cache."""
     memory_map = mapped(values)
     if memory_map is not None and hasattr(mmap, "MADV_DONTNEED"):
@@ -203,7 +203,9 @@ class LazyRows:
         release(self._values)
         return copied if self._change is None else self._change(copied, rows)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> Array:
         """All rows in one array, filled block by block."""
         array = empty_array(
             self.shape,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError, NeuroLedgerError, UnavailableError
 
 __all__ = [
@@ -144,7 +144,7 @@ def zip_member(archive: zipfile.ZipFile, member: str | zipfile.ZipInfo) -> bytes
     return content
 
 
-def numpy_array(path: Path) -> npt.NDArray[Any]:
+def numpy_array(path: Path) -> Array:
     """The array of numbers or text in an ``.npy`` file.
 
     Raises
@@ -153,7 +153,7 @@ def numpy_array(path: Path) -> npt.NDArray[Any]:
         The file is damaged, or contains Python objects.
     """
     with parsing(path, "a NumPy array"):
-        values: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+        values: Array = np.load(path, allow_pickle=False)
     return values
 
 

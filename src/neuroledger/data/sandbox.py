@@ -46,12 +46,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from xarray.core.indexes import PandasIndex, PandasMultiIndex
 from xarray.core.indexing import PandasIndexingAdapter
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.clocks import Clock, Empty, Gap, LeftOut, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
@@ -73,6 +73,8 @@ from neuroledger.errors import (
 __all__ = ["Limits", "confined", "confines", "limits_for"]
 
 T = TypeVar("T")
+# What is called with the file of a memory map, and the map.
+Mapped = Callable[[Path, Array], None]
 log = logging.getLogger("neuroledger")
 
 SECONDS: Final = "NEUROLEDGER_READER_SECONDS"
@@ -285,7 +287,7 @@ def confined(
     function: Callable[[], T],
     limits: Limits,
     what: str,
-    mapped: Callable[[Path, npt.NDArray[Any]], None] | None = None,
+    mapped: Mapped | None = None,
 ) -> T:
     """Compute ``function()`` in a child process within limits, and return its result.
 
@@ -379,7 +381,7 @@ def _receive(
     result: int,
     note: mmap.mmap,
     limits: Limits,
-    mapped: Callable[[Path, npt.NDArray[Any]], None] | None,
+    mapped: Mapped | None,
     what: str,
 ) -> Any:
     name = note[:].rstrip(b"\0").decode("utf-8", errors="replace")
@@ -489,7 +491,7 @@ def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
 
 
 def _run_in_child(
-    function: Callable[[], Any],
+    function: Callable[[], object],
     limits: Limits,
     libraries: Sequence[str],
     scratch: Path,
@@ -713,7 +715,7 @@ def _note_opened_files(files: Sequence[Path], note: mmap.mmap) -> None:
     """Write the name of the last opened file to memory that the caller can still read after a crash."""
     names = {str(path): path.name.encode()[: NOTE_BYTES - 1] for path in files}
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event in {"open", "neuroledger.open"} and arguments:
             name = names.get(str(arguments[0]))
             if name is not None:
@@ -733,22 +735,22 @@ class _Packer(pickle.Pickler):
         stream: io.BytesIO,
         allowed: Sequence[Path],
         scratch: Path,
-        buffers: list[Any],
+        buffers: list[pickle.PickleBuffer],
     ) -> None:
         super().__init__(stream, protocol=5, buffer_callback=buffers.append)
         self._allowed, self._scratch = allowed, scratch
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> Any:
         if isinstance(value, np.memmap) and value.flags.c_contiguous:
             return np.asarray(value).__reduce_ex__(5)
         if isinstance(value, pd.arrays.ArrowStringArray):
             return _without_arrow(value).__reduce_ex__(5)
         return NotImplemented
 
-    def persistent_id(self, value: Any) -> Any:
+    def persistent_id(self, value: object) -> object:
         if not isinstance(value, np.ndarray) or value.dtype.hasobject:
             return None
-        base: Any = value
+        base: object = value
         while isinstance(base, np.ndarray) and isinstance(base.base, np.ndarray):
             base = base.base
         if not isinstance(base, np.memmap) or base.filename is None:
@@ -768,7 +770,9 @@ class _Packer(pickle.Pickler):
         return str(path), value.dtype.str, start, value.shape, value.strides
 
 
-def _without_arrow(texts: pd.arrays.ArrowStringArray) -> Any:
+def _without_arrow(
+    texts: pd.arrays.ArrowStringArray,
+) -> pd.api.extensions.ExtensionArray:
     """Return texts that pandas keeps in Arrow, as it does where pyarrow is installed, as an array of Python's strings.
 
     The pickle of an Arrow array calls functions of pyarrow, which a result may not name.
@@ -786,7 +790,11 @@ class _Unpacker(pickle.Unpickler):
     """Unpickle a result of `_Packer`; refuses every global that is not listed above, and maps of other files."""
 
     def __init__(
-        self, stream: io.BytesIO, allowed: Sequence[Path], mapped: Any, buffers: Any
+        self,
+        stream: io.BytesIO,
+        allowed: Sequence[Path],
+        mapped: Mapped | None,
+        buffers: Iterable[memoryview],
     ) -> None:
         super().__init__(stream, buffers=buffers)
         self._allowed, self._mapped = allowed, mapped
@@ -816,7 +824,7 @@ def _is_below(path: Path, folders: Sequence[Path]) -> bool:
 
 
 def _pack(
-    value: Any, result: int, allowed: Sequence[Path], scratch: Path
+    value: object, result: int, allowed: Sequence[Path], scratch: Path
 ) -> list[list[int]]:
     """Write the value to the memory file; returns start and length of the pickle and of every buffer."""
     stream, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
@@ -835,7 +843,7 @@ def _pack(
 
 
 def _unpack(
-    result: int, parts: list[list[int]], allowed: Sequence[Path], mapped: Any
+    result: int, parts: list[list[int]], allowed: Sequence[Path], mapped: Mapped | None
 ) -> Any:
     # Private: arrays that are only read share the child's pages, and writing copies single pages.
     memory = memoryview(

@@ -139,7 +139,7 @@ def joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
             )
     test = _same_neuroids(train, test)
     axis = train.dims.index("presentation")
-    coords: dict[Any, Any] = {}
+    coords: dict[object, object] = {}
     for name in shared:
         values = train[name]
         if values.dims == ("presentation",):
@@ -185,12 +185,12 @@ class _Bound:
 
     spec: Comparison
     component: Metric | Ceiling
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     workspace: Workspace = field(repr=False)
     seed: int = 0
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The id, the hash of the spec with all overrides, and the name and version of the component."""
         return {
             "id": self.spec.id,
@@ -214,7 +214,7 @@ class _Bound:
     def _compute(
         self,
         arrays: Sequence[xr.DataArray],
-        splits: Iterable[tuple[Any, Any]] | None,
+        splits: Iterable[tuple[object, object]] | None,
         rows: xr.DataArray,
         tested: Collection[str] | None = None,
     ) -> Score:
@@ -228,7 +228,7 @@ class _Bound:
         return _score(self, samples, arrays, drawn, rows)
 
     def _splits(
-        self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
+        self, splits: Iterable[tuple[object, object]] | None, rows: xr.DataArray
     ) -> Sequence[Split] | None:
         """Return the splits of the rows that the component takes, or None."""
         if not self.component.takes("splits"):
@@ -315,7 +315,7 @@ class BoundMetric(_Bound):
         source: xr.DataArray | None = None,
         target: xr.DataArray | None = None,
         *,
-        splits: Iterable[tuple[Any, Any]] | None = None,
+        splits: Iterable[tuple[object, object]] | None = None,
         source_train: xr.DataArray | None = None,
         source_test: xr.DataArray | None = None,
         target_train: xr.DataArray | None = None,
@@ -446,7 +446,7 @@ def metric(
     catalog: Catalog | None = None,
     workspace: Workspace | None = None,
     seed: int = 0,
-    **overrides: Any,
+    **overrides: object,
 ) -> BoundMetric:
     """Return the metric ``id``, with fields of its spec or parameters of its function overridden.
 
@@ -472,7 +472,7 @@ def ceiling(
     catalog: Catalog | None = None,
     workspace: Workspace | None = None,
     seed: int = 0,
-    **overrides: Any,
+    **overrides: object,
 ) -> BoundCeiling:
     """Return the ceiling ``id``, overridden as in :func:`metric`."""
     spec, component, parameters = resolve(
@@ -504,7 +504,7 @@ def _in_numpy(side: Any) -> Any:
     return in_numpy(side) if isinstance(side, xr.DataArray) else side
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """Format a parameter value; of a long list, the first and the last item."""
     if isinstance(value, BaseModel):
         inside = ", ".join(
@@ -516,7 +516,7 @@ def _short(value: Any) -> str:
     return repr(value)
 
 
-def _subjects(rows: Any) -> int:
+def _subjects(rows: xr.DataArray) -> int:
     """Return the number of subjects to whom the neuroids belong, or 0."""
     if "subject" not in getattr(rows, "coords", ()) or rows["subject"].dims != (
         "neuroid",
@@ -525,7 +525,7 @@ def _subjects(rows: Any) -> int:
     return len(encode(rows["subject"].values).labels)
 
 
-def _incomplete_neuroids(spec: Comparison, rows: Any) -> dict[str, float]:
+def _incomplete_neuroids(spec: Comparison, rows: xr.DataArray) -> dict[str, float]:
     """The number of neuroids that lack a response to some stimulus, for the score to say; {} if there are none.
 
     Means over presentations exist as soon as one presentation does. Metrics that need complete neuroids leave the others

@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -145,7 +144,7 @@ def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     return {"components": versions, "sha256": digest.hexdigest()}
 
 
-def _files_of(job: Resolved, compared: Sequence[Callable[..., Any]]) -> list[Path]:
+def _files_of(job: Resolved, compared: Sequence[Callable[..., object]]) -> list[Path]:
     """Return the modules of the inference of scores, and those that these functions and the simulation use."""
     files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
     simulators = [] if job.paradigm.simulates is None else [job.paradigm.simulates]

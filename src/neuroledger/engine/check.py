@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import pydantic
 from pydantic import BaseModel, ValidationError
@@ -31,7 +31,7 @@ from neuroledger.errors import (
 )
 from neuroledger.spec import registry
 from neuroledger.spec.addresses import said_of, texts
-from neuroledger.spec.base import Component, SourceFile, spec_sha256
+from neuroledger.spec.base import Component, Override, SourceFile, id_of, spec_sha256
 from neuroledger.spec.bibliography import attribution_problems, joined
 from neuroledger.spec.catalog import Catalog, Entry, references
 from neuroledger.spec.components import Foreseen, Place
@@ -103,7 +103,7 @@ def write_schemas(root: Path) -> list[Path]:
     ]
 
 
-def _schema(kind: str, plugins: bool) -> dict[str, Any]:
+def _schema(kind: str, plugins: bool) -> dict[str, object]:
     schema = KINDS[kind].model_json_schema(by_alias=True)
     schema |= {
         "$schema": DRAFT,
@@ -120,7 +120,7 @@ def _schema(kind: str, plugins: bool) -> dict[str, Any]:
             options.append(option)
             definitions |= parts
         description = f"A registered {component_kind} and its parameters"
-        chosen: dict[str, Any] = {"oneOf": options, "description": description}
+        chosen: dict[str, object] = {"oneOf": options, "description": description}
         if kind == "models":
             chosen = {"anyOf": [chosen, {"type": "null"}]}
         schema["properties"][field] = chosen
@@ -130,7 +130,7 @@ def _schema(kind: str, plugins: bool) -> dict[str, Any]:
 @cache
 def _component(
     kind: str, name: str, parameters: type[BaseModel], doc: str | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, object], dict[str, object]]:
     """Return the schema of a component's parameters and the definitions that it refers to."""
     prefix = f"{kind}.{name}."
     own = parameters.model_json_schema(
@@ -346,42 +346,44 @@ def _components(entry: Entry) -> Iterator[Finding]:
         yield from explain(error, entry.document, registered.parameters, (field,))
 
 
-def _override_cases(
-    catalog: Catalog, entry: Entry
-) -> list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]]:
+class _OverrideCase(NamedTuple):
+    """A change of a metric or ceiling: the override, the compat mode, and the place in the spec."""
+
+    kind: Literal["metrics", "ceilings"]
+    override: str | Override
+    options: Mapping[str, object]
+    place: tuple[str | int, ...]
+
+
+def _override_cases(catalog: Catalog, entry: Entry) -> list[_OverrideCase]:
     """Return each metric or ceiling that a spec changes: its kind, the override, the compat mode, and the place."""
     spec = entry.spec
-    cases: list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]] = []
+    cases: list[_OverrideCase] = []
     if isinstance(spec, BenchmarkSpec):
 
-        def modes(kind: str, override: Any) -> dict[str, Any]:
+        def modes(kind: str, override: str | Override) -> dict[str, str | None]:
             """Return the benchmark's compat as an override if this metric or ceiling has that mode."""
-            name = getattr(override, "name", override)
+            name = id_of(override)
             known = name in catalog._files[kind] and spec.compat in getattr(
                 catalog.entry(kind, name).spec, "compat", {}
             )
             return {"compat": spec.compat} if known else {}
 
         if spec.metric is not None:
-            cases.append(
-                ("metrics", spec.metric, modes("metrics", spec.metric), ("metric",))
-            )
+            options = modes("metrics", spec.metric)
+            cases.append(_OverrideCase("metrics", spec.metric, options, ("metric",)))
         cases += [
-            ("metrics", item, modes("metrics", item), ("metrics", i))
+            _OverrideCase("metrics", item, modes("metrics", item), ("metrics", i))
             for i, item in enumerate(spec.metrics)
         ]
         if spec.ceiling is not None:
-            cases.append(
-                (
-                    "ceilings",
-                    spec.ceiling,
-                    modes("ceilings", spec.ceiling),
-                    ("ceiling",),
-                )
-            )
+            options = modes("ceilings", spec.ceiling)
+            cases.append(_OverrideCase("ceilings", spec.ceiling, options, ("ceiling",)))
     elif isinstance(spec, (MetricSpec, CeilingSpec)):
+        kind: Literal["metrics", "ceilings"]
+        kind = "metrics" if isinstance(spec, MetricSpec) else "ceilings"
         cases += [
-            (entry.kind, spec.id, {"compat": name}, ("compat", name))
+            _OverrideCase(kind, spec.id, {"compat": name}, ("compat", name))
             for name in spec.compat
         ]
     return cases

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.stats.score import Score, number
 from neuroledger.stats.stored import Number
 from neuroledger.stats.uncertainty import quantile
@@ -137,9 +138,7 @@ def shuffled(
     return control
 
 
-def _over_shuffles(
-    role: Role, values: np.ndarray[Any, np.dtype[np.float64]], bound: float
-) -> Control:
+def _over_shuffles(role: Role, values: Floats, bound: float) -> Control:
     """Judge the mean over shuffles, (shuffle,), by Student's interval at one of several looks."""
     known = values[np.isfinite(values)]
     if not known.size:

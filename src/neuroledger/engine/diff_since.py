@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import ValidationError
 
@@ -1030,7 +1030,7 @@ class Proposal:
             for model, value in values.items()
         )
 
-    def _score(self, benchmark: str, model: str) -> Any:
+    def _score(self, benchmark: str, model: str) -> object:
         record = record_in(self.now.read(f"results/records/{benchmark}/{model}.json"))
         return None if record is None else record.value
 
@@ -1225,7 +1225,7 @@ def _moved_pins(old: Spec, new: Spec) -> list[str]:
     return moved
 
 
-def _values(plain: Any, name: str) -> Iterator[str]:
+def _values(plain: object, name: str) -> Iterator[str]:
     """Yield the items of all lists under a key, at any depth."""
     if isinstance(plain, dict):
         for key, value in plain.items():

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, suppress
 from functools import partial
 from importlib import import_module
 from multiprocessing import active_children, get_context
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from neuroledger.data.threads import limit_process
 from neuroledger.engine.plan import Job, again
@@ -22,6 +22,11 @@ from neuroledger.errors import (
     UnavailableError,
     package_missing,
 )
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
+    from distributed import Worker
 
 __all__ = ["execute", "gpu_of"]
 
@@ -87,7 +92,7 @@ def gpu_of(
 
 def _gpus() -> int:
     try:
-        torch: Any = import_module("torch")
+        torch = import_module("torch")
     except ModuleNotFoundError:
         return 0
     return int(torch.cuda.device_count())
@@ -103,7 +108,7 @@ def _count(text: str, gpus: int) -> int:
     return int(text)
 
 
-def _initialise(number: Any, threads: int, gpus: int) -> None:
+def _initialise(number: Synchronized[int], threads: int, gpus: int) -> None:
     """Initialise a worker process with its share of the processors and its GPU."""
     with number.get_lock():
         worker = number.value
@@ -177,7 +182,7 @@ def _dask(
     gpus: int,
 ) -> Done[T]:
     try:
-        distributed: Any = import_module("distributed")
+        distributed = import_module("distributed")
     except ModuleNotFoundError as error:
         raise package_missing("distributed") from error
     try:
@@ -250,6 +255,6 @@ def _reason(future: Any, job: Job, address: str | None) -> BaseException:
     return error or _lost(job, address, "no reason is known")
 
 
-def _choose_gpu(gpus: int, dask_worker: Any) -> None:
+def _choose_gpu(gpus: int, dask_worker: Worker) -> None:
     """Choose the GPU of this Dask worker, before it uses torch."""
     os.environ[GPUS] = gpu_of(int(dask_worker.name), gpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.images import decode
@@ -153,7 +153,7 @@ def _content_pins(dataset: DatasetSpec) -> set[str]:
     }
 
 
-def _disjoint(first: Any, second: Any) -> bool:
+def _disjoint(first: object, second: object) -> bool:
     sets = [
         set(value) if isinstance(value, list) else {value}
         for value in (first, second)

@@ -30,21 +30,21 @@ def resolve(
     kind: Literal["metrics"],
     id: str | Override,
     catalog: Catalog,
-    overrides: Mapping[str, Any],
-) -> tuple[MetricSpec, Metric, dict[str, Any]]: ...
+    overrides: Mapping[str, object],
+) -> tuple[MetricSpec, Metric, dict[str, object]]: ...
 @overload
 def resolve(
     kind: Literal["ceilings"],
     id: str | Override,
     catalog: Catalog,
-    overrides: Mapping[str, Any],
-) -> tuple[CeilingSpec, Ceiling, dict[str, Any]]: ...
+    overrides: Mapping[str, object],
+) -> tuple[CeilingSpec, Ceiling, dict[str, object]]: ...
 def resolve(
     kind: Literal["metrics", "ceilings"],
     id: str | Override,
     catalog: Catalog,
-    overrides: Mapping[str, Any],
-) -> tuple[Comparison, Metric | Ceiling, dict[str, Any]]:
+    overrides: Mapping[str, object],
+) -> tuple[Comparison, Metric | Ceiling, dict[str, object]]:
     """Return the spec with merged overrides, its component, and the validated parameters of the component.
 
     Raises
@@ -80,11 +80,11 @@ def in_compat(spec: Comparison, compat: str | None) -> dict[str, Any]:
 
 
 def _overridden(
-    spec: Comparison, model: type[Comparison], changes: dict[str, Any], kind: str
+    spec: Comparison, model: type[Comparison], changes: dict[str, object], kind: str
 ) -> Comparison:
     plain = spec.model_dump(mode="python", by_alias=True)
     compat = changes.pop("compat", None)
-    layers: list[Mapping[str, Any]] = []
+    layers: list[Mapping[str, object]] = []
     if compat is not None:
         if compat not in spec.compat:
             known = (
@@ -136,8 +136,8 @@ def _overridden(
 
 
 def _same_units(
-    plain: Mapping[str, Any], layer: Mapping[str, Any]
-) -> Mapping[str, Any]:
+    plain: Mapping[str, object], layer: Mapping[str, object]
+) -> Mapping[str, object]:
     """Let another splitting rule keep units, classes and seed of the old rule, unless the override sets them."""
     old, new = plain.get("splits"), layer.get("splits")
     if isinstance(new, str):
@@ -154,7 +154,9 @@ def _same_units(
     return {**layer, "splits": {**inherited, **new}}
 
 
-def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(
+    base: Mapping[str, object], change: Mapping[str, object]
+) -> dict[str, object]:
     """Merge ``change`` into ``base``; a mapping that names another component replaces the old one."""
     result = dict(base)
     for key, value in change.items():

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, Self
+from typing import Annotated, ClassVar, Final, Literal, Protocol, Self
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -210,7 +210,7 @@ class Record(Stored):
         )
 
     def model_copy(
-        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+        self, *, update: Mapping[str, object] | None = None, deep: bool = False
     ) -> Self:
         """Return a copy with some fields changed, whose hash is another one."""
         copied = super().model_copy(update=update, deep=deep)
@@ -247,7 +247,7 @@ class Record(Stored):
         return card(f"{self.model} on {self.benchmark} ({self.status})", rows)
 
 
-def payload_of(plain: Mapping[str, Any]) -> str:
+def payload_of(plain: Mapping[str, object]) -> str:
     """Return the SHA-256 of the fields of a record, as plain data, that its inputs determine."""
     return sha256_of({name: plain[name] for name in PAYLOAD if name in plain})
 
@@ -281,7 +281,7 @@ def _is_written(path: Path, sealed: Record) -> bool:
     )
 
 
-def record_of(plain: Any) -> Record:
+def record_of(plain: object) -> Record:
     """Parse a record from plain data, also in the form of an earlier version.
 
     Raises

@@ -209,7 +209,9 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
     return model
 
 
-def _dataset(session: Session, benchmark: BenchmarkSpec, needs: Any = None) -> Dataset:
+def _dataset(
+    session: Session, benchmark: BenchmarkSpec, needs: object = None
+) -> Dataset:
     """Return the benchmark's data: validated, verified, read, checked, prepared, selected, and limited as requested."""
     limit = session.request.limit
     data, preparation = _prepared(session, benchmark.dataset, needs)
@@ -230,7 +232,7 @@ def _dataset(session: Session, benchmark: BenchmarkSpec, needs: Any = None) -> D
     return session.selected[key]
 
 
-def _prepared(session: Session, id: str, needs: Any) -> tuple[Dataset, str]:
+def _prepared(session: Session, id: str, needs: object) -> tuple[Dataset, str]:
     """Return a data set as a model needs it, once per session and preparation, and the hash of what this changes."""
     own = _own(session, id)
     changes = prepared_as(session.catalog, id, needs)

@@ -410,7 +410,7 @@ def run_job(
 ) -> tuple[Outcome, Evaluation | None]:
     """Evaluate one job.
 
-    An error that says something about the pair gives a failed record without a score. Any other exception, such as a
+    An error that says something about the pair gives a failed record without a score. object other exception, such as a
     missing file, exhausted memory or a crash of the program, gives no record: the job is pending.
     """
     started, began = time.perf_counter(), time.process_time()

@@ -90,8 +90,8 @@ class Share:
     """
 
     field: str
-    first: Any
-    second: Any
+    first: object
+    second: object
     value: float
     low: float | None
     high: float | None
@@ -301,13 +301,13 @@ class _Mixtures:
 
     def _catalog_of(self, fields: Mapping[str, Any]) -> tuple[Catalog, str]:
         """Return the catalogue with the mixture as a benchmark, and the id of its model."""
-        parts: dict[str, dict[str, Any]] = {
+        parts: dict[str, dict[str, object]] = {
             "metrics": {},
             "models": {},
             "benchmarks": {},
         }
         prefixes = {"metric.": "metrics", "model.": "models"}
-        paradigm: dict[str, Any] = {}
+        paradigm: dict[str, object] = {}
         for name, value in fields.items():
             kind = prefixes.get(f"{name.partition('.')[0]}.", "benchmarks")
             if name.startswith("paradigm."):
@@ -339,7 +339,7 @@ class _Mixtures:
         )
 
     def _with(
-        self, catalog: Catalog, kind: str, id: str, plain: Mapping[str, Any]
+        self, catalog: Catalog, kind: str, id: str, plain: Mapping[str, object]
     ) -> Catalog:
         """Return the catalogue with a spec made of plain fields."""
         content = {"id": id, "version": 1, "title": "A mixture of two definitions"}
@@ -368,7 +368,7 @@ def _comparison(
     kind: Literal["metrics", "ceilings"],
     override: str | Override,
     compat: str | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The fields of a metric or ceiling, with what the benchmark and its compat mode change."""
     id = id_of(override)
     known = catalog.metric(id) if kind == "metrics" else catalog.ceiling(id)
@@ -383,7 +383,7 @@ def _plain(spec: Spec) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in UNRELATED}
 
 
-def _component(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+def _component(name: str, value: Mapping[str, object]) -> dict[str, object]:
     """The fields of a component, each by itself."""
     return {f"{name}.{field}": content for field, content in value.items()}
 
@@ -485,7 +485,7 @@ def _variation(scores: Sequence[tuple[float, Score]]) -> Uncertainty | None:
     return replace(total(parts), scale="identity")
 
 
-def _joined(values: Sequence[Any]) -> Any:
+def _joined(values: Sequence[object]) -> object:
     return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -500,7 +500,7 @@ def _change(share: Share) -> str:
     return f"{share.field}: {_short(first)} → {_short(second)}"
 
 
-def _what_differs(first: Any, second: Any) -> tuple[Any, Any]:
+def _what_differs(first: object, second: object) -> tuple[object, object]:
     """Two values without what they share: of mappings, the entries that differ."""
     if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
         return first, second
@@ -514,7 +514,7 @@ def _what_differs(first: Any, second: Any) -> tuple[Any, Any]:
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A value in few words."""
     if value is None:
         return "default"

@@ -67,7 +67,10 @@ class DiskStore:
         )
 
     def get(
-        self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        layers: Sequence[str],
     ) -> dict[str, Array]:
         """Return the stored layers as memory maps (presentation, …)."""
         arrays: dict[str, Array] = {}
@@ -89,14 +92,14 @@ class DiskStore:
         return arrays
 
     def computing(
-        self, identity: Mapping[str, Any], stimuli: StimulusSet
+        self, identity: Mapping[str, object], stimuli: StimulusSet
     ) -> AbstractContextManager[None]:
         """Return the lock between processes under which a pass of the model over the stimuli is computed."""
         return self.files.lock(KIND, _key(identity, stimuli, ""))
 
     def put(
         self,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
@@ -162,7 +165,7 @@ class DiskStore:
     def _write(
         self,
         model: str,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
@@ -229,8 +232,8 @@ class DiskStore:
 
 
 def _key(
-    identity: Mapping[str, Any], stimuli: StimulusSet, layer: str
-) -> dict[str, Any]:
+    identity: Mapping[str, object], stimuli: StimulusSet, layer: str
+) -> dict[str, object]:
     return {
         "format": FORMAT,
         "identity": dict(identity),

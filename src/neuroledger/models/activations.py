@@ -71,20 +71,23 @@ class Store(Protocol):
     """Stores activations by content, so that benchmarks, layers and regions share one pass."""
 
     def get(
-        self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        layers: Sequence[str],
     ) -> Mapping[str, Array]:
         """Return the layers that are already stored, as arrays (presentation, …) that may be memory-mapped."""
         ...
 
     def computing(
-        self, identity: Mapping[str, Any], stimuli: StimulusSet
+        self, identity: Mapping[str, object], stimuli: StimulusSet
     ) -> AbstractContextManager[None]:
         """Return the lock that serialises the computation of these activations between processes."""
         ...
 
     def put(
         self,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,

@@ -47,7 +47,10 @@ def torch(
     readout: str | None = None,
     logits: str | None = None,
     labels: Sequence[str] = (),
-    preprocessing: Preprocessing | Mapping[str, Any] | Callable[..., Any] | None = None,
+    preprocessing: Preprocessing
+    | Mapping[str, object]
+    | Callable[..., object]
+    | None = None,
     visual_degrees: float | None = None,
     times: Sequence[tuple[float, float]] | None = None,
     stochastic: bool = False,
@@ -107,7 +110,7 @@ def torch(
         else tuple((float(start), float(end)) for start, end in times)
     )
     # A function cannot be compared with another one, so its activations are its own.
-    steps: Any = uuid.uuid4().hex
+    steps: object = uuid.uuid4().hex
     if isinstance(preprocessing, Preprocessing):
         steps = preprocessing.model_dump(mode="json")
     described = {
@@ -136,7 +139,7 @@ def torch(
     return assemble(module, in_memory(module, described, origin=origin), options)
 
 
-def _parse_preprocessing(fields: Mapping[str, Any], model: str) -> Preprocessing:
+def _parse_preprocessing(fields: Mapping[str, object], model: str) -> Preprocessing:
     known = list(Preprocessing.model_fields)
     for name in fields:
         if name not in known:
@@ -180,7 +183,7 @@ def responses(
 
 
 def brainscore(
-    model: BrainModel | Any, *, id: str | None = None, varies_in_time: bool = False
+    model: BrainModel | object, *, id: str | None = None, varies_in_time: bool = False
 ) -> BrainScoreModel | BrainScoreSubject:
     """Create a model from an unchanged object written for Brain-Score.
 
@@ -221,7 +224,7 @@ def brainscore(
     )
 
 
-def wrapped(model: Any, **declared: Any) -> Model | str:
+def wrapped(model: object, **declared: Any) -> Model | str:
     """Wrap a torch module (with its declarations) or a Brain-Score object as a model; return an id or model unchanged.
 
     Raises

@@ -20,7 +20,7 @@ import xarray as xr
 
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.model import Task, of_layers, shown_to
+from neuroledger.models.model import Perform, Record, Task, of_layers, shown_to
 from neuroledger.models.neuroids import Bin
 from neuroledger.spec.channels import Channels
 
@@ -39,13 +39,13 @@ class BrainModel(Protocol):
     def visual_degrees(self) -> float:
         """Visual angle of the model's input."""
 
-    def start_task(self, task: Any, *arguments: Any) -> None:
+    def start_task(self, task: object, *arguments: object) -> None:
         """Prepare for decisions."""
 
-    def start_recording(self, recording_target: Any, time_bins: Any) -> None:
+    def start_recording(self, recording_target: object, time_bins: object) -> None:
         """Prepare for responses of a region."""
 
-    def look_at(self, stimuli: Any, number_of_trials: int = 1) -> Any:
+    def look_at(self, stimuli: object, number_of_trials: int = 1) -> Any:
         """Show stimuli and return the prepared kind of answer."""
 
 
@@ -69,7 +69,7 @@ class BrainScoreModel:
         """Responses of any region, decisions, and dynamics if responses vary in time."""
         return of_layers({}, dynamics=self.varies_in_time)
 
-    def answer(self, question: Any) -> xr.DataArray:
+    def answer(self, question: Record | Perform) -> xr.DataArray:
         """Return responses or decisions for stimuli as they appear in the field of view."""
         return shown_to(self, question, self.visual_degrees)
 
@@ -179,7 +179,9 @@ class BrainScoreModel:
                 task, candidate.look_at(files, number_of_trials=trials), stimuli
             )
 
-    def _decisions(self, task: Task, answer: Any, stimuli: StimulusSet) -> xr.DataArray:
+    def _decisions(
+        self, task: Task, answer: object, stimuli: StimulusSet
+    ) -> xr.DataArray:
         plain = _plain(answer, self.id)
         if "presentation" not in plain.dims or "neuroid" in plain.dims:
             raise ModelError(
@@ -271,7 +273,7 @@ class BrainScoreSubject:
             answers.append(answer.transpose("presentation", ...).values)
             order += [stimuli.ids[row] for row in rows]
         values = np.concatenate(answers)
-        coords: dict[str, Any] = {"stimulus_id": ("presentation", order)}
+        coords: dict[str, object] = {"stimulus_id": ("presentation", order)}
         dims = ("presentation",) if region is None else ("presentation", "neuroid")
         if values.ndim != len(dims):
             raise ModelError(
@@ -296,7 +298,7 @@ RECORDING_TYPE: Final = "fMRI"
 """The required recording type of `ArtificialSubject`; answers do not depend on it."""
 
 
-def _start(candidate: Any, mode: str, *arguments: Any) -> None:
+def _start(candidate: Any, mode: str, *arguments: object) -> None:
     """Call ``start_<mode>``, or ``perform_<mode>``, its name in early versions of the interface."""
     method = getattr(candidate, f"start_{mode}", None) or getattr(
         candidate, f"perform_{mode}"
@@ -319,7 +321,7 @@ def _uncached() -> Iterator[None]:
             os.environ[name] = before
 
 
-def _constant(candidate: Any, owner: str, name: str) -> Any:
+def _constant(candidate: object, owner: str, name: str) -> Any:
     """Return the object's own constant for a task or region, by convention the name itself."""
     return getattr(getattr(candidate, owner, None), name, name)
 
@@ -331,7 +333,7 @@ def _integer_edges(bin_: Bin) -> tuple[float, float]:
     return start, end
 
 
-def _plain(answer: Any, model: str) -> xr.DataArray:
+def _plain(answer: object, model: str) -> xr.DataArray:
     """Return a plain assembly in which the levels of multi-indices are coordinates.
 
     Brain-Score's assemblies turn the only coordinate of a dimension into the dimension's index and lose its name.
@@ -340,7 +342,7 @@ def _plain(answer: Any, model: str) -> xr.DataArray:
         raise ModelError(
             f"model {model!r} returned {type(answer).__name__}, not an assembly (xarray.DataArray)"
         )
-    coords: dict[str, Any] = {}
+    coords: dict[str, object] = {}
     for dim in map(str, answer.dims):
         index = answer.indexes.get(dim)
         if isinstance(index, pd.MultiIndex):

@@ -233,7 +233,7 @@ def _assembly(model: Model, question: Record | Perform) -> xr.DataArray:
     return answer
 
 
-Identity = Mapping[str, Any]
+Identity = Mapping[str, object]
 
 
 class _Observer(Protocol):

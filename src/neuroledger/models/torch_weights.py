@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from neuroledger.store.hashes import sha256_of
 
 if TYPE_CHECKING:
     import torch
+
+T = TypeVar("T")
 
 __all__ = [
     "checkpoint_tensors",
@@ -122,7 +124,7 @@ def checkpoint_tensors(
 
     def unpack() -> dict[str, tuple[np.ndarray, str, tuple[int, ...]]]:
         try:
-            state: Any = torch.load(
+            state: object = torch.load(
                 path,
                 map_location="cpu",
                 weights_only=True,
@@ -186,7 +188,7 @@ def load_weights(
     model: str,
     *,
     fresh: tuple[str, ...] = (),
-    adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+    adapt: Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]] = dict,
 ) -> None:
     """Load the tensors of one or several files into a module; names and shapes must match exactly.
 
@@ -250,7 +252,7 @@ def weights_identity(weights: Mapping[str, Path]) -> dict[str, str]:
     return {name: sha256_of(path) for name, path in sorted(weights.items())}
 
 
-def seeded(make: Callable[[], Any], seed: int) -> Any:
+def seeded(make: Callable[[], T], seed: int) -> T:
     """Call ``make`` with torch's generator seeded by ``seed``; restore the generator afterwards."""
     import torch
 

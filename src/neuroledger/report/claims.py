@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup, escape
 
@@ -105,7 +105,7 @@ def _pooled(mean: Pooled) -> Iterator[str]:
         yield f"95 % prediction interval of a new data set [{low:+.3f}, {high:+.3f}]"
 
 
-def plain_claim(found: Standing) -> dict[str, Any]:
+def plain_claim(found: Standing) -> dict[str, object]:
     """Return a claim as plain data."""
     turn = found.turn
     is_committed = turn is not None and turn.status == found.status

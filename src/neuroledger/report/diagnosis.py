@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -182,7 +182,7 @@ def _by_age(catalog: Catalog, ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(ids, key=lambda id: (added.get(id, len(added)), ids.index(id))))
 
 
-def plain(diagnosis: Diagnosis) -> dict[str, Any]:
+def plain(diagnosis: Diagnosis) -> dict[str, object]:
     """Return plain data for JSON; NaN becomes None."""
     data = asdict(diagnosis) | {
         name: [item._asdict() for item in getattr(diagnosis, name)]
@@ -336,7 +336,7 @@ def diagnosis_page(title: str, diagnosis: Diagnosis) -> str:
     )
 
 
-def _cells(diagnosis: Diagnosis) -> list[list[Mapping[str, Any] | None]]:
+def _cells(diagnosis: Diagnosis) -> list[list[Mapping[str, object] | None]]:
     names = list(diagnosis.discriminative)
     known = {(pair.first, pair.second): pair for pair in diagnosis.pairs}
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 import numpy as np
 import xarray as xr
@@ -291,6 +291,22 @@ def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:
     return figures
 
 
+class _Mark(TypedDict):
+    """A value, and the ends of its interval where they are known."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class _Stage(_Mark):
+    """The score of a layer, and that of the same layer of the untrained network."""
+
+    layer: str
+    depth: float
+    untrained: _Mark | None
+
+
 def layer_curve(curve: Mapping[str, Any]) -> Markup:
     """Draw the score of each layer over its depth, with the untrained network and the ceiling.
 
@@ -314,14 +330,11 @@ def layer_curve(curve: Mapping[str, Any]) -> Markup:
     >>> "conv1: 0.200" in text
     True
     """
-    stages = curve["layers"]
-    untrained = [
-        {**stage["untrained"], "depth": stage["depth"], "layer": stage["layer"]}
-        for stage in stages
-        if stage["untrained"] is not None
-    ]
-    ceiling, nested = curve["ceiling"], curve["nested"]
-    marks = [
+    stages: list[_Stage] = curve["layers"]
+    untrained = _untrained(stages)
+    ceiling: _Mark | None = curve["ceiling"]
+    nested: _Mark | None = curve["nested"]
+    marks: list[_Mark] = [
         *stages,
         *untrained,
         *(mark for mark in (ceiling, nested) if mark is not None),
@@ -364,14 +377,32 @@ def layer_curve(curve: Mapping[str, Any]) -> Markup:
 _Place = Callable[[float, float], tuple[float, float]]
 
 
-def _numbers(mark: Mapping[str, Any]) -> list[float]:
+def _untrained(stages: Sequence[_Stage]) -> list[_Stage]:
+    """Return the layers of the untrained network that have a score."""
+    found: list[_Stage] = []
+    for stage in stages:
+        mark = stage["untrained"]
+        if mark is not None:
+            found.append(
+                {
+                    "layer": stage["layer"],
+                    "depth": stage["depth"],
+                    "value": mark["value"],
+                    "low": mark["low"],
+                    "high": mark["high"],
+                    "untrained": None,
+                }
+            )
+    return found
+
+
+def _numbers(mark: _Mark) -> list[float]:
     """Return the value and the known ends of the interval of a mark."""
-    return [
-        float(mark[name]) for name in ("value", "low", "high") if mark[name] is not None
-    ]
+    numbers = (mark["value"], mark["low"], mark["high"])
+    return [float(number) for number in numbers if number is not None]
 
 
-def _in_words(mark: Mapping[str, Any]) -> str:
+def _in_words(mark: _Mark) -> str:
     """Format a value with its interval."""
     text = f"{mark['value']:.3f}"
     if mark["low"] is not None and mark["high"] is not None:
@@ -379,7 +410,7 @@ def _in_words(mark: Mapping[str, Any]) -> str:
     return text
 
 
-def _ceiling_band(ceiling: Mapping[str, Any], place: _Place) -> list[str]:
+def _ceiling_band(ceiling: _Mark, place: _Place) -> list[str]:
     """Draw the ceiling over the whole width: its interval as a band, its value as a line."""
     (left, y), right = place(0, ceiling["value"]), place(1, 0)[0]
     parts = []
@@ -396,24 +427,22 @@ def _ceiling_band(ceiling: Mapping[str, Any], place: _Place) -> list[str]:
     return parts
 
 
-def _curve_of(
-    stages: Sequence[Mapping[str, Any]], name: str, place: _Place
-) -> list[str]:
+def _curve_of(stages: Sequence[_Stage], name: str, place: _Place) -> list[str]:
     """Draw one network: the band of intervals, the line, a point with a tooltip for each layer, and the name."""
     if not stages:
         return []
-    known = [
-        stage
-        for stage in stages
-        if stage["low"] is not None and stage["high"] is not None
-    ]
-    upper = [place(stage["depth"], stage["high"]) for stage in known]
-    lower = [place(stage["depth"], stage["low"]) for stage in reversed(known)]
+    upper, lower = [], []
+    for stage in stages:
+        low, high = stage["low"], stage["high"]
+        if low is not None and high is not None:
+            upper.append(place(stage["depth"], high))
+            lower.append(place(stage["depth"], low))
+    band = (
+        f'<polygon class="band {name}" points="{_points([*upper, *reversed(lower)])}"/>'
+    )
     at = [place(stage["depth"], stage["value"]) for stage in stages]
     parts = [
-        f'<polygon class="band {name}" points="{_points([*upper, *lower])}"/>'
-        if known
-        else "",
+        band if upper else "",
         f'<polyline class="{name}" points="{_points(at)}"/>',
     ]
     for stage, (x, y) in zip(stages, at, strict=True):
@@ -426,9 +455,7 @@ def _curve_of(
     return parts
 
 
-def _choice(
-    stage: Mapping[str, Any], nested: Mapping[str, Any] | None, place: _Place
-) -> list[str]:
+def _choice(stage: _Stage, nested: _Mark | None, place: _Place) -> list[str]:
     """Ring the chosen layer, and draw a diamond where its score on the stimuli that did not choose it is."""
     x, y = place(stage["depth"], stage["value"])
     parts = [f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="6.5"/>']
@@ -436,8 +463,9 @@ def _choice(
         return parts
     beside, middle = place(stage["depth"], nested["value"])
     beside += 11
-    if nested["low"] is not None and nested["high"] is not None:
-        ends = [place(0, nested[name])[1] for name in ("low", "high")]
+    low, high = nested["low"], nested["high"]
+    if low is not None and high is not None:
+        ends = (place(0, low)[1], place(0, high)[1])
         parts.append(
             f'<line class="nested" x1="{beside:.1f}" x2="{beside:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}"/>'
         )
@@ -457,7 +485,7 @@ def _choice(
 
 
 def _names(
-    stages: Sequence[Mapping[str, Any]],
+    stages: Sequence[_Stage],
     chosen: str | None,
     place: _Place,
     bottom: float,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -227,7 +227,7 @@ def packed_pairs(
     board: Leaderboard,
     records: Sequence[Record],
     withheld: Mapping[str, str],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the paired differences of all models of a board as short lists, in the order of the pairs of ``models``.
 
     A difference is [value, low, high, p, reason]: p is corrected by Holm over the benchmarks, reason an index into
@@ -240,7 +240,7 @@ def packed_pairs(
     models = scored[:MAX_COMPARED]
     texts: dict[str, int] = {}
 
-    def pack(found: Difference) -> list[Any] | None:
+    def pack(found: Difference) -> list[object] | None:
         if found.value is None:
             return None
         numbers = [
@@ -249,7 +249,7 @@ def packed_pairs(
         ]
         return [*numbers, texts.setdefault(found.reason, len(texts))]
 
-    def both(comparison: Comparison) -> dict[str, Any]:
+    def both(comparison: Comparison) -> dict[str, object]:
         packed = [pack(found) for found in comparison.differences]
         return {"each": packed, "mean": pack(comparison.overall)}
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -55,7 +55,7 @@ class Page(NamedTuple):
 
     path: str
     template: str
-    context: dict[str, Any]
+    context: dict[str, object]
 
 
 class Picture(NamedTuple):
@@ -222,7 +222,7 @@ def pages(world: World) -> Iterator[Page | Picture]:
     )
 
 
-def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, Any]:
+def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, object]:
     """Return the context of the front page, which opens with the main board if it has a score; then recorded data first."""
     recorded = [
         board
@@ -260,7 +260,7 @@ def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, A
 
 def _front(
     world: World, board: Leaderboard, pictures: Mapping[str, Sequence[Shown]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what a board shows above its table: the sentence, forest plots, layer curves and some stimuli."""
     columns: dict[str, list[Column]] = {}
     for column in board.columns:
@@ -534,7 +534,7 @@ def _claim_pages(world: World) -> Iterator[Page | Picture]:
 
 def _item(
     id: str, title: str, cells: list[str], state: str, tone: str, *, simulated: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "id": id,
         "title": title,
@@ -546,13 +546,18 @@ def _item(
 
 
 def _list(
-    section: str, heading: str, head: list[str], items: list[dict[str, Any]]
+    section: str, heading: str, head: list[str], items: list[dict[str, object]]
 ) -> Page:
-    context = {"section": section, "heading": heading, "head": head, "items": items}
+    context: dict[str, object] = {
+        "section": section,
+        "heading": heading,
+        "head": head,
+        "items": items,
+    }
     return Page(f"{section}.html", "list.html.j2", context)
 
 
-def _source(world: World, kind: str, id: str) -> dict[str, Any]:
+def _source(world: World, kind: str, id: str) -> dict[str, object]:
     path = world.catalog.entry(kind, id).path
     return {
         "section": kind,
@@ -680,7 +685,7 @@ def _changes(world: World, benchmark: str) -> list[Step]:
     return sorted(steps, key=lambda step: (step.date, step.model))[-MAX_CHANGES:]
 
 
-def _calibration(world: World, benchmark: str) -> dict[str, Any] | None:
+def _calibration(world: World, benchmark: str) -> dict[str, object] | None:
     """Return the calibration of each metric of a benchmark, or None if there is none or it cannot be read."""
     path = calibration_path(world.catalog.root, benchmark)
     try:
@@ -736,11 +741,11 @@ STATES: Final = {
 }
 
 
-def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]:
+def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, object]:
     """Return the board as short lists: a scored cell is [value, low, high, top, signer], others are state and reason."""
     texts: dict[str, int] = {}
 
-    def pack(cell: Cell) -> list[Any] | str:
+    def pack(cell: Cell) -> list[object] | str:
         if cell.status == "scored" and cell.value is not None:
             return [
                 _short(cell.value),
@@ -774,7 +779,7 @@ def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, object]:
     return {
         "model": row.model,
         "title": row.title,
@@ -787,7 +792,7 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _column(column: Column) -> dict[str, Any]:
+def _column(column: Column) -> dict[str, object]:
     names = ("id", "title", "parent", "dataset", "direction", "normalise", "counts")
     limits = {"floor": _short(column.floor), "ceiling": _short(column.ceiling)}
     return (

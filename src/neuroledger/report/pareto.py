@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
@@ -86,7 +86,7 @@ def pareto(
         value, unit = _number(stated_cost)
         if value is not None:
             measured[model] = (value, unit, "given")
-    rows: list[dict[str, Any]] = [
+    rows: list[dict[str, object]] = [
         {
             "model": record.model,
             "score": record.result.value,

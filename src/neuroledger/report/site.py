@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -144,7 +144,7 @@ def _in_one_file(world: World) -> str:
         if isinstance(part, Page) and part.template == f"{kind}.html.j2"
     ]
     script = _template("site.js")
-    shell: dict[str, Any] = {"main": world.main, "hash": hash_of_script(script)}
+    shell: dict[str, object] = {"main": world.main, "hash": hash_of_script(script)}
     shell["script"] = Markup(script)
     kept = gathered(parts, pictures)
     room = MOST_BYTES - len(script) - len(_template("style.css")) - SHELL
@@ -172,7 +172,7 @@ def rendered(page: Page, main: Leaderboard, layout: str = "base.html.j2") -> str
     )
 
 
-def render_alone(template: str, **context: Any) -> str:
+def render_alone(template: str, **context: object) -> str:
     """Return a self-contained page, which includes the style sheet."""
     return (
         _environment()
@@ -226,7 +226,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., Any]] = {
+    filters: dict[str, Callable[..., object]] = {
         "number": number,
         "amount": amount,
         "said": in_words,
@@ -261,7 +261,7 @@ def counted(name: str, count: float) -> str:
     return f"{count:,g} {plural}"
 
 
-def in_one_line(value: Any) -> str:
+def in_one_line(value: object) -> str:
     """Return a component or mapping in one line: its name, then its parameters."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json", by_alias=True)
@@ -287,7 +287,7 @@ def in_bytes(size: float) -> str:
     return f"{size:.3g} {UNITS[-1]}"
 
 
-def json_of(value: Any) -> Markup:
+def json_of(value: object) -> Markup:
     """Return plain data as JSON for a script element; no character can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(

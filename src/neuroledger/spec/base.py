@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from packaging.version import InvalidVersion, Version
 from pydantic import (
@@ -18,6 +18,9 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 __all__ = [
     "Component",
@@ -305,7 +308,7 @@ _BOUNDS = {
 }
 
 
-def worded(item: Mapping[str, Any]) -> str:
+def worded(item: ErrorDetails) -> str:
     """The message for one of pydantic's errors."""
     kind, context, value = item["type"], item.get("ctx", {}), item["input"]
     given_value = repr(value) if isinstance(value, (str, int, float)) else "the value"
@@ -362,7 +365,7 @@ DESCRIPTIVE = frozenset(
 )
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """JSON with sorted keys, without spaces and NaN, so that equal content gives equal text."""
     return json.dumps(
         value,
@@ -373,12 +376,12 @@ def canonical(value: Any) -> str:
     )
 
 
-def sha256_of(value: Any) -> str:
+def sha256_of(value: object) -> str:
     """SHA-256 of the canonical JSON of plain data."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def spec_sha256(spec: BaseModel, *, without: frozenset[str] = DESCRIPTIVE) -> str:
     """Identity of a spec: SHA-256 of its validated fields with defaults, except descriptive fields."""
-    data: Mapping[str, Any] = spec.model_dump(mode="json", by_alias=True)
+    data: Mapping[str, object] = spec.model_dump(mode="json", by_alias=True)
     return sha256_of({key: value for key, value in data.items() if key not in without})

@@ -175,19 +175,22 @@ class Registered:
             self.kind, self.function, getattr(self, "together", None)
         )
 
-    def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Validated parameters with defaults (raises pydantic's ``ValidationError``)."""
         model = self.parameters.model_validate(dict(values))
         return {name: getattr(model, name) for name in type(model).model_fields}
 
-    def canonical(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def canonical(self, values: Mapping[str, object]) -> dict[str, Any]:
         """The validated parameters as plain data, for identities."""
         return self.parameters.model_validate(dict(values)).model_dump(
             mode="json", by_alias=True
         )
 
     def call(
-        self, context: object, inputs: Sequence[object], parameters: Mapping[str, Any]
+        self,
+        context: object,
+        inputs: Sequence[object],
+        parameters: Mapping[str, object],
     ) -> Any:
         """Call the function with its inputs, what it asks of the context, and its parameters."""
         given = {
@@ -248,7 +251,7 @@ class _WithChannels(Registered):
     inputs: Declared = ()
     outputs: Declared = ()
 
-    def interface(self, values: Mapping[str, Any]) -> Interface:
+    def interface(self, values: Mapping[str, object]) -> Interface:
         """The channels with these parameters.
 
         Raises
@@ -351,7 +354,7 @@ class ReaderContext:
     parameters: Mapping[str, Any]
 
 
-def context_of(kind: str, name: str, function: Callable[..., Any]) -> frozenset[str]:
+def context_of(kind: str, name: str, function: Callable[..., object]) -> frozenset[str]:
     """Return the fields of the context that a function takes, whose names and types are checked.
 
     Raises
@@ -400,7 +403,7 @@ def _require_right_type(
         )
 
 
-def text_of(hint: Any) -> str:
+def text_of(hint: object) -> str:
     """Return the qualified name of a type, without ``None``."""
     arguments = [each for each in typing.get_args(hint) if each is not type(None)]
     if type(None) in typing.get_args(hint) and len(arguments) == 1:
@@ -418,7 +421,7 @@ def _container(text: str) -> str:
 
 @lru_cache
 def parameter_model(
-    kind: str, function: Callable[..., Any], together: Together | None = None
+    kind: str, function: Callable[..., object], together: Together | None = None
 ) -> type[BaseModel]:
     """Return the pydantic model of a component's parameters."""
     hints = typing.get_type_hints(function, include_extras=True)

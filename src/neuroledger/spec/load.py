@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -18,6 +18,9 @@ from neuroledger.spec.document import Document, old_boolean, parse
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.lists import Tables, with_lists
 from neuroledger.spec.trusted import UNTRUSTED
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 __all__ = ["Params", "explain", "load_document", "read_params", "read_spec", "spec_of"]
 
@@ -136,7 +139,7 @@ _CODES = {
 }
 
 
-def _value_problem(item: Mapping[str, Any]) -> str:
+def _value_problem(item: ErrorDetails) -> str:
     """What is wrong with a value; a pattern that has words is described by them."""
     pattern = item.get("ctx", {}).get("pattern", "")
     if item["type"] == "string_pattern_mismatch" and pattern in PATTERNS:
@@ -144,7 +147,7 @@ def _value_problem(item: Mapping[str, Any]) -> str:
     return worded(item)
 
 
-def _value_hint(item: Mapping[str, Any]) -> str:
+def _value_hint(item: ErrorDetails) -> str:
     """How to correct a value; empty if its problem says that already."""
     kind, given, context = item["type"], item["input"], item.get("ctx", {})
     if kind in {"literal_error", "union_tag_invalid"}:
@@ -191,7 +194,7 @@ def _locate(
     return location, missing
 
 
-def _fields_at(model: Any, path: Sequence[str | int]) -> list[str]:
+def _fields_at(model: object, path: Sequence[str | int]) -> list[str]:
     """Names of the fields that are allowed at ``path`` below ``model``."""
     models = _models_in(model)
     for part in path:
@@ -212,7 +215,7 @@ def _fields_at(model: Any, path: Sequence[str | int]) -> list[str]:
     )
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if isinstance(annotation, UnionType) or typing.get_origin(annotation) is not None:
@@ -222,7 +225,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return []
 
 
-def _name_in(value: Any) -> str:
+def _name_in(value: object) -> str:
     return (
         str(value.get("name", value.get("check", "")))
         if isinstance(value, dict)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -114,7 +114,7 @@ class Calibration:
         """Whether intervals may be shown: their coverage is not shown to be below 0.90."""
         return self.coverage.high >= LEAST_COVERED
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the calibration as plain data."""
         # Rounded, so that different processors give equal files.
         text, few = (

@@ -144,7 +144,7 @@ class Score:
             if content is not None:
                 object.__setattr__(self, name, tuple(content))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return the state for pickling, with the uncertainty computed."""
         kept = {
             name: value

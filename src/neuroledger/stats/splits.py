@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import SplitsSpec
@@ -26,8 +27,6 @@ __all__ = [
     "testing",
 ]
 
-Indices = NDArray[np.intp]
-Labels = NDArray[Any]
 
 # What scikit-learn's splitters yield: (train, test) positions; its modules are not typed.
 _Parts: TypeAlias = Any
@@ -129,7 +128,7 @@ def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     return [Split(_rows(units, train), _rows(units, test)) for train, test in parts]
 
 
-def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
+def given(splits: Iterable[tuple[object, object]], rows: int) -> list[Split]:
     """Check pairs of train and test row numbers (or masks), as scikit-learn's splitters yield them.
 
     Raises
@@ -234,7 +233,7 @@ def first_values(assembly: xr.DataArray, by: str, count: int) -> xr.DataArray:
 
 
 def _shuffle(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+    spec: SplitsSpec, count: int, classes: Array | None, groups: Array | None
 ) -> _Parts:
     from sklearn.model_selection import (
         GroupShuffleSplit,
@@ -258,7 +257,7 @@ def _shuffle(
 
 
 def _kfold(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+    spec: SplitsSpec, count: int, classes: Array | None, groups: Array | None
 ) -> _Parts:
     from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -276,7 +275,7 @@ def _kfold(
 
 
 def _group(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+    spec: SplitsSpec, count: int, classes: Array | None, groups: Array | None
 ) -> _Parts:
     from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
@@ -294,7 +293,7 @@ def _group(
 
 
 def _leave_one_out(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+    spec: SplitsSpec, count: int, classes: Array | None, groups: Array | None
 ) -> _Parts:
     labels = np.arange(count) if groups is None else groups
     values = np.unique(labels)
@@ -306,7 +305,7 @@ def _leave_one_out(
     )
 
 
-_Rule = Callable[[SplitsSpec, int, "Labels | None", "Labels | None"], _Parts]
+_Rule = Callable[[SplitsSpec, int, "Array | None", "Array | None"], _Parts]
 _RULES: dict[str, _Rule] = {
     "shuffle": _shuffle,
     "kfold": _kfold,
@@ -344,13 +343,13 @@ def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
     return Split(np.flatnonzero(train), np.flatnonzero(test))
 
 
-def _typed(names: tuple[str | int | float, ...], values: Labels) -> Labels:
+def _typed(names: tuple[str | int | float, ...], values: Array) -> Array:
     return np.asarray(
         [str(v) for v in names] if values.dtype.kind in "UO" else list(names)
     )
 
 
-def _coordinate(assembly: xr.DataArray, name: str) -> Labels:
+def _coordinate(assembly: xr.DataArray, name: str) -> Array:
     if name not in assembly.coords:
         raise MetricError(
             f"splits use the coordinate {name!r}; the assembly has {_few(np.array(list(assembly.coords)))}"
@@ -367,7 +366,7 @@ def _apart(spec: SplitsSpec) -> bool:
     return spec.repeats == "apart" and not spec.unique
 
 
-def _units(values: Labels, *, sort: bool) -> _Units:
+def _units(values: Array, *, sort: bool) -> _Units:
     _, first, of_row = np.unique(values, return_index=True, return_inverse=True)
     if sort:
         return _Units(first, of_row)
@@ -383,7 +382,7 @@ def _rows(units: _Units, chosen: Indices) -> Indices:
     return np.flatnonzero(inside[units.of_row])
 
 
-def _hint(name: str | int | float, values: Labels) -> str:
+def _hint(name: str | int | float, values: Array) -> str:
     """Return the value that is probably meant, or the first values."""
     known = {str(value): value for value in np.unique(values).tolist()}
     near = get_close_matches(str(name), known, n=1)
@@ -398,6 +397,6 @@ def _hint(name: str | int | float, values: Labels) -> str:
     )
 
 
-def _few(values: Labels) -> str:
+def _few(values: Array) -> str:
     names = sorted({str(v) for v in values})
     return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

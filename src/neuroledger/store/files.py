@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from neuroledger.errors import StorageError
@@ -127,7 +127,7 @@ def write_text(path: Path, text: str) -> bool:
     return True
 
 
-def write_json(path: Path, value: Any) -> bool:
+def write_json(path: Path, value: object) -> bool:
     """Write plain data as JSON with sorted keys, two spaces of indentation and a final newline; as :func:`write_text`."""
     return write_text(
         path,

@@ -8,7 +8,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import ValidationError
 
@@ -59,7 +59,7 @@ def declared_components(kind: str, catalog: Catalog) -> dict[str, Declared]:
     }
 
 
-def _valid(declared: Declared) -> list[dict[str, Any]]:
+def _valid(declared: Declared) -> list[dict[str, object]]:
     """Return the valid parameters of each spec that names the component, and its defaults if they suffice."""
     given = [
         getattr(entry.spec, declared.field).parameters for entry in declared.entries

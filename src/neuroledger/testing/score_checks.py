@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Integers
 from neuroledger.errors import ContractError, NeuroLedgerError, about_pair
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import Split
@@ -65,7 +66,7 @@ def _rows(case: Case) -> None:
         _require_equivariant(case, orders if by_id else [orders[0]] * len(orders))
 
 
-def _require_matched(case: Case, orders: list[Any]) -> None:
+def _require_matched(case: Case, orders: list[Integers]) -> None:
     """Require the same score where only the side without splits has another order."""
     place = 1 if case.reference == 0 else 0
     moved = case.changed(
@@ -74,7 +75,7 @@ def _require_matched(case: Case, orders: list[Any]) -> None:
     _require_equal(case, case.score(moved), ORDER, "the rows of one side")
 
 
-def _require_equivariant(case: Case, orders: list[Any]) -> None:
+def _require_equivariant(case: Case, orders: list[Integers]) -> None:
     """Require the same score where all sides have other orders, with the same splits of stimuli."""
     permuted = case.changed(lambda array, at: array.isel(presentation=orders[at]))
     splits = _moved(case.splits, orders[case.reference])
@@ -88,7 +89,7 @@ def _matched_by_id(case: Case) -> bool:
     )
 
 
-def _moved(splits: list[Split] | None, order: Any) -> list[Split] | None:
+def _moved(splits: list[Split] | None, order: Integers) -> list[Split] | None:
     """Return the splits of rows in a new order."""
     if splits is None:
         return None
@@ -246,7 +247,7 @@ class _Unreadable:
         self.shape, self.dtype, self.ndim = like.shape, like.dtype, like.ndim
         self.error = error
 
-    def _fail(self, *_: Any, **__: Any) -> Any:
+    def _fail(self, *_: object, **__: object) -> object:
         raise self.error
 
     __array__ = __array_ufunc__ = __array_function__ = __getitem__ = astype = _fail

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.images import decode
 from neuroledger.data.memory import release, row_blocks
@@ -201,7 +202,7 @@ def sites(assembly: xr.DataArray, over: str) -> Facts:
     )
 
 
-def _extremes(data: np.ndarray[Any, Any], rest: tuple[int, ...]) -> tuple[Any, Any]:
+def _extremes(data: Array, rest: tuple[int, ...]) -> tuple[Array, Array]:
     """Minimum and maximum over some axes, ignoring NaN; infinite if all values are missing."""
     if _cannot_be_missing(data):
         return data.min(axis=rest), data.max(axis=rest)
@@ -212,7 +213,7 @@ def _extremes(data: np.ndarray[Any, Any], rest: tuple[int, ...]) -> tuple[Any, A
     )
 
 
-def _blocks(data: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+def _blocks(data: Array) -> Iterator[Array]:
     """Yield the values in blocks of rows, which keeps temporary arrays small; at least one block."""
     if data.ndim == 0 or not len(data):
         yield data
@@ -285,7 +286,7 @@ def repetitions(assembly: xr.DataArray) -> Facts:
     )
 
 
-def select(facts: Facts, where: Mapping[str, Any]) -> Facts:
+def select(facts: Facts, where: Mapping[str, object]) -> Facts:
     """The rows in which each column of ``where`` has the given value, or one of the given values.
 
     Raises
@@ -315,12 +316,12 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _cannot_be_missing(data: np.ndarray[Any, Any]) -> bool:
+def _cannot_be_missing(data: Array) -> bool:
     """Whether the type has no missing values, so that large data and overlapping windows need no copy."""
     return data.dtype.kind in "biu" and data.size > 0
 
 
-def _numbers(assembly: xr.DataArray) -> np.ndarray[Any, Any]:
+def _numbers(assembly: xr.DataArray) -> Array:
     data = assembly.to_numpy()
     if data.dtype.kind not in "biuf":
         raise DataError(f"the values are of type {data.dtype}, not numbers")
@@ -347,13 +348,13 @@ def _contents(stimulus_set: StimulusSet) -> Iterator[tuple[str, bytes]]:
             start += 1
 
 
-def _file_facts(stimulus: str, content: bytes, decoded: bool) -> dict[str, Any]:
+def _file_facts(stimulus: str, content: bytes, decoded: bool) -> dict[str, object]:
     digest = hashlib.sha256(content).hexdigest() if content else "(nothing)"
-    facts: dict[str, Any] = {"@bytes": len(content), "@sha256": digest}
+    facts: dict[str, object] = {"@bytes": len(content), "@sha256": digest}
     return facts | _image_facts(content, stimulus) if decoded else facts
 
 
-def _image_facts(content: bytes, stimulus: str) -> dict[str, Any]:
+def _image_facts(content: bytes, stimulus: str) -> dict[str, object]:
     from PIL import Image
 
     try:

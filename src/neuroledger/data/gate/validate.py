@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import xarray as xr
 
@@ -16,7 +16,7 @@ from neuroledger.data.fetch import absent, folder_of
 from neuroledger.data.gate.clocks import count_empty, judge
 from neuroledger.data.gate.repetitions import repetitions_of
 from neuroledger.data.gate.rows import row_findings
-from neuroledger.data.gate.run_expectations import examine
+from neuroledger.data.gate.run_expectations import Examined, examine
 from neuroledger.data.gate.validation import (
     Contents,
     ValidationReport,
@@ -192,7 +192,7 @@ def _report(
     private = spec.access == "private"
     if data is None or problems:
         stages["structure"] = "failed"
-        result: dict[str, Any] = {
+        result: Examined = {
             "findings": tuple(problems),
             "checks": (),
             "contents": {},
@@ -227,7 +227,7 @@ def _report(
 
 def _examined(
     catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None
-) -> dict[str, Any]:
+) -> Examined:
     """The fields of a report that describe readable data."""
     private = spec.access == "private"
     result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None)

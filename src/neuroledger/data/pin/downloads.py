@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from neuroledger.data.file_names import matching
@@ -95,7 +95,7 @@ class Recorded(NamedTuple):
     text: str
     subjects: int
     remarks: list[str]
-    entries: list[dict[str, Any]] | None
+    entries: list[dict[str, object]] | None
 
 
 def place_of(name: str) -> str:
@@ -115,7 +115,7 @@ def place_of(name: str) -> str:
 
 
 def stop_on_others(
-    folder: Path, places: Mapping[str, Path], pins: Mapping[str, Mapping[str, Any]]
+    folder: Path, places: Mapping[str, Path], pins: Mapping[str, Mapping[str, object]]
 ) -> None:
     """Refuse to overwrite existing files that differ from the downloads.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -227,7 +227,7 @@ def _file_selector(
 
 def _bind(
     reference: Component, kind: Literal["reader", "builder"], document: Document
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The validated parameters of a spec's reader or builder."""
     component = registry.get(kind, reference.name)
     try:
@@ -268,9 +268,9 @@ def _unavailable_benchmarks(catalog: Catalog, id: str) -> list[str]:
 
 def _pin_entries(
     spec: DatasetSpec, names: Sequence[str], downloads: Downloads
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """Size, hash and source of each file; a file that is pinned with the same bytes already keeps its source."""
-    pins: dict[str, dict[str, Any]] = {}
+    pins: dict[str, dict[str, object]] = {}
     for name in names:
         source, place = downloads.folder / name, place_of(name)
         if place in pins:
@@ -294,7 +294,7 @@ def _pin_entries(
 
 def _origin(
     name: str, old: SourceFile | None, download: Stated | None, downloads: Downloads
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Where a file comes from: by its pin with the same bytes, the given prefix of addresses, or the spec's statement."""
     url = downloads.url_of(name)
     if old is not None and url in (None, old.url):
@@ -392,7 +392,9 @@ def _require_weights(spec: ModelSpec, downloads: Downloads) -> None:
         )
 
 
-def _weights_pin(name: str, download: Stated, downloads: Downloads) -> dict[str, Any]:
+def _weights_pin(
+    name: str, download: Stated, downloads: Downloads
+) -> dict[str, object]:
     source, url = downloads.folder / name, downloads.url_of(name)
     origin = download.model_dump(exclude_none=True, include=SOURCE)
     if url is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -153,7 +153,7 @@ def read_looks(root: Path, id: str) -> Looks:
 
 def write_looks(root: Path, looks: Looks) -> bool:
     """Write the looks at a claim; return whether the file changed."""
-    plain: dict[str, Any] = looks.model_dump(mode="json")
+    plain: dict[str, object] = looks.model_dump(mode="json")
     return write_json(looks_path(root, looks.claim), plain)
 
 

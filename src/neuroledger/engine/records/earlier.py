@@ -120,7 +120,7 @@ def _facts(notes: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
             yield "evidence", {"value": found[1], "origin": origin}
 
 
-def _uncertainty(score: StoredScore, spread: Plain) -> dict[str, Any]:
+def _uncertainty(score: StoredScore, spread: Plain) -> dict[str, object]:
     """Return draws as deviations; ``score`` is the score without them."""
     limits = score.limits
     natural = limits
@@ -145,7 +145,7 @@ def _uncertainty(score: StoredScore, spread: Plain) -> dict[str, Any]:
 
 def _part(
     over: list[str], draws: str, deviation: float, items: Plain
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the draws of one factor, or of the interaction of two, as deviations of as many groups."""
     values = np.frombuffer(base64.b64decode(draws, validate=True), "<f2")
     if not 0 <= deviation <= LARGEST:

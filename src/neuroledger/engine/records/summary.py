@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from neuroledger.engine.record import (
     Record,
@@ -142,7 +142,7 @@ def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
         hashes = {path: _hash(path, root / ".cache") for path in paths}
         keys = {sha256: key_of(KIND, sha256) for sha256 in hashes.values()}
         found = derived.recall(keys.values())
-        new: dict[str, Any] = {}
+        new: dict[str, object] = {}
         known = dict[Path, Known]()
         for path, sha256 in hashes.items():
             row = found.get(keys[sha256])
@@ -170,7 +170,7 @@ def _hash(path: Path, memory: Path) -> str:
     return sha256
 
 
-def _parsed(path: Path, new: dict[str, Any]) -> Known | None:
+def _parsed(path: Path, new: dict[str, object]) -> Known | None:
     """Read a record, and add its summary to what is new; None, with a finding, if the file is not a record."""
     try:
         content = path.read_bytes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from neuroledger.report.table import leaderboard
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+    from neuroledger.data.arrays import Floats
 
 __all__ = [
     "agreement",
@@ -364,7 +367,7 @@ def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     return finish(ax, {item.benchmark: item.value for item in shared})
 
 
-def _values(rows: Sequence[Row], columns: Sequence[Column]) -> Any:
+def _values(rows: Sequence[Row], columns: Sequence[Column]) -> Floats:
     values = [
         [np.nan if cell.value is None else cell.value for cell in row.cells]
         for row in rows
@@ -425,7 +428,7 @@ def _square(ax: Axes, x: int, y: int, cell: Cell) -> None:
         )
 
 
-def _shares(values: Any, columns: Sequence[Column]) -> Any:
+def _shares(values: Floats, columns: Sequence[Column]) -> Floats:
     """Return colours from 0 to 1: the value on commensurable scales, its position between worst and best on others."""
     shares = values.copy()
     for i, column in enumerate(columns):
@@ -440,7 +443,7 @@ def _shares(values: Any, columns: Sequence[Column]) -> Any:
     return np.clip(shares, 0, 1)
 
 
-def _colours() -> Any:
+def _colours() -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list(
