@@ -86,7 +86,9 @@ def list_(
 
 def _spec(catalog: Catalog, kind: str, id: str) -> Spec:
     """Return a spec; that of a data set without its long lists."""
-    return catalog.about(id) if kind == "datasets" else catalog.entry(kind, id).spec
+    if kind == "datasets":
+        return catalog.about(id)
+    return catalog.entry(kind, id).spec
 
 
 def _id(value: str | Override | None) -> str:
@@ -325,11 +327,10 @@ def _recorded_scores(catalog: Catalog, entry: Entry) -> None:
     from neuroledger.engine.record import read_record
 
     folder = catalog.root / "results" / "records"
-    pattern = (
-        f"{entry.spec.id}/*.json"
-        if entry.kind == "benchmarks"
-        else f"*/{entry.spec.id}.json"
-    )
+    if entry.kind == "benchmarks":
+        pattern = f"{entry.spec.id}/*.json"
+    else:
+        pattern = f"*/{entry.spec.id}.json"
     for path in sorted(folder.glob(pattern)):
         record = read_record(path)
         other = path.stem if entry.kind == "benchmarks" else path.parent.name
@@ -689,7 +690,8 @@ def _filled_template(catalog: Catalog, kind: str, id: str) -> str:
     text = TEMPLATES[kind]
     if kind == "benchmark":
         dataset = _default_reference(catalog, "datasets", id, "Digits.simulated")
-        text = DECODING if catalog.dataset(dataset).modality in SIGNALS else text
+        if catalog.dataset(dataset).modality in SIGNALS:
+            text = DECODING
         text = text.replace(f"{'DATASET':<20}", f"{dataset:<20}")
     elif kind == "suite":
         default = "Digits.simulated.IT-ridge"

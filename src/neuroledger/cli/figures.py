@@ -213,7 +213,10 @@ def plot(
 
     if figure not in FIGURES:
         near = get_close_matches(figure, FIGURES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(FIGURES)}"
+        if near:
+            hint = f"did you mean {near[0]!r}?"
+        else:
+            hint = f"use {', '.join(FIGURES)}"
         raise RequestError(f"no figure {figure!r}: {hint}")
     asked = _Asked(figure, names or [], benchmarks or [], suite, by, open_catalog(root))
     path = save(FIGURES[figure](asked), out)
@@ -234,6 +237,6 @@ def _responses(dataset: str) -> xr.DataArray:
         raise RequestError(
             f"data set {dataset} has no responses: choose one with an assembly"
         )
-    return (
-        average_repetitions(assembly) if "presentation" in assembly.dims else assembly
-    )
+    if "presentation" in assembly.dims:
+        return average_repetitions(assembly)
+    return assembly

@@ -388,11 +388,10 @@ def _require_published(spec: ModelSpec, checkpoint: Path) -> None:
 
 def _tensors(path: Path) -> dict[str, Array]:
     """Return the tensors of a checkpoint by name, without the prefix of ``DataParallel``."""
-    tensors = (
-        safetensors(path)
-        if path.suffix == ".safetensors"
-        else checkpoint_tensors(path, STATE_KEYS)
-    )
+    if path.suffix == ".safetensors":
+        tensors = safetensors(path)
+    else:
+        tensors = checkpoint_tensors(path, STATE_KEYS)
     bfloat16 = [
         name for name, value in tensors.items() if str(value.dtype) == "torch.bfloat16"
     ]

@@ -446,7 +446,8 @@ def ranks(
 
     catalog = open_catalog(root)
     names = [suite or read_params(catalog.root).suite]
-    names += [against] if against else []
+    if against:
+        names += [against]
     tables = [standings(name, published=published, catalog=catalog) for name in names]
     if json:
         plain: dict[str, object] = {"standings": [asdict(table) for table in tables]}

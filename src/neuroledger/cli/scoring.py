@@ -119,7 +119,8 @@ def run(
     catalog = open_catalog(root)
     params = read_params(catalog.root)
     request = _request(params, seed, limit, device)
-    named_models, named_benchmarks = models or [], benchmarks or []
+    named_models = models or []
+    named_benchmarks = benchmarks or []
     _refuse_invalid(catalog, named_models, named_benchmarks)
     planned = plan(
         catalog,
@@ -457,7 +458,8 @@ def _describe(score: StoredScore) -> str:
     def number(value: float | None) -> str:
         return "–" if value is None else f"{value:.4f}"
 
-    text, ceiling = number(score.value), score.ceiling
+    text = number(score.value)
+    ceiling = score.ceiling
     if score.interval is not None:
         text += f" [{number(score.low)}, {number(score.high)}]"
     if ceiling is not None:

@@ -88,11 +88,10 @@ def _scores(
 ) -> Iterator[str]:
     rows = []
     for path in paths:
-        id, model = PurePosixPath(path).parts[2], PurePosixPath(path).stem
-        old, new = (
-            record_in(proposal.base.read(path)),
-            record_in(proposal.now.read(path)),
-        )
+        id = PurePosixPath(path).parts[2]
+        model = PurePosixPath(path).stem
+        old = record_in(proposal.base.read(path))
+        new = record_in(proposal.now.read(path))
         state: str = proposal.changed[path]
         if new is not None and (
             not new.intact or (new.benchmark, new.model) != (id, model)
@@ -126,11 +125,10 @@ def _scores(
 
 
 def _dataset(proposal: Proposal, benchmark: object) -> DatasetSpec | None:
-    spec = (
-        proposal.spec("datasets", benchmark.dataset)
-        if isinstance(benchmark, BenchmarkSpec)
-        else None
-    )
+    if isinstance(benchmark, BenchmarkSpec):
+        spec = proposal.spec("datasets", benchmark.dataset)
+    else:
+        spec = None
     return spec if isinstance(spec, DatasetSpec) else None
 
 
@@ -138,7 +136,8 @@ def _score(record: Record | None) -> tuple[str, str]:
     if record is None or record.score is None:
         return ("–" if record is None else "failed"), "–"
     partial = " (partial)" if record.status == "partial" else ""
-    value, interval = _number(record.value) + partial, record.score.interval
+    value = _number(record.value) + partial
+    interval = record.score.interval
     if interval is None:
         return value, "none"
     low, high = interval
@@ -154,11 +153,9 @@ def _controls(record: Record | None) -> str:
         for name, control in list(controls.items())[:6]
     ]
     passed = sum(control.verdict == "passed" for control in controls.values())
-    return (
-        "; ".join([f"{passed} of {len(controls)} passed", *texts])
-        if controls
-        else "none"
-    )
+    if controls:
+        return "; ".join([f"{passed} of {len(controls)} passed", *texts])
+    return "none"
 
 
 def _calibrations(
@@ -177,7 +174,8 @@ def _calibrations(
         except ValueError:
             rows.append((_safe(id), "not a calibration", *["–"] * 4))
             continue
-        runs, headline = str(calibration.runs), calibration.first
+        runs = str(calibration.runs)
+        headline = calibration.first
         if headline is None:
             rows.append((_safe(id), "none", runs, *["–"] * 3))
             continue

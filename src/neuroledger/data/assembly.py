@@ -138,7 +138,10 @@ def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
     ]
     array = assembly.transpose("presentation", ...)
     codes = [_codes(array[name].values) for name in names]
-    order = np.lexsort(codes[::-1]) if codes else np.arange(array.sizes["presentation"])
+    if codes:
+        order = np.lexsort(codes[::-1])
+    else:
+        order = np.arange(array.sizes["presentation"])
     stacked = np.stack(codes, axis=1)[order]
     new = np.ones(len(order), dtype=bool)
     new[1:] = (stacked[1:] != stacked[:-1]).any(axis=1)
@@ -262,7 +265,9 @@ def select(
 
 
 def _as_list(value: object) -> list[object]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return [value]
 
 
 def _within(values: Array, limits: Mapping[str, object], coordinate: str) -> Array:
@@ -289,7 +294,8 @@ def among(values: Array, allowed: Sequence[object], where: str) -> Array:
     numbers = {_as_number(label): label for label in labels}
     numbers.pop(None, None)
     numeric = values.dtype.kind in "iuf"
-    chosen, absent = [], []
+    chosen = []
+    absent = []
     for value in allowed:
         text = str(as_text([value])[0])
         equal = numbers.get(_as_number(text))
@@ -312,7 +318,9 @@ def _near_labels(text: str, equal: str | None, labels: Sequence[str]) -> str:
     if equal is not None:
         near = [equal]
     near = near or difflib.get_close_matches(text, labels, 2, 0.6)
-    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    if near:
+        return f" (did you mean {' or '.join(map(repr, near))}?)"
+    return ""
 
 
 def _as_number(text: str) -> float | None:

@@ -140,7 +140,9 @@ class RecordingClocks(Frozen):
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """The gaps of the first clock."""
-        return self.clocks[0].gaps if self.clocks else ()
+        if self.clocks:
+            return self.clocks[0].gaps
+        return ()
 
 
 # What each reason says in a note; "beyond the ends" has a note of its own (`beyond_ends`).

@@ -81,9 +81,10 @@ def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
 
     For a file of a package, the finding says what is wrong with the package, and gives the command that installs it.
     """
-    pins = (
-        catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
-    )
+    if kind == "datasets":
+        pins = catalog.dataset(id).files
+    else:
+        pins = catalog.model(id).weights
     folder = folder_of(catalog.root, kind, id)
     where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
     missing = []
@@ -108,9 +109,10 @@ def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
 
 def mending(catalog: Catalog, kind: str, id: str) -> str:
     """The exact command that brings what :func:`absent` reports."""
-    pins = (
-        catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
-    )
+    if kind == "datasets":
+        pins = catalog.dataset(id).files
+    else:
+        pins = catalog.model(id).weights
     for name, pin in sorted(pins.items()):
         if pin.package is not None:
             problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
@@ -312,9 +314,10 @@ def _fetch(
     sources: _Sources,
 ) -> None:
     mirror = sources.mirror.folder
-    tried = (
-        [] if mirror is None else [f"no file with these bytes in the mirror {mirror}"]
-    )
+    if mirror is None:
+        tried = []
+    else:
+        tried = [f"no file with these bytes in the mirror {mirror}"]
     if pin.dvc:
         try:
             _pull(root, path, force)
@@ -401,7 +404,8 @@ def fetch_stated(
     sources = _Sources(_Mirror(mirror_folder()))
 
     def fetch_unpinned(name: str) -> None:
-        path, statement = folder / name, stated[name]
+        path = folder / name
+        statement = stated[name]
         with _disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             if not _matches(path, statement):
@@ -608,7 +612,9 @@ def _imported_from(path: Path) -> str | None:
         path.with_name(path.name + ".dvc").read_text(encoding="utf-8")
     )
     sources = pointer.get("deps", [])
-    return str(sources[0]["path"]) if sources else None
+    if sources:
+        return str(sources[0]["path"])
+    return None
 
 
 def _is_in_local_remote(root: Path, pointer: Path) -> bool:
@@ -757,20 +763,20 @@ class _Transfer:
     def __init__(
         self, url: str, partial: Path, pin: Pin, name: str, progress: Progress
     ) -> None:
-        self.url, self.partial, self.pin, self.name, self.progress = (
-            url,
-            partial,
-            pin,
-            name,
-            progress,
-        )
+        self.url = url
+        self.partial = partial
+        self.pin = pin
+        self.name = name
+        self.progress = progress
         self.known = "pinned" if isinstance(pin, SourceFile) else "stated"
         self.started = time.monotonic()
         self.size = pin.size
 
     @property
     def received(self) -> int:
-        return self.partial.stat().st_size if self.partial.exists() else 0
+        if self.partial.exists():
+            return self.partial.stat().st_size
+        return 0
 
     @property
     def limit(self) -> int:
@@ -783,7 +789,8 @@ class _Transfer:
 
 def _continue(transfer: _Transfer) -> None:
     """Request the remaining bytes and append them to the partial file."""
-    url, received = transfer.url, _usable(transfer)
+    url = transfer.url
+    received = _usable(transfer)
     if received == transfer.size and transfer.partial.exists():
         return
     # Until the headers have arrived, the size may be unknown; no server needs longer for them.
@@ -851,8 +858,10 @@ def _request(
 
     A request to S3 is signed if there are credentials, and repeated unsigned if these may not read the object.
     """
-    address, headers = url, _headers(start)
-    own, stated_region = credentials(), pin.region
+    address = url
+    headers = _headers(start)
+    own = credentials()
+    stated_region = pin.region
     for _ in range(REDIRECTS):
         _require_web_address(address, url)
         region = region_of(address, stated_region)
@@ -891,7 +900,8 @@ def _headers(start: int) -> dict[str, str]:
 
 def _require_web_address(address: str, url: str) -> None:
     """Refuse a redirection of ``url`` from https to http, or to another kind of address."""
-    secure, parts = url.startswith("https://"), urlsplit(address)
+    secure = url.startswith("https://")
+    parts = urlsplit(address)
     schemes = {"https"} if secure else {"https", "http"}
     if parts.scheme not in schemes or not parts.hostname:
         raise _RefusedError(
@@ -961,6 +971,6 @@ def _reason(error: BaseException) -> str:
     """The innermost reason of an error in one line; libraries wrap it several times."""
     inner = getattr(error, "reason", None) or error.__context__ or error
     message = " ".join(str(inner).split())
-    return (
-        f"{type(inner).__name__}: {message[:200]}" if message else type(inner).__name__
-    )
+    if message:
+        return f"{type(inner).__name__}: {message[:200]}"
+    return type(inner).__name__

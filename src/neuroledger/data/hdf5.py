@@ -124,7 +124,9 @@ def _refuse_links(file: h5py.h5f.FileID, path: Path) -> None:
     from h5py import h5d, h5g, h5l, h5o
 
     root = h5g.open(file, b"/")
-    pending, visited, count = [(root, "")], {h5o.get_info(root).addr}, 0
+    pending = [(root, "")]
+    visited = {h5o.get_info(root).addr}
+    count = 0
     while pending:
         group, parent = pending.pop()
         links = group.links
@@ -235,7 +237,9 @@ def cell(file: h5py.File, reference: h5py.Reference, path: Path) -> Array:
         raise DataError(
             f"{path.name}: a cell refers to nothing ({error}); fetch the file again"
         ) from error
-    return np.empty(0) if empty else array(dataset, path).ravel()
+    if empty:
+        return np.empty(0)
+    return array(dataset, path).ravel()
 
 
 def text(values: Array) -> str:

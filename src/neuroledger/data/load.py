@@ -186,11 +186,10 @@ def _content_sha256(data: Dataset) -> str:
 
 def _with_degrees(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
     """The stimulus set with the degrees of the data set, unless it has its own."""
-    own = (
-        stimuli.degrees
-        if "degrees" in stimuli.table.columns
-        else (stimuli.degrees or degrees)
-    )
+    if "degrees" in stimuli.table.columns:
+        own = stimuli.degrees
+    else:
+        own = stimuli.degrees or degrees
     return replace(stimuli, degrees=own)
 
 

@@ -91,7 +91,9 @@ def _machine_bytes() -> int | None:
     except OSError:
         return None
     kilobytes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(kilobytes[0]) * 1024 if kilobytes else None
+    if kilobytes:
+        return int(kilobytes[0]) * 1024
+    return None
 
 
 def _group_bytes() -> int | None:
@@ -104,9 +106,10 @@ def _group_bytes() -> int | None:
         return None
     if not limit.isdigit():
         return None
-    cached = (
-        int(statistics[statistics.index("file") + 1]) if "file" in statistics else 0
-    )
+    if "file" in statistics:
+        cached = int(statistics[statistics.index("file") + 1])
+    else:
+        cached = 0
     return max(0, int(limit) - used + cached)
 
 
@@ -177,7 +180,9 @@ class LazyRows:
         dtype: npt.DTypeLike | None = None,
         change: Callable[[Array, Rows], Array] | None = None,
     ) -> None:
-        self._values, self._rows, self._change = values, rows, change
+        self._values = values
+        self._rows = rows
+        self._change = change
         self.dtype: np.dtype[Any] = values.dtype if dtype is None else np.dtype(dtype)
         self.shape: tuple[int, ...] = (len(rows), *values.shape[1:])
 
@@ -201,7 +206,9 @@ class LazyRows:
             self._values[rows], dtype=self.dtype
         )  # indexing by numbers copies
         release(self._values)
-        return copied if self._change is None else self._change(copied, rows)
+        if self._change is None:
+            return copied
+        return self._change(copied, rows)
 
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
@@ -224,4 +231,6 @@ class LazyRows:
 
 def part_of(values: Array | LazyRows, at: Rows) -> Array | LazyRows:
     """The rows at these positions: an array for an array, a view for a view."""
-    return values.part(at) if isinstance(values, LazyRows) else values[at]
+    if isinstance(values, LazyRows):
+        return values.part(at)
+    return values[at]

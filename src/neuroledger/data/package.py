@@ -263,7 +263,8 @@ def observed(assembly: xr.DataArray) -> list[dict[str, object]]:
         counts = np.unique(as_text(assembly["stimulus_id"].values), return_counts=True)[
             1
         ]
-        low, high = int(counts.min()), int(counts.max())
+        low = int(counts.min())
+        high = int(counts.max())
         expectations.append(
             {"check": "repetitions", "count": low}
             if low == high
@@ -367,11 +368,10 @@ def _track_and_pin(
         catalog.path("datasets", id)
         or catalog.root / "specs" / "datasets" / f"{id}.yaml"
     )
-    text = (
-        path.read_text(encoding="utf-8")
-        if path.is_file()
-        else _head(catalog, id, terms)
-    )
+    if path.is_file():
+        text = path.read_text(encoding="utf-8")
+    else:
+        text = _head(catalog, id, terms)
     data = parse(text, catalog.shown(path)).data
     private = (terms.access or data.get("access")) == "private"
     has_own_remote = (written[0].parent / ".dvc").is_dir()

@@ -62,9 +62,10 @@ def parsing(path: Path | str, kind: str) -> Iterator[None]:
                 f"{name} needs the package {package}, which is not installed",
                 f"pip install {package}",
             ) from error
-        reason = (
-            f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        )
+        if str(error):
+            reason = f"{type(error).__name__}: {error}"
+        else:
+            reason = type(error).__name__
         raise DataError(
             f"{name} cannot be read as {kind} ({reason}): {ADVICE}"
         ) from error

@@ -268,10 +268,8 @@ def limits_for(files: Iterable[Path], writable: Sequence[Path] = ()) -> Limits:
     """
     readable = tuple(files)
     size = sum(path.stat().st_size for path in readable if path.exists())
-    seconds, override = (
-        BASE_SECONDS + size // BYTES_PER_SECOND,
-        os.environ.get(SECONDS, ""),
-    )
+    seconds = BASE_SECONDS + size // BYTES_PER_SECOND
+    override = os.environ.get(SECONDS, "")
     if override:
         if not override.isdecimal() or len(override) >= 10 or int(override) == 0:
             raise LimitError(
@@ -313,10 +311,8 @@ def confined(
     while _TO_IMPORT:
         with suppress(Exception):
             import_module(_TO_IMPORT.pop())
-    scratch, libraries = (
-        Path(tempfile.mkdtemp(prefix="neuroledger-")),
-        _library_folders(),
-    )
+    scratch = Path(tempfile.mkdtemp(prefix="neuroledger-"))
+    libraries = _library_folders()
     result, (reading, writing), note = (
         os.memfd_create("neuroledger"),
         os.pipe(),
@@ -338,7 +334,8 @@ def confined(
         message = _read_message(reading, limits.seconds * WALL_FACTOR)
         if message is None:
             os.kill(child, signal.SIGKILL)
-        status, child = _wait_for(child), 0
+        status = _wait_for(child)
+        child = 0
         value: T = _receive(message, status, result, note, limits, mapped, what)
         return value
     finally:
@@ -355,7 +352,8 @@ def confined(
 
 def _read_message(reading: int, seconds: float) -> bytes | None:
     """The child's whole message, complete when the child ends; None if it does not end in time."""
-    deadline, message = time.monotonic() + seconds, bytearray()
+    deadline = time.monotonic() + seconds
+    message = bytearray()
     poll = select.poll()
     poll.register(reading, select.POLLIN | select.POLLHUP)
     while (remaining := deadline - time.monotonic()) > 0:
@@ -385,7 +383,8 @@ def _receive(
     what: str,
 ) -> Any:
     name = note[:].rstrip(b"\0").decode("utf-8", errors="replace")
-    what = f"{what}: reading {name}" if name else what
+    if name:
+        what = f"{what}: reading {name}"
     if message is None:
         raise LimitError(
             f"{what} did not end in {limits.seconds * WALL_FACTOR} s; {LONGER}"
@@ -460,16 +459,15 @@ def _machine_kind(error: BaseException) -> str:
         return ""
     if isinstance(error, OSError):
         return "" if error.errno in OUTSIDE else StorageError.__name__
-    return (
-        UnavailableError.__name__
-        if isinstance(error, ImportError)
-        else LimitError.__name__
-    )
+    if isinstance(error, ImportError):
+        return UnavailableError.__name__
+    return LimitError.__name__
 
 
 def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
     """The child's exception: of the same class if it is this project's, of the machine's state, or a `DataError`."""
-    kind, text = described["kind"], described["text"]
+    kind = described["kind"]
+    text = described["text"]
     own = None if kind == SpecError.__name__ else error_named(kind)
     if own is not None and issubclass(own, PendingError):
         command = described["command"]
@@ -588,7 +586,8 @@ def _lower_limit(kind: int, soft: int, hard: int | None = None) -> None:
     import resource
 
     current = resource.getrlimit(kind)[1]
-    hard = soft if hard is None else hard
+    if hard is None:
+        hard = soft
     hard = hard if current == resource.RLIM_INFINITY else min(hard, current)
     resource.setrlimit(kind, (min(soft, hard), hard))
 
@@ -738,7 +737,8 @@ class _Packer(pickle.Pickler):
         buffers: list[pickle.PickleBuffer],
     ) -> None:
         super().__init__(stream, protocol=5, buffer_callback=buffers.append)
-        self._allowed, self._scratch = allowed, scratch
+        self._allowed = allowed
+        self._scratch = scratch
 
     def reducer_override(self, value: object) -> Any:
         if isinstance(value, np.memmap) and value.flags.c_contiguous:
@@ -778,11 +778,10 @@ def _without_arrow(
     The pickle of an Arrow array calls functions of pyarrow, which a result may not name.
     """
     missing = texts.dtype.na_value
-    kind = (
-        pd.StringDtype("python")
-        if missing is pd.NA
-        else pd.StringDtype("python", na_value=missing)
-    )
+    if missing is pd.NA:
+        kind = pd.StringDtype("python")
+    else:
+        kind = pd.StringDtype("python", na_value=missing)
     return texts.astype(kind)
 
 
@@ -797,7 +796,8 @@ class _Unpacker(pickle.Unpickler):
         buffers: Iterable[memoryview],
     ) -> None:
         super().__init__(stream, buffers=buffers)
-        self._allowed, self._mapped = allowed, mapped
+        self._allowed = allowed
+        self._mapped = mapped
 
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] in PACKAGES and "." not in name:
@@ -827,9 +827,11 @@ def _pack(
     value: object, result: int, allowed: Sequence[Path], scratch: Path
 ) -> list[list[int]]:
     """Write the value to the memory file; returns start and length of the pickle and of every buffer."""
-    stream, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
+    stream = io.BytesIO()
+    buffers = list[pickle.PickleBuffer]()
     _Packer(stream, allowed, scratch, buffers).dump(value)
-    parts, start = list[list[int]](), 0
+    parts = list[list[int]]()
+    start = 0
     for part in [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]:
         parts.append([start, part.nbytes])
         written = 0

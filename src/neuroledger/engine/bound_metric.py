@@ -159,16 +159,12 @@ def _same_neuroids(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
         "neuroid" in side.dims and "neuroid_id" in side.coords for side in (train, test)
     ):
         return test
-    train_ids, test_ids = (
-        as_text(train["neuroid_id"].values),
-        as_text(test["neuroid_id"].values),
-    )
+    train_ids = as_text(train["neuroid_id"].values)
+    test_ids = as_text(test["neuroid_id"].values)
     if np.array_equal(train_ids, test_ids):
         return test
-    order, rank = (
-        np.argsort(test_ids, kind="stable"),
-        np.argsort(np.argsort(train_ids, kind="stable")),
-    )
+    order = np.argsort(test_ids, kind="stable")
+    rank = np.argsort(np.argsort(train_ids, kind="stable"))
     columns = order[rank]
     if not np.array_equal(test_ids[columns], train_ids):
         unshared = sorted(set(test_ids.tolist()) ^ set(train_ids.tolist()))
@@ -201,11 +197,10 @@ class _Bound:
 
     def __repr__(self) -> str:
         splits = self.spec.splits
-        resampling = (
-            ""
-            if splits is None
-            else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
-        )
+        if splits is None:
+            resampling = ""
+        else:
+            resampling = f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
         values = ", ".join(
             f"{name}={_short(value)}" for name, value in self.parameters.items()
         )
@@ -358,7 +353,8 @@ class BoundMetric(_Bound):
             splits = predefined(
                 train[1].sizes["presentation"], test[1].sizes["presentation"]
             )
-            source, target = joined(train[0], test[0]), joined(train[1], test[1])
+            source = joined(train[0], test[0])
+            target = joined(train[1], test[1])
             return self._compute((source, target), splits, target, tested)
         if source is None or target is None:
             raise RequestError(
@@ -405,10 +401,8 @@ class BoundMetric(_Bound):
             return _in_numpy(array), _in_numpy(reference)
         timed = self.parameters.get("time", "none") != "none" or self.component.timed
         array, reference = alike(array, reference)
-        array, reference = (
-            received(array, name=name, bins=timed),
-            received(reference, name=other, bins=timed),
-        )
+        array = received(array, name=name, bins=timed)
+        reference = received(reference, name=other, bins=timed)
         return aligned(
             array, reference, name, other, trials=self.component.trials
         ), reference
@@ -501,7 +495,9 @@ def _in_numpy(side: Any) -> Any:
     """
     if is_plain(side) and np.ndim(side) == 1:
         return xr.DataArray(np.asarray(side), dims="presentation")
-    return in_numpy(side) if isinstance(side, xr.DataArray) else side
+    if isinstance(side, xr.DataArray):
+        return in_numpy(side)
+    return side
 
 
 def _short(value: object) -> str:

@@ -281,7 +281,10 @@ def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Finding]:
 
 def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:
     specs = catalog.root / "specs"
-    depth = len(path.relative_to(specs).parts) - 1 if path.is_relative_to(specs) else 1
+    if path.is_relative_to(specs):
+        depth = len(path.relative_to(specs).parts) - 1
+    else:
+        depth = 1
     return f"# yaml-language-server: $schema={'../' * depth}schema/{kind[:-1]}.json"
 
 
@@ -311,7 +314,8 @@ def _references(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
 
 
 def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
-    visited, after = [spec.id], spec.superseded_by
+    visited = [spec.id]
+    after = spec.superseded_by
     while after is not None and catalog.has("benchmarks", after):
         if after in visited:
             chain = " → ".join([*visited, after])
@@ -482,13 +486,16 @@ def foreseen(catalog: Catalog, id: str) -> Foreseen | None:
 
 def _foreseen_once(catalog: Catalog, id: str) -> Foreseen | None:
     """Return :func:`foreseen`, remembered for the spec, which has the hashes of its lists, and for this code."""
-    path, key = catalog.path("datasets", id), ""
+    path = catalog.path("datasets", id)
+    key = ""
     if path is not None and registry.only_shipped():
         key = key_of("foreseen", hashlib.sha256(path.read_bytes()).hexdigest())
 
     def compute(_: str) -> tuple[Any, ...] | None:
         found = foreseen(catalog, id)
-        return None if found is None else (sorted(found.coordinates), *found[1:])
+        if found is None:
+            return None
+        return (sorted(found.coordinates), *found[1:])
 
     plain = remembered(derived_at(catalog.root), {id: key}, compute)[id]
     if plain is None:
@@ -596,10 +603,8 @@ def _pointers(
     for name in [name for name, pin in pins.items() if pin.dvc]:
         pointer = folder / f"{name}.dvc"
         if not pointer.is_file():
-            words, fix = (
-                f"no DVC pointer {catalog.shown(pointer)}",
-                f"run `dvc add {catalog.shown(pointer)[:-4]}`",
-            )
+            words = f"no DVC pointer {catalog.shown(pointer)}"
+            fix = f"run `dvc add {catalog.shown(pointer)[:-4]}`"
             yield _at(entry, (field, name), words, fix, code="spec.pointer")
 
 
@@ -630,11 +635,10 @@ def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
     for (field, region), layer in uses:
         if layer not in spec.layers:
             near = difflib.get_close_matches(layer, spec.layers, 1)
-            hint = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"layers: {', '.join(spec.layers)}"
-            )
+            if near:
+                hint = f"did you mean {near[0]!r}?"
+            else:
+                hint = f"layers: {', '.join(spec.layers)}"
             words = f"{field}: {layer!r} is not among `layers`"
             yield _at(entry, (field, region), words, hint, code="spec.layer")
 

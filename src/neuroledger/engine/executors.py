@@ -87,7 +87,9 @@ def gpu_of(
     GPUs are assigned round-robin. If the variable is already set, only the GPUs that it names are assigned.
     """
     visible = [name for name in environment.get(GPUS, "").split(",") if name.strip()]
-    return visible[worker % len(visible)] if visible else str(worker % count)
+    if visible:
+        return visible[worker % len(visible)]
+    return str(worker % count)
 
 
 def _gpus() -> int:

@@ -76,7 +76,9 @@ def resolve(
 
 def in_compat(spec: Comparison, compat: str | None) -> dict[str, Any]:
     """Return the compat of a benchmark as an override if the metric or ceiling has that mode."""
-    return {"compat": compat} if compat is not None and compat in spec.compat else {}
+    if compat is not None and compat in spec.compat:
+        return {"compat": compat}
+    return {}
 
 
 def _overridden(
@@ -102,11 +104,10 @@ def _overridden(
     others = {key: value for key, value in changes.items() if key not in fields}
     if others:
         compare = direct.get("compare", {})
-        component = (
-            compare.get("name", spec.compare.name)
-            if isinstance(compare, Mapping)
-            else spec.compare.name
-        )
+        if isinstance(compare, Mapping):
+            component = compare.get("name", spec.compare.name)
+        else:
+            component = spec.compare.name
         parameters = sorted(registry.get(kind[:-1], component).parameters.model_fields)
         for key in others:
             if key not in parameters:
@@ -139,7 +140,8 @@ def _same_units(
     plain: Mapping[str, object], layer: Mapping[str, object]
 ) -> Mapping[str, object]:
     """Let another splitting rule keep units, classes and seed of the old rule, unless the override sets them."""
-    old, new = plain.get("splits"), layer.get("splits")
+    old = plain.get("splits")
+    new = layer.get("splits")
     if isinstance(new, str):
         new = {"name": new}
     if (

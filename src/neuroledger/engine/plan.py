@@ -228,7 +228,8 @@ def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
     The field `benchmarks` of a model restricts it to ids, data sets, parents, paradigms, or outputs of paradigms
     (`decoding.regression`).
     """
-    spec, target = catalog.model(model), catalog.benchmark(benchmark)
+    spec = catalog.model(model)
+    target = catalog.benchmark(benchmark)
     if spec.unavailable is not None or lacking(catalog, model, benchmark):
         return False
     if not spec.benchmarks:
@@ -413,7 +414,8 @@ def interface(entry: Entry, stimuli: str) -> Interface | None:
 
     None if the spec has no builder or invalid parameters, which are reported elsewhere.
     """
-    spec, values = entry.spec, dict[str, object]()
+    spec = entry.spec
+    values = dict[str, object]()
     kind: Literal["paradigm", "builder"]
     if isinstance(spec, BenchmarkSpec):
         kind, name = "paradigm", spec.paradigm.name
@@ -481,7 +483,9 @@ class Identities:
         if needs is not None:
             prepared = prepared_as(self.catalog, benchmark.dataset, needs)
             inputs = inputs.model_copy(update={"preparation": prepared})
-        return inputs if model is None else self._with_model(inputs, model)
+        if model is None:
+            return inputs
+        return self._with_model(inputs, model)
 
     def _without_model(self, benchmark: BenchmarkSpec) -> Inputs:
         """Return what a benchmark determines for every model."""

@@ -130,7 +130,9 @@ class Explanation:
     @property
     def left(self) -> float:
         """What no field explains: a published figure minus the score by its definition."""
-        return 0.0 if self.published is None else self.published - self.second_value
+        if self.published is None:
+            return 0.0
+        return self.published - self.second_value
 
     def __str__(self) -> str:
         end = self.second_value if self.published is None else self.published
@@ -275,7 +277,9 @@ class _Mixtures:
     def __init__(
         self, catalog: Catalog, first: Definition, second: Definition, folder: Path
     ) -> None:
-        self.catalog, self.first, self.second = catalog, first, second
+        self.catalog = catalog
+        self.first = first
+        self.second = second
         self.folder = folder
         self._known: dict[frozenset[str], Score] = {}
         self._shared = Session(catalog)
@@ -296,7 +300,8 @@ class _Mixtures:
         catalog, model = self._catalog_of(fields)
         session = Session(catalog, Request(seed=int(fields["seed"])))
         # What is read and validated does not depend on the mixture.
-        session.valid, session.datasets = self._shared.valid, self._shared.datasets
+        session.valid = self._shared.valid
+        session.datasets = self._shared.datasets
         return headline_of(session, catalog.benchmark(MIXTURE), model)
 
     def _catalog_of(self, fields: Mapping[str, Any]) -> tuple[Catalog, str]:
@@ -403,7 +408,9 @@ def _changing_alone(scorer: _Mixtures, names: Sequence[str]) -> list[Group]:
     """The fields in groups: those that have no score when they change alone, in either direction, change together."""
     dependent = [name for name in names if not _changes_alone(scorer, name, names)]
     alone: list[Group] = [(name,) for name in names if name not in dependent]
-    return [*alone, tuple(dependent)] if dependent else alone
+    if dependent:
+        return [*alone, tuple(dependent)]
+    return alone
 
 
 def _changes_alone(scorer: _Mixtures, name: str, names: Sequence[str]) -> bool:
@@ -486,11 +493,16 @@ def _variation(scores: Sequence[tuple[float, Score]]) -> Uncertainty | None:
 
 
 def _joined(values: Sequence[object]) -> object:
-    return values[0] if len(values) == 1 else tuple(values)
+    if len(values) == 1:
+        return values[0]
+    return tuple(values)
 
 
 def _interval(share: Share) -> str:
-    text = "" if share.low is None else f" [{share.low:+.3g}, {share.high:+.3g}]"
+    if share.low is None:
+        text = ""
+    else:
+        text = f" [{share.low:+.3g}, {share.high:+.3g}]"
     drawn = f" ± {share.sampling_error:.1g}" if share.sampling_error else ""
     return text + drawn
 
@@ -520,4 +532,6 @@ def _short(value: object) -> str:
         return "default"
     text = yaml.safe_dump(value, default_flow_style=True, width=1000).strip()
     text = text.removesuffix("...").strip()
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    if len(text) <= 60:
+        return text
+    return f"{text[:57]}…"

@@ -80,7 +80,8 @@ class DiskStore:
             )
             if entry is None:
                 continue
-            shape, kind = tuple(entry.about["shape"]), np.dtype(entry.about["dtype"])
+            shape = tuple(entry.about["shape"])
+            kind = np.dtype(entry.about["dtype"])
             try:
                 array = np.memmap(
                     entry.place / VALUES, dtype=kind, mode="r", shape=shape
@@ -246,7 +247,9 @@ def time_in_words(seconds: float) -> str:
     """Format a duration: ``90`` → ``1.5 min``."""
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 1 else "less than 1 s"
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def _file_of(array: Array) -> tuple[str, int, int] | None:

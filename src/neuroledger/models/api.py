@@ -104,11 +104,10 @@ def torch(
         )
     if preprocessing is None or isinstance(preprocessing, Mapping):
         preprocessing = _parse_preprocessing(preprocessing or {}, id)
-    bins = (
-        None
-        if times is None
-        else tuple((float(start), float(end)) for start, end in times)
-    )
+    if times is None:
+        bins = None
+    else:
+        bins = tuple((float(start), float(end)) for start, end in times)
     # A function cannot be compared with another one, so its activations are its own.
     steps: object = uuid.uuid4().hex
     if isinstance(preprocessing, Preprocessing):
@@ -214,14 +213,13 @@ def brainscore(
             f"{type(model).__name__} is not a Brain-Score model: it has no {', '.join(missing)}"
         )
     name = id or getattr(model, "identifier", None)
-    name = name() if callable(name) else name
+    if callable(name):
+        name = name()
     if not isinstance(name, str) or not name:
         raise ModelError(f"{type(model).__name__} has no `identifier`: give it an id")
-    return (
-        BrainScoreSubject(model, name)
-        if reads
-        else BrainScoreModel(model, name, varies_in_time)
-    )
+    if reads:
+        return BrainScoreSubject(model, name)
+    return BrainScoreModel(model, name, varies_in_time)
 
 
 def wrapped(model: object, **declared: Any) -> Model | str:

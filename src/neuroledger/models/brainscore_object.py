@@ -111,7 +111,8 @@ class BrainScoreModel:
                 f"model {self.id!r} returned the dimensions {answer.dims} for responses of {region}"
             )
         answer = _align_time_bins(answer, bins, self.id)
-        answer = answer.isel(time_bin=0, drop=True) if time_bins is None else answer
+        if time_bins is None:
+            answer = answer.isel(time_bin=0, drop=True)
         answer = _finite(
             _by_stimulus(answer, stimuli.ids, self.id),
             f"responses for {region}",
@@ -149,11 +150,10 @@ class BrainScoreModel:
         """Return decisions, (presentation,) or (presentation, choice); see :class:`neuroledger.models.model.Model`."""
         candidate = self._fresh()
         name = _constant(candidate, "Task", task.name)
-        rows = (
-            [id for triplet in task.triplets for id in triplet]
-            if task.name == "odd_one_out"
-            else []
-        )
+        if task.name == "odd_one_out":
+            rows = [id for triplet in task.triplets for id in triplet]
+        else:
+            rows = []
         with _uncached(), as_files(stimuli, rows=rows) as files:
             if task.name == "label":
                 # The interface takes one word for all 1,000 classes, and a list for anything else.
@@ -247,7 +247,8 @@ class BrainScoreSubject:
             raise RequestError(
                 f"model {self.id!r} reads texts by passage: present them with the paradigm `reading`"
             )
-        answers, order = [], []
+        answers = []
+        order = []
         for _, rows in table.groupby("passage", sort=False).indices.items():
             candidate = self._fresh()
             if region is not None:
@@ -487,9 +488,10 @@ def _neuroids(answer: xr.DataArray, region: str, model: str) -> xr.DataArray:
 
     An answer from another region is refused: a model whose cache keys lack the region returns such answers.
     """
-    regions = (
-        set(answer["region"].values.astype(str)) if "region" in answer.coords else set()
-    )
+    if "region" in answer.coords:
+        regions = set(answer["region"].values.astype(str))
+    else:
+        regions = set()
     other = sorted(regions & set(REGIONS) - {region})
     if other:
         raise ModelError(
@@ -559,11 +561,9 @@ def table_class() -> type[PathTable]:
 
 @lru_cache
 def _derived(kinds: tuple[type[pd.DataFrame], ...]) -> type[PathTable]:
-    return (
-        cast(type[PathTable], type("StimulusSet", (PathTable, *kinds), {}))
-        if kinds
-        else PathTable
-    )
+    if kinds:
+        return cast(type[PathTable], type("StimulusSet", (PathTable, *kinds), {}))
+    return PathTable
 
 
 @contextmanager
@@ -594,9 +594,10 @@ def as_files(
         table.stimulus_paths = (
             _write_files(stimuli, Path(folder)) if "filename" in columns else {}
         )
-        order = (
-            hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8] if rows else "once"
-        )
+        if rows:
+            order = hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8]
+        else:
+            order = "once"
         table.identifier = f"{stimuli.id}-{stimuli.content_sha256[:16]}-{order}"
         yield table
 

@@ -42,7 +42,9 @@ class Shown:
     @property
     def where(self) -> str:
         """Name of the file, for messages."""
-        return "(no file)" if self.path is None else self.path.name
+        if self.path is None:
+            return "(no file)"
+        return self.path.name
 
     @property
     def file(self) -> Path:

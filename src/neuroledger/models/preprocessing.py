@@ -75,7 +75,10 @@ class Preprocessing(BaseModel):
         """Return one image as (channel, height, width)."""
         image = self._sized(image).convert("RGB" if self.colour == "rgb" else "L")
         values = np.asarray(image, dtype=np.float32) / np.float32(255)
-        values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
+        if values.ndim == 2:
+            values = values[None]
+        else:
+            values = values.transpose(2, 0, 1)
         mean, std = (
             np.array(numbers, dtype=np.float32)[:, None, None]
             for numbers in (self.mean, self.std)
@@ -96,7 +99,8 @@ class Preprocessing(BaseModel):
             image = image.resize(target, Resampling[self.interpolation.upper()])
             width, height = image.size
         if self.crop is not None:
-            left, top = round((width - self.crop) / 2), round((height - self.crop) / 2)
+            left = round((width - self.crop) / 2)
+            top = round((height - self.crop) / 2)
             image = image.crop((left, top, left + self.crop, top + self.crop))
         return image
 

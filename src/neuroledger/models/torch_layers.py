@@ -374,11 +374,9 @@ def _match_dtype(module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
         (weights for weights in module.parameters() if weights.is_floating_point()),
         None,
     )
-    return (
-        inputs
-        if first is None or not inputs.is_floating_point()
-        else inputs.to(first.dtype)
-    )
+    if first is None or not inputs.is_floating_point():
+        return inputs
+    return inputs.to(first.dtype)
 
 
 @contextmanager

@@ -347,7 +347,9 @@ def version_of(package: str) -> str:
         version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         version = "unknown"
-    return version if package in RELEASED else f"{version} {_source_sha256(package)}"
+    if package in RELEASED:
+        return version
+    return f"{version} {_source_sha256(package)}"
 
 
 def _source_sha256(package: str) -> str:

@@ -142,11 +142,8 @@ def checkpoint_tensors(
                 f"{path.name} is not a checkpoint that contains only tensors: save `model.state_dict()` with torch.save"
             ) from error
         for name in inside:
-            state = (
-                state[name]
-                if isinstance(state, dict) and isinstance(state.get(name), dict)
-                else state
-            )
+            if isinstance(state, dict) and isinstance(state.get(name), dict):
+                state = state[name]
         if (
             not isinstance(state, dict)
             or not state
@@ -213,7 +210,8 @@ def load_weights(
             raise ModelError(
                 f"model {model!r}: weights: {error}; fetch them again"
             ) from error
-    state, own = adapt(state), module.state_dict()
+    state = adapt(state)
+    own = module.state_dict()
     unused = [part for part in fresh if not any(name.startswith(part) for name in own)]
     if unused:
         raise ModelError(
@@ -240,7 +238,10 @@ def load_weights(
         if state[name].shape != expected[name].shape
     ]
     if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        if len(problems) > 5:
+            more = f"; and {len(problems) - 5} more"
+        else:
+            more = ""
         raise ModelError(
             f"model {model!r}: weights do not fit: {'; '.join(problems[:5])}{more}"
         )

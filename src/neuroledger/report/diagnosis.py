@@ -46,7 +46,10 @@ def from_records(catalog: Catalog, suite: str, records: Sequence[Record]) -> Tab
     )
     states = pd.DataFrame("never run", values.index, values.columns)
     for column in columns:
-        sign = -1 if column.direction == "lower" and column.normalise == "none" else 1
+        if column.direction == "lower" and column.normalise == "none":
+            sign = -1
+        else:
+            sign = 1
         for row in rows:
             cell = row.cells[indices[column.id]]
             states.loc[row.model, column.id] = STATES.get(cell.status, "never run")
@@ -139,9 +142,9 @@ def from_csv(path: Path) -> Table:
 
 def _direction(catalog: Catalog, id: str) -> str:
     name = id_of(catalog.benchmark(id).all_metrics[0])
-    return (
-        catalog.metric(name).direction if name in catalog.ids("metrics") else "higher"
-    )
+    if name in catalog.ids("metrics"):
+        return catalog.metric(name).direction
+    return "higher"
 
 
 def _attributes(catalog: Catalog, ids: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -237,11 +240,10 @@ def _sections(
     )
     for number, axis in enumerate(diagnosis.axes, 1):
         names = list(axis.loadings.items())
-        ends = (
-            names
-            if len(names) <= MAX_LOADINGS
-            else [*names[: MAX_LOADINGS // 2], *names[-MAX_LOADINGS // 2 :]]
-        )
+        if len(names) <= MAX_LOADINGS:
+            ends = names
+        else:
+            ends = [*names[: MAX_LOADINGS // 2], *names[-MAX_LOADINGS // 2 :]]
         yield (
             f"Axis {number}",
             f"{axis.share:.0%} of the variance.",

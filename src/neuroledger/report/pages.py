@@ -268,12 +268,12 @@ def _front(
             columns.setdefault(column.dataset, []).append(column)
     strips = []
     for id, of_dataset in columns.items():
-        spec, shown = world.catalog.dataset(id), pictures[id]
-        few = (
-            [shown[i * len(shown) // STRIP] for i in range(STRIP)]
-            if len(shown) > STRIP
-            else list(shown)
-        )
+        spec = world.catalog.dataset(id)
+        shown = pictures[id]
+        if len(shown) > STRIP:
+            few = [shown[i * len(shown) // STRIP] for i in range(STRIP)]
+        else:
+            few = list(shown)
         lines = [reference["line"] for reference in _cited(world, spec.cite)]
         strip = {
             "dataset": spec,
@@ -398,7 +398,8 @@ def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
 def _model_pages(world: World) -> Iterator[Page]:
     rows = {row.model: row for row in world.everything.rows}
     known = {column.id for column in world.everything.columns}
-    items, own = [], set(world.catalog.own("models"))
+    items = []
+    own = set(world.catalog.own("models"))
     for id in world.models:
         spec = world.catalog.model(id)
         records = [
@@ -467,7 +468,8 @@ def _dataset_pages(
 ) -> Iterator[Page | Picture]:
     items = []
     for id in world.datasets:
-        spec, report = world.catalog.dataset(id), world.reports.get(id)
+        spec = world.catalog.dataset(id)
+        report = world.reports.get(id)
         used = [
             column.id for column in world.everything.columns if column.dataset == id
         ]
@@ -512,7 +514,8 @@ def _claim_pages(world: World) -> Iterator[Page | Picture]:
     items = []
     for id in world.catalog.own("claims"):
         found = standing(world.catalog, id)
-        status, tone = claims.words_of(found), claims.TONES[found.status]
+        status = claims.words_of(found)
+        tone = claims.TONES[found.status]
         context = {
             "spec": found.claim,
             "found": found,
@@ -587,8 +590,11 @@ def _record_pages(world: World) -> Iterator[Page]:
     for record in world.records:
         if record.benchmark not in indices or record.model not in rows:
             continue
-        row, i = rows[record.model], indices[record.benchmark]
-        column, cell, score = world.everything.columns[i], row.cells[i], record.score
+        row = rows[record.model]
+        i = indices[record.benchmark]
+        column = world.everything.columns[i]
+        cell = row.cells[i]
+        score = record.score
         spec = world.catalog.benchmark(column.id)
         dataset = world.catalog.dataset(column.dataset)
         context = {
@@ -626,7 +632,8 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
         samples = samples_of(
             world.catalog.root, record.id, next(iter(record.scores), "")
         )
-        drawn += details(samples, column.scale) if samples is not None else []
+        if samples is not None:
+            drawn += details(samples, column.scale)
     return drawn
 
 
@@ -721,11 +728,10 @@ def _cited(world: World, keys: Sequence[str]) -> list[dict[str, str]]:
 
 def _has_files(report: ValidationReport | None) -> bool:
     """Return whether a data set is valid and has stimuli with files."""
-    stimuli = (
-        report.contents.get("stimuli")
-        if report is not None and report.success
-        else None
-    )
+    if report is not None and report.success:
+        stimuli = report.contents.get("stimuli")
+    else:
+        stimuli = None
     return stimuli is not None and "filename" in stimuli.columns
 
 
@@ -817,15 +823,15 @@ def _names(board: Leaderboard) -> Iterator[str]:
 
 
 def _mean(cell: Cell) -> list[float | None] | None:
-    return (
-        None
-        if cell.value is None
-        else [_short(cell.value), _short(cell.low), _short(cell.high)]
-    )
+    if cell.value is None:
+        return None
+    return [_short(cell.value), _short(cell.low), _short(cell.high)]
 
 
 def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+    if value is None:
+        return None
+    return float(f"{value:.5g}")
 
 
 def thumbnails(catalog: Catalog, dataset: str) -> Iterator[tuple[str, bytes]]:

@@ -138,12 +138,13 @@ def readable(value: float, unit: str = "") -> str:
     if not unit.startswith("J") and (
         factor < 1 or abs(value) < 1e4
     ):  # small counts are written out
-        return (
-            f"{value:,.4g} {unit}".strip()
-            if abs(value) < 1e4
-            else f"{value:,.0f} {unit}".strip()
-        )
-    joined = f"{prefix}{unit}" if unit.startswith("J") else f"{prefix} {unit}".strip()
+        if abs(value) < 1e4:
+            return f"{value:,.4g} {unit}".strip()
+        return f"{value:,.0f} {unit}".strip()
+    if unit.startswith("J"):
+        joined = f"{prefix}{unit}"
+    else:
+        joined = f"{prefix} {unit}".strip()
     return f"{value / factor:.3g} {joined}"
 
 

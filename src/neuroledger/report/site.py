@@ -159,7 +159,9 @@ def _in_one_file(world: World) -> str:
 def _label(page: Page) -> str:
     """Return what a page is called where it is part of a file: its kind and the ids in its path."""
     kind, *ids = page.path.removesuffix(".html").split("/")
-    return f"{kind.removesuffix('s')} {' · '.join(ids)}" if ids else kind
+    if ids:
+        return f"{kind.removesuffix('s')} {' · '.join(ids)}"
+    return kind
 
 
 def rendered(page: Page, main: Leaderboard, layout: str = "base.html.j2") -> str:
@@ -257,7 +259,10 @@ def counted(name: str, count: float) -> str:
     """Return a count with its noun, such as ``1 split`` or ``30 neuroids``."""
     if count != int(count):
         return f"{name} {count:.3g}"
-    plural = name if count == 1 or name.endswith(("s", "i")) else f"{name}s"
+    if count == 1 or name.endswith(("s", "i")):
+        plural = name
+    else:
+        plural = f"{name}s"
     return f"{count:,g} {plural}"
 
 
@@ -272,10 +277,14 @@ def in_one_line(value: object) -> str:
             for key, item in value.items()
             if key != "name" and item is not None
         )
-        return f"{name} ({rest})" if name and rest else name or rest
+        if name and rest:
+            return f"{name} ({rest})"
+        return name or rest
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(in_one_line, value)) + "]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def in_bytes(size: float) -> str:

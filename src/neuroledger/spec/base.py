@@ -310,7 +310,9 @@ _BOUNDS = {
 
 def worded(item: ErrorDetails) -> str:
     """The message for one of pydantic's errors."""
-    kind, context, value = item["type"], item.get("ctx", {}), item["input"]
+    kind = item["type"]
+    context = item.get("ctx", {})
+    value = item["input"]
     given_value = repr(value) if isinstance(value, (str, int, float)) else "the value"
     if kind in _PLAIN:
         return _PLAIN[kind]
@@ -324,7 +326,9 @@ def worded(item: ErrorDetails) -> str:
     if kind == "union_tag_invalid":
         known = str(context["expected_tags"]).replace("'", "")
         words = f"there is no {str(context['discriminator']).strip(chr(39))} {context['tag']!r}"
-        return f"{words}; known are {known}" if known.count(",") < FEW_TAGS else words
+        if known.count(",") < FEW_TAGS:
+            return f"{words}; known are {known}"
+        return words
     if kind == "union_tag_not_found":
         return f"the field {str(context['discriminator']).strip(chr(39))} is missing"
     if kind in ("literal_error", "enum"):

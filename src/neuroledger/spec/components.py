@@ -393,11 +393,10 @@ def _require_right_type(
         )
     if expected is None and found in _NEVER_A_FIELD:
         meant = [name for name, of_type in fields.items() if of_type == found]
-        hint = (
-            f"did you mean `{meant[0]}`?"
-            if meant
-            else "the engine gives none to this kind of component"
-        )
+        if meant:
+            hint = f"did you mean `{meant[0]}`?"
+        else:
+            hint = "the engine gives none to this kind of component"
         raise RequestError(
             f"{owner}: no field of a spec can be a {found}, as the parameter `{parameter}` is annotated; {hint}"
         )
@@ -432,9 +431,10 @@ def parameter_model(
             or parameter.name in CONTEXT_FIELDS[kind]
         ):
             continue
-        default = (
-            ... if parameter.default is inspect.Parameter.empty else parameter.default
-        )
+        if parameter.default is inspect.Parameter.empty:
+            default = ...
+        else:
+            default = parameter.default
         fields[parameter.name] = (hints[parameter.name], default)
     title = (
         "".join(part.title() for part in re.split(r"\W|_", function.__name__))

@@ -249,7 +249,9 @@ def _scalar(text: str, plain: bool) -> str | float | bool | None:
         return None
     if _INTEGER.fullmatch(text):
         return int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text
 
 
 def json_object(content: str | bytes | None) -> dict[str, Any]:

@@ -328,7 +328,9 @@ class BenchmarkSpec(Spec):
     @field_validator("metric", "ceiling", mode="before")
     @classmethod
     def _text_or_mapping(cls, value: object) -> object:
-        return Override.model_validate(value) if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            return Override.model_validate(value)
+        return value
 
     @model_validator(mode="before")
     @classmethod
@@ -367,7 +369,9 @@ class BenchmarkSpec(Spec):
     @property
     def all_metrics(self) -> tuple[Id | Override, ...]:
         """The headline metric first, then the others."""
-        return (self.metric,) if self.metric is not None else self.metrics
+        if self.metric is not None:
+            return (self.metric,)
+        return self.metrics
 
 
 class Pretraining(Frozen):

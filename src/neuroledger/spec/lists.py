@@ -213,7 +213,8 @@ def _pins(
             if "url" in row or template not in urls:
                 words = f"{name}: `at` is {template!r}; the `urls` of the list are {', '.join(urls) or 'none'}"
                 raise _error(place, number, 1, words, "give `at`, or a `url`, not both")
-            size, sha256 = row.get("size", 0), row.get("sha256", "")
+            size = row.get("size", 0)
+            sha256 = row.get("sha256", "")
             row["url"] = address(urls[template], name, size, sha256)
         try:
             pins[name] = SourceFile.model_validate(row)

@@ -268,7 +268,8 @@ class ImportPath:
         if reason is not None:
             raise UntrustedError(reason)
         module, name = _divided(path)
-        package, needed = module.partition(".")[0], self.base[0].partition(".")[0]
+        package = module.partition(".")[0]
+        needed = self.base[0].partition(".")[0]
         for name_of_package in (package, needed):
             if importlib.util.find_spec(name_of_package) is not None:
                 continue

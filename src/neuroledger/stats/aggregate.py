@@ -132,7 +132,9 @@ def error_of(
     if series.size < 2:
         return float("nan")
     deviation = float(series.std())
-    return deviation / float(np.sqrt(series.size)) if how == "sem" else deviation
+    if how == "sem":
+        return deviation / float(np.sqrt(series.size))
+    return deviation
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

@@ -94,19 +94,18 @@ def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     if spec.name == "coordinate":
         return [_by_values(spec, assembly)]
     values = _coordinate(assembly, spec.by)
-    units = (
-        _Units(*[np.arange(len(values))] * 2)
-        if _apart(spec)
-        else _units(values, sort=spec.unique)
-    )
-    classes = (
-        None
-        if spec.stratify is None
-        else _coordinate(assembly, spec.stratify)[units.first]
-    )
-    groups = (
-        None if spec.groups is None else _coordinate(assembly, spec.groups)[units.first]
-    )
+    if _apart(spec):
+        units = _Units(*[np.arange(len(values))] * 2)
+    else:
+        units = _units(values, sort=spec.unique)
+    if spec.stratify is None:
+        classes = None
+    else:
+        classes = _coordinate(assembly, spec.stratify)[units.first]
+    if spec.groups is None:
+        groups = None
+    else:
+        groups = _coordinate(assembly, spec.groups)[units.first]
     divide = _RULES[spec.name]
     try:
         parts = [
@@ -225,11 +224,9 @@ def first_values(assembly: xr.DataArray, by: str, count: int) -> xr.DataArray:
             f"{count} values of {by!r} were asked for; the assembly has {len(distinct)}"
         )
     rows = np.flatnonzero(np.isin(values, distinct[:count]))
-    return (
-        assembly
-        if len(rows) == len(values)
-        else assembly.isel({assembly[by].dims[0]: rows})
-    )
+    if len(rows) == len(values):
+        return assembly
+    return assembly.isel({assembly[by].dims[0]: rows})
 
 
 def _shuffle(
@@ -263,15 +260,11 @@ def _kfold(
 
     if groups is not None:
         return _group(spec, count, classes, groups)
-    rows, rule = (
-        np.zeros(count),
-        {"n_splits": spec.folds, "shuffle": True, "random_state": spec.seed},
-    )
-    return (
-        KFold(**rule).split(rows)
-        if classes is None
-        else StratifiedKFold(**rule).split(rows, classes)
-    )
+    rows = np.zeros(count)
+    rule = {"n_splits": spec.folds, "shuffle": True, "random_state": spec.seed}
+    if classes is None:
+        return KFold(**rule).split(rows)
+    return StratifiedKFold(**rule).split(rows, classes)
 
 
 def _group(
@@ -327,11 +320,10 @@ def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
                     f"splits by {spec.coordinate!r}: no row has {name!r}; {_hint(name, values)}"
                 )
     test = np.isin(values, _typed(spec.test_values, values))
-    train = (
-        np.isin(values, _typed(spec.train_values, values))
-        if spec.train_values
-        else ~test
-    )
+    if spec.train_values:
+        train = np.isin(values, _typed(spec.train_values, values))
+    else:
+        train = ~test
     if (train & test).any():
         raise MetricError(
             f"splits by {spec.coordinate!r}: a value is in both `train_values` and `test_values`"
@@ -359,7 +351,9 @@ def _coordinate(assembly: xr.DataArray, name: str) -> Array:
         raise MetricError(
             f"splits use the coordinate {name!r}, which lies along {values.ndim} dimensions, not one"
         )
-    return values.astype(str) if values.dtype.kind == "O" else values
+    if values.dtype.kind == "O":
+        return values.astype(str)
+    return values
 
 
 def _apart(spec: SplitsSpec) -> bool:
@@ -390,11 +384,9 @@ def _hint(name: str | int | float, values: Array) -> str:
         near = [
             text for text, value in known.items() if float(name) == float(value)
         ] or near
-    return (
-        f"did you mean {known[near[0]]!r}?"
-        if near
-        else f"its values are {_few(values)}"
-    )
+    if near:
+        return f"did you mean {known[near[0]]!r}?"
+    return f"its values are {_few(values)}"
 
 
 def _few(values: Array) -> str:

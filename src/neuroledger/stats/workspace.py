@@ -136,7 +136,9 @@ class Workspace:
 
     def indices(self, rows: NDArray[np.intp]) -> Array:
         """Return row numbers on the device."""
-        return rows if self.device == "cpu" else self.send(rows)
+        if self.device == "cpu":
+            return rows
+        return self.send(rows)
 
     def send(self, values: Array) -> Array:
         """Return a contiguous array in the machine's byte order as a tensor on the device.
@@ -163,15 +165,15 @@ class Workspace:
         size: Callable[[Any], int],
     ) -> Any:
         """Return ``compute()``, cached under ``key`` (see :meth:`key`); an empty key disables the cache."""
-        return (
-            self.memo.get((name, self.device, self.dtype, key), compute, size)
-            if key
-            else compute()
-        )
+        if key:
+            return self.memo.get((name, self.device, self.dtype, key), compute, size)
+        return compute()
 
     def key(self, values: Array) -> str:
         """Return the content hash of ``values``, or an empty text if the memo is disabled."""
-        return self.memo.fingerprint(values) if self.memo.limit else ""
+        if self.memo.limit:
+            return self.memo.fingerprint(values)
+        return ""
 
     @contextmanager
     def limits(self) -> Iterator[None]:

@@ -67,11 +67,10 @@ def sweep(folder: Path) -> None:
     _swept.add(key)
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            match = (
-                _TEMPORARY.fullmatch(entry.name)
-                if entry.name.endswith(".tmp")
-                else None
-            )
+            if entry.name.endswith(".tmp"):
+                match = _TEMPORARY.fullmatch(entry.name)
+            else:
+                match = None
             if match is not None and not alive(match["owner"], Path(entry.path)):
                 with suppress(OSError):
                     Path(entry.path).unlink()

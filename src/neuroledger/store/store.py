@@ -115,7 +115,9 @@ def limit_bytes() -> int:
 def store_folder(root: Path) -> Path:
     """Return ``.cache/neuroledger`` of a repository, or the folder in ``NEUROLEDGER_ACTIVATIONS``."""
     folder = os.environ.get(FOLDER)
-    return Path(folder) if folder else root / ".cache" / "neuroledger"
+    if folder:
+        return Path(folder)
+    return root / ".cache" / "neuroledger"
 
 
 def open_store(root: Path) -> Store:
@@ -350,7 +352,8 @@ class Store:
         return sorted(entries, key=lambda entry: (entry.used, entry.place))
 
     def _evict(self, entries: list[Used], surplus: int) -> int:
-        removed, in_use = 0, _in_use(self.folder, os.getpid()).everywhere()
+        removed = 0
+        in_use = _in_use(self.folder, os.getpid()).everywhere()
         for entry in entries:
             if removed >= surplus:
                 break
@@ -436,7 +439,8 @@ class _InUse:
     """Entries that this process has open; their names in a folder stop other processes from removing them."""
 
     def __init__(self, folder: Path, own: Path) -> None:
-        self._folder, self._names = folder, own / "open"
+        self._folder = folder
+        self._names = own / "open"
         self._open: Counter[str] = Counter()
         self._lock = threading.RLock()
 
@@ -492,6 +496,8 @@ def size_in_words(count: float) -> str:
     """Return a number of bytes as text: ``1536`` → ``1.5 KiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+            if unit == "B":
+                return f"{count:.0f} {unit}"
+            return f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"

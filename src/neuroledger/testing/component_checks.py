@@ -168,7 +168,8 @@ def _channels(declared: Declared) -> None:
             f"`permuted` is {component.permuted!r}; declare source, target or None"
         )
     for entry in declared.entries:
-        spec, values = entry.spec, {}
+        spec = entry.spec
+        values = {}
         if isinstance(spec, ModelSpec):
             names = ("regions", "layers", "readout", "commit")
             values = {name: getattr(spec, name) for name in names}

@@ -142,7 +142,8 @@ def trials(rng: np.random.Generator) -> tuple[xr.DataArray, xr.DataArray]:
 
 def _shown(stimulus: Integers) -> dict[str, object]:
     """Return the coordinates of stimuli: their id, object, condition, texture and kind of image."""
-    names, conditions = np.asarray(LABELS), np.asarray(CONDITIONS)
+    names = np.asarray(LABELS)
+    conditions = np.asarray(CONDITIONS)
     truth = names[stimulus % len(LABELS)]
     round_of = stimulus // len(LABELS)
     columns = {

@@ -206,9 +206,8 @@ def has_columns(columns: Sequence[str], *, only: bool) -> Question:
         absent = [name for name in columns if name not in observed]
         surplus = [name for name in observed if name not in columns] if only else []
         parts = [f"columns missing: {listed(absent)}"] if absent else []
-        parts += (
-            [f"columns that were not declared: {listed(surplus)}"] if surplus else []
-        )
+        if surplus:
+            parts += [f"columns that were not declared: {listed(surplus)}"]
         return "; ".join(parts)
 
     return Question(
@@ -234,7 +233,9 @@ def named(answer: Answer, quote: Quote) -> str:
         ]
     else:
         examples = list(answer.rows if quote == "rows" else answer.values)
-    return f": {listed(dict.fromkeys(examples))}" if examples else ""
+    if examples:
+        return f": {listed(dict.fromkeys(examples))}"
+    return ""
 
 
 def listed(items: Iterable[object]) -> str:
@@ -246,5 +247,9 @@ def listed(items: Iterable[object]) -> str:
 def span(low: float | None, high: float | None) -> str:
     """The bounds in words."""
     if low is not None and high is not None:
-        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-    return f"at least {low:g}" if low is not None else f"at most {high:g}"
+        if low == high:
+            return f"{low:g}"
+        return f"{low:g} to {high:g}"
+    if low is not None:
+        return f"at least {low:g}"
+    return f"at most {high:g}"

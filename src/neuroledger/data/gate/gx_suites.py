@@ -149,11 +149,10 @@ def _answer(
     if result is None:
         return Answer(False, error="Great Expectations returned no result")
     if not result.result:
-        reason = (
-            "the reason is withheld: private data"
-            if withheld
-            else _exception_message(result)
-        )
+        if withheld:
+            reason = "the reason is withheld: private data"
+        else:
+            reason = _exception_message(result)
         return Answer(
             False,
             error=f"Great Expectations could not decide the expectation ({reason})",
@@ -187,7 +186,9 @@ def _exception_message(result: Any) -> str:
         for each in details
         if each.get("exception_message")
     ]
-    return messages[0].strip().splitlines()[-1] if messages else "no reason given"
+    if messages:
+        return messages[0].strip().splitlines()[-1]
+    return "no reason given"
 
 
 def _texts(values: Iterable[object]) -> tuple[str, ...]:
@@ -197,7 +198,9 @@ def _texts(values: Iterable[object]) -> tuple[str, ...]:
 def _text(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return " instead of ".join(_text(each) for each in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def _row_names(facts: Facts, positions: Iterable[int] | None) -> tuple[str, ...]:

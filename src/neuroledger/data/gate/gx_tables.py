@@ -74,9 +74,10 @@ def files(stimulus_set: StimulusSet, *, decoded: bool) -> Facts:
     """
     rows = _plain(stimulus_set.table)
     archive = stimulus_set.archive
-    archives = (
-        [archive] if isinstance(archive, Path) else list((archive or {}).values())
-    )
+    if isinstance(archive, Path):
+        archives = [archive]
+    else:
+        archives = list((archive or {}).values())
     per_file = confined(
         lambda: [
             _file_facts(id, content, decoded) for id, content in _contents(stimulus_set)
@@ -171,9 +172,13 @@ def value_range(assembly: xr.DataArray) -> Facts:
     """
     low, high = np.nan, np.nan
     for block in _blocks(_numbers(assembly)):
-        present = block if _cannot_be_missing(block) else block[~np.isnan(block)]
+        if _cannot_be_missing(block):
+            present = block
+        else:
+            present = block[~np.isnan(block)]
         if present.size:
-            low, high = np.fmin(low, present.min()), np.fmax(high, present.max())
+            low = np.fmin(low, present.min())
+            high = np.fmax(high, present.max())
     return Facts(
         "range of assembly values",
         pd.DataFrame([{"lowest": float(low), "highest": float(high)}]),
@@ -192,11 +197,16 @@ def sites(assembly: xr.DataArray, over: str) -> Facts:
     rest = tuple(axis for axis, dim in enumerate(assembly.dims) if dim != over)
     lows, highs = zip(*(_extremes(block, rest) for block in _blocks(data)), strict=True)
     if 0 in rest:
-        low, high = np.minimum.reduce(lows), np.maximum.reduce(highs)
+        low = np.minimum.reduce(lows)
+        high = np.maximum.reduce(highs)
     else:
-        low, high = np.concatenate(lows), np.concatenate(highs)
+        low = np.concatenate(lows)
+        high = np.concatenate(highs)
     along = coordinates(assembly, over)
-    names = along.rows[along.key] if along.key else pd.Series(range(len(low)))
+    if along.key:
+        names = along.rows[along.key]
+    else:
+        names = pd.Series(range(len(low)))
     return Facts(
         f"values by {over}", pd.DataFrame({"name": names, "varies": high > low}), "name"
     )
@@ -300,7 +310,10 @@ def select(facts: Facts, where: Mapping[str, object]) -> Facts:
         allowed = value if isinstance(value, (tuple, list)) else [value]
         keep &= facts.rows[column].isin(allowed)
         conditions.append(f"{column} = {' or '.join(map(str, allowed))}")
-    title = f"{facts.title} where {', '.join(conditions)}" if where else facts.title
+    if where:
+        title = f"{facts.title} where {', '.join(conditions)}"
+    else:
+        title = facts.title
     return replace(facts, title=title, rows=facts.rows[keep].reset_index(drop=True))
 
 
@@ -351,7 +364,9 @@ def _contents(stimulus_set: StimulusSet) -> Iterator[tuple[str, bytes]]:
 def _file_facts(stimulus: str, content: bytes, decoded: bool) -> dict[str, object]:
     digest = hashlib.sha256(content).hexdigest() if content else "(nothing)"
     facts: dict[str, object] = {"@bytes": len(content), "@sha256": digest}
-    return facts | _image_facts(content, stimulus) if decoded else facts
+    if decoded:
+        return facts | _image_facts(content, stimulus)
+    return facts
 
 
 def _image_facts(content: bytes, stimulus: str) -> dict[str, object]:

@@ -63,11 +63,10 @@ def repetitions_of(
     lines = []
     for number, group in enumerate([everything, *groups]):
         rows, lacking = _present_rows(missing, group)
-        counts = (
-            np.unique(ids[rows], return_counts=True)[1]
-            if len(rows)
-            else np.zeros(1, dtype=np.int64)
-        )
+        if len(rows):
+            counts = np.unique(ids[rows], return_counts=True)[1]
+        else:
+            counts = np.zeros(1, dtype=np.int64)
         shown = named or not number
         lines.append(
             Repetitions(
@@ -169,10 +168,9 @@ def _present_rows(
     if missing is None:
         return group.rows, 0
     counts, bins = missing
-    cells = (
-        counts[group.rows]
-        if group.neuroids is None
-        else counts[group.rows][:, group.neuroids]
-    )
+    if group.neuroids is None:
+        cells = counts[group.rows]
+    else:
+        cells = counts[group.rows][:, group.neuroids]
     empty = (cells == bins).all(axis=1)
     return group.rows[~empty], int(cells[~empty].sum())

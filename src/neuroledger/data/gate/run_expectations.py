@@ -81,9 +81,12 @@ def examine(
     checks: list[CheckResult] = []
     for item, inquiry in zip(items, compiled, strict=True):
         if isinstance(inquiry, UnaskableError):
-            about, breaches, do = item.part, [str(inquiry)], inquiry.do
+            about = item.part
+            breaches = [str(inquiry)]
+            do = inquiry.do
         else:
-            about, breaches = inquiry.facts.title, _breaches(inquiry, next(remaining))
+            about = inquiry.facts.title
+            breaches = _breaches(inquiry, next(remaining))
             do = remedy(item.expectation, _spec_path(catalog, spec))
         where = _where(spec, item, about)
         checks.append(_check_result(item, about, success=not breaches))
@@ -244,7 +247,9 @@ def _words(value: object, *, ranges: bool) -> str:
         return (" to " if ranges else ", ").join(map(str, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 OTHERWISE: Final = "correct the values"

@@ -123,7 +123,8 @@ def validate(
     else:
         report = seal(_report(catalog, spec, data_docs))
         # A report that is committed stays as it is.
-        report = existing if _same_verdict(existing, report) else report
+        if _same_verdict(existing, report):
+            report = existing
     write_report(path, report)
     remember_here(catalog, report)
     return report
@@ -268,7 +269,8 @@ def _require_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -
             problems.append(error)
     if not problems:
         return
-    first, count = problems[0], len(problems)
+    first = problems[0]
+    count = len(problems)
     more = f" and {count - 1} more" if count > 1 else ""
     text = first.message.removeprefix(f"{catalog.root}/")
     raise type(first)(
@@ -290,7 +292,8 @@ def _read(
         return Finding("data.structure", "error", place, what, do)
 
     try:
-        data = read_dataset(catalog, spec.id, dict(files)) if data is None else data
+        if data is None:
+            data = read_dataset(catalog, spec.id, dict(files))
     except DataError as error:
         if not about_pair(error):
             raise

@@ -266,7 +266,8 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
     """
     spec = catalog.dataset(dataset)
     path = report_path(catalog.root, dataset)
-    where, command = f"data set {dataset!r}", f"run `neuroledger validate {dataset}`"
+    where = f"data set {dataset!r}"
+    command = f"run `neuroledger validate {dataset}`"
     if not path.exists():
         missing = absent(catalog, "datasets", dataset)
         if missing is not None:
@@ -292,7 +293,8 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
             command,
         )
     if not report.success:
-        first, count = report.errors[0], len(report.errors)
+        first = report.errors[0]
+        count = len(report.errors)
         more = f" and {count - 1} more" if count > 1 else ""
         what = f"it failed validation: {first.where}: {first.what}{more}"
         return Finding(

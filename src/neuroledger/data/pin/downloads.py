@@ -165,7 +165,8 @@ def files_below(
         raise RequestError(
             f"{folder} is not a folder: give the folder that contains the downloads"
         )
-    names, missing = [], []
+    names = []
+    missing = []
     for relative in _visible(folder, aside):
         path = folder / relative
         if path.is_file():
@@ -275,9 +276,8 @@ def _describe_missing(
         for name in names
         if PurePosixPath(name).suffix in {".zip", ".tar", ".gz", ".tgz", ".bz2"}
     ]
-    hint = (
-        f"; unpack {archives[0]} first"
-        if archives and missing[0] not in archives
-        else ""
-    )
+    if archives and missing[0] not in archives:
+        hint = f"; unpack {archives[0]} first"
+    else:
+        hint = ""
     return f"{folder} lacks {len(missing)} files that the spec names: {examples}{hint}"

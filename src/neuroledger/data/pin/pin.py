@@ -195,11 +195,10 @@ def fetch_and_pin(
     downloads = catalog.dataset(id).downloads
     patterns = [name for name in downloads if is_pattern(name)]
     if patterns or not downloads:
-        what = (
-            f"{patterns[0]!r} matches several files"
-            if patterns
-            else "its spec names no `downloads`"
-        )
+        if patterns:
+            what = f"{patterns[0]!r} matches several files"
+        else:
+            what = "its spec names no `downloads`"
         raise RequestError(
             f"data set {id!r} cannot be fetched, {what}: download them, then run `neuroledger pin {id} --from FOLDER`"
         )
@@ -249,7 +248,10 @@ def _require_valid_data(catalog: Catalog, id: str, places: Mapping[str, Path]) -
             for finding in errors[:SHOWN]
             for line in str(finding).splitlines()
         )
-        more = f"\n  … and {len(errors) - SHOWN} more" if errors[SHOWN:] else ""
+        if errors[SHOWN:]:
+            more = f"\n  … and {len(errors) - SHOWN} more"
+        else:
+            more = ""
         raise DataError(
             f"data set {id!r} was read from the downloads, with {len(errors)} error{'s' * (len(errors) > 1)}; "
             f"nothing was written\n{lines}{more}"
@@ -272,12 +274,14 @@ def _pin_entries(
     """Size, hash and source of each file; a file that is pinned with the same bytes already keeps its source."""
     pins: dict[str, dict[str, object]] = {}
     for name in names:
-        source, place = downloads.folder / name, place_of(name)
+        source = downloads.folder / name
+        place = place_of(name)
         if place in pins:
             raise RequestError(
                 f"two files would be called {place}: rename one in {downloads.folder}"
             )
-        size, digest = source.stat().st_size, sha256_of_file(source)
+        size = source.stat().st_size
+        digest = sha256_of_file(source)
         old = spec.files.get(place)
         if old is not None and old.sha256 != digest:
             if not downloads.renew:
@@ -346,7 +350,8 @@ def pin_weights(
     SpecError
         The new spec would be invalid.
     """
-    spec, path = catalog.model(id), catalog.entry("models", id).path
+    spec = catalog.model(id)
+    path = catalog.entry("models", id).path
     _require_weights(spec, downloads)
     _compare_all(downloads.folder, spec.downloads)
     pins = {
@@ -395,7 +400,8 @@ def _require_weights(spec: ModelSpec, downloads: Downloads) -> None:
 def _weights_pin(
     name: str, download: Stated, downloads: Downloads
 ) -> dict[str, object]:
-    source, url = downloads.folder / name, downloads.url_of(name)
+    source = downloads.folder / name
+    url = downloads.url_of(name)
     origin = download.model_dump(exclude_none=True, include=SOURCE)
     if url is not None:
         origin = {"url": url}

@@ -190,7 +190,8 @@ def _end_with_comments(lines: Sequence[str], place: _Place) -> int:
         indent = len(lines[number]) - len(lines[number].lstrip())
         if content and not (content.startswith("#") and indent > place.column):
             break
-        end = number + 1 if content else end
+        if content:
+            end = number + 1
     return end
 
 
@@ -240,11 +241,9 @@ def _named(
     entries: Mapping[str, object] | Sequence[object],
 ) -> list[tuple[str, object]]:
     """The entries with their names, which are empty for a list."""
-    return (
-        list(entries.items())
-        if isinstance(entries, Mapping)
-        else [("", value) for value in entries]
-    )
+    if isinstance(entries, Mapping):
+        return list(entries.items())
+    return [("", value) for value in entries]
 
 
 def _entry_lines(entries: Mapping[str, object] | Sequence[object]) -> list[str]:
@@ -263,11 +262,10 @@ def _inserted(
     if len(path) > 1:
         parent = _find(text, path[:-1])
         if parent is not None:
-            siblings = (
-                _children(parent.value, lines)
-                if _is_block(parent.value, yaml.MappingNode)
-                else []
-            )
+            if _is_block(parent.value, yaml.MappingNode):
+                siblings = _children(parent.value, lines)
+            else:
+                siblings = []
             indent = " " * (siblings[0].column if siblings else parent.column + 2)
             return _joined(
                 lines[: parent.stop],
@@ -283,7 +281,10 @@ def _inserted(
 
 def _component_in_lines(text: str, path: Sequence[str]) -> str:
     """The text with one line per field of the component that has the field at `path`."""
-    component = _find(text, path[:1]) if len(path) > 1 else None
+    if len(path) > 1:
+        component = _find(text, path[:1])
+    else:
+        component = None
     if component is None or _is_block(component.value, yaml.MappingNode):
         return text
     lines = text.splitlines()
@@ -309,9 +310,9 @@ def _plain(value: object) -> object:
     """The value as YAML would return it: tuples become lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    return (
-        [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-    )
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
 
 
 class Written(NamedTuple):
@@ -338,11 +339,10 @@ def write_lists(
         old = spec.lists.get(target)
         if len(rows) <= LONG and old is None:
             return False
-        name = (
-            old.table
-            if old is not None
-            else f"{spec.id}.{target.removeprefix('reader.')}.jsonl"
-        )
+        if old is not None:
+            name = old.table
+        else:
+            name = f"{spec.id}.{target.removeprefix('reader.')}.jsonl"
         tables[name], count = table_of(rows)
         digest = hashlib.sha256(tables[name].encode()).hexdigest()
         lists[target] = {"table": name, "sha256": digest, "rows": count}

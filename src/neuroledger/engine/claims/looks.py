@@ -90,7 +90,9 @@ class Looks(Stored):
     @property
     def latest(self) -> Look | None:
         """The latest look."""
-        return self.looks[-1] if self.looks else None
+        if self.looks:
+            return self.looks[-1]
+        return None
 
 
 class Turn(NamedTuple):

@@ -61,12 +61,10 @@ def _control(plain: Plain) -> Plain:
         "says",
     }:
         return plain
-    role, value, bound, text = (
-        plain["role"],
-        plain["value"],
-        plain["bound"],
-        plain["says"],
-    )
+    role = plain["role"]
+    value = plain["value"]
+    bound = plain["bound"]
+    text = plain["says"]
     if not isinstance(plain["passed"], bool):
         raise ValueError(
             f"passed of a control is {plain['passed']!r}, not true or false"

@@ -178,10 +178,12 @@ def _parsed(path: Path, new: dict[str, object]) -> Known | None:
     except (OSError, DataError) as error:
         say_unreadable(path, error)
         return None
-    sha256, summary = hashlib.sha256(content).hexdigest(), summary_of(record)
-    read = (
-        record.as_score if len(new) < KEPT_RECORDS else partial(_score_at, path, sha256)
-    )
+    sha256 = hashlib.sha256(content).hexdigest()
+    summary = summary_of(record)
+    if len(new) < KEPT_RECORDS:
+        read = record.as_score
+    else:
+        read = partial(_score_at, path, sha256)
     new[key_of(KIND, sha256)] = list(astuple(summary))
     return Known(summary, read, sha256)
 

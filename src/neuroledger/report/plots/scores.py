@@ -184,12 +184,13 @@ def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
 
 def _item(score: Score) -> str:
     """Return the label of a point."""
-    dims = (
-        [str(dim) for dim in score.samples.dims if dim != "split"]
-        if score.samples is not None
-        else []
-    )
-    return f"one {dims[0].replace('_', ' ')}" if dims else "one split"
+    if score.samples is not None:
+        dims = [str(dim) for dim in score.samples.dims if dim != "split"]
+    else:
+        dims = []
+    if dims:
+        return f"one {dims[0].replace('_', ' ')}"
+    return "one split"
 
 
 def _samples(score: Score) -> Floats:
