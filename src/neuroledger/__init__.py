@@ -104,7 +104,9 @@ def __getattr__(name: str) -> Any:
     module_name, attribute = _PUBLIC[name]
     with naming_extras():
         module = importlib.import_module(module_name)
-    return module if attribute is None else getattr(module, attribute)
+    if attribute is None:
+        return module
+    return getattr(module, attribute)
 
 
 def __dir__() -> list[str]:

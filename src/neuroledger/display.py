@@ -10,7 +10,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TextIO
+from typing import Final, Protocol, TextIO
 
 __all__ = [
     "Display",
@@ -69,7 +69,7 @@ def say_problem(text: str) -> None:
     sys.stderr.write(visible(text) + "\n")
 
 
-def say_json(value: Any) -> None:
+def say_json(value: object) -> None:
     """Write plain data as JSON to standard output."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
     say(
@@ -93,11 +93,10 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         - 2 * (len(widths) - 1)
     )
     for row in [header, *rows]:
-        last = (
-            row[-1]
-            if len(row[-1]) <= space or not sys.stdout.isatty()
-            else row[-1][: max(8, space - 1)] + "…"
-        )
+        if len(row[-1]) <= space or not sys.stdout.isatty():
+            last = row[-1]
+        else:
+            last = row[-1][: max(8, space - 1)] + "…"
         cells = [
             cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)
         ]
@@ -109,7 +108,9 @@ WIDEST_CELL = 40
 
 def _cut(text: str) -> str:
     """Return a text of at most ``WIDEST_CELL`` characters."""
-    return text if len(text) <= WIDEST_CELL else f"{text[: WIDEST_CELL - 1]}…"
+    if len(text) <= WIDEST_CELL:
+        return text
+    return f"{text[: WIDEST_CELL - 1]}…"
 
 
 def card(title: str, rows: Iterable[tuple[str, object]], after: str = "") -> str:

@@ -304,18 +304,21 @@ class Finding:
         return bool(order(self) < order(other))
 
     def __str__(self) -> str:
-        place = f"{self.where}:{self.line}:{self.column}" if self.line else self.where
+        if self.line:
+            place = f"{self.where}:{self.line}:{self.column}"
+        else:
+            place = self.where
         text = f"{place}: {self.what} [{self.code}]"
-        return f"{text}\n    hint: {self.fix}" if self.fix else text
+        if self.fix:
+            return f"{text}\n    hint: {self.fix}"
+        return text
 
     def to_dict(self) -> dict[str, str | int]:
         """Return plain data; ``line`` and ``column`` only if they are known."""
         plain = asdict(self)
-        return (
-            plain
-            if self.line
-            else {name: plain[name] for name in plain if name not in ("line", "column")}
-        )
+        if self.line:
+            return plain
+        return {name: plain[name] for name in plain if name not in ("line", "column")}
 
 
 class SpecError(NeuroLedgerError):
@@ -350,7 +353,8 @@ class PendingError(NeuroLedgerError):
     """
 
     def __init__(self, message: str, command: str = "") -> None:
-        self.message, self.command = message, command
+        self.message = message
+        self.command = command
         super().__init__(f"{message}: run `{command}`" if command else message)
 
     def __reduce__(self) -> tuple[type[PendingError], tuple[str, str]]:
@@ -420,11 +424,9 @@ class UnavailableError(PendingError):
 def error_named(name: str) -> type[NeuroLedgerError] | None:
     """Return the class of this name, as it is recorded or sent by another process; None for any other exception."""
     found = globals().get(name) if name in __all__ else None
-    return (
-        found
-        if isinstance(found, type) and issubclass(found, NeuroLedgerError)
-        else None
-    )
+    if isinstance(found, type) and issubclass(found, NeuroLedgerError):
+        return found
+    return None
 
 
 def about_pair(error: BaseException) -> bool:
@@ -519,11 +521,9 @@ def package_missing(package: str, extra: str = "") -> UnavailableError:
 def absent_package(error: ImportError) -> UnavailableError | None:
     """Return the error that names the extra of the package that could not be imported; None if it is in no extra."""
     package = (error.name or "").partition(".")[0]
-    return (
-        package_missing(package)
-        if isinstance(error, ModuleNotFoundError) and package in EXTRAS
-        else None
-    )
+    if isinstance(error, ModuleNotFoundError) and package in EXTRAS:
+        return package_missing(package)
+    return None
 
 
 @contextmanager

@@ -196,7 +196,10 @@ def _argument_help(name: str, help: str) -> tuple[str, str]:
     """Return the name of an argument without its type, and its help with its choices."""
     name, _, kind = name.partition(" <")
     text, gap, extra = help.partition("  [")
-    choices = f": {kind.rstrip('>').replace('|', ', ')}" if "|" in kind else ""
+    if "|" in kind:
+        choices = f": {kind.rstrip('>').replace('|', ', ')}"
+    else:
+        choices = ""
     return name, f"{text}{choices}{gap}{extra}"
 
 
@@ -260,7 +263,8 @@ def _with_root_after_the_verb(words: Sequence[str]) -> list[str]:
 def _run(words: list[str]) -> int:
     """Run the verb of a command; help, version, completion and misuse without a verb are those of all verbs."""
     if words and words[0] in VERBS:
-        run, program = command_of(words[0]).main, f"neuroledger {words[0]}"
+        run = command_of(words[0]).main
+        program = f"neuroledger {words[0]}"
         words = words[1:]
     else:
         run, program = get_command(app).main, "neuroledger"
@@ -287,7 +291,9 @@ def _misuse(error: typer.TyperException) -> str:
     name = parameter.opts[0] if is_option else parameter.display_name_raw
     reason = error.message.removeprefix("Value error, ").removeprefix("Input ")
     reason, _, _ = reason.partition(", unable")
-    return f"{name}: {reason}" if reason else f"{name} is missing"
+    if reason:
+        return f"{name}: {reason}"
+    return f"{name} is missing"
 
 
 def _status_of(work: Callable[[], int]) -> int:

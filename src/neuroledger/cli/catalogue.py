@@ -86,7 +86,9 @@ def list_(
 
 def _spec(catalog: Catalog, kind: str, id: str) -> Spec:
     """Return a spec; that of a data set without its long lists."""
-    return catalog.about(id) if kind == "datasets" else catalog.entry(kind, id).spec
+    if kind == "datasets":
+        return catalog.about(id)
+    return catalog.entry(kind, id).spec
 
 
 def _id(value: str | Override | None) -> str:
@@ -95,11 +97,15 @@ def _id(value: str | Override | None) -> str:
     return id_of(value) if value else "–"
 
 
-def _row(catalog: Catalog, spec: Spec) -> dict[str, Any]:
+def _row(catalog: Catalog, spec: Spec) -> dict[str, object]:
     """Return the columns of one spec in a list of its kind."""
     from neuroledger.spec import kinds
 
-    row: dict[str, Any] = {"id": spec.id, "version": spec.version, "title": spec.title}
+    row: dict[str, object] = {
+        "id": spec.id,
+        "version": spec.version,
+        "title": spec.title,
+    }
     match spec:
         case kinds.DatasetSpec():
             row["license"], row["access"] = spec.license, spec.access
@@ -285,7 +291,7 @@ def _lines(name: str, value: Any) -> Iterator[str]:
         yield f"  {name if number == 1 else '':<16}{bullet} {sentence}"
 
 
-def _inline(value: Any) -> str:
+def _inline(value: object) -> str:
     if isinstance(value, dict):
         return (
             "{"
@@ -321,11 +327,10 @@ def _recorded_scores(catalog: Catalog, entry: Entry) -> None:
     from neuroledger.engine.record import read_record
 
     folder = catalog.root / "results" / "records"
-    pattern = (
-        f"{entry.spec.id}/*.json"
-        if entry.kind == "benchmarks"
-        else f"*/{entry.spec.id}.json"
-    )
+    if entry.kind == "benchmarks":
+        pattern = f"{entry.spec.id}/*.json"
+    else:
+        pattern = f"*/{entry.spec.id}.json"
     for path in sorted(folder.glob(pattern)):
         record = read_record(path)
         other = path.stem if entry.kind == "benchmarks" else path.parent.name
@@ -381,8 +386,8 @@ class _Checked(NamedTuple):
     def errors(self) -> int:
         return sum(finding.severity == "error" for finding in self.findings)
 
-    def to_dict(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {
+    def to_dict(self) -> dict[str, object]:
+        plain: dict[str, object] = {
             "files": self.files,
             "errors": self.errors,
             "findings": [finding.to_dict() for finding in self.findings],
@@ -685,7 +690,8 @@ def _filled_template(catalog: Catalog, kind: str, id: str) -> str:
     text = TEMPLATES[kind]
     if kind == "benchmark":
         dataset = _default_reference(catalog, "datasets", id, "Digits.simulated")
-        text = DECODING if catalog.dataset(dataset).modality in SIGNALS else text
+        if catalog.dataset(dataset).modality in SIGNALS:
+            text = DECODING
         text = text.replace(f"{'DATASET':<20}", f"{dataset:<20}")
     elif kind == "suite":
         default = "Digits.simulated.IT-ridge"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from neuroledger.cli.options import (
     Degrees,
@@ -271,7 +271,8 @@ def validate(
 
     answer = Output(json)
     catalog = open_catalog(root)
-    reports, pending = [], False
+    reports = []
+    pending = False
     for id in _to_validate(catalog, ids or [], suite):
         if (reason := catalog.about(id).closed) is not None:
             (say_problem if json else say)(f"– {id}: unavailable: {reason}")
@@ -492,7 +493,7 @@ def _say_what_follows(catalog: Catalog, id: str, answer: Output) -> None:
         )
 
 
-def _from_json(text: str | None, flag: str) -> Any:
+def _from_json(text: str | None, flag: str) -> object:
     """Return the value of an option that is written as JSON.
 
     Raises
@@ -520,7 +521,7 @@ def _package_model(
     id: str,
     checkpoint: Path,
     module: str | None,
-    fields: Mapping[str, Any],
+    fields: Mapping[str, object],
     answer: Output,
 ) -> None:
     from neuroledger.cli.own_models import package_model
@@ -618,9 +619,10 @@ def _assembly(catalog: Catalog, id: str, given: _Responses) -> xr.DataArray:
     if file.assembly is not None:
         return file.assembly
     stimuli = folder_of(catalog.root, "datasets", id) / "stimuli.csv"
-    ids = (
-        list(map(str, read_table(stimuli)["stimulus_id"])) if stimuli.is_file() else []
-    )
+    if stimuli.is_file():
+        ids = list(map(str, read_table(stimuli)["stimulus_id"]))
+    else:
+        ids = []
     if file.table is not None:
         return _assembly_of_table(file.table, ids, given.source.name)
     return _assembly_of_array(file.arrays, ids, id, given)
@@ -637,7 +639,10 @@ def _assembly_of_table(
     if columns is None or columns.kind not in ("long", "wide"):
         return from_long_table(table)
     rows = table[columns.stimulus].astype(str)
-    presented = stimuli_of(rows.to_numpy(), ids, None, source) if ids else list(rows)
+    if ids:
+        presented = stimuli_of(rows.to_numpy(), ids, None, source)
+    else:
+        presented = list(rows)
     return table_assembly(table, columns, presented)
 
 
@@ -1042,7 +1047,8 @@ def _changes(pinned: Pinned, path: str) -> list[str]:
     """Return the changed lines of a spec as a diff."""
     import difflib
 
-    before, after = pinned.before.splitlines(), pinned.after.splitlines()
+    before = pinned.before.splitlines()
+    after = pinned.after.splitlines()
     diff = difflib.unified_diff(
         before, after, path, path, "now", "pinned", n=0, lineterm=""
     )

@@ -149,7 +149,8 @@ def _optional(name: str, extra: str, purpose: str) -> Finding:
     version = _version(name)
     if version is not None:
         return Finding("machine.package", "ok", name, version)
-    what, fix = f"not installed: needed for {purpose}", f'`pip install -e ".[{extra}]"`'
+    what = f"not installed: needed for {purpose}"
+    fix = f'`pip install -e ".[{extra}]"`'
     return Finding("machine.package", "note", name, what, fix)
 
 
@@ -198,7 +199,8 @@ def _disk(root: Path) -> Iterator[Finding]:
     for name in ("results", ".cache", "data"):
         folder = root / name if (root / name).exists() else root
         if not os.access(folder, os.W_OK):
-            what, fix = f"{folder} cannot be written to", f"`chmod -R u+w {folder}`"
+            what = f"{folder} cannot be written to"
+            fix = f"`chmod -R u+w {folder}`"
             yield Finding("machine.disk", "error", "disk", what, fix)
 
 
@@ -280,14 +282,13 @@ def _remote(
             fix,
         )
     folder = (root / ".dvc" / url).resolve()
-    objects = (
-        sum(path.is_file() for path in folder.rglob("*")) if folder.is_dir() else 0
-    )
+    if folder.is_dir():
+        objects = sum(path.is_file() for path in folder.rglob("*"))
+    else:
+        objects = 0
     if not objects:
-        what, fix = (
-            f"{folder.name} is empty or missing",
-            f"`git checkout {folder.name}`",
-        )
+        what = f"{folder.name} is empty or missing"
+        fix = f"`git checkout {folder.name}`"
         return Finding("machine.remote", "error", topic, what, fix)
     return Finding(
         "machine.remote",
@@ -326,7 +327,8 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
             for item in catalog.suite(suite).benchmarks
         }
     except RequestError as error:
-        what, fix = f"params.yaml: {error}", "name a suite of `neuroledger list suites`"
+        what = f"params.yaml: {error}"
+        fix = "name a suite of `neuroledger list suites`"
         yield Finding("machine.suite", "error", "suite", what, fix)
         used = set()
     for id in catalog.ids("datasets"):
@@ -339,21 +341,24 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
 
 def _dataset(catalog: Catalog, id: str, severity: Severity) -> Finding:
     """Return whether the files of a data set are here and valid; ``severity`` is that of a problem."""
-    spec, topic = catalog.dataset(id), f"data set {id}"
+    spec = catalog.dataset(id)
+    topic = f"data set {id}"
     missing = _missing_files(folder_of(catalog.root, "datasets", id), spec.files)
     if missing:
         what = f"{len(missing)} of {len(spec.files)} files missing or of the wrong size"
         fix = f"`neuroledger fetch {id}`"
         return Finding("machine.data", severity, topic, what, fix)
     if refused := refusal(catalog, id):
-        what, fix = f"{refused.where}: {refused.what}", f"`neuroledger validate {id}`"
+        what = f"{refused.where}: {refused.what}"
+        fix = f"`neuroledger validate {id}`"
         return Finding("machine.data", severity, topic, what, fix)
     return Finding("machine.data", "ok", topic, f"{len(spec.files)} files, valid")
 
 
 def _weights(catalog: Catalog, id: str) -> Iterator[Finding]:
     """Yield a note for each missing package with weights of a model, and one for its missing files."""
-    topic, files = f"model {id}", dict[str, SourceFile]()
+    topic = f"model {id}"
+    files = dict[str, SourceFile]()
     for name, pin in sorted(catalog.model(id).weights.items()):
         if pin.package is None:
             files[name] = pin

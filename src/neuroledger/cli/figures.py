@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from neuroledger.cli.options import Benchmarks, Json, Root, Suite, argument, option
 from neuroledger.cli.output import SUCCESS, Output
@@ -14,8 +14,10 @@ from neuroledger.errors import RequestError
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
 
     from neuroledger.families.alignment.layer_curves.curve import Layers
+    from neuroledger.report.board import Leaderboard
     from neuroledger.spec.catalog import Catalog
     from neuroledger.stats.score import Score
 
@@ -48,7 +50,7 @@ class _Asked(NamedTuple):
             )
         return self.names
 
-    def board(self, *benchmarks: str) -> Any:
+    def board(self, *benchmarks: str) -> Leaderboard:
         """Return the leaderboard of the suite, otherwise of these benchmarks."""
         from neuroledger.report.table import leaderboard
 
@@ -93,24 +95,27 @@ class _Asked(NamedTuple):
         }
 
 
-def _of_one_benchmark(asked: _Asked) -> Any:
+def _of_one_benchmark(asked: _Asked) -> Axes:
     """Draw a figure of all models on one benchmark."""
     benchmark = asked.named(1, "benchmark")[0]
     draw = getattr(_plots(), asked.figure)
-    return draw(benchmark, asked.board(benchmark))
+    ax: Axes = draw(benchmark, asked.board(benchmark))
+    return ax
 
 
-def _of_a_suite(asked: _Asked) -> Any:
+def _of_a_suite(asked: _Asked) -> Axes:
     """Draw a figure of a whole board."""
-    return getattr(_plots(), asked.figure)(asked.board())
+    ax: Axes = getattr(_plots(), asked.figure)(asked.board())
+    return ax
 
 
-def _of_one_model(asked: _Asked) -> Any:
+def _of_one_model(asked: _Asked) -> Axes:
     """Draw a figure of the samples of one score."""
-    return getattr(_plots(), asked.figure)(asked.score())
+    ax: Axes = getattr(_plots(), asked.figure)(asked.score())
+    return ax
 
 
-def _differences(asked: _Asked) -> Any:
+def _differences(asked: _Asked) -> Axes:
     from neuroledger.engine.compare import compare
 
     first, second = asked.named(2, "model")
@@ -118,27 +123,31 @@ def _differences(asked: _Asked) -> Any:
     compared = compare(
         first, second, suite=asked.suite, benchmark=benchmark, catalog=asked.catalog
     )
-    return _plots().differences(compared)
+    ax: Axes = _plots().differences(compared)
+    return ax
 
 
-def _layers(asked: _Asked) -> Any:
+def _layers(asked: _Asked) -> Axes:
     curves = asked.layer_scores()
     only = next(iter(curves.values()))
-    return _plots().layers(curves if len(curves) > 1 else only)
+    ax: Axes = _plots().layers(curves if len(curves) > 1 else only)
+    return ax
 
 
-def _rdm(asked: _Asked) -> Any:
+def _rdm(asked: _Asked) -> Axes:
     responses = {name: _responses(name) for name in asked.named(None, "data set")}
-    return _plots().rdm(responses, by=asked.by)
+    ax: Axes = _plots().rdm(responses, by=asked.by)
+    return ax
 
 
-def _tradeoff(asked: _Asked) -> Any:
+def _tradeoff(asked: _Asked) -> Axes:
     first, second = asked.named(2, "benchmark")
-    return _plots().tradeoff(first, second, asked.board(first, second))
+    ax: Axes = _plots().tradeoff(first, second, asked.board(first, second))
+    return ax
 
 
 # How each figure of `nl.plot` that needs no more than ids is drawn.
-FIGURES: Final[Mapping[str, Callable[[_Asked], Any]]] = MappingProxyType(
+FIGURES: Final[Mapping[str, Callable[[_Asked], Axes]]] = MappingProxyType(
     {
         "agreement": _of_a_suite,
         "bars": _of_one_benchmark,
@@ -204,7 +213,10 @@ def plot(
 
     if figure not in FIGURES:
         near = get_close_matches(figure, FIGURES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(FIGURES)}"
+        if near:
+            hint = f"did you mean {near[0]!r}?"
+        else:
+            hint = f"use {', '.join(FIGURES)}"
         raise RequestError(f"no figure {figure!r}: {hint}")
     asked = _Asked(figure, names or [], benchmarks or [], suite, by, open_catalog(root))
     path = save(FIGURES[figure](asked), out)
@@ -225,6 +237,6 @@ def _responses(dataset: str) -> xr.DataArray:
         raise RequestError(
             f"data set {dataset} has no responses: choose one with an assembly"
         )
-    return (
-        average_repetitions(assembly) if "presentation" in assembly.dims else assembly
-    )
+    if "presentation" in assembly.dims:
+        return average_repetitions(assembly)
+    return assembly

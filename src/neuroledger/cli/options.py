@@ -301,4 +301,6 @@ def _chosen(value: str, options: Sequence[str]) -> str:
     if value.isdecimal() and 1 <= int(value) <= len(options):
         return options[int(value) - 1]
     beginning = [option for option in options if option.startswith(value)]
-    return beginning[0] if len(beginning) == 1 else value
+    if len(beginning) == 1:
+        return beginning[0]
+    return value

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
 import pandas as pd
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.fetch import folder_of
 from neuroledger.data.integrity import compare, sha256_of_file
 from neuroledger.data.package import require_dvc, track
@@ -87,10 +86,10 @@ class Evaluated(Mapping[str, Score]):
         rows += [{"benchmark": id, "state": state} for id, state in states.items()]
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain data: the scores and costs as records store them, and the other benchmarks with reasons."""
 
-        def plain(scores: Mapping[str, Score]) -> dict[str, Any]:
+        def plain(scores: Mapping[str, Score]) -> dict[str, object]:
             return {
                 id: StoredScore.of(score).model_dump(mode="json")
                 for id, score in scores.items()
@@ -148,13 +147,13 @@ COLUMNS = (
 )
 
 
-def _row(id: str, score: Score, operations: float) -> dict[str, Any]:
+def _row(id: str, score: Score, operations: float) -> dict[str, object]:
     """Return the row of one score, with the operations per stimulus of the model."""
     return {"benchmark": id, **score.in_row(), "operations": operations}
 
 
 def evaluate(
-    model: Any,
+    model: object,
     *,
     suite: str | None = None,
     benchmarks: Sequence[str] = (),
@@ -162,7 +161,7 @@ def evaluate(
     seed: int = 0,
     limit: int | None = None,
     device: str = "cpu",
-    **declared: Any,
+    **declared: object,
 ) -> Evaluated:
     """Score a model on every benchmark of a suite; nothing is recorded.
 
@@ -277,7 +276,7 @@ def package_model(
     checkpoint: Path,
     *,
     module: str | None = None,
-    fields: Mapping[str, Any] | None = None,
+    fields: Mapping[str, object] | None = None,
 ) -> list[Path]:
     """Convert a checkpoint to safetensors, track it with DVC, and pin it in the spec of model ``id``.
 
@@ -351,10 +350,10 @@ def _refused(module: str, error: NeuroLedgerError) -> NeuroLedgerError:
 
 
 def _new_spec(
-    catalog: Catalog, id: str, checkpoint: Path, module: str, fields: dict[str, Any]
+    catalog: Catalog, id: str, checkpoint: Path, module: str, fields: dict[str, object]
 ) -> str:
     """Return the text of the spec of a torch class whose weights are a checkpoint."""
-    builder: dict[str, Any] = {"name": "torch", "module": module}
+    builder: dict[str, object] = {"name": "torch", "module": module}
     for name in ("arguments", "preprocessing"):
         if name in fields:
             builder[name] = fields.pop(name)
@@ -387,13 +386,12 @@ def _require_published(spec: ModelSpec, checkpoint: Path) -> None:
     )
 
 
-def _tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+def _tensors(path: Path) -> dict[str, Array]:
     """Return the tensors of a checkpoint by name, without the prefix of ``DataParallel``."""
-    tensors = (
-        safetensors(path)
-        if path.suffix == ".safetensors"
-        else checkpoint_tensors(path, STATE_KEYS)
-    )
+    if path.suffix == ".safetensors":
+        tensors = safetensors(path)
+    else:
+        tensors = checkpoint_tensors(path, STATE_KEYS)
     bfloat16 = [
         name for name, value in tensors.items() if str(value.dtype) == "torch.bfloat16"
     ]

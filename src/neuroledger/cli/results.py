@@ -338,7 +338,7 @@ def calibrate(
     from neuroledger.spec.catalog import open_catalog
 
     catalog = open_catalog(root)
-    outcomes: dict[str, dict[str, Any]] = {}
+    outcomes: dict[str, dict[str, object]] = {}
     for id in benchmarks or _with_records(catalog, suite):
         outcomes[id] = _calibration(
             catalog, id, runs, seed, strict=bool(benchmarks) and not json
@@ -365,7 +365,7 @@ def _with_records(catalog: Catalog, suite: str | None) -> list[str]:
 
 def _calibration(
     catalog: Catalog, id: str, runs: int, seed: int, *, strict: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the calibration of a benchmark as plain data, or the reason why there is none unless ``strict``."""
     from neuroledger.engine.calibrate import calibrate_benchmark
 
@@ -446,10 +446,11 @@ def ranks(
 
     catalog = open_catalog(root)
     names = [suite or read_params(catalog.root).suite]
-    names += [against] if against else []
+    if against:
+        names += [against]
     tables = [standings(name, published=published, catalog=catalog) for name in names]
     if json:
-        plain: dict[str, Any] = {"standings": [asdict(table) for table in tables]}
+        plain: dict[str, object] = {"standings": [asdict(table) for table in tables]}
         say_json(plain | (_plain_agreement(tables) if against else {}))
         return SUCCESS
     for table in tables:
@@ -459,14 +460,14 @@ def ranks(
     return SUCCESS
 
 
-def _plain_agreement(tables: Sequence[Standings]) -> dict[str, Any]:
+def _plain_agreement(tables: Sequence[Standings]) -> dict[str, object]:
     """Return the agreement of two rankings as plain data."""
     from dataclasses import asdict
 
     from neuroledger.report.table import agreement_of, basis_of
 
     basis = basis_of(tables[0], tables[1])
-    plain: dict[str, Any] = {"basis": {**asdict(basis), "trivial": basis.trivial}}
+    plain: dict[str, object] = {"basis": {**asdict(basis), "trivial": basis.trivial}}
     taus = (None, None) if basis.trivial else agreement_of(tables[0], tables[1])
     for name, tau in zip(("agreement", "agreement_without_dummies"), taus, strict=True):
         if tau is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from neuroledger.cli.options import (
     BenchmarkId,
@@ -119,7 +119,8 @@ def run(
     catalog = open_catalog(root)
     params = read_params(catalog.root)
     request = _request(params, seed, limit, device)
-    named_models, named_benchmarks = models or [], benchmarks or []
+    named_models = models or []
+    named_benchmarks = benchmarks or []
     _refuse_invalid(catalog, named_models, named_benchmarks)
     planned = plan(
         catalog,
@@ -169,7 +170,9 @@ def _say_plan(planned: Plan, tell: Callable[[str], None]) -> None:
         tell(line)
 
 
-def _plain_run(planned: Plan, jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _plain_run(
+    planned: Plan, jobs: Sequence[Mapping[str, object]]
+) -> dict[str, object]:
     """Return plain data about a run or a plan."""
     pending = [
         {"name": name, "reason": what.reason, "command": what.command}
@@ -183,9 +186,9 @@ def _plain_run(planned: Plan, jobs: Sequence[Mapping[str, Any]]) -> dict[str, An
     }
 
 
-def _plain_done(done: Done) -> dict[str, Any]:
+def _plain_done(done: Done) -> dict[str, object]:
     """Return plain data about the outcome of one job."""
-    plain: dict[str, Any] = {"id": done.job.id, "computed": done.computed}
+    plain: dict[str, object] = {"id": done.job.id, "computed": done.computed}
     if done.pending is None:
         return plain | plain_record(done.record)
     pair = {"benchmark": done.job.benchmark, "model": done.job.model}
@@ -455,7 +458,8 @@ def _describe(score: StoredScore) -> str:
     def number(value: float | None) -> str:
         return "–" if value is None else f"{value:.4f}"
 
-    text, ceiling = number(score.value), score.ceiling
+    text = number(score.value)
+    ceiling = score.ceiling
     if score.interval is not None:
         text += f" [{number(score.low)}, {number(score.high)}]"
     if ceiling is not None:
@@ -508,7 +512,7 @@ def evaluate(
         os.chdir(root)
     params = read_params(open_catalog().root)
     request = _request(params, seed, limit, device)
-    subject: Any = model
+    subject: object = model
     if ":" in model:
         from neuroledger.families.decoding.own_decoders import own_decoder
 
@@ -707,7 +711,7 @@ def _verify(
     return PENDING if unchecked else SUCCESS
 
 
-def _plain_result(result: Verified) -> dict[str, Any]:
+def _plain_result(result: Verified) -> dict[str, object]:
     from neuroledger.engine import checked
 
     names = {

@@ -51,7 +51,8 @@ def seal(
     output = Output(json)
     output.wrote(out)
     output.line(yaml.safe_dump({"answers": plain}, sort_keys=False).rstrip())
-    leaked, above = ladder.leaked_bits, ladder.overstated_by()
+    leaked = ladder.leaked_bits
+    above = ladder.overstated_by()
     output.note(
         f"{looks:,} looks tell at most {leaked:.0f} bits about the answers; with 95 %, no released score exceeds the "
         f"true one by more than {above:.3f}, however predictions are adapted to earlier looks"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from neuroledger.display import visible
 from neuroledger.engine.diff_since import MOST_EMBEDDED, Proposal, Review, record_in
 from neuroledger.engine.record import Record
 from neuroledger.engine.records.calibrations import calibration_in
-from neuroledger.spec.base import spec_sha256
+from neuroledger.spec.base import Spec, spec_sha256
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.store.git_trees import committed
 
@@ -84,15 +84,14 @@ def _findings(reviewed: Review) -> Iterator[str]:
 
 
 def _scores(
-    proposal: Proposal, paths: Sequence[str], benchmarks: dict[str, Any]
+    proposal: Proposal, paths: Sequence[str], benchmarks: Mapping[str, Spec | None]
 ) -> Iterator[str]:
     rows = []
     for path in paths:
-        id, model = PurePosixPath(path).parts[2], PurePosixPath(path).stem
-        old, new = (
-            record_in(proposal.base.read(path)),
-            record_in(proposal.now.read(path)),
-        )
+        id = PurePosixPath(path).parts[2]
+        model = PurePosixPath(path).stem
+        old = record_in(proposal.base.read(path))
+        new = record_in(proposal.now.read(path))
         state: str = proposal.changed[path]
         if new is not None and (
             not new.intact or (new.benchmark, new.model) != (id, model)
@@ -126,11 +125,10 @@ def _scores(
 
 
 def _dataset(proposal: Proposal, benchmark: object) -> DatasetSpec | None:
-    spec = (
-        proposal.spec("datasets", benchmark.dataset)
-        if isinstance(benchmark, BenchmarkSpec)
-        else None
-    )
+    if isinstance(benchmark, BenchmarkSpec):
+        spec = proposal.spec("datasets", benchmark.dataset)
+    else:
+        spec = None
     return spec if isinstance(spec, DatasetSpec) else None
 
 
@@ -138,7 +136,8 @@ def _score(record: Record | None) -> tuple[str, str]:
     if record is None or record.score is None:
         return ("–" if record is None else "failed"), "–"
     partial = " (partial)" if record.status == "partial" else ""
-    value, interval = _number(record.value) + partial, record.score.interval
+    value = _number(record.value) + partial
+    interval = record.score.interval
     if interval is None:
         return value, "none"
     low, high = interval
@@ -154,14 +153,14 @@ def _controls(record: Record | None) -> str:
         for name, control in list(controls.items())[:6]
     ]
     passed = sum(control.verdict == "passed" for control in controls.values())
-    return (
-        "; ".join([f"{passed} of {len(controls)} passed", *texts])
-        if controls
-        else "none"
-    )
+    if controls:
+        return "; ".join([f"{passed} of {len(controls)} passed", *texts])
+    return "none"
 
 
-def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
+def _calibrations(
+    proposal: Proposal, benchmarks: Mapping[str, Spec | None]
+) -> Iterator[str]:
     rows = []
     for id, spec in benchmarks.items():
         content = proposal.now.read(f"results/calibration/{id}.json")
@@ -175,7 +174,8 @@ def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[st
         except ValueError:
             rows.append((_safe(id), "not a calibration", *["–"] * 4))
             continue
-        runs, headline = str(calibration.runs), calibration.first
+        runs = str(calibration.runs)
+        headline = calibration.first
         if headline is None:
             rows.append((_safe(id), "none", runs, *["–"] * 3))
             continue
@@ -202,7 +202,9 @@ def _calibrations(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[st
     yield from _table("Calibration, as reported", header_row, rows)
 
 
-def _licences(proposal: Proposal, benchmarks: dict[str, Any]) -> Iterator[str]:
+def _licences(
+    proposal: Proposal, benchmarks: Mapping[str, Spec | None]
+) -> Iterator[str]:
     """List each data set or model with a changed spec or file, and each data set of a changed score."""
     used = {
         ("datasets", spec.dataset)

@@ -9,7 +9,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -147,13 +146,16 @@ def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:
     ]
     array = assembly.transpose("presentation", ...)
     codes = [_codes(array[name].values) for name in names]
-    order = np.lexsort(codes[::-1]) if codes else np.arange(array.sizes["presentation"])
+    if codes:
+        order = np.lexsort(codes[::-1])
+    else:
+        order = np.arange(array.sizes["presentation"])
     stacked = np.stack(codes, axis=1)[order]
     new = np.ones(len(order), dtype=bool)
     new[1:] = (stacked[1:] != stacked[:-1]).any(axis=1)
     mean = _means(array.values, order, np.flatnonzero(new))
     first = order[new]
-    coords: dict[Hashable, Any] = {
+    coords: dict[Hashable, object] = {
         name: ("presentation", array[name].values[first]) for name in names
     }
     coords |= {n: c for n, c in array.coords.items() if "presentation" not in c.dims}
@@ -210,7 +212,7 @@ def _codes(values: Array) -> Indices:
 
 
 def rows_of(
-    assembly: xr.DataArray, ids: Sequence[Any] | Array, *, name: str = "source"
+    assembly: xr.DataArray, ids: Sequence[object] | Array, *, name: str = "source"
 ) -> Indices:
     """Row of ``assembly`` for each stimulus id in ``ids``.
 
@@ -248,7 +250,7 @@ def rows_of(
 
 
 def select(
-    assembly: xr.DataArray, conditions: Mapping[str, Any], *, name: str = "assembly"
+    assembly: xr.DataArray, conditions: Mapping[str, object], *, name: str = "assembly"
 ) -> xr.DataArray:
     """Select the items that meet every condition: coordinate to allowed value(s), ``{not: […]}``, or ``{min, max}``.
 
@@ -294,11 +296,13 @@ def select(
     return assembly
 
 
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+def _as_list(value: object) -> list[object]:
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return [value]
 
 
-def _within(values: Array, limits: Mapping[str, Any], coordinate: str) -> Array:
+def _within(values: Array, limits: Mapping[str, object], coordinate: str) -> Array:
     unknown = set(limits) - {"min", "max", "above", "below"}
     if unknown:
         raise AssemblyError(
@@ -312,7 +316,7 @@ def _within(values: Array, limits: Mapping[str, Any], coordinate: str) -> Array:
     return keep
 
 
-def among(values: Array, allowed: Sequence[Any], where: str) -> Array:
+def among(values: Array, allowed: Sequence[object], where: str) -> Array:
     """Mask of the values that are among ``allowed``; an allowed value that does not occur is an error with near misses.
 
     Numbers are compared as numbers, even if one side writes them as text: ``"3.0"`` equals 3.
@@ -322,7 +326,8 @@ def among(values: Array, allowed: Sequence[Any], where: str) -> Array:
     numbers = {_as_number(label): label for label in labels}
     numbers.pop(None, None)
     numeric = values.dtype.kind in "iuf"
-    chosen, absent = [], []
+    chosen = []
+    absent = []
     for value in allowed:
         text = str(as_text([value])[0])
         equal = numbers.get(_as_number(text))
@@ -345,7 +350,9 @@ def _near_labels(text: str, equal: str | None, labels: Sequence[str]) -> str:
     if equal is not None:
         near = [equal]
     near = near or difflib.get_close_matches(text, labels, 2, 0.6)
-    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    if near:
+        return f" (did you mean {' or '.join(map(repr, near))}?)"
+    return ""
 
 
 def _as_number(text: str) -> float | None:
@@ -480,7 +487,7 @@ def write(assembly: xr.DataArray, path: Path) -> None:
     """
     array = assembly.copy()
     array.name = "data"
-    encoding: dict[str, Any] = {
+    encoding: dict[str, dict[str, object]] = {
         "data": {"zlib": True, "complevel": 4, "shuffle": True}
         if array.dtype.kind in "fiub"
         else {}

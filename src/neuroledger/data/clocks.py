@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
@@ -127,9 +127,9 @@ class RecordingClocks(Frozen):
     """Counted by the gate: windows without any event by label, of recordings of events."""
 
     @model_serializer(mode="wrap")
-    def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Only what differs from the defaults, because a report may list thousands of recordings."""
-        fields: dict[str, Any] = serialize(self)
+        fields: dict[str, object] = serialize(self)
         chosen = {
             name
             for name, field in type(self).model_fields.items()
@@ -140,7 +140,9 @@ class RecordingClocks(Frozen):
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """The gaps of the first clock."""
-        return self.clocks[0].gaps if self.clocks else ()
+        if self.clocks:
+            return self.clocks[0].gaps
+        return ()
 
 
 # What each reason says in a note; "beyond the ends" has a note of its own (`beyond_ends`).

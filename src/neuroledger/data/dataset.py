@@ -53,7 +53,10 @@ class Dataset:
     clocks: tuple[RecordingClocks, ...] = ()
 
     def __repr__(self) -> str:
-        parts = [] if self.stimuli is None else [f"{len(self.stimuli):,} stimuli"]
+        if self.stimuli is None:
+            parts = []
+        else:
+            parts = [f"{len(self.stimuli):,} stimuli"]
         if self.assembly is not None:
             sizes = (f"{n:,} {name}" for name, n in self.assembly.sizes.items())
             parts.append(" × ".join(map(str, sizes)))

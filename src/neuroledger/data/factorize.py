@@ -23,7 +23,7 @@ class Coded(NamedTuple):
     labels: Array
 
 
-def encode(values: Any) -> Coded:
+def encode(values: object) -> Coded:
     """Encode a column as indices into its sorted distinct labels.
 
     Fixed-width text is hashed as rows of integers and the result is verified, so that no Python object is created per
@@ -87,14 +87,16 @@ def first_rows(codes: Codes, count: int) -> Codes:
     return first
 
 
-def locate(values: Any, labels: Any) -> Codes:
+def locate(values: object, labels: object) -> Codes:
     """Position of each value in ``labels``, -1 if it is not among them; values and labels are compared as text."""
     coded = encode(values)
     known = {text: position for position, text in enumerate(as_text(labels).tolist())}
     table = np.asarray(
         [known.get(text, -1) for text in as_text(coded.labels).tolist()], dtype=np.intp
     )
-    return table[coded.codes] if coded.codes.size else np.empty(0, dtype=np.intp)
+    if coded.codes.size:
+        return table[coded.codes]
+    return np.empty(0, dtype=np.intp)
 
 
 def repeated(*columns: Codes) -> Codes:
@@ -114,10 +116,9 @@ def coordinate(assembly: xr.DataArray, *names: str) -> Array | None:
     for name in names:
         if name in assembly.coords:
             values = np.asarray(assembly.coords[name].values)
-            values = as_text(values) if values.dtype.kind == "S" else values
-            return (
-                np.broadcast_to(values.reshape(-1), (size,))
-                if values.size in (1, size)
-                else values.ravel()
-            )
+            if values.dtype.kind == "S":
+                values = as_text(values)
+            if values.size in (1, size):
+                return np.broadcast_to(values.reshape(-1), (size,))
+            return values.ravel()
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
@@ -31,6 +31,6 @@ class Fact:
     def __str__(self) -> str:
         return f"{self.value} ({self.origin})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain data for a record."""
         return {"value": self.value, "origin": self.origin}

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from glob import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
@@ -41,6 +41,9 @@ from neuroledger.errors import (
 from neuroledger.spec.base import SourceFile, Stated
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
 
 __all__ = [
     "Progress",
@@ -78,9 +81,10 @@ def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
 
     For a file of a package, the finding says what is wrong with the package, and gives the command that installs it.
     """
-    pins = (
-        catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
-    )
+    if kind == "datasets":
+        pins = catalog.dataset(id).files
+    else:
+        pins = catalog.model(id).weights
     folder = folder_of(catalog.root, kind, id)
     where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
     missing = []
@@ -105,9 +109,10 @@ def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
 
 def mending(catalog: Catalog, kind: str, id: str) -> str:
     """The exact command that brings what :func:`absent` reports."""
-    pins = (
-        catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
-    )
+    if kind == "datasets":
+        pins = catalog.dataset(id).files
+    else:
+        pins = catalog.model(id).weights
     for name, pin in sorted(pins.items()):
         if pin.package is not None:
             problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
@@ -309,9 +314,10 @@ def _fetch(
     sources: _Sources,
 ) -> None:
     mirror = sources.mirror.folder
-    tried = (
-        [] if mirror is None else [f"no file with these bytes in the mirror {mirror}"]
-    )
+    if mirror is None:
+        tried = []
+    else:
+        tried = [f"no file with these bytes in the mirror {mirror}"]
     if pin.dvc:
         try:
             _pull(root, path, force)
@@ -398,7 +404,8 @@ def fetch_stated(
     sources = _Sources(_Mirror(mirror_folder()))
 
     def fetch_unpinned(name: str) -> None:
-        path, statement = folder / name, stated[name]
+        path = folder / name
+        statement = stated[name]
         with _disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             if not _matches(path, statement):
@@ -605,7 +612,9 @@ def _imported_from(path: Path) -> str | None:
         path.with_name(path.name + ".dvc").read_text(encoding="utf-8")
     )
     sources = pointer.get("deps", [])
-    return str(sources[0]["path"]) if sources else None
+    if sources:
+        return str(sources[0]["path"])
+    return None
 
 
 def _is_in_local_remote(root: Path, pointer: Path) -> bool:
@@ -754,20 +763,20 @@ class _Transfer:
     def __init__(
         self, url: str, partial: Path, pin: Pin, name: str, progress: Progress
     ) -> None:
-        self.url, self.partial, self.pin, self.name, self.progress = (
-            url,
-            partial,
-            pin,
-            name,
-            progress,
-        )
+        self.url = url
+        self.partial = partial
+        self.pin = pin
+        self.name = name
+        self.progress = progress
         self.known = "pinned" if isinstance(pin, SourceFile) else "stated"
         self.started = time.monotonic()
         self.size = pin.size
 
     @property
     def received(self) -> int:
-        return self.partial.stat().st_size if self.partial.exists() else 0
+        if self.partial.exists():
+            return self.partial.stat().st_size
+        return 0
 
     @property
     def limit(self) -> int:
@@ -780,7 +789,8 @@ class _Transfer:
 
 def _continue(transfer: _Transfer) -> None:
     """Request the remaining bytes and append them to the partial file."""
-    url, received = transfer.url, _usable(transfer)
+    url = transfer.url
+    received = _usable(transfer)
     if received == transfer.size and transfer.partial.exists():
         return
     # Until the headers have arrived, the size may be unknown; no server needs longer for them.
@@ -825,7 +835,9 @@ def _usable(transfer: _Transfer) -> int:
     return received
 
 
-def _receive(response: Any, address: str, transfer: _Transfer, received: int) -> None:
+def _receive(
+    response: BaseHTTPResponse, address: str, transfer: _Transfer, received: int
+) -> None:
     """Append the body of a response to the partial file, of which the first ``received`` bytes are kept."""
     with transfer.partial.open("ab" if received else "wb") as file:
         # `read1` returns what has arrived, so that the progress is shown as it is.
@@ -839,13 +851,17 @@ def _receive(response: Any, address: str, transfer: _Transfer, received: int) ->
             transfer.progress(transfer.name, received, transfer.size or received)
 
 
-def _request(url: str, start: int, pin: Pin, exchange: Exchange) -> tuple[Any, str]:
+def _request(
+    url: str, start: int, pin: Pin, exchange: Exchange
+) -> tuple[BaseHTTPResponse, str]:
     """Request the bytes from ``start`` on, follow redirects, and return the response and its address.
 
     A request to S3 is signed if there are credentials, and repeated unsigned if these may not read the object.
     """
-    address, headers = url, _headers(start)
-    own, stated_region = credentials(), pin.region
+    address = url
+    headers = _headers(start)
+    own = credentials()
+    stated_region = pin.region
     for _ in range(REDIRECTS):
         _require_web_address(address, url)
         region = region_of(address, stated_region)
@@ -884,7 +900,8 @@ def _headers(start: int) -> dict[str, str]:
 
 def _require_web_address(address: str, url: str) -> None:
     """Refuse a redirection of ``url`` from https to http, or to another kind of address."""
-    secure, parts = url.startswith("https://"), urlsplit(address)
+    secure = url.startswith("https://")
+    parts = urlsplit(address)
     schemes = {"https"} if secure else {"https", "http"}
     if parts.scheme not in schemes or not parts.hostname:
         raise _RefusedError(
@@ -901,7 +918,7 @@ def _proxy_for(address: str) -> str | None:
 
 
 def _check_response(
-    response: Any, address: str, start: int, transfer: _Transfer
+    response: BaseHTTPResponse, address: str, start: int, transfer: _Transfer
 ) -> int:
     """Check status and size of a response; returns the position of its first byte in the file: ``start``, or 0."""
     if response.status == 416 or (
@@ -925,7 +942,7 @@ def _check_response(
     return first
 
 
-def _require_success(response: Any, address: str) -> None:
+def _require_success(response: BaseHTTPResponse, address: str) -> None:
     if response.status in TRANSIENT:
         wait = response.headers.get("Retry-After", "")
         raise _TransientError(
@@ -939,7 +956,7 @@ def _require_success(response: Any, address: str) -> None:
         )
 
 
-def _continues(response: Any, start: int, size: int | None) -> bool:
+def _continues(response: BaseHTTPResponse, start: int, size: int | None) -> bool:
     """Whether a partial response has the requested range; if the server does not state it, the hash decides later."""
     content_range = response.headers.get("Content-Range")
     if content_range is None:
@@ -954,6 +971,6 @@ def _reason(error: BaseException) -> str:
     """The innermost reason of an error in one line; libraries wrap it several times."""
     inner = getattr(error, "reason", None) or error.__context__ or error
     message = " ".join(str(inner).split())
-    return (
-        f"{type(inner).__name__}: {message[:200]}" if message else type(inner).__name__
-    )
+    if message:
+        return f"{type(inner).__name__}: {message[:200]}"
+    return type(inner).__name__

@@ -71,8 +71,11 @@ def expression(
     flags
         See `re.compile`.
     """
-    known_values, expressions = dict(known), dict(values)
-    parts, position, seen = [], 0, set[str]()
+    known_values = dict(known)
+    expressions = dict(values)
+    parts = []
+    position = 0
+    seen = set[str]()
     for match in PLACEHOLDER.finditer(pattern):
         parts.append(re.escape(pattern[position : match.start()]))
         name, count, wildcard = match.groups()

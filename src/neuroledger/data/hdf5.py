@@ -6,14 +6,19 @@ import gzip
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Final
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, Final
 
 import numpy as np
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = [
     "array",
@@ -37,7 +42,7 @@ SELF_CONTAIN: Final = (
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[h5py.File]:
     """Open an HDF5 file for reading; a file with the suffix ``.gz`` is first unpacked to an anonymous temporary file.
 
     Raises
@@ -61,12 +66,11 @@ def opened(path: Path) -> Iterator[Any]:
                 yield file
 
 
-def _h5py() -> Any:
+def _h5py() -> ModuleType:
     try:
-        import h5py
+        return import_module("h5py")
     except ImportError as error:
         raise package_missing("h5py") from error
-    return h5py
 
 
 def _unpack(path: Path, target: IO[bytes]) -> None:
@@ -115,12 +119,14 @@ def _is_hdf5(path: Path) -> bool:
     return False
 
 
-def _refuse_links(file: Any, path: Path) -> None:
+def _refuse_links(file: h5py.h5f.FileID, path: Path) -> None:
     """Walk the hard links of an open file, without following other links and without reading values."""
     from h5py import h5d, h5g, h5l, h5o
 
     root = h5g.open(file, b"/")
-    pending, visited, count = [(root, "")], {h5o.get_info(root).addr}, 0
+    pending = [(root, "")]
+    visited = {h5o.get_info(root).addr}
+    count = 0
     while pending:
         group, parent = pending.pop()
         links = group.links
@@ -152,7 +158,9 @@ def _refuse_links(file: Any, path: Path) -> None:
                 _refuse_external_values(member, where, path)
 
 
-def _refuse_external_values(dataset: Any, where: str, path: Path) -> None:
+def _refuse_external_values(
+    dataset: h5py.h5d.DatasetID, where: str, path: Path
+) -> None:
     layout = dataset.get_create_plist()
     if layout.get_layout() == _h5py().h5d.VIRTUAL or layout.get_external_count():
         raise DataError(
@@ -160,7 +168,7 @@ def _refuse_external_values(dataset: Any, where: str, path: Path) -> None:
         )
 
 
-def variable(file: Any, name: str, path: Path) -> Any:
+def variable(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
     """A variable of an open file; its values are not read yet.
 
     Raises
@@ -178,7 +186,7 @@ def variable(file: Any, name: str, path: Path) -> Any:
     return dataset
 
 
-def array(dataset: Any, path: Path) -> Array:
+def array(dataset: h5py.Dataset, path: Path) -> Array:
     """All values of a variable.
 
     Raises
@@ -194,7 +202,7 @@ def array(dataset: Any, path: Path) -> Array:
         ) from error
 
 
-def cells(file: Any, name: str, path: Path) -> Array:
+def cells(file: h5py.File, name: str, path: Path) -> Array:
     """The references in a MATLAB cell array, transposed to MATLAB's order of rows and columns.
 
     Raises
@@ -212,7 +220,7 @@ def cells(file: Any, name: str, path: Path) -> Array:
     return array(dataset, path).T
 
 
-def cell(file: Any, reference: Any, path: Path) -> Array:
+def cell(file: h5py.File, reference: h5py.Reference, path: Path) -> Array:
     """The values of one cell, flattened; empty for an empty cell, in which MATLAB stores the size instead of values.
 
     Raises
@@ -229,7 +237,9 @@ def cell(file: Any, reference: Any, path: Path) -> Array:
         raise DataError(
             f"{path.name}: a cell refers to nothing ({error}); fetch the file again"
         ) from error
-    return np.empty(0) if empty else array(dataset, path).ravel()
+    if empty:
+        return np.empty(0)
+    return array(dataset, path).ravel()
 
 
 def text(values: Array) -> str:

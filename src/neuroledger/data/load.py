@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -110,7 +109,7 @@ class DeclaredFiles(dict[str, Path]):
 
 
 def read_dataset(
-    catalog: Catalog, id: str, files: dict[str, Path], needs: Any = None
+    catalog: Catalog, id: str, files: dict[str, Path], needs: object = None
 ) -> Dataset:
     """Run the data set's reader on its verified files, in a confined child process.
 
@@ -187,11 +186,10 @@ def _content_sha256(data: Dataset) -> str:
 
 def _with_degrees(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
     """The stimulus set with the degrees of the data set, unless it has its own."""
-    own = (
-        stimuli.degrees
-        if "degrees" in stimuli.table.columns
-        else (stimuli.degrees or degrees)
-    )
+    if "degrees" in stimuli.table.columns:
+        own = stimuli.degrees
+    else:
+        own = stimuli.degrees or degrees
     return replace(stimuli, degrees=own)
 
 
@@ -216,7 +214,7 @@ def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dat
     return data
 
 
-def load_prepared(catalog: Catalog, own: Dataset, needs: Any) -> Dataset:
+def load_prepared(catalog: Catalog, own: Dataset, needs: object) -> Dataset:
     """A loaded data set, read again with the preparation that a model needs: other values in the same rows.
 
     Raises

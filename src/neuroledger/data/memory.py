@@ -93,7 +93,9 @@ def _machine_bytes() -> int | None:
     except OSError:
         return None
     kilobytes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(kilobytes[0]) * 1024 if kilobytes else None
+    if kilobytes:
+        return int(kilobytes[0]) * 1024
+    return None
 
 
 def _group_bytes() -> int | None:
@@ -106,9 +108,10 @@ def _group_bytes() -> int | None:
         return None
     if not limit.isdigit():
         return None
-    cached = (
-        int(statistics[statistics.index("file") + 1]) if "file" in statistics else 0
-    )
+    if "file" in statistics:
+        cached = int(statistics[statistics.index("file") + 1])
+    else:
+        cached = 0
     return max(0, int(limit) - used + cached)
 
 
@@ -124,7 +127,7 @@ def row_blocks(values: Array | LazyRows) -> Iterator[slice]:
         yield slice(start, min(count, start + step))
 
 
-def mapped(values: Any) -> mmap.mmap | None:
+def mapped(values: object) -> mmap.mmap | None:
     """The memory map that contains an array's data; None if there is none."""
     base = values
     while isinstance(base, np.ndarray):
@@ -132,7 +135,7 @@ def mapped(values: Any) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-def release(values: Any) -> None:
+def release(values: object) -> None:
     """Drop the pages of an array's memory map from this process; they stay in the system's cache."""
     memory_map = mapped(values)
     if memory_map is not None and hasattr(mmap, "MADV_DONTNEED"):
@@ -179,7 +182,9 @@ class LazyRows:
         dtype: npt.DTypeLike | None = None,
         change: Callable[[Array, Rows], Array] | None = None,
     ) -> None:
-        self._values, self._rows, self._change = values, rows, change
+        self._values = values
+        self._rows = rows
+        self._change = change
         self.dtype: np.dtype[Any] = values.dtype if dtype is None else np.dtype(dtype)
         self.shape: tuple[int, ...] = (len(rows), *values.shape[1:])
 
@@ -203,9 +208,13 @@ class LazyRows:
             self._values[rows], dtype=self.dtype
         )  # indexing by numbers copies
         release(self._values)
-        return copied if self._change is None else self._change(copied, rows)
+        if self._change is None:
+            return copied
+        return self._change(copied, rows)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> Array:
         """All rows in one array, filled block by block."""
         array = empty_array(
             self.shape,
@@ -224,4 +233,6 @@ class LazyRows:
 
 def part_of(values: Array | LazyRows, at: Rows) -> Array | LazyRows:
     """The rows at these positions: an array for an array, a view for a view."""
-    return values.part(at) if isinstance(values, LazyRows) else values[at]
+    if isinstance(values, LazyRows):
+        return values.part(at)
+    return values[at]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from pandas.api.types import is_extension_array_dtype
@@ -16,7 +14,7 @@ __all__ = ["as_text", "in_numpy", "received"]
 
 
 def received(
-    assembly: Any, *, name: str, bins: bool = False, repeats: bool = False
+    assembly: object, *, name: str, bins: bool = False, repeats: bool = False
 ) -> xr.DataArray:
     """Normalise an assembly of responses to plain coordinates and real numbers.
 
@@ -79,7 +77,7 @@ def in_numpy(assembly: xr.DataArray) -> xr.DataArray:
     return assembly.assign_coords(others) if others else assembly
 
 
-def as_text(ids: Any) -> Strings:
+def as_text(ids: object) -> Strings:
     """Ids as text, so that 7, 7.0, "7" and b"7" identify the same stimulus."""
     values = np.asarray(ids)
     if (
@@ -97,7 +95,7 @@ def as_text(ids: Any) -> Strings:
     return values.astype(np.str_)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8")
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)

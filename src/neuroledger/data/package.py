@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -61,12 +61,12 @@ class Terms:
         Title, notes and further fields of a new spec.
     """
 
-    reader: Callable[[set[str], dict[str, Any] | None], dict[str, Any]]
+    reader: Callable[[set[str], dict[str, object] | None], dict[str, object]]
     license: str | None = None
     access: Literal["public", "private"] | None = None
     title: str = ""
     notes: tuple[str, ...] = ()
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, object] = field(default_factory=dict)
 
 
 def package_stimuli(
@@ -242,9 +242,9 @@ def _coordinates(
     }
 
 
-def observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
+def observed(assembly: xr.DataArray) -> list[dict[str, object]]:
     """Expectations that the assembly meets now: dimensions, shape, alignment, missing values, repetitions."""
-    expectations: list[dict[str, Any]] = [
+    expectations: list[dict[str, object]] = [
         {"check": "dims", "dims": [str(d) for d in assembly.dims]},
         {
             "check": "shape",
@@ -263,7 +263,8 @@ def observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
         counts = np.unique(as_text(assembly["stimulus_id"].values), return_counts=True)[
             1
         ]
-        low, high = int(counts.min()), int(counts.max())
+        low = int(counts.min())
+        high = int(counts.max())
         expectations.append(
             {"check": "repetitions", "count": low}
             if low == high
@@ -272,9 +273,9 @@ def observed(assembly: xr.DataArray) -> list[dict[str, Any]]:
     return expectations
 
 
-def _of_stimuli(table: pd.DataFrame, *, has_files: bool) -> list[dict[str, Any]]:
+def _of_stimuli(table: pd.DataFrame, *, has_files: bool) -> list[dict[str, object]]:
     """Expectations that a table of stimuli meets now."""
-    expectations: list[dict[str, Any]] = [
+    expectations: list[dict[str, object]] = [
         {"check": "row_count", "count": len(table)},
         {"check": "unique", "column": "stimulus_id"},
     ]
@@ -287,7 +288,7 @@ def _of_stimuli(table: pd.DataFrame, *, has_files: bool) -> list[dict[str, Any]]
 
 def expectations_text(data: Dataset) -> str:
     """YAML text of the spec's field `expectations`, with the expectations that a data set meets now."""
-    expectations: dict[str, list[dict[str, Any]]] = {}
+    expectations: dict[str, list[dict[str, object]]] = {}
     if data.stimuli is not None:
         has_files = data.stimuli.archive is not None
         expectations["stimuli"] = _of_stimuli(data.stimuli.table, has_files=has_files)
@@ -355,7 +356,7 @@ def _track_and_pin(
     catalog: Catalog,
     id: str,
     written: list[Path],
-    expectations: dict[str, list[dict[str, Any]]],
+    expectations: Mapping[str, Sequence[Mapping[str, object]]],
     terms: Terms,
 ) -> None:
     """Track files with DVC, and write their pins, the reader, and missing expectations into the spec.
@@ -367,11 +368,10 @@ def _track_and_pin(
         catalog.path("datasets", id)
         or catalog.root / "specs" / "datasets" / f"{id}.yaml"
     )
-    text = (
-        path.read_text(encoding="utf-8")
-        if path.is_file()
-        else _head(catalog, id, terms)
-    )
+    if path.is_file():
+        text = path.read_text(encoding="utf-8")
+    else:
+        text = _head(catalog, id, terms)
     data = parse(text, catalog.shown(path)).data
     private = (terms.access or data.get("access")) == "private"
     has_own_remote = (written[0].parent / ".dvc").is_dir()
@@ -381,7 +381,7 @@ def _track_and_pin(
     elif not data.get("access_steps"):
         text = with_field(text, ("access_steps",), [PRIVATE if private else UNTRACKED])
     text = _with_terms(text, data, terms)
-    old: dict[str, Any] = dict(data.get("files") or {})
+    old: dict[str, dict[str, object]] = dict(data.get("files") or {})
     new = {file.name: _pin(file, tracked=tracked) for file in written}
     text = _with_pins(text, old, new)
     reader = terms.reader({*old, *new}, data.get("reader"))
@@ -391,8 +391,8 @@ def _track_and_pin(
 
 def _with_expectations(
     text: str,
-    declared: Mapping[str, Any] | None,
-    expectations: Mapping[str, list[dict[str, Any]]],
+    declared: Mapping[str, object] | None,
+    expectations: Mapping[str, Sequence[Mapping[str, object]]],
 ) -> str:
     for part, items in expectations.items():
         if part not in (declared or {}):
@@ -408,7 +408,7 @@ def _head(catalog: Catalog, id: str, terms: Terms) -> str:
     return head
 
 
-def _with_terms(text: str, data: Mapping[str, Any], terms: Terms) -> str:
+def _with_terms(text: str, data: Mapping[str, object], terms: Terms) -> str:
     fields = {
         "license": terms.license,
         "access": terms.access,
@@ -422,7 +422,7 @@ def _with_terms(text: str, data: Mapping[str, Any], terms: Terms) -> str:
 
 
 def _with_pins(
-    text: str, old: dict[str, dict[str, Any]], new: dict[str, dict[str, Any]]
+    text: str, old: dict[str, dict[str, object]], new: dict[str, dict[str, object]]
 ) -> str:
     """The text with the new pins; an old pin that says the same and more is kept."""
     kept = {
@@ -434,7 +434,7 @@ def _with_pins(
     return with_entries(text, ("files",), old | new | kept, before="reader")
 
 
-def _pin(path: Path, *, tracked: bool) -> dict[str, Any]:
+def _pin(path: Path, *, tracked: bool) -> dict[str, object]:
     return {
         **({"dvc": True} if tracked else {}),
         "size": path.stat().st_size,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError, NeuroLedgerError, UnavailableError
 
 __all__ = [
@@ -62,9 +62,10 @@ def parsing(path: Path | str, kind: str) -> Iterator[None]:
                 f"{name} needs the package {package}, which is not installed",
                 f"pip install {package}",
             ) from error
-        reason = (
-            f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        )
+        if str(error):
+            reason = f"{type(error).__name__}: {error}"
+        else:
+            reason = type(error).__name__
         raise DataError(
             f"{name} cannot be read as {kind} ({reason}): {ADVICE}"
         ) from error
@@ -144,7 +145,7 @@ def zip_member(archive: zipfile.ZipFile, member: str | zipfile.ZipInfo) -> bytes
     return content
 
 
-def numpy_array(path: Path) -> npt.NDArray[Any]:
+def numpy_array(path: Path) -> Array:
     """The array of numbers or text in an ``.npy`` file.
 
     Raises
@@ -153,7 +154,7 @@ def numpy_array(path: Path) -> npt.NDArray[Any]:
         The file is damaged, or contains Python objects.
     """
     with parsing(path, "a NumPy array"):
-        values: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+        values: Array = np.load(path, allow_pickle=False)
     return values
 
 

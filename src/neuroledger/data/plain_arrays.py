@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ RESPONSES = ("presentation", "neuroid", "time_bin")
 REPEATED = ("repetition", "stimulus", "neuroid")
 
 
-def is_plain(values: Any) -> bool:
+def is_plain(values: object) -> bool:
     """Whether values are an array or table without the labels of an assembly."""
     return not isinstance(values, xr.DataArray) and (
         isinstance(values, np.ndarray | pd.DataFrame | list | tuple)
@@ -50,7 +51,7 @@ def alike(source: Any, target: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def labelled(values: Any, name: str, ids: Array | None = None) -> xr.DataArray:
+def labelled(values: object, name: str, ids: Array | None = None) -> xr.DataArray:
     """Return responses (stimulus, neuroid) or (stimulus, neuroid, time bin) as an assembly.
 
     Rows are numbered unless `ids` are given, or the values are a table with an index of its own.
@@ -79,7 +80,7 @@ def labelled(values: Any, name: str, ids: Array | None = None) -> xr.DataArray:
     )
 
 
-def repeated(values: Any, name: str) -> xr.DataArray:
+def repeated(values: object, name: str) -> xr.DataArray:
     """Return repeated responses (repetition, stimulus, neuroid) as an assembly with one row for each presentation.
 
     Presentations without any value (NaN) are left out.
@@ -112,7 +113,7 @@ def repeated(values: Any, name: str) -> xr.DataArray:
     return assembly.isel(presentation=shown)
 
 
-def _is_tensor(values: Any) -> bool:
+def _is_tensor(values: object) -> bool:
     """Whether a value is a tensor of torch, without importing it."""
     return type(values).__module__.split(".")[0] == "torch" and hasattr(
         values, "detach"
@@ -132,7 +133,7 @@ def _numbers(values: Any) -> Array:
     return array
 
 
-def _ids(values: Any) -> Array | None:
+def _ids(values: object) -> Array | None:
     """The ids of the rows, if the values state them; the index that pandas makes by itself states none."""
     if isinstance(values, xr.DataArray):
         return np.asarray(values["stimulus_id"].values)
@@ -141,7 +142,7 @@ def _ids(values: Any) -> Array | None:
     return None
 
 
-def _named(columns: Any, count: int) -> Array:
+def _named(columns: Iterable[object] | None, count: int) -> Array:
     """The names of the columns, or their numbers."""
     names = range(count) if columns is None else columns
     return np.array([str(name) for name in names], dtype=np.str_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 from pydantic import ValidationError
 
@@ -18,7 +18,7 @@ from neuroledger.spec.load import explain
 __all__ = ["changed_parameters", "reader_parameters"]
 
 
-def reader_parameters(catalog: Catalog, id: str) -> tuple[Reader, dict[str, Any]]:
+def reader_parameters(catalog: Catalog, id: str) -> tuple[Reader, dict[str, object]]:
     """The reader of a data set and its validated parameters.
 
     Raises
@@ -36,7 +36,7 @@ def reader_parameters(catalog: Catalog, id: str) -> tuple[Reader, dict[str, Any]
 
 
 @lru_cache(maxsize=256)
-def _bound_reader(entry: Entry) -> tuple[Reader, Mapping[str, Any]]:
+def _bound_reader(entry: Entry) -> tuple[Reader, Mapping[str, object]]:
     """The reader of an entry and its parameters, which may list thousands of recordings, validated once."""
     reader = cast("DatasetSpec", entry.spec).reader
     assert reader is not None
@@ -49,7 +49,7 @@ def _bound_reader(entry: Entry) -> tuple[Reader, Mapping[str, Any]]:
         ) from None
 
 
-def changed_parameters(catalog: Catalog, id: str, needs: Any) -> dict[str, Any]:
+def changed_parameters(catalog: Catalog, id: str, needs: object) -> dict[str, object]:
     """The parameters of a data set's reader that a model's needs change, by name; none without needs.
 
     Raises

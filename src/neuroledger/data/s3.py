@@ -32,10 +32,8 @@ class Credentials(NamedTuple):
 
 def credentials() -> Credentials | None:
     """Credentials from AWS's environment variables, else from the profile in the shared credentials file, else None."""
-    key, secret = (
-        os.environ.get("AWS_ACCESS_KEY_ID"),
-        os.environ.get("AWS_SECRET_ACCESS_KEY"),
-    )
+    key = os.environ.get("AWS_ACCESS_KEY_ID")
+    secret = os.environ.get("AWS_SECRET_ACCESS_KEY")
     if key and secret:
         return Credentials(key, secret, os.environ.get("AWS_SESSION_TOKEN"))
     path = Path(
@@ -77,12 +75,13 @@ def address_of(
         parts = urlsplit(url)
         endpoint = endpoint or own_endpoint()
         key = quote(parts.path.lstrip("/"))
-        url = (
-            f"{endpoint.rstrip('/')}/{parts.netloc}/{key}"
-            if endpoint
-            else f"https://{parts.netloc}.s3.amazonaws.com/{key}"
-        )
-    return f"{url}?versionId={quote(version_id)}" if version_id else url
+        if endpoint:
+            url = f"{endpoint.rstrip('/')}/{parts.netloc}/{key}"
+        else:
+            url = f"https://{parts.netloc}.s3.amazonaws.com/{key}"
+    if version_id:
+        return f"{url}?versionId={quote(version_id)}"
+    return url
 
 
 def region_of(address: str, stated: str | None = None) -> str | None:

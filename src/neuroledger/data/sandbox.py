@@ -46,12 +46,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from xarray.core.indexes import PandasIndex, PandasMultiIndex
 from xarray.core.indexing import PandasIndexingAdapter
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.clocks import Clock, Empty, Gap, LeftOut, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
@@ -73,6 +73,8 @@ from neuroledger.errors import (
 __all__ = ["Limits", "confined", "confines", "limits_for"]
 
 T = TypeVar("T")
+# What is called with the file of a memory map, and the map.
+Mapped = Callable[[Path, Array], None]
 log = logging.getLogger("neuroledger")
 
 SECONDS: Final = "NEUROLEDGER_READER_SECONDS"
@@ -266,10 +268,8 @@ def limits_for(files: Iterable[Path], writable: Sequence[Path] = ()) -> Limits:
     """
     readable = tuple(files)
     size = sum(path.stat().st_size for path in readable if path.exists())
-    seconds, override = (
-        BASE_SECONDS + size // BYTES_PER_SECOND,
-        os.environ.get(SECONDS, ""),
-    )
+    seconds = BASE_SECONDS + size // BYTES_PER_SECOND
+    override = os.environ.get(SECONDS, "")
     if override:
         if not override.isdecimal() or len(override) >= 10 or int(override) == 0:
             raise LimitError(
@@ -285,7 +285,7 @@ def confined(
     function: Callable[[], T],
     limits: Limits,
     what: str,
-    mapped: Callable[[Path, npt.NDArray[Any]], None] | None = None,
+    mapped: Mapped | None = None,
 ) -> T:
     """Compute ``function()`` in a child process within limits, and return its result.
 
@@ -311,10 +311,8 @@ def confined(
     while _TO_IMPORT:
         with suppress(Exception):
             import_module(_TO_IMPORT.pop())
-    scratch, libraries = (
-        Path(tempfile.mkdtemp(prefix="neuroledger-")),
-        _library_folders(),
-    )
+    scratch = Path(tempfile.mkdtemp(prefix="neuroledger-"))
+    libraries = _library_folders()
     result, (reading, writing), note = (
         os.memfd_create("neuroledger"),
         os.pipe(),
@@ -336,7 +334,8 @@ def confined(
         message = _read_message(reading, limits.seconds * WALL_FACTOR)
         if message is None:
             os.kill(child, signal.SIGKILL)
-        status, child = _wait_for(child), 0
+        status = _wait_for(child)
+        child = 0
         value: T = _receive(message, status, result, note, limits, mapped, what)
         return value
     finally:
@@ -353,7 +352,8 @@ def confined(
 
 def _read_message(reading: int, seconds: float) -> bytes | None:
     """The child's whole message, complete when the child ends; None if it does not end in time."""
-    deadline, message = time.monotonic() + seconds, bytearray()
+    deadline = time.monotonic() + seconds
+    message = bytearray()
     poll = select.poll()
     poll.register(reading, select.POLLIN | select.POLLHUP)
     while (remaining := deadline - time.monotonic()) > 0:
@@ -379,11 +379,12 @@ def _receive(
     result: int,
     note: mmap.mmap,
     limits: Limits,
-    mapped: Callable[[Path, npt.NDArray[Any]], None] | None,
+    mapped: Mapped | None,
     what: str,
 ) -> Any:
     name = note[:].rstrip(b"\0").decode("utf-8", errors="replace")
-    what = f"{what}: reading {name}" if name else what
+    if name:
+        what = f"{what}: reading {name}"
     if message is None:
         raise LimitError(
             f"{what} did not end in {limits.seconds * WALL_FACTOR} s; {LONGER}"
@@ -458,16 +459,15 @@ def _machine_kind(error: BaseException) -> str:
         return ""
     if isinstance(error, OSError):
         return "" if error.errno in OUTSIDE else StorageError.__name__
-    return (
-        UnavailableError.__name__
-        if isinstance(error, ImportError)
-        else LimitError.__name__
-    )
+    if isinstance(error, ImportError):
+        return UnavailableError.__name__
+    return LimitError.__name__
 
 
 def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
     """The child's exception: of the same class if it is this project's, of the machine's state, or a `DataError`."""
-    kind, text = described["kind"], described["text"]
+    kind = described["kind"]
+    text = described["text"]
     own = None if kind == SpecError.__name__ else error_named(kind)
     if own is not None and issubclass(own, PendingError):
         command = described["command"]
@@ -489,7 +489,7 @@ def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
 
 
 def _run_in_child(
-    function: Callable[[], Any],
+    function: Callable[[], object],
     limits: Limits,
     libraries: Sequence[str],
     scratch: Path,
@@ -586,7 +586,8 @@ def _lower_limit(kind: int, soft: int, hard: int | None = None) -> None:
     import resource
 
     current = resource.getrlimit(kind)[1]
-    hard = soft if hard is None else hard
+    if hard is None:
+        hard = soft
     hard = hard if current == resource.RLIM_INFINITY else min(hard, current)
     resource.setrlimit(kind, (min(soft, hard), hard))
 
@@ -713,7 +714,7 @@ def _note_opened_files(files: Sequence[Path], note: mmap.mmap) -> None:
     """Write the name of the last opened file to memory that the caller can still read after a crash."""
     names = {str(path): path.name.encode()[: NOTE_BYTES - 1] for path in files}
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event in {"open", "neuroledger.open"} and arguments:
             name = names.get(str(arguments[0]))
             if name is not None:
@@ -733,22 +734,23 @@ class _Packer(pickle.Pickler):
         stream: io.BytesIO,
         allowed: Sequence[Path],
         scratch: Path,
-        buffers: list[Any],
+        buffers: list[pickle.PickleBuffer],
     ) -> None:
         super().__init__(stream, protocol=5, buffer_callback=buffers.append)
-        self._allowed, self._scratch = allowed, scratch
+        self._allowed = allowed
+        self._scratch = scratch
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> Any:
         if isinstance(value, np.memmap) and value.flags.c_contiguous:
             return np.asarray(value).__reduce_ex__(5)
         if isinstance(value, pd.arrays.ArrowStringArray):
             return _without_arrow(value).__reduce_ex__(5)
         return NotImplemented
 
-    def persistent_id(self, value: Any) -> Any:
+    def persistent_id(self, value: object) -> object:
         if not isinstance(value, np.ndarray) or value.dtype.hasobject:
             return None
-        base: Any = value
+        base: object = value
         while isinstance(base, np.ndarray) and isinstance(base.base, np.ndarray):
             base = base.base
         if not isinstance(base, np.memmap) or base.filename is None:
@@ -768,17 +770,18 @@ class _Packer(pickle.Pickler):
         return str(path), value.dtype.str, start, value.shape, value.strides
 
 
-def _without_arrow(texts: pd.arrays.ArrowStringArray) -> Any:
+def _without_arrow(
+    texts: pd.arrays.ArrowStringArray,
+) -> pd.api.extensions.ExtensionArray:
     """Return texts that pandas keeps in Arrow, as it does where pyarrow is installed, as an array of Python's strings.
 
     The pickle of an Arrow array calls functions of pyarrow, which a result may not name.
     """
     missing = texts.dtype.na_value
-    kind = (
-        pd.StringDtype("python")
-        if missing is pd.NA
-        else pd.StringDtype("python", na_value=missing)
-    )
+    if missing is pd.NA:
+        kind = pd.StringDtype("python")
+    else:
+        kind = pd.StringDtype("python", na_value=missing)
     return texts.astype(kind)
 
 
@@ -786,10 +789,15 @@ class _Unpacker(pickle.Unpickler):
     """Unpickle a result of `_Packer`; refuses every global that is not listed above, and maps of other files."""
 
     def __init__(
-        self, stream: io.BytesIO, allowed: Sequence[Path], mapped: Any, buffers: Any
+        self,
+        stream: io.BytesIO,
+        allowed: Sequence[Path],
+        mapped: Mapped | None,
+        buffers: Iterable[memoryview],
     ) -> None:
         super().__init__(stream, buffers=buffers)
-        self._allowed, self._mapped = allowed, mapped
+        self._allowed = allowed
+        self._mapped = mapped
 
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] in PACKAGES and "." not in name:
@@ -816,12 +824,14 @@ def _is_below(path: Path, folders: Sequence[Path]) -> bool:
 
 
 def _pack(
-    value: Any, result: int, allowed: Sequence[Path], scratch: Path
+    value: object, result: int, allowed: Sequence[Path], scratch: Path
 ) -> list[list[int]]:
     """Write the value to the memory file; returns start and length of the pickle and of every buffer."""
-    stream, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
+    stream = io.BytesIO()
+    buffers = list[pickle.PickleBuffer]()
     _Packer(stream, allowed, scratch, buffers).dump(value)
-    parts, start = list[list[int]](), 0
+    parts = list[list[int]]()
+    start = 0
     for part in [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]:
         parts.append([start, part.nbytes])
         written = 0
@@ -835,7 +845,7 @@ def _pack(
 
 
 def _unpack(
-    result: int, parts: list[list[int]], allowed: Sequence[Path], mapped: Any
+    result: int, parts: list[list[int]], allowed: Sequence[Path], mapped: Mapped | None
 ) -> Any:
     # Private: arrays that are only read share the child's pages, and writing copies single pages.
     memory = memoryview(

@@ -56,13 +56,16 @@ def placement(
             f"visual degrees must be positive, got {source_degrees} and {target_degrees}"
         )
     ratio = target_degrees / source_degrees
-    width, height = round(ratio * size[0]), round(ratio * size[1])
+    width = round(ratio * size[0])
+    height = round(ratio * size[1])
     if ratio >= 1:
-        left, top = round((width - size[0]) / 2), round((height - size[1]) / 2)
+        left = round((width - size[0]) / 2)
+        top = round((height - size[1]) / 2)
         return Placement(
             (width, height), (left, top, left + size[0], top + size[1]), padded=True
         )
-    left, top = round((size[0] - width) / 2), round((size[1] - height) / 2)
+    left = round((size[0] - width) / 2)
+    top = round((size[1] - height) / 2)
     return Placement(
         (width, height), (left, top, left + width, top + height), padded=False
     )
@@ -109,7 +112,8 @@ class ScreenedSet(StimulusSet):
 
     def placed(self, name: str, data: bytes) -> Image:
         """The image in ``data``, the file of stimulus ``name``, placed on the screen."""
-        image, source = decode(data, name), self._sources[name]
+        image = decode(data, name)
+        source = self._sources[name]
         _check_size(image.size, name, source, self.target_degrees)
         return place_image(image, source, self.target_degrees)
 

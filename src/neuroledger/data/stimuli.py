@@ -96,11 +96,8 @@ class StimulusSet:
             ("stimuli", f"{len(self):,}"),
             ("columns", ", ".join(map(str, self.table.columns))),
         ]
-        rows += (
-            [("size on the screen", f"{self.degrees:g}°")]
-            if self.degrees is not None
-            else []
-        )
+        if self.degrees is not None:
+            rows += [("size on the screen", f"{self.degrees:g}°")]
         return card(self.id, rows, thumbnails)
 
     def bytes(self, stimulus_id: str) -> bytes:
@@ -116,13 +113,17 @@ class StimulusSet:
     def read(self, ids: Sequence[str] | None = None) -> Iterator[Content]:
         """Yield the contents of the files of ``ids``, by default of all stimuli in table order; errors as in `bytes`."""
         names = self._filenames
-        ids = self.ids if ids is None else ids
+        if ids is None:
+            ids = self.ids
         if self.contents is not None:
             yield from self._in_memory(self.contents, ids)
             return
         if self.archive is None:
             raise AssemblyError(f"stimulus set {self.id!r} has no archive of files")
-        archive = self.archive if isinstance(self.archive, Path) else Path(self.id)
+        if isinstance(self.archive, Path):
+            archive = self.archive
+        else:
+            archive = Path(self.id)
         try:
             for id in ids:
                 if id not in names:

@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 def _count(environment: str | None) -> int:
     """The number of threads: processors of this process, at most ``OMP_NUM_THREADS`` and at most eight."""
-    processors = (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
-    allowed = (
-        int(environment) if environment and environment.isdecimal() else processors
-    )
+    if hasattr(os, "sched_getaffinity"):
+        processors = len(os.sched_getaffinity(0))
+    else:
+        processors = os.cpu_count() or 1
+    if environment and environment.isdecimal():
+        allowed = int(environment)
+    else:
+        allowed = processors
     return max(1, min(8, processors, allowed))
 
 

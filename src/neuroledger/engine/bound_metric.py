@@ -139,7 +139,7 @@ def joined(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
             )
     test = _same_neuroids(train, test)
     axis = train.dims.index("presentation")
-    coords: dict[Any, Any] = {}
+    coords: dict[object, object] = {}
     for name in shared:
         values = train[name]
         if values.dims == ("presentation",):
@@ -159,16 +159,12 @@ def _same_neuroids(train: xr.DataArray, test: xr.DataArray) -> xr.DataArray:
         "neuroid" in side.dims and "neuroid_id" in side.coords for side in (train, test)
     ):
         return test
-    train_ids, test_ids = (
-        as_text(train["neuroid_id"].values),
-        as_text(test["neuroid_id"].values),
-    )
+    train_ids = as_text(train["neuroid_id"].values)
+    test_ids = as_text(test["neuroid_id"].values)
     if np.array_equal(train_ids, test_ids):
         return test
-    order, rank = (
-        np.argsort(test_ids, kind="stable"),
-        np.argsort(np.argsort(train_ids, kind="stable")),
-    )
+    order = np.argsort(test_ids, kind="stable")
+    rank = np.argsort(np.argsort(train_ids, kind="stable"))
     columns = order[rank]
     if not np.array_equal(test_ids[columns], train_ids):
         unshared = sorted(set(test_ids.tolist()) ^ set(train_ids.tolist()))
@@ -185,12 +181,12 @@ class _Bound:
 
     spec: Comparison
     component: Metric | Ceiling
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     workspace: Workspace = field(repr=False)
     seed: int = 0
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The id, the hash of the spec with all overrides, and the name and version of the component."""
         return {
             "id": self.spec.id,
@@ -201,11 +197,10 @@ class _Bound:
 
     def __repr__(self) -> str:
         splits = self.spec.splits
-        resampling = (
-            ""
-            if splits is None
-            else f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
-        )
+        if splits is None:
+            resampling = ""
+        else:
+            resampling = f", splits {splits.name} × {splits.folds}, seed {splits.seed}"
         values = ", ".join(
             f"{name}={_short(value)}" for name, value in self.parameters.items()
         )
@@ -214,7 +209,7 @@ class _Bound:
     def _compute(
         self,
         arrays: Sequence[xr.DataArray],
-        splits: Iterable[tuple[Any, Any]] | None,
+        splits: Iterable[tuple[object, object]] | None,
         rows: xr.DataArray,
         tested: Collection[str] | None = None,
     ) -> Score:
@@ -228,7 +223,7 @@ class _Bound:
         return _score(self, samples, arrays, drawn, rows)
 
     def _splits(
-        self, splits: Iterable[tuple[Any, Any]] | None, rows: xr.DataArray
+        self, splits: Iterable[tuple[object, object]] | None, rows: xr.DataArray
     ) -> Sequence[Split] | None:
         """Return the splits of the rows that the component takes, or None."""
         if not self.component.takes("splits"):
@@ -315,7 +310,7 @@ class BoundMetric(_Bound):
         source: xr.DataArray | None = None,
         target: xr.DataArray | None = None,
         *,
-        splits: Iterable[tuple[Any, Any]] | None = None,
+        splits: Iterable[tuple[object, object]] | None = None,
         source_train: xr.DataArray | None = None,
         source_test: xr.DataArray | None = None,
         target_train: xr.DataArray | None = None,
@@ -358,7 +353,8 @@ class BoundMetric(_Bound):
             splits = predefined(
                 train[1].sizes["presentation"], test[1].sizes["presentation"]
             )
-            source, target = joined(train[0], test[0]), joined(train[1], test[1])
+            source = joined(train[0], test[0])
+            target = joined(train[1], test[1])
             return self._compute((source, target), splits, target, tested)
         if source is None or target is None:
             raise RequestError(
@@ -405,10 +401,8 @@ class BoundMetric(_Bound):
             return _in_numpy(array), _in_numpy(reference)
         timed = self.parameters.get("time", "none") != "none" or self.component.timed
         array, reference = alike(array, reference)
-        array, reference = (
-            received(array, name=name, bins=timed),
-            received(reference, name=other, bins=timed),
-        )
+        array = received(array, name=name, bins=timed)
+        reference = received(reference, name=other, bins=timed)
         return aligned(
             array, reference, name, other, trials=self.component.trials
         ), reference
@@ -446,7 +440,7 @@ def metric(
     catalog: Catalog | None = None,
     workspace: Workspace | None = None,
     seed: int = 0,
-    **overrides: Any,
+    **overrides: object,
 ) -> BoundMetric:
     """Return the metric ``id``, with fields of its spec or parameters of its function overridden.
 
@@ -472,7 +466,7 @@ def ceiling(
     catalog: Catalog | None = None,
     workspace: Workspace | None = None,
     seed: int = 0,
-    **overrides: Any,
+    **overrides: object,
 ) -> BoundCeiling:
     """Return the ceiling ``id``, overridden as in :func:`metric`."""
     spec, component, parameters = resolve(
@@ -501,10 +495,12 @@ def _in_numpy(side: Any) -> Any:
     """
     if is_plain(side) and np.ndim(side) == 1:
         return xr.DataArray(np.asarray(side), dims="presentation")
-    return in_numpy(side) if isinstance(side, xr.DataArray) else side
+    if isinstance(side, xr.DataArray):
+        return in_numpy(side)
+    return side
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """Format a parameter value; of a long list, the first and the last item."""
     if isinstance(value, BaseModel):
         inside = ", ".join(
@@ -516,7 +512,7 @@ def _short(value: Any) -> str:
     return repr(value)
 
 
-def _subjects(rows: Any) -> int:
+def _subjects(rows: xr.DataArray) -> int:
     """Return the number of subjects to whom the neuroids belong, or 0."""
     if "subject" not in getattr(rows, "coords", ()) or rows["subject"].dims != (
         "neuroid",
@@ -525,7 +521,7 @@ def _subjects(rows: Any) -> int:
     return len(encode(rows["subject"].values).labels)
 
 
-def _incomplete_neuroids(spec: Comparison, rows: Any) -> dict[str, float]:
+def _incomplete_neuroids(spec: Comparison, rows: xr.DataArray) -> dict[str, float]:
     """The number of neuroids that lack a response to some stimulus, for the score to say; {} if there are none.
 
     Means over presentations exist as soon as one presentation does. Metrics that need complete neuroids leave the others

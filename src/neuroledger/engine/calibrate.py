@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -66,11 +65,10 @@ def calibrate_benchmark(
     session = Session(catalog, Request(seed=seed))
     model, real = _measured(session, spec)
     job = resolve(session, spec, model, lambda *_: real.headline)
-    ceiling = (
-        ""
-        if job.ceiling is None or spec.normalised_by != "ceiling"
-        else job.ceiling.spec.id
-    )
+    if job.ceiling is None or spec.normalised_by != "ceiling":
+        ceiling = ""
+    else:
+        ceiling = job.ceiling.spec.id
     content = Kept(
         benchmark,
         job.first,
@@ -145,7 +143,7 @@ def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     return {"components": versions, "sha256": digest.hexdigest()}
 
 
-def _files_of(job: Resolved, compared: Sequence[Callable[..., Any]]) -> list[Path]:
+def _files_of(job: Resolved, compared: Sequence[Callable[..., object]]) -> list[Path]:
     """Return the modules of the inference of scores, and those that these functions and the simulation use."""
     files = sorted(Path(neuroledger.stats.__file__).parent.glob("*.py"))
     simulators = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
@@ -160,7 +158,8 @@ def _files_of(job: Resolved, compared: Sequence[Callable[..., Any]]) -> list[Pat
 
 def _with_families(modules: set[ModuleType]) -> set[ModuleType]:
     """Return the modules and all modules of families that they use."""
-    found, waiting = set(modules), list(modules)
+    found = set(modules)
+    waiting = list(modules)
     while waiting:
         used = {inspect.getmodule(value) for value in vars(waiting.pop()).values()}
         new = {
@@ -192,7 +191,8 @@ def _is_text(statement: ast.stmt) -> bool:
 
 def _measured(session: Session, spec: BenchmarkSpec) -> tuple[str, Evaluation]:
     """Return a model and its evaluation, after which experiments can be simulated if any model allows it."""
-    evaluations, reason = [], ""
+    evaluations = []
+    reason = ""
     for model in _candidates(session.catalog, spec):
         try:
             evaluations.append((model, evaluate(session, spec, model, controls=False)))

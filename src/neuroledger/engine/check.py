@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import pydantic
 from pydantic import BaseModel, ValidationError
@@ -31,7 +31,7 @@ from neuroledger.errors import (
 )
 from neuroledger.spec import registry
 from neuroledger.spec.addresses import said_of, texts
-from neuroledger.spec.base import Component, SourceFile, spec_sha256
+from neuroledger.spec.base import Component, Override, SourceFile, id_of, spec_sha256
 from neuroledger.spec.bibliography import attribution_problems, joined
 from neuroledger.spec.catalog import Catalog, Entry, references
 from neuroledger.spec.components import Foreseen, Place
@@ -103,7 +103,7 @@ def write_schemas(root: Path) -> list[Path]:
     ]
 
 
-def _schema(kind: str, plugins: bool) -> dict[str, Any]:
+def _schema(kind: str, plugins: bool) -> dict[str, object]:
     schema = KINDS[kind].model_json_schema(by_alias=True)
     schema |= {
         "$schema": DRAFT,
@@ -120,7 +120,7 @@ def _schema(kind: str, plugins: bool) -> dict[str, Any]:
             options.append(option)
             definitions |= parts
         description = f"A registered {component_kind} and its parameters"
-        chosen: dict[str, Any] = {"oneOf": options, "description": description}
+        chosen: dict[str, object] = {"oneOf": options, "description": description}
         if kind == "models":
             chosen = {"anyOf": [chosen, {"type": "null"}]}
         schema["properties"][field] = chosen
@@ -130,7 +130,7 @@ def _schema(kind: str, plugins: bool) -> dict[str, Any]:
 @cache
 def _component(
     kind: str, name: str, parameters: type[BaseModel], doc: str | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, object], dict[str, object]]:
     """Return the schema of a component's parameters and the definitions that it refers to."""
     prefix = f"{kind}.{name}."
     own = parameters.model_json_schema(
@@ -281,7 +281,10 @@ def _first_line(catalog: Catalog, kind: str, path: Path) -> Iterator[Finding]:
 
 def _schema_line(catalog: Catalog, kind: str, path: Path) -> str:
     specs = catalog.root / "specs"
-    depth = len(path.relative_to(specs).parts) - 1 if path.is_relative_to(specs) else 1
+    if path.is_relative_to(specs):
+        depth = len(path.relative_to(specs).parts) - 1
+    else:
+        depth = 1
     return f"# yaml-language-server: $schema={'../' * depth}schema/{kind[:-1]}.json"
 
 
@@ -311,7 +314,8 @@ def _references(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
 
 
 def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
-    visited, after = [spec.id], spec.superseded_by
+    visited = [spec.id]
+    after = spec.superseded_by
     while after is not None and catalog.has("benchmarks", after):
         if after in visited:
             chain = " → ".join([*visited, after])
@@ -346,42 +350,44 @@ def _components(entry: Entry) -> Iterator[Finding]:
         yield from explain(error, entry.document, registered.parameters, (field,))
 
 
-def _override_cases(
-    catalog: Catalog, entry: Entry
-) -> list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]]:
+class _OverrideCase(NamedTuple):
+    """A change of a metric or ceiling: the override, the compat mode, and the place in the spec."""
+
+    kind: Literal["metrics", "ceilings"]
+    override: str | Override
+    options: Mapping[str, object]
+    place: tuple[str | int, ...]
+
+
+def _override_cases(catalog: Catalog, entry: Entry) -> list[_OverrideCase]:
     """Return each metric or ceiling that a spec changes: its kind, the override, the compat mode, and the place."""
     spec = entry.spec
-    cases: list[tuple[Any, Any, dict[str, Any], tuple[str | int, ...]]] = []
+    cases: list[_OverrideCase] = []
     if isinstance(spec, BenchmarkSpec):
 
-        def modes(kind: str, override: Any) -> dict[str, Any]:
+        def modes(kind: str, override: str | Override) -> dict[str, str | None]:
             """Return the benchmark's compat as an override if this metric or ceiling has that mode."""
-            name = getattr(override, "name", override)
+            name = id_of(override)
             known = name in catalog._files[kind] and spec.compat in getattr(
                 catalog.entry(kind, name).spec, "compat", {}
             )
             return {"compat": spec.compat} if known else {}
 
         if spec.metric is not None:
-            cases.append(
-                ("metrics", spec.metric, modes("metrics", spec.metric), ("metric",))
-            )
+            options = modes("metrics", spec.metric)
+            cases.append(_OverrideCase("metrics", spec.metric, options, ("metric",)))
         cases += [
-            ("metrics", item, modes("metrics", item), ("metrics", i))
+            _OverrideCase("metrics", item, modes("metrics", item), ("metrics", i))
             for i, item in enumerate(spec.metrics)
         ]
         if spec.ceiling is not None:
-            cases.append(
-                (
-                    "ceilings",
-                    spec.ceiling,
-                    modes("ceilings", spec.ceiling),
-                    ("ceiling",),
-                )
-            )
+            options = modes("ceilings", spec.ceiling)
+            cases.append(_OverrideCase("ceilings", spec.ceiling, options, ("ceiling",)))
     elif isinstance(spec, (MetricSpec, CeilingSpec)):
+        kind: Literal["metrics", "ceilings"]
+        kind = "metrics" if isinstance(spec, MetricSpec) else "ceilings"
         cases += [
-            (entry.kind, spec.id, {"compat": name}, ("compat", name))
+            _OverrideCase(kind, spec.id, {"compat": name}, ("compat", name))
             for name in spec.compat
         ]
     return cases
@@ -480,13 +486,16 @@ def foreseen(catalog: Catalog, id: str) -> Foreseen | None:
 
 def _foreseen_once(catalog: Catalog, id: str) -> Foreseen | None:
     """Return :func:`foreseen`, remembered for the spec, which has the hashes of its lists, and for this code."""
-    path, key = catalog.path("datasets", id), ""
+    path = catalog.path("datasets", id)
+    key = ""
     if path is not None and registry.only_shipped():
         key = key_of("foreseen", hashlib.sha256(path.read_bytes()).hexdigest())
 
     def compute(_: str) -> tuple[Any, ...] | None:
         found = foreseen(catalog, id)
-        return None if found is None else (sorted(found.coordinates), *found[1:])
+        if found is None:
+            return None
+        return (sorted(found.coordinates), *found[1:])
 
     plain = remembered(derived_at(catalog.root), {id: key}, compute)[id]
     if plain is None:
@@ -594,10 +603,8 @@ def _pointers(
     for name in [name for name, pin in pins.items() if pin.dvc]:
         pointer = folder / f"{name}.dvc"
         if not pointer.is_file():
-            words, fix = (
-                f"no DVC pointer {catalog.shown(pointer)}",
-                f"run `dvc add {catalog.shown(pointer)[:-4]}`",
-            )
+            words = f"no DVC pointer {catalog.shown(pointer)}"
+            fix = f"run `dvc add {catalog.shown(pointer)[:-4]}`"
             yield _at(entry, (field, name), words, fix, code="spec.pointer")
 
 
@@ -628,11 +635,10 @@ def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
     for (field, region), layer in uses:
         if layer not in spec.layers:
             near = difflib.get_close_matches(layer, spec.layers, 1)
-            hint = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"layers: {', '.join(spec.layers)}"
-            )
+            if near:
+                hint = f"did you mean {near[0]!r}?"
+            else:
+                hint = f"layers: {', '.join(spec.layers)}"
             words = f"{field}: {layer!r} is not among `layers`"
             yield _at(entry, (field, region), words, hint, code="spec.layer")
 

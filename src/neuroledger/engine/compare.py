@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -54,7 +54,7 @@ class Comparison:
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the comparison as plain data."""
         return asdict(self)
 
@@ -109,7 +109,8 @@ def compare(
     """
     for subject in (a, b):
         _require_subject(subject)
-    name_a, name_b = _name(a, "A"), _name(b, "B")
+    name_a = _name(a, "A")
+    name_b = _name(b, "B")
     if isinstance(a, str) and a == b:
         raise RequestError(f"{a!r} cannot be compared with itself; name two models")
     if isinstance(a, Score | Mapping) and isinstance(b, Score | Mapping):
@@ -307,9 +308,10 @@ def _of_scores(
     pairs = [
         (x, y) for x, y in both if (x.scale, x.direction) == (y.scale, y.direction)
     ]
-    averaged = (
-        pairs if len(pairs) == 1 else [pair for pair in pairs if _can_be_averaged(pair)]
-    )
+    if len(pairs) == 1:
+        averaged = pairs
+    else:
+        averaged = [pair for pair in pairs if _can_be_averaged(pair)]
     weighted = [(pair, 1 / len(averaged)) for pair in averaged]
     return Comparison(
         name_a, name_b, "", 0, differences, _overall(weighted, joint_mean)
@@ -340,11 +342,9 @@ def _suite(
                     "the benchmark of the Score is unknown; name it with `benchmark=…`"
                 )
             id = suite or read_params(catalog.root).suite
-            return (
-                catalog.suite(id)
-                if catalog.has("suites", id)
-                else suites_of(catalog, id)[0]
-            )
+            if catalog.has("suites", id):
+                return catalog.suite(id)
+            return suites_of(catalog, id)[0]
         names = list(scores)
     else:
         if suite is not None:
@@ -419,11 +419,10 @@ class _Scorer:
         return self._now(spec, subject, seed)
 
     def _now(self, spec: BenchmarkSpec, model: Model | str, seed: int) -> Score:
-        session = (
-            self.session
-            if seed == self.session.request.seed
-            else Session(self.catalog, Request(seed=seed))
-        )
+        if seed == self.session.request.seed:
+            session = self.session
+        else:
+            session = Session(self.catalog, Request(seed=seed))
         return evaluate(session, spec, model, controls=False).headline
 
 
@@ -522,7 +521,10 @@ def _line(comparison: Comparison, item: Difference) -> list[str]:
     def number(value: float | None) -> str:
         return "" if value is None else f"{value:.3f}"
 
-    interval = "" if item.low is None else f"[{number(item.low)}, {number(item.high)}]"
+    if item.low is None:
+        interval = ""
+    else:
+        interval = f"[{number(item.low)}, {number(item.high)}]"
     p = item.p_corrected
     shown_p = "" if p is None else f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
     effect = "" if item.effect is None else f"{item.effect:.2f}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.stats.score import Score, number
 from neuroledger.stats.stored import Number
 from neuroledger.stats.uncertainty import quantile
@@ -84,7 +85,9 @@ def bounded(
     at_most: float | None = None,
 ) -> Control:
     """Judge a control by the interval of its score, or by its value if the score has none."""
-    value, low, high = number(score.value), number(score.low), number(score.high)
+    value = number(score.value)
+    low = number(score.low)
+    high = number(score.high)
     if value is None:
         return undefined(role, bound, "its score is undefined", at_most)
     if low is None or high is None:
@@ -137,16 +140,15 @@ def shuffled(
     return control
 
 
-def _over_shuffles(
-    role: Role, values: np.ndarray[Any, np.dtype[np.float64]], bound: float
-) -> Control:
+def _over_shuffles(role: Role, values: Floats, bound: float) -> Control:
     """Judge the mean over shuffles, (shuffle,), by Student's interval at one of several looks."""
     known = values[np.isfinite(values)]
     if not known.size:
         return undefined(
             role, bound, f"its score is undefined in {len(values)} shuffles"
         )
-    mean, count = float(known.mean()), int(known.size)
+    mean = float(known.mean())
+    count = int(known.size)
     control = Control(role, mean, bound, "undecided", shuffles=count)
     if count > 1 and np.ptp(known) > 0:
         level = 1 - ERRORS / len(SHUFFLES) / 2
@@ -162,10 +164,8 @@ def _judged(control: Control) -> Control:
         return replace(control, verdict="failed")
     low = value if control.low is None else control.low
     high = value if control.high is None else control.high
-    smallest, largest = (
-        control.bound,
-        math.inf if control.at_most is None else control.at_most,
-    )
+    smallest = control.bound
+    largest = math.inf if control.at_most is None else control.at_most
     if control.role == "negative":
         smallest, largest = -math.inf, control.bound
     verdict: Verdict = "undecided"
@@ -203,9 +203,10 @@ def _parts(control: Control) -> Iterator[str]:
     low = control.value if control.low is None else control.low
     high = control.value if control.high is None else control.high
     if control.at_most is not None and high > control.at_most:
-        end = (
-            ": the ceiling is too low to normalise by" if low > control.at_most else ""
-        )
+        if low > control.at_most:
+            end = ": the ceiling is too low to normalise by"
+        else:
+            end = ""
         yield f"must be at most {control.at_most:g}{end}"
     else:
         yield f"must be at {'least' if control.role == 'positive' else 'most'} {control.bound:g}"

@@ -57,7 +57,8 @@ def controlled(
     NeuroLedgerError
         A control cannot be computed here: its files, its model or a package are missing or invalid.
     """
-    benchmark, results = job.benchmark, dict[str, Control]()
+    benchmark = job.benchmark
+    results = dict[str, Control]()
     rules = benchmark.controls
     chance = _chance(job, measured) if benchmark.normalised_by == "none" else 0.0
     floor = floor_of(rules, chance)
@@ -128,11 +129,10 @@ def require_passed(benchmark: str, controls: Mapping[str, Control]) -> None:
         control.role == "negative" and control.value is not None
         for control in failed.values()
     )
-    hint = (
-        "; if chance reaches this value, declare it in `controls: {floor_at_most: …}`"
-        if chance
-        else ""
-    )
+    if chance:
+        hint = "; if chance reaches this value, declare it in `controls: {floor_at_most: …}`"
+    else:
+        hint = ""
     raise MetricError(
         f"controls of {benchmark!r} failed, so its scores mean nothing: {words}{hint}"
     )
@@ -143,7 +143,8 @@ def departures(
 ) -> list[str]:
     """Return in what the controls of a model's record are not those that its benchmark declares."""
     rules = benchmark.controls
-    declared, present = (*rules.positive, *rules.negative), {*controls, model}
+    declared = (*rules.positive, *rules.negative)
+    present = {*controls, model}
     problems = [
         f"the control {id} of its benchmark is missing"
         for id in declared
@@ -184,14 +185,13 @@ def _chance(job: Resolved, measured: Measurement) -> float:
     if not isinstance(spec.chance_level, str):
         return spec.chance_level
     target = measured.target
-    labels = (
-        target.coords["truth"].values if "truth" in target.coords else target.values
-    )
-    return (
-        1 / len(encode(labels).labels)
-        if labels.dtype.kind in "UOSbiu" and labels.size
-        else 0.0
-    )
+    if "truth" in target.coords:
+        labels = target.coords["truth"].values
+    else:
+        labels = target.values
+    if labels.dtype.kind in "UOSbiu" and labels.size:
+        return 1 / len(encode(labels).labels)
+    return 0.0
 
 
 def _shuffles_labels(session: Session, id: str) -> bool:
@@ -256,11 +256,10 @@ def _itself(measured: Measurement) -> xr.DataArray:
     valid = np.isfinite(target.values).all(
         axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid")
     )
-    target = (
-        target.isel(neuroid=np.flatnonzero(valid))
-        if valid.any()
-        else target.fillna(0.0)
-    )
+    if valid.any():
+        target = target.isel(neuroid=np.flatnonzero(valid))
+    else:
+        target = target.fillna(0.0)
     # Readouts that need the position of features get neuroids as channels at one position.
     number = np.arange(target.sizes["neuroid"])
     places = {"channel": number, "channel_x": 0 * number, "channel_y": 0 * number}
@@ -293,6 +292,6 @@ def _mismatched(
     permuted = permuted.assign_coords(
         {name: (coord.dims, coord.values) for name, coord in coords.items()}
     )
-    return (
-        (measured.source, permuted) if side == "target" else (permuted, measured.target)
-    )
+    if side == "target":
+        return (measured.source, permuted)
+    return (permuted, measured.target)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import ValidationError
 
@@ -152,13 +152,11 @@ class Review:
     def verdict(self) -> Literal["clean", "needs a person", "refused"]:
         """The verdict of the most severe finding."""
         severities = {finding.severity for finding in self.findings}
-        return (
-            "refused"
-            if "error" in severities
-            else "needs a person"
-            if "warning" in severities
-            else "clean"
-        )
+        if "error" in severities:
+            return "refused"
+        if "warning" in severities:
+            return "needs a person"
+        return "clean"
 
 
 def review(root: Path, since: str) -> Review:
@@ -175,7 +173,8 @@ def review(root: Path, since: str) -> Review:
     root = root.resolve()
     commit = fork_point(root, since)
     try:
-        base, head = committed(root, commit), committed(root, "HEAD")
+        base = committed(root, commit)
+        head = committed(root, "HEAD")
     except SpecError as error:
         return Review(commit, tuple(error.findings))
     tree = working(head)
@@ -297,7 +296,9 @@ class Proposal:
         if path.endswith(".yaml"):
             return self._spec(path, parts[1], state)
         owner = self._spec_of_table(path) if path.endswith(".jsonl") else None
-        return self._table(path, state, parts[1], owner) if owner else None
+        if owner:
+            return self._table(path, state, parts[1], owner)
+        return None
 
     def _table(
         self, path: str, state: State, kind: str, owner: str
@@ -459,9 +460,10 @@ class Proposal:
                 "remove pointers and objects; use another remote",
             )
         if old is None:
-            words = (
-                "changed; it was unreadable before" if state == "changed" else "added"
-            )
+            if state == "changed":
+                words = "changed; it was unreadable before"
+            else:
+                words = "added"
             yield _note("review.spec", path, f"{kind[:-1]} {words}")
             return
         fields = [
@@ -613,7 +615,9 @@ class Proposal:
     def spec(self, kind: str, id: str) -> Spec | None:
         """Return the spec with this id in the proposal; None if it is missing or unreadable."""
         path = self._by_id.get((kind, id))
-        return None if path is None else self._read_spec(self.now, path, kind)
+        if path is None:
+            return None
+        return self._read_spec(self.now, path, kind)
 
     def _is_attribution(self, path: str) -> bool:
         """Whether a path is the ``ATTRIBUTION.md`` of a data set or model in the proposal."""
@@ -787,7 +791,10 @@ class Proposal:
             yield moved
             return
         yield from self._stale(path, new)
-        words = f"{_value(old)} → {_value(new)}" if old is not None else _value(new)
+        if old is not None:
+            words = f"{_value(old)} → {_value(new)}"
+        else:
+            words = _value(new)
         yield self._stated(path, f"{state}: {words}", new)
         for name, control in undecided_in(new.controls):
             words = f"control {name}: {in_words(control)}"
@@ -815,7 +822,9 @@ class Proposal:
             fix = "run `neuroledger run` without a limit"
             return _error("record.misplaced", path, words, fix)
         problems = self._control_problems(record)
-        return _error("spec.control", path, problems[0]) if problems else None
+        if problems:
+            return _error("spec.control", path, problems[0])
+        return None
 
     def _stated(self, path: str, words: str, record: Record) -> Finding:
         """Return what a record states, who stands for it, and whether anybody can check it."""
@@ -833,7 +842,8 @@ class Proposal:
         benchmark = self.spec("benchmarks", record.benchmark)
         stated = record.inputs.dataset.id
         named = benchmark.dataset if isinstance(benchmark, BenchmarkSpec) else stated
-        data, model = self.spec("datasets", named), self.spec("models", record.model)
+        data = self.spec("datasets", named)
+        model = self.spec("models", record.model)
         if isinstance(data, DatasetSpec) and data.access == "private":
             return "its data are private"
         pins = data.files if isinstance(data, DatasetSpec) else {}
@@ -886,11 +896,9 @@ class Proposal:
             path.endswith(".json.sig") and path.removesuffix(".sig") in self.now.entries
         )
         is_signed = SIGNATURE.fullmatch(self._text(self.now, path)) is not None
-        return (
-            path.endswith(".json.sig")
-            if state == "removed"
-            else has_record and is_signed
-        )
+        if state == "removed":
+            return path.endswith(".json.sig")
+        return has_record and is_signed
 
     def _report(self, path: str, state: State) -> Iterator[Finding]:
         id = PurePosixPath(path).stem
@@ -931,7 +939,8 @@ class Proposal:
             yield _warning("review.removed", path, words)
             return
         id = PurePosixPath(path).stem
-        spec, fix = self.spec("benchmarks", id), f"`neuroledger calibrate {id}`"
+        spec = self.spec("benchmarks", id)
+        fix = f"`neuroledger calibrate {id}`"
         try:
             calibration = calibration_in(self.now.read(path))
         except ValueError:
@@ -951,11 +960,10 @@ class Proposal:
             before = self.base.read(path) if state == "changed" else None
             finding = _warning if b'"passed": false' in (before or b"") else _note
             passed = f"passed in {calibration.runs} experiments"
-            outcome = (
-                passed
-                if calibration.first is not None
-                else "the headline has no calibration"
-            )
+            if calibration.first is not None:
+                outcome = passed
+            else:
+                outcome = "the headline has no calibration"
             words = f"{state}: {outcome}, as reported; not simulated here"
             yield finding("review.calibration", path, words)
 
@@ -999,10 +1007,8 @@ class Proposal:
                 for tree in (self.base, self.now)
             )
             for name, stage in now["stages"].items():
-                before, after = (
-                    set(old["stages"][name].pop("deps")),
-                    set(stage.pop("deps")),
-                )
+                before = set(old["stages"][name].pop("deps"))
+                after = set(stage.pop("deps"))
                 if not before <= after <= before | pointed:
                     return False
             return bool(old == now)
@@ -1030,7 +1036,7 @@ class Proposal:
             for model, value in values.items()
         )
 
-    def _score(self, benchmark: str, model: str) -> Any:
+    def _score(self, benchmark: str, model: str) -> object:
         record = record_in(self.now.read(f"results/records/{benchmark}/{model}.json"))
         return None if record is None else record.value
 
@@ -1054,12 +1060,15 @@ def _nested(path: str) -> list[str]:
         return []
     nested = [part for part in folders if part in NESTED]
     is_root_file = not folders and name in ROOTED
-    return [*nested, name] if name in NESTED and not is_root_file else nested
+    if name in NESTED and not is_root_file:
+        return [*nested, name]
+    return nested
 
 
 def _name_problems(path: str) -> Iterator[Finding]:
     """Yield problems of the names in a path: nested settings, pointers elsewhere, and names of other systems."""
-    parts, nested = PurePosixPath(path).parts, _nested(path)
+    parts = PurePosixPath(path).parts
+    nested = _nested(path)
     if nested:
         words = f"{nested[0]} configures git or DVC from inside the repository"
         yield _error("review.nested", path, words, "remove it")
@@ -1121,11 +1130,10 @@ def _texts_in(path: str, content: bytes) -> Iterator[Finding]:
             documents = [parse(content.decode().removeprefix("\ufeff"), path).data]
         else:
             lines = content.splitlines() if path.endswith(".jsonl") else [content]
-            documents = (
-                [json_object(line) for line in lines]
-                if path.endswith((".json", ".jsonl"))
-                else []
-            )
+            if path.endswith((".json", ".jsonl")):
+                documents = [json_object(line) for line in lines]
+            else:
+                documents = []
     except (SpecError, ValueError):
         return  # reported where the file is parsed by kind
     if path.startswith("specs/schema/"):
@@ -1168,18 +1176,19 @@ def _data_file(path: str, ending: str) -> bool:
 
 def _owner(path: str) -> tuple[str, str]:
     parts = PurePosixPath(path).parts
-    return ("models", parts[2]) if len(parts) == 4 else ("datasets", parts[1])
+    if len(parts) == 4:
+        return ("models", parts[2])
+    return ("datasets", parts[1])
 
 
 def _pointer(path: str, text: str) -> tuple[str, int, str]:
     """Return the MD5, size and remote of a pointer with a single output."""
     data = parse(text, path).data
     outs = data.get("outs") if isinstance(data, dict) else None
-    out = (
-        outs[0]
-        if isinstance(outs, list) and len(outs) == 1 and isinstance(outs[0], dict)
-        else None
-    )
+    if isinstance(outs, list) and len(outs) == 1 and isinstance(outs[0], dict):
+        out = outs[0]
+    else:
+        out = None
     name = PurePosixPath(path).name.removesuffix(".dvc")
     known_fields = (
         set(data or ()) == {"outs"}
@@ -1216,7 +1225,8 @@ def _listed(spec: Spec, field: str) -> Iterator[str]:
 def _moved_pins(old: Spec, new: Spec) -> list[str]:
     moved = []
     for field in ("files", "weights"):
-        before, after = getattr(old, field, None) or {}, getattr(new, field, None) or {}
+        before = getattr(old, field, None) or {}
+        after = getattr(new, field, None) or {}
         moved += [
             name
             for name in before
@@ -1225,7 +1235,7 @@ def _moved_pins(old: Spec, new: Spec) -> list[str]:
     return moved
 
 
-def _values(plain: Any, name: str) -> Iterator[str]:
+def _values(plain: object, name: str) -> Iterator[str]:
     """Yield the items of all lists under a key, at any depth."""
     if isinstance(plain, dict):
         for key, value in plain.items():
@@ -1269,7 +1279,9 @@ def _is_refreshed(old: Record, new: Record) -> bool:
 def _value(record: Record | None) -> str:
     if record is None:
         return "unreadable"
-    return record.status if record.value is None else f"{record.value:.6g}"
+    if record.value is None:
+        return record.status
+    return f"{record.value:.6g}"
 
 
 def _matches(report: ValidationReport, spec: DatasetSpec) -> bool:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, suppress
 from functools import partial
 from importlib import import_module
 from multiprocessing import active_children, get_context
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from neuroledger.data.threads import limit_process
 from neuroledger.engine.plan import Job, again
@@ -23,6 +23,10 @@ from neuroledger.errors import (
     UnavailableError,
     package_missing,
 )
+
+if TYPE_CHECKING:
+
+    from distributed import Worker
 
 __all__ = ["execute", "gpu_of"]
 
@@ -83,12 +87,14 @@ def gpu_of(
     GPUs are assigned round-robin. If the variable is already set, only the GPUs that it names are assigned.
     """
     visible = [name for name in environment.get(GPUS, "").split(",") if name.strip()]
-    return visible[worker % len(visible)] if visible else str(worker % count)
+    if visible:
+        return visible[worker % len(visible)]
+    return str(worker % count)
 
 
 def _gpus() -> int:
     try:
-        torch: Any = import_module("torch")
+        torch = import_module("torch")
     except ModuleNotFoundError:
         return 0
     return int(torch.cuda.device_count())
@@ -228,7 +234,7 @@ def _dask(
     gpus: int,
 ) -> Done[T]:
     try:
-        distributed: Any = import_module("distributed")
+        distributed = import_module("distributed")
     except ModuleNotFoundError as error:
         raise package_missing("distributed") from error
     try:
@@ -319,6 +325,6 @@ def _reason(future: Any, job: Job, address: str | None) -> BaseException:
     return error or _lost(job, address, "no reason is known")
 
 
-def _choose_gpu(gpus: int, dask_worker: Any) -> None:
+def _choose_gpu(gpus: int, dask_worker: Worker) -> None:
     """Choose the GPU of this Dask worker, before it uses torch."""
     os.environ[GPUS] = gpu_of(int(dask_worker.name), gpus)

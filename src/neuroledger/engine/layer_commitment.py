@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.images import decode
@@ -135,7 +135,8 @@ def _may_share(
     """Whether two benchmarks may share stimuli, according to their specs."""
     if chosen_on.id == scored.id:
         return True
-    ours, theirs = catalog.dataset(chosen_on.dataset), catalog.dataset(scored.dataset)
+    ours = catalog.dataset(chosen_on.dataset)
+    theirs = catalog.dataset(scored.dataset)
     if ours.id != theirs.id:
         return bool(_content_pins(ours) & _content_pins(theirs))
     shared = (chosen_on.select.keys() & scored.select.keys()) - NEUROID_COORDINATES
@@ -153,7 +154,7 @@ def _content_pins(dataset: DatasetSpec) -> set[str]:
     }
 
 
-def _disjoint(first: Any, second: Any) -> bool:
+def _disjoint(first: object, second: object) -> bool:
     sets = [
         set(value) if isinstance(value, list) else {value}
         for value in (first, second)
@@ -205,5 +206,8 @@ def _best(
         layer: score(benchmark, replace(model, regions={target: layer}))
         for layer in rule.layers or model.layers
     }
-    sign = -1 if next(iter(scores.values())).direction == "lower" else 1
+    if next(iter(scores.values())).direction == "lower":
+        sign = -1
+    else:
+        sign = 1
     return max(scores, key=lambda layer: sign * float(scores[layer].value))

@@ -122,7 +122,8 @@ def part_of(measured: Measurement, stimuli: Collection[str]) -> Measurement:
     def kept(assembly: xr.DataArray) -> xr.DataArray:
         return assembly.isel(presentation=rows_of_stimuli(assembly, stimuli))
 
-    rows, splits = rows_of_stimuli(measured.target, stimuli), measured.splits
+    rows = rows_of_stimuli(measured.target, stimuli)
+    splits = measured.splits
     if splits is not None:
         position = np.full(measured.target.sizes["presentation"], -1)
         position[rows] = np.arange(len(rows))

@@ -109,7 +109,8 @@ def pending_for(error: BaseException, *, again: str = "") -> Pending:
     for kind, code, command in _KINDS:
         if isinstance(cause, kind):
             findings = cause.findings if isinstance(cause, SpecError) else ()
-            code = findings[0].code if findings else code
+            if findings:
+                code = findings[0].code
             return Pending(
                 _reason(error, cause), own or command or again or DOCTOR, code, findings
             )
@@ -120,10 +121,12 @@ def pending_for(error: BaseException, *, again: str = "") -> Pending:
 
 def _reason(error: BaseException, cause: BaseException) -> str:
     if isinstance(cause, SpecError):
-        first, count = cause.findings[0], len(cause.findings)
-        place = (
-            f"{first.where}:{first.line}:{first.column}" if first.line else first.where
-        )
+        first = cause.findings[0]
+        count = len(cause.findings)
+        if first.line:
+            place = f"{first.where}:{first.line}:{first.column}"
+        else:
+            place = first.where
         more = f" and {count - 1} more" if count > 1 else ""
         hint = f" ({first.fix})" if first.fix else ""
         return _one_line(f"{place}: {first.what}{hint}{more}")
@@ -131,16 +134,17 @@ def _reason(error: BaseException, cause: BaseException) -> str:
         return _one_line(error.message)
     text = str(error)
     if not isinstance(error, NeuroLedgerError):
-        text = f"{type(error).__name__}: {text}" if text else _words_of_type(error)
+        if text:
+            text = f"{type(error).__name__}: {text}"
+        else:
+            text = _words_of_type(error)
     return _one_line(text)
 
 
 def _words_of_type(error: BaseException) -> str:
-    return (
-        "memory is exhausted"
-        if isinstance(error, MemoryError)
-        else type(error).__name__
-    )
+    if isinstance(error, MemoryError):
+        return "memory is exhausted"
+    return type(error).__name__
 
 
 def _crashed(error: BaseException, again: str) -> Pending:

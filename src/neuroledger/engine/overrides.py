@@ -30,21 +30,21 @@ def resolve(
     kind: Literal["metrics"],
     id: str | Override,
     catalog: Catalog,
-    overrides: Mapping[str, Any],
-) -> tuple[MetricSpec, Metric, dict[str, Any]]: ...
+    overrides: Mapping[str, object],
+) -> tuple[MetricSpec, Metric, dict[str, object]]: ...
 @overload
 def resolve(
     kind: Literal["ceilings"],
     id: str | Override,
     catalog: Catalog,
-    overrides: Mapping[str, Any],
-) -> tuple[CeilingSpec, Ceiling, dict[str, Any]]: ...
+    overrides: Mapping[str, object],
+) -> tuple[CeilingSpec, Ceiling, dict[str, object]]: ...
 def resolve(
     kind: Literal["metrics", "ceilings"],
     id: str | Override,
     catalog: Catalog,
-    overrides: Mapping[str, Any],
-) -> tuple[Comparison, Metric | Ceiling, dict[str, Any]]:
+    overrides: Mapping[str, object],
+) -> tuple[Comparison, Metric | Ceiling, dict[str, object]]:
     """Return the spec with merged overrides, its component, and the validated parameters of the component.
 
     Raises
@@ -76,15 +76,17 @@ def resolve(
 
 def in_compat(spec: Comparison, compat: str | None) -> dict[str, Any]:
     """Return the compat of a benchmark as an override if the metric or ceiling has that mode."""
-    return {"compat": compat} if compat is not None and compat in spec.compat else {}
+    if compat is not None and compat in spec.compat:
+        return {"compat": compat}
+    return {}
 
 
 def _overridden(
-    spec: Comparison, model: type[Comparison], changes: dict[str, Any], kind: str
+    spec: Comparison, model: type[Comparison], changes: dict[str, object], kind: str
 ) -> Comparison:
     plain = spec.model_dump(mode="python", by_alias=True)
     compat = changes.pop("compat", None)
-    layers: list[Mapping[str, Any]] = []
+    layers: list[Mapping[str, object]] = []
     if compat is not None:
         if compat not in spec.compat:
             known = (
@@ -102,11 +104,10 @@ def _overridden(
     others = {key: value for key, value in changes.items() if key not in fields}
     if others:
         compare = direct.get("compare", {})
-        component = (
-            compare.get("name", spec.compare.name)
-            if isinstance(compare, Mapping)
-            else spec.compare.name
-        )
+        if isinstance(compare, Mapping):
+            component = compare.get("name", spec.compare.name)
+        else:
+            component = spec.compare.name
         parameters = sorted(registry.get(kind[:-1], component).parameters.model_fields)
         for key in others:
             if key not in parameters:
@@ -136,10 +137,11 @@ def _overridden(
 
 
 def _same_units(
-    plain: Mapping[str, Any], layer: Mapping[str, Any]
-) -> Mapping[str, Any]:
+    plain: Mapping[str, object], layer: Mapping[str, object]
+) -> Mapping[str, object]:
     """Let another splitting rule keep units, classes and seed of the old rule, unless the override sets them."""
-    old, new = plain.get("splits"), layer.get("splits")
+    old = plain.get("splits")
+    new = layer.get("splits")
     if isinstance(new, str):
         new = {"name": new}
     if (
@@ -154,7 +156,9 @@ def _same_units(
     return {**layer, "splits": {**inherited, **new}}
 
 
-def _merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(
+    base: Mapping[str, object], change: Mapping[str, object]
+) -> dict[str, object]:
     """Merge ``change`` into ``base``; a mapping that names another component replaces the old one."""
     result = dict(base)
     for key, value in change.items():

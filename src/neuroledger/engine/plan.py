@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -228,7 +228,8 @@ def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
     The field `benchmarks` of a model restricts it to ids, data sets, parents, paradigms, or outputs of paradigms
     (`decoding.regression`).
     """
-    spec, target = catalog.model(model), catalog.benchmark(benchmark)
+    spec = catalog.model(model)
+    target = catalog.benchmark(benchmark)
     if spec.unavailable is not None or lacking(catalog, model, benchmark):
         return False
     if not spec.benchmarks:
@@ -352,7 +353,7 @@ def _list(channels: Iterable[str]) -> str:
     return ", ".join(sorted(channels)) or "nothing"
 
 
-def parameters_of(entry: Entry, kind: str) -> dict[str, Any]:
+def parameters_of(entry: Entry, kind: str) -> dict[str, object]:
     """Return the validated parameters of the `builder` or `paradigm` that a spec names.
 
     Raises
@@ -370,7 +371,7 @@ def parameters_of(entry: Entry, kind: str) -> dict[str, Any]:
         ) from None
 
 
-def needs_of(catalog: Catalog, model: Model | str | None) -> Any:
+def needs_of(catalog: Catalog, model: Model | str | None) -> object:
     """Return what a model, or the model of a spec, needs of the preparation of data; None if it needs nothing."""
     if isinstance(model, str):
         return _declared_needs(catalog.entry("models", model))
@@ -378,7 +379,7 @@ def needs_of(catalog: Catalog, model: Model | str | None) -> Any:
 
 
 @lru_cache(maxsize=8192)
-def _declared_needs(entry: Entry) -> Any:
+def _declared_needs(entry: Entry) -> object:
     """Return the field ``needs`` of a model's builder; None also for invalid parameters, which are reported elsewhere."""
     spec = entry.spec
     builder = spec.builder if isinstance(spec, ModelSpec) else None
@@ -390,7 +391,7 @@ def _declared_needs(entry: Entry) -> Any:
         return None
 
 
-def prepared_as(catalog: Catalog, dataset: str, needs: Any) -> dict[str, Any]:
+def prepared_as(catalog: Catalog, dataset: str, needs: object) -> dict[str, object]:
     """Return the parameters of a data set's reader that a model's needs change, as plain data.
 
     Raises
@@ -413,7 +414,8 @@ def interface(entry: Entry, stimuli: str) -> Interface | None:
 
     None if the spec has no builder or invalid parameters, which are reported elsewhere.
     """
-    spec, values = entry.spec, dict[str, Any]()
+    spec = entry.spec
+    values = dict[str, object]()
     kind: Literal["paradigm", "builder"]
     if isinstance(spec, BenchmarkSpec):
         kind, name = "paradigm", spec.paradigm.name
@@ -450,7 +452,7 @@ def inputs_of(
     benchmark: BenchmarkSpec,
     model: str | None,
     request: Request,
-    needs: Any = None,
+    needs: object = None,
 ) -> Inputs:
     """Return everything that determines the outcome of a job; without ``model``, what its model does not determine.
 
@@ -469,7 +471,7 @@ class Identities:
     _models: dict[str, ModelIdentity] = field(default_factory=dict)
 
     def of(
-        self, benchmark: BenchmarkSpec, model: str | None, needs: Any = None
+        self, benchmark: BenchmarkSpec, model: str | None, needs: object = None
     ) -> Inputs:
         """Return the inputs of a job; see :func:`inputs_of`."""
         known = self._shared.get(benchmark.id)
@@ -481,7 +483,9 @@ class Identities:
         if needs is not None:
             prepared = prepared_as(self.catalog, benchmark.dataset, needs)
             inputs = inputs.model_copy(update={"preparation": prepared})
-        return inputs if model is None else self._with_model(inputs, model)
+        if model is None:
+            return inputs
+        return self._with_model(inputs, model)
 
     def _without_model(self, benchmark: BenchmarkSpec) -> Inputs:
         """Return what a benchmark determines for every model."""
@@ -553,7 +557,10 @@ def _component(kind: str, name: str) -> str:
 
 
 def _comparison(
-    catalog: Catalog, kind: Any, override: str | Override, compat: str | None
+    catalog: Catalog,
+    kind: Literal["metrics", "ceilings"],
+    override: str | Override,
+    compat: str | None,
 ) -> ComponentIdentity:
     name = id_of(override)
     spec = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)

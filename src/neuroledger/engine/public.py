@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -71,13 +70,13 @@ def load(dataset: str) -> Dataset:
 
 
 def score(
-    model: Any,
+    model: object,
     benchmark: str,
     *,
     seed: int = 0,
     limit: int | None = None,
     device: str = "cpu",
-    **declared: Any,
+    **declared: object,
 ) -> Score:
     """Score a model, given as an id or an object, on a benchmark; nothing is recorded.
 
@@ -112,12 +111,12 @@ def _session(request: Request) -> Iterator[Session]:
 
 
 def run(
-    models: Sequence[Any] = (),
+    models: Sequence[object] = (),
     *,
     suite: str | None = None,
     benchmarks: Sequence[str] = (),
     seed: int | None = None,
-    **declared: Any,
+    **declared: object,
 ) -> list[Outcome]:
     """Compute the missing scores of a request and return its outcomes: records, and what is pending.
 

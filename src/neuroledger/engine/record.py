@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, Self
+from typing import Annotated, ClassVar, Final, Literal, Protocol, Self
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -184,14 +184,18 @@ class Record(Stored):
     @property
     def value(self) -> float | None:
         """The value of the headline score; None if it is undefined."""
-        return None if self.score is None else self.score.value
+        if self.score is None:
+            return None
+        return self.score.value
 
     @property
     def reason(self) -> str:
         """Why the score is undefined or partial, or its interval withheld; empty if nothing is missing."""
         if self.error is not None:
             return self.error.message
-        return "" if self.score is None else self.score.reason
+        if self.score is None:
+            return ""
+        return self.score.reason
 
     def as_score(self) -> Score:
         """Return the headline score, without samples; its items belong to the population of the data set.
@@ -210,7 +214,7 @@ class Record(Stored):
         )
 
     def model_copy(
-        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+        self, *, update: Mapping[str, object] | None = None, deep: bool = False
     ) -> Self:
         """Return a copy with some fields changed, whose hash is another one."""
         copied = super().model_copy(update=update, deep=deep)
@@ -247,7 +251,7 @@ class Record(Stored):
         return card(f"{self.model} on {self.benchmark} ({self.status})", rows)
 
 
-def payload_of(plain: Mapping[str, Any]) -> str:
+def payload_of(plain: Mapping[str, object]) -> str:
     """Return the SHA-256 of the fields of a record, as plain data, that its inputs determine."""
     return sha256_of({name: plain[name] for name in PAYLOAD if name in plain})
 
@@ -281,7 +285,7 @@ def _is_written(path: Path, sealed: Record) -> bool:
     )
 
 
-def record_of(plain: Any) -> Record:
+def record_of(plain: object) -> Record:
     """Parse a record from plain data, also in the form of an earlier version.
 
     Raises
@@ -295,7 +299,8 @@ def record_of(plain: Any) -> Record:
     stored = payload_of(plain)
     if record.payload() != stored:
         is_intact = record.payload_sha256 == stored
-        record = record.sealed() if is_intact else record
+        if is_intact:
+            record = record.sealed()
         record._earlier_sha256 = stored
     if record.score is not None and not any(
         _agree(record.score, score) for score in record.scores.values()
@@ -378,7 +383,9 @@ def first_problem(error: Exception) -> str:
         return str(error).splitlines()[0]
     problem = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, problem["loc"]))
-    return f"{place}: {problem['msg']}" if place else problem["msg"]
+    if place:
+        return f"{place}: {problem['msg']}"
+    return problem["msg"]
 
 
 def read_all(folder: Path) -> Iterator[Record]:
@@ -484,7 +491,8 @@ def signer_of_text(
     The answer is remembered by content.
     """
     with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
-        place, allowed = Path(folder, "signature"), Path(folder, "signers")
+        place = Path(folder, "signature")
+        allowed = Path(folder, "signers")
         place.write_bytes(signature)
         allowed.write_bytes(signers)
         search = keygen("-Y", "find-principals", "-s", str(place), "-f", str(allowed))
@@ -520,12 +528,16 @@ def key_of_text(text: bytes, signature: bytes, namespace: str) -> str | None:
             "-Y", "check-novalidate", "-n", namespace, "-s", str(place), message=text
         )
     found = re.search(r"SHA256:\S+", done.stdout.decode(errors="replace"))
-    return found.group() if found and not done.returncode else None
+    if found and not done.returncode:
+        return found.group()
+    return None
 
 
 def signers_of(root: Path) -> Path | None:
     """Return the path of the repository's ``allowed_signers``, or None."""
-    return path if (path := root / ALLOWED).is_file() else None
+    if (path := root / ALLOWED).is_file():
+        return path
+    return None
 
 
 def message_of(record: Signable) -> bytes:

@@ -116,11 +116,9 @@ def resolve(
     pretraining: tuple[str | Pretraining, ...] = ()
     if isinstance(model, str):
         spec = catalog.model(model)
-        built, pretraining, rule = (
-            model_of(session, model),
-            spec.pretraining,
-            rule_of(spec),
-        )
+        built = model_of(session, model)
+        pretraining = spec.pretraining
+        rule = rule_of(spec)
         if rule is not None:
             load = partial(_dataset, session)
             built = committed(
@@ -175,7 +173,8 @@ def untrained_of(session: Session, id: str) -> Model | None:
 
 def _build(session: Session, id: str, *, trained: bool = True) -> Model:
     """Build a model from its spec; an untrained one gets no weights, and draws them from the seed of its builder."""
-    catalog, spec = session.catalog, session.catalog.model(id)
+    catalog = session.catalog
+    spec = session.catalog.model(id)
     if spec.builder is None or spec.unavailable is not None:
         raise UnavailableError(f"model {id!r} is unavailable: {spec.unavailable}")
     component = registry.get("builder", spec.builder.name)
@@ -209,7 +208,9 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
     return model
 
 
-def _dataset(session: Session, benchmark: BenchmarkSpec, needs: Any = None) -> Dataset:
+def _dataset(
+    session: Session, benchmark: BenchmarkSpec, needs: object = None
+) -> Dataset:
     """Return the benchmark's data: validated, verified, read, checked, prepared, selected, and limited as requested."""
     limit = session.request.limit
     data, preparation = _prepared(session, benchmark.dataset, needs)
@@ -230,7 +231,7 @@ def _dataset(session: Session, benchmark: BenchmarkSpec, needs: Any = None) -> D
     return session.selected[key]
 
 
-def _prepared(session: Session, id: str, needs: Any) -> tuple[Dataset, str]:
+def _prepared(session: Session, id: str, needs: object) -> tuple[Dataset, str]:
     """Return a data set as a model needs it, once per session and preparation, and the hash of what this changes."""
     own = _own(session, id)
     changes = prepared_as(session.catalog, id, needs)

@@ -104,7 +104,9 @@ class Done:
     @property
     def pending(self) -> Pending | None:
         """What is missing, or None."""
-        return self.outcome if isinstance(self.outcome, Pending) else None
+        if isinstance(self.outcome, Pending):
+            return self.outcome
+        return None
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ class Work:
             try:
                 keep_samples(self.root, job.id, evaluation.scores)
             except Exception as error:
-                outcome, evaluation = _pending(job, error), None
+                outcome = _pending(job, error)
+                evaluation = None
         return outcome, _words(outcome, evaluation)
 
 
@@ -187,14 +190,16 @@ def run(
         for job in jobs
     }:
         sweep(folder)
-    done, todo = dict[Job, Done](), list[Job]()
+    done = dict[Job, Done]()
+    todo = list[Job]()
     damaged = lru_cache(maxsize=None)(partial(_damaged, catalog))
     ready = lru_cache(maxsize=None)(partial(not_ready, catalog))
     problems = lru_cache(maxsize=None)(partial(_invalid, catalog))
     for job in jobs:
-        record = (
-            None if force else current(catalog, job, request, retry_failed=retry_failed)
-        )
+        if force:
+            record = None
+        else:
+            record = current(catalog, job, request, retry_failed=retry_failed)
         sources = [
             ("datasets", catalog.benchmark(job.benchmark).dataset),
             ("models", job.model),
@@ -308,7 +313,8 @@ def not_ready(catalog: Catalog, kind: str, id: str) -> Pending | None:
 def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
     """Group jobs by data set and then by model, in the order of each group's first job."""
     datasets = {job: catalog.benchmark(job.benchmark).dataset for job in jobs}
-    first_of_data, first_of_model = dict[str, int](), dict[str, int]()
+    first_of_data = dict[str, int]()
+    first_of_model = dict[str, int]()
     for number, job in enumerate(jobs):
         first_of_data.setdefault(datasets[job], number)
         first_of_model.setdefault(job.model, number)
@@ -379,7 +385,9 @@ def closed(
     spec = catalog.benchmark(benchmark)
     found = mismatch(catalog, benchmark, model)
     if found is not None:
-        return f"{found.benchmark}; {found.fix}" if found.fix else found.benchmark
+        if found.fix:
+            return f"{found.benchmark}; {found.fix}"
+        return found.benchmark
     reason = unavailable(catalog, spec)
     if reason is not None:
         return reason
@@ -410,10 +418,11 @@ def run_job(
 ) -> tuple[Outcome, Evaluation | None]:
     """Evaluate one job.
 
-    An error that says something about the pair gives a failed record without a score. Any other exception, such as a
+    An error that says something about the pair gives a failed record without a score. object other exception, such as a
     missing file, exhausted memory or a crash of the program, gives no record: the job is pending.
     """
-    started, began = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
+    began = time.process_time()
     evaluation: Evaluation | None = None
     error: Failure | None = None
     scores = _Scores()

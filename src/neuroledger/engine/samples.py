@@ -35,11 +35,10 @@ def keep_samples(root: Path, job: str, scores: Mapping[str, Score]) -> None:
     for metric, score in scores.items():
         if score.samples is None:
             continue
-        arrays = (
-            {}
-            if score.predictions is None
-            else {PREDICTIONS: _plain(score.predictions)}
-        )
+        if score.predictions is None:
+            arrays = {}
+        else:
+            arrays = {PREDICTIONS: _plain(score.predictions)}
         if score.samples.dims:
             arrays[SAMPLES] = _plain(score.samples)
         if arrays:
@@ -88,6 +87,8 @@ def _stored(root: Path, job: str, metric: str, part: str) -> xr.DataArray | None
     entry = open_store(root).get(KIND, _key(job, metric))
     path = None if entry is None else entry.place / f"{part}.nc"
     try:
-        return read(path) if path is not None and path.is_file() else None
+        if path is not None and path.is_file():
+            return read(path)
+        return None
     except AssemblyError:  # removed by a process that needed room
         return None

@@ -72,11 +72,10 @@ def headline(
     if benchmark.each is None:
         return _normalised(job, measured, session, dummy)
     claim = benchmark.generalise
-    within = (
-        None
-        if claim is None
-        else tuple(name for name in claim if name != benchmark.each)
-    )
+    if claim is None:
+        within = None
+    else:
+        within = tuple(name for name in claim if name != benchmark.each)
     each = replace(job, benchmark=benchmark.model_copy(update={"generalise": within}))
     parts = {
         name: _normalised(each, part, session, dummy)
@@ -90,19 +89,19 @@ def _normalised(
 ) -> Score:
     benchmark = job.benchmark
     raw = _raw(job, job.first, measured)
-    rule = (
-        benchmark.normalise
-        if isinstance(benchmark.normalise, NormaliseRule)
-        else NormaliseRule()
-    )
+    if isinstance(benchmark.normalise, NormaliseRule):
+        rule = benchmark.normalise
+    else:
+        rule = NormaliseRule()
     if (
         benchmark.normalised_by == "ceiling"
         and benchmark.ceiling is not None
         and job.ceiling is not None
     ):
-        assembly = (
-            measured.repeated if measured.repeated is not None else measured.target
-        )
+        if measured.repeated is not None:
+            assembly = measured.repeated
+        else:
+            assembly = measured.target
         key = (
             repr(benchmark.ceiling),
             benchmark.compat or "",

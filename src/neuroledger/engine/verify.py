@@ -91,7 +91,8 @@ def verify(
     chosen = list(paths) or sorted(
         (catalog.root / "results" / "records").rglob("*.json")
     )
-    desk, results = _Desk(catalog, recompute), list[Verified]()
+    desk = _Desk(catalog, recompute)
+    results = list[Verified]()
     signs = key is not None and recompute
     for number, path in enumerate(chosen):
         if not path.is_file():
@@ -127,11 +128,10 @@ def _sign_reproduced(
     )
     signed = list[Verified]()
     for result, good in zip(results, reproduced, strict=True):
-        what = (
-            f"{result.finding.what}; signed with {key.name}"
-            if good
-            else result.finding.what
-        )
+        if good:
+            what = f"{result.finding.what}; signed with {key.name}"
+        else:
+            what = result.finding.what
         signed.append(replace(result, finding=replace(result.finding, what=what)))
     return signed
 
@@ -222,11 +222,9 @@ def _judged(desk: _Desk, record: Record, place: str) -> Verified:
     problem = _missing_files(desk, record, place)
     if problem is not None:
         return problem
-    return (
-        _recomputed(desk, record, inputs, place)
-        if desk.recompute
-        else _current(record, place)
-    )
+    if desk.recompute:
+        return _recomputed(desk, record, inputs, place)
+    return _current(record, place)
 
 
 def _read(path: Path, place: str) -> Record | Verified:
@@ -299,9 +297,12 @@ def _missing_files(desk: _Desk, record: Record, place: str) -> Verified | None:
 
 def _current(record: Record, place: str) -> Verified:
     """Return that the inputs of a record are current."""
-    earlier, words, fix = earlier_version(record), "its inputs are current", ""
+    earlier = earlier_version(record)
+    words = "its inputs are current"
+    fix = ""
     if earlier is not None:
-        words, fix = f"{words}; {_of_version(earlier)}", REFRESH
+        words = f"{words}; {_of_version(earlier)}"
+        fix = REFRESH
     return Verified(Finding("record.current", "ok", place, words, fix), Confirmed())
 
 
@@ -344,15 +345,16 @@ def compared(place: str, record: Record, again: Record) -> Verified:
     found = differences(record, again, apart.left_out if apart else EVERYTHING)
     broken = [change.words for change in found if change.distance is None]
     if broken:
-        more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
+        if len(broken) > 1:
+            more = f", and {len(broken) - 1} more"
+        else:
+            more = ""
         words = broken[0] + more + _elsewhere(record, again)
         return _contradicted("record.not-reproduced", place, words)
     within = _within(found)
-    return (
-        _reproduced(place, within)
-        if apart is None
-        else _in_part(place, record, again, apart, within)
-    )
+    if apart is None:
+        return _reproduced(place, within)
+    return _in_part(place, record, again, apart, within)
 
 
 def _fail_alike(record: Record, again: Record) -> bool:
@@ -365,17 +367,17 @@ def _fail_alike(record: Record, again: Record) -> bool:
 def _elsewhere(record: Record, again: Record) -> str:
     """Return the two processors in words if they differ."""
     was, now = (item.environment.processor or "unknown" for item in (record, again))
-    return "" if was == now else f" (computed for the processor {was}, here {now})"
+    if was == now:
+        return ""
+    return f" (computed for the processor {was}, here {now})"
 
 
 def _within(found: Sequence[Change]) -> str:
     """Return within what the differences are."""
     wide = [words for words, distance in found if distance and distance > 1]
-    return (
-        f"within {SHARE:g} standard errors: {wide[0]}"
-        if wide
-        else f"within {TOLERANCE:g}"
-    )
+    if wide:
+        return f"within {SHARE:g} standard errors: {wide[0]}"
+    return f"within {TOLERANCE:g}"
 
 
 def _in_part(

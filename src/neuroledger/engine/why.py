@@ -90,8 +90,8 @@ class Share:
     """
 
     field: str
-    first: Any
-    second: Any
+    first: object
+    second: object
     value: float
     low: float | None
     high: float | None
@@ -130,7 +130,9 @@ class Explanation:
     @property
     def left(self) -> float:
         """What no field explains: a published figure minus the score by its definition."""
-        return 0.0 if self.published is None else self.published - self.second_value
+        if self.published is None:
+            return 0.0
+        return self.published - self.second_value
 
     def __str__(self) -> str:
         end = self.second_value if self.published is None else self.published
@@ -275,7 +277,9 @@ class _Mixtures:
     def __init__(
         self, catalog: Catalog, first: Definition, second: Definition, folder: Path
     ) -> None:
-        self.catalog, self.first, self.second = catalog, first, second
+        self.catalog = catalog
+        self.first = first
+        self.second = second
         self.folder = folder
         self._known: dict[frozenset[str], Score] = {}
         self._shared = Session(catalog)
@@ -296,18 +300,19 @@ class _Mixtures:
         catalog, model = self._catalog_of(fields)
         session = Session(catalog, Request(seed=int(fields["seed"])))
         # What is read and validated does not depend on the mixture.
-        session.valid, session.datasets = self._shared.valid, self._shared.datasets
+        session.valid = self._shared.valid
+        session.datasets = self._shared.datasets
         return headline_of(session, catalog.benchmark(MIXTURE), model)
 
     def _catalog_of(self, fields: Mapping[str, Any]) -> tuple[Catalog, str]:
         """Return the catalogue with the mixture as a benchmark, and the id of its model."""
-        parts: dict[str, dict[str, Any]] = {
+        parts: dict[str, dict[str, object]] = {
             "metrics": {},
             "models": {},
             "benchmarks": {},
         }
         prefixes = {"metric.": "metrics", "model.": "models"}
-        paradigm: dict[str, Any] = {}
+        paradigm: dict[str, object] = {}
         for name, value in fields.items():
             kind = prefixes.get(f"{name.partition('.')[0]}.", "benchmarks")
             if name.startswith("paradigm."):
@@ -339,7 +344,7 @@ class _Mixtures:
         )
 
     def _with(
-        self, catalog: Catalog, kind: str, id: str, plain: Mapping[str, Any]
+        self, catalog: Catalog, kind: str, id: str, plain: Mapping[str, object]
     ) -> Catalog:
         """Return the catalogue with a spec made of plain fields."""
         content = {"id": id, "version": 1, "title": "A mixture of two definitions"}
@@ -368,7 +373,7 @@ def _comparison(
     kind: Literal["metrics", "ceilings"],
     override: str | Override,
     compat: str | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The fields of a metric or ceiling, with what the benchmark and its compat mode change."""
     id = id_of(override)
     known = catalog.metric(id) if kind == "metrics" else catalog.ceiling(id)
@@ -383,7 +388,7 @@ def _plain(spec: Spec) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in UNRELATED}
 
 
-def _component(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+def _component(name: str, value: Mapping[str, object]) -> dict[str, object]:
     """The fields of a component, each by itself."""
     return {f"{name}.{field}": content for field, content in value.items()}
 
@@ -403,7 +408,9 @@ def _changing_alone(scorer: _Mixtures, names: Sequence[str]) -> list[Group]:
     """The fields in groups: those that have no score when they change alone, in either direction, change together."""
     dependent = [name for name in names if not _changes_alone(scorer, name, names)]
     alone: list[Group] = [(name,) for name in names if name not in dependent]
-    return [*alone, tuple(dependent)] if dependent else alone
+    if dependent:
+        return [*alone, tuple(dependent)]
+    return alone
 
 
 def _changes_alone(scorer: _Mixtures, name: str, names: Sequence[str]) -> bool:
@@ -485,12 +492,17 @@ def _variation(scores: Sequence[tuple[float, Score]]) -> Uncertainty | None:
     return replace(total(parts), scale="identity")
 
 
-def _joined(values: Sequence[Any]) -> Any:
-    return values[0] if len(values) == 1 else tuple(values)
+def _joined(values: Sequence[object]) -> object:
+    if len(values) == 1:
+        return values[0]
+    return tuple(values)
 
 
 def _interval(share: Share) -> str:
-    text = "" if share.low is None else f" [{share.low:+.3g}, {share.high:+.3g}]"
+    if share.low is None:
+        text = ""
+    else:
+        text = f" [{share.low:+.3g}, {share.high:+.3g}]"
     drawn = f" ± {share.sampling_error:.1g}" if share.sampling_error else ""
     return text + drawn
 
@@ -500,7 +512,7 @@ def _change(share: Share) -> str:
     return f"{share.field}: {_short(first)} → {_short(second)}"
 
 
-def _what_differs(first: Any, second: Any) -> tuple[Any, Any]:
+def _what_differs(first: object, second: object) -> tuple[object, object]:
     """Two values without what they share: of mappings, the entries that differ."""
     if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
         return first, second
@@ -514,10 +526,12 @@ def _what_differs(first: Any, second: Any) -> tuple[Any, Any]:
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A value in few words."""
     if value is None:
         return "default"
     text = yaml.safe_dump(value, default_flow_style=True, width=1000).strip()
     text = text.removesuffix("...").strip()
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    if len(text) <= 60:
+        return text
+    return f"{text[:57]}…"

@@ -67,7 +67,10 @@ class DiskStore:
         )
 
     def get(
-        self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        layers: Sequence[str],
     ) -> dict[str, Array]:
         """Return the stored layers as memory maps (presentation, …)."""
         arrays: dict[str, Array] = {}
@@ -77,7 +80,8 @@ class DiskStore:
             )
             if entry is None:
                 continue
-            shape, kind = tuple(entry.about["shape"]), np.dtype(entry.about["dtype"])
+            shape = tuple(entry.about["shape"])
+            kind = np.dtype(entry.about["dtype"])
             try:
                 array = np.memmap(
                     entry.place / VALUES, dtype=kind, mode="r", shape=shape
@@ -89,14 +93,14 @@ class DiskStore:
         return arrays
 
     def computing(
-        self, identity: Mapping[str, Any], stimuli: StimulusSet
+        self, identity: Mapping[str, object], stimuli: StimulusSet
     ) -> AbstractContextManager[None]:
         """Return the lock between processes under which a pass of the model over the stimuli is computed."""
         return self.files.lock(KIND, _key(identity, stimuli, ""))
 
     def put(
         self,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
@@ -162,7 +166,7 @@ class DiskStore:
     def _write(
         self,
         model: str,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
@@ -229,8 +233,8 @@ class DiskStore:
 
 
 def _key(
-    identity: Mapping[str, Any], stimuli: StimulusSet, layer: str
-) -> dict[str, Any]:
+    identity: Mapping[str, object], stimuli: StimulusSet, layer: str
+) -> dict[str, object]:
     return {
         "format": FORMAT,
         "identity": dict(identity),
@@ -243,7 +247,9 @@ def time_in_words(seconds: float) -> str:
     """Format a duration: ``90`` → ``1.5 min``."""
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 1 else "less than 1 s"
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def _file_of(array: Array) -> tuple[str, int, int] | None:

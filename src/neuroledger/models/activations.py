@@ -71,20 +71,23 @@ class Store(Protocol):
     """Stores activations by content, so that benchmarks, layers and regions share one pass."""
 
     def get(
-        self, identity: Mapping[str, Any], stimuli: StimulusSet, layers: Sequence[str]
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        layers: Sequence[str],
     ) -> Mapping[str, Array]:
         """Return the layers that are already stored, as arrays (presentation, …) that may be memory-mapped."""
         ...
 
     def computing(
-        self, identity: Mapping[str, Any], stimuli: StimulusSet
+        self, identity: Mapping[str, object], stimuli: StimulusSet
     ) -> AbstractContextManager[None]:
         """Return the lock that serialises the computation of these activations between processes."""
         ...
 
     def put(
         self,
-        identity: Mapping[str, Any],
+        identity: Mapping[str, object],
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
@@ -150,7 +153,8 @@ def stream(
     ModelError
         An answer has a different shape than the first one, is not finite, or changed between calls.
     """
-    ids, layers = stimuli.ids, list(probed.shapes)
+    ids = stimuli.ids
+    layers = list(probed.shapes)
     size = batch or batch_size(probed)
     ahead = getattr(extract, "ahead", None)
     parts = [
@@ -279,7 +283,8 @@ def _relative_change(before: Array, after: Array) -> float:
     """Return the largest difference relative to the largest value before; infinite if all those were zero."""
     if before.shape != after.shape:
         return math.inf
-    first, second = before.astype(np.float64), after.astype(np.float64)
+    first = before.astype(np.float64)
+    second = after.astype(np.float64)
     change = float(np.abs(first - second).max(initial=0.0))
     scale = float(np.abs(first).max(initial=0.0))
     if scale == 0:

@@ -47,7 +47,10 @@ def torch(
     readout: str | None = None,
     logits: str | None = None,
     labels: Sequence[str] = (),
-    preprocessing: Preprocessing | Mapping[str, Any] | Callable[..., Any] | None = None,
+    preprocessing: Preprocessing
+    | Mapping[str, object]
+    | Callable[..., object]
+    | None = None,
     visual_degrees: float | None = None,
     times: Sequence[tuple[float, float]] | None = None,
     stochastic: bool = False,
@@ -101,13 +104,12 @@ def torch(
         )
     if preprocessing is None or isinstance(preprocessing, Mapping):
         preprocessing = _parse_preprocessing(preprocessing or {}, id)
-    bins = (
-        None
-        if times is None
-        else tuple((float(start), float(end)) for start, end in times)
-    )
+    if times is None:
+        bins = None
+    else:
+        bins = tuple((float(start), float(end)) for start, end in times)
     # A function cannot be compared with another one, so its activations are its own.
-    steps: Any = uuid.uuid4().hex
+    steps: object = uuid.uuid4().hex
     if isinstance(preprocessing, Preprocessing):
         steps = preprocessing.model_dump(mode="json")
     described = {
@@ -136,7 +138,7 @@ def torch(
     return assemble(module, in_memory(module, described, origin=origin), options)
 
 
-def _parse_preprocessing(fields: Mapping[str, Any], model: str) -> Preprocessing:
+def _parse_preprocessing(fields: Mapping[str, object], model: str) -> Preprocessing:
     known = list(Preprocessing.model_fields)
     for name in fields:
         if name not in known:
@@ -180,7 +182,7 @@ def responses(
 
 
 def brainscore(
-    model: BrainModel | Any, *, id: str | None = None, varies_in_time: bool = False
+    model: BrainModel | object, *, id: str | None = None, varies_in_time: bool = False
 ) -> BrainScoreModel | BrainScoreSubject:
     """Create a model from an unchanged object written for Brain-Score.
 
@@ -211,17 +213,16 @@ def brainscore(
             f"{type(model).__name__} is not a Brain-Score model: it has no {', '.join(missing)}"
         )
     name = id or getattr(model, "identifier", None)
-    name = name() if callable(name) else name
+    if callable(name):
+        name = name()
     if not isinstance(name, str) or not name:
         raise ModelError(f"{type(model).__name__} has no `identifier`: give it an id")
-    return (
-        BrainScoreSubject(model, name)
-        if reads
-        else BrainScoreModel(model, name, varies_in_time)
-    )
+    if reads:
+        return BrainScoreSubject(model, name)
+    return BrainScoreModel(model, name, varies_in_time)
 
 
-def wrapped(model: Any, **declared: Any) -> Model | str:
+def wrapped(model: object, **declared: Any) -> Model | str:
     """Wrap a torch module (with its declarations) or a Brain-Score object as a model; return an id or model unchanged.
 
     Raises

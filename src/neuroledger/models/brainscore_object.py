@@ -20,7 +20,7 @@ import xarray as xr
 
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
-from neuroledger.models.model import Task, of_layers, shown_to
+from neuroledger.models.model import Perform, Record, Task, of_layers, shown_to
 from neuroledger.models.neuroids import Bin
 from neuroledger.spec.channels import Channels
 
@@ -39,13 +39,13 @@ class BrainModel(Protocol):
     def visual_degrees(self) -> float:
         """Visual angle of the model's input."""
 
-    def start_task(self, task: Any, *arguments: Any) -> None:
+    def start_task(self, task: object, *arguments: object) -> None:
         """Prepare for decisions."""
 
-    def start_recording(self, recording_target: Any, time_bins: Any) -> None:
+    def start_recording(self, recording_target: object, time_bins: object) -> None:
         """Prepare for responses of a region."""
 
-    def look_at(self, stimuli: Any, number_of_trials: int = 1) -> Any:
+    def look_at(self, stimuli: object, number_of_trials: int = 1) -> Any:
         """Show stimuli and return the prepared kind of answer."""
 
 
@@ -69,7 +69,7 @@ class BrainScoreModel:
         """Responses of any region, decisions, and dynamics if responses vary in time."""
         return of_layers({}, dynamics=self.varies_in_time)
 
-    def answer(self, question: Any) -> xr.DataArray:
+    def answer(self, question: Record | Perform) -> xr.DataArray:
         """Return responses or decisions for stimuli as they appear in the field of view."""
         return shown_to(self, question, self.visual_degrees)
 
@@ -111,7 +111,8 @@ class BrainScoreModel:
                 f"model {self.id!r} returned the dimensions {answer.dims} for responses of {region}"
             )
         answer = _align_time_bins(answer, bins, self.id)
-        answer = answer.isel(time_bin=0, drop=True) if time_bins is None else answer
+        if time_bins is None:
+            answer = answer.isel(time_bin=0, drop=True)
         answer = _finite(
             _by_stimulus(answer, stimuli.ids, self.id),
             f"responses for {region}",
@@ -149,11 +150,10 @@ class BrainScoreModel:
         """Return decisions, (presentation,) or (presentation, choice); see :class:`neuroledger.models.model.Model`."""
         candidate = self._fresh()
         name = _constant(candidate, "Task", task.name)
-        rows = (
-            [id for triplet in task.triplets for id in triplet]
-            if task.name == "odd_one_out"
-            else []
-        )
+        if task.name == "odd_one_out":
+            rows = [id for triplet in task.triplets for id in triplet]
+        else:
+            rows = []
         with _uncached(), as_files(stimuli, rows=rows) as files:
             if task.name == "label":
                 # The interface takes one word for all 1,000 classes, and a list for anything else.
@@ -179,7 +179,9 @@ class BrainScoreModel:
                 task, candidate.look_at(files, number_of_trials=trials), stimuli
             )
 
-    def _decisions(self, task: Task, answer: Any, stimuli: StimulusSet) -> xr.DataArray:
+    def _decisions(
+        self, task: Task, answer: object, stimuli: StimulusSet
+    ) -> xr.DataArray:
         plain = _plain(answer, self.id)
         if "presentation" not in plain.dims or "neuroid" in plain.dims:
             raise ModelError(
@@ -245,7 +247,8 @@ class BrainScoreSubject:
             raise RequestError(
                 f"model {self.id!r} reads texts by passage: present them with the paradigm `reading`"
             )
-        answers, order = [], []
+        answers = []
+        order = []
         for _, rows in table.groupby("passage", sort=False).indices.items():
             candidate = self._fresh()
             if region is not None:
@@ -271,7 +274,7 @@ class BrainScoreSubject:
             answers.append(answer.transpose("presentation", ...).values)
             order += [stimuli.ids[row] for row in rows]
         values = np.concatenate(answers)
-        coords: dict[str, Any] = {"stimulus_id": ("presentation", order)}
+        coords: dict[str, object] = {"stimulus_id": ("presentation", order)}
         dims = ("presentation",) if region is None else ("presentation", "neuroid")
         if values.ndim != len(dims):
             raise ModelError(
@@ -296,7 +299,7 @@ RECORDING_TYPE: Final = "fMRI"
 """The required recording type of `ArtificialSubject`; answers do not depend on it."""
 
 
-def _start(candidate: Any, mode: str, *arguments: Any) -> None:
+def _start(candidate: Any, mode: str, *arguments: object) -> None:
     """Call ``start_<mode>``, or ``perform_<mode>``, its name in early versions of the interface."""
     method = getattr(candidate, f"start_{mode}", None) or getattr(
         candidate, f"perform_{mode}"
@@ -319,7 +322,7 @@ def _uncached() -> Iterator[None]:
             os.environ[name] = before
 
 
-def _constant(candidate: Any, owner: str, name: str) -> Any:
+def _constant(candidate: object, owner: str, name: str) -> Any:
     """Return the object's own constant for a task or region, by convention the name itself."""
     return getattr(getattr(candidate, owner, None), name, name)
 
@@ -331,7 +334,7 @@ def _integer_edges(bin_: Bin) -> tuple[float, float]:
     return start, end
 
 
-def _plain(answer: Any, model: str) -> xr.DataArray:
+def _plain(answer: object, model: str) -> xr.DataArray:
     """Return a plain assembly in which the levels of multi-indices are coordinates.
 
     Brain-Score's assemblies turn the only coordinate of a dimension into the dimension's index and lose its name.
@@ -340,7 +343,7 @@ def _plain(answer: Any, model: str) -> xr.DataArray:
         raise ModelError(
             f"model {model!r} returned {type(answer).__name__}, not an assembly (xarray.DataArray)"
         )
-    coords: dict[str, Any] = {}
+    coords: dict[str, object] = {}
     for dim in map(str, answer.dims):
         index = answer.indexes.get(dim)
         if isinstance(index, pd.MultiIndex):
@@ -485,9 +488,10 @@ def _neuroids(answer: xr.DataArray, region: str, model: str) -> xr.DataArray:
 
     An answer from another region is refused: a model whose cache keys lack the region returns such answers.
     """
-    regions = (
-        set(answer["region"].values.astype(str)) if "region" in answer.coords else set()
-    )
+    if "region" in answer.coords:
+        regions = set(answer["region"].values.astype(str))
+    else:
+        regions = set()
     other = sorted(regions & set(REGIONS) - {region})
     if other:
         raise ModelError(
@@ -557,11 +561,9 @@ def table_class() -> type[PathTable]:
 
 @lru_cache
 def _derived(kinds: tuple[type[pd.DataFrame], ...]) -> type[PathTable]:
-    return (
-        cast(type[PathTable], type("StimulusSet", (PathTable, *kinds), {}))
-        if kinds
-        else PathTable
-    )
+    if kinds:
+        return cast(type[PathTable], type("StimulusSet", (PathTable, *kinds), {}))
+    return PathTable
 
 
 @contextmanager
@@ -592,9 +594,10 @@ def as_files(
         table.stimulus_paths = (
             _write_files(stimuli, Path(folder)) if "filename" in columns else {}
         )
-        order = (
-            hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8] if rows else "once"
-        )
+        if rows:
+            order = hashlib.sha256(" ".join(rows).encode()).hexdigest()[:8]
+        else:
+            order = "once"
         table.identifier = f"{stimuli.id}-{stimuli.content_sha256[:16]}-{order}"
         yield table
 

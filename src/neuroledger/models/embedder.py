@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats, Reals, Singles
 from neuroledger.errors import DataError
 from neuroledger.spec.channels import Channels, Sense
 
@@ -17,7 +17,7 @@ __all__ = ["COLUMNS", "Embed", "Embedded", "Embedder", "Shown", "Tell", "grouped
 
 Tell = Callable[[int], None]
 """Called with the number of stimuli embedded so far."""
-Rows = NDArray[np.float32]
+Rows = Singles
 
 COLUMNS: Final[Mapping[Sense, tuple[str, ...]]] = {
     "images": ("filename",),
@@ -42,7 +42,9 @@ class Shown:
     @property
     def where(self) -> str:
         """Name of the file, for messages."""
-        return "(no file)" if self.path is None else self.path.name
+        if self.path is None:
+            return "(no file)"
+        return self.path.name
 
     @property
     def file(self) -> Path:
@@ -113,12 +115,12 @@ class Embedder:
         """Embeddings."""
         return frozenset({"embeddings"})
 
-    def answer(self, question: Any) -> Embedded:
+    def answer(self, question: Embed) -> Embedded:
         """Return embeddings; see :class:`Embed`."""
         return self.embed(question.stimuli, question.states, question.tell)
 
 
-def grouped_mean(frames: NDArray[np.floating[Any]], groups: int) -> NDArray[np.float64]:
+def grouped_mean(frames: Reals, groups: int) -> Floats:
     """Return the concatenated means over ``groups`` consecutive parts of (frame, feature); the first may be a frame longer.
 
     Raises

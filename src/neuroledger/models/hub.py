@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
@@ -19,6 +19,7 @@ from neuroledger.spec.trusted import Arguments
 
 if TYPE_CHECKING:
     from torch.nn import Module
+    from transformers import PretrainedConfig, PreTrainedModel
 
 VERSION = 1
 
@@ -182,7 +183,9 @@ def _from_transformers(architecture: str, config: Arguments, model: str) -> Modu
     return module
 
 
-def configured(architecture: str, config: Arguments, model: str) -> tuple[Any, Any]:
+def configured(
+    architecture: str, config: Arguments, model: str
+) -> tuple[type[PreTrainedModel], PretrainedConfig]:
     """Return a model class of ``transformers`` and its configuration with the fields of ``config``.
 
     Raises

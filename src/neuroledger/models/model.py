@@ -233,7 +233,7 @@ def _assembly(model: Model, question: Record | Perform) -> xr.DataArray:
     return answer
 
 
-Identity = Mapping[str, Any]
+Identity = Mapping[str, object]
 
 
 class _Observer(Protocol):
@@ -375,7 +375,9 @@ class LayeredModel:
         """
         if region in self.regions:
             layers = self.regions[region]
-            return (layers,) if isinstance(layers, str) else tuple(layers)
+            if isinstance(layers, str):
+                return (layers,)
+            return tuple(layers)
         if not self.regions and len(self.layers) == 1:
             return self.layers
         raise RequestError(
@@ -395,7 +397,10 @@ class LayeredModel:
         responses = [
             self._responses(values, time_bins) for values in activations.values()
         ]
-        joined = responses[0] if len(responses) == 1 else self._join(responses)
+        if len(responses) == 1:
+            joined = responses[0]
+        else:
+            joined = self._join(responses)
         if time_bins is not None and self.times is None:
             joined = np.broadcast_to(
                 joined[:, :, None], (*joined.shape, len(time_bins))
@@ -459,7 +464,8 @@ class LayeredModel:
             raise RequestError(
                 f"stimulus set {stimuli.id!r} is empty: there is nothing to show to model {self.id!r}"
             )
-        trials = trials if self.stochastic else 1
+        if not self.stochastic:
+            trials = 1
         rows = len(stimuli.table) * trials
         identity = self.identity() if callable(self.identity) else self.identity
         if self.store is None or identity is None:

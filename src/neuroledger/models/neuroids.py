@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import ModelError
 
 Bin = tuple[float, float]
@@ -19,9 +18,7 @@ BLOCK = 1 << 24
 """Number of values that are aligned at once."""
 
 
-def overlap_weights(
-    source: Sequence[Bin], target: Sequence[Bin]
-) -> NDArray[np.float64]:
+def overlap_weights(source: Sequence[Bin], target: Sequence[Bin]) -> Floats:
     """Return weights (target, source): the share of each source bin that overlaps the target bin."""
     first, last = (
         np.array([bin_[side] for bin_ in source], dtype=float) for side in (0, 1)
@@ -34,8 +31,8 @@ def overlap_weights(
 
 
 def align_time(
-    values: NDArray[Any], source: Sequence[Bin], target: Sequence[Bin], model: str
-) -> NDArray[Any]:
+    values: Array, source: Sequence[Bin], target: Sequence[Bin], model: str
+) -> Array:
     """Resample activations (presentation, source bin, …) to (presentation, target bin, …); bins are in ms from onset.
 
     A target bin is the mean of the source bins, weighted by the share of each that overlaps it.
@@ -109,7 +106,7 @@ def labelled(
         for number in range(count)
     ]
     # Fixed-width text: xarray copies objects one by one, which takes longer than computing the responses.
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         "stimulus_id": (
             "presentation",
             np.tile(np.asarray(stimulus_ids, dtype=str), repetitions),
@@ -145,7 +142,7 @@ def labelled(
     return xr.DataArray(values, dims=dims, coords=coords, attrs={"model": model})
 
 
-def _place(shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+def _place(shape: tuple[int, ...], name: str) -> Floats:
     """Return the index of every neuroid along the axis ``name``; NaN if the layer has no such axis."""
     axes = AXES.get(len(shape), ())
     if name not in axes:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from neuroledger.data import assembly as assemblies
+from neuroledger.data.arrays import Array
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError, RequestError
@@ -87,7 +86,7 @@ def from_assembly(
     regions: Mapping[str, str | tuple[str, ...]],
     readout: str | None = None,
     visual_degrees: float | None = None,
-    identity: Mapping[str, Any] | None = None,
+    identity: Mapping[str, object] | None = None,
     store: Store | None = None,
 ) -> LayeredModel:
     """Create a model that answers with the rows of an assembly (presentation × neuroid[ × time_bin]), one per stimulus.
@@ -115,7 +114,7 @@ def from_assembly(
         stimulus_ids: Sequence[str],
         layers: Sequence[str],
         trial: Trial,
-    ) -> dict[str, NDArray[Any]]:
+    ) -> dict[str, Array]:
         missing = [name for name in stimulus_ids if name not in positions]
         if missing:
             raise RequestError(
@@ -141,7 +140,7 @@ def from_assembly(
     )
 
 
-def _layers(responses: xr.DataArray) -> dict[str, NDArray[Any]]:
+def _layers(responses: xr.DataArray) -> dict[str, Array]:
     """Return layer → (presentation, neuroid), or (presentation, time_bin, neuroid)."""
     timed = "time_bin" in responses.dims
     ordered = responses.transpose(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.data.arrays import Array, Floats, Singles
 from neuroledger.errors import ModelError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Preprocessing(BaseModel):
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[Annotated[float, Field(gt=0)], ...] = IMAGENET_STD
 
-    def __call__(self, images: Iterable[Image], *, model: str) -> NDArray[np.float32]:
+    def __call__(self, images: Iterable[Image], *, model: str) -> Singles:
         """Return the images as (stimulus, channel, height, width), float32.
 
         Raises
@@ -60,9 +60,7 @@ class Preprocessing(BaseModel):
                 f"model {model!r}: mean and std need 1 or {channels} numbers for {self.colour} images"
             )
 
-    def stack(
-        self, arrays: Sequence[NDArray[np.float32]], *, model: str
-    ) -> NDArray[np.float32]:
+    def stack(self, arrays: Sequence[Singles], *, model: str) -> Singles:
         """Stack results of :meth:`one` into one array; refuse different sizes."""
         sizes = sorted({(array.shape[2], array.shape[1]) for array in arrays})
         if len(sizes) > 1:
@@ -73,16 +71,19 @@ class Preprocessing(BaseModel):
             )
         return np.stack(arrays)
 
-    def one(self, image: Image) -> NDArray[np.float32]:
+    def one(self, image: Image) -> Singles:
         """Return one image as (channel, height, width)."""
         image = self._sized(image).convert("RGB" if self.colour == "rgb" else "L")
         values = np.asarray(image, dtype=np.float32) / np.float32(255)
-        values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
+        if values.ndim == 2:
+            values = values[None]
+        else:
+            values = values.transpose(2, 0, 1)
         mean, std = (
             np.array(numbers, dtype=np.float32)[:, None, None]
             for numbers in (self.mean, self.std)
         )
-        normalised: NDArray[np.float32] = (values - mean) / std
+        normalised: Singles = (values - mean) / std
         return normalised
 
     def _sized(self, image: Image) -> Image:
@@ -98,12 +99,13 @@ class Preprocessing(BaseModel):
             image = image.resize(target, Resampling[self.interpolation.upper()])
             width, height = image.size
         if self.crop is not None:
-            left, top = round((width - self.crop) / 2), round((height - self.crop) / 2)
+            left = round((width - self.crop) / 2)
+            top = round((height - self.crop) / 2)
             image = image.crop((left, top, left + self.crop, top + self.crop))
         return image
 
 
-def shifts(trials: int, degrees: float, pixels: int) -> NDArray[np.float64]:
+def shifts(trials: int, degrees: float, pixels: int) -> Floats:
     r"""Return shifts (trial, 2) in pixels, right and down, of an image that spans ``degrees`` with ``pixels``.
 
     Trial *i* of *n* lies on a spiral at radius :math:`R\sqrt{i/n}` and angle :math:`2\pi\sqrt{i/n}`, with *R* of 0.05
@@ -119,7 +121,7 @@ def shifts(trials: int, degrees: float, pixels: int) -> NDArray[np.float64]:
     )
 
 
-def look(images: NDArray[Any], trial: int, trials: int, degrees: float) -> NDArray[Any]:
+def look(images: Array, trial: int, trials: int, degrees: float) -> Array:
     """Shift images (…, height, width) as in one trial, with linear interpolation and repeated edge pixels."""
     from scipy.ndimage import shift
 
@@ -127,7 +129,7 @@ def look(images: NDArray[Any], trial: int, trials: int, degrees: float) -> NDArr
     if right == down == 0:
         return images
     still = (0.0,) * (images.ndim - 2)
-    moved: NDArray[Any] = shift(
+    moved: Array = shift(
         images,
         (*still, float(down), float(right)),
         order=1,

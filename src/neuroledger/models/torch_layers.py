@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -163,10 +163,10 @@ def state_sha256(module: torch.nn.Module) -> str:
 
 def in_memory(
     module: torch.nn.Module,
-    described: Mapping[str, Any],
+    described: Mapping[str, object],
     *,
     origin: torch.nn.Module | None = None,
-) -> Callable[[], dict[str, Any]]:
+) -> Callable[[], dict[str, object]]:
     """Return a function that computes the identity of a module in this process from its present weights.
 
     Models of one module that are described alike share activations. ``origin`` is the module of which this one is a
@@ -174,7 +174,7 @@ def in_memory(
     """
     token = _token(origin if origin is not None else module)
 
-    def identity() -> dict[str, Any]:
+    def identity() -> dict[str, object]:
         return {**described, "process": token, "state": state_sha256(module)}
 
     return identity
@@ -226,8 +226,8 @@ def _trace(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> list[Ru
     """Run one forward pass and return the modules that return a tensor, in the order of their last run."""
     shapes: dict[str, tuple[int, ...]] = {}
 
-    def tracer(name: str) -> Callable[[torch.nn.Module, Any, Any], None]:
-        def hook(_module: torch.nn.Module, _inputs: Any, output: Any) -> None:
+    def tracer(name: str) -> Callable[[torch.nn.Module, object, object], None]:
+        def hook(_module: torch.nn.Module, _inputs: object, output: object) -> None:
             shapes.pop(name, None)  # so that a module that runs again moves to the end
             tensor = _first_tensor(output)
             if tensor is not None:
@@ -268,7 +268,7 @@ def _has_weights(module: torch.nn.Module) -> bool:
     )
 
 
-def _forward(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> Any:
+def _forward(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> object:
     """Return the output of the module; an error reports the type and shape of the input."""
     import torch
 
@@ -294,8 +294,8 @@ def recording(
     runs: dict[str, list[torch.Tensor]] = {}
     parts = dict(module.named_modules())
 
-    def recorder(layer: str) -> Callable[[torch.nn.Module, Any, Any], None]:
-        def hook(_module: torch.nn.Module, _inputs: Any, output: Any) -> None:
+    def recorder(layer: str) -> Callable[[torch.nn.Module, object, object], None]:
+        def hook(_module: torch.nn.Module, _inputs: object, output: object) -> None:
             # A copy, because a later layer may modify the output in place.
             runs.setdefault(layer, []).append(
                 _tensor(output, layer, model).detach().clone()
@@ -315,7 +315,7 @@ def recording(
             handle.remove()
 
 
-def _tensor(output: Any, layer: str, model: str) -> torch.Tensor:
+def _tensor(output: object, layer: str, model: str) -> torch.Tensor:
     """Return the first tensor of an output; see :func:`_first_tensor`."""
     tensor = _first_tensor(output)
     if tensor is None:
@@ -325,7 +325,7 @@ def _tensor(output: Any, layer: str, model: str) -> torch.Tensor:
     return tensor
 
 
-def _first_tensor(output: Any) -> torch.Tensor | None:
+def _first_tensor(output: object) -> torch.Tensor | None:
     """Return the output itself, or the first tensor in a tuple, list or mapping (depth first); None without tensors."""
     import torch
 
@@ -374,11 +374,9 @@ def _match_dtype(module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
         (weights for weights in module.parameters() if weights.is_floating_point()),
         None,
     )
-    return (
-        inputs
-        if first is None or not inputs.is_floating_point()
-        else inputs.to(first.dtype)
-    )
+    if first is None or not inputs.is_floating_point():
+        return inputs
+    return inputs.to(first.dtype)
 
 
 @contextmanager
@@ -410,7 +408,7 @@ class Inputs:
     :meth:`ahead` is used once, and only for the same stimuli of the same set.
     """
 
-    preprocessing: Preprocessing | Callable[..., Any]
+    preprocessing: Preprocessing | Callable[..., object]
     model: str
     _pending: dict[tuple[str, ...], tuple[StimulusSet, Future[Singles]]] = field(
         default_factory=dict, repr=False
@@ -443,7 +441,7 @@ class Inputs:
             )
         return torch.stack(tensors)
 
-    def _tensor(self, value: Any) -> torch.Tensor:
+    def _tensor(self, value: object) -> torch.Tensor:
         import torch
 
         try:

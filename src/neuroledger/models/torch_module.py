@@ -68,7 +68,7 @@ class TorchOptions:
     """
 
     id: str
-    preprocessing: Preprocessing | Callable[..., Any]
+    preprocessing: Preprocessing | Callable[..., object]
     layers: tuple[str, ...] = ()
     regions: Regions = field(default_factory=dict)
     readout: str | None = None
@@ -178,11 +178,11 @@ def torch_module(
 
 def assemble(
     module: torch.nn.Module,
-    described: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
+    described: Mapping[str, object] | Callable[[], Mapping[str, object]],
     options: TorchOptions,
     *,
     packages: tuple[str, ...] = (),
-    adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+    adapt: Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]] = dict,
 ) -> LayeredModel:
     """Create a model from a built module; load its weights into it, if any, renamed by ``adapt``.
 
@@ -232,8 +232,8 @@ def assemble(
 
 
 def _identity(
-    described: Mapping[str, Any], options: TorchOptions, packages: tuple[str, ...]
-) -> dict[str, Any]:
+    described: Mapping[str, object], options: TorchOptions, packages: tuple[str, ...]
+) -> dict[str, object]:
     """Return what determines the activations of a model of a spec."""
     from neuroledger.models.devices import available
     from neuroledger.models.torch_weights import weights_identity
@@ -256,7 +256,7 @@ def _identity(
 
 
 def build(
-    path: str, arguments: Mapping[str, Any], seed: int, model: str
+    path: str, arguments: Mapping[str, object], seed: int, model: str
 ) -> torch.nn.Module:
     """Instantiate ``package.module:Class`` with ``arguments``, its weights drawn from ``seed``."""
     from neuroledger.models.torch_weights import seeded
@@ -287,7 +287,7 @@ def every_layer(
     return tuple(dict.fromkeys(names)) or ("output",)
 
 
-def require(package: str, extra: str) -> Any:
+def require(package: str, extra: str) -> ModuleType:
     """Import and return an optional package.
 
     Raises
@@ -306,7 +306,7 @@ def require(package: str, extra: str) -> Any:
         ) from error
 
 
-def hub_package(name: str) -> Any:
+def hub_package(name: str) -> ModuleType:
     """Import and return a package of architectures.
 
     Image networks do not need torchvision's compiled operators (boxes of detectors). If the builds of torchvision and
@@ -347,7 +347,9 @@ def version_of(package: str) -> str:
         version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         version = "unknown"
-    return version if package in RELEASED else f"{version} {_source_sha256(package)}"
+    if package in RELEASED:
+        return version
+    return f"{version} {_source_sha256(package)}"
 
 
 def _source_sha256(package: str) -> str:

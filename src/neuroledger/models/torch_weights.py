@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from neuroledger.store.hashes import sha256_of
 
 if TYPE_CHECKING:
     import torch
+
+T = TypeVar("T")
 
 __all__ = [
     "checkpoint_tensors",
@@ -122,7 +124,7 @@ def checkpoint_tensors(
 
     def unpack() -> dict[str, tuple[np.ndarray, str, tuple[int, ...]]]:
         try:
-            state: Any = torch.load(
+            state: object = torch.load(
                 path,
                 map_location="cpu",
                 weights_only=True,
@@ -140,11 +142,8 @@ def checkpoint_tensors(
                 f"{path.name} is not a checkpoint that contains only tensors: save `model.state_dict()` with torch.save"
             ) from error
         for name in inside:
-            state = (
-                state[name]
-                if isinstance(state, dict) and isinstance(state.get(name), dict)
-                else state
-            )
+            if isinstance(state, dict) and isinstance(state.get(name), dict):
+                state = state[name]
         if (
             not isinstance(state, dict)
             or not state
@@ -186,7 +185,7 @@ def load_weights(
     model: str,
     *,
     fresh: tuple[str, ...] = (),
-    adapt: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+    adapt: Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]] = dict,
 ) -> None:
     """Load the tensors of one or several files into a module; names and shapes must match exactly.
 
@@ -211,7 +210,8 @@ def load_weights(
             raise ModelError(
                 f"model {model!r}: weights: {error}; fetch them again"
             ) from error
-    state, own = adapt(state), module.state_dict()
+    state = adapt(state)
+    own = module.state_dict()
     unused = [part for part in fresh if not any(name.startswith(part) for name in own)]
     if unused:
         raise ModelError(
@@ -238,7 +238,10 @@ def load_weights(
         if state[name].shape != expected[name].shape
     ]
     if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        if len(problems) > 5:
+            more = f"; and {len(problems) - 5} more"
+        else:
+            more = ""
         raise ModelError(
             f"model {model!r}: weights do not fit: {'; '.join(problems[:5])}{more}"
         )
@@ -250,7 +253,7 @@ def weights_identity(weights: Mapping[str, Path]) -> dict[str, str]:
     return {name: sha256_of(path) for name, path in sorted(weights.items())}
 
 
-def seeded(make: Callable[[], Any], seed: int) -> Any:
+def seeded(make: Callable[[], T], seed: int) -> T:
     """Call ``make`` with torch's generator seeded by ``seed``; restore the generator afterwards."""
     import torch
 

@@ -120,7 +120,9 @@ class Row:
         if self.rank is None:
             return ""
         first, last = self.rank
-        return str(first) if first == last else f"{first}–{last}"
+        if first == last:
+            return str(first)
+        return f"{first}–{last}"
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,9 @@ def number(value: float | None, digits: int = 3, *, counts: bool = True) -> str:
     if abs(value) >= WIDE:
         return f"{value:,.0f}"
     text = f"{value:.{digits}f}" if counts else f"{value:.4g}"
-    return text.lstrip("-") if float(text) == 0 else text
+    if float(text) == 0:
+        return text.lstrip("-")
+    return text
 
 
 PREFIXES: Final = {
@@ -207,7 +211,10 @@ def amount(value: float | None, unit: str | None, *, counts: bool = True) -> str
     """Format a value of a metric: joules and seconds with a prefix of the SI (``14.72 nJ/sample``), else a number."""
     if value is None or unit is None or unit.partition("/")[0] not in ("J", "s"):
         return number(value, counts=counts)
-    power = 0 if value == 0 else 3 * math.floor(math.log10(abs(value)) / 3)
+    if value == 0:
+        power = 0
+    else:
+        power = 3 * math.floor(math.log10(abs(value)) / 3)
     power = min(max(power, min(PREFIXES)), max(PREFIXES))
     return f"{value / 10.0**power:.4g} {PREFIXES[power]}{unit}"
 
@@ -247,11 +254,8 @@ def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
         rule = "─" * (sum(widths[i] for i in columns) + 2 * (len(columns) - 1))
         lines.append(_joined(head, widths, columns))
         for block in blocks:
-            lines += (
-                [rule, *(_joined(line, widths, columns) for line in block)]
-                if block
-                else []
-            )
+            if block:
+                lines += [rule, *(_joined(line, widths, columns) for line in block)]
         lines.append("")
     return "\n".join([*lines, *_legend(board)])
 
@@ -276,7 +280,10 @@ def _joined(line: Sequence[str], widths: Sequence[int], columns: Sequence[int]) 
 
 
 def _line(row: Row, board: Leaderboard) -> list[str]:
-    name = row.model if row.role == "model" else f"{row.model} ({row.role} control)"
+    if row.role == "model":
+        name = row.model
+    else:
+        name = f"{row.model} ({row.role} control)"
     values = [
         _value(cell, column)
         for cell, column in zip(row.cells, board.columns, strict=True)
@@ -285,11 +292,9 @@ def _line(row: Row, board: Leaderboard) -> list[str]:
 
 
 def _mean(cell: Cell) -> str:
-    return (
-        number(cell.value)
-        if cell.value is not None
-        else STATUS_TEXTS.get(cell.status, cell.status)
-    )
+    if cell.value is not None:
+        return number(cell.value)
+    return STATUS_TEXTS.get(cell.status, cell.status)
 
 
 def _limits(board: Leaderboard) -> list[list[str]]:

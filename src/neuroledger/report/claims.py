@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup, escape
 
@@ -85,14 +85,19 @@ def _path(path: Tried) -> str:
     found = path.gain
     value = "undefined" if found.value is None else f"{found.value:+.3f}"
     interval = found.interval
-    ends = "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
+    if interval is None:
+        ends = ""
+    else:
+        ends = f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
     test = found.reason or f"p = {found.p_above:.2g}"
     return f"{value}{ends}  {test}  {path.benchmark}: {path.above} above {path.below}"
 
 
 def over_datasets(found: Standing) -> list[str]:
     """Return the mean over data sets in words; empty if there is none."""
-    return [] if found.pooled is None else list(_pooled(found.pooled))
+    if found.pooled is None:
+        return []
+    return list(_pooled(found.pooled))
 
 
 def _pooled(mean: Pooled) -> Iterator[str]:
@@ -105,7 +110,7 @@ def _pooled(mean: Pooled) -> Iterator[str]:
         yield f"95 % prediction interval of a new data set [{low:+.3f}, {high:+.3f}]"
 
 
-def plain_claim(found: Standing) -> dict[str, Any]:
+def plain_claim(found: Standing) -> dict[str, object]:
     """Return a claim as plain data."""
     turn = found.turn
     is_committed = turn is not None and turn.status == found.status
@@ -130,9 +135,13 @@ def plain_claim(found: Standing) -> dict[str, Any]:
 
 def bibtex(found: Standing) -> str:
     """Return a BibTeX entry that cites a claim with its version, status and commit."""
-    claim, commit = found.claim, since(found)
+    claim = found.claim
+    commit = since(found)
     note = f"{words_of(found)}{f' since commit {commit}' if commit else ''}"
-    year = found.turn.date[:4] if found.turn is not None and commit else ""
+    if found.turn is not None and commit:
+        year = found.turn.date[:4]
+    else:
+        year = ""
     fields = {
         "title": f"{{{_escaped(claim.title)}}}",
         "author": "{The NeuroLedger maintainers}",
@@ -151,7 +160,8 @@ def _escaped(text: str) -> str:
 
 def badge(found: Standing) -> Markup:
     """Draw the id and the status of a claim as a badge."""
-    left, right = found.claim.id, words_of(found)
+    left = found.claim.id
+    right = words_of(found)
     widths = [len(text) * LETTER + 12 for text in (left, right)]
     whole = sum(widths)
     label = escape(f"claim {left}: {right}")

@@ -73,11 +73,10 @@ def curves_in(root: Path) -> Iterator[Curve]:
             yield Curve.model_validate(json_object(path.read_bytes()))
         except (OSError, ValueError) as error:
             lines = error.errors() if isinstance(error, ValidationError) else []
-            reason = (
-                f"{lines[0]['loc']}: {lines[0]['msg']}"
-                if lines
-                else str(error).partition("\n")[0]
-            )
+            if lines:
+                reason = f"{lines[0]['loc']}: {lines[0]['msg']}"
+            else:
+                reason = str(error).partition("\n")[0]
             fix = "delete it and measure the layers again"
             finding = Finding(
                 "record.unreadable",

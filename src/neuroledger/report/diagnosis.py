@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -46,7 +46,10 @@ def from_records(catalog: Catalog, suite: str, records: Sequence[Record]) -> Tab
     )
     states = pd.DataFrame("never run", values.index, values.columns)
     for column in columns:
-        sign = -1 if column.direction == "lower" and column.normalise == "none" else 1
+        if column.direction == "lower" and column.normalise == "none":
+            sign = -1
+        else:
+            sign = 1
         for row in rows:
             cell = row.cells[indices[column.id]]
             states.loc[row.model, column.id] = STATES.get(cell.status, "never run")
@@ -139,9 +142,9 @@ def from_csv(path: Path) -> Table:
 
 def _direction(catalog: Catalog, id: str) -> str:
     name = id_of(catalog.benchmark(id).all_metrics[0])
-    return (
-        catalog.metric(name).direction if name in catalog.ids("metrics") else "higher"
-    )
+    if name in catalog.ids("metrics"):
+        return catalog.metric(name).direction
+    return "higher"
 
 
 def _attributes(catalog: Catalog, ids: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -182,7 +185,7 @@ def _by_age(catalog: Catalog, ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(ids, key=lambda id: (added.get(id, len(added)), ids.index(id))))
 
 
-def plain(diagnosis: Diagnosis) -> dict[str, Any]:
+def plain(diagnosis: Diagnosis) -> dict[str, object]:
     """Return plain data for JSON; NaN becomes None."""
     data = asdict(diagnosis) | {
         name: [item._asdict() for item in getattr(diagnosis, name)]
@@ -237,11 +240,10 @@ def _sections(
     )
     for number, axis in enumerate(diagnosis.axes, 1):
         names = list(axis.loadings.items())
-        ends = (
-            names
-            if len(names) <= MAX_LOADINGS
-            else [*names[: MAX_LOADINGS // 2], *names[-MAX_LOADINGS // 2 :]]
-        )
+        if len(names) <= MAX_LOADINGS:
+            ends = names
+        else:
+            ends = [*names[: MAX_LOADINGS // 2], *names[-MAX_LOADINGS // 2 :]]
         yield (
             f"Axis {number}",
             f"{axis.share:.0%} of the variance.",
@@ -336,7 +338,7 @@ def diagnosis_page(title: str, diagnosis: Diagnosis) -> str:
     )
 
 
-def _cells(diagnosis: Diagnosis) -> list[list[Mapping[str, Any] | None]]:
+def _cells(diagnosis: Diagnosis) -> list[list[Mapping[str, object] | None]]:
     names = list(diagnosis.discriminative)
     known = {(pair.first, pair.second): pair for pair in diagnosis.pairs}
     return [

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 import numpy as np
 import xarray as xr
 from markupsafe import Markup, escape
+
+from neuroledger.data.arrays import Floats
 
 __all__ = [
     "Axis",
@@ -65,35 +67,54 @@ class Point(NamedTuple):
 
 def axis_over(values: Sequence[float], *, zero: bool = True, one: bool = False) -> Axis:
     """Return an axis with round ticks that contains the values, 0 if ``zero``, and 1 if ``one``."""
-    low, high = (
-        min([*values, *([0.0] if zero else [])]),
-        max([*values, *([0.0] if zero else [])]),
-    )
+    shown = [*values, 0.0] if zero else values
+    low = min(shown)
+    high = max(shown)
     if one:
         high = max(1.0, high)
     span = (high - low) or 1.0
-    low, high = (low - 0.02 * span if low < 0 or not zero else low), high + 0.02 * span
+    margin = 0.02 * span
+    if low < 0 or not zero:
+        low -= margin
+    high += margin
     ideal = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(ideal))
-    step = min(
-        (power * factor for factor in (1, 2, 2.5, 5, 10)),
-        key=lambda step: abs(step - ideal),
-    )
+    steps = (power * factor for factor in (1, 2, 2.5, 5, 10))
+    step = min(steps, key=lambda step: abs(step - ideal))
     first = int(low / step) - 1
-    ticks = (
-        round(i * step, 10) for i in range(first, first + 12) if low <= i * step <= high
-    )
+    multiples = range(first, first + 12)
+    ticks = (round(i * step, 10) for i in multiples if low <= i * step <= high)
     return Axis(low, high, tuple(ticks))
 
 
 def _logarithmic(values: Sequence[float]) -> Axis:
     """Return an axis of exponents, with a tick for each power of ten, or at the ends if there is none between."""
     ends = [math.log10(value) for value in values]
-    low, high = min(ends), max(ends)
+    low = min(ends)
+    high = max(ends)
     pad = 0.06 * (high - low) or 0.5
-    low, high = low - pad, high + pad
+    low = low - pad
+    high = high + pad
     ticks = tuple(float(i) for i in range(math.ceil(low), math.floor(high) + 1))
     return Axis(low, high, ticks[:: max(1, len(ticks) // 5)] or (min(ends), max(ends)))
+
+
+class _Frame(NamedTuple):
+    """The axes of a scatter plot, in whose rectangle its points are drawn."""
+
+    x: Axis
+    y: Axis
+    logarithmic: bool
+    right: float = WIDTH - 12
+    width: float = WIDTH - 12 - LEFT
+    height: float = HEIGHT - TOP - BOTTOM
+
+    def at_x(self, value: float) -> float:
+        """Return the place of a value, which is an exponent on a logarithmic axis."""
+        return LEFT + self.width * float(self.x.place(value)) / 100
+
+    def at_y(self, value: float) -> float:
+        return TOP + self.height * (1 - float(self.y.place(value)) / 100)
 
 
 def scatter(
@@ -108,82 +129,88 @@ def scatter(
     """Draw points with their intervals; ``rules`` are horizontal lines by name (``ceiling``, ``floor``)."""
     logarithmic = logarithmic and all(point.x > 0 for point in points)
     rules = rules or {}
-    xs = [math.log10(point.x) if logarithmic else point.x for point in points]
-    ys = [
-        v for point in points for v in (point.y, point.low, point.high) if v is not None
-    ]
-    x_axis = (
-        _logarithmic([point.x for point in points])
-        if logarithmic
-        else axis_over(xs, zero=min(xs) >= 0)
-    )
-    y_axis = axis_over([*ys, *rules.values()])
-    right, width = WIDTH - 12, WIDTH - 12 - LEFT
-    height = HEIGHT - TOP - BOTTOM
-
-    def at_x(value: float) -> float:
-        return LEFT + width * float(x_axis.place(value)) / 100
-
-    def at_y(value: float) -> float:
-        return TOP + height * (1 - float(y_axis.place(value)) / 100)
-
-    parts = []
-    for tick in y_axis.ticks:
-        y = at_y(tick)
-        parts.append(
-            f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        )
-        parts.append(
-            f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>'
-        )
-    for tick in x_axis.ticks:
-        text = f"{10**tick:,.3g}" if logarithmic else f"{tick:,.10g}"
-        parts.append(
-            f'<text x="{at_x(tick):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{text}</text>'
-        )
-    for name, value in rules.items():
-        y = at_y(value)
-        parts.append(
-            f'<line class="{escape(name)}" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text x="{right}" y="{y - 4:.1f}" text-anchor="end">{escape(name)}</text>'
-        )
+    xs = [point.x for point in points]
+    if logarithmic:
+        x_axis = _logarithmic(xs)
+        xs = [math.log10(x) for x in xs]
+    else:
+        x_axis = axis_over(xs, zero=min(xs) >= 0)
+    ys = [end for point in points for end in (point.y, point.low, point.high)]
+    known = [end for end in ys if end is not None]
+    frame = _Frame(x_axis, axis_over([*known, *rules.values()]), logarithmic)
+    parts = [*_ticks(frame), *_rules(frame, rules)]
     if joined:
-        path = " ".join(
-            f"{at_x(x):.1f},{at_y(point.y):.1f}"
+        places = [
+            (frame.at_x(x), frame.at_y(point.y))
             for x, point in zip(xs, points, strict=True)
-        )
-        parts.append(f'<polyline points="{path}"/>')
+        ]
+        parts.append(f'<polyline points="{_points(places)}"/>')
+    radius = 4 if len(points) < SMALL_POINTS_FROM else 2.2
     for x, point in zip(xs, points, strict=True):
-        px, py, kind = (
-            at_x(x),
-            at_y(point.y),
-            ' class="control"' if point.control else "",
-        )
-        if point.low is not None and point.high is not None:
-            parts.append(
-                f'<line class="span" x1="{px:.1f}" x2="{px:.1f}" y1="{at_y(point.low):.1f}" y2="{at_y(point.high):.1f}"/>'
-            )
-        radius = 4 if len(points) < SMALL_POINTS_FROM else 2.2
-        title = f"<title>{escape(point.tooltip)}</title>"
-        parts.append(
-            f'<circle{kind} cx="{px:.1f}" cy="{py:.1f}" r="{radius}">{title}</circle>'
-        )
-        if point.label:
-            shift, anchor = (-7, "end") if px > LEFT + 0.7 * width else (7, "start")
-            parts.append(
-                f'<text class="label" x="{px + shift:.1f}" y="{py - 6:.1f}" text-anchor="{anchor}">'
-                f"{escape(point.label)}</text>"
-            )
-    middle = TOP + height / 2
+        parts += _dot(frame, frame.at_x(x), point, radius)
+    middle = TOP + frame.height / 2
     parts.append(
-        f'<text x="{LEFT + width / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
+        f'<text x="{LEFT + frame.width / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
     )
-    parts.append(
-        f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>'
+    parts.append(_beside_axis(middle, y_label))
+    title = f"{y_label} against {x_label}: {len(points)} points"
+    return _svg(parts, title, WIDTH, HEIGHT)
+
+
+def _ticks(frame: _Frame) -> Iterator[str]:
+    """Yield the lines and numbers of both axes of a scatter plot."""
+    for tick in frame.y.ticks:
+        yield from _tick_beside("grid", frame.at_y(tick), tick)
+    for tick in frame.x.ticks:
+        text = f"{10**tick:,.3g}" if frame.logarithmic else f"{tick:,.10g}"
+        x = f"{frame.at_x(tick):.1f}"
+        yield f'<text x="{x}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{text}</text>'
+
+
+def _tick_beside(kind: str, y: float, tick: float) -> tuple[str, str]:
+    """Return the line of a tick of the vertical axis, and its number."""
+    number = (
+        f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>'
     )
-    return _svg(
-        parts, f"{y_label} against {x_label}: {len(points)} points", WIDTH, HEIGHT
-    )
+    return _across(kind, y), number
+
+
+def _across(kind: str, y: float) -> str:
+    """Return a line across the plot."""
+    return f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - 12}" y1="{y:.1f}" y2="{y:.1f}"/>'
+
+
+def _beside_axis(middle: float, label: str) -> str:
+    """Return the label of the vertical axis."""
+    turned = f'transform="translate(13 {middle}) rotate(-90)"'
+    return f'<text {turned} text-anchor="middle">{escape(label)}</text>'
+
+
+def _rules(frame: _Frame, rules: Mapping[str, float]) -> Iterator[str]:
+    """Yield horizontal lines with their names."""
+    for name, value in rules.items():
+        y = frame.at_y(value)
+        yield _across(escape(name), y)
+        yield f'<text x="{frame.right}" y="{y - 4:.1f}" text-anchor="end">{escape(name)}</text>'
+
+
+def _dot(frame: _Frame, x: float, point: Point, radius: float) -> Iterator[str]:
+    """Yield the interval, the circle and the label of a point."""
+    y = frame.at_y(point.y)
+    if point.low is not None and point.high is not None:
+        low = frame.at_y(point.low)
+        high = frame.at_y(point.high)
+        yield f'<line class="span" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
+    kind = ' class="control"' if point.control else ""
+    title = f"<title>{escape(point.tooltip)}</title>"
+    yield f'<circle{kind} cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{title}</circle>'
+    if not point.label:
+        return
+    # Labels of points at the right are to their left, so that they stay inside.
+    is_right = x > LEFT + 0.7 * frame.width
+    shift, anchor = (-7, "end") if is_right else (7, "start")
+    place = f'x="{x + shift:.1f}" y="{y - 6:.1f}" text-anchor="{anchor}"'
+    yield f'<text class="label" {place}>{escape(point.label)}</text>'
 
 
 def bars(shares: Mapping[str, float], unit: str) -> Markup:
@@ -192,22 +219,17 @@ def bars(shares: Mapping[str, float], unit: str) -> Markup:
     top = max(shares.values(), default=0.0) or 1.0
     parts = []
     for i, (name, value) in enumerate(order):
-        y, width = 8 + 26 * i, WIDTH * 0.44 * value / top
-        parts.append(
-            f'<text x="{WIDTH * 0.36}" y="{y + 13}" text-anchor="end">{escape(name)}</text>'
-        )
-        parts.append(
-            f'<rect x="{WIDTH * 0.38}" y="{y}" width="{max(1.0, width):.1f}" height="17" rx="2"/>'
-        )
-        parts.append(
-            f'<text x="{WIDTH * 0.39 + width:.1f}" y="{y + 13}">{value:.3g}</text>'
-        )
-    return _svg(
-        parts,
-        f"{unit}: {', '.join(f'{name} {value:.3g}' for name, value in order)}",
-        WIDTH,
-        10 + 26 * len(order),
-    )
+        y = 8 + 26 * i
+        width = WIDTH * 0.44 * value / top
+        size = f'width="{max(1.0, width):.1f}" height="17" rx="2"'
+        end = f"{WIDTH * 0.39 + width:.1f}"
+        parts += [
+            f'<text x="{WIDTH * 0.36}" y="{y + 13}" text-anchor="end">{escape(name)}</text>',
+            f'<rect x="{WIDTH * 0.38}" y="{y}" {size}/>',
+            f'<text x="{end}" y="{y + 13}">{value:.3g}</text>',
+        ]
+    values = ", ".join(f"{name} {value:.3g}" for name, value in order)
+    return _svg(parts, f"{unit}: {values}", WIDTH, 10 + 26 * len(order))
 
 
 class Strip(NamedTuple):
@@ -220,7 +242,8 @@ class Strip(NamedTuple):
 
 def strips(rows: Sequence[Strip], unit: str) -> Markup:
     """Draw one row of intervals for each strip on one axis; an interval of no length is still visible."""
-    times = [time for row in rows for interval in row.intervals for time in interval]
+    intervals = [interval for row in rows for interval in row.intervals]
+    times = [time for interval in intervals for time in interval]
     axis = axis_over(times, zero=min(times) >= 0)
     height = 24.0 * len(rows)
 
@@ -229,25 +252,25 @@ def strips(rows: Sequence[Strip], unit: str) -> Markup:
 
     parts = []
     for tick in axis.ticks:
-        parts.append(
-            f'<line class="grid" x1="{at(tick):.1f}" x2="{at(tick):.1f}" y1="4" y2="{height + 4:.0f}"/>'
-        )
-        parts.append(
-            f'<text x="{at(tick):.1f}" y="{height + 18:.0f}" text-anchor="middle">{tick:,.10g}</text>'
-        )
+        x = f"{at(tick):.1f}"
+        parts += [
+            f'<line class="grid" x1="{x}" x2="{x}" y1="4" y2="{height + 4:.0f}"/>',
+            f'<text x="{x}" y="{height + 18:.0f}" text-anchor="middle">{tick:,.10g}</text>',
+        ]
     for number, row in enumerate(rows):
         y = 4 + 24 * number
+        title = f"<title>{escape(row.tooltip)}</title>"
         parts.append(
             f'<text class="label" x="8" y="{y + 11}">{escape(row.name)}</text>'
         )
         for begin, end in row.intervals:
             width = max(1.0, at(end) - at(begin))
+            size = f'width="{width:.1f}" height="7" rx="1"'
             parts.append(
-                f'<rect x="{at(begin):.1f}" y="{y + 14}" width="{width:.1f}" height="7" rx="1">'
-                f"<title>{escape(row.tooltip)}</title></rect>"
+                f'<rect x="{at(begin):.1f}" y="{y + 14}" {size}>{title}</rect>'
             )
-    words = f"time in {unit}: {'; '.join(f'{row.name}, {row.tooltip}' for row in rows)}"
-    return _svg(parts, words, WIDTH, height + 24)
+    tooltips = "; ".join(f"{row.name}, {row.tooltip}" for row in rows)
+    return _svg(parts, f"time in {unit}: {tooltips}", WIDTH, height + 24)
 
 
 def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:
@@ -256,39 +279,63 @@ def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:
     for dim in map(str, samples.dims):
         if dim == "split" or samples.sizes[dim] < 2:
             continue
-        rest = [other for other in samples.dims if other != dim]
-        values = samples.mean(rest, skipna=True) if rest else samples
-        names = [
-            str(name)
-            for name in (
-                samples[dim].values if dim in samples.coords else range(values.size)
-            )
-        ]
-        means = np.asarray(values.values, dtype=np.float64)
+        names, means = _means_along(samples, dim)
         finite = [i for i in np.argsort(-means, kind="stable") if np.isfinite(means[i])]
-        step = max(1, math.ceil(len(finite) / MAX_POINTS))
+        label = dim.replace("_", " ")
+        # Bins of time keep their order; other items have none.
         ordered = dim != "time_bin"
-        indices = finite[::step] if ordered else sorted(finite)
-        points = [
-            Point(
-                float(rank * step + 1 if ordered else i),
-                float(means[i]),
-                f"{names[i]}: {means[i]:.3f}",
-            )
-            for rank, i in enumerate(indices)
-        ]
-        if points:
-            label = dim.replace("_", " ")
-            picture = scatter(
-                points,
-                f"{label}, from best to worst" if ordered else label,
-                f"{scale.replace('_', ' ')}, before the ceiling",
-                joined=not ordered,
-            )
-            figures.append(
-                (f"Each {label}: {len(finite)} of {means.size} have a value.", picture)
-            )
+        points = _ranked(names, means, finite) if ordered else []
+        if not ordered:
+            for i in sorted(finite):
+                points.append(_item(float(i), names[i], means[i]))
+        if not points:
+            continue
+        picture = scatter(
+            points,
+            f"{label}, from best to worst" if ordered else label,
+            f"{scale.replace('_', ' ')}, before the ceiling",
+            joined=not ordered,
+        )
+        text = f"Each {label}: {len(finite)} of {means.size} have a value."
+        figures.append((text, picture))
     return figures
+
+
+def _means_along(samples: xr.DataArray, dim: str) -> tuple[list[str], Floats]:
+    """Return the names of the items of a dimension, and their means over all others."""
+    rest = [other for other in samples.dims if other != dim]
+    values = samples.mean(rest, skipna=True) if rest else samples
+    labels = samples[dim].values if dim in samples.coords else range(values.size)
+    return list(map(str, labels)), np.asarray(values.values, dtype=np.float64)
+
+
+def _ranked(names: Sequence[str], means: Floats, finite: Sequence[int]) -> list[Point]:
+    """Return points of items by rank, at most ``MAX_POINTS``."""
+    step = max(1, math.ceil(len(finite) / MAX_POINTS))
+    points = []
+    for rank, i in enumerate(finite[::step]):
+        points.append(_item(float(rank * step + 1), names[i], means[i]))
+    return points
+
+
+def _item(x: float, name: str, mean: float) -> Point:
+    return Point(x, float(mean), f"{name}: {mean:.3f}")
+
+
+class _Mark(TypedDict):
+    """A value, and the ends of its interval where they are known."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class _Stage(_Mark):
+    """The score of a layer, and that of the same layer of the untrained network."""
+
+    layer: str
+    depth: float
+    untrained: _Mark | None
 
 
 def layer_curve(curve: Mapping[str, Any]) -> Markup:
@@ -314,49 +361,39 @@ def layer_curve(curve: Mapping[str, Any]) -> Markup:
     >>> "conv1: 0.200" in text
     True
     """
-    stages = curve["layers"]
-    untrained = [
-        {**stage["untrained"], "depth": stage["depth"], "layer": stage["layer"]}
-        for stage in stages
-        if stage["untrained"] is not None
-    ]
-    ceiling, nested = curve["ceiling"], curve["nested"]
-    marks = [
-        *stages,
-        *untrained,
-        *(mark for mark in (ceiling, nested) if mark is not None),
-    ]
-    axis = axis_over([number for mark in marks for number in _numbers(mark)])
+    stages: list[_Stage] = curve["layers"]
+    untrained = _untrained(stages)
+    ceiling: _Mark | None = curve["ceiling"]
+    nested: _Mark | None = curve["nested"]
+    numbers: list[float] = []
+    for mark in (*stages, *untrained, ceiling, nested):
+        if mark is not None:
+            numbers += _numbers(mark)
+    axis = axis_over(numbers)
     bottom = CURVE_HEIGHT - NAMES_HEIGHT
-    width, height = WIDTH - 12 - LEFT, bottom - TOP
+    width = WIDTH - 12 - LEFT
+    height = bottom - TOP
 
     def place(depth: float, value: float) -> tuple[float, float]:
         share = float(axis.place(value)) / 100
         return LEFT + width * depth, TOP + height * (1 - share)
 
-    parts = []
+    parts: list[str] = []
     for tick in axis.ticks:
         y = place(0, tick)[1]
         kind = "floor" if tick == 0 else "grid"
-        parts.append(
-            f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - 12}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        )
-        parts.append(
-            f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>'
-        )
+        parts += _tick_beside(kind, y, tick)
     if ceiling is not None:
         parts += _ceiling_band(ceiling, place)
     parts += _curve_of(untrained, "untrained", place)
     parts += _curve_of(stages, "trained", place)
-    for stage in (stage for stage in stages if stage["layer"] == curve["chosen"]):
-        parts += _choice(stage, nested, place)
+    for stage in stages:
+        if stage["layer"] == curve["chosen"]:
+            parts += _choice(stage, nested, place)
     parts += _names(stages, curve["chosen"], place, bottom)
     scale = str(curve["scale"]).replace("_", " ")
     unit = f"{scale} after the ceiling" if ceiling is not None else scale
-    middle = TOP + height / 2
-    parts.append(
-        f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{escape(unit)}</text>'
-    )
+    parts.append(_beside_axis(TOP + height / 2, unit))
     label = f"{curve['model']} on {curve['benchmark']}: {unit} of {len(stages)} layers by depth"
     return _svg(parts, label, WIDTH, CURVE_HEIGHT)
 
@@ -364,14 +401,32 @@ def layer_curve(curve: Mapping[str, Any]) -> Markup:
 _Place = Callable[[float, float], tuple[float, float]]
 
 
-def _numbers(mark: Mapping[str, Any]) -> list[float]:
+def _untrained(stages: Sequence[_Stage]) -> list[_Stage]:
+    """Return the layers of the untrained network that have a score."""
+    found: list[_Stage] = []
+    for stage in stages:
+        mark = stage["untrained"]
+        if mark is not None:
+            found.append(
+                {
+                    "layer": stage["layer"],
+                    "depth": stage["depth"],
+                    "value": mark["value"],
+                    "low": mark["low"],
+                    "high": mark["high"],
+                    "untrained": None,
+                }
+            )
+    return found
+
+
+def _numbers(mark: _Mark) -> list[float]:
     """Return the value and the known ends of the interval of a mark."""
-    return [
-        float(mark[name]) for name in ("value", "low", "high") if mark[name] is not None
-    ]
+    numbers = (mark["value"], mark["low"], mark["high"])
+    return [float(number) for number in numbers if number is not None]
 
 
-def _in_words(mark: Mapping[str, Any]) -> str:
+def _in_words(mark: _Mark) -> str:
     """Format a value with its interval."""
     text = f"{mark['value']:.3f}"
     if mark["low"] is not None and mark["high"] is not None:
@@ -379,16 +434,18 @@ def _in_words(mark: Mapping[str, Any]) -> str:
     return text
 
 
-def _ceiling_band(ceiling: Mapping[str, Any], place: _Place) -> list[str]:
+def _ceiling_band(ceiling: _Mark, place: _Place) -> list[str]:
     """Draw the ceiling over the whole width: its interval as a band, its value as a line."""
-    (left, y), right = place(0, ceiling["value"]), place(1, 0)[0]
+    left, y = place(0, ceiling["value"])
+    right = place(1, 0)[0]
     parts = []
     if ceiling["low"] is not None and ceiling["high"] is not None:
-        top, low = place(0, ceiling["high"])[1], place(0, ceiling["low"])[1]
-        parts.append(
-            f'<rect class="ceiling-band" x="{left}" y="{top:.1f}" width="{right - left:.1f}" height="{low - top:.1f}">'
-            f"<title>ceiling: {escape(_in_words(ceiling))}</title></rect>"
-        )
+        top = place(0, ceiling["high"])[1]
+        low = place(0, ceiling["low"])[1]
+        corner = f'x="{left}" y="{top:.1f}"'
+        size = f'width="{right - left:.1f}" height="{low - top:.1f}"'
+        title = f"<title>ceiling: {escape(_in_words(ceiling))}</title>"
+        parts.append(f'<rect class="ceiling-band" {corner} {size}>{title}</rect>')
     parts.append(
         f'<line class="ceiling" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
     )
@@ -396,39 +453,38 @@ def _ceiling_band(ceiling: Mapping[str, Any], place: _Place) -> list[str]:
     return parts
 
 
-def _curve_of(
-    stages: Sequence[Mapping[str, Any]], name: str, place: _Place
-) -> list[str]:
+def _curve_of(stages: Sequence[_Stage], name: str, place: _Place) -> list[str]:
     """Draw one network: the band of intervals, the line, a point with a tooltip for each layer, and the name."""
     if not stages:
         return []
-    known = [
-        stage
-        for stage in stages
-        if stage["low"] is not None and stage["high"] is not None
-    ]
-    upper = [place(stage["depth"], stage["high"]) for stage in known]
-    lower = [place(stage["depth"], stage["low"]) for stage in reversed(known)]
+    upper = []
+    lower = []
+    for stage in stages:
+        low = stage["low"]
+        high = stage["high"]
+        if low is not None and high is not None:
+            upper.append(place(stage["depth"], high))
+            lower.append(place(stage["depth"], low))
+    band = (
+        f'<polygon class="band {name}" points="{_points([*upper, *reversed(lower)])}"/>'
+    )
     at = [place(stage["depth"], stage["value"]) for stage in stages]
     parts = [
-        f'<polygon class="band {name}" points="{_points([*upper, *lower])}"/>'
-        if known
-        else "",
+        band if upper else "",
         f'<polyline class="{name}" points="{_points(at)}"/>',
     ]
     for stage, (x, y) in zip(stages, at, strict=True):
         tooltip = f"{name}, {stage['layer']}: {_in_words(stage)}"
+        title = f"<title>{escape(tooltip)}</title>"
         parts.append(
-            f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="3.2"><title>{escape(tooltip)}</title></circle>'
+            f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="3.2">{title}</circle>'
         )
     x, y = at[-1]
     parts.append(f'<text x="{x:.1f}" y="{y - 9:.1f}" text-anchor="end">{name}</text>')
     return parts
 
 
-def _choice(
-    stage: Mapping[str, Any], nested: Mapping[str, Any] | None, place: _Place
-) -> list[str]:
+def _choice(stage: _Stage, nested: _Mark | None, place: _Place) -> list[str]:
     """Ring the chosen layer, and draw a diamond where its score on the stimuli that did not choose it is."""
     x, y = place(stage["depth"], stage["value"])
     parts = [f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="6.5"/>']
@@ -436,10 +492,14 @@ def _choice(
         return parts
     beside, middle = place(stage["depth"], nested["value"])
     beside += 11
-    if nested["low"] is not None and nested["high"] is not None:
-        ends = [place(0, nested[name])[1] for name in ("low", "high")]
+    low = nested["low"]
+    high = nested["high"]
+    if low is not None and high is not None:
+        bottom = place(0, low)[1]
+        top = place(0, high)[1]
+        across = f'x1="{beside:.1f}" x2="{beside:.1f}"'
         parts.append(
-            f'<line class="nested" x1="{beside:.1f}" x2="{beside:.1f}" y1="{ends[0]:.1f}" y2="{ends[1]:.1f}"/>'
+            f'<line class="nested" {across} y1="{bottom:.1f}" y2="{top:.1f}"/>'
         )
     diamond = [
         (beside, middle - 5),
@@ -447,34 +507,33 @@ def _choice(
         (beside, middle + 5),
         (beside - 5, middle),
     ]
-    tooltip = (
-        f"{stage['layer']}, chosen on other stimuli than these: {_in_words(nested)}"
-    )
+    words = f"chosen on other stimuli than these: {_in_words(nested)}"
+    title = f"<title>{escape(stage['layer'])}, {escape(words)}</title>"
     parts.append(
-        f'<polygon class="nested" points="{_points(diamond)}"><title>{escape(tooltip)}</title></polygon>'
+        f'<polygon class="nested" points="{_points(diamond)}">{title}</polygon>'
     )
     return parts
 
 
 def _names(
-    stages: Sequence[Mapping[str, Any]],
-    chosen: str | None,
+    stages: Sequence[_Stage],
+    chosen: str,
     place: _Place,
     bottom: float,
 ) -> list[str]:
     """Write the names of the layers under the axis, the chosen one always, others where there is room."""
     at = {stage["layer"]: place(stage["depth"], 0)[0] for stage in stages}
-    drawn: dict[str, float] = {layer: x for layer, x in at.items() if layer == chosen}
+    drawn: dict[str, float] = {}
+    if chosen in at:
+        drawn[chosen] = at[chosen]
     for layer, x in at.items():
         if all(abs(x - other) >= NAME_APART for other in drawn.values()):
             drawn[layer] = x
     parts = []
     for layer, x in drawn.items():
         kind = ' class="label"' if layer == chosen else ""
-        parts.append(
-            f'<text{kind} transform="translate({x + 4:.1f} {bottom + 14:.1f}) rotate(-40)" text-anchor="end">'
-            f"{escape(layer)}</text>"
-        )
+        turned = f'transform="translate({x + 4:.1f} {bottom + 14:.1f}) rotate(-40)"'
+        parts.append(f'<text{kind} {turned} text-anchor="end">{escape(layer)}</text>')
     return parts
 
 
@@ -484,6 +543,5 @@ def _points(at: Sequence[tuple[float, float]]) -> str:
 
 def _svg(parts: Sequence[str], label: str, width: float, height: float) -> Markup:
     inside = "".join(parts)
-    return Markup(
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">{inside}</svg>'
-    )
+    head = f'viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}"'
+    return Markup(f"<svg {head}>{inside}</svg>")

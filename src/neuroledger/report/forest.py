@@ -88,7 +88,8 @@ def forest(
 
     parts = []
     if ceiling is not None:
-        start, end = at(ceiling[0]), at(ceiling[1])
+        start = at(ceiling[0])
+        end = at(ceiling[1])
         start, width = (start - 1, 2.0) if end - start < 2 else (start, end - start)
         parts.append(
             f'<rect class="band" x="{start:.1f}" y="{form.top}" width="{width:.1f}" height="{bottom - form.top:g}"/>'
@@ -140,8 +141,10 @@ def _limit_names(
         if x is None:
             continue
         anchor = side if close else "middle"
-        anchor = "start" if x - form.left < CLOSE / 2 and anchor != "start" else anchor
-        anchor = "end" if form.width - x < CLOSE / 2 else anchor
+        if x - form.left < CLOSE / 2 and anchor != "start":
+            anchor = "start"
+        if form.width - x < CLOSE / 2:
+            anchor = "end"
         yield f'<text x="{x:.1f}" y="{form.top - 7:g}" text-anchor="{anchor}">{escape(name)}</text>'
 
 
@@ -149,14 +152,18 @@ def _line(form: _Layout, index: int, line: Line, at: Callable[[float], float]) -
     """Return one line: name, bar, dot and value."""
     y = form.top + form.row * (index + 0.5)
     words = y - 5
-    mark, across, end = y + 8, 0.0, form.width
+    mark = y + 8
+    across = 0.0
+    end = form.width
     if form.row == BESIDE.row:
-        words, mark, across, end = y + 4, y, form.left - 12, form.width - 10
-    name = (
-        line.label
-        if len(line.label) <= MAX_LABEL
-        else f"{line.label[: MAX_LABEL - 1]}…"
-    )
+        words = y + 4
+        mark = y
+        across = form.left - 12
+        end = form.width - 10
+    if len(line.label) <= MAX_LABEL:
+        name = line.label
+    else:
+        name = f"{line.label[: MAX_LABEL - 1]}…"
     anchor = "end" if form.row == BESIDE.row else "start"
     control = " control" if line.grey else ""
     parts = [

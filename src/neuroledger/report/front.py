@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -82,11 +82,10 @@ def panels(
             if row.role == "negative" and row.score.value is not None
         ]
         by_ceiling = all(column.normalise == "ceiling" for column in counted)
-        band = (
-            (1.0, 1.0)
-            if all(column.normalise != "none" for column in counted)
-            else None
-        )
+        if all(column.normalise != "none" for column in counted):
+            band = (1.0, 1.0)
+        else:
+            band = None
         words = f"mean over the {len(counted)} benchmarks of the suite"
         names = ("ceiling" if by_ceiling else "best possible", "floor")
         cells = [(row, row.score) for row in board.rows]
@@ -100,11 +99,10 @@ def panels(
             key=lambda line: _order(column, line[1]),
         )
         names = ("ceiling" if column.normalise == "ceiling" else "perfect", "floor")
-        floor = (
-            column.floor
-            if column.direction == "higher" or column.normalise == "floor"
-            else None
-        )
+        if column.direction == "higher" or column.normalise == "floor":
+            floor = column.floor
+        else:
+            floor = None
         band = _band(column, records)
         yield _panel(
             column.title, column.id, cells, grey, describe(column), band, floor, names
@@ -125,7 +123,10 @@ def _is_drawn(cell: Cell) -> bool:
 
 
 def _order(column: Column, cell: Cell) -> float:
-    sign = -1 if column.direction == "higher" or column.normalise == "floor" else 1
+    if column.direction == "higher" or column.normalise == "floor":
+        sign = -1
+    else:
+        sign = 1
     return sign * (cell.value or 0.0)
 
 
@@ -155,23 +156,15 @@ def _panel(
     ]
     without = sum(row.role == "model" for row, cell in cells if not _is_drawn(cell))
     key = ["Dots: scores; bars: 95 % intervals"]
-    key += ["dotted line: the best negative control"] if floor is not None else []
-    key += (
-        [f"grey {'line' if band[0] == band[1] else 'band'}: {names[0]}"]
-        if band is not None
-        else []
-    )
-    key += (
-        ["grey names: controls and untrained networks"]
-        if any(line.grey for line in lines)
-        else []
-    )
+    if floor is not None:
+        key += ["dotted line: the best negative control"]
+    if band is not None:
+        key += [f"grey {'line' if band[0] == band[1] else 'band'}: {names[0]}"]
+    if any(line.grey for line in lines):
+        key += ["grey names: controls and untrained networks"]
     notes = [f"{'; '.join(key)}."]
-    notes += (
-        [f"The first {MAX_LINES} of {len(models)} models."]
-        if len(models) > MAX_LINES
-        else []
-    )
+    if len(models) > MAX_LINES:
+        notes += [f"The first {MAX_LINES} of {len(models)} models."]
     if without:
         notes.append(
             f"{without} model{'s' * (without > 1)} without this value {'are' if without > 1 else 'is'} not drawn."
@@ -227,7 +220,7 @@ def packed_pairs(
     board: Leaderboard,
     records: Sequence[Record],
     withheld: Mapping[str, str],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the paired differences of all models of a board as short lists, in the order of the pairs of ``models``.
 
     A difference is [value, low, high, p, reason]: p is corrected by Holm over the benchmarks, reason an index into
@@ -240,7 +233,7 @@ def packed_pairs(
     models = scored[:MAX_COMPARED]
     texts: dict[str, int] = {}
 
-    def pack(found: Difference) -> list[Any] | None:
+    def pack(found: Difference) -> list[object] | None:
         if found.value is None:
             return None
         numbers = [
@@ -249,7 +242,7 @@ def packed_pairs(
         ]
         return [*numbers, texts.setdefault(found.reason, len(texts))]
 
-    def both(comparison: Comparison) -> dict[str, Any]:
+    def both(comparison: Comparison) -> dict[str, object]:
         packed = [pack(found) for found in comparison.differences]
         return {"each": packed, "mean": pack(comparison.overall)}
 
@@ -264,7 +257,9 @@ def packed_pairs(
 
 
 def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+    if value is None:
+        return None
+    return float(f"{value:.5g}")
 
 
 def front_picture(

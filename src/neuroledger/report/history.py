@@ -45,7 +45,9 @@ class _Version(BaseModel):
 
     @property
     def value(self) -> float | None:
-        return None if self.score is None else self.score.value
+        if self.score is None:
+            return None
+        return self.score.value
 
 
 def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
@@ -63,7 +65,9 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
         log = git(root, *arguments, "--", "results/records", may_fail=True)
     except RequestError:
         return {}
-    versions, commit, date = [], "", ""
+    versions = []
+    commit = ""
+    date = ""
     for line in log.decode(errors="replace").splitlines():
         if (match := RAW.match(line)) is not None:
             versions.append((commit, date, match))
@@ -83,7 +87,10 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
             *both, rel_tol=1e-9, abs_tol=1e-9
         ):  # at most rounding
             continue
-        change = "" if value is None or before is None else f"{value - before:+.4g}"
+        if value is None or before is None:
+            change = ""
+        else:
+            change = f"{value - before:+.4g}"
         previous.append(
             Step(commit, date, *pair, value, change if previous else "first")
         )

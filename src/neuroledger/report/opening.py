@@ -48,14 +48,18 @@ def opening(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> 
     i = _first(board)
     if i is None:
         return Opening("", "No model has a score on this board yet.", "", "", "")
-    column, spec = board.columns[i], catalog.benchmark(board.columns[i].id)
+    column = board.columns[i]
+    spec = catalog.benchmark(board.columns[i].id)
     models = [
         row
         for row in board.rows
         if row.role == "model" and row.cells[i].value is not None
     ]
     scored = [row for row in models if row.cells[i].status == "scored"]
-    sign = 1 if column.direction == "higher" or column.normalise == "floor" else -1
+    if column.direction == "higher" or column.normalise == "floor":
+        sign = 1
+    else:
+        sign = -1
     best = max(scored or models, key=lambda row: sign * (row.cells[i].value or 0.0))
     name, rest = _named(best)
     kept = {record.model: record for record in records if record.benchmark == column.id}
@@ -110,7 +114,8 @@ def _achievement(
     spec: BenchmarkSpec, column: Column, cell: Cell, record: Record | None, models: int
 ) -> str:
     """Return verb, value and reference of a score, in the words of its benchmark."""
-    value, scale = _value(cell), column.scale.replace("_", " ")
+    value = _value(cell)
+    scale = column.scale.replace("_", " ")
     place = _region(spec)
     within = f" in {place}" if place else ""
     if column.normalise == "ceiling" and column.scale == "consistency":
@@ -136,7 +141,9 @@ def _region(spec: BenchmarkSpec) -> str:
     region = fields.get("region") or spec.select.get("region")
     species = spec.select.get("species")
     words = [word for word in (species, region) if isinstance(word, str)]
-    return " ".join(words) if isinstance(region, str) else ""
+    if isinstance(region, str):
+        return " ".join(words)
+    return ""
 
 
 def _compared(board: Leaderboard, i: int, twin: str | None) -> str:
@@ -145,7 +152,10 @@ def _compared(board: Leaderboard, i: int, twin: str | None) -> str:
         row = next((row for row in board.rows if row.model == twin), None)
         if row is None or row.cells[i].value is None:
             return "; its untrained twin has no score"
-        partial = "" if row.cells[i].status == "scored" else f" ({row.cells[i].status})"
+        if row.cells[i].status == "scored":
+            partial = ""
+        else:
+            partial = f" ({row.cells[i].status})"
         return f"; untrained, {_value(row.cells[i])}{partial}"
     floor = board.columns[i].floor
     if floor is None:
@@ -177,9 +187,12 @@ def _first_of(rows: Sequence[Row], i: int) -> str:
         f"{_named(row)[0]} ({short(row.cells[i].value)})" for row in rows[:MAX_NAMES]
     ]
     more = len(rows) - MAX_NAMES
-    names += [f"{more} other{'s' * (more > 1)}"] if more > 0 else []
+    if more > 0:
+        names += [f"{more} other{'s' * (more > 1)}"]
     *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
+    if first:
+        return f"{', '.join(first)} and {last}"
+    return last
 
 
 def _partial(best: Row, i: int, models: Sequence[Row]) -> str:
@@ -187,8 +200,6 @@ def _partial(best: Row, i: int, models: Sequence[Row]) -> str:
     if best.cells[i].status != "scored":
         return f" The run is {best.cells[i].status}{f': {r}' if (r := best.cells[i].reason) else ''}."
     names = [_named(row)[0] for row in models if row.cells[i].status != "scored"]
-    return (
-        f" Not compared, because the run is partial: {', '.join(names)}."
-        if names
-        else ""
-    )
+    if names:
+        return f" Not compared, because the run is partial: {', '.join(names)}."
+    return ""

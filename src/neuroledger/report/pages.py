@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -55,7 +55,7 @@ class Page(NamedTuple):
 
     path: str
     template: str
-    context: dict[str, Any]
+    context: dict[str, object]
 
 
 class Picture(NamedTuple):
@@ -222,7 +222,7 @@ def pages(world: World) -> Iterator[Page | Picture]:
     )
 
 
-def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, Any]:
+def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, object]:
     """Return the context of the front page, which opens with the main board if it has a score; then recorded data first."""
     recorded = [
         board
@@ -260,7 +260,7 @@ def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, A
 
 def _front(
     world: World, board: Leaderboard, pictures: Mapping[str, Sequence[Shown]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what a board shows above its table: the sentence, forest plots, layer curves and some stimuli."""
     columns: dict[str, list[Column]] = {}
     for column in board.columns:
@@ -268,12 +268,12 @@ def _front(
             columns.setdefault(column.dataset, []).append(column)
     strips = []
     for id, of_dataset in columns.items():
-        spec, shown = world.catalog.dataset(id), pictures[id]
-        few = (
-            [shown[i * len(shown) // STRIP] for i in range(STRIP)]
-            if len(shown) > STRIP
-            else list(shown)
-        )
+        spec = world.catalog.dataset(id)
+        shown = pictures[id]
+        if len(shown) > STRIP:
+            few = [shown[i * len(shown) // STRIP] for i in range(STRIP)]
+        else:
+            few = list(shown)
         lines = [reference["line"] for reference in _cited(world, spec.cite)]
         strip = {
             "dataset": spec,
@@ -398,7 +398,8 @@ def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
 def _model_pages(world: World) -> Iterator[Page]:
     rows = {row.model: row for row in world.everything.rows}
     known = {column.id for column in world.everything.columns}
-    items, own = [], set(world.catalog.own("models"))
+    items = []
+    own = set(world.catalog.own("models"))
     for id in world.models:
         spec = world.catalog.model(id)
         records = [
@@ -467,7 +468,8 @@ def _dataset_pages(
 ) -> Iterator[Page | Picture]:
     items = []
     for id in world.datasets:
-        spec, report = world.catalog.dataset(id), world.reports.get(id)
+        spec = world.catalog.dataset(id)
+        report = world.reports.get(id)
         used = [
             column.id for column in world.everything.columns if column.dataset == id
         ]
@@ -512,7 +514,8 @@ def _claim_pages(world: World) -> Iterator[Page | Picture]:
     items = []
     for id in world.catalog.own("claims"):
         found = standing(world.catalog, id)
-        status, tone = claims.words_of(found), claims.TONES[found.status]
+        status = claims.words_of(found)
+        tone = claims.TONES[found.status]
         context = {
             "spec": found.claim,
             "found": found,
@@ -534,7 +537,7 @@ def _claim_pages(world: World) -> Iterator[Page | Picture]:
 
 def _item(
     id: str, title: str, cells: list[str], state: str, tone: str, *, simulated: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "id": id,
         "title": title,
@@ -546,13 +549,18 @@ def _item(
 
 
 def _list(
-    section: str, heading: str, head: list[str], items: list[dict[str, Any]]
+    section: str, heading: str, head: list[str], items: list[dict[str, object]]
 ) -> Page:
-    context = {"section": section, "heading": heading, "head": head, "items": items}
+    context: dict[str, object] = {
+        "section": section,
+        "heading": heading,
+        "head": head,
+        "items": items,
+    }
     return Page(f"{section}.html", "list.html.j2", context)
 
 
-def _source(world: World, kind: str, id: str) -> dict[str, Any]:
+def _source(world: World, kind: str, id: str) -> dict[str, object]:
     path = world.catalog.entry(kind, id).path
     return {
         "section": kind,
@@ -582,8 +590,11 @@ def _record_pages(world: World) -> Iterator[Page]:
     for record in world.records:
         if record.benchmark not in indices or record.model not in rows:
             continue
-        row, i = rows[record.model], indices[record.benchmark]
-        column, cell, score = world.everything.columns[i], row.cells[i], record.score
+        row = rows[record.model]
+        i = indices[record.benchmark]
+        column = world.everything.columns[i]
+        cell = row.cells[i]
+        score = record.score
         spec = world.catalog.benchmark(column.id)
         dataset = world.catalog.dataset(column.dataset)
         context = {
@@ -621,7 +632,8 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
         samples = samples_of(
             world.catalog.root, record.id, next(iter(record.scores), "")
         )
-        drawn += details(samples, column.scale) if samples is not None else []
+        if samples is not None:
+            drawn += details(samples, column.scale)
     return drawn
 
 
@@ -680,7 +692,7 @@ def _changes(world: World, benchmark: str) -> list[Step]:
     return sorted(steps, key=lambda step: (step.date, step.model))[-MAX_CHANGES:]
 
 
-def _calibration(world: World, benchmark: str) -> dict[str, Any] | None:
+def _calibration(world: World, benchmark: str) -> dict[str, object] | None:
     """Return the calibration of each metric of a benchmark, or None if there is none or it cannot be read."""
     path = calibration_path(world.catalog.root, benchmark)
     try:
@@ -716,11 +728,10 @@ def _cited(world: World, keys: Sequence[str]) -> list[dict[str, str]]:
 
 def _has_files(report: ValidationReport | None) -> bool:
     """Return whether a data set is valid and has stimuli with files."""
-    stimuli = (
-        report.contents.get("stimuli")
-        if report is not None and report.success
-        else None
-    )
+    if report is not None and report.success:
+        stimuli = report.contents.get("stimuli")
+    else:
+        stimuli = None
     return stimuli is not None and "filename" in stimuli.columns
 
 
@@ -736,11 +747,11 @@ STATES: Final = {
 }
 
 
-def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]:
+def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, object]:
     """Return the board as short lists: a scored cell is [value, low, high, top, signer], others are state and reason."""
     texts: dict[str, int] = {}
 
-    def pack(cell: Cell) -> list[Any] | str:
+    def pack(cell: Cell) -> list[object] | str:
         if cell.status == "scored" and cell.value is not None:
             return [
                 _short(cell.value),
@@ -774,7 +785,7 @@ def packed(board: Leaderboard, numbers: list[tuple[str, str]]) -> dict[str, Any]
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, object]:
     return {
         "model": row.model,
         "title": row.title,
@@ -787,7 +798,7 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _column(column: Column) -> dict[str, Any]:
+def _column(column: Column) -> dict[str, object]:
     names = ("id", "title", "parent", "dataset", "direction", "normalise", "counts")
     limits = {"floor": _short(column.floor), "ceiling": _short(column.ceiling)}
     return (
@@ -812,15 +823,15 @@ def _names(board: Leaderboard) -> Iterator[str]:
 
 
 def _mean(cell: Cell) -> list[float | None] | None:
-    return (
-        None
-        if cell.value is None
-        else [_short(cell.value), _short(cell.low), _short(cell.high)]
-    )
+    if cell.value is None:
+        return None
+    return [_short(cell.value), _short(cell.low), _short(cell.high)]
 
 
 def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+    if value is None:
+        return None
+    return float(f"{value:.5g}")
 
 
 def thumbnails(catalog: Catalog, dataset: str) -> Iterator[tuple[str, bytes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
@@ -86,7 +86,7 @@ def pareto(
         value, unit = _number(stated_cost)
         if value is not None:
             measured[model] = (value, unit, "given")
-    rows: list[dict[str, Any]] = [
+    rows: list[dict[str, object]] = [
         {
             "model": record.model,
             "score": record.result.value,
@@ -138,12 +138,13 @@ def readable(value: float, unit: str = "") -> str:
     if not unit.startswith("J") and (
         factor < 1 or abs(value) < 1e4
     ):  # small counts are written out
-        return (
-            f"{value:,.4g} {unit}".strip()
-            if abs(value) < 1e4
-            else f"{value:,.0f} {unit}".strip()
-        )
-    joined = f"{prefix}{unit}" if unit.startswith("J") else f"{prefix} {unit}".strip()
+        if abs(value) < 1e4:
+            return f"{value:,.4g} {unit}".strip()
+        return f"{value:,.0f} {unit}".strip()
+    if unit.startswith("J"):
+        joined = f"{prefix}{unit}"
+    else:
+        joined = f"{prefix} {unit}".strip()
     return f"{value / factor:.3g} {joined}"
 
 

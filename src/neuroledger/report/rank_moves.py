@@ -112,7 +112,8 @@ class _Moves:
     """
 
     def __init__(self, model: str, before: Standing, after: Standing) -> None:
-        self.model, self.standings = model, (before, after)
+        self.model = model
+        self.standings = (before, after)
         self._known: dict[frozenset[str], Score] = {}
         fields = _changes(model, before, after)
         self.first = Definition(

@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -144,7 +144,7 @@ def _in_one_file(world: World) -> str:
         if isinstance(part, Page) and part.template == f"{kind}.html.j2"
     ]
     script = _template("site.js")
-    shell: dict[str, Any] = {"main": world.main, "hash": hash_of_script(script)}
+    shell: dict[str, object] = {"main": world.main, "hash": hash_of_script(script)}
     shell["script"] = Markup(script)
     kept = gathered(parts, pictures)
     room = MOST_BYTES - len(script) - len(_template("style.css")) - SHELL
@@ -159,7 +159,9 @@ def _in_one_file(world: World) -> str:
 def _label(page: Page) -> str:
     """Return what a page is called where it is part of a file: its kind and the ids in its path."""
     kind, *ids = page.path.removesuffix(".html").split("/")
-    return f"{kind.removesuffix('s')} {' · '.join(ids)}" if ids else kind
+    if ids:
+        return f"{kind.removesuffix('s')} {' · '.join(ids)}"
+    return kind
 
 
 def rendered(page: Page, main: Leaderboard, layout: str = "base.html.j2") -> str:
@@ -172,7 +174,7 @@ def rendered(page: Page, main: Leaderboard, layout: str = "base.html.j2") -> str
     )
 
 
-def render_alone(template: str, **context: Any) -> str:
+def render_alone(template: str, **context: object) -> str:
     """Return a self-contained page, which includes the style sheet."""
     return (
         _environment()
@@ -226,7 +228,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., Any]] = {
+    filters: dict[str, Callable[..., object]] = {
         "number": number,
         "amount": amount,
         "said": in_words,
@@ -257,11 +259,14 @@ def counted(name: str, count: float) -> str:
     """Return a count with its noun, such as ``1 split`` or ``30 neuroids``."""
     if count != int(count):
         return f"{name} {count:.3g}"
-    plural = name if count == 1 or name.endswith(("s", "i")) else f"{name}s"
+    if count == 1 or name.endswith(("s", "i")):
+        plural = name
+    else:
+        plural = f"{name}s"
     return f"{count:,g} {plural}"
 
 
-def in_one_line(value: Any) -> str:
+def in_one_line(value: object) -> str:
     """Return a component or mapping in one line: its name, then its parameters."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json", by_alias=True)
@@ -272,10 +277,14 @@ def in_one_line(value: Any) -> str:
             for key, item in value.items()
             if key != "name" and item is not None
         )
-        return f"{name} ({rest})" if name and rest else name or rest
+        if name and rest:
+            return f"{name} ({rest})"
+        return name or rest
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(in_one_line, value)) + "]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def in_bytes(size: float) -> str:
@@ -287,7 +296,7 @@ def in_bytes(size: float) -> str:
     return f"{size:.3g} {UNITS[-1]}"
 
 
-def json_of(value: Any) -> Markup:
+def json_of(value: object) -> Markup:
     """Return plain data as JSON for a script element; no character can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(

@@ -152,7 +152,8 @@ def board_of(
     withheld: Mapping[str, str] | None = None,
 ) -> Leaderboard:
     """Return the board of a suite, which need not be in the catalogue; ``withheld``: result of `refuted`, if known."""
-    withheld = refuted(catalog) if withheld is None else withheld
+    if withheld is None:
+        withheld = refuted(catalog)
     sources = _sources(catalog, suite, records, withheld)
     columns = tuple(
         _column(catalog, item.id, item.weight, sources.records[item.id])
@@ -214,11 +215,10 @@ def _column(
     name = id_of(spec.all_metrics[0])
     unavailable = spec.unavailable or dataset.closed or ""
     # The metric of an unavailable benchmark may be unknown.
-    metric = (
-        catalog.metric(name)
-        if not unavailable or name in catalog.ids("metrics")
-        else None
-    )
+    if not unavailable or name in catalog.ids("metrics"):
+        metric = catalog.metric(name)
+    else:
+        metric = None
     summaries = [known.summary for known in records.values()]
     scored = [summary for summary in summaries if summary.has_score]
     scale, direction = _scale_of(scored, metric, name)
@@ -253,7 +253,9 @@ def _scale_of(
     """Return scale and direction of a column: those of its scores, or of its metric."""
     if scored:
         return scored[0].scale, scored[0].direction
-    return (name, "higher") if metric is None else (metric.scale, metric.direction)
+    if metric is None:
+        return (name, "higher")
+    return (metric.scale, metric.direction)
 
 
 def _row(catalog: Catalog, model: str, cells: Mapping[str, Cell], means: Means) -> Row:
@@ -353,7 +355,10 @@ def _recorded(
 def _ordered(rows: Sequence[Row]) -> tuple[Row, ...]:
     def key(row: Row) -> tuple[int, float, int, str]:
         group = {"model": 0 if row.rank else 1, "positive": 2, "negative": 3}[row.role]
-        value = row.score.value if row.score.value is not None else -math.inf
+        if row.score.value is not None:
+            value = row.score.value
+        else:
+            value = -math.inf
         return (
             group,
             -value,
@@ -460,11 +465,10 @@ def standings(
     """
     catalog = catalog or open_catalog()
     spec = catalog.suite(suite)
-    figures = (
-        _published_figures(catalog, suite)
-        if published
-        else _recorded_figures(catalog, spec, records)
-    )
+    if published:
+        figures = _published_figures(catalog, suite)
+    else:
+        figures = _recorded_figures(catalog, spec, records)
     scored = {id: row for id, row in figures.values.items() if any(_finite(row))}
     models = sorted({model for row in scored.values() for model in row})
     if len(models) < 2:
@@ -565,7 +569,8 @@ def _scored_values(rows: Sequence[Row], at: int) -> Iterator[tuple[str, float]]:
 
 def _too_few(suite: str, count: int, *, published: bool) -> str:
     """Say that there are too few models to rank."""
-    kind, fix = "scores", f"ranks need two: `neuroledger run --suite {suite}`"
+    kind = "scores"
+    fix = f"ranks need two: `neuroledger run --suite {suite}`"
     if published:
         kind, fix = "published figures", "ranks need two"
     return f"suite {suite!r} has {kind} of {count} models; {fix}"

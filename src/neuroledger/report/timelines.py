@@ -59,7 +59,8 @@ def clock_rows(recordings: Sequence[RecordingClocks]) -> list[ClockRow]:
 
 def _running(clock: Clock) -> list[tuple[float, float]]:
     """The intervals between the gaps of a clock."""
-    begin, stretches = clock.start or 0.0, []
+    begin = clock.start or 0.0
+    stretches = []
     for gap in clock.gaps:
         stretches.append((begin, gap.begin))
         begin = gap.begin + gap.seconds
@@ -67,14 +68,14 @@ def _running(clock: Clock) -> list[tuple[float, float]]:
 
 
 def _described(clock: Clock) -> str:
-    span = (
-        "no time"
-        if clock.start is None
-        else f"{clock.start:,.6g} to {clock.stop:,.6g} s"
-    )
-    rate = (
-        "" if clock.rate is None else f", {clock.rate.value:g} Hz ({clock.rate.origin})"
-    )
+    if clock.start is None:
+        span = "no time"
+    else:
+        span = f"{clock.start:,.6g} to {clock.stop:,.6g} s"
+    if clock.rate is None:
+        rate = ""
+    else:
+        rate = f", {clock.rate.value:g} Hz ({clock.rate.origin})"
     aligned = "" if clock.aligned == "the same clock" else f", {clock.aligned}"
     return f"{clock.count:,} {clock.of}, {span} ({clock.unit.origin}){rate}{aligned}"
 

@@ -106,13 +106,17 @@ def _row(axis: Axis, row: Bar, y: float, *, is_last: bool) -> Iterator[str]:
     """Yield the name, the bar, its interval, its number, and the line to the next row."""
     left, right = sorted((_x(axis, row.start), _x(axis, row.stop)))
     middle = y + ROW / 2
-    name = row.name if len(row.name) <= LONGEST else f"{row.name[: LONGEST - 1]}…"
+    if len(row.name) <= LONGEST:
+        name = row.name
+    else:
+        name = f"{row.name[: LONGEST - 1]}…"
     yield f'<text x="{NAMES - 10:g}" y="{middle + 4:g}" text-anchor="end">{escape(name)}</text>'
     bar = f'x="{left - 1:.1f}" y="{y + 5:g}" width="{right - left + 2:.1f}" height="{ROW - 10:g}"'
     title = escape(f"{row.name}: {row.number}")
     yield f'<rect class="{row.kind}" {bar}><title>{title}</title></rect>'
     if row.low is not None and row.high is not None:
-        low, high = _x(axis, row.low), _x(axis, row.high)
+        low = _x(axis, row.low)
+        high = _x(axis, row.high)
         yield f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle:g}" y2="{middle:g}"/>'
     yield f'<text x="{NAMES + PLOT + 12:g}" y="{middle + 4:g}">{escape(row.number)}</text>'
     if not is_last:

@@ -6,7 +6,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from neuroledger.errors import Severity
@@ -90,7 +90,7 @@ def said_of(text: str, rule: Callable[[str], Said | None] = doubtful) -> Iterato
 
 
 def texts(
-    plain: Any, at: tuple[str | int, ...] = ()
+    plain: object, at: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield every text in plain data, including keys, with its location."""
     if isinstance(plain, dict):

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from packaging.version import InvalidVersion, Version
 from pydantic import (
@@ -18,6 +18,9 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 __all__ = [
     "Component",
@@ -305,9 +308,11 @@ _BOUNDS = {
 }
 
 
-def worded(item: Mapping[str, Any]) -> str:
+def worded(item: ErrorDetails) -> str:
     """The message for one of pydantic's errors."""
-    kind, context, value = item["type"], item.get("ctx", {}), item["input"]
+    kind = item["type"]
+    context = item.get("ctx", {})
+    value = item["input"]
     given_value = repr(value) if isinstance(value, (str, int, float)) else "the value"
     if kind in _PLAIN:
         return _PLAIN[kind]
@@ -321,7 +326,9 @@ def worded(item: Mapping[str, Any]) -> str:
     if kind == "union_tag_invalid":
         known = str(context["expected_tags"]).replace("'", "")
         words = f"there is no {str(context['discriminator']).strip(chr(39))} {context['tag']!r}"
-        return f"{words}; known are {known}" if known.count(",") < FEW_TAGS else words
+        if known.count(",") < FEW_TAGS:
+            return f"{words}; known are {known}"
+        return words
     if kind == "union_tag_not_found":
         return f"the field {str(context['discriminator']).strip(chr(39))} is missing"
     if kind in ("literal_error", "enum"):
@@ -362,7 +369,7 @@ DESCRIPTIVE = frozenset(
 )
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """JSON with sorted keys, without spaces and NaN, so that equal content gives equal text."""
     return json.dumps(
         value,
@@ -373,12 +380,12 @@ def canonical(value: Any) -> str:
     )
 
 
-def sha256_of(value: Any) -> str:
+def sha256_of(value: object) -> str:
     """SHA-256 of the canonical JSON of plain data."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def spec_sha256(spec: BaseModel, *, without: frozenset[str] = DESCRIPTIVE) -> str:
     """Identity of a spec: SHA-256 of its validated fields with defaults, except descriptive fields."""
-    data: Mapping[str, Any] = spec.model_dump(mode="json", by_alias=True)
+    data: Mapping[str, object] = spec.model_dump(mode="json", by_alias=True)
     return sha256_of({key: value for key, value in data.items() if key not in without})

@@ -139,7 +139,9 @@ class Catalog:
                 DatasetSpec,
                 read_spec(path, "datasets", self.shown(path), whole=False)[0],
             )
-        return self._about[key] if key in self._about else self.dataset(id)
+        if key in self._about:
+            return self._about[key]
+        return self.dataset(id)
 
     def metric(self, id: str) -> MetricSpec:
         """The metric spec ``id``."""
@@ -191,11 +193,10 @@ class Catalog:
         if not entries:
             known = sorted({other for kind in KINDS for other in self._files[kind]})
             near = difflib.get_close_matches(id, known, 3, 0.5)
-            hint = (
-                f"did you mean {' or '.join(map(repr, near))}?"
-                if near
-                else "see `neuroledger list`"
-            )
+            if near:
+                hint = f"did you mean {' or '.join(map(repr, near))}?"
+            else:
+                hint = "see `neuroledger list`"
             raise UnknownError(f"nothing is called {id!r}; {hint}")
         return entries
 
@@ -306,7 +307,8 @@ def _compose(root: Path) -> Catalog:
     if not shipped.is_checkout(root):
         layers.insert(0, Layer(shipped.DISTRIBUTION, shipped.folder()))
     files: dict[str, Mapping[str, Path]] = {}
-    copies, problems = [], []
+    copies = []
+    problems = []
     for kind in KINDS:
         files[kind], duplicates = _by_id(
             tuple((layer.folder, _spec_files(layer, kind)) for layer in layers)
@@ -339,11 +341,9 @@ def _duplicate_finding(
 
 def _spec_files(layer: Layer, kind: str) -> tuple[str, ...]:
     names = _yaml_files(layer.folder / kind)
-    return (
-        _shipped_files(kind, names)
-        if layer.distribution == shipped.DISTRIBUTION
-        else names
-    )
+    if layer.distribution == shipped.DISTRIBUTION:
+        return _shipped_files(kind, names)
+    return names
 
 
 @lru_cache(maxsize=16)
@@ -381,7 +381,9 @@ def _shown(path: Path, root: Path, layers: Sequence[Layer]) -> str:
     layer = _layer_of(path, layers)
     if layer is not None and layer.distribution:
         return f"{layer.distribution}:{path.relative_to(layer.folder)}"
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+    if path.is_relative_to(root):
+        return str(path.relative_to(root))
+    return str(path)
 
 
 def references(entry: Entry) -> list[Reference]:
@@ -397,7 +399,9 @@ def references(entry: Entry) -> list[Reference]:
         ]
     if isinstance(spec, ClaimSpec):
         return list(_of_claim(spec))
-    return list(_of_model(spec)) if isinstance(spec, ModelSpec) else []
+    if isinstance(spec, ModelSpec):
+        return list(_of_model(spec))
+    return []
 
 
 def _of_benchmark(spec: BenchmarkSpec) -> Iterator[Reference]:

@@ -72,11 +72,10 @@ def channels(names: Iterable[str], known: Mapping[str, str], owner: str) -> Chan
         base, colon, address = name.partition(":")
         if base not in known or (colon and (known is INPUTS or not address)):
             near = difflib.get_close_matches(base, known, 1, 0.5)
-            hint = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"channels are {', '.join(known)}"
-            )
+            if near:
+                hint = f"did you mean {near[0]!r}?"
+            else:
+                hint = f"channels are {', '.join(known)}"
             raise RequestError(f"{owner}: no channel {name!r}; {hint}")
     if not result:
         raise RequestError(

@@ -175,19 +175,22 @@ class Registered:
             self.kind, self.function, getattr(self, "together", None)
         )
 
-    def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Validated parameters with defaults (raises pydantic's ``ValidationError``)."""
         model = self.parameters.model_validate(dict(values))
         return {name: getattr(model, name) for name in type(model).model_fields}
 
-    def canonical(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def canonical(self, values: Mapping[str, object]) -> dict[str, Any]:
         """The validated parameters as plain data, for identities."""
         return self.parameters.model_validate(dict(values)).model_dump(
             mode="json", by_alias=True
         )
 
     def call(
-        self, context: object, inputs: Sequence[object], parameters: Mapping[str, Any]
+        self,
+        context: object,
+        inputs: Sequence[object],
+        parameters: Mapping[str, object],
     ) -> Any:
         """Call the function with its inputs, what it asks of the context, and its parameters."""
         given = {
@@ -248,7 +251,7 @@ class _WithChannels(Registered):
     inputs: Declared = ()
     outputs: Declared = ()
 
-    def interface(self, values: Mapping[str, Any]) -> Interface:
+    def interface(self, values: Mapping[str, object]) -> Interface:
         """The channels with these parameters.
 
         Raises
@@ -351,7 +354,7 @@ class ReaderContext:
     parameters: Mapping[str, Any]
 
 
-def context_of(kind: str, name: str, function: Callable[..., Any]) -> frozenset[str]:
+def context_of(kind: str, name: str, function: Callable[..., object]) -> frozenset[str]:
     """Return the fields of the context that a function takes, whose names and types are checked.
 
     Raises
@@ -390,17 +393,16 @@ def _require_right_type(
         )
     if expected is None and found in _NEVER_A_FIELD:
         meant = [name for name, of_type in fields.items() if of_type == found]
-        hint = (
-            f"did you mean `{meant[0]}`?"
-            if meant
-            else "the engine gives none to this kind of component"
-        )
+        if meant:
+            hint = f"did you mean `{meant[0]}`?"
+        else:
+            hint = "the engine gives none to this kind of component"
         raise RequestError(
             f"{owner}: no field of a spec can be a {found}, as the parameter `{parameter}` is annotated; {hint}"
         )
 
 
-def text_of(hint: Any) -> str:
+def text_of(hint: object) -> str:
     """Return the qualified name of a type, without ``None``."""
     arguments = [each for each in typing.get_args(hint) if each is not type(None)]
     if type(None) in typing.get_args(hint) and len(arguments) == 1:
@@ -419,7 +421,7 @@ def _container(text: str) -> str:
 # Unlimited: there are more components than a limited cache holds, and `check` asks for each of them in turn.
 @cache
 def parameter_model(
-    kind: str, function: Callable[..., Any], together: Together | None = None
+    kind: str, function: Callable[..., object], together: Together | None = None
 ) -> type[BaseModel]:
     """Return the pydantic model of a component's parameters."""
     hints = typing.get_type_hints(function, include_extras=True)
@@ -430,9 +432,10 @@ def parameter_model(
             or parameter.name in CONTEXT_FIELDS[kind]
         ):
             continue
-        default = (
-            ... if parameter.default is inspect.Parameter.empty else parameter.default
-        )
+        if parameter.default is inspect.Parameter.empty:
+            default = ...
+        else:
+            default = parameter.default
         fields[parameter.name] = (hints[parameter.name], default)
     title = (
         "".join(part.title() for part in re.split(r"\W|_", function.__name__))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -96,11 +96,11 @@ def _read(
     keys: dict[Location, Position],
 ) -> Any:
     """Build the data from the parser's events in one pass, without recursion, so that no depth can overflow the stack."""
-    documents: list[Any] = []
+    documents: list[object] = []
     # Containers that are open, each with its location, and for each mapping the key whose value comes next.
     containers: list[tuple[Any, Location]] = [(documents, ())]
     pending_keys: list[str | None] = [None]
-    events: Iterator[Any] = yaml.parse(text, Loader=_Base)
+    events: Iterator[yaml.Event] = yaml.parse(text, Loader=_Base)
     for event in events:
         kind = type(event)
         if kind in _BORDERS:
@@ -110,7 +110,7 @@ def _read(
             containers.pop()
             pending_keys.pop()
             continue
-        position = (event.start_mark.line + 1, event.start_mark.column + 1)
+        position = _position(event)
         _require_plain(event, path, *position)
         container, parent = containers[-1]
         location: Location = parent
@@ -138,13 +138,17 @@ def _read(
     return documents[0]
 
 
-def _require_first(event: Any, documents: list[Any], path: str) -> None:
+def _require_first(event: yaml.Event, documents: list[object], path: str) -> None:
     if documents and type(event) is yaml.DocumentStartEvent:
-        mark: Any = event.start_mark
-        line, column = mark.line + 1, mark.column + 1
         words = "not valid YAML: but found another document"
         hint = "one file contains one spec: remove the line `---`, or make two files"
-        raise _error(path, line, column, words, hint)
+        raise _error(path, *_position(event), words, hint)
+
+
+def _position(event: yaml.Event) -> Position:
+    """The line and column of the first character of an event."""
+    mark: Any = event.start_mark  # events of a parser have one
+    return mark.line + 1, mark.column + 1
 
 
 def _value(event: Any, path: str, position: Position) -> Any:
@@ -200,7 +204,7 @@ def _require_plain(event: Any, path: str, line: int, column: int) -> None:
 
 def _key(
     event: Any,
-    container: dict[str, Any],
+    container: dict[str, object],
     parent: Location,
     keys: dict[Location, Position],
     path: str,
@@ -235,7 +239,7 @@ def _require_short_integer(text: str, path: str, line: int, column: int) -> None
 
 
 @lru_cache(maxsize=4096)
-def _scalar(text: str, plain: bool) -> Any:
+def _scalar(text: str, plain: bool) -> str | float | bool | None:
     """The value of a scalar; quoted scalars are always text."""
     if not plain:
         return text
@@ -245,7 +249,9 @@ def _scalar(text: str, plain: bool) -> Any:
         return None
     if _INTEGER.fullmatch(text):
         return int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text
 
 
 def json_object(content: str | bytes | None) -> dict[str, Any]:
@@ -258,13 +264,13 @@ def json_object(content: str | bytes | None) -> dict[str, Any]:
         more than 20 digits, text that is not UTF-8, or nesting that exhausts the stack.
     """
 
-    def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
         row = dict(pairs)
         if len(row) != len(pairs):
             raise ValueError("a key occurs twice")
         return row
 
-    def refuse_constant(name: str) -> Any:
+    def refuse_constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is not JSON")
 
     def short_integer(digits: str) -> int:
@@ -287,7 +293,7 @@ def json_object(content: str | bytes | None) -> dict[str, Any]:
     return value
 
 
-def old_boolean(value: Any) -> bool:
+def old_boolean(value: object) -> bool:
     """Whether a text is a boolean in YAML 1.1 (`yes`, `no`, `on`, `off`, …)."""
     return isinstance(value, str) and bool(_OLD_BOOLEANS.match(value))
 

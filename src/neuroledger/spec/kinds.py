@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     Field,
@@ -327,12 +327,14 @@ class BenchmarkSpec(Spec):
 
     @field_validator("metric", "ceiling", mode="before")
     @classmethod
-    def _text_or_mapping(cls, value: Any) -> Any:
-        return Override.model_validate(value) if isinstance(value, dict) else value
+    def _text_or_mapping(cls, value: object) -> object:
+        if isinstance(value, dict):
+            return Override.model_validate(value)
+        return value
 
     @model_validator(mode="before")
     @classmethod
-    def _unavailable_if_sealed(cls, value: Any) -> Any:
+    def _unavailable_if_sealed(cls, value: object) -> object:
         if isinstance(value, dict) and value.get("answers") is not None:
             reason = "its answers are sealed; propose predictions"
             return {"unavailable": reason} | value
@@ -367,7 +369,9 @@ class BenchmarkSpec(Spec):
     @property
     def all_metrics(self) -> tuple[Id | Override, ...]:
         """The headline metric first, then the others."""
-        return (self.metric,) if self.metric is not None else self.metrics
+        if self.metric is not None:
+            return (self.metric,)
+        return self.metrics
 
 
 class Pretraining(Frozen):
@@ -444,7 +448,7 @@ class SuiteSpec(Spec):
 
     @field_validator("benchmarks", mode="before")
     @classmethod
-    def _bare_ids(cls, value: Any) -> Any:
+    def _bare_ids(cls, value: object) -> object:
         if isinstance(value, (list, tuple)):
             return [{"id": item} if isinstance(item, str) else item for item in value]
         return value

@@ -91,12 +91,12 @@ def address(template: str, name: str, size: int, sha256: str) -> str:
     return PLACEHOLDER.sub(lambda match: values[match[1]], template)
 
 
-def file_rows(pins: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def file_rows(pins: Mapping[str, Mapping[str, object]]) -> list[dict[str, object]]:
     """The lines of a table of files."""
     return [{"name": name, **pin} for name, pin in pins.items()]
 
 
-def table_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, int]:
+def table_of(rows: Iterable[Mapping[str, object]]) -> tuple[str, int]:
     """The text of a table, and its number of lines."""
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
     return "".join(f"{line}\n" for line in lines), len(lines)
@@ -213,7 +213,8 @@ def _pins(
             if "url" in row or template not in urls:
                 words = f"{name}: `at` is {template!r}; the `urls` of the list are {', '.join(urls) or 'none'}"
                 raise _error(place, number, 1, words, "give `at`, or a `url`, not both")
-            size, sha256 = row.get("size", 0), row.get("sha256", "")
+            size = row.get("size", 0)
+            sha256 = row.get("sha256", "")
             row["url"] = address(urls[template], name, size, sha256)
         try:
             pins[name] = SourceFile.model_validate(row)

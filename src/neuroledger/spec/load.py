@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -18,6 +18,9 @@ from neuroledger.spec.document import Document, old_boolean, parse
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.lists import Tables, with_lists
 from neuroledger.spec.trusted import UNTRUSTED
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 __all__ = ["Params", "explain", "load_document", "read_params", "read_spec", "spec_of"]
 
@@ -30,7 +33,8 @@ def load_document(path: Path, shown: str | None = None) -> Document:
             encoding="utf-8-sig"
         )  # some editors write a byte order mark
     except UnicodeDecodeError as error:
-        words, hint = f"not UTF-8 text (byte {error.start})", "save the file as UTF-8"
+        words = f"not UTF-8 text (byte {error.start})"
+        hint = "save the file as UTF-8"
         raise SpecError(
             [Finding("spec.unreadable", "error", name, words, hint)]
         ) from None
@@ -83,11 +87,10 @@ def spec_of(
         line, column = document.position(("id",))
         message = f"id {spec.id!r} differs from the file name {stem!r}"
         allowed = re.match(ID_PATTERN, stem)
-        hint = (
-            f"write `id: {stem}`, or rename the file"
-            if allowed
-            else f"rename the file to {spec.id}.yaml"
-        )
+        if allowed:
+            hint = f"write `id: {stem}`, or rename the file"
+        else:
+            hint = f"rename the file to {spec.id}.yaml"
         raise SpecError(
             [Finding("spec.id", "error", document.path, message, hint, line, column)]
         )
@@ -116,10 +119,13 @@ def explain(
             hint = _near(str(location[-1]), _fields_at(model, place[:-1]))
         elif kind == "missing":
             message = f"required field {missing or item['loc'][-1]!r} is missing"
-            message += f" in {name}" if name else ""
+            if name:
+                message += f" in {name}"
         else:
-            message, hint = _value_problem(item), _value_hint(item)
-            message = f"{name}: {message}" if name else message
+            message = _value_problem(item)
+            hint = _value_hint(item)
+            if name:
+                message = f"{name}: {message}"
         line, column = document.position(tuple(location), key=kind == "extra_forbidden")
         code = _CODES.get(kind, "spec.value")
         problem = Finding(code, "error", document.path, message, hint, line, column)
@@ -136,7 +142,7 @@ _CODES = {
 }
 
 
-def _value_problem(item: Mapping[str, Any]) -> str:
+def _value_problem(item: ErrorDetails) -> str:
     """What is wrong with a value; a pattern that has words is described by them."""
     pattern = item.get("ctx", {}).get("pattern", "")
     if item["type"] == "string_pattern_mismatch" and pattern in PATTERNS:
@@ -144,9 +150,11 @@ def _value_problem(item: Mapping[str, Any]) -> str:
     return worded(item)
 
 
-def _value_hint(item: Mapping[str, Any]) -> str:
+def _value_hint(item: ErrorDetails) -> str:
     """How to correct a value; empty if its problem says that already."""
-    kind, given, context = item["type"], item["input"], item.get("ctx", {})
+    kind = item["type"]
+    given = item["input"]
+    context = item.get("ctx", {})
     if kind in {"literal_error", "union_tag_invalid"}:
         known = context.get("expected_tags", context.get("expected", ""))
         return _near(_name_in(given), re.findall(r"'([^']+)'", str(known)))
@@ -162,7 +170,10 @@ def _value_hint(item: Mapping[str, Any]) -> str:
 
 def _as_list(given: str | float) -> str:
     """How to write a single value where a list is expected; a small integer may be meant as the length of the list."""
-    count = given if isinstance(given, int) and not isinstance(given, bool) else 0
+    if isinstance(given, int) and not isinstance(given, bool):
+        count = given
+    else:
+        count = 0
     if not 1 < count < MOST_LISTED:
         return f"write [{given}]"
     values = ", ".join(map(str, range(count)))
@@ -185,13 +196,15 @@ def _locate(
         if inside or (
             isinstance(data, list) and isinstance(part, int) and part < len(data)
         ):
-            data, location, missing = data[part], (*location, part), None
+            data = data[part]
+            location = (*location, part)
+            missing = None
         else:
             missing = str(part)
     return location, missing
 
 
-def _fields_at(model: Any, path: Sequence[str | int]) -> list[str]:
+def _fields_at(model: object, path: Sequence[str | int]) -> list[str]:
     """Names of the fields that are allowed at ``path`` below ``model``."""
     models = _models_in(model)
     for part in path:
@@ -212,7 +225,7 @@ def _fields_at(model: Any, path: Sequence[str | int]) -> list[str]:
     )
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if isinstance(annotation, UnionType) or typing.get_origin(annotation) is not None:
@@ -222,19 +235,19 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return []
 
 
-def _name_in(value: Any) -> str:
-    return (
-        str(value.get("name", value.get("check", "")))
-        if isinstance(value, dict)
-        else str(value)
-    )
+def _name_in(value: object) -> str:
+    if isinstance(value, dict):
+        return str(value.get("name", value.get("check", "")))
+    return str(value)
 
 
 def _near(word: str, known: Sequence[str]) -> str:
     matches = difflib.get_close_matches(word, known, 1, 0.55)
     if matches:
         return f"did you mean {matches[0]!r}?"
-    return f"known: {', '.join(known)}" if 0 < len(known) <= 25 else ""
+    if 0 < len(known) <= 25:
+        return f"known: {', '.join(known)}"
+    return ""
 
 
 class Params(Frozen):

@@ -23,11 +23,11 @@ def overlap_notes(
     overlapping = sorted(
         id for id in ids if _same_or_part(id, dataset) or _same_or_part(dataset, id)
     )
-    return (
-        (f"pretraining overlap: the model was pretrained on {', '.join(overlapping)}",)
-        if overlapping
-        else ()
-    )
+    if overlapping:
+        return (
+            f"pretraining overlap: the model was pretrained on {', '.join(overlapping)}",
+        )
+    return ()
 
 
 def _same_or_part(whole: str, part: str) -> bool:

@@ -71,7 +71,7 @@ FOLDERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 _REGISTRY: dict[tuple[str, str], Registered] = {}
 _BROKEN: dict[str, str] = {}
 
@@ -119,7 +119,7 @@ def _with_context(name: str, function: F) -> F:
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> object:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         parameters = {
@@ -487,5 +487,5 @@ def _note_broken(family: Family, error: Exception) -> None:
         logging.getLogger("neuroledger").warning(_BROKEN[family.distribution])
 
 
-def _path(function: Callable[..., Any]) -> str:
+def _path(function: Callable[..., object]) -> str:
     return f"{function.__module__}.{function.__qualname__}"

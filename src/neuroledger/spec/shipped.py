@@ -32,7 +32,9 @@ def folder() -> Path:
     """The folder of shipped specs: ``definitions/`` in an installed package, ``specs/`` in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "definitions"
-    return installed if installed.is_dir() else package.parents[1] / "specs"
+    if installed.is_dir():
+        return installed
+    return package.parents[1] / "specs"
 
 
 def is_checkout(root: Path) -> bool:

@@ -148,11 +148,10 @@ def _hierarchy_problems(suite: SuiteSpec, parents: Sequence[str]) -> Iterator[Pr
             f"no benchmark of the suite has the parent {group!r}, and no group is in it"
         )
         near = get_close_matches(group, parents, n=1)
-        hint = (
-            f"did you mean {near[0]!r}?"
-            if near
-            else f"the parents are {', '.join(parents)}"
-        )
+        if near:
+            hint = f"did you mean {near[0]!r}?"
+        else:
+            hint = f"the parents are {', '.join(parents)}"
         yield ("hierarchy", group), words, hint
 
 

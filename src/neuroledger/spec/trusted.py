@@ -158,7 +158,7 @@ ESTIMATORS: Final[Mapping[str, tuple[str, ...]]] = {
         "ExtraTreeRegressor",
     ),
 }
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 # The functions that specs may call, by import path, with the model of their parameters.
 _FACTORIES: dict[str, type[BaseModel]] = {}
 
@@ -195,7 +195,7 @@ def factory(function: F) -> F:
     return function
 
 
-def _is_plain(hint: Any) -> bool:
+def _is_plain(hint: object) -> bool:
     """Whether a type has only values that cannot name a file, an address or code."""
     if (
         hint in (int, float, bool, NoneType, Ellipsis)
@@ -228,7 +228,7 @@ class ImportPath:
     factories: bool
 
     def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
+        self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.no_info_after_validator_function(
             self._validated, handler(source)
@@ -254,7 +254,7 @@ class ImportPath:
             return None
         return f"{path!r} is not on the list of {self.kind}s that specs may name; {SETTING}"
 
-    def resolve(self, path: str) -> Any:
+    def resolve(self, path: str) -> object:
         """Import the class or function at the path, after checking that it is trusted.
 
         Raises
@@ -268,7 +268,8 @@ class ImportPath:
         if reason is not None:
             raise UntrustedError(reason)
         module, name = _divided(path)
-        package, needed = module.partition(".")[0], self.base[0].partition(".")[0]
+        package = module.partition(".")[0]
+        needed = self.base[0].partition(".")[0]
         for name_of_package in (package, needed):
             if importlib.util.find_spec(name_of_package) is not None:
                 continue
@@ -317,7 +318,7 @@ def trusted(path: str, kind: ImportPath, model: str) -> Any:
         raise type(error)(f"model {model!r}: {error.message}", error.command) from error
 
 
-def require_typed(path: str, arguments: Mapping[str, Any] | None) -> None:
+def require_typed(path: str, arguments: Mapping[str, object] | None) -> None:
     """Require that arguments of a function that `factory` decorates are of its types; those of classes are not typed.
 
     Raises
@@ -354,7 +355,7 @@ def _factory_of(path: str) -> type[BaseModel] | None:
     return _FACTORIES.get(f"{module}.{name}")
 
 
-def _refuse_reaching(arguments: Any) -> Any:
+def _refuse_reaching(arguments: object) -> object:
     """Refuse arguments that make a class of a package read files, unpickle or download."""
     pending = [arguments]
     while pending:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def _absolute_mean(values: Floats, axis: int) -> Floats:
     return np.asarray(np.abs(np.nanmean(values, axis=axis)))
 
 
-_SKIPPING: Mapping[str, Callable[..., Any]] = {
+_SKIPPING: Mapping[str, Callable[..., Floats]] = {
     "mean": np.nanmean,
     "median": np.nanmedian,
     "sum": np.nansum,
@@ -49,7 +49,7 @@ _SKIPPING: Mapping[str, Callable[..., Any]] = {
     "min": np.nanmin,
     "abs_mean": _absolute_mean,
 }
-_PLAIN: Mapping[str, Callable[..., Any]] = {
+_PLAIN: Mapping[str, Callable[..., Floats]] = {
     "mean": np.mean,
     "median": np.median,
     "sum": np.sum,
@@ -132,7 +132,9 @@ def error_of(
     if series.size < 2:
         return float("nan")
     deviation = float(series.std())
-    return deviation / float(np.sqrt(series.size)) if how == "sem" else deviation
+    if how == "sem":
+        return deviation / float(np.sqrt(series.size))
+    return deviation
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

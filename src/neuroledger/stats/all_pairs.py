@@ -66,7 +66,8 @@ def tests_of_all_pairs(
     places = _places(uncertainties)
     outcome = np.array([each.outcome for each in uncertainties])
     score = np.array(values, dtype=np.float64)
-    error, p = np.zeros((count, count)), np.ones((count, count))
+    error = np.zeros((count, count))
+    p = np.ones((count, count))
     for row in range(count):
         floor = np.maximum(outcome, outcome[row])
         varies, freedom = _differences(places, row, floor)
@@ -86,7 +87,8 @@ def _differences(
     variance, single, share = (np.zeros_like(outcome) for _ in range(3))
     for population in dict.fromkeys(place.population for place in places):
         own = [place for place in places if place.population == population]
-        largest, summed = np.zeros_like(outcome), np.zeros_like(outcome)
+        largest = np.zeros_like(outcome)
+        summed = np.zeros_like(outcome)
         for place in own:
             part = place.variance(row)
             if not place.is_single:

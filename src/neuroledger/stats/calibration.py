@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -114,7 +114,7 @@ class Calibration:
         """Whether intervals may be shown: their coverage is not shown to be below 0.90."""
         return self.coverage.high >= LEAST_COVERED
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the calibration as plain data."""
         # Rounded, so that different processors give equal files.
         text, few = (
@@ -144,8 +144,14 @@ def share(k: float, n: float, runs: int) -> Rate:
     """Return the share of ``k`` hits in ``n`` trials, from ``runs`` experiments."""
     from scipy.stats import beta
 
-    low = float(beta.ppf(0.025, k, n - k + 1)) if k > 0 else 0.0
-    high = float(beta.ppf(0.975, k + 1, n - k)) if k < n else 1.0
+    if k > 0:
+        low = float(beta.ppf(0.025, k, n - k + 1))
+    else:
+        low = 0.0
+    if k < n:
+        high = float(beta.ppf(0.975, k + 1, n - k))
+    else:
+        high = 1.0
     return Rate(k / n, low, high, runs, n)
 
 
@@ -153,9 +159,16 @@ def rate(hits: npt.ArrayLike) -> Rate:
     """Return the share of hits ``(experiment, …)``; correlated hits of one experiment count as fewer trials."""
     table = np.asarray(hits, dtype=np.float64)
     means = table.reshape(len(table), -1).mean(axis=1)
-    mean, runs = float(means.mean()), len(means)
-    between = float(means.var(ddof=1)) / runs if runs > 1 else 0.0
-    n = min(table.size, mean * (1 - mean) / between) if between > 0 else runs
+    mean = float(means.mean())
+    runs = len(means)
+    if runs > 1:
+        between = float(means.var(ddof=1)) / runs
+    else:
+        between = 0.0
+    if between > 0:
+        n = min(table.size, mean * (1 - mean) / between)
+    else:
+        n = runs
     return share(mean * n, n, runs)
 
 
@@ -261,8 +274,6 @@ def _of_ceiling(ceilings: Sequence[Score | None]) -> Rate | None:
 
 
 def _mean(values: Sequence[float]) -> Figure:
-    mean, half = (
-        float(np.mean(values)),
-        1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values)),
-    )
+    mean = float(np.mean(values))
+    half = 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     return Figure(mean, mean - half, mean + half, len(values))

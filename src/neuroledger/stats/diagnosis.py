@@ -183,7 +183,8 @@ def _pairs(scored: pd.DataFrame) -> list[Pair]:
             values = scored[[first, second]].dropna().to_numpy(dtype=np.float64)
             if len(values) < FEWEST:
                 continue
-            first_ranks, second_ranks = rankdata(values[:, 0]), rankdata(values[:, 1])
+            first_ranks = rankdata(values[:, 0])
+            second_ranks = rankdata(values[:, 1])
             if np.ptp(first_ranks) == 0 or np.ptp(second_ranks) == 0:
                 continue
             rho = float(np.corrcoef(first_ranks, second_ranks)[0, 1])
@@ -213,7 +214,8 @@ def _explained(
         [(place[pair.first], place[pair.second]) for pair in pairs], dtype=np.intp
     ).reshape(-1, 2)
     rho = np.array([pair.rho for pair in pairs])
-    explained, columns = [], []
+    explained = []
+    columns = []
     for kind in kinds:
         labels = np.array(
             [attributes.get(name, {}).get(kind, f"?{name}") for name in names]
@@ -274,7 +276,8 @@ def _axes(pairs: Sequence[Pair], names: Sequence[str], count: int) -> list[Axis]
     place = {name: at for at, name in enumerate(names)}
     matrix = np.eye(len(names))
     for pair in pairs:
-        row, column = place[pair.first], place[pair.second]
+        row = place[pair.first]
+        column = place[pair.second]
         matrix[row, column] = matrix[column, row] = pair.rho
     values, vectors = np.linalg.eigh(matrix)
     axes = []
@@ -346,7 +349,8 @@ def _panel(scored: pd.DataFrame) -> tuple[tuple[str, ...], float]:
 
 def _ordered_share(means: Floats) -> float:
     """Return the share of pairs of models that both have a mean."""
-    known, count = int(np.isfinite(means).sum()), len(means)
+    known = int(np.isfinite(means).sum())
+    count = len(means)
     return known * (known - 1) / (count * (count - 1))
 
 

@@ -75,7 +75,9 @@ class Difference:
             or self.p_corrected >= SIGNIFICANT
         ):
             return ""
-        return "a" if (self.value > 0) == (self.direction == "higher") else "b"
+        if (self.value > 0) == (self.direction == "higher"):
+            return "a"
+        return "b"
 
 
 def difference(benchmark: str, a: Score, b: Score) -> Difference:
@@ -98,7 +100,9 @@ def difference(benchmark: str, a: Score, b: Score) -> Difference:
 
 
 def _tested(base: Difference, uncertainty: Uncertainty) -> Difference:
-    value, degrees, error = base.value or 0.0, uncertainty.freedom, uncertainty.error
+    value = base.value or 0.0
+    degrees = uncertainty.freedom
+    error = uncertainty.error
     low, high = uncertainty.interval(value)
     single = [part for part in uncertainty.parts if len(part.over) == 1]
     widest = max(single, key=lambda part: part.variance)
@@ -120,7 +124,10 @@ def corrected(
     differences: Sequence[Difference], families: Sequence[str] | None = None
 ) -> tuple[Difference, ...]:
     """Return the differences with p values corrected by Holm within each family (default: one family)."""
-    names = list(families) if families is not None else [""] * len(differences)
+    if families is not None:
+        names = list(families)
+    else:
+        names = [""] * len(differences)
     results = list(differences)
     for family in dict.fromkeys(names):
         tested = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Grouping(NamedTuple):
     sizes: Floats
 
 
-def grouped(ids: Sequence[Any] | Array, most: int = MOST_GROUPS) -> Grouping:
+def grouped(ids: Sequence[object] | Array, most: int = MOST_GROUPS) -> Grouping:
     """Return groups of equal ids; of more than ``most`` different ids, at most so many groups chosen by a hash of the id.
 
     The group of an item depends on its id alone, so scores of the same items have the same groups; they differ in size,

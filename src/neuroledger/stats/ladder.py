@@ -68,7 +68,9 @@ class Ladder:
 
         It is computed from the released score alone, and is valid for predictions that were not adapted to looks.
         """
-        z, share, half_step = 1.959964, level / self.steps, 0.5 / self.steps
+        z = 1.959964
+        share = level / self.steps
+        half_step = 0.5 / self.steps
         weight = 1 + z**2 / self.items
         centre = (share + z**2 / (2 * self.items)) / weight
         spread = share * (1 - share) / self.items + z**2 / (4 * self.items**2)

@@ -111,7 +111,9 @@ def _shaped(left: xr.DataArray, whole: xr.DataArray) -> xr.DataArray:
         if len(index) < whole.sizes.get(dim, 0)
     ]
     lost = [dim for dim in lost if whole.indexes[dim].is_unique]
-    return left.reindex({dim: whole.indexes[dim] for dim in lost}) if lost else left
+    if lost:
+        return left.reindex({dim: whole.indexes[dim] for dim in lost})
+    return left
 
 
 def _moved(
@@ -155,7 +157,8 @@ def _subjects(assembly: xr.DataArray) -> Strings | None:
 
 def _rows(assembly: xr.DataArray, names: Mapping[str, set[str]]) -> Booleans:
     """Return which rows of the assembly keep their stimulus and subject."""
-    stimuli, subjects = _stimuli(assembly), _subjects(assembly)
+    stimuli = _stimuli(assembly)
+    subjects = _subjects(assembly)
     count = 0 if stimuli is None else len(stimuli)
     rows = np.ones(count, dtype=bool)
     if "stimulus" in names and stimuli is not None:
@@ -190,7 +193,8 @@ def _reduced(
 ) -> xr.DataArray:
     """Return the array without items that are left out; a source loses the stimuli that the main assembly lost."""
     array = _columns(array, main, names)
-    own, stimuli = _stimuli(array), _stimuli(main)
+    own = _stimuli(array)
+    stimuli = _stimuli(main)
     if own is None or stimuli is None:
         return array
     for dim in STIMULI:

@@ -4,23 +4,50 @@ from __future__ import annotations
 
 import base64
 import math
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from neuroledger.stats.differences import Joint
-from neuroledger.stats.uncertainty import Part, Uncertainty
+from neuroledger.stats.uncertainty import Method, NaturalScale, Part, Uncertainty
 
 __all__ = ["packed", "unpacked"]
 
 
-def packed(joint: Joint) -> dict[str, Any]:
+class PlainPart(TypedDict):
+    """A part of a variance; ``values`` are little-endian doubles in base64, an infinite ``freedom`` is None."""
+
+    population: str
+    over: tuple[str, ...]
+    keys: tuple[str, ...]
+    values: str
+    freedom: float | None
+
+
+class PlainUncertainty(TypedDict):
+    """The deviations of a number by item."""
+
+    items: dict[str, int]
+    scale: NaturalScale
+    outcome: float
+    method: Method
+    parts: list[PlainPart]
+
+
+class PlainJoint(TypedDict):
+    """A number, with its uncertainty if it is known."""
+
+    value: float
+    varies: PlainUncertainty | None
+
+
+def packed(joint: Joint) -> PlainJoint:
     """Return a number with its uncertainty as plain data."""
     known = joint.uncertainty
     return {"value": joint.value, "varies": None if known is None else _varies(known)}
 
 
-def _varies(known: Uncertainty) -> dict[str, Any]:
+def _varies(known: Uncertainty) -> PlainUncertainty:
     return {
         "items": dict(known.items),
         "scale": known.scale,
@@ -30,7 +57,7 @@ def _varies(known: Uncertainty) -> dict[str, Any]:
     }
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: Part) -> PlainPart:
     raw = part.values.astype("<f8").tobytes()
     return {
         "population": part.population,
@@ -41,7 +68,7 @@ def _part(part: Part) -> dict[str, Any]:
     }
 
 
-def unpacked(plain: dict[str, Any]) -> Joint:
+def unpacked(plain: PlainJoint) -> Joint:
     """Return the number with its uncertainty that :func:`packed` made plain."""
     varies = plain["varies"]
     if varies is None:
@@ -53,7 +80,7 @@ def unpacked(plain: dict[str, Any]) -> Joint:
     return Joint(plain["value"], known)
 
 
-def _unpacked_part(plain: dict[str, Any]) -> Part:
+def _unpacked_part(plain: PlainPart) -> Part:
     values = np.frombuffer(base64.b64decode(plain["values"]), "<f8")
     freedom = math.inf if plain["freedom"] is None else plain["freedom"]
     return Part(

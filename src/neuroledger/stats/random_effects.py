@@ -56,7 +56,8 @@ def pooled(effects: Sequence[float], errors: Sequence[float]) -> Pooled:
     RequestError
         There are fewer than two data sets, or an error is not positive.
     """
-    y, within = np.asarray(effects, dtype=np.float64), np.square(errors)
+    y = np.asarray(effects, dtype=np.float64)
+    within = np.square(errors)
     count = len(y)
     if count < 2 or len(within) != count:
         raise RequestError(

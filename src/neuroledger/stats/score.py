@@ -76,7 +76,9 @@ def natural_scale(scale: str, limits: tuple[float, float]) -> NaturalScale:
     """Return the scale of Student's interval: log odds for shares, Fisher's z for correlations, else the values."""
     if limits == (0.0, 1.0):
         return "logit"
-    return "fisher" if limits == (-1.0, 1.0) and scale != "consistency" else "identity"
+    if limits == (-1.0, 1.0) and scale != "consistency":
+        return "fisher"
+    return "identity"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,7 +146,7 @@ class Score:
             if content is not None:
                 object.__setattr__(self, name, tuple(content))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return the state for pickling, with the uncertainty computed."""
         kept = {
             name: value
@@ -162,14 +164,13 @@ class Score:
         """Return how the score varies over those of the named factors over which it varies (default: all)."""
         found = self.varies
         if isinstance(found, Uncertainty):
-            found = found if factors is None else found.only(factors)
+            if factors is not None:
+                found = found.only(factors)
         elif found is not None:
             found = found(None if factors is None else tuple(factors))
-        return (
-            found.of(self.population)
-            if found is not None and self.population
-            else found
-        )
+        if found is not None and self.population:
+            return found.of(self.population)
+        return found
 
     @property
     def interval_covers(self) -> str:
@@ -177,11 +178,9 @@ class Score:
         if not math.isfinite(self.low):
             return ""
         words = self.varies_over
-        return (
-            f"the 95 % interval covers {words}"
-            if words
-            else "the 95 % interval is the metric's own"
-        )
+        if words:
+            return f"the 95 % interval covers {words}"
+        return "the 95 % interval is the metric's own"
 
     @property
     def varies_over(self) -> str:
@@ -189,11 +188,10 @@ class Score:
         names = self.generalise or (
             () if self.uncertainty is None else self.uncertainty.factors
         )
-        same = (
-            {"neuroid": "subject"}
-            if self.n.get("subject", 0) > 1 and "subject" not in names
-            else {}
-        )
+        if self.n.get("subject", 0) > 1 and "subject" not in names:
+            same = {"neuroid": "subject"}
+        else:
+            same = {}
         return covers(names, same)
 
     @property
@@ -209,7 +207,9 @@ class Score:
     @cached_property
     def _bounds(self) -> tuple[float, float]:
         known = self.uncertainty
-        return (NAN, NAN) if known is None else known.interval(self.value, self.limits)
+        if known is None:
+            return (NAN, NAN)
+        return known.interval(self.value, self.limits)
 
     def replace(self, **changes: Any) -> Score:
         """Return a copy with some fields changed."""
@@ -393,7 +393,8 @@ def normalise(
         and rule is _over_root
         and (halves := _each_half(raw, ceiling)).size
     ):
-        value, error = float(halves.mean()), float(halves.std())
+        value = float(halves.mean())
+        error = float(halves.std())
     notes = raw.notes + ceiling.notes
     if value > 1:
         notes += (
@@ -437,7 +438,10 @@ def _over_shared(ceiling: Score, factors: Sequence[str]) -> Uncertainty | None:
 
 def _formula(raw: Score, ceiling: Score, name: str, compat: str | None) -> Formula:
     """Return the formula of two scales, after checking that the ceiling can normalise."""
-    rule = FORMULAS.get((raw.scale, ceiling.scale)) if name == "scales" else NAMED[name]
+    if name == "scales":
+        rule = FORMULAS.get((raw.scale, ceiling.scale))
+    else:
+        rule = NAMED[name]
     if rule is None:
         known = ", ".join(f"{m}/{c}" for m, c in FORMULAS)
         raise MetricError(
@@ -453,7 +457,9 @@ def _formula(raw: Score, ceiling: Score, name: str, compat: str | None) -> Formu
             "includes 0: the data may be noise; record more repetitions or stimuli, or select neuroids by their "
             "reliability elsewhere"
         )
-    return UNSIGNED.get(rule, rule) if compat == "brainscore" else rule
+    if compat == "brainscore":
+        return UNSIGNED.get(rule, rule)
+    return rule
 
 
 def _slope(function: Callable[[float], float], at: float, reach: float) -> float:
@@ -513,13 +519,12 @@ def mean_of(
         return total(each for each in known if each is not None) * (1 / len(scores))
 
     tops = [score.ceiling for score in scores if score.ceiling is not None]
-    top = (
-        tops[0].replace(
+    if tops:
+        top = tops[0].replace(
             value=mean([each.value for each in tops]), error=NAN, varies=None
         )
-        if tops
-        else None
-    )
+    else:
+        top = None
     keys = dict.fromkeys(key for score in scores for key in score.n)
     shared = {key: [score.n.get(key, 0) for score in scores] for key in keys}
     counts = {key: sum(n) if key == "neuroid" else max(n) for key, n in shared.items()}
@@ -548,7 +553,8 @@ def _between(parts: Mapping[str, Score], over: str) -> Uncertainty | None:
 
     The variance between parts and that by shared items both include the interaction of the two. It is subtracted once.
     """
-    scores, count = list(parts.values()), len(parts)
+    scores = list(parts.values())
+    count = len(parts)
     if count < 2:
         raise MetricError(f"the score cannot generalise over {over}: there is only one")
     population = scores[0].population
@@ -611,7 +617,9 @@ def normalise_by_floor(raw: Score, dummy: float, perfect: float) -> Score:
     def varies(factors: Sequence[str] | None) -> Uncertainty | None:
         own = raw.uncertainty_over(factors)
         # A linear change of units keeps the natural scale, whose limits change alike.
-        return None if own is None else replace(own * (1 / span), scale=own.scale)
+        if own is None:
+            return None
+        return replace(own * (1 / span), scale=own.scale)
 
     low, high = sorted((end - dummy) / span for end in raw.limits)
     return raw.replace(

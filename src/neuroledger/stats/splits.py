@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError, UnavailableError
 from neuroledger.spec.kinds import SplitsSpec
@@ -26,8 +27,6 @@ __all__ = [
     "testing",
 ]
 
-Indices = NDArray[np.intp]
-Labels = NDArray[Any]
 
 # What scikit-learn's splitters yield: (train, test) positions; its modules are not typed.
 _Parts: TypeAlias = Any
@@ -95,19 +94,18 @@ def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     if spec.name == "coordinate":
         return [_by_values(spec, assembly)]
     values = _coordinate(assembly, spec.by)
-    units = (
-        _Units(*[np.arange(len(values))] * 2)
-        if _apart(spec)
-        else _units(values, sort=spec.unique)
-    )
-    classes = (
-        None
-        if spec.stratify is None
-        else _coordinate(assembly, spec.stratify)[units.first]
-    )
-    groups = (
-        None if spec.groups is None else _coordinate(assembly, spec.groups)[units.first]
-    )
+    if _apart(spec):
+        units = _Units(*[np.arange(len(values))] * 2)
+    else:
+        units = _units(values, sort=spec.unique)
+    if spec.stratify is None:
+        classes = None
+    else:
+        classes = _coordinate(assembly, spec.stratify)[units.first]
+    if spec.groups is None:
+        groups = None
+    else:
+        groups = _coordinate(assembly, spec.groups)[units.first]
     divide = _RULES[spec.name]
     try:
         parts = [
@@ -129,7 +127,7 @@ def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     return [Split(_rows(units, train), _rows(units, test)) for train, test in parts]
 
 
-def given(splits: Iterable[tuple[Any, Any]], rows: int) -> list[Split]:
+def given(splits: Iterable[tuple[object, object]], rows: int) -> list[Split]:
     """Check pairs of train and test row numbers (or masks), as scikit-learn's splitters yield them.
 
     Raises
@@ -226,15 +224,13 @@ def first_values(assembly: xr.DataArray, by: str, count: int) -> xr.DataArray:
             f"{count} values of {by!r} were asked for; the assembly has {len(distinct)}"
         )
     rows = np.flatnonzero(np.isin(values, distinct[:count]))
-    return (
-        assembly
-        if len(rows) == len(values)
-        else assembly.isel({assembly[by].dims[0]: rows})
-    )
+    if len(rows) == len(values):
+        return assembly
+    return assembly.isel({assembly[by].dims[0]: rows})
 
 
 def _shuffle(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+    spec: SplitsSpec, count: int, classes: Array | None, groups: Array | None
 ) -> _Parts:
     from sklearn.model_selection import (
         GroupShuffleSplit,
@@ -258,25 +254,21 @@ def _shuffle(
 
 
 def _kfold(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+    spec: SplitsSpec, count: int, classes: Array | None, groups: Array | None
 ) -> _Parts:
     from sklearn.model_selection import KFold, StratifiedKFold
 
     if groups is not None:
         return _group(spec, count, classes, groups)
-    rows, rule = (
-        np.zeros(count),
-        {"n_splits": spec.folds, "shuffle": True, "random_state": spec.seed},
-    )
-    return (
-        KFold(**rule).split(rows)
-        if classes is None
-        else StratifiedKFold(**rule).split(rows, classes)
-    )
+    rows = np.zeros(count)
+    rule = {"n_splits": spec.folds, "shuffle": True, "random_state": spec.seed}
+    if classes is None:
+        return KFold(**rule).split(rows)
+    return StratifiedKFold(**rule).split(rows, classes)
 
 
 def _group(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+    spec: SplitsSpec, count: int, classes: Array | None, groups: Array | None
 ) -> _Parts:
     from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
@@ -294,7 +286,7 @@ def _group(
 
 
 def _leave_one_out(
-    spec: SplitsSpec, count: int, classes: Labels | None, groups: Labels | None
+    spec: SplitsSpec, count: int, classes: Array | None, groups: Array | None
 ) -> _Parts:
     labels = np.arange(count) if groups is None else groups
     values = np.unique(labels)
@@ -306,7 +298,7 @@ def _leave_one_out(
     )
 
 
-_Rule = Callable[[SplitsSpec, int, "Labels | None", "Labels | None"], _Parts]
+_Rule = Callable[[SplitsSpec, int, "Array | None", "Array | None"], _Parts]
 _RULES: dict[str, _Rule] = {
     "shuffle": _shuffle,
     "kfold": _kfold,
@@ -328,11 +320,10 @@ def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
                     f"splits by {spec.coordinate!r}: no row has {name!r}; {_hint(name, values)}"
                 )
     test = np.isin(values, _typed(spec.test_values, values))
-    train = (
-        np.isin(values, _typed(spec.train_values, values))
-        if spec.train_values
-        else ~test
-    )
+    if spec.train_values:
+        train = np.isin(values, _typed(spec.train_values, values))
+    else:
+        train = ~test
     if (train & test).any():
         raise MetricError(
             f"splits by {spec.coordinate!r}: a value is in both `train_values` and `test_values`"
@@ -344,13 +335,13 @@ def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
     return Split(np.flatnonzero(train), np.flatnonzero(test))
 
 
-def _typed(names: tuple[str | int | float, ...], values: Labels) -> Labels:
+def _typed(names: tuple[str | int | float, ...], values: Array) -> Array:
     return np.asarray(
         [str(v) for v in names] if values.dtype.kind in "UO" else list(names)
     )
 
 
-def _coordinate(assembly: xr.DataArray, name: str) -> Labels:
+def _coordinate(assembly: xr.DataArray, name: str) -> Array:
     if name not in assembly.coords:
         raise MetricError(
             f"splits use the coordinate {name!r}; the assembly has {_few(np.array(list(assembly.coords)))}"
@@ -360,14 +351,16 @@ def _coordinate(assembly: xr.DataArray, name: str) -> Labels:
         raise MetricError(
             f"splits use the coordinate {name!r}, which lies along {values.ndim} dimensions, not one"
         )
-    return values.astype(str) if values.dtype.kind == "O" else values
+    if values.dtype.kind == "O":
+        return values.astype(str)
+    return values
 
 
 def _apart(spec: SplitsSpec) -> bool:
     return spec.repeats == "apart" and not spec.unique
 
 
-def _units(values: Labels, *, sort: bool) -> _Units:
+def _units(values: Array, *, sort: bool) -> _Units:
     _, first, of_row = np.unique(values, return_index=True, return_inverse=True)
     if sort:
         return _Units(first, of_row)
@@ -383,7 +376,7 @@ def _rows(units: _Units, chosen: Indices) -> Indices:
     return np.flatnonzero(inside[units.of_row])
 
 
-def _hint(name: str | int | float, values: Labels) -> str:
+def _hint(name: str | int | float, values: Array) -> str:
     """Return the value that is probably meant, or the first values."""
     known = {str(value): value for value in np.unique(values).tolist()}
     near = get_close_matches(str(name), known, n=1)
@@ -391,13 +384,11 @@ def _hint(name: str | int | float, values: Labels) -> str:
         near = [
             text for text, value in known.items() if float(name) == float(value)
         ] or near
-    return (
-        f"did you mean {known[near[0]]!r}?"
-        if near
-        else f"its values are {_few(values)}"
-    )
+    if near:
+        return f"did you mean {known[near[0]]!r}?"
+    return f"its values are {_few(values)}"
 
 
-def _few(values: Labels) -> str:
+def _few(values: Array) -> str:
     names = sorted({str(v) for v in values})
     return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

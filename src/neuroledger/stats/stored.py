@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import (
     BaseModel,
@@ -30,8 +30,8 @@ class Stored(BaseModel):
     OPTIONAL: ClassVar[frozenset[str]] = frozenset()
 
     @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        plain: dict[str, Any] = handler(self)
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        plain: dict[str, object] = handler(self)
         left_out = self._left_out()
         return {
             name: content for name, content in plain.items() if name not in left_out

@@ -51,12 +51,16 @@ class _Estimate(Stored):
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval, or None."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
+        if self.low is None or self.high is None:
+            return None
+        return (self.low, self.high)
 
     @property
     def version(self) -> int | None:
         """Version of the method of the interval, 0 before methods had one; None without deviations."""
-        return None if self.uncertainty is None else self.uncertainty.version
+        if self.uncertainty is None:
+            return None
+        return self.uncertainty.version
 
     def _with_current_interval(self, value: float, limits: tuple[float, float]) -> Self:
         """Return the estimate with the interval of the current version, if it is of an earlier one."""
@@ -168,7 +172,8 @@ class StoredScore(_Estimate):
             return stated
         if self.ceiling is not None:
             return NOWHERE
-        of_scale, dummy = LIMITS.get(self.scale, NOWHERE), self.n.get("dummy")
+        of_scale = LIMITS.get(self.scale, NOWHERE)
+        dummy = self.n.get("dummy")
         if dummy is None:
             return of_scale
         if not self.value or self.raw is None or self.raw == dummy:
@@ -218,8 +223,6 @@ class StoredScore(_Estimate):
 
 def _packed(score: Score, *, summed: bool) -> StoredUncertainty | None:
     known = score.uncertainty
-    return (
-        None
-        if known is None
-        else StoredUncertainty.of(known, score.limits, summed=summed)
-    )
+    if known is None:
+        return None
+    return StoredUncertainty.of(known, score.limits, summed=summed)

@@ -87,13 +87,18 @@ class StoredPart(Stored):
         if isinstance(self.keys, int):
             return self.keys
         rows, columns = _sides(self.keys)
-        return len(rows) * len(columns) if columns else len(rows)
+        if columns:
+            return len(rows) * len(columns)
+        return len(rows)
 
     def part(self, population: str, name: str = SUMMED) -> Part:
         """Return the part, whose items belong to ``population``; a single group belongs to the score ``name`` alone."""
         values = self._deviations()
         power = float(values @ values)
-        exact = values * math.sqrt(self.variance / power) if power > 0 else values
+        if power > 0:
+            exact = values * math.sqrt(self.variance / power)
+        else:
+            exact = values
         freedom = math.inf if self.freedom is None else float(self.freedom)
         names = (name,) if self._count == 1 else _unpacked_keys(self.keys)
         return Part(population, self.over, names, exact, freedom)
@@ -179,7 +184,9 @@ def _packed_keys(keys: tuple[str, ...]) -> Keys:
     rows = tuple(dict.fromkeys(pair[0] for pair in pairs))
     columns = tuple(dict.fromkeys(pair[-1] for pair in pairs))
     crossed = _crossed(rows, columns)
-    return (rows, columns) if keys == crossed else keys
+    if keys == crossed:
+        return (rows, columns)
+    return keys
 
 
 def _unpacked_keys(keys: Keys) -> tuple[str, ...]:
@@ -198,7 +205,9 @@ def _sides(
     if single:
         return single, ()
     sides = [key for key in keys if not isinstance(key, str)]
-    return (sides[0], sides[1]) if sides else ((), ())
+    if sides:
+        return (sides[0], sides[1])
+    return ((), ())
 
 
 @lru_cache(maxsize=64)

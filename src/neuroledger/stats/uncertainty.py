@@ -159,13 +159,17 @@ class Uncertainty:
         ]
         total = sum(part.variance for part in single)
         share = sum(part.variance**2 / max(part.freedom, 1.0) for part in single)
-        return total**2 / share if share else math.inf
+        if share:
+            return total**2 / share
+        return math.inf
 
     def only(self, factors: Sequence[str]) -> Uncertainty | None:
         """Return the uncertainty over the named factors only, or None if the score varies over none of them."""
         chosen = tuple(part for part in self.parts if set(part.over) <= set(factors))
         items = {name: count for name, count in self.items.items() if name in factors}
-        return replace(self, parts=chosen, items=items) if chosen else None
+        if chosen:
+            return replace(self, parts=chosen, items=items)
+        return None
 
     def of(self, population: str) -> Uncertainty:
         """Return the same uncertainty, with items that belong to another population."""
@@ -197,15 +201,18 @@ class Uncertainty:
         from scipy.special import expit, logit
 
         half = quantile((1 + LEVEL) / 2, self.freedom) * self.error
-        low, high = min(limits[0], value), max(limits[1], value)
+        low = min(limits[0], value)
+        high = max(limits[1], value)
         if half == 0 or low == high:
             return value, value
-        centre = (
-            min(max(value, low + self.outcome), high - self.outcome)
-            if self.few
-            else value
-        )
-        position = (centre - low) / (high - low) if math.isfinite(high - low) else 0.0
+        if self.few:
+            centre = min(max(value, low + self.outcome), high - self.outcome)
+        else:
+            centre = value
+        if math.isfinite(high - low):
+            position = (centre - low) / (high - low)
+        else:
+            position = 0.0
         if self.few or self.scale == "identity" or not 0 < position < 1:
             return max(low, min(value, centre - half)), min(
                 high, max(value, centre + half)

@@ -110,7 +110,9 @@ class _Whole:
 
     def how(self, name: str) -> str:
         """Return how the dimension of a factor is reduced; items that are left out have none."""
-        return dict(self.steps)[self.inside[name].dim] if name in self.inside else ""
+        if name in self.inside:
+            return dict(self.steps)[self.inside[name].dim]
+        return ""
 
     def of(self, values: Floats, *, smooth: bool) -> float:
         """Aggregate samples; ``smooth`` replaces medians by means."""
@@ -129,7 +131,8 @@ class _Whole:
         self, keep: Mapping[str, Booleans], values: Floats | None = None
     ) -> Floats:
         """Return samples without the items of each factor that are not kept; ``values`` are without others already."""
-        values = self.values if values is None else values
+        if values is None:
+            values = self.values
         outside = {
             _inner(self.variation, name): kept
             for name, kept in keep.items()
@@ -156,9 +159,9 @@ class _Whole:
         return np.asarray(1 - groups.sizes / groups.sizes.sum())
 
     def inflation(self, name: str) -> float:
-        return (
-            1.0 if self.variation is None else self.variation.inflation.get(name, 1.0)
-        )
+        if self.variation is None:
+            return 1.0
+        return self.variation.inflation.get(name, 1.0)
 
     def deviations(self, name: str, groups: Grouping, *, smooth: bool) -> Floats:
         """Return the deviation that each group of a factor adds, whose squares sum to the variance of the aggregate.
@@ -199,13 +202,15 @@ class _Whole:
         rows, columns = (grouped(names_for(each), COARSE) for each in groups)
         second = _each_left_out(pair[1], columns)
         if pair[1] in self.inside:
-            first, of_first = groups[0], grouped(groups[0].keys, COARSE).codes
+            first = groups[0]
+            of_first = grouped(groups[0].keys, COARSE).codes
             without_first = self.without_each(pair[0], first)
             both = [
                 [self.left(keep, part) for keep in second] for part in without_first
             ]
         else:
-            first, of_first = rows, np.arange(len(rows.keys))
+            first = rows
+            of_first = np.arange(len(rows.keys))
             kept = _each_left_out(pair[0], rows)
             without_first = [self.left(keep) for keep in kept]
             both = [[self.left({**keep, **other}) for other in second] for keep in kept]
@@ -242,11 +247,9 @@ def names_for(groups: Grouping) -> list[str]:
 
 def _inner(variation: Variation | None, name: str) -> str:
     """Return the factor whose items are left out: for larger items, the one of the items that they contain."""
-    return (
-        variation.nested[name][0]
-        if variation is not None and name in variation.nested
-        else name
-    )
+    if variation is not None and name in variation.nested:
+        return variation.nested[name][0]
+    return name
 
 
 def uncertainty_of(
@@ -275,7 +278,8 @@ def uncertainty_of(
         A factor is unknown, or has one item only.
     """
     fixed = FIXED if variation is None else FIXED | set(variation.fixed)
-    array, how = samples.values, dict(steps)
+    array = samples.values
+    how = dict(steps)
     dims = [dim for dim in map(str, array.dims) if dim in how and dim not in fixed]
     inside = _inside(array, dims, factors)
     outside = _left_out(variation, [*inside, *dims], factors)
@@ -347,7 +351,9 @@ def _excess(whole: _Whole, name: str, groups: Grouping, part: Part) -> float:
         return 1.0
     of_mean = whole.deviations(name, groups, smooth=True)
     power = float(of_mean @ of_mean)
-    return part.variance / power if power > 0 else 1.0
+    if power > 0:
+        return part.variance / power
+    return 1.0
 
 
 def _inside(
@@ -462,7 +468,8 @@ def _crossing(place: Floats, values: Floats) -> Floats:
         return np.full(len(place), values[0])
     above = np.clip((place < 0).sum(axis=1), 1, place.shape[1] - 1)
     rows = np.arange(len(place))
-    low, high = place[rows, above - 1], place[rows, above]
+    low = place[rows, above - 1]
+    high = place[rows, above]
     share = np.clip(
         np.divide(-low, high - low, out=np.zeros(len(place)), where=high > low),
         0.0,

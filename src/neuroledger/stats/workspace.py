@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ __all__ = ["Memo", "Workspace", "device_of"]
 
 HASH_BLOCK = 1 << 24
 
+T = TypeVar("T")
+
 
 class Memo:
     """A cache of results by content, which evicts the least recently used ones beyond ``limit`` bytes.
@@ -38,7 +40,7 @@ class Memo:
     def __init__(self, limit: int = 4 << 30) -> None:
         self.limit = limit
         self._held: OrderedDict[tuple[str, ...], tuple[Any, int]] = OrderedDict()
-        self._frozen: dict[tuple[Any, ...], tuple[weakref.ref[Array], str]] = {}
+        self._frozen: dict[tuple[object, ...], tuple[weakref.ref[Array], str]] = {}
         self._lock = threading.RLock()
 
     def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
@@ -48,14 +50,15 @@ class Memo:
     def get(
         self,
         key: tuple[str, ...],
-        compute: Callable[[], Any],
-        size: Callable[[Any], int],
-    ) -> Any:
+        compute: Callable[[], T],
+        size: Callable[[T], int],
+    ) -> T:
         """Return the cached result for ``key``, or that of ``compute``, which runs in one thread at a time."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
-                return self._held[key][0]
+                kept: T = self._held[key][0]
+                return kept
             value = compute()
             self._held[key] = (value, size(value))
             while (
@@ -133,14 +136,16 @@ class Workspace:
 
     def indices(self, rows: NDArray[np.intp]) -> Array:
         """Return row numbers on the device."""
-        return rows if self.device == "cpu" else self.send(rows)
+        if self.device == "cpu":
+            return rows
+        return self.send(rows)
 
     def send(self, values: Array) -> Array:
         """Return a contiguous array in the machine's byte order as a tensor on the device.
 
         Read-only memory is copied also on the host, because torch does not protect it.
         """
-        torch: Any = self.xp
+        torch = self.xp
         place = "cpu" if self.device == "torch" else self.device
         convert = torch.as_tensor if values.flags.writeable else torch.tensor
         return cast(Array, convert(values, device=place))
@@ -160,15 +165,15 @@ class Workspace:
         size: Callable[[Any], int],
     ) -> Any:
         """Return ``compute()``, cached under ``key`` (see :meth:`key`); an empty key disables the cache."""
-        return (
-            self.memo.get((name, self.device, self.dtype, key), compute, size)
-            if key
-            else compute()
-        )
+        if key:
+            return self.memo.get((name, self.device, self.dtype, key), compute, size)
+        return compute()
 
     def key(self, values: Array) -> str:
         """Return the content hash of ``values``, or an empty text if the memo is disabled."""
-        return self.memo.fingerprint(values) if self.memo.limit else ""
+        if self.memo.limit:
+            return self.memo.fingerprint(values)
+        return ""
 
     @contextmanager
     def limits(self) -> Iterator[None]:
@@ -182,7 +187,7 @@ class Workspace:
             yield
 
 
-def device_of(values: Array) -> dict[str, Any]:
+def device_of(values: Array) -> dict[str, object]:
     """Return the keyword argument that creates a new array on the device of ``values``; empty on the host for NumPy 1."""
     return {} if isinstance(values, np.ndarray) else {"device": values.device}
 

@@ -16,6 +16,7 @@ from neuroledger.store.store import Store, store_folder
 __all__ = ["Derived", "code_sha256", "derived_at", "key_of", "remembered"]
 
 Name = TypeVar("Name", bound=Hashable)
+Plain = TypeVar("Plain")
 
 FILE: Final = "derived.sqlite"
 AT_ONCE: Final = 500
@@ -48,7 +49,7 @@ class Derived:
             return {}
         return found
 
-    def remember(self, values: Mapping[str, Any]) -> None:
+    def remember(self, values: Mapping[str, object]) -> None:
         """Keep values, which are plain data."""
         if not values:
             return
@@ -108,8 +109,10 @@ def code_sha256() -> str:
 
 
 def remembered(
-    derived: Derived | None, wanted: Mapping[Name, str], compute: Callable[[Name], Any]
-) -> dict[Name, Any]:
+    derived: Derived | None,
+    wanted: Mapping[Name, str],
+    compute: Callable[[Name], Plain],
+) -> dict[Name, Plain]:
     """Return the value of each name, remembered by its key or computed; without a key it is always computed.
 
     Parameters
@@ -120,8 +123,8 @@ def remembered(
         Returns the value of a name, as plain data.
     """
     known = derived.recall(filter(None, wanted.values())) if derived else {}
-    values: dict[Name, Any] = {}
-    new: dict[str, Any] = {}
+    values: dict[Name, Plain] = {}
+    new: dict[str, Plain] = {}
     for name, key in wanted.items():
         if key in known:
             values[name] = known[key]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from neuroledger.errors import StorageError
@@ -67,11 +67,10 @@ def sweep(folder: Path) -> None:
     _swept.add(key)
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            match = (
-                _TEMPORARY.fullmatch(entry.name)
-                if entry.name.endswith(".tmp")
-                else None
-            )
+            if entry.name.endswith(".tmp"):
+                match = _TEMPORARY.fullmatch(entry.name)
+            else:
+                match = None
             if match is not None and not alive(match["owner"], Path(entry.path)):
                 with suppress(OSError):
                     Path(entry.path).unlink()
@@ -127,7 +126,7 @@ def write_text(path: Path, text: str) -> bool:
     return True
 
 
-def write_json(path: Path, value: Any) -> bool:
+def write_json(path: Path, value: object) -> bool:
     """Write plain data as JSON with sorted keys, two spaces of indentation and a final newline; as :func:`write_text`."""
     return write_text(
         path,

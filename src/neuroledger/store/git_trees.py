@@ -128,7 +128,8 @@ def is_shallow(root: Path) -> bool:
 
 def committed(root: Path, commit: str) -> Tree:
     """Return the tree of a commit."""
-    entries, folders = {}, [commit.encode(), f"{commit}^{{tree}}".encode()]
+    entries = {}
+    folders = [commit.encode(), f"{commit}^{{tree}}".encode()]
     for line in git(
         root, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit
     ).split(b"\0"):
@@ -147,14 +148,13 @@ def committed(root: Path, commit: str) -> Tree:
 
 def _require_genuine(root: Path, ids: Sequence[bytes]) -> None:
     """Require that every object matches its id; git itself does not verify most objects when it reads them."""
-    output, start = (
-        git(root, "cat-file", "--batch", stdin=b"".join(id + b"\n" for id in ids)),
-        0,
-    )
+    output = git(root, "cat-file", "--batch", stdin=b"".join(id + b"\n" for id in ids))
+    start = 0
     for requested in ids:
         head, _, _ = output[start : start + 200].partition(b"\n")
         id, kind, size = (*head.decode(errors="replace").split(), "", "")[:3]
-        begin, length = start + len(head) + 1, int(size) if size.isdecimal() else 0
+        begin = start + len(head) + 1
+        length = int(size) if size.isdecimal() else 0
         content = output[begin : begin + length]
         if not size or _id([content], length, Entry("", id, 0), kind) != id:
             raise _damaged(requested.decode(errors="replace"))
@@ -178,7 +178,9 @@ def _malformed(content: bytes, length: int) -> str:
     length
         Bytes of an id.
     """
-    names, order, start = list[bytes](), list[bytes](), 0
+    names = list[bytes]()
+    order = list[bytes]()
+    start = 0
     while start < len(content):
         head, _, _ = content[start:].partition(b"\0")
         mode, _, name = head.partition(b" ")
@@ -207,7 +209,9 @@ def working(head: Tree) -> Tree:
 
     Every file is read and hashed, because the index may report a changed file as unchanged.
     """
-    root, entries, contents = head.root, dict[str, Entry](), dict[str, bytes]()
+    root = head.root
+    entries = dict[str, Entry]()
+    contents = dict[str, bytes]()
     others = git(
         root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"
     ).split(b"\0")
@@ -277,11 +281,10 @@ def _id(
     pieces: Iterable[bytes], size: int, known: Entry | None, kind: str = "blob"
 ) -> str:
     """Return git's id of a content, with the hash algorithm of the repository."""
-    hashed = (
-        hashlib.sha256()
-        if known is not None and len(known.id) == 64
-        else hashlib.sha1()
-    )
+    if known is not None and len(known.id) == 64:
+        hashed = hashlib.sha256()
+    else:
+        hashed = hashlib.sha1()
     hashed.update(f"{kind} {size}\0".encode())
     for piece in pieces:
         hashed.update(piece)

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
@@ -35,6 +35,9 @@ from neuroledger.spec.base import sha256_of as key_of
 from neuroledger.store.files import alive, owner, sync
 from neuroledger.store.git import git
 from neuroledger.store.hashes import hashed, remember, sha256_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "Entry",
@@ -69,7 +72,7 @@ logger = logging.getLogger(__name__)
 class Written(NamedTuple):
     """Result of a writer: plain data about its files, and the SHA-256 of those that it hashed itself."""
 
-    about: Mapping[str, Any] = {}
+    about: Mapping[str, object] = {}
     sha256: Mapping[str, str] = {}
 
 
@@ -112,7 +115,9 @@ def limit_bytes() -> int:
 def store_folder(root: Path) -> Path:
     """Return ``.cache/neuroledger`` of a repository, or the folder in ``NEUROLEDGER_ACTIVATIONS``."""
     folder = os.environ.get(FOLDER)
-    return Path(folder) if folder else root / ".cache" / "neuroledger"
+    if folder:
+        return Path(folder)
+    return root / ".cache" / "neuroledger"
 
 
 def open_store(root: Path) -> Store:
@@ -150,7 +155,7 @@ class Store:
         _own(self.folder, os.getpid())
 
     def get(
-        self, kind: str, made_of: Mapping[str, Any], *, own: bool = False
+        self, kind: str, made_of: Mapping[str, object], *, own: bool = False
     ) -> Entry | None:
         """Return the entry of this ``kind`` with the inputs ``made_of``, or None.
 
@@ -184,7 +189,7 @@ class Store:
     def put(
         self,
         kind: str,
-        made_of: Mapping[str, Any],
+        made_of: Mapping[str, object],
         write: Callable[[Path], Written],
         *,
         own: bool = False,
@@ -205,7 +210,7 @@ class Store:
                 shutil.rmtree(temporary, ignore_errors=True)
 
     def keep(
-        self, kind: str, made_of: Mapping[str, Any], write: Callable[[Path], Written]
+        self, kind: str, made_of: Mapping[str, object], write: Callable[[Path], Written]
     ) -> Entry:
         """Return the existing entry, or create it with ``write``; only one of several concurrent processes computes it."""
         entry = self.get(kind, made_of)
@@ -217,7 +222,7 @@ class Store:
     def commit(
         self,
         kind: str,
-        made_of: Mapping[str, Any],
+        made_of: Mapping[str, object],
         temporary: Path,
         written: Written,
         *,
@@ -226,12 +231,12 @@ class Store:
         """Turn the folder ``temporary``, a path from :meth:`scratch`, into an entry."""
         key = key_of(dict(made_of))
         place = self._place(kind, key, own)
-        files: dict[str, list[Any]] = {}
+        files: dict[str, tuple[int, str]] = {}
         for path in sorted(temporary.iterdir()):
             sync(path)
             sha256 = written.sha256.get(path.name) or hashed(path)
             remember(path, sha256)
-            files[path.name] = [path.stat().st_size, sha256]
+            files[path.name] = (path.stat().st_size, sha256)
         index = {
             "format": FORMAT,
             "kind": kind,
@@ -256,7 +261,7 @@ class Store:
         return _entry(key, place, index)
 
     @contextmanager
-    def lock(self, kind: str, made_of: Mapping[str, Any]) -> Iterator[None]:
+    def lock(self, kind: str, made_of: Mapping[str, object]) -> Iterator[None]:
         """Lock these inputs: one thread of one process at a time enters the block; the lock ends with the process."""
         with self._writing():
             folder = self.folder / LOCKS
@@ -290,11 +295,11 @@ class Store:
         own.mkdir(parents=True, exist_ok=True)
         return own / f"{uuid4().hex}.tmp"
 
-    def use(self, entry: Entry, array: NDArray[Any]) -> None:
+    def use(self, entry: Entry, array: NDArray[np.generic]) -> None:
         """Mark the entry as used now, and protect it from removal while ``array``, which maps its file, exists."""
         _in_use(self.folder, os.getpid()).add(entry, array)
 
-    def use_file(self, path: Path, array: NDArray[Any]) -> None:
+    def use_file(self, path: Path, array: NDArray[np.generic]) -> None:
         """Do the same as :meth:`use` for an array that maps the file ``path`` opened by another process."""
         if path.parent.is_relative_to(self.folder):
             self.use(Entry(path.parent.name, path.parent, {}, {}), array)
@@ -347,7 +352,8 @@ class Store:
         return sorted(entries, key=lambda entry: (entry.used, entry.place))
 
     def _evict(self, entries: list[Used], surplus: int) -> int:
-        removed, in_use = 0, _in_use(self.folder, os.getpid()).everywhere()
+        removed = 0
+        in_use = _in_use(self.folder, os.getpid()).everywhere()
         for entry in entries:
             if removed >= surplus:
                 break
@@ -433,11 +439,12 @@ class _InUse:
     """Entries that this process has open; their names in a folder stop other processes from removing them."""
 
     def __init__(self, folder: Path, own: Path) -> None:
-        self._folder, self._names = folder, own / "open"
+        self._folder = folder
+        self._names = own / "open"
         self._open: Counter[str] = Counter()
         self._lock = threading.RLock()
 
-    def add(self, entry: Entry, array: NDArray[Any]) -> None:
+    def add(self, entry: Entry, array: NDArray[np.generic]) -> None:
         with (
             self._lock,
             suppress(OSError),
@@ -489,6 +496,8 @@ def size_in_words(count: float) -> str:
     """Return a number of bytes as text: ``1536`` → ``1.5 KiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+            if unit == "B":
+                return f"{count:.0f} {unit}"
+            return f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"

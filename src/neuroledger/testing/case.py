@@ -45,7 +45,10 @@ class Check:
     @property
     def where(self) -> str:
         """The component, and its spec if that has another name."""
-        of_spec = f" ({self.spec})" if self.spec not in ("", self.name) else ""
+        if self.spec not in ("", self.name):
+            of_spec = f" ({self.spec})"
+        else:
+            of_spec = ""
         return f"{self.kind} {self.name}{of_spec}"
 
     def __call__(self) -> None:
@@ -124,7 +127,9 @@ class Case:
     @property
     def reference(self) -> int:
         """The position of the input whose rows splits divide."""
-        return 0 if self.bound.parameters.get("reverse") is True else -1
+        if self.bound.parameters.get("reverse") is True:
+            return 0
+        return -1
 
     @cached_property
     def splits(self) -> list[Split] | None:

@@ -8,7 +8,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import ValidationError
 
@@ -59,7 +59,7 @@ def declared_components(kind: str, catalog: Catalog) -> dict[str, Declared]:
     }
 
 
-def _valid(declared: Declared) -> list[dict[str, Any]]:
+def _valid(declared: Declared) -> list[dict[str, object]]:
     """Return the valid parameters of each spec that names the component, and its defaults if they suffice."""
     given = [
         getattr(entry.spec, declared.field).parameters for entry in declared.entries
@@ -168,7 +168,8 @@ def _channels(declared: Declared) -> None:
             f"`permuted` is {component.permuted!r}; declare source, target or None"
         )
     for entry in declared.entries:
-        spec, values = entry.spec, {}
+        spec = entry.spec
+        values = {}
         if isinstance(spec, ModelSpec):
             names = ("regions", "layers", "readout", "commit")
             values = {name: getattr(spec, name) for name in names}

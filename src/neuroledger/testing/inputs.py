@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Integers
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.errors import RequestError
 from neuroledger.spec.components import Ceiling, Example, Metric
@@ -22,7 +22,9 @@ CONDITIONS: Final = ("easy", "hard", "medium", "odd")
 
 
 def example_of(
-    component: Metric | Ceiling, rng: np.random.Generator, parameters: Mapping[str, Any]
+    component: Metric | Ceiling,
+    rng: np.random.Generator,
+    parameters: Mapping[str, object],
 ) -> Example:
     """Return the declared example of a component, or simulated inputs of its kind.
 
@@ -77,7 +79,7 @@ def recordings(rng: np.random.Generator) -> tuple[xr.DataArray, xr.DataArray]:
     return source, repeated
 
 
-def _responses(values: Floats, stimulus: Any, unit: str) -> xr.DataArray:
+def _responses(values: Floats, stimulus: Integers, unit: str) -> xr.DataArray:
     count = values.shape[1]
     labels = np.asarray(LABELS)[stimulus % len(LABELS)]
     return xr.DataArray(
@@ -138,9 +140,10 @@ def trials(rng: np.random.Generator) -> tuple[xr.DataArray, xr.DataArray]:
     return source, people
 
 
-def _shown(stimulus: Any) -> dict[str, Any]:
+def _shown(stimulus: Integers) -> dict[str, object]:
     """Return the coordinates of stimuli: their id, object, condition, texture and kind of image."""
-    names, conditions = np.asarray(LABELS), np.asarray(CONDITIONS)
+    names = np.asarray(LABELS)
+    conditions = np.asarray(CONDITIONS)
     truth = names[stimulus % len(LABELS)]
     round_of = stimulus // len(LABELS)
     columns = {

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Integers
 from neuroledger.errors import ContractError, NeuroLedgerError, about_pair
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import Split
@@ -42,7 +43,8 @@ def _value(case: Case) -> None:
 
 
 def _repeatable(case: Case) -> None:
-    first, again = case.scored, case.score(case.example.inputs)
+    first = case.scored
+    again = case.score(case.example.inputs)
     if first.value != again.value:
         raise ContractError(
             f"two calls with the same inputs and seed give {first.value} and {again.value}: draw random numbers from `rng`"
@@ -65,7 +67,7 @@ def _rows(case: Case) -> None:
         _require_equivariant(case, orders if by_id else [orders[0]] * len(orders))
 
 
-def _require_matched(case: Case, orders: list[Any]) -> None:
+def _require_matched(case: Case, orders: list[Integers]) -> None:
     """Require the same score where only the side without splits has another order."""
     place = 1 if case.reference == 0 else 0
     moved = case.changed(
@@ -74,7 +76,7 @@ def _require_matched(case: Case, orders: list[Any]) -> None:
     _require_equal(case, case.score(moved), ORDER, "the rows of one side")
 
 
-def _require_equivariant(case: Case, orders: list[Any]) -> None:
+def _require_equivariant(case: Case, orders: list[Integers]) -> None:
     """Require the same score where all sides have other orders, with the same splits of stimuli."""
     permuted = case.changed(lambda array, at: array.isel(presentation=orders[at]))
     splits = _moved(case.splits, orders[case.reference])
@@ -88,7 +90,7 @@ def _matched_by_id(case: Case) -> bool:
     )
 
 
-def _moved(splits: list[Split] | None, order: Any) -> list[Split] | None:
+def _moved(splits: list[Split] | None, order: Integers) -> list[Split] | None:
     """Return the splits of rows in a new order."""
     if splits is None:
         return None
@@ -105,7 +107,9 @@ def _require_equal(case: Case, found: Score, tolerance: float, what: str) -> Non
 
 def _precision(case: Case) -> None:
     def single(array: xr.DataArray, _: int) -> xr.DataArray:
-        return array.astype(np.float32) if array.dtype.kind == "f" else array
+        if array.dtype.kind == "f":
+            return array.astype(np.float32)
+        return array
 
     rounded = case.score(case.changed(single))
     _require_equal(case, rounded, SINGLE, "inputs of single precision")
@@ -138,7 +142,9 @@ def _missing(case: Case) -> None:
 
 
 def _undefined(score: Score) -> int:
-    return 0 if score.samples is None else int(score.samples.isnull().sum())
+    if score.samples is None:
+        return 0
+    return int(score.samples.isnull().sum())
 
 
 def _require_about_pair(error: NeuroLedgerError, what: str) -> None:
@@ -161,7 +167,10 @@ def _single(case: Case) -> None:
         rows = np.flatnonzero(np.asarray(names.values).astype(str) == wanted)
         return array.isel(presentation=rows)
 
-    one = [Split(np.array([0]), np.array([0]))] if case.splits is not None else None
+    if case.splits is not None:
+        one = [Split(np.array([0]), np.array([0]))]
+    else:
+        one = None
     try:
         value = case.score(case.changed(first), one).value
     except NeuroLedgerError as error:
@@ -207,12 +216,12 @@ def _json(case: Case) -> None:
     read = StoredScore.model_validate(json.loads(text)).score(score.population)
     kept = ("value", "low", "high", "scale", "direction", "unit", "notes")
     for name in kept:
-        before, after = getattr(score, name), getattr(read, name)
-        same = (
-            _equal(after, before, ORDER)
-            if isinstance(before, float) and math.isfinite(before)
-            else after == before or before != before
-        )
+        before = getattr(score, name)
+        after = getattr(read, name)
+        if isinstance(before, float) and math.isfinite(before):
+            same = _equal(after, before, ORDER)
+        else:
+            same = after == before or before != before
         if not same:
             raise ContractError(f"{name} is {before!r}, and {after!r} after JSON")
 
@@ -243,10 +252,12 @@ class _Unreadable:
     """An array whose values cannot be read, such as those of a file on a failing disk."""
 
     def __init__(self, like: xr.DataArray, error: BaseException) -> None:
-        self.shape, self.dtype, self.ndim = like.shape, like.dtype, like.ndim
+        self.shape = like.shape
+        self.dtype = like.dtype
+        self.ndim = like.ndim
         self.error = error
 
-    def _fail(self, *_: Any, **__: Any) -> Any:
+    def _fail(self, *_: object, **__: object) -> object:
         raise self.error
 
     __array__ = __array_ufunc__ = __array_function__ = __getitem__ = astype = _fail
@@ -283,7 +294,8 @@ def _read_value(case: Case) -> None:
 
 
 def _read_again(case: Case) -> None:
-    first, again = _reading(case), _reading(case)
+    first = _reading(case)
+    again = _reading(case)
     if repr(first) != repr(again):
         raise ContractError(f"the same counts give {first} and {again}")
 

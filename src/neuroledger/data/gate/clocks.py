@@ -63,10 +63,8 @@ def _mostly_outside(item: RecordingClocks) -> list[str]:
 
 
 def _mostly_empty(item: RecordingClocks) -> list[str]:
-    total, empty = (
-        sum(part.windows for part in item.empty),
-        sum(part.empty for part in item.empty),
-    )
+    total = sum(part.windows for part in item.empty)
+    empty = sum(part.empty for part in item.empty)
     if not total or empty <= item.most_empty * total:
         return []
     return [f"{empty} of {total} windows hold no event in any channel"]
@@ -111,11 +109,10 @@ def count_empty(
         [_without_event(array[rows]) for rows in row_blocks(array.values)]
     )
     names = array["recording"].values.astype(str)
-    labels = (
-        array["label"].values.astype(str)
-        if "label" in array.coords
-        else np.full(len(names), "")
-    )
+    if "label" in array.coords:
+        labels = array["label"].values.astype(str)
+    else:
+        labels = np.full(len(names), "")
     found: dict[str, list[_Windows]] = {}
     for name, label, without in zip(
         names.tolist(), labels.tolist(), empty.tolist(), strict=True

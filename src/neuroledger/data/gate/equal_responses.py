@@ -112,7 +112,8 @@ def _surprising(cells: Floats, stimuli: Indices, equal: list[tuple[int, int]]) -
         np.isnan(cells[pairs[:, 0]]) & np.isnan(cells[pairs[:, 1]])
     )
     pairs = pairs[~alike.all(axis=1)]
-    one, other = cells[pairs[:, 0]], cells[pairs[:, 1]]
+    one = cells[pairs[:, 0]]
+    other = cells[pairs[:, 1]]
     asked = telling[pairs[:, 0]] | telling[pairs[:, 1]]
     agreed = (asked & (one == other)).sum(axis=0)
     logarithms = np.log((agreed + 1) / (asked.sum(axis=0) + 2))

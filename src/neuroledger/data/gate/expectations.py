@@ -136,7 +136,9 @@ def _require_fast_pattern(pattern: str, texts: Iterable[str]) -> None:
 def _columns(expectation: say.RowCheck) -> tuple[str, ...]:
     if isinstance(expectation, say.UniqueTogether):
         return expectation.columns
-    return (expectation.column,) if isinstance(expectation, say.ColumnCheck) else ()
+    if isinstance(expectation, say.ColumnCheck):
+        return (expectation.column,)
+    return ()
 
 
 def _rows(expectation: say.RowCheck, part: str, subject: Subject) -> Facts:
@@ -209,7 +211,8 @@ def _assembly_questions(
         case say.Coords(coords=coords):
             return _coords_questions(coords, recording)
         case say.SamplingRate(hz=hz):
-            low, high = hz * (1 - RATE_TOLERANCE), hz * (1 + RATE_TOLERANCE)
+            low = hz * (1 - RATE_TOLERANCE)
+            high = hz * (1 + RATE_TOLERANCE)
             words = f"time steps not of {hz:g} Hz"
             question = ask.between("hz", low, high, words, quote="values")
             return gather.time_steps(recording), [question]
@@ -346,9 +349,8 @@ def _require_name(name: str, names: Iterable[object], noun: str, owner: str) -> 
     if name in known:
         return
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    hint = (
-        f"did you mean '{near[0]}'?"
-        if near
-        else f"name one of: {', '.join(known) or 'it has none'}"
-    )
+    if near:
+        hint = f"did you mean '{near[0]}'?"
+    else:
+        hint = f"name one of: {', '.join(known) or 'it has none'}"
     raise UnaskableError(f"{owner} has no {noun} '{name}'", hint)

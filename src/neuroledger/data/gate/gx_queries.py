@@ -78,7 +78,9 @@ def not_null(column: str) -> Question:
     )
 
 
-def each(column: str, verb: str, arguments: Mapping[str, Any], breach: str) -> Question:
+def each(
+    column: str, verb: str, arguments: Mapping[str, object], breach: str
+) -> Question:
     """Every value of the column meets the rule ``expect_column_values_<verb>``."""
     return Question(
         f"expect_column_values_{verb}",
@@ -89,7 +91,7 @@ def each(column: str, verb: str, arguments: Mapping[str, Any], breach: str) -> Q
 
 def in_set(
     column: str,
-    values: Iterable[Any],
+    values: Iterable[object],
     breach: str | None = None,
     *,
     quote: Quote = "both",
@@ -104,7 +106,7 @@ def in_set(
     )
 
 
-def states(column: str, value: Any, breach: str) -> Question:
+def states(column: str, value: object, breach: str) -> Question:
     """The column has ``value`` in every row; for tables that state one fact."""
     return Question(
         "expect_column_values_to_be_in_set",
@@ -114,7 +116,7 @@ def states(column: str, value: Any, breach: str) -> Question:
 
 
 def holds_all(
-    column: str, values: Iterable[Any], breach: str | None = None
+    column: str, values: Iterable[object], breach: str | None = None
 ) -> Question:
     """Each of ``values`` occurs in the column."""
     words = breach or f"'{column}': declared but absent"
@@ -204,9 +206,8 @@ def has_columns(columns: Sequence[str], *, only: bool) -> Question:
         absent = [name for name in columns if name not in observed]
         surplus = [name for name in observed if name not in columns] if only else []
         parts = [f"columns missing: {listed(absent)}"] if absent else []
-        parts += (
-            [f"columns that were not declared: {listed(surplus)}"] if surplus else []
-        )
+        if surplus:
+            parts += [f"columns that were not declared: {listed(surplus)}"]
         return "; ".join(parts)
 
     return Question(
@@ -232,10 +233,12 @@ def named(answer: Answer, quote: Quote) -> str:
         ]
     else:
         examples = list(answer.rows if quote == "rows" else answer.values)
-    return f": {listed(dict.fromkeys(examples))}" if examples else ""
+    if examples:
+        return f": {listed(dict.fromkeys(examples))}"
+    return ""
 
 
-def listed(items: Iterable[Any]) -> str:
+def listed(items: Iterable[object]) -> str:
     """The first few of ``items`` in one text, with an ellipsis if there are more."""
     texts = [str(item) for item in items]
     return ", ".join(texts[:EXAMPLES]) + (", …" if len(texts) > EXAMPLES else "")
@@ -244,5 +247,9 @@ def listed(items: Iterable[Any]) -> str:
 def span(low: float | None, high: float | None) -> str:
     """The bounds in words."""
     if low is not None and high is not None:
-        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-    return f"at least {low:g}" if low is not None else f"at most {high:g}"
+        if low == high:
+            return f"{low:g}"
+        return f"{low:g} to {high:g}"
+    if low is not None:
+        return f"at least {low:g}"
+    return f"at most {high:g}"

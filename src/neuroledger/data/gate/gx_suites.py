@@ -137,17 +137,22 @@ def _run_suite(context: Any, suite: _Suite, *, private: bool) -> dict[Place, Ans
     }
 
 
-def _answer(result: Any, question: Question, facts: Facts, *, private: bool) -> Answer:
+def _answer(
+    result: Any,
+    question: Question,
+    facts: Facts,
+    *,
+    private: bool,
+) -> Answer:
     """The answer in one result; a result that examined nothing is a failed answer."""
     withheld = private and not facts.quotable
     if result is None:
         return Answer(False, error="Great Expectations returned no result")
     if not result.result:
-        reason = (
-            "the reason is withheld: private data"
-            if withheld
-            else _exception_message(result)
-        )
+        if withheld:
+            reason = "the reason is withheld: private data"
+        else:
+            reason = _exception_message(result)
         return Answer(
             False,
             error=f"Great Expectations could not decide the expectation ({reason})",
@@ -181,20 +186,24 @@ def _exception_message(result: Any) -> str:
         for each in details
         if each.get("exception_message")
     ]
-    return messages[0].strip().splitlines()[-1] if messages else "no reason given"
+    if messages:
+        return messages[0].strip().splitlines()[-1]
+    return "no reason given"
 
 
-def _texts(values: Iterable[Any]) -> tuple[str, ...]:
+def _texts(values: Iterable[object]) -> tuple[str, ...]:
     return tuple(_text(value) for value in list(values)[:EXAMPLES])
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return " instead of ".join(_text(each) for each in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
-def _row_names(facts: Facts, positions: Iterable[Any] | None) -> tuple[str, ...]:
+def _row_names(facts: Facts, positions: Iterable[int] | None) -> tuple[str, ...]:
     if facts.key is None:
         return ()
     column = facts.rows[facts.key]

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.images import decode
 from neuroledger.data.memory import release, row_blocks
@@ -73,9 +74,10 @@ def files(stimulus_set: StimulusSet, *, decoded: bool) -> Facts:
     """
     rows = _plain(stimulus_set.table)
     archive = stimulus_set.archive
-    archives = (
-        [archive] if isinstance(archive, Path) else list((archive or {}).values())
-    )
+    if isinstance(archive, Path):
+        archives = [archive]
+    else:
+        archives = list((archive or {}).values())
     per_file = confined(
         lambda: [
             _file_facts(id, content, decoded) for id, content in _contents(stimulus_set)
@@ -170,9 +172,13 @@ def value_range(assembly: xr.DataArray) -> Facts:
     """
     low, high = np.nan, np.nan
     for block in _blocks(_numbers(assembly)):
-        present = block if _cannot_be_missing(block) else block[~np.isnan(block)]
+        if _cannot_be_missing(block):
+            present = block
+        else:
+            present = block[~np.isnan(block)]
         if present.size:
-            low, high = np.fmin(low, present.min()), np.fmax(high, present.max())
+            low = np.fmin(low, present.min())
+            high = np.fmax(high, present.max())
     return Facts(
         "range of assembly values",
         pd.DataFrame([{"lowest": float(low), "highest": float(high)}]),
@@ -191,17 +197,22 @@ def sites(assembly: xr.DataArray, over: str) -> Facts:
     rest = tuple(axis for axis, dim in enumerate(assembly.dims) if dim != over)
     lows, highs = zip(*(_extremes(block, rest) for block in _blocks(data)), strict=True)
     if 0 in rest:
-        low, high = np.minimum.reduce(lows), np.maximum.reduce(highs)
+        low = np.minimum.reduce(lows)
+        high = np.maximum.reduce(highs)
     else:
-        low, high = np.concatenate(lows), np.concatenate(highs)
+        low = np.concatenate(lows)
+        high = np.concatenate(highs)
     along = coordinates(assembly, over)
-    names = along.rows[along.key] if along.key else pd.Series(range(len(low)))
+    if along.key:
+        names = along.rows[along.key]
+    else:
+        names = pd.Series(range(len(low)))
     return Facts(
         f"values by {over}", pd.DataFrame({"name": names, "varies": high > low}), "name"
     )
 
 
-def _extremes(data: np.ndarray[Any, Any], rest: tuple[int, ...]) -> tuple[Any, Any]:
+def _extremes(data: Array, rest: tuple[int, ...]) -> tuple[Array, Array]:
     """Minimum and maximum over some axes, ignoring NaN; infinite if all values are missing."""
     if _cannot_be_missing(data):
         return data.min(axis=rest), data.max(axis=rest)
@@ -212,7 +223,7 @@ def _extremes(data: np.ndarray[Any, Any], rest: tuple[int, ...]) -> tuple[Any, A
     )
 
 
-def _blocks(data: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+def _blocks(data: Array) -> Iterator[Array]:
     """Yield the values in blocks of rows, which keeps temporary arrays small; at least one block."""
     if data.ndim == 0 or not len(data):
         yield data
@@ -285,7 +296,7 @@ def repetitions(assembly: xr.DataArray) -> Facts:
     )
 
 
-def select(facts: Facts, where: Mapping[str, Any]) -> Facts:
+def select(facts: Facts, where: Mapping[str, object]) -> Facts:
     """The rows in which each column of ``where`` has the given value, or one of the given values.
 
     Raises
@@ -299,7 +310,10 @@ def select(facts: Facts, where: Mapping[str, Any]) -> Facts:
         allowed = value if isinstance(value, (tuple, list)) else [value]
         keep &= facts.rows[column].isin(allowed)
         conditions.append(f"{column} = {' or '.join(map(str, allowed))}")
-    title = f"{facts.title} where {', '.join(conditions)}" if where else facts.title
+    if where:
+        title = f"{facts.title} where {', '.join(conditions)}"
+    else:
+        title = facts.title
     return replace(facts, title=title, rows=facts.rows[keep].reset_index(drop=True))
 
 
@@ -315,12 +329,12 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _cannot_be_missing(data: np.ndarray[Any, Any]) -> bool:
+def _cannot_be_missing(data: Array) -> bool:
     """Whether the type has no missing values, so that large data and overlapping windows need no copy."""
     return data.dtype.kind in "biu" and data.size > 0
 
 
-def _numbers(assembly: xr.DataArray) -> np.ndarray[Any, Any]:
+def _numbers(assembly: xr.DataArray) -> Array:
     data = assembly.to_numpy()
     if data.dtype.kind not in "biuf":
         raise DataError(f"the values are of type {data.dtype}, not numbers")
@@ -347,13 +361,15 @@ def _contents(stimulus_set: StimulusSet) -> Iterator[tuple[str, bytes]]:
             start += 1
 
 
-def _file_facts(stimulus: str, content: bytes, decoded: bool) -> dict[str, Any]:
+def _file_facts(stimulus: str, content: bytes, decoded: bool) -> dict[str, object]:
     digest = hashlib.sha256(content).hexdigest() if content else "(nothing)"
-    facts: dict[str, Any] = {"@bytes": len(content), "@sha256": digest}
-    return facts | _image_facts(content, stimulus) if decoded else facts
+    facts: dict[str, object] = {"@bytes": len(content), "@sha256": digest}
+    if decoded:
+        return facts | _image_facts(content, stimulus)
+    return facts
 
 
-def _image_facts(content: bytes, stimulus: str) -> dict[str, Any]:
+def _image_facts(content: bytes, stimulus: str) -> dict[str, object]:
     from PIL import Image
 
     try:

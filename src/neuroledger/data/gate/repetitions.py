@@ -63,11 +63,10 @@ def repetitions_of(
     lines = []
     for number, group in enumerate([everything, *groups]):
         rows, lacking = _present_rows(missing, group)
-        counts = (
-            np.unique(ids[rows], return_counts=True)[1]
-            if len(rows)
-            else np.zeros(1, dtype=np.int64)
-        )
+        if len(rows):
+            counts = np.unique(ids[rows], return_counts=True)[1]
+        else:
+            counts = np.zeros(1, dtype=np.int64)
         shown = named or not number
         lines.append(
             Repetitions(

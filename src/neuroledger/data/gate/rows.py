@@ -153,13 +153,16 @@ def compare_values(values: Array) -> Callable[[int, int], Verdict | None]:
     """Compare rows of an array ``(row, …)`` in the cells that neither lacks; rows without a common cell both count."""
 
     def compare(earlier: int, row: int) -> Verdict | None:
-        one, other = np.ravel(values[earlier]), np.ravel(values[row])
+        one = np.ravel(values[earlier])
+        other = np.ravel(values[row])
         shared = _present(one) & _present(other)
         if not shared.any():
-            return (
-                "copy" if not (_present(one).any() or _present(other).any()) else None
-            )
-        return "copy" if bool((one[shared] == other[shared]).all()) else "conflict"
+            if not (_present(one).any() or _present(other).any()):
+                return "copy"
+            return None
+        if bool((one[shared] == other[shared]).all()):
+            return "copy"
+        return "conflict"
 
     return compare
 
@@ -215,8 +218,12 @@ def _windows(assembly: xr.DataArray, name: str) -> Iterator[RowTable]:
         if not np.array_equal(samples(earlier), samples(row)):
             return None
         if labels is not None:
-            return "copy" if labels[earlier] == labels[row] else "conflict"
-        return "copy" if numbered or ids[earlier] == ids[row] else None
+            if labels[earlier] == labels[row]:
+                return "copy"
+            return "conflict"
+        if numbered or ids[earlier] == ids[row]:
+            return "copy"
+        return None
 
     yield RowTable(name, "windows", key, compare)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NotRequired, TypedDict
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError, inquire
 from neuroledger.data.gate.gx_queries import Answer
-from neuroledger.data.gate.validation import CheckResult
+from neuroledger.data.gate.validation import CheckResult, Contents, Repetitions
 from neuroledger.errors import (
     DataError,
     Finding,
@@ -52,9 +52,19 @@ class _Item:
         return str(getattr(self.expectation, "check", ""))
 
 
+class Examined(TypedDict):
+    """Fields of a validation report: those that the expectations state, and those that describe the data."""
+
+    findings: tuple[Finding, ...]
+    checks: tuple[CheckResult, ...]
+    great_expectations: str
+    contents: NotRequired[dict[str, Contents]]
+    repetitions: NotRequired[tuple[Repetitions, ...]]
+
+
 def examine(
     catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None
-) -> dict[str, Any]:
+) -> Examined:
     """``findings``, ``checks`` and the version of ``great_expectations``, for the validation report."""
     items = [*_declared_items(spec), *_default_items(spec, data)]
     decoded = _has_images(data) or any(
@@ -71,9 +81,12 @@ def examine(
     checks: list[CheckResult] = []
     for item, inquiry in zip(items, compiled, strict=True):
         if isinstance(inquiry, UnaskableError):
-            about, breaches, do = item.part, [str(inquiry)], inquiry.do
+            about = item.part
+            breaches = [str(inquiry)]
+            do = inquiry.do
         else:
-            about, breaches = inquiry.facts.title, _breaches(inquiry, next(remaining))
+            about = inquiry.facts.title
+            breaches = _breaches(inquiry, next(remaining))
             do = remedy(item.expectation, _spec_path(catalog, spec))
         where = _where(spec, item, about)
         checks.append(_check_result(item, about, success=not breaches))
@@ -225,7 +238,7 @@ def _declaration(expectation: say.Check) -> str:
     )
 
 
-def _words(value: Any, *, ranges: bool) -> str:
+def _words(value: object, *, ranges: bool) -> str:
     if isinstance(value, dict):
         return ", ".join(
             f"{name}: {_words(inner, ranges=ranges)}" for name, inner in value.items()
@@ -234,7 +247,9 @@ def _words(value: Any, *, ranges: bool) -> str:
         return (" to " if ranges else ", ").join(map(str, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 OTHERWISE: Final = "correct the values"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import xarray as xr
 
@@ -16,7 +16,7 @@ from neuroledger.data.fetch import absent, folder_of
 from neuroledger.data.gate.clocks import count_empty, judge
 from neuroledger.data.gate.repetitions import repetitions_of
 from neuroledger.data.gate.rows import row_findings
-from neuroledger.data.gate.run_expectations import examine
+from neuroledger.data.gate.run_expectations import Examined, examine
 from neuroledger.data.gate.validation import (
     Contents,
     ValidationReport,
@@ -123,7 +123,8 @@ def validate(
     else:
         report = seal(_report(catalog, spec, data_docs))
         # A report that is committed stays as it is.
-        report = existing if _same_verdict(existing, report) else report
+        if _same_verdict(existing, report):
+            report = existing
     write_report(path, report)
     remember_here(catalog, report)
     return report
@@ -192,7 +193,7 @@ def _report(
     private = spec.access == "private"
     if data is None or problems:
         stages["structure"] = "failed"
-        result: dict[str, Any] = {
+        result: Examined = {
             "findings": tuple(problems),
             "checks": (),
             "contents": {},
@@ -227,7 +228,7 @@ def _report(
 
 def _examined(
     catalog: Catalog, spec: DatasetSpec, data: Dataset, data_docs: Path | None
-) -> dict[str, Any]:
+) -> Examined:
     """The fields of a report that describe readable data."""
     private = spec.access == "private"
     result = examine(catalog, spec, data, data_docs / spec.id if data_docs else None)
@@ -268,7 +269,8 @@ def _require_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -
             problems.append(error)
     if not problems:
         return
-    first, count = problems[0], len(problems)
+    first = problems[0]
+    count = len(problems)
     more = f" and {count - 1} more" if count > 1 else ""
     text = first.message.removeprefix(f"{catalog.root}/")
     raise type(first)(
@@ -290,7 +292,8 @@ def _read(
         return Finding("data.structure", "error", place, what, do)
 
     try:
-        data = read_dataset(catalog, spec.id, dict(files)) if data is None else data
+        if data is None:
+            data = read_dataset(catalog, spec.id, dict(files))
     except DataError as error:
         if not about_pair(error):
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -79,8 +79,8 @@ class Contents(BaseModel):
     """SHA-256 of values and coordinates of prepared signals; not written if empty."""
 
     @model_serializer(mode="wrap")
-    def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = serialize(self)
+    def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        fields: dict[str, object] = serialize(self)
         return {
             name: value for name, value in fields.items() if name != "sha256" or value
         }
@@ -123,9 +123,9 @@ class ValidationReport(BaseModel):
     spec_sha256: str
     suite_sha256: str
     """SHA-256 of the expectations alone."""
-    reader: dict[str, Any]
+    reader: dict[str, object]
     """Name and version."""
-    files: dict[str, dict[str, Any]]
+    files: dict[str, dict[str, object]]
     """SHA-256 and size in bytes of each verified file."""
     great_expectations: str
     """Version; empty if the expectations were not reached."""
@@ -142,8 +142,8 @@ class ValidationReport(BaseModel):
     payload_sha256: str = ""
 
     @model_serializer(mode="wrap")
-    def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = serialize(self)
+    def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        fields: dict[str, object] = serialize(self)
         return {
             name: value for name, value in fields.items() if name != "clocks" or value
         }
@@ -165,7 +165,7 @@ class ValidationReport(BaseModel):
         """Whether the report was not edited after it was written."""
         return self.payload_sha256 == _payload(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain data, as in the report's file."""
         plain = self.model_dump(mode="json")
         return {
@@ -266,7 +266,8 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
     """
     spec = catalog.dataset(dataset)
     path = report_path(catalog.root, dataset)
-    where, command = f"data set {dataset!r}", f"run `neuroledger validate {dataset}`"
+    where = f"data set {dataset!r}"
+    command = f"run `neuroledger validate {dataset}`"
     if not path.exists():
         missing = absent(catalog, "datasets", dataset)
         if missing is not None:
@@ -292,7 +293,8 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
             command,
         )
     if not report.success:
-        first, count = report.errors[0], len(report.errors)
+        first = report.errors[0]
+        count = len(report.errors)
         more = f" and {count - 1} more" if count > 1 else ""
         what = f"it failed validation: {first.where}: {first.what}{more}"
         return Finding(

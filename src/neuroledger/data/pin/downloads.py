@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from neuroledger.data.file_names import matching
@@ -95,7 +95,7 @@ class Recorded(NamedTuple):
     text: str
     subjects: int
     remarks: list[str]
-    entries: list[dict[str, Any]] | None
+    entries: list[dict[str, object]] | None
 
 
 def place_of(name: str) -> str:
@@ -115,7 +115,7 @@ def place_of(name: str) -> str:
 
 
 def stop_on_others(
-    folder: Path, places: Mapping[str, Path], pins: Mapping[str, Mapping[str, Any]]
+    folder: Path, places: Mapping[str, Path], pins: Mapping[str, Mapping[str, object]]
 ) -> None:
     """Refuse to overwrite existing files that differ from the downloads.
 
@@ -165,7 +165,8 @@ def files_below(
         raise RequestError(
             f"{folder} is not a folder: give the folder that contains the downloads"
         )
-    names, missing = [], []
+    names = []
+    missing = []
     for relative in _visible(folder, aside):
         path = folder / relative
         if path.is_file():
@@ -275,9 +276,8 @@ def _describe_missing(
         for name in names
         if PurePosixPath(name).suffix in {".zip", ".tar", ".gz", ".tgz", ".bz2"}
     ]
-    hint = (
-        f"; unpack {archives[0]} first"
-        if archives and missing[0] not in archives
-        else ""
-    )
+    if archives and missing[0] not in archives:
+        hint = f"; unpack {archives[0]} first"
+    else:
+        hint = ""
     return f"{folder} lacks {len(missing)} files that the spec names: {examples}{hint}"

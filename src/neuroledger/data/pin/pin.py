@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -195,11 +195,10 @@ def fetch_and_pin(
     downloads = catalog.dataset(id).downloads
     patterns = [name for name in downloads if is_pattern(name)]
     if patterns or not downloads:
-        what = (
-            f"{patterns[0]!r} matches several files"
-            if patterns
-            else "its spec names no `downloads`"
-        )
+        if patterns:
+            what = f"{patterns[0]!r} matches several files"
+        else:
+            what = "its spec names no `downloads`"
         raise RequestError(
             f"data set {id!r} cannot be fetched, {what}: download them, then run `neuroledger pin {id} --from FOLDER`"
         )
@@ -227,7 +226,7 @@ def _file_selector(
 
 def _bind(
     reference: Component, kind: Literal["reader", "builder"], document: Document
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The validated parameters of a spec's reader or builder."""
     component = registry.get(kind, reference.name)
     try:
@@ -249,7 +248,10 @@ def _require_valid_data(catalog: Catalog, id: str, places: Mapping[str, Path]) -
             for finding in errors[:SHOWN]
             for line in str(finding).splitlines()
         )
-        more = f"\n  … and {len(errors) - SHOWN} more" if errors[SHOWN:] else ""
+        if errors[SHOWN:]:
+            more = f"\n  … and {len(errors) - SHOWN} more"
+        else:
+            more = ""
         raise DataError(
             f"data set {id!r} was read from the downloads, with {len(errors)} error{'s' * (len(errors) > 1)}; "
             f"nothing was written\n{lines}{more}"
@@ -268,16 +270,18 @@ def _unavailable_benchmarks(catalog: Catalog, id: str) -> list[str]:
 
 def _pin_entries(
     spec: DatasetSpec, names: Sequence[str], downloads: Downloads
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """Size, hash and source of each file; a file that is pinned with the same bytes already keeps its source."""
-    pins: dict[str, dict[str, Any]] = {}
+    pins: dict[str, dict[str, object]] = {}
     for name in names:
-        source, place = downloads.folder / name, place_of(name)
+        source = downloads.folder / name
+        place = place_of(name)
         if place in pins:
             raise RequestError(
                 f"two files would be called {place}: rename one in {downloads.folder}"
             )
-        size, digest = source.stat().st_size, sha256_of_file(source)
+        size = source.stat().st_size
+        digest = sha256_of_file(source)
         old = spec.files.get(place)
         if old is not None and old.sha256 != digest:
             if not downloads.renew:
@@ -294,7 +298,7 @@ def _pin_entries(
 
 def _origin(
     name: str, old: SourceFile | None, download: Stated | None, downloads: Downloads
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Where a file comes from: by its pin with the same bytes, the given prefix of addresses, or the spec's statement."""
     url = downloads.url_of(name)
     if old is not None and url in (None, old.url):
@@ -346,7 +350,8 @@ def pin_weights(
     SpecError
         The new spec would be invalid.
     """
-    spec, path = catalog.model(id), catalog.entry("models", id).path
+    spec = catalog.model(id)
+    path = catalog.entry("models", id).path
     _require_weights(spec, downloads)
     _compare_all(downloads.folder, spec.downloads)
     pins = {
@@ -392,8 +397,11 @@ def _require_weights(spec: ModelSpec, downloads: Downloads) -> None:
         )
 
 
-def _weights_pin(name: str, download: Stated, downloads: Downloads) -> dict[str, Any]:
-    source, url = downloads.folder / name, downloads.url_of(name)
+def _weights_pin(
+    name: str, download: Stated, downloads: Downloads
+) -> dict[str, object]:
+    source = downloads.folder / name
+    url = downloads.url_of(name)
     origin = download.model_dump(exclude_none=True, include=SOURCE)
     if url is not None:
         origin = {"url": url}

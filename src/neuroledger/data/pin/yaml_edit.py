@@ -32,7 +32,7 @@ PLAIN = re.compile(r"(?![\d+.:eE_-]+$)(?!0[xo])[A-Za-z0-9_.][A-Za-z0-9_./+:=-]*(
 WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
 
 
-def inline(value: Any) -> str:
+def inline(value: object) -> str:
     """Plain data in YAML's flow style; texts are quoted if they could be read as another type.
 
     >>> inline({"subject": "01", "facts": {"age": 57, "group": "A"}})
@@ -54,7 +54,7 @@ def inline(value: Any) -> str:
     return json.dumps(value)
 
 
-def spec_text(kind: str, fields: Mapping[str, Any], *, schema: bool = True) -> str:
+def spec_text(kind: str, fields: Mapping[str, object], *, schema: bool = True) -> str:
     """The text of a new spec of this kind (``dataset``, ``model``, …), one line per field."""
     head = f"# yaml-language-server: $schema=../schema/{kind}.json\n" if schema else ""
     return head + "".join(
@@ -63,7 +63,7 @@ def spec_text(kind: str, fields: Mapping[str, Any], *, schema: bool = True) -> s
 
 
 def with_field(
-    text: str, path: Sequence[str], value: Any, *, before: str | Sequence[str] = ""
+    text: str, path: Sequence[str], value: object, *, before: str | Sequence[str] = ""
 ) -> str:
     """`text` with the field at `path` (its name, or a component's name and a field of it) set to `value`, on one line.
 
@@ -87,7 +87,7 @@ def with_field(
 def with_entries(
     text: str,
     path: Sequence[str],
-    entries: Mapping[str, Any] | Sequence[Any],
+    entries: Mapping[str, object] | Sequence[object],
     *,
     before: str | Sequence[str] = "",
 ) -> str:
@@ -190,7 +190,8 @@ def _end_with_comments(lines: Sequence[str], place: _Place) -> int:
         indent = len(lines[number]) - len(lines[number].lstrip())
         if content and not (content.startswith("#") and indent > place.column):
             break
-        end = number + 1 if content else end
+        if content:
+            end = number + 1
     return end
 
 
@@ -205,8 +206,8 @@ def _rewritten(lines: Sequence[str], place: _Place, text: str) -> str:
 def _with_block_entries(
     lines: Sequence[str],
     place: _Place,
-    old: Mapping[str, Any] | Sequence[Any],
-    entries: Mapping[str, Any] | Sequence[Any],
+    old: Mapping[str, object] | Sequence[object],
+    entries: Mapping[str, object] | Sequence[object],
 ) -> str:
     """The text with the entries of a block; each old entry is kept, written again or dropped."""
     children = _children(place.value, lines)
@@ -236,16 +237,16 @@ def _with_block_entries(
     return _joined(result, lines[position:])
 
 
-def _named(entries: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str, Any]]:
+def _named(
+    entries: Mapping[str, object] | Sequence[object],
+) -> list[tuple[str, object]]:
     """The entries with their names, which are empty for a list."""
-    return (
-        list(entries.items())
-        if isinstance(entries, Mapping)
-        else [("", value) for value in entries]
-    )
+    if isinstance(entries, Mapping):
+        return list(entries.items())
+    return [("", value) for value in entries]
 
 
-def _entry_lines(entries: Mapping[str, Any] | Sequence[Any]) -> list[str]:
+def _entry_lines(entries: Mapping[str, object] | Sequence[object]) -> list[str]:
     if isinstance(entries, Mapping):
         return [
             f"{inline(str(key))}: {inline(value)}" for key, value in entries.items()
@@ -261,11 +262,10 @@ def _inserted(
     if len(path) > 1:
         parent = _find(text, path[:-1])
         if parent is not None:
-            siblings = (
-                _children(parent.value, lines)
-                if _is_block(parent.value, yaml.MappingNode)
-                else []
-            )
+            if _is_block(parent.value, yaml.MappingNode):
+                siblings = _children(parent.value, lines)
+            else:
+                siblings = []
             indent = " " * (siblings[0].column if siblings else parent.column + 2)
             return _joined(
                 lines[: parent.stop],
@@ -281,11 +281,14 @@ def _inserted(
 
 def _component_in_lines(text: str, path: Sequence[str]) -> str:
     """The text with one line per field of the component that has the field at `path`."""
-    component = _find(text, path[:1]) if len(path) > 1 else None
+    if len(path) > 1:
+        component = _find(text, path[:1])
+    else:
+        component = None
     if component is None or _is_block(component.value, yaml.MappingNode):
         return text
     lines = text.splitlines()
-    fields: Mapping[str, Any] = _value_at(text, path[:1]) or {}
+    fields: Mapping[str, object] = _value_at(text, path[:1]) or {}
     block = [f"  {name}: {inline(value)}" for name, value in fields.items()]
     head = _rewritten(lines, component, f"{path[0]}:")
     return _joined(lines[: component.start], [head, *block], lines[component.stop :])
@@ -303,13 +306,13 @@ def _joined(*parts: Sequence[str]) -> str:
     return "\n".join(line for part in parts for line in part) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """The value as YAML would return it: tuples become lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    return (
-        [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-    )
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
 
 
 class Written(NamedTuple):
@@ -322,25 +325,24 @@ class Written(NamedTuple):
 def write_lists(
     text: str,
     spec: DatasetSpec,
-    pins: Mapping[str, Mapping[str, Any]],
-    recordings: Sequence[Mapping[str, Any]] | None,
+    pins: Mapping[str, Mapping[str, object]],
+    recordings: Sequence[Mapping[str, object]] | None,
 ) -> Written:
     """`text` with these pins and recordings; None leaves the recordings unchanged.
 
     A list of more than 400 entries, or one that is in a table already, is written to a table.
     """
-    lists: dict[str, dict[str, Any]] = {}
+    lists: dict[str, dict[str, object]] = {}
     tables: dict[str, str] = {}
 
-    def to_table(target: ListTarget, rows: Sequence[Mapping[str, Any]]) -> bool:
+    def to_table(target: ListTarget, rows: Sequence[Mapping[str, object]]) -> bool:
         old = spec.lists.get(target)
         if len(rows) <= LONG and old is None:
             return False
-        name = (
-            old.table
-            if old is not None
-            else f"{spec.id}.{target.removeprefix('reader.')}.jsonl"
-        )
+        if old is not None:
+            name = old.table
+        else:
+            name = f"{spec.id}.{target.removeprefix('reader.')}.jsonl"
         tables[name], count = table_of(rows)
         digest = hashlib.sha256(tables[name].encode()).hexdigest()
         lists[target] = {"table": name, "sha256": digest, "rows": count}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -90,7 +90,9 @@ class Looks(Stored):
     @property
     def latest(self) -> Look | None:
         """The latest look."""
-        return self.looks[-1] if self.looks else None
+        if self.looks:
+            return self.looks[-1]
+        return None
 
 
 class Turn(NamedTuple):
@@ -153,7 +155,7 @@ def read_looks(root: Path, id: str) -> Looks:
 
 def write_looks(root: Path, looks: Looks) -> bool:
     """Write the looks at a claim; return whether the file changed."""
-    plain: dict[str, Any] = looks.model_dump(mode="json")
+    plain: dict[str, object] = looks.model_dump(mode="json")
     return write_json(looks_path(root, looks.claim), plain)
 
 

@@ -74,7 +74,9 @@ class Standing:
     @property
     def status(self) -> Status | Literal["pending"]:
         """The status of the claim."""
-        return "pending" if self.look is None else self.look.status
+        if self.look is None:
+            return "pending"
+        return self.look.status
 
     @property
     def agreeing(self) -> int:
@@ -242,7 +244,8 @@ def _gain(above: Record, below: Record, at_least: float, withheld: str) -> Gain:
     for record in (above, below):
         if record.score is None or record.score.value is None:
             return Gain(reason=f"the score of {record.model} is undefined")
-    first, second = above.as_score(), below.as_score()
+    first = above.as_score()
+    second = below.as_score()
     if withheld or lacks_items(first) or lacks_items(second):
         value = gain(first, second, at_least).value
         words = withheld or "a record lacks the variation of the score by item"
@@ -285,7 +288,8 @@ def _pooled(paths: tuple[Tried, ...]) -> Pooled | None:
         by_dataset.setdefault(path.dataset, []).append(path.gain)
     if len(by_dataset) < 2 or len({path.scale for path in paths}) > 1:
         return None
-    effects, errors = [], []
+    effects = []
+    errors = []
     for gains in by_dataset.values():
         known = [
             (one.value, one.uncertainty)
@@ -296,7 +300,9 @@ def _pooled(paths: tuple[Tried, ...]) -> Pooled | None:
             return None
         effects.append(sum(value for value, _ in known) / len(known))
         errors.append(_mean_of([varies for _, varies in known]).error)
-    return pooled(effects, errors) if min(errors) > 0 else None
+    if min(errors) > 0:
+        return pooled(effects, errors)
+    return None
 
 
 def _mean_of(parts: list[Uncertainty]) -> Uncertainty:

@@ -86,7 +86,8 @@ def refuted(catalog: Catalog) -> dict[str, str]:
     for path in sorted(calibration_path(catalog.root, "x").parent.glob("*.json")):
         try:
             calibration = calibration_in(path.read_bytes())
-            first, spec = calibration.first, catalog.benchmark(calibration.benchmark)
+            first = calibration.first
+            spec = catalog.benchmark(calibration.benchmark)
             if (
                 first is None
                 or first.passed

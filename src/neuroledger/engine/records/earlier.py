@@ -61,12 +61,10 @@ def _control(plain: Plain) -> Plain:
         "says",
     }:
         return plain
-    role, value, bound, text = (
-        plain["role"],
-        plain["value"],
-        plain["bound"],
-        plain["says"],
-    )
+    role = plain["role"]
+    value = plain["value"]
+    bound = plain["bound"]
+    text = plain["says"]
     if not isinstance(plain["passed"], bool):
         raise ValueError(
             f"passed of a control is {plain['passed']!r}, not true or false"
@@ -120,7 +118,7 @@ def _facts(notes: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
             yield "evidence", {"value": found[1], "origin": origin}
 
 
-def _uncertainty(score: StoredScore, spread: Plain) -> dict[str, Any]:
+def _uncertainty(score: StoredScore, spread: Plain) -> dict[str, object]:
     """Return draws as deviations; ``score`` is the score without them."""
     limits = score.limits
     natural = limits
@@ -145,7 +143,7 @@ def _uncertainty(score: StoredScore, spread: Plain) -> dict[str, Any]:
 
 def _part(
     over: list[str], draws: str, deviation: float, items: Plain
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the draws of one factor, or of the interaction of two, as deviations of as many groups."""
     values = np.frombuffer(base64.b64decode(draws, validate=True), "<f2")
     if not 0 <= deviation <= LARGEST:

@@ -106,7 +106,8 @@ class Inputs(_Identity):
 
     def changed_from(self, other: Inputs) -> list[str]:
         """Return the names of the fields that differ, sorted."""
-        mine, others = self.model_dump(mode="json"), other.model_dump(mode="json")
+        mine = self.model_dump(mode="json")
+        others = other.model_dump(mode="json")
         return sorted(
             name for name in {*mine, *others} if mine.get(name) != others.get(name)
         )

@@ -138,7 +138,8 @@ def refreshed(record: Record) -> Record:
 
 def _refreshed_headline(record: Record, score: StoredScore) -> StoredScore:
     """Return the headline with its current interval, and with the version by whose intervals the controls were judged."""
-    headline, known = score.by_current_method(), score.uncertainty
+    headline = score.by_current_method()
+    known = score.uncertainty
     if (
         known is None
         or headline.uncertainty is None

@@ -95,7 +95,8 @@ def differences(
     of_controls = TOLERANCE if now.score is None else _tolerance(now.score, TOLERANCE)
     same_processor = was.environment.processor == now.environment.processor
     may_differ = frozenset() if same_processor else OF_PROCESSOR
-    root, found = _Comparison(left_out, may_differ), list[Change]()
+    root = _Comparison(left_out, may_differ)
+    found = list[Change]()
     for name in PAYLOAD:
         allowed = of_controls if name == "controls" else TOLERANCE
         pair = getattr(was, name), getattr(now, name)
@@ -129,9 +130,13 @@ def _inner(was: object, now: object, at: _Comparison) -> Inner | None:
     if isinstance(was, tuple) and isinstance(now, tuple):
         places = enumerate(zip(was, now, strict=False))
         inner = [(*pair, at.within(str(place))) for place, pair in places]
-        return inner if len(was) == len(now) else None
+        if len(was) == len(now):
+            return inner
+        return None
     names = _names(now, at)
-    return _of_fields(was, now, names, at) if names else None
+    if names:
+        return _of_fields(was, now, names, at)
+    return None
 
 
 def _of_fields(
@@ -142,7 +147,10 @@ def _of_fields(
     at = at._replace(allowed=_tolerance(now, at.allowed))
     for name in names:
         # The raw score has other units, so its allowed distance is scaled.
-        allowed = at.allowed * _ratio(now) if name == "raw" else at.allowed
+        if name == "raw":
+            allowed = at.allowed * _ratio(now)
+        else:
+            allowed = at.allowed
         yield getattr(was, name), getattr(now, name), at.within(name, allowed)
 
 
@@ -176,7 +184,9 @@ def _plain(value: object) -> object:
     """Return a value as the record states it."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(value)
+    return value
 
 
 def _part_differences(
@@ -186,14 +196,16 @@ def _part_differences(
 
     Deviations of single items are rounding errors where a factor has none. One group without a name is a sum of squares.
     """
-    first, second = _by_factor(was), _by_factor(now)
+    first = _by_factor(was)
+    second = _by_factor(now)
     if first.keys() != second.keys() or len(was) != len(now):
         yield Change(f"{at.place} has other factors", None)
         return
     variances = [part.variance for part in second.values()]
     allowed = HALF_PRECISION * math.sqrt(max(variances, default=0.0))
     for over, part in first.items():
-        other, factors = second[over], " × ".join(over)
+        other = second[over]
+        factors = " × ".join(over)
         if part.keys != other.keys or part.freedom != other.freedom:
             yield Change(f"{at.place} has other groups over {factors}", None)
         elif _distance(part, other) > allowed:
@@ -220,7 +232,9 @@ def _tolerance(value: object, otherwise: float) -> float:
     error = None if isinstance(value, Control) else value.error
     if error is None and value.low is not None and value.high is not None:
         error = (value.high - value.low) / (2 * HALF_WIDTH)
-    return max(TOLERANCE, SHARE * error) if error else otherwise
+    if error:
+        return max(TOLERANCE, SHARE * error)
+    return otherwise
 
 
 def _ratio(score: object) -> float:

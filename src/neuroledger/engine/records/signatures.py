@@ -89,7 +89,10 @@ def hashes_in(content: str) -> Mapping[str, str]:
         The content is something else, or not sorted, or has a name twice.
     """
     rows = [line.split(" ") for line in content.splitlines()]
-    names = [name for _, name in rows] if LINES.fullmatch(content) else []
+    if LINES.fullmatch(content):
+        names = [name for _, name in rows]
+    else:
+        names = []
     if not names or names != sorted(set(names)):
         raise ValueError("not a list of hashes, sorted by name")
     return {name: sha256 for sha256, name in rows}
@@ -130,7 +133,8 @@ def signer_in(
     single = signer_of(path, record, signers)
     if single:
         return Signer(single)
-    allowed, payload = signers.read_bytes(), record.signed_sha256
+    allowed = signers.read_bytes()
+    payload = record.signed_sha256
     claimed = signature_path(path).is_file()
     for each in _roots(root):
         stated = _hashes_of(root, each, record.benchmark).get(record.model)
@@ -209,7 +213,9 @@ def _list_path(root: Path, benchmark: str, sha256: str) -> Path:
 def _hashes_of(root: Path, each: Root, benchmark: str) -> Mapping[str, str]:
     """Model → hash of its payload, as a root states for a benchmark; empty if it states nothing or the list is not there."""
     sha256 = each.lists.get(benchmark)
-    return {} if sha256 is None else _list(_list_path(root, benchmark, sha256), sha256)
+    if sha256 is None:
+        return {}
+    return _list(_list_path(root, benchmark, sha256), sha256)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -330,7 +336,8 @@ def part_of_signed_set(
     base: Tree, now: Tree, changed: Mapping[str, str], path: str
 ) -> Iterator[Finding]:
     """Yield the findings on the changed root of a set of signed records, or on one of its lists."""
-    state, is_root = changed[path], ROOT_PATH.fullmatch(path) is not None
+    state = changed[path]
+    is_root = ROOT_PATH.fullmatch(path) is not None
     if state == "removed":
         lost = _no_longer_signed(base, now, path) if is_root else ""
         if lost:

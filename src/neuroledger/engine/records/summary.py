@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from neuroledger.engine.record import (
     Record,
@@ -142,7 +142,7 @@ def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
         hashes = {path: _hash(path, root / ".cache") for path in paths}
         keys = {sha256: key_of(KIND, sha256) for sha256 in hashes.values()}
         found = derived.recall(keys.values())
-        new: dict[str, Any] = {}
+        new: dict[str, object] = {}
         known = dict[Path, Known]()
         for path, sha256 in hashes.items():
             row = found.get(keys[sha256])
@@ -170,7 +170,7 @@ def _hash(path: Path, memory: Path) -> str:
     return sha256
 
 
-def _parsed(path: Path, new: dict[str, Any]) -> Known | None:
+def _parsed(path: Path, new: dict[str, object]) -> Known | None:
     """Read a record, and add its summary to what is new; None, with a finding, if the file is not a record."""
     try:
         content = path.read_bytes()
@@ -178,10 +178,12 @@ def _parsed(path: Path, new: dict[str, Any]) -> Known | None:
     except (OSError, DataError) as error:
         say_unreadable(path, error)
         return None
-    sha256, summary = hashlib.sha256(content).hexdigest(), summary_of(record)
-    read = (
-        record.as_score if len(new) < KEPT_RECORDS else partial(_score_at, path, sha256)
-    )
+    sha256 = hashlib.sha256(content).hexdigest()
+    summary = summary_of(record)
+    if len(new) < KEPT_RECORDS:
+        read = record.as_score
+    else:
+        read = partial(_score_at, path, sha256)
     new[key_of(KIND, sha256)] = list(astuple(summary))
     return Known(summary, read, sha256)
 

@@ -217,7 +217,8 @@ def _sha256(path: Path) -> str:
 
 
 def _write_signed(root: Path, state: SealedState, key: Path) -> None:
-    text, path = text_of(state), state_path(root, state.benchmark)
+    text = text_of(state)
+    path = state_path(root, state.benchmark)
     signature = signature_of(text, key, NAMESPACE_OF_SEALED)
     write_text(path, text)
     write_text(signature_path(path), signature)

@@ -94,7 +94,9 @@ class SealedState(Stored):
     @property
     def level(self) -> int:
         """The best score so far, in steps."""
-        return round(self.looks[-1].best * self.steps) if self.looks else 0
+        if self.looks:
+            return round(self.looks[-1].best * self.steps)
+        return 0
 
 
 def empty(benchmark: str, answers: SealedAnswers) -> SealedState:
@@ -149,7 +151,8 @@ def read_state(root: Path, benchmark: str, answers: SealedAnswers) -> SealedStat
     DataError
         The file is invalid, or is of another seal, step or number of looks than the benchmark.
     """
-    path, fresh = state_path(root, benchmark), empty(benchmark, answers)
+    path = state_path(root, benchmark)
+    fresh = empty(benchmark, answers)
     if not path.exists():
         return fresh
     try:
@@ -165,7 +168,8 @@ def read_state(root: Path, benchmark: str, answers: SealedAnswers) -> SealedStat
 
 def signer_of_state(root: Path, path: Path) -> str | None:
     """Return the allowed signer of a file of looks, or None."""
-    signers, signature = root / ALLOWED, signature_path(path)
+    signers = root / ALLOWED
+    signature = signature_path(path)
     if not (signers.is_file() and signature.is_file()):
         return None
     return signer_of_text(
@@ -199,7 +203,8 @@ def examined(base: Tree, now: Tree, path: str, state: str) -> Finding:
 
 def _problem(base: Tree, now: Tree, path: str, state: str) -> str:
     """Return what is wrong with the changed looks of a benchmark, or nothing."""
-    text, signature = now.read(path), now.read(f"{path}.sig")
+    text = now.read(path)
+    signature = now.read(f"{path}.sig")
     if state == "removed" or text is None:
         return "looks at sealed answers were removed"
     allowed = base.read(ALLOWED) or b""
@@ -207,7 +212,8 @@ def _problem(base: Tree, now: Tree, path: str, state: str) -> str:
         return "looks at sealed answers are not signed"
     if signer_of_text(text, signature, allowed, NAMESPACE_OF_SEALED) is None:
         return "looks at sealed answers are not signed by an allowed signer"
-    kept, new = _looks_in(base.read(path)), _looks_in(text)
+    kept = _looks_in(base.read(path))
+    new = _looks_in(text)
     if new is None:
         return "the looks at sealed answers are invalid"
     if kept is not None and tuple(new[: len(kept)]) != tuple(kept):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from neuroledger.report.table import leaderboard
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+    from neuroledger.data.arrays import Floats
 
 __all__ = [
     "agreement",
@@ -80,11 +83,10 @@ def bars(
     for y, row in enumerate(rows):
         _interval(ax, y, row.cells[i], SOFT if row.role != "model" else ACCENT)
         if row.cells[i].top and row.role == "model":
-            end = (
-                row.cells[i].high
-                if row.cells[i].high is not None
-                else row.cells[i].value
-            )
+            if row.cells[i].high is not None:
+                end = row.cells[i].high
+            else:
+                end = row.cells[i].value
             ax.annotate(
                 "*",
                 (float(end or 0.0), y),
@@ -208,7 +210,8 @@ def tradeoff(
     best = sorted(
         (x, y) for (_, x, y), best in zip(points, on_front, strict=True) if best
     )
-    xs, ys = [x for x, _ in best], [y for _, y in best]
+    xs = [x for x, _ in best]
+    ys = [y for _, y in best]
     ax.plot(xs, ys, color=LIGHT, linewidth=1.4, zorder=2, label="Pareto front")
     if all(x > 0 for _, x, _ in points):
         ax.set_xscale("log")
@@ -342,7 +345,8 @@ def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
         )
     ax = ax or axes(height=1.3 + 0.34 * len(shared))
     for y, item in enumerate(reversed(shared)):
-        value, p = float(item.value or 0.0), item.p_corrected
+        value = float(item.value or 0.0)
+        p = item.p_corrected
         colour = (
             SOFT
             if p is None or p >= STARS[0]
@@ -364,7 +368,7 @@ def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     return finish(ax, {item.benchmark: item.value for item in shared})
 
 
-def _values(rows: Sequence[Row], columns: Sequence[Column]) -> Any:
+def _values(rows: Sequence[Row], columns: Sequence[Column]) -> Floats:
     values = [
         [np.nan if cell.value is None else cell.value for cell in row.cells]
         for row in rows
@@ -393,7 +397,9 @@ def _limits(ax: Axes, column: Column) -> None:
 
 
 def _label(row: Row) -> str:
-    return f"{row.place}  {row.model}" if row.place else row.model
+    if row.place:
+        return f"{row.place}  {row.model}"
+    return row.model
 
 
 def _square(ax: Axes, x: int, y: int, cell: Cell) -> None:
@@ -425,22 +431,22 @@ def _square(ax: Axes, x: int, y: int, cell: Cell) -> None:
         )
 
 
-def _shares(values: Any, columns: Sequence[Column]) -> Any:
+def _shares(values: Floats, columns: Sequence[Column]) -> Floats:
     """Return colours from 0 to 1: the value on commensurable scales, its position between worst and best on others."""
     shares = values.copy()
     for i, column in enumerate(columns):
         if not column.counts and np.isfinite(values[:, i]).any():
-            low, high = np.nanmin(values[:, i]), np.nanmax(values[:, i])
-            position = (
-                (values[:, i] - low) / (high - low)
-                if high > low
-                else np.where(np.isfinite(values[:, i]), 0.5, np.nan)
-            )
+            low = np.nanmin(values[:, i])
+            high = np.nanmax(values[:, i])
+            if high > low:
+                position = (values[:, i] - low) / (high - low)
+            else:
+                position = np.where(np.isfinite(values[:, i]), 0.5, np.nan)
             shares[:, i] = 1 - position if column.direction == "lower" else position
     return np.clip(shares, 0, 1)
 
 
-def _colours() -> Any:
+def _colours() -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from neuroledger.stats.score import Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from neuroledger.data.arrays import Floats
 
 __all__ = ["paired", "reliability", "scatter"]
 
@@ -182,15 +184,16 @@ def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
 
 def _item(score: Score) -> str:
     """Return the label of a point."""
-    dims = (
-        [str(dim) for dim in score.samples.dims if dim != "split"]
-        if score.samples is not None
-        else []
-    )
-    return f"one {dims[0].replace('_', ' ')}" if dims else "one split"
+    if score.samples is not None:
+        dims = [str(dim) for dim in score.samples.dims if dim != "split"]
+    else:
+        dims = []
+    if dims:
+        return f"one {dims[0].replace('_', ' ')}"
+    return "one split"
 
 
-def _samples(score: Score) -> Any:
+def _samples(score: Score) -> Floats:
     samples = score.samples
     if samples is None or not samples.dims:
         raise MetricError(f"score {score.id!r} has no samples to plot")
@@ -200,7 +203,7 @@ def _samples(score: Score) -> Any:
     return values.ravel()
 
 
-def _pairs(x: Any, y: Any) -> tuple[Any, Any]:
+def _pairs(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     if x.shape != y.shape:
         raise MetricError(
             f"the samples cannot be paired: {x.size} and {y.size}; score both on one benchmark"
@@ -213,6 +216,6 @@ def _pairs(x: Any, y: Any) -> tuple[Any, Any]:
     return x[present], y[present]
 
 
-def _diagonal(ax: Axes, x: Any, y: Any) -> None:
+def _diagonal(ax: Axes, x: Floats, y: Floats) -> None:
     ends = [float(min(x.min(), y.min(), 0)), float(max(x.max(), y.max()))]
     ax.plot(ends, ends, color=SOFT, linewidth=1, linestyle="--", zorder=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -120,7 +120,7 @@ def legend(ax: Axes) -> None:
         ax.legend(frameon=False, fontsize=8, loc="best")
 
 
-def finish(ax: Axes, data: dict[str, Any], *, spines: bool = True) -> Axes:
+def finish(ax: Axes, data: Mapping[str, object], *, spines: bool = True) -> Axes:
     """Apply the style and store the plotted numbers in ``ax.data``."""
     for name in (
         ("top", "right", "left") if spines else ("top", "right", "left", "bottom")
