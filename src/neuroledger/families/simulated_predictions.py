@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Indices
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
 from neuroledger.stats.calibration import Experiment
@@ -73,7 +73,7 @@ def simulated_predictions(measured: Measurement, factors: Collection[str]) -> Dr
     )
 
 
-def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
+def _classes(measured: Measurement, codes: Indices) -> Draw:
     source, target = measured.source, measured.target
     truth = np.asarray(target.values).astype(str)
     items = int(codes.max()) + 1
@@ -134,7 +134,7 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
     return draw
 
 
-def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
+def _numbers(measured: Measurement, codes: Indices) -> Draw:
     source, target = measured.source, measured.target
     truth, predicted = (
         np.asarray(side.values, dtype=np.float64) for side in (target, source)
@@ -167,7 +167,7 @@ def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
     return draw
 
 
-def _counts(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
+def _counts(measured: Measurement, codes: Indices) -> Draw:
     """Return the generator for spike counts (window, neuron) of items with equal lengths."""
     source, target = measured.source, measured.target
     counts = np.asarray(target.values, dtype=np.float64)

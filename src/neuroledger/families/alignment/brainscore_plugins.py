@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.errors import RequestError
@@ -47,10 +47,10 @@ class Plugin:
     regions: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
     readout: str | None = None
     visual_degrees: float | None = None
-    preprocessing: dict[str, Any] = field(default_factory=dict)
+    preprocessing: dict[str, object] = field(default_factory=dict)
     hub: str | None = None
     architecture: str | None = None
-    downloads: dict[str, dict[str, Any]] = field(default_factory=dict)
+    downloads: dict[str, dict[str, object]] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
 
 
@@ -117,16 +117,16 @@ def _constants(calls: list[ast.Call], name: str) -> Iterator[str]:
             yield value
 
 
-def _distinct_texts(value: Any) -> tuple[str, ...]:
+def _distinct_texts(value: object) -> tuple[str, ...]:
     """Distinct items of a list or tuple of strings; empty for any other value."""
-    is_texts = isinstance(value, (list, tuple)) and all(
-        isinstance(item, str) for item in value
-    )
+    if not isinstance(value, (list, tuple)):
+        return ()
+    is_texts = all(isinstance(item, str) for item in value)
     return tuple(dict.fromkeys(value)) if is_texts else ()
 
 
 def _find_layers(
-    trees: list[ast.Module], calls: list[ast.Call], variables: Mapping[str, Any]
+    trees: list[ast.Module], calls: list[ast.Call], variables: Mapping[str, object]
 ) -> tuple[str, ...]:
     """Layers from an argument ``layers``, a function ``get_layers``, or a list with ``layers`` in its name."""
     for call in calls:
@@ -152,7 +152,7 @@ def _find_layers(
 
 
 def _read_commitment(
-    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]
+    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, object]
 ) -> None:
     """Readout, visual degrees and regions from calls of ``ModelCommitment``."""
     for call in calls:
@@ -176,7 +176,7 @@ def _read_commitment(
         plugin.visual_degrees = 8.0
 
 
-def _select_regions(region_map: Any) -> dict[str, str | tuple[str, ...]]:
+def _select_regions(region_map: object) -> dict[str, str | tuple[str, ...]]:
     if not isinstance(region_map, dict):
         return {}
     return {
@@ -247,7 +247,7 @@ def _read_architecture(plugin: Plugin, calls: list[ast.Call]) -> None:
 
 
 def _read_weights(
-    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]
+    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, object]
 ) -> None:
     """Weight files from calls of ``load_weight_file``, with their SHA-1 if stated."""
     for call in calls:
@@ -259,7 +259,7 @@ def _read_weights(
             continue
         folder = str(arguments.get("folder_name") or "").strip("/")
         parts = [part for part in (bucket.partition("/")[2], folder, relative) if part]
-        download: dict[str, Any] = {
+        download: dict[str, object] = {
             "url": f"https://{bucket.partition('/')[0]}.s3.amazonaws.com/{'/'.join(parts)}"
         }
         if isinstance(arguments.get("sha1"), str):
@@ -335,7 +335,7 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
     ]
     readout = plugin.readout or (plugin.layers or committed)[-1]
     layers = list(dict.fromkeys([*plugin.layers, *committed, readout, LOGITS]))
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "id": key,
         "version": 1,
         "title": f"{key}, as its plugin for Brain-Score describes it",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -242,7 +242,7 @@ def _rename(assembly: xr.DataArray, step: Rename) -> xr.DataArray:
         _coordinate(assembly, coord)
 
     # xarray's `rename` would rename a dimension together with the coordinate of the same name.
-    def renamed(dims: tuple[Any, ...]) -> tuple[str, ...]:
+    def renamed(dims: tuple[Hashable, ...]) -> tuple[str, ...]:
         return tuple(step.dims.get(str(dim), str(dim)) for dim in dims)
 
     coords = {
@@ -363,7 +363,7 @@ def _group_means(assembly: xr.DataArray, dim: str, labels: Array) -> xr.DataArra
     np.add.at(count, groups.codes, present)
     with np.errstate(invalid="ignore"):
         mean = np.moveaxis(np.where(count > 0, total / count, np.nan), 0, axis)
-    coords: dict[Any, Any] = {}
+    coords: dict[Hashable, object] = {}
     for name, coord in assembly.coords.items():
         if coord.dims != (dim,):
             coords[name] = coord
@@ -606,7 +606,7 @@ def _affine(assembly: xr.DataArray, step: Affine) -> xr.DataArray:
     )
 
 
-_FUNCTIONS: dict[type, Any] = {
+_FUNCTIONS: dict[type, Callable[[xr.DataArray, Any], xr.DataArray]] = {
     Rename: _rename,
     Label: _label,
     Drop: _drop,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.factorize import encode
 from neuroledger.engine.measurement import Measurement
@@ -128,7 +129,7 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
             for name, c in target.coords.items()
             if c.dims == ("presentation",) and name not in ("stimulus_id", "repetition")
         }
-        neuroid_coords: dict[str, Any] = {
+        neuroid_coords: dict[str, object] = {
             "neuroid_id": (
                 "neuroid",
                 np.array([f"n{i:04d}" for i in range(len(chosen))]),
@@ -205,9 +206,11 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
     return draw
 
 
-def _source(features: Floats, ids: Any, bins: Any, times: int) -> xr.DataArray:
+def _source(
+    features: Floats, ids: npt.ArrayLike, bins: dict[Any, Any], times: int
+) -> xr.DataArray:
     """Assembly of a model's features, which are the same in every time bin."""
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         "stimulus_id": ("presentation", ids),
         "neuroid_id": (
             "neuroid",
@@ -288,7 +291,7 @@ def _noise(
 
 
 def _rows_of(
-    splits: Any, count: int
+    splits: Sequence[Split] | None, count: int
 ) -> Callable[[np.random.Generator], tuple[Indices, list[Split] | None]]:
     """Function that draws the measured stimuli whose coordinates are used, and a predefined split in its proportions."""
     size = min(count, STIMULI)
@@ -316,7 +319,7 @@ def _rows_of(
 
 def _groups(
     target: xr.DataArray, usable: Booleans, subjects: bool
-) -> Callable[[np.random.Generator], tuple[Indices, Any]]:
+) -> Callable[[np.random.Generator], tuple[Indices, Strings]]:
     """Function that draws neuroids and their subjects: as many subjects as measured, each with neuroids of one of them."""
     count = int(usable.sum())
     if not subjects:
@@ -327,7 +330,7 @@ def _groups(
     own = encode(target["subject"].values.astype(str)[usable])
     members = [np.flatnonzero(own.codes == code) for code in range(len(own.labels))]
 
-    def groups(rng: np.random.Generator) -> tuple[Indices, Any]:
+    def groups(rng: np.random.Generator) -> tuple[Indices, Strings]:
         chosen, labels = [], []
         for at in range(len(members)):
             pool = members[rng.integers(0, len(members))]
@@ -387,7 +390,7 @@ def _dissimilarities(measured: Measurement) -> Draw:
             )
 
         matrices = np.stack([rdm() for _ in range(max(1, len(names)))])
-        coords: dict[str, Any] = {"stimulus_id": ("stimulus", ids)}
+        coords: dict[str, object] = {"stimulus_id": ("stimulus", ids)}
         shape: tuple[str, ...] = ("stimulus", "stimulus_b")
         if names:
             coords["subject"], shape = (

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.spec.registry import Example
 
 __all__ = [
@@ -36,11 +37,11 @@ def _trials(rng: np.random.Generator) -> tuple[xr.DataArray, xr.DataArray]:
     return trials(rng)
 
 
-def _along(side: xr.DataArray, name: str, values: Any) -> xr.DataArray:
+def _along(side: xr.DataArray, name: str, values: npt.ArrayLike) -> xr.DataArray:
     return side.assign_coords({name: ("presentation", np.asarray(values))})
 
 
-def _number_of(side: xr.DataArray) -> Any:
+def _number_of(side: xr.DataArray) -> Indices:
     """Return the number of the stimulus of each row."""
     return np.array([int(name[-3:]) for name in side["stimulus_id"].values])
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
 from scipy.special import expit, logit
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
@@ -141,7 +140,9 @@ def _answers(measured: Measurement) -> Draw:
     return draw
 
 
-def _as_predictions(source: xr.DataArray, answers: Any, choices: Any) -> xr.DataArray:
+def _as_predictions(
+    source: xr.DataArray, answers: Array, choices: Array | None
+) -> xr.DataArray:
     """Return the answers of a simulated model, as probabilities if ``choices`` is given."""
     coords = {
         name: c for name, c in source.coords.items() if c.dims == ("presentation",)
@@ -155,8 +156,8 @@ def _as_predictions(source: xr.DataArray, answers: Any, choices: Any) -> xr.Data
 
 
 def _simulated_choices(
-    truth: Any, right: Booleans, labels: Any, rng: np.random.Generator
-) -> Any:
+    truth: Array, right: Booleans, labels: Array, rng: np.random.Generator
+) -> Array:
     """Return the right label where ``right`` is true, and a random other label elsewhere."""
     place = np.searchsorted(labels, truth)
     wrong = labels[

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.families.decoding.audit_altered import (
     BANDS,
     FEWEST,
@@ -128,7 +128,7 @@ def _copies(
     assembly: xr.DataArray,
     spectra: Spectra,
     numbers: Indices,
-    alike: npt.NDArray[np.bool_],
+    alike: Booleans,
 ) -> Iterator[tuple[int, int]]:
     """Yield the rows of pairs of windows that are copies."""
     partners = alike.sum(axis=0) + alike.sum(axis=1)

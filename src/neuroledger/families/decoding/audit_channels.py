@@ -6,10 +6,9 @@ from collections import defaultdict
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.families.decoding.audit_common import (
     MAINS,
     Problems,
@@ -101,7 +100,7 @@ def channels_in_another_order(assembly: xr.DataArray) -> Problems:
         )
 
 
-def _match_channels(target: Floats, form: Floats) -> npt.NDArray[np.intp]:
+def _match_channels(target: Floats, form: Floats) -> Indices:
     """The order of channels in which `form` is most similar to `target`: the best of several searches, refined by 2-opt."""
     from scipy.optimize import quadratic_assignment
 

@@ -58,14 +58,14 @@ def flat(
     scores: Mapping[str, AnyScore],
     *,
     version: Literal["v1", "v2"] = "v2",
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return NeuroBench's result object: its keys, counts as integers, and only the metrics that it has.
 
     A metric that failed or is partly counted is null, because NeuroBench's layout has no field for a reason. If any
     cost was not counted in NeuroBench's mode, ``CountingMode`` states the mode (``strict``, or ``mixed``).
     """
     index = 0 if version == "v2" else 1
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for name, names in NAMES.items():
         if name in scores:
             value = _complete_value(scores[name])
@@ -173,8 +173,8 @@ def nested(
     model: str,
     scores: Mapping[str, AnyScore],
     *,
-    extra: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    extra: Mapping[str, object] | None = None,
+) -> dict[str, object]:
     """Return sc-neurocore's result object: correctness, complexity and system under ``metrics``, and ``extra``.
 
     Spikes and operations are totals over all samples, as in sc-neurocore; latency and energy are per sample; ``units``
@@ -199,7 +199,7 @@ def nested(
     ]
     steps += [1 for name in OPERATIONS if values.get(name) is not None]
     parameters, latency = values.get("parameter_count"), values.get("latency")
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "task": task,
         "model": model,
         "metrics": {
@@ -252,7 +252,7 @@ def _total_count(score: AnyScore | None) -> int | None:
     return round(per_sample * samples)
 
 
-def _json(value: Any) -> Any:
+def _json(value: object) -> Any:
     """Convert to plain data, with None for NaN and infinity."""
     if isinstance(value, np.generic):
         value = value.item()

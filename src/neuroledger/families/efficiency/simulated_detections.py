@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -190,7 +190,7 @@ def _difficulty(
 def _rows(
     corners: Floats, scenes: Array, labels: Array, scores: Floats | None
 ) -> xr.DataArray:
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         "corner": list(BOX),
         "scene": ("presentation", scenes.astype(object)),
         "label": ("presentation", labels.astype(object)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -66,9 +65,9 @@ def signals(
     sampling_rate: float,
     start: float,
     units: str,
-    events: Mapping[str, Any],
+    events: Mapping[str, object],
     positions: Array | None = None,
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, object] | None = None,
 ) -> xr.DataArray:
     """Return checked signals, built from an array and the coordinates of its three axes.
 
@@ -102,7 +101,7 @@ def signals(
         if isinstance(channel_types, str)
         else list(channel_types)
     )
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         name: ("presentation", np.asarray(column)) for name, column in events.items()
     }
     coords |= {

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from pydantic import Field
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices, Reals
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.halves import halves_without_groups
@@ -18,6 +17,9 @@ from neuroledger.families.alignment.similarity.scale import moderate_columns
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.samples import Keep, Samples, Variation
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = ["predictor_consistency"]
 
@@ -145,7 +147,7 @@ def _halves(
     repetition: Indices,
     repeated: list[tuple[Indices, Indices]],
     rng: np.random.Generator,
-) -> tuple[Any, Any]:
+) -> tuple[csr_array, csr_array]:
     """Membership (stimulus × presentation, sparse) in the two halves of one draw."""
     from scipy.sparse import csr_array
 
@@ -186,7 +188,7 @@ def _centred(A: Floats, B: Floats) -> tuple[Floats, Floats, Indices]:
 
 
 def _means(
-    values: NDArray[np.floating], draws: list[tuple[Any, Any]]
+    values: Reals, draws: list[tuple[csr_array, csr_array]]
 ) -> Iterator[tuple[Floats, Floats]]:
     """Yield the means of both halves of each draw (stimulus × column), ignoring missing values; NaN without any."""
     values = np.asarray(values, dtype=np.float64)

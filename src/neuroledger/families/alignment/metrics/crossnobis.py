@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from neuroledger.data.arrays import Floats, Indices, Strings
 from neuroledger.data.factorize import encode
@@ -166,9 +165,7 @@ def _variation(
     return left_out(pair, factors, of_target, comparison, like)
 
 
-def _patterns(
-    values: Floats, stimulus: NDArray[np.intp], fold: NDArray[np.intp]
-) -> Floats:
+def _patterns(values: Floats, stimulus: Indices, fold: Indices) -> Floats:
     """Mean response to each stimulus in each fold (fold × stimulus × neuroid)."""
     folds, stimuli = int(fold.max()) + 1, int(stimulus.max()) + 1
     if folds < 2:
@@ -188,7 +185,7 @@ def _patterns(
     return np.asarray(means.reshape(folds, stimuli, -1))
 
 
-def _whitening(values: Floats, stimulus: NDArray[np.intp], noise: Noise) -> Floats:
+def _whitening(values: Floats, stimulus: Indices, noise: Noise) -> Floats:
     """The matrix that gives residuals unit variance (``univariate``) or unit covariance (``multivariate``)."""
     count = np.bincount(stimulus)
     order = np.argsort(stimulus, kind="stable")

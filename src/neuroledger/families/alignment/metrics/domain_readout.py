@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats, Indices, Strings
+from neuroledger.data.arrays import Array, Floats, Indices, Strings
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
@@ -141,7 +141,7 @@ def domain_readout(
             values[number, domain] = domain_shares.mean()
             parts.append((part, domain_shares))
             start += part.size
-    coords: dict[str, Any] = {"split": np.arange(divisions), "domain": order}
+    coords: dict[str, object] = {"split": np.arange(divisions), "domain": order}
     samples = xr.DataArray(values, dims=("split", "domain"), coords=coords)
     varies = _variation(
         samples, stimulus_names(target, target.size), parts, inflation(splits)
@@ -272,7 +272,7 @@ class _Rule(NamedTuple):
 
 
 def _outranked(
-    scores: Floats, classes: Indices, truth: Indices, labels: Any, ties: str
+    scores: Floats, classes: Indices, truth: Indices, labels: Array, ties: str
 ) -> Floats:
     """Share of the other labels whose decision value is below that of the true label, (row,)."""
     columns = locate(truth, classes)

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Reals
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import patterns, relative_gram
 from neuroledger.families.alignment.similarity.pair import (
@@ -189,7 +188,7 @@ def _side(
     return Side(relative_gram(X, workspace, key), None, distance, key, workspace)
 
 
-def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floats:
+def _ranked_as_computed(X: Reals, assembly: xr.DataArray) -> Floats:
     """Rank ``1 − numpy.corrcoef`` of all pairs, as a matrix, without treating rounding differences as ties.
 
     Rows are sorted by ``stimulus_id`` first, because the upper and the lower half of NumPy's matrix round differently.

@@ -8,9 +8,8 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
@@ -222,9 +221,7 @@ def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
     ]
 
 
-def _labelled(
-    values: NDArray[np.float64], target: xr.DataArray, time: str
-) -> xr.DataArray:
+def _labelled(values: Floats, target: xr.DataArray, time: str) -> xr.DataArray:
     coords = {
         name: coord
         for name, coord in target.coords.items()

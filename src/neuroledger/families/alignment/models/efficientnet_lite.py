@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from math import ceil, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -261,10 +261,10 @@ def _draw_weights(module: torch.nn.Module, rng: np.random.Generator) -> None:
                 part.bias.zero_()
 
 
-def renamed(state: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
+def renamed(state: Mapping[str, object], variant: Variant) -> dict[str, object]:
     """Return the tensors of a published file under the names of the module; unknown names are kept, to be refused."""
     blocks = block_names(variant)
-    tensors: dict[str, Any] = {}
+    tensors: dict[str, object] = {}
     for name, tensor in state.items():
         inside = re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name)
         outside = re.fullmatch(r"(\w+)\.(\w+)", name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
@@ -24,7 +24,7 @@ from neuroledger.stats.splits import Split
 __all__ = ["recording"]
 
 
-def _asks(values: Mapping[str, Any]) -> set[str]:
+def _asks(values: Mapping[str, object]) -> set[str]:
     return {f"responses:{values['region']}"} | (
         {"dynamics"} if values["varies_in_time"] else set()
     )
@@ -170,8 +170,8 @@ def _bins_of(assembly: xr.DataArray) -> list[tuple[float, float]] | None:
 
 def _predefined_split(
     target: xr.DataArray,
-    train: Mapping[str, Any] | None,
-    test: Mapping[str, Any] | None,
+    train: Mapping[str, object] | None,
+    test: Mapping[str, object] | None,
 ) -> list[Split] | None:
     if train is None and test is None:
         return None

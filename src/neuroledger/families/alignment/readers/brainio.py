@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -356,7 +356,7 @@ def _join_parts(
                 raise AssemblyError(
                     f"part {name!r} and the first part differ along {dim!r}: select the same items in both"
                 )
-    coords: dict[str, Any] = {}
+    coords: dict[str, object] = {}
     for coord in dict.fromkeys(
         str(coord) for array in labelled.values() for coord in array.coords
     ):
@@ -383,7 +383,7 @@ def _join_parts(
     return joined.transpose(*first.dims) if along in first.dims else joined
 
 
-def _missing_value(dtype: np.dtype[Any]) -> Any:
+def _missing_value(dtype: np.dtype[Any]) -> str | float:
     """Value of a coordinate in parts that do not have it."""
     return "" if dtype.kind in "UO" else (np.nan if dtype.kind == "f" else -1)
 
@@ -420,7 +420,7 @@ def _match_presentations(parts: Mapping[str, xr.DataArray]) -> dict[str, xr.Data
             np.result_type(array.dtype, np.float32),
         )
         values[[rows[key] for key in keys_of_parts[name]]] = array.values
-        coords: dict[Any, Any] = {
+        coords: dict[Hashable, object] = {
             coord: content
             for coord, content in array.coords.items()
             if "presentation" not in content.dims
@@ -462,7 +462,9 @@ def read_assembly(
     return main, extras
 
 
-def _read_array(group: Any, name: str, with_values: bool = True) -> xr.DataArray:
+def _read_array(
+    group: netCDF4.Dataset | netCDF4.Group, name: str, with_values: bool = True
+) -> xr.DataArray:
     """Assembly of a netCDF group, with coordinates in the order of the file's variables."""
     data_name = next(
         (variable for variable in DATA if variable in group.variables), None
@@ -482,7 +484,7 @@ def _read_array(group: Any, name: str, with_values: bool = True) -> xr.DataArray
         raise AssemblyError(
             f"{name} repeats a dimension more than once: {', '.join(data.dimensions)}"
         )
-    coords: dict[str, Any] = {}
+    coords: dict[str, object] = {}
     for variable, values in group.variables.items():
         if (
             variable == data_name

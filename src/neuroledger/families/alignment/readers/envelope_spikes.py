@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.data.stimuli import StimulusSet
@@ -197,9 +197,7 @@ def _read_spikes(path: Path) -> Spikes:
     )
 
 
-def _count(
-    times: Floats, bin_width: float, bins: int, path: Path
-) -> npt.NDArray[np.intp]:
+def _count(times: Floats, bin_width: float, bins: int, path: Path) -> Indices:
     """Return the number of spikes in each bin; a spike at the edge of two bins belongs to the later one."""
     duration = bins * bin_width * MICROSECONDS
     outside = ~((times >= 0) & (times < duration))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from types import ModuleType
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
+from neuroledger.stats.splits import Split
 
 __all__ = ["BestUnit"]
 
@@ -83,7 +85,7 @@ def _best(problem: Problem) -> Indices:
     return best
 
 
-def _part(problem: Problem, split: Any, Y: Array) -> _Part:
+def _part(problem: Problem, split: Split, Y: Array) -> _Part:
     workspace = problem.workspace
     out = problem.left_out(split)
     down = len(out) < len(split.train)
@@ -101,7 +103,7 @@ def _part(problem: Problem, split: Any, Y: Array) -> _Part:
 
 
 def _strongest(
-    part: _Part, X: Array, C: Array, power: Array, xp: Any
+    part: _Part, X: Array, C: Array, power: Array, xp: ModuleType
 ) -> tuple[Array, Array]:
     """Greatest correlation and its unit, for each target, over the units of one block.
 

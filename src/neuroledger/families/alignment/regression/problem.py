@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, cast
+from types import ModuleType
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class Readout(Protocol):
         ...
 
 
-def column_correlation(A: Array, B: Array, xp: Any) -> Array:
+def column_correlation(A: Array, B: Array, xp: ModuleType) -> Array:
     """Pearson correlation of each column of ``A`` with the same column of ``B``; NaN if either is constant."""
     constant = (A[:1] == A).all(0) | (B[:1] == B).all(0)
     A = A - A.mean(0)

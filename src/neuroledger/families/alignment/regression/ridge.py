@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -146,7 +147,7 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
 
 
 def _solved_products(
-    L: Array, start: int, Y: Array, xp: Any
+    L: Array, start: int, Y: Array, xp: ModuleType
 ) -> tuple[Array, Array, Any, Array]:
     """``PY``, ``total``, ``mass`` and ``level`` of the rows from ``start`` on, by solving for all targets."""
     Y = xp.concatenate([Y, xp.ones_like(Y[:, :1])], 1)
@@ -157,7 +158,7 @@ def _solved_products(
 
 
 def _products_by_rows(
-    L: Array, start: int, Y: Array, order: Array, xp: Any
+    L: Array, start: int, Y: Array, order: Array, xp: ModuleType
 ) -> tuple[Array, Array, Any, Array]:
     """As :func:`_solved_products`, for many targets and few such rows: computes these rows of the inverse instead."""
     rows = len(Y)
@@ -173,7 +174,7 @@ def _products_by_rows(
     return products[:-1], total[start:], total.sum(), products[-1]
 
 
-def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
+def _penalised(K: Array, order: Array, alpha: float, xp: ModuleType) -> Array:
     """``K + αI`` with rows and columns in ``order``, plus a constant that raises the eigenvalue of the constant vector.
 
     Removing the intercept also removes this constant; it avoids cancellation in that subtraction. On the host only the
@@ -192,7 +193,7 @@ def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
     return cast(Array, result)
 
 
-def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
+def _factored(K: Array, start: int, xp: ModuleType) -> tuple[Array, ...]:
     """Lower Cholesky factor of ``K``, which is overwritten, and the part of the inverse from row ``start`` on.
 
     Empty if ``K`` is numerically singular. On the host, only the upper triangle of the part is filled.
@@ -249,7 +250,7 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
         )
 
 
-def _whitened(X: Array, alpha: float, xp: Any) -> tuple[Array, ...]:
+def _whitened(X: Array, alpha: float, xp: ModuleType) -> tuple[Array, ...]:
     """``W`` (row × feature) such that ``W Wᵀ`` maps centred targets to their fitted values; empty if singular."""
     A = X.T @ X + alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
     L = root(A, SINGULAR * float(A.diagonal().max()), xp)
@@ -281,7 +282,7 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     return Prediction(values + (y + workspace.put(problem.mean)))
 
 
-def _solved(A: Array, B: Array, xp: Any) -> Array:
+def _solved(A: Array, B: Array, xp: ModuleType) -> Array:
     """``A⁻¹ B`` of symmetric ``A`` (upper triangle), by its Cholesky factor or, if rounding prevents it, by LU."""
     if xp is not np:
         return cast(Array, xp.linalg.solve(A, B))

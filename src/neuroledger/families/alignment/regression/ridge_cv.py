@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from types import ModuleType
+from typing import Annotated, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
-from neuroledger.stats.workspace import device_of
+from neuroledger.stats.workspace import Workspace, device_of
 
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv", "errors", "of_gram", "predicted"]
 
@@ -91,7 +92,7 @@ class _Spectrum(NamedTuple):
 
 
 def _spectrum(
-    problem: Problem, train: Array, test: Array, Y: Array, xp: Any
+    problem: Problem, train: Array, test: Array, Y: Array, xp: ModuleType
 ) -> _Spectrum:
     features = problem.features
     if features.K is None:
@@ -105,7 +106,7 @@ def _spectrum(
     return of_gram(features.block(train, train), features.block(test, train), Y, xp)
 
 
-def of_gram(K: Array, cross: Array, Y: Array, xp: Any) -> _Spectrum:
+def of_gram(K: Array, cross: Array, Y: Array, xp: ModuleType) -> _Spectrum:
     """Spectrum of train rows with Gram matrix ``K``; ``cross`` (test × train) are the test rows' products with them."""
     rows = K.mean(0)
     total = rows.mean()
@@ -120,7 +121,7 @@ def of_gram(K: Array, cross: Array, Y: Array, xp: Any) -> _Spectrum:
     return _Spectrum(Q, w, Q.T @ Y, cross @ Q, complete=True)
 
 
-def _eigh(K: Array, xp: Any) -> tuple[Array, Array]:
+def _eigh(K: Array, xp: ModuleType) -> tuple[Array, Array]:
     if xp is not np:
         w, Q = xp.linalg.eigh(K)
         return w, Q
@@ -130,7 +131,7 @@ def _eigh(K: Array, xp: Any) -> tuple[Array, Array]:
     return w, Q
 
 
-def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
+def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: ModuleType) -> Array:
     """Mean squared leave-one-out error of each penalty: (alpha,), or with ``per_target`` (alpha × target)."""
     Q, w, projected = spectrum.Q, spectrum.w, spectrum.projected
     rows, count = Y.shape
@@ -167,7 +168,9 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
     return cast(Array, error if rule.per_target else error.mean(1))
 
 
-def predicted(spectrum: _Spectrum, chosen: Floats, workspace: Any, xp: Any) -> Array:
+def predicted(
+    spectrum: _Spectrum, chosen: Floats, workspace: Workspace, xp: ModuleType
+) -> Array:
     """Predictions (test row × target), with one penalty for all targets or one for each."""
     if len(chosen) == 1:
         return spectrum.onto @ (

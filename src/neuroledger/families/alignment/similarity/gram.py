@@ -9,9 +9,8 @@ from typing import Any, cast
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Floats, Indices, Strings
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import DataError, MetricError
@@ -79,7 +78,7 @@ class Gram:
         )
         return Gram(K, product, self.mean_square, total, self.offset, self.count)
 
-    def subset(self, rows: NDArray[np.intp]) -> Gram:
+    def subset(self, rows: Indices) -> Gram:
         """Restrict to ``rows``; features stay centred by the means over all rows."""
         K = self.K[np.ix_(rows, rows)]
         return Gram(
@@ -329,7 +328,7 @@ def patterns(
 
 def complete_neuroids(
     assembly: xr.DataArray, *, scaled: bool = True
-) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+) -> tuple[Strings, Floats]:
     """Names and responses (stimulus, neuroid) of the neuroids that :func:`patterns` keeps.
 
     ``scaled`` divides responses by a power of two, to magnitudes below 1.
@@ -377,7 +376,7 @@ def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gra
     ).on_host(workspace)
 
 
-def _means(X: Array) -> NDArray[np.float64]:
+def _means(X: Array) -> Floats:
     return np.asarray(X.mean(axis=0, dtype=np.float64))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -186,7 +185,9 @@ def half_of(
     return np.isin(names.astype(str), chosen.astype(str))
 
 
-def drop_similarity(drop: Any, reference: Any, *, signed: bool = False) -> Floats:
+def drop_similarity(
+    drop: float | Floats, reference: float | Floats, *, signed: bool = False
+) -> Floats:
     """Return ``max(1 − |reference − drop| / |reference|, 0)``; with ``signed`` the divisor is the signed reference."""
     scale = reference if signed else np.abs(reference)
     with np.errstate(invalid="ignore", divide="ignore"):

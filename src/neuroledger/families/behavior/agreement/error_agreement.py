@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated
 from neuroledger.errors import MetricError
 
@@ -25,7 +25,7 @@ __all__ = [
     "step_of",
 ]
 
-Codes = npt.NDArray[np.intp]
+Codes = Indices
 Measure = Literal[
     "error_consistency", "observed_consistency", "squared_accuracy_difference"
 ]
@@ -43,12 +43,12 @@ class Answers:
 
     correct: Floats
     seen: Floats
-    observers: npt.NDArray[Any]
+    observers: Array
     condition: Codes
-    conditions: npt.NDArray[Any]
+    conditions: Array
     stimulus: Codes
-    stimuli: npt.NDArray[Any]
-    truth: npt.NDArray[Any]
+    stimuli: Array
+    truth: Array
 
 
 class Agreement(NamedTuple):
@@ -74,9 +74,7 @@ class Agreement(NamedTuple):
         return kappa
 
 
-def choices(
-    assembly: xr.DataArray, *, error: type[MetricError] = MetricError
-) -> npt.NDArray[Any]:
+def choices(assembly: xr.DataArray, *, error: type[MetricError] = MetricError) -> Array:
     """Return one answer per presentation: labels unchanged, probabilities ``(presentation, choice)`` by their maximum."""
     if "choice" in assembly.dims and assembly.sizes["choice"] > 1:
         if "choice" not in assembly.coords:
@@ -88,14 +86,17 @@ def choices(
             raise error(
                 "some probabilities are missing, so there is no most probable choice"
             )
-        names: npt.NDArray[Any] = np.asarray(assembly["choice"].values)
+        names: Array = np.asarray(assembly["choice"].values)
         return np.asarray(names[values.argmax(axis=1)])
     return np.asarray(assembly.values).ravel()
 
 
 def correctness(
-    assembly: xr.DataArray, truth: Any = None, *, error: type[MetricError] = MetricError
-) -> Any:
+    assembly: xr.DataArray,
+    truth: npt.ArrayLike | None = None,
+    *,
+    error: type[MetricError] = MetricError,
+) -> Booleans:
     """Return whether each presentation was answered correctly, as booleans.
 
     Boolean values are returned unchanged, as are 0 and 1 if there is no truth or if the truths are words. If the values
@@ -120,7 +121,7 @@ def correctness(
     )
 
 
-def _answers(assembly: xr.DataArray, error: type[MetricError]) -> npt.NDArray[Any]:
+def _answers(assembly: xr.DataArray, error: type[MetricError]) -> Array:
     """Return one answer per presentation; the coordinate ``prediction`` has priority over numbers."""
     answers = choices(assembly, error=error)
     predicted = coordinate(assembly, "prediction")
@@ -131,7 +132,7 @@ def _answers(assembly: xr.DataArray, error: type[MetricError]) -> npt.NDArray[An
     return answers
 
 
-def _are_words(truth: npt.NDArray[Any]) -> bool:
+def _are_words(truth: Array) -> bool:
     """Return whether no label looks like a number."""
     labels = encode(truth).labels
     return labels.dtype.kind in "UO" and not any(
@@ -139,7 +140,7 @@ def _are_words(truth: npt.NDArray[Any]) -> bool:
     )
 
 
-def same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def same(a: Array, b: Array) -> Booleans:
     """Compare labels elementwise; text and numbers are compared as text."""
     if a.dtype.kind != b.dtype.kind and {a.dtype.kind, b.dtype.kind} & set("US"):
         a, b = a.astype(str), b.astype(str)
@@ -197,7 +198,7 @@ def answers_of_people(
     )
 
 
-def _judged(source: xr.DataArray, rows: Indices, people: Answers) -> npt.NDArray[Any]:
+def _judged(source: xr.DataArray, rows: Indices, people: Answers) -> Array:
     """Return whether the answers in some rows are right, by the truths of people or else by those of the model."""
     truth, answers = coordinate(source, *TRUTHS), choices(source)
     if answers.dtype.kind == "b":

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import (
@@ -97,7 +97,9 @@ def _correct(source: xr.DataArray, target: Any) -> xr.DataArray:
     return xr.DataArray(correct, dims=("presentation",), coords=coords)
 
 
-def _rows(source: xr.DataArray, target: Any, answers: Array, right: Array) -> Any:
+def _rows(
+    source: xr.DataArray, target: Any, answers: Array, right: Array
+) -> Indices | slice:
     if right.size == 0 or answers.size == 0:
         raise MetricError("there are no answers to compare")
     ids = (

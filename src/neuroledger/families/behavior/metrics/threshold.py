@@ -104,7 +104,11 @@ def threshold(
 
 
 def _variation(
-    people: Measured, value: float, source: Any, target: Any, fitting: dict[str, Any]
+    people: Measured,
+    value: float,
+    source: xr.DataArray,
+    target: object,
+    fitting: dict[str, Any],
 ) -> Variation:
     """Return how the nearness changes without people, and without stimuli in the fits of the model and of each person.
 
@@ -127,7 +131,7 @@ def _variation(
 
 
 def _trials_of_people(
-    people: Measured, source: xr.DataArray, target: Any
+    people: Measured, source: xr.DataArray, target: object
 ) -> list[xr.DataArray]:
     """Return the trials of each person with a threshold, if both sides name their stimuli."""
     if not isinstance(target, xr.DataArray) or "presentation" not in target.dims:

@@ -104,7 +104,9 @@ def threshold_elevation(
         "guess": guess,
     }
 
-    def thresholds(behaviour: Mapping[str, Any]) -> tuple[Threshold, Threshold]:
+    def thresholds(
+        behaviour: Mapping[str, xr.DataArray],
+    ) -> tuple[Threshold, Threshold]:
         first, second = names
         low = model_threshold(
             behaviour[first],
@@ -158,7 +160,7 @@ def threshold_elevation(
     return Samples(out, varies, notes=notes)
 
 
-def _condition(source: Mapping[str, Any] | xr.DataArray, name: str) -> Any:
+def _condition(source: Mapping[str, object] | xr.DataArray, name: str) -> Any:
     if isinstance(source, Mapping):
         if name not in source:
             raise MetricError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -19,7 +18,7 @@ from neuroledger.families.behavior.tasks.trial_tables import (
     answers_by_stimulus,
     read_trial_tables,
 )
-from neuroledger.models.model import Task
+from neuroledger.models.model import Perform, Task
 from neuroledger.spec.channels import STIMULI, Channels
 from neuroledger.spec.registry import builder
 
@@ -48,7 +47,7 @@ class StoredAnswers:
         """The stored kind of decisions; labels are also available from probabilities."""
         return frozenset({"decisions:label", f"decisions:{self.kind}"})
 
-    def answer(self, question: Any) -> xr.DataArray:
+    def answer(self, question: Perform) -> xr.DataArray:
         """Return the stored decisions; see :func:`neuroledger.models.model.perform`."""
         return self.perform(question.task, question.stimuli)
 

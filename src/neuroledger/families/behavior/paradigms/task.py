@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import among
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate, encode, locate
@@ -321,7 +321,7 @@ def _add_derived_columns(
     )
 
 
-def _derived(stimuli: StimulusSet, rule: Derived) -> npt.NDArray[Any]:
+def _derived(stimuli: StimulusSet, rule: Derived) -> Array:
     values = stimuli.table[rule.column].to_numpy()
     if rule.modulo is not None:
         try:
@@ -680,7 +680,7 @@ def _choose(
     return chosen, target.assign_coords(stimulus_id=("presentation", keys))
 
 
-def _offered_alternative(target: xr.DataArray, name: str) -> npt.NDArray[Any]:
+def _offered_alternative(target: xr.DataArray, name: str) -> Array:
     values = coordinate(target, name)
     if values is None:
         raise DataError(f"trials have no coordinate {name!r} with what is on offer")
@@ -727,7 +727,7 @@ def _odd_one_out(
     return Measurement(source, target, target)
 
 
-def _triplets(keys: npt.NDArray[Any]) -> tuple[tuple[str, str, str], ...]:
+def _triplets(keys: Array) -> tuple[tuple[str, str, str], ...]:
     triplets = []
     for key in dict.fromkeys(keys.tolist()):
         parts = key.split(SEPARATOR)

@@ -184,7 +184,7 @@ def elevations_of_people(
 
 def _by_condition(
     target: xr.DataArray,
-    condition: Any,
+    condition: Strings,
     names: tuple[str, str],
     error: type[MetricError],
 ) -> dict[str, Floats]:
@@ -261,7 +261,7 @@ def without_people_or_stimuli(
     return Variation(items, without, fixed=("target",))
 
 
-def has_trials(source: Any, independent_variable: str) -> bool:
+def has_trials(source: object, independent_variable: str) -> bool:
     """Return whether the source contains several trials, to which a threshold is fitted."""
     if not isinstance(source, xr.DataArray) or not source.ndim:
         return False

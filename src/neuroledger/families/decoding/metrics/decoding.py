@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -167,7 +167,11 @@ def decoding(
     )
 
 
-def cells_of(seeds: Array, splits: Array) -> dict[tuple[Any, Any], Array]:
+# A seed and a split.
+Cell = tuple[int, int]
+
+
+def cells_of(seeds: Array, splits: Array) -> dict[Cell, Array]:
     """Return the rows of each seed and split."""
     return {
         (seed, split): np.flatnonzero((seeds == seed) & (splits == split))
@@ -178,8 +182,8 @@ def cells_of(seeds: Array, splits: Array) -> dict[tuple[Any, Any], Array]:
 
 def variation_of(
     samples: xr.DataArray,
-    cells: Mapping[tuple[Any, Any], Array],
-    scorers: Mapping[tuple[Any, Any], Measure],
+    cells: Mapping[Cell, Array],
+    scorers: Mapping[Cell, Measure],
     items: Mapping[str, Array],
     inflated: Mapping[str, float],
 ) -> Variation:
@@ -288,9 +292,9 @@ def _step(measure: str, rows: Rows, seeds: int) -> float:
 
 def _constant(
     rows: Rows,
-    cells: dict[tuple[Any, Any], Array],
-    scorers: dict[tuple[Any, Any], Measure],
-) -> list[tuple[Any, Any]]:
+    cells: dict[Cell, Array],
+    scorers: dict[Cell, Measure],
+) -> list[Cell]:
     """The seeds and splits with an undefined correlation although the true values vary."""
     truth = np.asarray(rows.truth, dtype=float).reshape(len(rows.truth), -1)
     return [
@@ -399,7 +403,9 @@ def _mean_of(values: Array, group: Array) -> Array:
     return total / np.bincount(group).reshape(-1, *([1] * (values.ndim - 1)))
 
 
-def along(array: xr.DataArray, name: str, count: int, default: Any = None) -> Array:
+def along(
+    array: xr.DataArray, name: str, count: int, default: str | float | None = None
+) -> Array:
     """A coordinate of the presentations, as text unless a default is given for a missing one."""
     if name in array.coords and array[name].dims == ("presentation",):
         values = np.asarray(array[name].values)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -397,5 +396,5 @@ def _group_mean(values: Array, group: Array, count: int) -> Array:
     return total / np.bincount(group, minlength=count)[:, None]
 
 
-def _symbols(text: Any, kind: str) -> list[str]:
+def _symbols(text: object, kind: str) -> list[str]:
     return str(text).split() if kind == "word" else list(str(text))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from types import ModuleType
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -214,7 +215,7 @@ def _interpolation(
 
 def _places(adapter: ByPosition, id: str) -> list[Place]:
     """The positions of the adapter's channels."""
-    known: Mapping[str, Any]
+    known: Mapping[str, Sequence[float]]
     if isinstance(adapter.positions, str):
         with quiet_mne() as mne:
             known = _montage(mne, adapter.positions, id)
@@ -230,7 +231,7 @@ def _places(adapter: ByPosition, id: str) -> list[Place]:
     return [(float(x), float(y), float(z)) for x, y, z in found]
 
 
-def _montage(mne: Any, name: str, id: str) -> dict[str, Any]:
+def _montage(mne: ModuleType, name: str, id: str) -> Mapping[str, Sequence[float]]:
     """The positions of a montage of MNE in head coordinates."""
     try:
         montage = mne.channels.make_standard_montage(name)

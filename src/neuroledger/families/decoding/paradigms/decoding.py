@@ -397,7 +397,7 @@ def measure_folds(
         )
     notes += _training_notes(trained, seeds if model.stochastic else ())
     row_numbers = np.concatenate(columns["row"])
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         str(name): ("presentation", coordinate.values[row_numbers])
         for name, coordinate in assembly.coords.items()
         if coordinate.dims == ("presentation",)
@@ -528,7 +528,7 @@ def _positions(assembly: xr.DataArray) -> tuple[tuple[float, float, float], ...]
     )
 
 
-def _labelled(values: Array, choices: Array, coords: dict[str, Any]) -> xr.DataArray:
+def _labelled(values: Array, choices: Array, coords: dict[str, object]) -> xr.DataArray:
     if values.ndim == 1:
         return xr.DataArray(values, dims=("presentation",), coords=coords)
     if len(choices):

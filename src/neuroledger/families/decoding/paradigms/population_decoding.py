@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import xarray as xr
@@ -117,7 +117,7 @@ def population_decoding(
         for f in range(folds)
         for name in names
     ]
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         "stimulus_id": ("presentation", ids),
         "split": ("presentation", split),
     }

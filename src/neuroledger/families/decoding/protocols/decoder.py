@@ -12,6 +12,7 @@ from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals.model_needs import Needs
+from neuroledger.models.model import Fit
 from neuroledger.spec.channels import Channels
 
 __all__ = [
@@ -130,7 +131,7 @@ class Decoder:
         """The channels of the supported objectives."""
         return decoded(*self.objectives)
 
-    def answer(self, question: Any) -> Any:
+    def answer(self, question: Fit) -> Any:
         """A new, untrained estimator for the signature to be fitted; see :func:`neuroledger.models.model.fit`."""
         return self.make(question.training)
 

@@ -104,7 +104,7 @@ class Grid(BaseModel):
         """Storage type of a value."""
         return np.dtype(np.uint16 if self.values == "counts" else np.uint8)
 
-    def coords(self) -> dict[str, Any]:
+    def coords(self) -> dict[str, object]:
         """Return the coordinates of the neuroids: channel by channel, row by row."""
         channel, rest = np.divmod(np.arange(self.neuroids), self.rows * self.columns)
         y, x = np.divmod(rest, self.columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
@@ -133,14 +133,14 @@ def coefficient_of_determination(predicted: Floats, true: Floats) -> float:
     return float(np.mean(1 - ((predicted - true) ** 2).sum(axis=0) / spread))
 
 
-def _columns(array: Any) -> Floats:
+def _columns(array: xr.DataArray) -> Floats:
     values = np.asarray(getattr(array, "values", array), dtype=np.float64)
     if values.ndim == 0 or values.size == 0:
         raise MetricError("there are no predictions to compare")
     return values.reshape(len(values), -1)
 
 
-def _along(array: Any, name: str) -> Array:
+def _along(array: xr.DataArray, name: str) -> Array:
     if (
         not isinstance(array, xr.DataArray)
         or name not in array.coords

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -73,7 +73,7 @@ def _learner(
     id: str,
     weights: Mapping[str, Path] | None,
     device: str,
-    make: Callable[[Path], tuple[Any, tuple[int, ...]]],
+    make: Callable[[Path], tuple[nn.Module, tuple[int, ...]]],
 ) -> Learner:
     if not weights or len(weights) != 1:
         raise ModelError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -179,7 +179,11 @@ def coordinates(assembly: xr.DataArray, rows: Indices) -> dict[str, Any]:
     }
 
 
-def _boxes(text: Any, name: str) -> list[list[Any]]:
+# The label of a box, then its corners.
+Box = list[str | float]
+
+
+def _boxes(text: object, name: str) -> list[Box]:
     try:
         boxes = json.loads(str(text))
         valid = isinstance(boxes, list) and all(
@@ -195,7 +199,7 @@ def _boxes(text: Any, name: str) -> list[list[Any]]:
     return boxes  # type: ignore[no-any-return]
 
 
-def _numbered(scenes: Sequence[list[list[Any]]], classes: Sequence[str]) -> Array:
+def _numbered(scenes: Sequence[list[Box]], classes: Sequence[str]) -> Array:
     """Return boxes as rows: scene, four corners, class number."""
     rows = [
         [scene, *map(float, box[1:]), classes.index(str(box[0]))]
@@ -208,9 +212,9 @@ def _numbered(scenes: Sequence[list[list[Any]]], classes: Sequence[str]) -> Arra
 def _detected(
     model: Learner,
     outputs: Array,
-    truth: Sequence[list[list[Any]]],
+    truth: Sequence[list[Box]],
     classes: Sequence[str],
-    coords: dict[str, Any],
+    coords: Mapping[str, tuple[str, Array]],
 ) -> tuple[xr.DataArray, xr.DataArray]:
     """Return detected boxes and true boxes, one row each, with their scenes."""
     if (
@@ -247,7 +251,7 @@ def _detected(
 def _rows(
     corners: Array, scenes: Array, labels: list[str], scores: Array | None
 ) -> xr.DataArray:
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         "corner": list(CORNERS),
         "scene": ("presentation", np.asarray(scenes, dtype=object)),
         "label": ("presentation", np.asarray(labels, dtype=object)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from neuroledger.data.arrays import Indices
 from neuroledger.errors import ModelError
 from neuroledger.models.devices import available, reproducible
+
+if TYPE_CHECKING:
+    from torch.autograd.function import FunctionCtx
 
 __all__ = [
     "Constant",
@@ -195,13 +198,13 @@ class _Spike(torch.autograd.Function):  # type: ignore[misc]
     """1 above the threshold, 0 below, with the gradient of an arctangent, 1 / (1 + (π x)²) [eshraghian2023]."""
 
     @staticmethod
-    def forward(context: Any, above: Tensor) -> Tensor:
+    def forward(context: FunctionCtx, above: Tensor) -> Tensor:
         """Return spikes for the distance of the membrane above its threshold."""
         context.save_for_backward(above)
         return above.gt(0).to(above.dtype)
 
     @staticmethod
-    def backward(context: Any, upstream: Tensor) -> Tensor:
+    def backward(context: FunctionCtx, upstream: Tensor) -> Tensor:
         """Return the surrogate gradient."""
         (above,) = context.saved_tensors
         return upstream / (1 + (math.pi * above).square())

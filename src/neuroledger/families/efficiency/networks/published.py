@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import snntorch
 import torch
@@ -16,12 +15,12 @@ class _Spiking(nn.Module, ABC):  # type: ignore[misc]
     """A network of snntorch's neurons, stepped through time from rest, with spike counts as outputs."""
 
     @abstractmethod
-    def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
+    def step(self, x: Tensor, membranes: list[Tensor | None]) -> Tensor:
         """Return spikes ``(batch, class)`` of one time step ``(batch, neuroid)``; ``membranes`` are updated in place."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return spike counts, ``(batch, class)``."""
-        membranes: list[Any] = [
+        membranes: list[Tensor | None] = [
             module.reset_mem()
             for module in self.modules()
             if isinstance(module, snntorch.Leaky)
@@ -38,7 +37,7 @@ class Imagery(_Spiking):
         self.fc2, self.lif2 = nn.Linear(256, 128), snntorch.Leaky(beta=0.9)
         self.fc3, self.lif3 = nn.Linear(128, outputs), snntorch.Leaky(beta=0.9)
 
-    def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
+    def step(self, x: Tensor, membranes: list[Tensor | None]) -> Tensor:
         """Return spikes of one time step."""
         for number, (linear, neurons) in enumerate(
             ((self.fc1, self.lif1), (self.fc2, self.lif2), (self.fc3, self.lif3))
@@ -61,7 +60,7 @@ class Activity(_Spiking):
             snntorch.Leaky(beta=0.5, threshold=0.001),
         )
 
-    def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
+    def step(self, x: Tensor, membranes: list[Tensor | None]) -> Tensor:
         """Return spikes of one time step."""
         x, membranes[0] = self.leaky1(
             self.max1(self.conv1(x.unsqueeze(2))), membranes[0]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import BaseModel, ConfigDict, Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
@@ -118,7 +118,7 @@ def array_examples(
     )
 
 
-def _array(files: Mapping[str, Path], where: str) -> npt.NDArray[Any]:
+def _array(files: Mapping[str, Path], where: str) -> Array:
     name, _, member = where.partition(":")
     if name not in files:
         raise DataError(
@@ -137,5 +137,5 @@ def _array(files: Mapping[str, Path], where: str) -> npt.NDArray[Any]:
             raise DataError(
                 f"{name} contains {contents}, not {member or 'a single one: name one as FILE.npz:NAME'!r}"
             )
-        array: npt.NDArray[Any] = content[member]
+        array: Array = content[member]
     return array

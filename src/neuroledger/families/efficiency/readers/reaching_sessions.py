@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -21,6 +21,9 @@ from neuroledger.families.efficiency.readers.spike_windows import (
     windows,
 )
 from neuroledger.spec.registry import reader
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = ["reaching_sessions"]
 
@@ -217,7 +220,7 @@ def _read_session(path: Path, units: Units) -> Recorded:
     return Recorded(times, cursor, target, spikes, names, channels)
 
 
-def _positions(file: Any, name: str, samples: int, path: Path) -> Floats:
+def _positions(file: h5py.File, name: str, samples: int, path: Path) -> Floats:
     dataset = variable(file, name, path)
     if dataset.shape != (2, samples):
         raise DataError(
@@ -248,7 +251,9 @@ def _require_even_times(times: Floats, path: Path) -> None:
         )
 
 
-def _spikes(file: Any, reference: Any, channel: str, path: Path) -> Floats:
+def _spikes(
+    file: h5py.File, reference: h5py.Reference, channel: str, path: Path
+) -> Floats:
     times = cell(file, reference, path).astype(np.float64)
     if not np.isfinite(times).all():
         raise DataError(

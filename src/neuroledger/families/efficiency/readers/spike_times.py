@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats, Indices, Strings
+from neuroledger.data.arrays import Array, Floats, Indices, Strings
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import array, opened, variable
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = ["spike_times"]
 
@@ -35,8 +38,8 @@ class Trains(NamedTuple):
 
     path: Path
     part: str
-    times: Any
-    units: Any
+    times: h5py.Dataset | Sequence[Array]
+    units: h5py.Dataset | Sequence[Array]
     labels: Strings
     speakers: Strings
 
@@ -149,7 +152,7 @@ def spike_times(
     return Dataset(stimuli=None, assembly=assembly)
 
 
-def _open_trains(file: Any, path: Path, part: str) -> Trains:
+def _open_trains(file: h5py.File, path: Path, part: str) -> Trains:
     import h5py
 
     times, units = (

@@ -7,10 +7,9 @@ from math import gcd
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.data.arrays import Array, Singles
+from neuroledger.data.arrays import Array, Reals, Singles
 from neuroledger.errors import DataError, RequestError
 
 __all__ = [
@@ -66,7 +65,7 @@ def frames_of(samples: int, hop: int) -> int:
 
 
 def band_energies(
-    sound: npt.NDArray[np.floating],
+    sound: Reals,
     rate: float,
     *,
     points: int,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -278,11 +278,11 @@ def evaluate(
         The solver yields an invalid solution.
     """
     counter = _meter(meter)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for work in works:
         _ = work.adjacency  # computed before time starts
         rng = np.random.default_rng([seed, work.nodes, work.seed])
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "nodes": work.nodes,
             "density": work.density,
             "seed": work.seed,

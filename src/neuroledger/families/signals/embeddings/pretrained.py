@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
@@ -198,7 +199,7 @@ def described(
     device: str,
     packages: Sequence[str] = (),
     **how: Any,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Plain data that determine the embeddings of a network: architecture, weights, packages and settings."""
     return {
         "architecture": architecture,
@@ -240,7 +241,7 @@ def _tensors(weights: Mapping[str, Path], model: str) -> dict[str, torch.Tensor]
 
 
 @contextmanager
-def _quiet(hub: Any) -> Iterator[None]:
+def _quiet(hub: ModuleType) -> Iterator[None]:
     """Suppress progress bars and loading reports; problems with loading become errors here."""
     logging = hub.utils.logging
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

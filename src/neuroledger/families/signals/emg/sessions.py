@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.clocks import Clock, Gap, LeftOut, RecordingClocks
 from neuroledger.data.facts import Fact
 from neuroledger.data.hdf5 import opened
@@ -19,6 +18,9 @@ from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.spec.base import Frozen
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = [
     "RATE",
@@ -78,14 +80,14 @@ class Grid:
             )
         return number
 
-    def onsets(self, samples: int) -> npt.NDArray[np.int64]:
+    def onsets(self, samples: int) -> Integers:
         """Onsets, in decimated samples, of the complete windows of a recording with `samples` published samples."""
         decimated = -(-samples // self.decimate)
         onsets = np.arange(0, max(decimated, 1), self.stride, dtype=np.int64)
         first = onsets + self.start
         return onsets[(first >= 0) & (first + self.length <= decimated)]
 
-    def cut(self, values: Array, onsets: npt.NDArray[np.int64], into: Array) -> None:
+    def cut(self, values: Array, onsets: Integers, into: Array) -> None:
         """Decimate `values` (sample, channel), and write their windows to `into` (window, channel, sample)."""
         if self.decimate > 1:
             from scipy.signal import decimate
@@ -155,7 +157,7 @@ def samples_in(path: Path, group: str) -> int:
 
 def read_series(
     path: Path, group: str, fields: Mapping[str, int], user: str
-) -> tuple[Series, dict[str, Any]]:
+) -> tuple[Series, dict[str, object]]:
     """Read the fields of a recording by name, (sample, width) in single precision, `time` (sample,) in s, and attributes.
 
     Parameters
@@ -199,7 +201,9 @@ def read_series(
     return series, attributes
 
 
-def _compound(file: Any, group: str, fields: Mapping[str, int], path: Path) -> Any:
+def _compound(
+    file: h5py.File, group: str, fields: Mapping[str, int], path: Path
+) -> h5py.Dataset:
     """The data set `timeseries` of the group, after a check of its fields and their widths."""
     timeseries = file.get(f"{group}/timeseries")
     names = getattr(getattr(timeseries, "dtype", None), "names", None)
@@ -220,7 +224,7 @@ def _compound(file: Any, group: str, fields: Mapping[str, int], path: Path) -> A
     return timeseries
 
 
-def _blocks(timeseries: Any, path: Path) -> Iterator[tuple[int, Array]]:
+def _blocks(timeseries: h5py.Dataset, path: Path) -> Iterator[tuple[int, Array]]:
     for begin in range(0, timeseries.shape[0], BLOCK):
         try:
             yield begin, timeseries[begin : begin + BLOCK]
@@ -306,5 +310,5 @@ def clocks_of_series(
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)

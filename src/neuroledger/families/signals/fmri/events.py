@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
+from neuroledger.data.arrays import Integers
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.fmri.runs import Run, checked
@@ -301,9 +301,7 @@ def check_order(
 
 
 @lru_cache(maxsize=4)
-def _design(
-    path: Path, name: str
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _design(path: Path, name: str) -> tuple[Integers, Integers, Integers]:
     with parsing(path, "a design of the Natural Scenes Dataset"):
         content = matlab(path, *VARIABLES)
         order, pictures, pattern = (

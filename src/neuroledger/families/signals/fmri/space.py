@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.signals.fmri.runs import HEMISPHERES, checked
@@ -110,7 +110,7 @@ class Channels(NamedTuple):
     channel.
     """
 
-    voxels: npt.NDArray[np.int64]
+    voxels: Integers
     matrix: Any
 
     def of(self, flat: Array) -> Array:

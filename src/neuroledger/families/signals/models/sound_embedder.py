@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from neuroledger.data.arrays import Reals
+from neuroledger.data.arrays import Floats, Reals, Singles
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError
 from neuroledger.families.signals.embeddings.pretrained import (
@@ -77,7 +76,7 @@ def sound_embedder(
         stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell
     ) -> Embedded:
         used = network.checked(requested or states)
-        rows: dict[int, NDArray[np.float64]] = {}
+        rows: dict[int, Floats] = {}
         filled = 0
         for path, indices in _indices_by_file(stimuli).items():
             frames = _hidden_frames(
@@ -144,7 +143,7 @@ def stretch(
     return window, False
 
 
-def waveform(path: Path, rate: int) -> NDArray[np.float32]:
+def waveform(path: Path, rate: int) -> Singles:
     """A recording as one channel at ``rate`` samples per second, with values between -1 and 1.
 
     Raises
@@ -158,7 +157,7 @@ def waveform(path: Path, rate: int) -> NDArray[np.float32]:
     return confined(lambda: _decoded(path, rate), limits_for([path]), path.name)
 
 
-def _decoded(path: Path, rate: int) -> NDArray[np.float32]:
+def _decoded(path: Path, rate: int) -> Singles:
     import soundfile
     from scipy.signal import resample_poly
 

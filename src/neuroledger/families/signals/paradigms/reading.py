@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -25,7 +25,7 @@ Condition = dict[
 ]
 
 
-def _asks(values: Mapping[str, Any]) -> set[str]:
+def _asks(values: Mapping[str, object]) -> set[str]:
     return {
         f"responses:{values['region']}"
         if values["give"] == "responses"

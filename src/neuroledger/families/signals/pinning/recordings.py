@@ -231,8 +231,8 @@ def _left_out(
     ]
 
 
-def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"file": place_of(item.file), "subject": item.subject}
+def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, object]:
+    entry: dict[str, object] = {"file": place_of(item.file), "subject": item.subject}
     entry |= {
         name: value
         for name, value in (("session", item.session), ("run", item.run))
@@ -246,7 +246,7 @@ def _with_bids_reader(
     task: str | Sequence[str],
     downloads: Downloads,
     table: Table | None,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
 ) -> str:
     """The spec's text with the reader `bids_epochs`, which lists recordings itself."""
     text = with_field(text, ("reader", "name"), "bids_epochs")
@@ -354,8 +354,8 @@ def _require_coordinates(
     catalog: Catalog,
     spec: DatasetSpec,
     window: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    parameters: Any,
+    facts: Mapping[str, object],
+    parameters: Mapping[str, Any],
 ) -> None:
     """Return if windows have all coordinates that benchmarks on these data decode, hold out or group by."""
     known = coordinates_of(parameters, window, facts)

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import AfterValidator, Field, model_validator
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Booleans, Integers
 from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
@@ -282,7 +281,7 @@ def _windows(
     rows = np.arange(length)
     windows = np.stack([values[:, at + rows] for at in first[inside]])
     count = int(inside.sum())
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "stimulus_id": np.array(events.names)[inside],
         "onset": onsets[inside],
     }
@@ -313,7 +312,7 @@ def _windows(
 def _clocks(
     run: Run,
     events: WindowLayout,
-    inside: npt.NDArray[np.bool_],
+    inside: Booleans,
     volumes: int,
     seconds: float,
 ) -> RecordingClocks:
@@ -381,7 +380,7 @@ def _cleaned(values: Array, cleaning: Cleaning, seconds: float, name: str) -> Ar
     return np.ascontiguousarray(cleaned.T, dtype=np.float32)
 
 
-def _nearest(volumes: Array) -> npt.NDArray[np.int64]:
+def _nearest(volumes: Array) -> Integers:
     """Round to the nearest integer, halves up."""
     return np.floor(volumes + 0.5 + 1e-6).astype(np.int64)
 

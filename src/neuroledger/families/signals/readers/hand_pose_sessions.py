@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.clock_facts import (
@@ -180,7 +179,7 @@ def _recording(
         "recording_sha256": sha256_of(path),
     }
     facts |= {fact: row[fact].strip() for fact in FACTS}
-    events: dict[str, Any] = {
+    events: dict[str, object] = {
         fact: np.full(len(onsets), value) for fact, value in facts.items()
     }
     events |= {
@@ -220,7 +219,7 @@ def _recording(
 
 
 def _paths(
-    joints: Array, grid: Grid, onsets: npt.NDArray[np.int64], trajectory: Trajectory
+    joints: Array, grid: Grid, onsets: Integers, trajectory: Trajectory
 ) -> Array:
     """The angles at the end of each window, (window, joint, time)."""
     tail = round(trajectory.last * RATE)
@@ -265,9 +264,7 @@ def _select(
     return selected
 
 
-def _angles(
-    joints: Array, grid: Grid, angle: str
-) -> tuple[Array, npt.NDArray[np.int64]]:
+def _angles(joints: Array, grid: Grid, angle: str) -> tuple[Array, Integers]:
     """The angles of each window without a failure, (window, joint), and the windows' onsets."""
     failed = np.concatenate([[0], np.cumsum((np.abs(joints) <= FAILED).all(axis=1))])
     onsets = grid.onsets(len(joints))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field, model_validator
 
+from neuroledger.data.arrays import Floats, Integers
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
@@ -45,9 +45,12 @@ from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
+
 __all__ = ["Keys", "LoggedRecording", "logged_typing"]
 
-Codes = npt.NDArray[np.int64]
+Codes = Integers
 TRIGGER = re.compile(r"Stimulus/S\s*(\d+)")
 # A test of the trigger port at the beginning of a recording: all codes from 1 to 255 in order.
 PORT_TEST = 255
@@ -224,7 +227,7 @@ def _clusters(
 def _rows(
     log: Logged,
     pairs: Aligned,
-    trigger_times: npt.NDArray[np.float64],
+    trigger_times: Floats,
     keys: Keys,
     practice: int,
     clusters: Mapping[str, str],
@@ -267,7 +270,7 @@ def _notes(windows: xr.DataArray) -> tuple[str, ...]:
     )
 
 
-def _opened(path: Path, name: str) -> Any:
+def _opened(path: Path, name: str) -> BaseRaw:
     with quiet_mne() as mne, parsing(name, "a recording by MNE"):
         if path.suffix == ".fif":
             return mne.io.read_raw_fif(path, preload=False, allow_maxshield=True)
@@ -275,8 +278,8 @@ def _opened(path: Path, name: str) -> Any:
 
 
 def _triggers(
-    raw: Any, where: Literal["annotations", "channel"], name: str
-) -> tuple[Codes, npt.NDArray[np.float64]]:
+    raw: BaseRaw, where: Literal["annotations", "channel"], name: str
+) -> tuple[Codes, Floats]:
     """Codes and times (s from the start of the recording) of the triggers, in order of time."""
     if where == "annotations":
         spans = sorted(

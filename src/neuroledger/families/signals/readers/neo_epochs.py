@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import xarray as xr
@@ -200,7 +200,7 @@ def _spike_windows(
         raise DataError(
             f"{recording.file}: no window of {window.duration:g} s is within the recording"
         )
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "stimulus_id": np.array(layout.names)[inside],
         "onset": onsets[inside],
         **{name: np.asarray(values)[inside] for name, values in layout.extra.items()},

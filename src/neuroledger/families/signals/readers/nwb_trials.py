@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.clocks import MOST_EMPTY, Clock, LeftOut, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
@@ -38,6 +37,9 @@ from neuroledger.spec.base import Frozen
 from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
+
+if TYPE_CHECKING:
+    import pynwb
 
 __all__ = ["NwbWindow", "nwb_trials"]
 
@@ -147,7 +149,7 @@ def nwb_trials(
 
 
 def _windows(
-    content: Any,
+    content: pynwb.NWBFile,
     name: str,
     sha256: str,
     window: NwbWindow,
@@ -206,7 +208,7 @@ def _windows(
         )
     total = len(onsets)
     trials, onsets = trials[kept], onsets[kept]
-    extra: dict[str, npt.NDArray[Any]] = {"trial": trials}
+    extra: dict[str, Array] = {"trial": trials}
     if series is None:
         assert spikes is not None
         values, channels, rate, kind, units = spikes.counted(onsets, window)
@@ -290,9 +292,7 @@ def _known(source: _Series | None) -> _Series:
     return source
 
 
-def _onsets(
-    begins: Floats, ends: Floats, window: NwbWindow
-) -> tuple[npt.NDArray[np.intp], Floats]:
+def _onsets(begins: Floats, ends: Floats, window: NwbWindow) -> tuple[Indices, Floats]:
     """The index of the trial and the onset (s) of each window; a trial without a time has none."""
     trials: list[int] = []
     onsets: list[float] = []
@@ -337,7 +337,7 @@ class _Spikes(NamedTuple):
     intervals: list[Floats | None]
 
     @classmethod
-    def of(cls, content: Any, name: str) -> _Spikes:
+    def of(cls, content: pynwb.NWBFile, name: str) -> _Spikes:
         """The units of a file.
 
         Raises
@@ -381,7 +381,7 @@ class _Spikes(NamedTuple):
             count=sum(map(len, self.trains)),
         )
 
-    def observed(self, begins: Floats, duration: float) -> npt.NDArray[np.bool_]:
+    def observed(self, begins: Floats, duration: float) -> Booleans:
         """Whether each window is within an interval in which every unit was observed."""
         kept = np.ones(len(begins), dtype=bool)
         for intervals in self.intervals:
@@ -423,12 +423,12 @@ def _merged(intervals: Floats) -> Floats:
 class _Series(NamedTuple):
     """An electrical series, its place in the file, and its timeline."""
 
-    electrical: Any
+    electrical: pynwb.TimeSeries
     place: str
     timeline: Timeline
 
     @classmethod
-    def of(cls, content: Any, name: str, place: str) -> _Series:
+    def of(cls, content: pynwb.NWBFile, name: str, place: str) -> _Series:
         """The series at a place of a file.
 
         Raises
@@ -517,7 +517,7 @@ class _Series(NamedTuple):
         )
 
 
-def _timeline(series: Any, name: str, place: str) -> Timeline:
+def _timeline(series: pynwb.TimeSeries, name: str, place: str) -> Timeline:
     """The timeline of a series; between gaps, its time stamps must be even to a tenth of a sample."""
     count = int(series.data.shape[0])
     if series.rate is not None:
@@ -547,7 +547,7 @@ def _timeline(series: Any, name: str, place: str) -> Timeline:
     return Timeline(float(np.round(1 / step, 6)), parts)
 
 
-def _series_at(content: Any, name: str, place: str) -> Any:
+def _series_at(content: pynwb.NWBFile, name: str, place: str) -> pynwb.TimeSeries:
     """The series at a path: in `acquisition`, or below a module of `processing`."""
     node: Any = content
     parts = place.removeprefix("processing/").removeprefix("acquisition/").split("/")
@@ -577,7 +577,7 @@ def _children(node: Any) -> Mapping[str, Any]:
 
 
 def _behavior(
-    content: Any, name: str, place: str, onsets: Floats, window: NwbWindow
+    content: pynwb.NWBFile, name: str, place: str, onsets: Floats, window: NwbWindow
 ) -> Floats:
     """Mean of a time series over each window, (window, dimension)."""
     series = _series_at(content, name, place)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pandas as pd
@@ -40,6 +40,10 @@ from neuroledger.spec.base import Frozen
 from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader, stimuli
 from neuroledger.store.hashes import sha256_of
+
+if TYPE_CHECKING:
+    from mne.channels import DigMontage
+    from mne.io import RawArray
 
 __all__ = ["Schedule", "scheduled_arrays"]
 
@@ -221,7 +225,7 @@ def _identity(patterns: Sequence[str], name: str) -> tuple[str, str] | None:
     return None
 
 
-def _montage(path: Path, name: str) -> Any:
+def _montage(path: Path, name: str) -> DigMontage:
     """The electrodes, in the order of the channels."""
     with quiet_mne() as mne, parsing(name, "positions of electrodes"):
         montage = mne.channels.read_custom_montage(path)
@@ -270,7 +274,7 @@ def _loaded(path: Path, name: str) -> Array:
     return values
 
 
-def _raw(block: Array, montage: Any, rate: float, name: str) -> Any:
+def _raw(block: Array, montage: DigMontage, rate: float, name: str) -> RawArray:
     """One block as MNE's `Raw`."""
     values = np.array(block, dtype=np.float64)
     if not np.isfinite(values).all():

@@ -130,7 +130,7 @@ def _session(
         "session": row["session"].strip(),
         "recording_sha256": sha256_of(path),
     }
-    events: dict[str, Any] = {
+    events: dict[str, object] = {
         fact: np.full(len(samples), value) for fact, value in facts.items()
     }
     events |= {

@@ -8,11 +8,10 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Integers, Singles, Strings
 from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact, Origin
@@ -51,10 +50,10 @@ class _Cutting(NamedTuple):
 class _Record(NamedTuple):
     """The beats of one record: values ``(beat, value)``, their labels, sample numbers and parts, and the clocks."""
 
-    values: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.str_]
-    samples: npt.NDArray[np.int64]
-    parts: npt.NDArray[np.str_]
+    values: Singles
+    labels: Strings
+    samples: Integers
+    parts: Strings
     clocks: tuple[Clock, Clock]
 
 
@@ -258,7 +257,7 @@ def _beats(
 
 
 def _clocks(
-    header: Header, annotations: Annotations, peaks: npt.NDArray[np.int64]
+    header: Header, annotations: Annotations, peaks: Integers
 ) -> tuple[Clock, Clock]:
     """The clocks of a record's samples and heartbeats; annotations without a rate of their own count its samples."""
     samples = Clock(
@@ -321,9 +320,7 @@ def _resampled(signal: Floats, ratio: Fraction) -> Floats:
     )
 
 
-def _cut(
-    signal: Floats, peaks: npt.NDArray[np.int64], cutting: _Cutting
-) -> npt.NDArray[np.float32]:
+def _cut(signal: Floats, peaks: Integers, cutting: _Cutting) -> Singles:
     """The beats ``(beat, value)``: the signal from each peak on, scaled to 0 … 1 and padded with zeros."""
     section = max(1, round(cutting.window * cutting.rate))
     edges = np.arange(0, len(signal), section)

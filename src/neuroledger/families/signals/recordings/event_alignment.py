@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats, Indices, Integers
 from neuroledger.errors import DataError
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Aligned", "Alignment", "align"]
 
-Times = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
+Times = Floats
+Codes = Integers
 COARSE = 0.5
 """Tolerance in seconds before the relative rate of the clocks is known."""
 DRIFT = 1e-3
@@ -35,8 +35,8 @@ class Alignment(Frozen):
 class Aligned(NamedTuple):
     """Pairs in order: positions in the log and among the triggers, and the largest difference in seconds."""
 
-    logged: npt.NDArray[np.intp]
-    found: npt.NDArray[np.intp]
+    logged: Indices
+    found: Indices
     residual: float
 
 
@@ -127,7 +127,7 @@ def align(
 
 def _pairs(
     codes: Codes, expected: Times, found_codes: Codes, found_times: Times, limit: float
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+) -> tuple[Indices, Indices]:
     """Mutually nearest events and triggers with equal codes that differ by at most `limit`, without crossing pairs."""
     logged, matched = [], []
     for code in np.unique(codes):
@@ -157,7 +157,7 @@ def _pairs(
     return first[second > before], second[second > before]
 
 
-def _nearest(sorted_times: Times, times: Times) -> npt.NDArray[np.intp]:
+def _nearest(sorted_times: Times, times: Times) -> Indices:
     """Index of the nearest of the sorted times for each wanted time."""
     if len(sorted_times) == 1:
         return np.zeros(len(times), dtype=np.intp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -22,6 +22,9 @@ from neuroledger.families.signals.recordings.matlab_trees import (
     tree,
 )
 from neuroledger.spec.base import Frozen
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
 
 __all__ = ["MatlabEvents", "MatlabLayout", "MatlabPart", "matlab_parts"]
 
@@ -158,7 +161,7 @@ class MatlabPart(NamedTuple):
     """A recording in a file: its number, and MNE's `Raw` with the events as annotations."""
 
     number: int
-    raw: Any
+    raw: BaseRaw
 
 
 class _Piece(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from neuroledger.data.arrays import Floats
 from neuroledger.data.hdf5 import array, opened, text
 from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = ["as_array", "as_texts", "found_at", "parts_at", "tree"]
 
@@ -22,7 +25,7 @@ LARGEST_RATIO: Final = 1100
 """Largest ratio of decompressed to compressed bytes; Deflate reaches about a thousand, for zeros."""
 
 
-def tree(path: Path, names: Sequence[str]) -> dict[str, Any]:
+def tree(path: Path, names: Sequence[str]) -> dict[str, object]:
     """Read the variables of these names: structs as dicts, struct and cell arrays as lists, characters as text.
 
     Raises
@@ -52,7 +55,7 @@ def tree(path: Path, names: Sequence[str]) -> dict[str, Any]:
         }
 
 
-def _plain(value: Any, path: Path, depth: int = DEEPEST) -> Any:
+def _plain(value: object, path: Path, depth: int = DEEPEST) -> Any:
     """Convert a value that SciPy read to plain values."""
     if depth == 0:
         raise DataError(f"{path.name}: structs are nested more than {DEEPEST} deep")
@@ -74,7 +77,13 @@ def _plain(value: Any, path: Path, depth: int = DEEPEST) -> Any:
     return value
 
 
-def _from_hdf5(file: Any, item: Any, path: Path, depth: int, budget: list[int]) -> Any:
+def _from_hdf5(
+    file: h5py.File,
+    item: h5py.Group | h5py.Dataset,
+    path: Path,
+    depth: int,
+    budget: list[int],
+) -> Any:
     """Convert an HDF5 object of a MATLAB 7.3 file to plain values; its axes are stored in reverse order."""
     import h5py
 
@@ -140,13 +149,13 @@ def _from_hdf5(file: Any, item: Any, path: Path, depth: int, budget: list[int]) 
     return values
 
 
-def _refers(item: Any) -> bool:
+def _refers(item: h5py.Group | h5py.Dataset) -> bool:
     import h5py
 
     return hasattr(item, "dtype") and h5py.check_ref_dtype(item.dtype) is h5py.Reference
 
 
-def _class(item: Any) -> bytes:
+def _class(item: h5py.Group | h5py.Dataset) -> bytes:
     return bytes(item.attrs.get("MATLAB_class", b""))
 
 
@@ -198,7 +207,7 @@ def _unwrapped(item: Any) -> Any:
     return item[0] if isinstance(item, list) and len(item) == 1 else item
 
 
-def as_array(value: Any, place: str, file: str) -> Floats:
+def as_array(value: object, place: str, file: str) -> Floats:
     """The value at a place as numbers.
 
     Raises
@@ -216,7 +225,7 @@ def as_array(value: Any, place: str, file: str) -> Floats:
     return np.asarray(value, dtype=float)
 
 
-def as_texts(value: Any, place: str, file: str) -> list[str]:
+def as_texts(value: object, place: str, file: str) -> list[str]:
     """The value at a place as texts, stripped of blanks.
 
     Raises
@@ -232,7 +241,7 @@ def as_texts(value: Any, place: str, file: str) -> list[str]:
     raise DataError(f"{file}: {place!r} contains {_description(value)}, not texts")
 
 
-def _description(value: Any) -> str:
+def _description(value: object) -> str:
     if isinstance(value, dict):
         return f"a struct of {', '.join(value)}"
     if isinstance(value, np.ndarray):

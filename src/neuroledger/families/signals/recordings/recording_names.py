@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -68,7 +68,7 @@ class Naming(Frozen):
 class Resolved(NamedTuple):
     """Recordings as entries of a reader, and the reasons for those that are left out."""
 
-    entries: list[dict[str, Any]]
+    entries: list[dict[str, object]]
     left_out: dict[str, str]
 
 
@@ -99,7 +99,7 @@ def resolve(naming: Naming, names: Sequence[str]) -> Resolved:
         for name in sorted(full_names)
     }
     days = _days(naming, known)
-    entries: dict[tuple[str, ...], dict[str, Any]] = {}
+    entries: dict[tuple[str, ...], dict[str, object]] = {}
     left_out: dict[str, str] = {}
     for name, values in known.items():
         if values is None:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import xarray as xr
@@ -60,6 +61,10 @@ from neuroledger.families.signals.recordings.window_store import join
 from neuroledger.families.signals.signals import signals
 from neuroledger.families.signals.units import require_plausible
 from neuroledger.spec.base import Frozen
+
+if TYPE_CHECKING:
+    from mne import BaseEpochs
+    from mne.io import BaseRaw
 
 __all__ = [
     "UNTOUCHED",
@@ -168,7 +173,7 @@ UNTOUCHED = Preprocessing()
 
 
 @contextmanager
-def quiet_mne() -> Iterator[Any]:
+def quiet_mne() -> Iterator[ModuleType]:
     """Context in which MNE logs no warnings.
 
     Raises
@@ -186,7 +191,7 @@ def quiet_mne() -> Iterator[Any]:
 
 
 def windows_of(
-    raw: Any,
+    raw: BaseRaw,
     recording: Recording,
     window: Window,
     steps: Preprocessing,
@@ -377,8 +382,8 @@ def onsets_as_spans(layout: WindowLayout) -> list[Span]:
 
 
 def _prepared(
-    raw: Any, timeline: Timeline, steps: Preprocessing, shortest: float, file: str
-) -> tuple[Any, list[Array | None], list[str]]:
+    raw: BaseRaw, timeline: Timeline, steps: Preprocessing, shortest: float, file: str
+) -> tuple[BaseRaw, list[Array | None], list[str]]:
     """The recording after all steps, the values of each of its parts (channel, sample), and remarks on its channels.
 
     Each part is filtered and resampled by itself, so that nothing crosses a gap; None for a part shorter than `shortest`
@@ -388,7 +393,7 @@ def _prepared(
         raw, remarks = _prepare(raw, steps, file)
         return raw, [raw.get_data()], remarks
     values: list[Array | None] = []
-    first: Any = None
+    first: BaseRaw | None = None
     remarks = []
     for part in timeline.parts:
         if part.samples < shortest * timeline.rate - 0.5:
@@ -443,7 +448,7 @@ def _clocks_of(
 
 
 def windows_of_epochs(
-    epochs: Any,
+    epochs: BaseEpochs,
     recording: Recording,
     window: Window,
     steps: Preprocessing,
@@ -517,7 +522,7 @@ def windows_of_epochs(
 
 
 def _clocks_of_epochs(
-    epochs: Any, recording: Recording, spans: Sequence[Span], windows: int
+    epochs: BaseEpochs, recording: Recording, spans: Sequence[Span], windows: int
 ) -> RecordingClocks:
     """The clocks of epochs: the rate of their samples, and the times of their events in the recording they were cut from."""
     onsets = [span.onset for span in spans]
@@ -545,7 +550,7 @@ def _clocks_of_epochs(
     )
 
 
-def _onsets(epochs: Any) -> list[float]:
+def _onsets(epochs: BaseEpochs) -> list[float]:
     """Times of the epochs' events, in seconds of the recording that the epochs were cut from."""
     samples = epochs.events[:, 0].astype(float)
     if _unplaced(epochs):
@@ -558,13 +563,15 @@ def _onsets(epochs: Any) -> list[float]:
     return [float(sample) / rate for sample in samples]
 
 
-def _unplaced(epochs: Any) -> bool:
+def _unplaced(epochs: BaseEpochs) -> bool:
     """Whether the times of epochs are unknown; MNE numbers epochs made of arrays, which are placed one after another."""
     samples = epochs.events[:, 0]
     return len(samples) > 1 and bool((np.diff(samples) == 1).all())
 
 
-def metadata_of(epochs: Any, names: Sequence[str], file: str) -> dict[str, Array]:
+def metadata_of(
+    epochs: BaseEpochs, names: Sequence[str], file: str
+) -> dict[str, Array]:
     """Columns of the metadata of epochs.
 
     Raises
@@ -587,7 +594,7 @@ def metadata_of(epochs: Any, names: Sequence[str], file: str) -> dict[str, Array
 
 def _as_signals(
     window_values: Array,
-    source: Any,
+    source: BaseRaw | BaseEpochs,
     recording: Recording,
     layout: WindowLayout,
     rows: Array,
@@ -666,7 +673,7 @@ def _subtract_baseline(
 
 
 def _partner_spans(
-    raw: Any,
+    raw: BaseRaw,
     recording: Recording,
     window: Window,
     rule: AnnotationFile,
@@ -686,7 +693,9 @@ def _renamed(spans: Sequence[Span], describe: Callable[[str], str]) -> list[Span
     return [span._replace(description=describe(span.description)) for span in spans]
 
 
-def _prepare(raw: Any, steps: Preprocessing, file: str) -> tuple[Any, list[str]]:
+def _prepare(
+    raw: BaseRaw, steps: Preprocessing, file: str
+) -> tuple[BaseRaw, list[str]]:
     """The recording after all steps before the cut, which modify it, and remarks on its channels."""
     without_range = unscaled(raw)
     names = _choose_channels(raw, steps, file)
@@ -763,7 +772,7 @@ def _notches(notch: tuple[float, ...] | Notch, half: float) -> list[float]:
     return sorted(hertz for hertz in multiples if hertz < half)
 
 
-def _require_rate(raw: Any, steps: Preprocessing, file: str) -> None:
+def _require_rate(raw: BaseRaw, steps: Preprocessing, file: str) -> None:
     """Refuse a recording with fewer samples per second than are declared, unless it may be resampled to more."""
     rate = float(raw.info["sfreq"])
     if not steps.upsample and steps.resample is not None and rate < steps.resample:
@@ -772,7 +781,7 @@ def _require_rate(raw: Any, steps: Preprocessing, file: str) -> None:
         )
 
 
-def _split(raw: Any, steps: Preprocessing, file: str) -> None:
+def _split(raw: BaseRaw, steps: Preprocessing, file: str) -> None:
     """Replace the channels by a filtered copy for each band, in place."""
     half = float(raw.info["sfreq"]) / 2
     invalid = [band for band in steps.bands if not band[0] < band[1] < half]
@@ -830,7 +839,7 @@ def called_as_declared(
     return renamed
 
 
-def _choose_channels(raw: Any, steps: Preprocessing, file: str) -> dict[str, str]:
+def _choose_channels(raw: BaseRaw, steps: Preprocessing, file: str) -> dict[str, str]:
     """Pick and rename the channels in place; return their new names by those in the file."""
     renamed = called_as_declared(raw.ch_names, steps, file)
     if steps.channels == "shared":

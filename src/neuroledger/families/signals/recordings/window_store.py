@@ -202,7 +202,7 @@ def _require_consistent(first: xr.DataArray, part: xr.DataArray) -> None:
         )
 
 
-def _key_of(call: ReaderContext, part: str) -> dict[str, Any]:
+def _key_of(call: ReaderContext, part: str) -> dict[str, object]:
     return {
         "store": VERSION,
         "part": part,
@@ -300,9 +300,9 @@ def _promote(path: Path, old: np.dtype[Any], new: np.dtype[Any]) -> Any:
 
 def _save(
     place: Path, number: int, name: str, coordinate: xr.DataArray
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Save a coordinate and return its description, which contains the values themselves for dtype object."""
-    description: dict[str, Any] = {
+    description: dict[str, object] = {
         "name": name,
         "dims": list(map(str, coordinate.dims)),
     }
