@@ -95,7 +95,8 @@ def _registration(
     ):
         return Registration(key, kind)
     arguments = call_constants(body, variables)
-    identifier, bucket = arguments.get("identifier"), arguments.get("bucket")
+    identifier = arguments.get("identifier")
+    bucket = arguments.get("bucket")
     if not isinstance(identifier, str) or not isinstance(bucket, str):
         return Registration(key, kind)
     host, _, folder = bucket.partition("/")

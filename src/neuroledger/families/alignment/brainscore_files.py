@@ -308,7 +308,8 @@ def fetch_brainscore(
 
 def _fetch_with_labels(catalog: Catalog, id: str, progress: Progress | None) -> Pinned:
     """Fetch and pin; a spec without preparation steps gets those that its assembly needs, as in an import of files."""
-    spec, path = catalog.dataset(id), catalog.entry("datasets", id).path
+    spec = catalog.dataset(id)
+    path = catalog.entry("datasets", id).path
     options = {} if spec.reader is None else spec.reader.parameters
     name = options.get("assembly")
     if (
@@ -428,7 +429,8 @@ def _write_stimuli(stimuli: StimulusSet, stem: str, out: Path) -> list[Path]:
     table = stimuli.table
     if stimuli.degrees is not None and "degrees" not in table:
         table = table.assign(degrees=stimuli.degrees)
-    path, zip_path = out / f"stimulus_{stem}.csv", out / f"stimulus_{stem}.zip"
+    path = out / f"stimulus_{stem}.csv"
+    zip_path = out / f"stimulus_{stem}.zip"
     flat_names: dict[str, str] = {}
     if "filename" in table:
         flat_names = {

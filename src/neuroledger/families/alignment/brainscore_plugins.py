@@ -236,7 +236,8 @@ def _read_architecture(plugin: Plugin, calls: list[ast.Call]) -> None:
         if module == "timm" and name == "create_model" and call.args:
             architecture = constant(call.args[0], {})
             if isinstance(architecture, str):
-                plugin.hub, plugin.architecture = "timm", architecture.partition(".")[0]
+                plugin.hub = "timm"
+                plugin.architecture = architecture.partition(".")[0]
         elif (
             HUBS.get(module) == "torchvision"
             and name
@@ -254,7 +255,8 @@ def _read_weights(
         if not call_name(call).endswith("load_weight_file"):
             continue
         arguments = call_constants(call, variables)
-        bucket, relative = arguments.get("bucket"), arguments.get("relative_path")
+        bucket = arguments.get("bucket")
+        relative = arguments.get("relative_path")
         if not isinstance(bucket, str) or not isinstance(relative, str):
             continue
         folder = str(arguments.get("folder_name") or "").strip("/")

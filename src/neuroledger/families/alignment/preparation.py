@@ -434,7 +434,8 @@ def _flatten(assembly: xr.DataArray, step: Flatten) -> xr.DataArray:
     start, end = (
         _coordinate(array, f"time_bin_{side}", step.over) for side in ("start", "end")
     )
-    bins, neuroids = len(start), array.sizes["neuroid"]
+    bins = len(start)
+    neuroids = array.sizes["neuroid"]
     coords: dict[Any, Any] = {
         name: ("neuroid", np.repeat(coord.values, bins))
         if coord.dims == ("neuroid",)

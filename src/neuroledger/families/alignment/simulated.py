@@ -99,7 +99,8 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         stimuli, splits = rows(rng)
-        count, k = len(stimuli), fitted.scores.shape[1]
+        count = len(stimuli)
+        k = fitted.scores.shape[1]
         Z = _smoothed(
             fitted.scores[rng.integers(0, len(fitted.scores), count)],
             fitted.scores,
@@ -234,13 +235,15 @@ def _fit_factors(
     """Fit factors to standardised responses (stimulus, neuroid, bin), and estimate the noise in the residual."""
     count, neuroids, bins = values.shape
     flat = values.reshape(count, -1)
-    level, spread = flat.mean(axis=0), flat.std(axis=0)
+    level = flat.mean(axis=0)
+    spread = flat.std(axis=0)
     U, s, V = np.linalg.svd((flat - level) / spread, full_matrices=False)
     rank = min(LATENT, min(flat.shape) - 1)
     scores = U[:, :rank] * np.sqrt(count)
     loadings = (s[:rank, None] * V[:rank]).T / np.sqrt(count)
     residual = ((flat - level) / spread - scores @ loadings.T).std(axis=0)
-    noise, presentations = np.zeros(neuroids * bins), None
+    noise = np.zeros(neuroids * bins)
+    presentations = None
     if repeated is not None and "repetition" in repeated.coords:
         noise, presentations = _noise(repeated, target, usable)
         noise = noise / spread
@@ -344,7 +347,8 @@ def _groups(
 
 def _smoothed(drawn: Floats, all_: Floats, rng: np.random.Generator) -> Floats:
     """Add noise to drawn items and shrink them, so that mean and standard deviation stay those of all items."""
-    mean, spread = all_.mean(axis=0), all_.std(axis=0)
+    mean = all_.mean(axis=0)
+    spread = all_.std(axis=0)
     noise = spread * rng.standard_normal(drawn.shape)
     return np.asarray(mean + np.sqrt(1 - MOVED**2) * (drawn - mean) + MOVED * noise)
 
@@ -377,7 +381,8 @@ def _dissimilarities(measured: Measurement) -> Draw:
         [str(name) for name in rdms["subject"].values] if "subject" in rdms.dims else []
     )
     # The noise is that of the measured stimuli: noise in proportion to the drawn ones would offset their variation.
-    own, scale = _own_share(places, shared), places.std()
+    own = _own_share(places, shared)
+    scale = places.std()
     mixing = np.random.default_rng(0).standard_normal((2 * rank, FEATURES))
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
@@ -459,7 +464,8 @@ def simulated_properties(measured: Measurement, factors: Collection[str]) -> Dra
     MetricError
         The target does not have the dimensions ``(neuroid, property)``.
     """
-    target, source = measured.target, measured.source
+    target = measured.target
+    source = measured.source
     if target.ndim != 2 or "neuroid" not in target.dims:
         raise MetricError(
             f"no generative model of properties with dimensions {tuple(target.dims)} is known"

@@ -163,7 +163,8 @@ def _refuse_unrelated(deviations: Floats, times: Floats) -> None:
         if s.size and s[0] > 0
         else U[:, :0]
     )
-    count, free = len(times), len(times) - U.shape[1] - 1
+    count = len(times)
+    free = len(times) - U.shape[1] - 1
     centred = times - times.mean()
     spread = float(centred @ centred)
     unexplained = spread - float(((U.T @ centred) ** 2).sum())

@@ -95,7 +95,9 @@ def of_blocks(rng: np.random.Generator, given: Given) -> Example:
 
 def of_formulas(rng: np.random.Generator, _: Given) -> Example:
     """Surprisal in two regions of matching and mismatching sentences."""
-    items, conditions, regions = 12, ("match", "mismatch"), ("1", "2")
+    items = 12
+    conditions = ("match", "mismatch")
+    regions = ("1", "2")
     rows = [(i, c, r) for i in range(items) for c in conditions for r in regions]
     values = [rng.exponential() + (c == "mismatch") for _, c, _ in rows]
     columns = {
@@ -189,7 +191,8 @@ def of_solution_times(rng: np.random.Generator, _: Given) -> Example:
 
 def of_repeated_numbers(rng: np.random.Generator, _: Given) -> Example:
     """One number for each stimulus in four repetitions."""
-    stimulus, repetition = np.tile(np.arange(30), 4), np.repeat(np.arange(4), 30)
+    stimulus = np.tile(np.arange(30), 4)
+    repetition = np.repeat(np.arange(4), 30)
     values = rng.standard_normal(30)[stimulus] + 0.5 * rng.standard_normal(120)
     columns = {
         "stimulus_id": [f"stimulus{i:03d}" for i in stimulus],

@@ -168,7 +168,8 @@ def _simulated_choices(
 
 def _abilities(people: Answers) -> tuple[Floats, float]:
     """Return the log odds of a right answer per condition, and their deviation between people beyond sampling noise."""
-    right, answered = people.correct.sum(axis=1), people.seen.sum(axis=1)
+    right = people.correct.sum(axis=1)
+    answered = people.seen.sum(axis=1)
     odds = np.log((right + 0.5) / (answered - right + 0.5))
     noise = (1 / (right + 0.5) + 1 / (answered - right + 0.5)).mean()
     between = (
@@ -225,7 +226,8 @@ def _kappa(people: Answers) -> float:
 
 def _discriminations(measured: Measurement) -> Draw:
     """Return the generator for two-choice trials: new images of the same objects, with a difficulty per distractor."""
-    target, source = measured.target, measured.source
+    target = measured.target
+    source = measured.source
     if "choice" not in source.dims:
         raise MetricError(
             "no generative model of two-choice trials is known where models give labels alone"

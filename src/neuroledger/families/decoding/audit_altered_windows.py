@@ -68,7 +68,8 @@ def altered_windows(assembly: xr.DataArray) -> Problems:
     pairs = list(_copies(assembly, spectra, numbers, alike))
     if not pairs:
         return
-    recordings, subjects = text_of(assembly, "recording"), text_of(assembly, "subject")
+    recordings = text_of(assembly, "recording")
+    subjects = text_of(assembly, "subject")
     onsets = assembly["onset"].values.astype(float)
     across = sum(subjects[a] != subjects[b] for a, b in pairs)
     examples = [
@@ -133,7 +134,8 @@ def _copies(
     """Yield the rows of pairs of windows that are copies."""
     partners = alike.sum(axis=0) + alike.sum(axis=1)
     rows = spectra.origins[numbers]
-    recordings, onsets = text_of(assembly, "recording")[rows], spectra.onsets[numbers]
+    recordings = text_of(assembly, "recording")[rows]
+    onsets = spectra.onsets[numbers]
     seconds = assembly.sizes["sample"] / float(assembly.attrs["sampling_rate"])
     found = []
     for a, b in np.argwhere(alike).tolist():
@@ -152,7 +154,8 @@ def _copies(
         )
         if pair[0] != pair[1] and as_a_whole:
             continue
-        one, other = int(rows[a]), int(rows[b])
+        one = int(rows[a])
+        other = int(rows[b])
         windows_of_pair = normalised(np.asarray(assembly.values[[one, other]])).reshape(
             2, *assembly.shape[1:]
         )

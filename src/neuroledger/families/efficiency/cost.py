@@ -422,7 +422,8 @@ def _score(
     trace: Trace,
 ) -> Score:
     reading: Reading = component.function(trace, **parameters)
-    status, reason = reading.status, reading.reason
+    status = reading.status
+    reason = reading.reason
     if status != "failed" and not math.isfinite(reading.value):
         status, reason = (
             "failed",

@@ -198,7 +198,8 @@ def nested(
         score.n["time_steps"] for score in scores.values() if "time_steps" in score.n
     ]
     steps += [1 for name in OPERATIONS if values.get(name) is not None]
-    parameters, latency = values.get("parameter_count"), values.get("latency")
+    parameters = values.get("parameter_count")
+    latency = values.get("latency")
     result: dict[str, object] = {
         "task": task,
         "model": model,
@@ -246,7 +247,8 @@ def _total_count(score: AnyScore | None) -> int | None:
     """Return a count per sample times the number of samples."""
     if score is None:
         return None
-    per_sample, samples = _complete_value(score), score.n.get("samples")
+    per_sample = _complete_value(score)
+    samples = score.n.get("samples")
     if per_sample is None or samples is None:
         return None
     return round(per_sample * samples)

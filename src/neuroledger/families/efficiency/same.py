@@ -224,7 +224,8 @@ def _difference(one: Tensor, two: Tensor) -> float:
     """Return the largest difference between values, relative for values above 1; infinite if shapes differ."""
     if one.numel() != two.numel() or len(one) != len(two):
         return math.inf
-    first, second = one.double().flatten(1), two.double().flatten(1)
+    first = one.double().flatten(1)
+    second = two.double().flatten(1)
     scale = first.abs().clamp(min=1)
     return float(((first - second).abs() / scale).max()) if first.numel() else 0.0
 

@@ -151,7 +151,8 @@ def _match_boxes(
     scores: Floats,
 ) -> tuple[Indices, Floats]:
     """Return for each true box the index of the detected box that matches it (best score first; or −1), and the overlap."""
-    match, overlap = np.full(len(boxes), -1), np.zeros(len(boxes))
+    match = np.full(len(boxes), -1)
+    overlap = np.zeros(len(boxes))
     for row in np.argsort(-scores, kind="stable"):
         free = np.flatnonzero((scenes == found_scenes[row]) & (match < 0))
         shares = box_overlap(found_boxes[row], boxes[free])

@@ -61,7 +61,8 @@ def distribution_similarity(
         rows = drawn_rows(values, values, draws=draws, rng=random)
     except MetricError as error:
         raise CeilingError(str(error)) from None
-    places, count = histogram(values, edges), len(edges) - 1
+    places = histogram(values, edges)
+    count = len(edges) - 1
     samples = Resampled(places[rows], places, count).similarity()
     if np.isnan(samples).all():
         raise CeilingError("all values are in one bin, so no distribution can differ")

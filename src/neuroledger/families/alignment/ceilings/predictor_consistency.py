@@ -182,7 +182,8 @@ def _centred(A: Floats, B: Floats) -> tuple[Floats, Floats, Indices]:
     present = np.isfinite(A) & np.isfinite(B)
     count = present.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        A, B = np.where(present, A, 0.0), np.where(present, B, 0.0)
+        A = np.where(present, A, 0.0)
+        B = np.where(present, B, 0.0)
         A, B = (np.where(present, X - X.sum(axis=0) / count, 0.0) for X in (A, B))
     return A, B, count
 

@@ -36,7 +36,8 @@ class _Trials(NamedTuple):
         """Mean of each stimulus over the responses that exist in ``rows``, (stimulus, neuroid); NaN without any."""
         from scipy.sparse import csr_array
 
-        values, stimulus = self.values[rows], self.stimulus[rows]
+        values = self.values[rows]
+        stimulus = self.stimulus[rows]
         places = (stimulus, np.arange(len(stimulus)))
         members = csr_array(
             (np.ones(len(stimulus)), places), shape=(self.stimuli, len(stimulus))
@@ -165,7 +166,8 @@ def _checked(
             f"{pairs[0].first.shape[1]} neuroids lack a stimulus in a half), and an RDM's consistency needs at least "
             f"{FEWEST_STIMULI}: record more repetitions, or select stimuli and neuroids with responses"
         )
-    fewest, total = min(int(entries.sum()) for entries in known), known[0].size
+    fewest = min(int(entries.sum()) for entries in known)
+    total = known[0].size
     if fewest == total:
         return []
     return [
@@ -233,7 +235,8 @@ def _factor(
         )
         measured = dissimilarities_of_present(simulated.mean(), distance)
         reached.append(_compared(noiseless, measured, comparison))
-    r, square = _agreement(halves, comparison), float(np.mean(reached)) ** 2
+    r = _agreement(halves, comparison)
+    square = float(np.mean(reached)) ** 2
     if not r > 0:
         raise CeilingError(
             "halves of simulated experiments with the signal and the noise of these responses do not agree: the data "

@@ -144,7 +144,8 @@ def _bounds(
         if pool == "matched"
         else rdms
     )
-    total, count = pooled.sum(axis=0), len(rdms)
+    total = pooled.sum(axis=0)
+    count = len(rdms)
     if bound == "upper":
         return [compare(rdm, total / count, comparison) for rdm in rdms]
     return [

@@ -100,7 +100,8 @@ def subject_predictivity(
     }
     coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
     samples = xr.DataArray(result, dims=("split", "neuroid"), coords=coords)
-    ids, inflated = stimulus_names(assembly, len(values)), inflation(splits)
+    ids = stimulus_names(assembly, len(values))
+    inflated = inflation(splits)
     varying: list[tuple[Booleans, Variation]] = []
     for subject in subjects:
         facts = Facts(notes, [], [])
@@ -309,7 +310,8 @@ def extrapolated_predictivity(
 
 def _mean_over_sets(parts: Sequence[tuple[Indices, Floats]], neuroids: int) -> Floats:
     """Mean over sets of subjects and splits, (neuroid,), of predictivities (split, neuroid of the set)."""
-    total, known = np.zeros(neuroids), np.zeros(neuroids)
+    total = np.zeros(neuroids)
+    known = np.zeros(neuroids)
     for columns, values in parts:
         total[columns] += np.nansum(values, axis=0)
         known[columns] += np.isfinite(values).sum(axis=0)

@@ -78,7 +78,8 @@ def crossnobis(
     # Neither offsets nor units matter to the agreement; in squares, both would cost digits.
     values = moderate(values)
     values = moderate(values - values.mean(axis=0))
-    stimuli, folds = encode(target["stimulus_id"].values), encode(target[fold].values)
+    stimuli = encode(target["stimulus_id"].values)
+    folds = encode(target[fold].values)
     trials = _Trials(values, stimuli.codes, folds.codes, noise)
     ids = stimuli.labels.astype(str)
     coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
@@ -122,7 +123,8 @@ class _Trials(NamedTuple):
         """Return the trials of the stimuli and neuroids that stay."""
         columns = keep.get("neuroid", np.ones(self.values.shape[1], dtype=bool))
         stimuli = keep.get("stimulus", np.ones(self.stimulus.max() + 1, dtype=bool))
-        rows, numbers = stimuli[self.stimulus], np.cumsum(stimuli) - 1
+        rows = stimuli[self.stimulus]
+        numbers = np.cumsum(stimuli) - 1
         values = self.values[np.ix_(rows, columns)]
         return _Trials(
             values, numbers[self.stimulus[rows]], self.fold[rows], self.noise
@@ -167,7 +169,8 @@ def _variation(
 
 def _patterns(values: Floats, stimulus: Indices, fold: Indices) -> Floats:
     """Mean response to each stimulus in each fold (fold × stimulus × neuroid)."""
-    folds, stimuli = int(fold.max()) + 1, int(stimulus.max()) + 1
+    folds = int(fold.max()) + 1
+    stimuli = int(stimulus.max()) + 1
     if folds < 2:
         raise MetricError(
             "crossnobis multiplies differences of different folds; the target has one"

@@ -71,7 +71,8 @@ def regression(
     """
     if reverse:
         source, target = target, source
-    source, target = _ordered(source, time), _ordered(target, time)
+    source = _ordered(source, time)
+    target = _ordered(target, time)
     if source.sizes["presentation"] != target.sizes["presentation"]:
         raise MetricError(
             f"source has {source.sizes['presentation']} presentations and target "

@@ -127,7 +127,8 @@ def _select_domains(
             )
         domain_numbers[inside] = number
     order = np.argsort(domain_numbers, kind="stable")
-    rows, ids = order[domain_numbers[order] >= 0], stimuli.ids
+    rows = order[domain_numbers[order] >= 0]
+    ids = stimuli.ids
     return stimuli.select([ids[row] for row in rows]), [
         names[domain_numbers[row]] for row in rows
     ]

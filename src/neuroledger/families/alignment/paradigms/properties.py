@@ -99,7 +99,8 @@ def properties(
     def record(stimuli: StimulusSet) -> xr.DataArray:
         return _record(model, stimuli, region, time_bins, trials, visual_degrees)
 
-    measured, empty = record(data.stimuli), record(_extra_stimuli(data, blank))
+    measured = record(data.stimuli)
+    empty = record(_extra_stimuli(data, blank))
     notes: tuple[str, ...] = ()
     keep = np.arange(measured.sizes["neuroid"])
     if receptive_fields is not None:
@@ -115,7 +116,8 @@ def properties(
             raise DataError(
                 f"no neuroid of model {model.id!r} is centred within {within:g} degrees of the stimuli"
             )
-    measured, empty = measured.isel(neuroid=keep), empty.isel(neuroid=keep)
+    measured = measured.isel(neuroid=keep)
+    empty = empty.isel(neuroid=keep)
     slope, offset = 1.0, 0.0
     if rates is not None:
         gratings = (

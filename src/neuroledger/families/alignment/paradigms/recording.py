@@ -164,7 +164,8 @@ def _varies_over_time(response: xr.DataArray) -> bool:
 def _bins_of(assembly: xr.DataArray) -> list[tuple[float, float]] | None:
     if "time_bin" not in assembly.dims:
         return None
-    starts, ends = assembly["time_bin_start"].values, assembly["time_bin_end"].values
+    starts = assembly["time_bin_start"].values
+    ends = assembly["time_bin_end"].values
     return [(float(start), float(end)) for start, end in zip(starts, ends, strict=True)]
 
 

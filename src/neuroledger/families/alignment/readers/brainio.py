@@ -109,7 +109,8 @@ def brainio(
         raise DataError(
             "the reader joins `parts`, or reads one `assembly`: give only one of them"
         )
-    parts, columns = parts or {}, columns or {}
+    parts = parts or {}
+    columns = columns or {}
     stimulus_set = (
         None if stimuli is None else _read_stimuli(files, stimuli, archive, columns)
     )

@@ -56,7 +56,8 @@ class _Part(NamedTuple):
 
 def _best(problem: Problem) -> Indices:
     """Best unit of each split and target, from one product of targets and features per block of units."""
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     Y = problem.centred
     targets = Y.shape[1]
     parts = [_part(problem, split, Y) for split in problem.splits]
@@ -68,16 +69,19 @@ def _best(problem: Problem) -> Indices:
         X = workspace.put(problem.X[:, start : start + step])
         X = X - X.mean(0)
         X -= X.mean(0)
-        C, power = Yt @ X, (X * X).sum(0)
+        C = Yt @ X
+        power = (X * X).sum(0)
         if not bool(xp.isfinite(power).all()):
             raise MetricError(
                 "the source has missing or infinite values; drop those neuroids or stimuli"
             )
         for at, part in enumerate(parts):
             top, unit = _strongest(part, X, C, power, xp)
-            top, unit = workspace.take(top), workspace.take(unit)
+            top = workspace.take(top)
+            unit = workspace.take(unit)
             better = top > r[at]
-            r[at, better], best[at, better] = top[better], unit[better] + start
+            r[at, better] = top[better]
+            best[at, better] = unit[better] + start
     if not np.isfinite(r).all():
         raise MetricError(
             "every unit of the source is constant on the train presentations of a split"
@@ -110,7 +114,8 @@ def _strongest(
     ``C`` are the products of the targets with the units over all rows, ``power`` the units' sums of squares.
     """
     rows = X[part.rows]
-    sums, squares = rows.sum(0), xp.einsum("ij,ij->j", rows, rows)
+    sums = rows.sum(0)
+    squares = xp.einsum("ij,ij->j", rows, rows)
     if part.down:
         squares = power - squares
     varied = squares - sums * sums / part.trained

@@ -125,7 +125,8 @@ def correlations(
     X, Y, splits = _copy_shared_rows(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)
     result = np.full((len(splits), bins, len(usable.columns)), np.nan)
-    spread, level = Y.std(axis=0), np.sqrt((Y * Y).mean(axis=0))
+    spread = Y.std(axis=0)
+    level = np.sqrt((Y * Y).mean(axis=0))
     penalties = np.full_like(result, np.nan)
     xp = workspace.xp
     for at, (split, predicted) in enumerate(

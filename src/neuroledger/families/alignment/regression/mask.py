@@ -118,7 +118,9 @@ class MaskReadout:
         workspace: Workspace,
     ) -> Weights:
         """Weights after training on the train rows of ``split``."""
-        rule, xp, rows = self.rule, workspace.xp, split.train
+        rule = self.rule
+        xp = workspace.xp
+        rows = split.train
         weights = _initial_weights(self.grid, Y.shape[1], random, workspace)
         first = Weights(*(xp.zeros_like(part) for part in weights))
         second = Weights(*(xp.zeros_like(part) for part in weights))
@@ -161,7 +163,8 @@ def _short(rule: Mask, rows: int) -> tuple[str, ...]:
 
 def _maps(problem: Problem, grid: Grid) -> Callable[[Indices], Array]:
     """Function that returns the maps of rows on the device: (row, channel, place), or (row, place, channel) if deep."""
-    workspace, X = problem.workspace, problem.X
+    workspace = problem.workspace
+    X = problem.X
 
     def laid_out(values: Array) -> Array:
         flat = _single(workspace.put(values[:, grid.order]), workspace)

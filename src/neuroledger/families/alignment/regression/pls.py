@@ -50,7 +50,8 @@ class Pls(BaseModel):
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order."""
-        workspace, xp = problem.workspace, problem.workspace.xp
+        workspace = problem.workspace
+        xp = problem.workspace.xp
         Y = problem.centred
         rows, count = Y.shape
         reduced, basis = (Y, None) if count <= rows else _reduce(Y, xp)
@@ -82,10 +83,13 @@ def _predicted(problem: Problem, scores: Array, split: Split, mean: Array) -> Ar
 
     Scores sum to zero over the train rows, so targets need no centring; the last row of weights computes their mean.
     """
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     Y = problem.centred
-    used, rows = len(scores), len(Y)
-    train, test = workspace.indices(split.train), workspace.indices(split.test)
+    used = len(scores)
+    rows = len(Y)
+    train = workspace.indices(split.train)
+    test = workspace.indices(split.test)
     weights = xp.zeros((used + 1, rows), dtype=Y.dtype, **device_of(Y))
     weights[:, train] = 1 / len(split.train)
     trained = weights[:1] > 0
@@ -169,7 +173,8 @@ class _Batch(NamedTuple):
         centred = (Y - mean) * inside[:, None]
         if not taken:
             return centred
-        fitted, loads = self.fitted[at, :taken], self.Q[at, :taken]
+        fitted = self.fitted[at, :taken]
+        loads = self.Q[at, :taken]
         return centred - fitted.T @ loads
 
 
@@ -181,7 +186,8 @@ def _batch(
     splits: Sequence[Split],
     count: int,
 ) -> _Batch:
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     rows, width = Y.shape
     shortest = min(len(split.train) for split in splits)
     components = min(rule.components, count, shortest - 1)
@@ -216,7 +222,8 @@ def _latent(
     basis: Array | None,
     splits: Sequence[Split],
 ) -> _Latent:
-    features, xp = problem.features, problem.workspace.xp
+    features = problem.features
+    xp = problem.workspace.xp
     b = _batch(problem, rule, Y, basis, splits, features.count)
     w, trained, first, components, T, fitted, Q, sizes, used, _ = b
     Z = _cross(problem, features, Y, w, splits)
@@ -296,7 +303,8 @@ def _latent_of_features(
     Nothing is squared, so directions a million times smaller than the largest keep most of their digits: scikit-learn fits
     its last components to such directions if float32 features have low rank.
     """
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     features = problem.features
     if features.X is None and features.count <= COPIED * len(Y):
         features = tall(problem.X, workspace)
@@ -362,7 +370,8 @@ def _cross(
     problem: Problem, features: Features, Y: Array, w: Array, splits: Sequence[Split]
 ) -> Array:
     """``X Xᵀ Y`` of each split's train rows (split × row × target), centred over them, from one product over all rows."""
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     # The product with an additional column of ones is used to centre the targets of each split.
     targets = xp.concatenate([Y, xp.ones_like(Y[:, :1])], axis=1)
     total = features.times(targets)

@@ -84,7 +84,8 @@ def column_correlation(A: Array, B: Array, xp: ModuleType) -> Array:
     constant = (A[:1] == A).all(0) | (B[:1] == B).all(0)
     A = A - A.mean(0)
     B = B - B.mean(0)
-    a, b = (A * A).sum(0), (B * B).sum(0)
+    a = (A * A).sum(0)
+    b = (B * B).sum(0)
     # The product of two small sums of squares underflows before the product of their roots.
     size = xp.where(a * b > SMALL, xp.sqrt(a * b), xp.sqrt(a) * xp.sqrt(b))
     flat = constant | (size == 0)

@@ -90,12 +90,15 @@ def leave_out(problem: Problem, withheld: Withheld) -> Iterator[Prediction]:
 
     The residual ``r`` of left-out rows ``o`` is the solution of ``P[o, o] r = (P Y)[o]``: no split is refitted.
     """
-    workspace, xp = problem.workspace, problem.workspace.xp
-    Y, mean = problem.centred, workspace.put(problem.mean)
+    workspace = problem.workspace
+    xp = problem.workspace.xp
+    Y = problem.centred
+    mean = workspace.put(problem.mean)
     for split in problem.splits:
         out = problem.left_out(split)
         at = workspace.indices(np.searchsorted(withheld.rows, out))
-        within, product = withheld.P[at[:, None], at], withheld.PY[at]
+        within = withheld.P[at[:, None], at]
+        product = withheld.PY[at]
         if withheld.total is not None and withheld.level is not None:
             # Removing the constant vector from P subtracts an outer product of its row sums.
             share = withheld.total[at] / withheld.mass
@@ -111,7 +114,8 @@ def leave_out(problem: Problem, withheld: Withheld) -> Iterator[Prediction]:
 
 def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction]:
     """Predictions from a Cholesky factor of all rows, with left-out rows last: its last block yields their part of ``P``."""
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     ever = np.zeros(len(problem.Y), bool)
     for split in problem.splits:
         ever[problem.left_out(split)] = True
@@ -218,7 +222,8 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
     ``H`` is ``W Wᵀ`` plus, for the intercept, the averaging over all rows; features and targets are centred by their means
     over all rows. A split whose train rows lack a direction of the left-out rows is refitted.
     """
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     factors = workspace.once(
         f"ridge {alpha!r}",
         problem.key,
@@ -229,7 +234,8 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
         yield from (_refitted(problem, X, split, alpha) for split in problem.splits)
         return
     W = factors[0]
-    Y, mean = problem.centred, workspace.put(problem.mean)
+    Y = problem.centred
+    mean = workspace.put(problem.mean)
     Y = Y - Y.mean(0)
     residual = Y - W @ (W.T @ Y)
     for split in problem.splits:
@@ -259,11 +265,17 @@ def _whitened(X: Array, alpha: float, xp: ModuleType) -> tuple[Array, ...]:
 
 def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Prediction:
     """Prediction of one split, fitted to its train rows; by singular values if the normal equations are singular."""
-    workspace, xp = problem.workspace, problem.workspace.xp
-    train, test = workspace.indices(split.train), workspace.indices(split.test)
-    A, B = X[train], problem.centred[train]
-    x, y = A.mean(0), B.mean(0)
-    A, B, test_features = A - x, B - y, X[test] - x
+    workspace = problem.workspace
+    xp = problem.workspace.xp
+    train = workspace.indices(split.train)
+    test = workspace.indices(split.test)
+    A = X[train]
+    B = problem.centred[train]
+    x = A.mean(0)
+    y = B.mean(0)
+    A = A - x
+    B = B - y
+    test_features = X[test] - x
     rows, count = A.shape
     wide = count >= rows
     N = A @ A.T if wide else A.T @ A
@@ -303,16 +315,20 @@ def _direct(
     With a heavy penalty, predictions hardly vary and must not be computed as a difference from the responses. With a
     penalty that is lost in rounding (``spectral``), the solution is that of least norm.
     """
-    workspace, xp, features = problem.workspace, problem.workspace.xp, problem.features
+    workspace = problem.workspace
+    xp = problem.workspace.xp
+    features = problem.features
     mean = workspace.put(problem.mean)
     for split in problem.splits:
-        train, test = workspace.indices(split.train), workspace.indices(split.test)
+        train = workspace.indices(split.train)
+        test = workspace.indices(split.test)
         K, cross, Y = (
             features.block(train, train),
             features.block(test, train),
             problem.centred[train],
         )
-        rows, base = K.mean(0), Y.mean(0)
+        rows = K.mean(0)
+        base = Y.mean(0)
         total = rows.mean()
         K = K - rows - rows[:, None] + total
         cross = cross - rows - cross.mean(1)[:, None] + total

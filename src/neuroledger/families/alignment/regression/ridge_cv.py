@@ -47,9 +47,11 @@ class RidgeCv(BaseModel):
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order, with the chosen penalties."""
-        workspace, xp = problem.workspace, problem.workspace.xp
+        workspace = problem.workspace
+        xp = problem.workspace.xp
         for split in problem.splits:
-            train, test = workspace.indices(split.train), workspace.indices(split.test)
+            train = workspace.indices(split.train)
+            test = workspace.indices(split.test)
             Y = problem.centred[train]
             base = Y.mean(0)
             spectrum = _spectrum(problem, train, test, Y - base, xp)
@@ -116,7 +118,8 @@ def of_gram(K: Array, cross: Array, Y: Array, xp: ModuleType) -> _Spectrum:
     K = K + 1.5 * float(K.diagonal().sum()) / len(K)
     cross = cross - rows - cross.mean(1)[:, None] + total
     w, Q = _eigh(K, xp)
-    w, Q = w[:-1], Q[:, :-1]
+    w = w[:-1]
+    Q = Q[:, :-1]
     w = xp.where(w > 0, w, 0.0)
     return _Spectrum(Q, w, Q.T @ Y, cross @ Q, complete=True)
 
@@ -133,7 +136,9 @@ def _eigh(K: Array, xp: ModuleType) -> tuple[Array, Array]:
 
 def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: ModuleType) -> Array:
     """Mean squared leave-one-out error of each penalty: (alpha,), or with ``per_target`` (alpha × target)."""
-    Q, w, projected = spectrum.Q, spectrum.w, spectrum.projected
+    Q = spectrum.Q
+    w = spectrum.w
+    projected = spectrum.projected
     rows, count = Y.shape
     alphas = xp.asarray(rule.alphas, dtype=Q.dtype, **device_of(Q))
     if spectrum.complete:

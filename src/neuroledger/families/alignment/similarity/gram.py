@@ -386,7 +386,9 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
     rows, count = X.shape
     single = workspace.dtype == "float32"
     K = np.zeros((rows, rows), order="F")
-    mean_product, row_sum, mean_square = np.zeros(rows), np.zeros(rows), 0.0
+    mean_product = np.zeros(rows)
+    row_sum = np.zeros(rows)
+    mean_square = 0.0
     offset = float(X[0].mean(dtype=np.float64))
     space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
     # All products use SciPy's BLAS: the idle threads of NumPy's and SciPy's libraries would compete for the cores.
@@ -434,7 +436,8 @@ def _widened(part: Array, block: Array) -> tuple[Array, Array]:
 
 def _narrowed(part: Array, block: Array) -> tuple[Array, Array]:
     """As :func:`_widened`, in float32, with a shift that float32 represents exactly; row sums are float64."""
-    mean, total = np.empty(block.shape[1]), np.empty(len(block))
+    mean = np.empty(block.shape[1])
+    total = np.empty(len(block))
     side_by_side(
         lambda piece: np.mean(
             part[:, piece], axis=0, dtype=np.float64, out=mean[piece]

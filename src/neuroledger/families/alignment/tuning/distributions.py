@@ -144,7 +144,8 @@ class Resampled(NamedTuple):
         return np.concatenate(parts)
 
     def _similarity(self, drawn: Places, q: Floats) -> Floats:
-        count, width = len(drawn), self.bins + 1
+        count = len(drawn)
+        width = self.bins + 1
         places = drawn + (np.arange(count) * width)[:, None] + 1
         all_counts = np.bincount(places.ravel(), minlength=count * width).reshape(
             count, width

@@ -77,7 +77,8 @@ class Drops:
 
         NaN for a person or category that has no trials of a condition.
         """
-        cell, size = self.cell[rows], 2 * len(self.names)
+        cell = self.cell[rows]
+        size = 2 * len(self.names)
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.bincount(cell, self.correct[rows], size) / np.bincount(
                 cell, minlength=size
@@ -97,7 +98,8 @@ def _drops(
     masks: tuple[Booleans, Booleans],
 ) -> tuple[Drops, Indices]:
     """Return the answers, and the number of trials of each name and condition, (name, condition)."""
-    coded, used = encode(owner), masks[0] | masks[1]
+    coded = encode(owner)
+    used = masks[0] | masks[1]
     cell = (2 * coded.codes + masks[1])[used]
     stimulus = coordinate(assembly, "stimulus_id")
     drops = Drops(

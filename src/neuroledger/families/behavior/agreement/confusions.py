@@ -43,7 +43,8 @@ def answers_and_truths(
 
 def cells_of(answers: Array, truth: Array, labels: Array) -> Indices:
     """Return the cell of the confusion matrix over ``labels`` of each trial; -1 if its truth or answer is another."""
-    row, column = locate(truth, labels), locate(answers, labels)
+    row = locate(truth, labels)
+    column = locate(answers, labels)
     return np.asarray(
         np.where((row >= 0) & (column >= 0), row * len(labels) + column, -1)
     )

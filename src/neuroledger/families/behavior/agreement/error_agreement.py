@@ -62,7 +62,8 @@ class Agreement(NamedTuple):
     @property
     def expected(self) -> Floats:
         """Agreement by chance, ``e = ab + (1-a)(1-b)`` for the accuracies ``a`` and ``b``."""
-        a, b = self.accuracy_a, self.accuracy_b
+        a = self.accuracy_a
+        b = self.accuracy_b
         return a * b + (1 - a) * (1 - b)
 
     @property
@@ -143,7 +144,8 @@ def _are_words(truth: Array) -> bool:
 def same(a: Array, b: Array) -> Booleans:
     """Compare labels elementwise; text and numbers are compared as text."""
     if a.dtype.kind != b.dtype.kind and {a.dtype.kind, b.dtype.kind} & set("US"):
-        a, b = a.astype(str), b.astype(str)
+        a = a.astype(str)
+        b = b.astype(str)
     return np.asarray(a == b, dtype=bool)
 
 
@@ -171,7 +173,8 @@ def answers_of_people(
     conditions = encode(
         condition if condition is not None else np.zeros(right.size, dtype=np.intp)
     )
-    stimuli, subjects = encode(stimulus), encode(subject)
+    stimuli = encode(stimulus)
+    subjects = encode(subject)
     twice = repeated(conditions.codes, stimuli.codes, subjects.codes)
     if twice.size:
         name = subjects.labels[subjects.codes[twice[0]]]
@@ -182,7 +185,8 @@ def answers_of_people(
     cells = encode(conditions.codes * len(stimuli.labels) + stimuli.codes)
     first = first_rows(cells.codes, len(cells.labels))
     shape = (len(subjects.labels), len(cells.labels))
-    correct, seen = np.zeros(shape), np.zeros(shape)
+    correct = np.zeros(shape)
+    seen = np.zeros(shape)
     correct[subjects.codes, cells.codes] = right
     seen[subjects.codes, cells.codes] = 1.0
     truth = coordinate(assembly, *TRUTHS)
@@ -200,7 +204,8 @@ def answers_of_people(
 
 def _judged(source: xr.DataArray, rows: Indices, people: Answers) -> Array:
     """Return whether the answers in some rows are right, by the truths of people or else by those of the model."""
-    truth, answers = coordinate(source, *TRUTHS), choices(source)
+    truth = coordinate(source, *TRUTHS)
+    answers = choices(source)
     if answers.dtype.kind == "b":
         return answers[rows]
     if people.truth.size:
@@ -228,7 +233,8 @@ def answers_of_model(
             "model behaviour has no stimulus_id; give one row per stimulus with its id"
         )
     place = locate(stimulus, people.stimuli)
-    needed, size = people.stimulus, len(people.stimuli)
+    needed = people.stimulus
+    size = len(people.stimuli)
     condition = (
         coordinate(source, by)
         if by is not None and len(people.conditions) > 1
@@ -276,9 +282,14 @@ def compare(a: Answers, b: Answers) -> Agreement:
     n, right_a, right_b, both_right = (np.zeros(shape) for _ in range(4))
     for c in range(shape[0]):
         cells = np.flatnonzero(a.condition == c)
-        ca, sa = a.correct[:, cells], a.seen[:, cells]
-        cb, sb = b.correct[:, cells].T, b.seen[:, cells].T
-        n[c], right_a[c], right_b[c], both_right[c] = sa @ sb, ca @ sb, sa @ cb, ca @ cb
+        ca = a.correct[:, cells]
+        sa = a.seen[:, cells]
+        cb = b.correct[:, cells].T
+        sb = b.seen[:, cells].T
+        n[c] = sa @ sb
+        right_a[c] = ca @ sb
+        right_b[c] = sa @ cb
+        both_right[c] = ca @ cb
     return _agreement(n, right_a, right_b, both_right)
 
 

@@ -51,7 +51,8 @@ def confusion_similarity(
     subject = coordinate(assembly, "subject", "subject_id")
     if subject is None:
         raise CeilingError("trials of people need the coordinate subject")
-    people, labels = encode(subject), encode(truth).labels
+    people = encode(subject)
+    labels = encode(truth).labels
     n = len(people.labels)
     if n < 2:
         raise CeilingError("one subject: halves of the people need at least two")

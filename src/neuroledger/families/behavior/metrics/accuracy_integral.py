@@ -83,7 +83,8 @@ class _Answers:
 
     def integral(self, rows: Booleans | slice = slice(None)) -> float:
         """Return the integral of the change of accuracy, of all or some answers; NaN if a level has none in a block."""
-        cell, size = self.cell[rows], 2 * len(self.grid)
+        cell = self.cell[rows]
+        size = 2 * len(self.grid)
         with np.errstate(invalid="ignore", divide="ignore"):
             share = np.bincount(cell, self.correct[rows], size) / np.bincount(
                 cell, minlength=size
@@ -119,7 +120,8 @@ def _read(
     lapse: float,
     who: str,
 ) -> _Answers:
-    x, part = coordinate(answers, over), coordinate(answers, block)
+    x = coordinate(answers, over)
+    part = coordinate(answers, block)
     if x is None or part is None:
         raise MetricError(
             f"answers of {who} have no coordinate {over if x is None else block!r}"

@@ -89,7 +89,8 @@ def condition_accuracy(
                 "accuracies do not differ between conditions, so they have no correlation"
             )
         return Samples(xr.DataArray(value))
-    model_table, people_table = tabulate(model, table), tabulate(table.correct, table)
+    model_table = tabulate(model, table)
+    people_table = tabulate(table.correct, table)
     values = np.asarray(
         [
             pearson(a[k], b[k])

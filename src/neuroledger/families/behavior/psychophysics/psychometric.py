@@ -90,7 +90,9 @@ def _loss_and_gradient(
 ) -> tuple[float, Floats]:
     slope, mean, lapse = parameters
     z = slope * (x - mean)
-    rise, density, span = ndtr(z), np.exp(-0.5 * z * z) / ROOT, 1 - guess - lapse
+    rise = ndtr(z)
+    density = np.exp(-0.5 * z * z) / ROOT
+    span = 1 - guess - lapse
     p = guess + span * rise
     pull = y / p - (1 - y) / (1 - p)
     gradient = -np.asarray(
@@ -158,7 +160,8 @@ def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | N
                 )
             value = _loss(optimum.x, x, y, guess)
         if value < lowest:
-            best, lowest = np.asarray(optimum.x, dtype=np.float64), value
+            best = np.asarray(optimum.x, dtype=np.float64)
+            lowest = value
     return best
 
 

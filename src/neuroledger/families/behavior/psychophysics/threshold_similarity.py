@@ -243,7 +243,8 @@ def without_people_or_stimuli(
     fits: dict[bytes, tuple[float, Floats]] = {}
 
     def fitted(stay: Booleans) -> tuple[float, Floats]:
-        names, key = items["stimulus"][stay], stay.tobytes()
+        names = items["stimulus"][stay]
+        key = stay.tobytes()
         if refit is not None and key not in fits:
             fits[key] = refit([np.isin(table, names) for table in tables])
         return fits[key]

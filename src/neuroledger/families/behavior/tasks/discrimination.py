@@ -219,7 +219,8 @@ def pearson(x: Floats, y: Floats) -> float:
     """
     if x.size < FEWEST or _alike(x) or _alike(y):
         return float("nan")
-    x, y = x - x.mean(), y - y.mean()
+    x = x - x.mean()
+    y = y - y.mean()
     return float(np.clip(x @ y / float(np.sqrt((x @ x) * (y @ y))), -1.0, 1.0))
 
 

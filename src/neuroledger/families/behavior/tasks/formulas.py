@@ -211,7 +211,8 @@ def _operation(node: ast.expr, text: str) -> _Operation | None:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if (
             name in FUNCTIONS
         ):
-            count, is_starred = FUNCTIONS[name][0], ast.Starred in map(type, arguments)
+            count = FUNCTIONS[name][0]
+            is_starred = ast.Starred in map(type, arguments)
             if len(arguments) != count or is_starred:
                 raise MetricError(f"formula {text!r}: {name} takes {count} arguments")
             return _Operation(arguments, False, False)
@@ -245,7 +246,8 @@ def _computed(
         case ast.UnaryOp(op=op, operand=operand):
             return UNARY[type(op)](value(operand))
         case ast.BinOp(left=left, op=op, right=right):
-            first, second = value(left), value(right)
+            first = value(left)
+            second = value(right)
             if isinstance(op, ast.Div):
                 _require_divisor(second, right, formula)
             return BINARY[type(op)](first, second)

@@ -121,7 +121,8 @@ def decoding(
         cell: MEASURES[measure](_take(rows, at), **options)
         for cell, at in cells.items()
     }
-    seed_names, split_names = np.unique(seeds), np.unique(splits)
+    seed_names = np.unique(seeds)
+    split_names = np.unique(splits)
     values = np.full((len(seed_names), len(split_names)), np.nan)
     for (seed, split), at in cells.items():
         position = (
@@ -328,7 +329,8 @@ def _units(
     """The scored units, with the seed, split and cluster of each."""
     require_same_rows(source, target)
     count = target.sizes["presentation"]
-    answer, truth = np.asarray(source.values), np.asarray(target.values)
+    answer = np.asarray(source.values)
+    truth = np.asarray(target.values)
     if answer.dtype.kind in "fc" and not np.isfinite(answer).all():
         raise MetricError(
             f"{int((~np.isfinite(answer)).sum())} predictions are not finite: the model diverged"
@@ -342,7 +344,8 @@ def _units(
         along(target, "subject", count),
         along(target, "stimulus_id", count),
     )
-    seeds, splits = along(source, "seed", count, 0), along(source, "split", count, 0)
+    seeds = along(source, "seed", count, 0)
+    splits = along(source, "split", count, 0)
     clusters = along(target if cluster in target.coords else source, cluster, count)
     if unit == "window":
         return Rows(truth, answer, choices, subject, stimulus), seeds, splits, clusters
@@ -363,7 +366,8 @@ def _units(
         choices = np.unique(labels) if choices is None else choices
         votes = (labels[:, None] == choices).astype(float)
     else:
-        votes, truth = answer, _mean_of(truth.astype(float), group)
+        votes = answer
+        truth = _mean_of(truth.astype(float), group)
     return (
         Rows(
             truth,

@@ -82,7 +82,8 @@ def cohen_kappa(rows: Rows) -> Measure:
     :math:`p_o` is the share of right labels and :math:`p_e` that of independent labels with the same frequencies; undefined
     if there is one label only.
     """
-    truth, labels = as_text(rows.truth), rows.labels
+    truth = as_text(rows.truth)
+    labels = rows.labels
     names, codes = np.unique(np.concatenate([truth, labels]), return_inverse=True)
     true, predicted = np.split(codes, 2)
     hit = (true == predicted).astype(float)
@@ -170,8 +171,10 @@ def pearson_r(rows: Rows) -> Measure:
 
     def score(weights: Floats) -> float:
         share = weights / weights.sum() if weights.sum() > 0 else weights
-        x, y = answer - share @ answer, truth - share @ truth
-        own, spread = np.sqrt(share @ x**2), np.sqrt(share @ y**2)
+        x = answer - share @ answer
+        y = truth - share @ truth
+        own = np.sqrt(share @ x**2)
+        spread = np.sqrt(share @ y**2)
         floor = np.maximum(_ROUNDING * np.sqrt(share @ answer**2), _NARROW * spread)
         with np.errstate(divide="ignore", invalid="ignore"):
             r = share @ (x * y) / (own * spread)
@@ -372,7 +375,8 @@ def _indicators(rows: Rows) -> tuple[Array, Array]:
     """True and predicted membership (row, class)."""
     if rows.truth.ndim == 2:
         return rows.truth > 0, rows.answer > 0.5
-    truth, predicted = as_text(rows.truth), rows.labels
+    truth = as_text(rows.truth)
+    predicted = rows.labels
     names = np.union1d(truth, predicted)
     return truth[:, None] == names, predicted[:, None] == names
 

@@ -119,12 +119,14 @@ def detected_events(
     answer = np.asarray(source.values)
     if "choice" in source.dims:
         answer = as_text(source["choice"].values)[np.argmax(answer, axis=1)]
-    is_true, is_predicted = truth == positive, as_text(answer) == positive
+    is_true = truth == positive
+    is_predicted = as_text(answer) == positive
     rules = Rules(before, after, merge, longest)
     onsets = along(target, "onset", count, 0.0).astype(float)
     recordings = along(target, "recording", count)
     clusters = along(target if cluster in target.coords else source, cluster, count)
-    seeds, splits = along(source, "seed", count, 0), along(source, "split", count, 0)
+    seeds = along(source, "seed", count, 0)
+    splits = along(source, "split", count, 0)
     cells = cells_of(seeds, splits)
     of_sums = MEASURES[measure]
     scorers = {
@@ -133,7 +135,8 @@ def detected_events(
         )
         for cell, at in cells.items()
     }
-    seed_names, split_names = np.unique(seeds), np.unique(splits)
+    seed_names = np.unique(seeds)
+    split_names = np.unique(splits)
     values = np.full((len(seed_names), len(split_names)), np.nan)
     for (seed, split), at in cells.items():
         place = np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
@@ -187,7 +190,8 @@ def events_of(
     """Return the events of windows in order of time, joined and divided by the rules; a window lasts `step` seconds."""
     joined: list[Span] = []
     for onset in onsets[is_positive.astype(bool)]:
-        start, stop = float(onset), float(onset) + step
+        start = float(onset)
+        stop = float(onset) + step
         # Adjacent windows touch; the tolerance is for rounded onsets.
         if joined and start - joined[-1].stop <= max(rules.merge, 0.01 * step):
             joined[-1] = Span(joined[-1].start, stop)

@@ -111,9 +111,11 @@ def adapt_channels(adapter: ChannelAdapter, signature: Signature, id: str) -> Ad
         return Adapted(_signature(signature, adapter.channels, places), matrix, ())
     if isinstance(adapter, Learned):
         names = _names_of(adapter)
-        pairs, refused = adapter.start == "pairs", False
+        pairs = adapter.start == "pairs"
+        refused = False
     else:
-        names, refused = adapter.channels, adapter.missing == "refuse"
+        names = adapter.channels
+        refused = adapter.missing == "refuse"
         pairs = isinstance(adapter, Bipolar)
     matrix, missing = _selection(names, signature.channel_ids, pairs=pairs)
     if missing and refused:
@@ -123,7 +125,8 @@ def adapt_channels(adapter: ChannelAdapter, signature: Signature, id: str) -> Ad
         )
     if isinstance(adapter, ByName) and adapter.missing == "leave_out":
         names = tuple(name for name in names if name not in missing)
-        matrix, missing = matrix[matrix.any(axis=1)], ()
+        matrix = matrix[matrix.any(axis=1)]
+        missing = ()
     if not matrix.any() and not isinstance(adapter, Learned):
         raise ModelError(
             f"model {id!r}: none of the channels {', '.join(signature.channel_ids)} is one of its adapter's"

@@ -245,7 +245,8 @@ def _trained_content_notes(
     notes = []
     if objective == "retrieval":
         stimuli = assembly["stimulus_id"].values.astype(str)
-        tested, trained = set[str](), set[str]()
+        tested = set[str]()
+        trained = set[str]()
         for fold in folds:
             in_fold = set(stimuli[fold.test].tolist())
             tested |= in_fold
@@ -345,7 +346,8 @@ def measure_folds(
     trained: list[Any] = []
     seconds: list[float] = []
     columns: dict[str, list[Array]] = defaultdict(list)
-    adapted, calibrating = False, any(len(fold.calibration) for fold in folds)
+    adapted = False
+    calibrating = any(len(fold.calibration) for fold in folds)
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
             signature = _signature(assembly, truth, choices, objective, seed, recipe)

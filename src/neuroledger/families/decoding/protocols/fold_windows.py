@@ -42,7 +42,9 @@ def quartiles(x: Array | LazyRows) -> Array:
     values = _order_statistics(
         x, np.concatenate([lower, np.minimum(lower + 1, count - 1)])
     )
-    low, high, weight = values[:3], values[3:], (position - lower)[:, None]
+    low = values[:3]
+    high = values[3:]
+    weight = (position - lower)[:, None]
     step = high - low
     return np.asarray(
         np.where(weight >= 0.5, high - step * (1 - weight), low + step * weight)
@@ -66,7 +68,8 @@ def _blocks(x: LazyRows) -> Iterator[Array]:
 
 def _order_statistics(x: LazyRows, places: Integers) -> Array:
     """The order statistics of each channel at these places, (place, channel)."""
-    channels, bits = x.shape[1], 8 * x.dtype.itemsize
+    channels = x.shape[1]
+    bits = 8 * x.dtype.itemsize
     digit = 16 if channels * (1 << 16) <= COUNTERS else 8
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     known = np.zeros((len(places), channels), dtype=unsigned)
@@ -86,7 +89,8 @@ def _order_statistics(x: LazyRows, places: Integers) -> Array:
 
 def _digit_counts(x: LazyRows, known: Array, shift: int, digit: int) -> Integers:
     """Counts of each digit at `shift` among values with the `known` higher digits, (place, channel, digit)."""
-    channels, size = x.shape[1], 1 << digit
+    channels = x.shape[1]
+    size = 1 << digit
     counts = np.zeros((len(known), channels * size), dtype=np.int64)
     first = shift + digit == 8 * x.dtype.itemsize
     above = known.dtype.type(min(shift + digit, 8 * x.dtype.itemsize - 1))
@@ -206,7 +210,8 @@ class Windows:
     def inject_signal(self, truth: Array, amplitude: float) -> None:
         """Add a signal that encodes the label to all windows, with this amplitude in standard deviations of the data."""
         whole = self._part(np.arange(len(self._values)))
-        self._change, self._digest = _signal_injection(whole, truth, amplitude), None
+        self._change = _signal_injection(whole, truth, amplitude)
+        self._digest = None
 
     def for_estimator(self, rows: Rows, estimator: Any, id: str) -> Any:
         """The windows of these rows as an array, or as a view above 256 MiB if the estimator `takes_rows`.

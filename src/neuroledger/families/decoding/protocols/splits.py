@@ -427,7 +427,8 @@ def _within(rule: Within, assembly: xr.DataArray) -> Parts:
         assembly["onset"].values.astype(float),
         _column(assembly, "recording"),
     )
-    test, train = np.zeros(len(onset), bool), np.zeros(len(onset), bool)
+    test = np.zeros(len(onset), bool)
+    train = np.zeros(len(onset), bool)
     for recording in np.unique(recordings):
         rows = np.flatnonzero(recordings == recording)
         rows = rows[np.argsort(onset[rows], kind="stable")]
@@ -447,7 +448,8 @@ def _blocked(rule: Blocked, assembly: xr.DataArray) -> Parts:
         if rule.trial is None
         else _column(assembly, rule.trial)
     )
-    fold_of, near = np.full(len(onset), -1), np.zeros((rule.folds, len(onset)), bool)
+    fold_of = np.full(len(onset), -1)
+    near = np.zeros((rule.folds, len(onset)), bool)
     for recording in np.unique(recordings):
         rows = np.flatnonzero(recordings == recording)
         rows = rows[np.argsort(onset[rows], kind="stable")]

@@ -311,7 +311,8 @@ class Node(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.kind, self.last_uses = kind, list(last_uses)
-        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
         self.options: dict[str, Any] = {
             name: _tensor(value) if isinstance(value, np.ndarray) else value
             for name, value in options.items()
@@ -462,7 +463,8 @@ def _pads(
     pads = _int_list(o.get("pads", [0] * (2 * rank)))
     auto = o.get("auto_pad", "NOTSET")
     if auto.startswith("SAME"):
-        steps, gaps = o.get("strides", [1] * rank), o.get("dilations", [1] * rank)
+        steps = o.get("strides", [1] * rank)
+        gaps = o.get("dilations", [1] * rank)
         sums = [
             max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
             for n, s, k, d in zip(x.shape[2:], steps, window, gaps, strict=True)
@@ -499,7 +501,8 @@ def _conv_transpose(
     o: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None
 ) -> Tensor:
     rank = w.dim() - 2
-    pads, ones = o.get("pads", [0] * 2 * rank), [1] * rank
+    pads = o.get("pads", [0] * 2 * rank)
+    ones = [1] * rank
     if (
         pads[:rank] != pads[rank:]
         or o.get("auto_pad", "NOTSET") != "NOTSET"
@@ -509,7 +512,8 @@ def _conv_transpose(
             "ONNX ConvTranspose is supported only with symmetric, explicit padding"
         )
     run = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
-    extra, gaps = o.get("output_padding", [0] * rank), o.get("dilations", ones)
+    extra = o.get("output_padding", [0] * rank)
+    gaps = o.get("dilations", ones)
     return run(
         x, w, b, o.get("strides", ones), pads[:rank], extra, o.get("group", 1), gaps
     )
@@ -518,7 +522,8 @@ def _conv_transpose(
 def _gemm(o: Attributes, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
     a = a.t() if o.get("transA", 0) else a
     result = F.linear(a, b) if o.get("transB", 0) else a @ b
-    alpha, beta = o.get("alpha", 1.0), o.get("beta", 1.0)
+    alpha = o.get("alpha", 1.0)
+    beta = o.get("beta", 1.0)
     result = result if alpha == 1 else alpha * result
     return result if c is None else result + (c if beta == 1 else beta * c)
 
@@ -608,7 +613,8 @@ def _slice(o: Attributes, x: Tensor, *given: Tensor | None) -> Tensor:
         if given
         else (o["starts"], o["ends"], o.get("axes"), None)
     )
-    starts, ends = _int_list(starts), _int_list(ends)
+    starts = _int_list(starts)
+    ends = _int_list(ends)
     axes = list(range(len(starts))) if axes is None else _int_list(axes)
     steps = [1] * len(starts) if steps is None else _int_list(steps)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -672,7 +678,8 @@ def _pad(
 def _clip(
     o: Attributes, x: Tensor, low: Tensor | None = None, high: Tensor | None = None
 ) -> Tensor:
-    low, high = o.get("min", low), o.get("max", high)
+    low = o.get("min", low)
+    high = o.get("max", high)
     return (
         x
         if low is None and high is None

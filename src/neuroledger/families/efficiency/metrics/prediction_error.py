@@ -59,7 +59,8 @@ def prediction_error(
     MetricError
         Shapes differ, there is nothing to compare, predictions are not finite, or a truth does not vary (r2).
     """
-    predicted, true = _columns(source), _columns(target)
+    predicted = _columns(source)
+    true = _columns(target)
     if predicted.shape != true.shape:
         raise MetricError(
             f"predictions {predicted.shape} for a truth {true.shape}: the shapes must be the same"

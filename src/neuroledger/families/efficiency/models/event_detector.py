@@ -75,7 +75,8 @@ def mean_sizes(examples: Examples, id: str) -> list[tuple[int, int]]:
             raise ModelError(
                 f"model {id!r}: the training part has no box of class {name!r}"
             )
-        width, height = (own[:, 3] - own[:, 1]).mean(), (own[:, 4] - own[:, 2]).mean()
+        width = (own[:, 3] - own[:, 1]).mean()
+        height = (own[:, 4] - own[:, 2]).mean()
         sizes.append((max(1, round(float(width))), max(1, round(float(height)))))
     return sizes
 

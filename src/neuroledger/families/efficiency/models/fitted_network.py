@@ -77,7 +77,8 @@ def fitted_network(
         from neuroledger.families.efficiency.networks.layers import fit, seeded
 
         with seeded(seed, threads, device) as place:
-            inputs, outputs = examples.inputs.shape[1], len(examples.classes)
+            inputs = examples.inputs.shape[1]
+            outputs = len(examples.classes)
             if architecture == "spiking":
                 network = spiking((inputs, units, outputs), beta)
             else:
@@ -173,7 +174,8 @@ def fitted_regression(
                 architecture, neuroids, bins, units, truth.shape[1], beta
             )
             network = network.to(place)
-            mean, spread = truth.mean(axis=0), truth.std(axis=0)
+            mean = truth.mean(axis=0)
+            spread = truth.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)
             loss = _squared_error((truth - mean) / spread, place)
             epochs = -(-steps // -(-len(truth) // batch))

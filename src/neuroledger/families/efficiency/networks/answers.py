@@ -108,10 +108,12 @@ def answers(
             source, xr.DataArray(truth[rows["test"]], dims=dims, coords=coords)
         ), traced
     if len(targets) > 1:
-        dims, coords = ("presentation", "output"), {**coords, "output": list(targets)}
+        dims = ("presentation", "output")
+        coords = {**coords, "output": list(targets)}
         truth_of_test = truth[rows["test"]]
     else:
-        outputs, truth_of_test = outputs[:, 0], truth[rows["test"], 0]
+        outputs = outputs[:, 0]
+        truth_of_test = truth[rows["test"], 0]
     source = xr.DataArray(outputs, dims=dims, coords=coords)
     return Measurement(
         source, xr.DataArray(truth_of_test, dims=dims, coords=coords)

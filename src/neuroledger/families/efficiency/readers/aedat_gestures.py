@@ -158,7 +158,8 @@ def bins_of(
     """Return the start of the first bin and the width of each, in µs."""
     if width is not None:
         return gesture.start, max(1, round(width * 1000))
-    first, last = int(events.t[0]), int(events.t[-1])
+    first = int(events.t[0])
+    last = int(events.t[-1])
     return first, max(1, (last - first) // bins)
 
 

@@ -59,9 +59,13 @@ def array_examples(
         A file or an array is missing, damaged or of another shape, values are not finite, or a class has no name.
     """
     class_names = np.asarray(classes, dtype=object)
-    values, labels, split, ids = [], [], [], []
+    values = []
+    labels = []
+    split = []
+    ids = []
     for part, names in parts.items():
-        x, y = _array(files, names.examples), _array(files, names.classes)
+        x = _array(files, names.examples)
+        y = _array(files, names.classes)
         if x.ndim != 3 or x.dtype.kind not in "fiu" or len(x) != len(y):
             raise DataError(
                 f"{names.examples} is {x.shape} {x.dtype} with {len(y)} classes, not numbers (example, time, channel)"

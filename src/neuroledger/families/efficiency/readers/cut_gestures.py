@@ -94,7 +94,8 @@ def cut_gestures(
             match = MEMBER.fullmatch(member)
             if match is None:
                 continue
-            recording, number = match[1], int(match[2])
+            recording = match[1]
+            number = int(match[2])
             subject = recording.split("_")[0]
             if part_of_subject.setdefault(subject, part) != part:
                 raise DataError(
@@ -105,7 +106,8 @@ def cut_gestures(
                     f"{name}: {member} is of class {number}; classes are 0 to {len(classes) - 1}"
                 )
             events = _events(content(), f"{name}: {member}", grid)
-            start, end = int(events.t[0]), int(events.t[-1])
+            start = int(events.t[0])
+            end = int(events.t[-1])
             gesture = Gesture(f"{recording}.aedat", classes[number], start, end, part)
             selected = (
                 events
@@ -134,7 +136,8 @@ def _events(content: bytes, name: str, grid: Grid) -> Events:
         raise DataError(
             f"{name} is {array.shape} {array.dtype}, not numbers (event, 4): column, row, polarity, ms"
         )
-    x, y = array[:, 0].astype(np.int64), array[:, 1].astype(np.int64)
+    x = array[:, 0].astype(np.int64)
+    y = array[:, 1].astype(np.int64)
     outside = (x < 0) | (y < 0) | (x >= grid.width) | (y >= grid.height)
     if outside.any():
         index = int(np.argmax(outside))

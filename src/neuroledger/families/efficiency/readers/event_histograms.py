@@ -196,7 +196,8 @@ def _recordings(
     if not names:
         raise DataError(f"there is no recording: none of the files ends in {ending}")
     for name in names:
-        folder, stem = PurePosixPath(name).parent.name, name.removesuffix(ending)
+        folder = PurePosixPath(name).parent.name
+        stem = name.removesuffix(ending)
         if folder not in parts:
             raise DataError(
                 f"{name} is in the folder {folder!r}, which is not one of the parts {', '.join(parts)}"
@@ -216,7 +217,8 @@ def _pooled(frames: npt.NDArray[np.uint8], pool: int) -> npt.NDArray[np.uint8]:
     if pool == 1:
         return frames
     count, channels, height, width = frames.shape
-    rows, columns = height // pool, width // pool
+    rows = height // pool
+    columns = width // pool
     blocks = frames[:, :, : rows * pool, : columns * pool].reshape(
         count, channels, rows, pool, columns, pool
     )

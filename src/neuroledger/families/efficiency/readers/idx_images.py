@@ -84,7 +84,8 @@ def idx_images(
     """
     pictures, labels, splits = [], [], []
     for part, names in parts.items():
-        images, truth = _array(files, names.images), _array(files, names.labels)
+        images = _array(files, names.images)
+        truth = _array(files, names.labels)
         if images.ndim != 3 or truth.ndim != 1:
             raise DataError(
                 f"part {part!r}: {names.images} has {images.ndim} dimensions and {names.labels} {truth.ndim}, not 3 and 1; "
@@ -136,7 +137,8 @@ def _pooled(images: Array, pool: int, name: str) -> Singles:
     if pool == 1:
         return images.astype(np.float32)
     count, height, width = images.shape
-    rows, columns = height // pool, width // pool
+    rows = height // pool
+    columns = width // pool
     if not rows or not columns:
         raise DataError(
             f"{name} has images of {height} x {width} pixels, too small for `pool: {pool}`"

@@ -129,7 +129,8 @@ def _make_table(
     parts = _parts(path, lists, texts, names)
     rows: list[Row] = []
     for name in sorted(names):
-        word, stem = PurePosixPath(name).parts[0], PurePosixPath(name).stem
+        word = PurePosixPath(name).parts[0]
+        stem = PurePosixPath(name).stem
         row: Row = {
             "member": names[name],
             "start": -1,

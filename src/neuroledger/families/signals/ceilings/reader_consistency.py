@@ -77,7 +77,8 @@ def reader_consistency(
     out = xr.DataArray(
         np.asarray(correlations), dims=("split",), coords={"split": np.arange(halves)}
     )
-    parts, readers = names_of(assembly, "presentation"), names_of(assembly, over)
+    parts = names_of(assembly, "presentation")
+    readers = names_of(assembly, over)
 
     def without(keep: Keep) -> xr.DataArray:
         rows = keep.get("stimulus", np.ones(len(parts), dtype=bool))

@@ -96,7 +96,8 @@ def _as_recorded(raw: BaseRaw, in_file: Mapping[str, str], rate: float) -> BaseR
     import mne
 
     original = [in_file.get(name, name) for name in raw.ch_names]
-    begin, seconds = float(raw.first_time), raw.n_times / float(raw.info["sfreq"])
+    begin = float(raw.first_time)
+    seconds = raw.n_times / float(raw.info["sfreq"])
     opened = mne.io.read_raw(
         raw.filenames[0], include=original, preload=False, verbose="ERROR"
     )

@@ -191,7 +191,8 @@ def is_event(text: str) -> bool:
 
 def _annotated(raw: BaseRaw) -> Timeline:
     """The parts between MNE's skips, and between the joints that EEGLAB and MNE annotate."""
-    rate, total = float(raw.info["sfreq"]), int(raw.n_times)
+    rate = float(raw.info["sfreq"])
+    total = int(raw.n_times)
     start = raw.first_samp / rate
     cuts = {0, total}
     skipped: list[tuple[int, int]] = []
@@ -201,7 +202,8 @@ def _annotated(raw: BaseRaw) -> Timeline:
         raw.annotations.description,
         strict=True,
     ):
-        name, at = str(text).strip().lower(), float(onset) - start
+        name = str(text).strip().lower()
+        at = float(onset) - start
         if name in SKIPPED:
             begin = max(round(at * rate), 0)
             end = min(round((at + float(duration)) * rate), total)

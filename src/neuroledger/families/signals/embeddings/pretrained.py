@@ -244,7 +244,8 @@ def _tensors(weights: Mapping[str, Path], model: str) -> dict[str, torch.Tensor]
 def _quiet(hub: ModuleType) -> Iterator[None]:
     """Suppress progress bars and loading reports; problems with loading become errors here."""
     logging = hub.utils.logging
-    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    before = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:

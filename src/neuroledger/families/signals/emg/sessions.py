@@ -272,7 +272,8 @@ def clocks_of_series(
     failed
         Number of windows left out because the angles of joints are missing in them.
     """
-    first, step = float(times[0]), 1.0 / RATE
+    first = float(times[0])
+    step = 1.0 / RATE
     late = np.flatnonzero(np.diff(times) > LONGEST_STEP)
     ends = times[late] + step - first
     missing = times[late + 1] - times[late] - step

@@ -137,7 +137,8 @@ def shown(
     DataError
         The table cannot be read or lacks a column, no stimulus is shown, or the images differ from `order`.
     """
-    name, path = run.events, files[run.events]
+    name = run.events
+    path = files[run.events]
     if events.format == "volumes":
         numbers = _numbers(path, name)
         rows = [
@@ -284,7 +285,8 @@ def check_order(
         raise DataError(
             f"{run}: {name} needs numbers of subject and session, but these are {subject!r} and {session!r}"
         )
-    person, number = int(subject) - 1, int(session) - 1
+    person = int(subject) - 1
+    number = int(session) - 1
     if not (0 <= person < len(pictures) and 0 <= number < len(pattern)):
         raise DataError(f"{run}: {name} has no session {session} of subject {subject}")
     trials = pattern.reshape(len(pattern), pattern.shape[1], -1).sum(axis=2)

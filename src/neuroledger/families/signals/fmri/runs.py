@@ -161,14 +161,16 @@ def runs_among(
     if missing:
         raise DataError(f"no file that matches {series} is of {', '.join(missing)}")
     # There may be thousands of runs: an index avoids a search of all names for each.
-    masks, tables = _indexed(mask, names), _indexed(events, names)
+    masks = _indexed(mask, names)
+    tables = _indexed(events, names)
     sidecars = {
         name.removesuffix(".json"): name for name in names if name.endswith(".json")
     }
     runs = []
     kept = groups.keys() - _rest_runs(groups, rest)
     for key in sorted(kept, key=lambda key: list(map(_natural, key))):
-        fields, files = labels[key], _ordered_sides(groups[key], series)
+        fields = labels[key]
+        files = _ordered_sides(groups[key], series)
         of_mask = None
         if mask is not None:
             of_mask = _companion_of(mask, masks, fields, "mask", files[0])

@@ -126,8 +126,10 @@ def stretch(
     DataError
         The stimulus extends beyond the recording although ``beyond`` is ``refuse``, or is outside it.
     """
-    start, duration = sound.start or 0.0, sound.duration or len(frames) / rate
-    first, count = round(start * rate), max(1, round(duration * rate))
+    start = sound.start or 0.0
+    duration = sound.duration or len(frames) / rate
+    first = round(start * rate)
+    count = max(1, round(duration * rate))
     index = np.arange(first, first + count)
     inside = (index >= 0) & (index < len(frames))
     if inside.all():

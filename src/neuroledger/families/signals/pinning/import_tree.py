@@ -311,7 +311,8 @@ def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]
     lines = []
     for name in names:
         file = tree.files[name]
-        digest, pinned_name = str(file.sha256), place_of(name)
+        digest = str(file.sha256)
+        pinned_name = place_of(name)
         at = file.at if file.at in tree.urls else f"{name.partition('/')[0]}.{file.at}"
         line: dict[str, object] = {
             "name": pinned_name,

@@ -303,7 +303,8 @@ def _descriptions(
             return sorted(
                 {span.description for segment in segments for span in segment.spans}
             )
-        table, streams = parameters.get("table"), parameters.get("streams")
+        table = parameters.get("table")
+        streams = parameters.get("streams")
         raw = open_recording(
             folder / item.file,
             table=SampleTable.model_validate(table) if table else None,
@@ -420,7 +421,8 @@ def logged(
     expected(spec, {str(entry["subject"]) for entry in resolved.entries}, downloads)
     files: list[str] = []
     for entry in resolved.entries:
-        name, log = str(entry["file"]), str(entry["log"])
+        name = str(entry["file"])
+        log = str(entry["log"])
         files += [name, *companions_of(downloads.folder, name, names), log]
         entry |= {"file": place_of(name), "log": place_of(log)}
     # Two recordings may share a log, if the spec declares it.

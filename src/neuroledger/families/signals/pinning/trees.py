@@ -231,7 +231,8 @@ def _contents(root: Path, ids: list[str]) -> dict[str, bytes]:
     output = git(
         root, "cat-file", "--batch", stdin="".join(f"{id}\n" for id in ids).encode()
     )
-    blobs, stream = {}, io.BytesIO(output)
+    blobs = {}
+    stream = io.BytesIO(output)
     for id in ids:
         header = stream.readline().split()
         if len(header) != 3:

@@ -271,7 +271,8 @@ def _angles(joints: Array, grid: Grid, angle: str) -> tuple[Array, Integers]:
     first = (onsets + grid.start) * grid.decimate
     end = np.minimum(first + grid.length * grid.decimate, len(joints))
     valid = failed[end] == failed[first]
-    first, end = first[valid], end[valid]
+    first = first[valid]
+    end = end[valid]
     angles = np.empty((len(first), JOINTS))
     for row, (begin, stop) in enumerate(zip(first, end, strict=True)):
         angles[row] = (

@@ -160,7 +160,8 @@ def logged_typing(
 
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
-            name, log = recording.file, logs[recording.file]
+            name = recording.file
+            log = logs[recording.file]
             raw = _opened(files[name], name)
             trigger_codes, trigger_times = _triggers(raw, triggers, name)
             pairs = align(
@@ -238,7 +239,8 @@ def _rows(
     )
     rows, left_out = [], 0
     for event in np.flatnonzero(log.pressed).tolist():
-        trial, code = int(log.trials[event]), int(log.codes[event])
+        trial = int(log.trials[event])
+        code = int(log.codes[event])
         if trial < practice or code in keys.leave_out:
             continue
         sentence = log.sentences.get(trial, "")
@@ -297,5 +299,6 @@ def _triggers(
         len(codes) >= PORT_TEST
         and (codes[:PORT_TEST] == np.arange(1, PORT_TEST + 1)).all()
     ):
-        codes, times = codes[PORT_TEST:], times[PORT_TEST:]
+        codes = codes[PORT_TEST:]
+        times = times[PORT_TEST:]
     return codes, times

@@ -106,7 +106,8 @@ def neo_epochs(
         for recording in recordings:
             path = files[recording.file]
             others = companion_files(neo.format, recording.file, sorted(files))
-            sha256, free = largest_digest(files, recording.file, others), 0.0
+            sha256 = largest_digest(files, recording.file, others)
+            free = 0.0
             segments = read_neo(path, neo)
             layout = _over_segments(window, segments, recording)
             for number, segment in enumerate(segments):

@@ -207,7 +207,8 @@ def _windows(
             f"{name}: none of {len(onsets)} windows can be cut ({reasons or 'no trial'})"
         )
     total = len(onsets)
-    trials, onsets = trials[kept], onsets[kept]
+    trials = trials[kept]
+    onsets = onsets[kept]
     extra: dict[str, Array] = {"trial": trials}
     if series is None:
         assert spikes is not None
@@ -464,14 +465,16 @@ class _Series(NamedTuple):
             More windows than allowed reach beyond its ends.
         """
         rate = self.timeline.rate
-        length, begin = round(window.duration * rate), self.timeline.parts[0].begin
+        length = round(window.duration * rate)
+        begin = self.timeline.parts[0].begin
         placed = self._place(onsets, window)
         first = np.round((onsets + window.start - begin) * rate).astype(int)
         total = round((self.timeline.seconds - begin) * rate)
         return placed, require_few(first, length, total, 0, window.beyond, name)
 
     def _place(self, onsets: Floats, window: NwbWindow) -> Placed:
-        parts, rate = self.timeline.parts, self.timeline.rate
+        parts = self.timeline.parts
+        rate = self.timeline.rate
         begins = np.array([part.begin for part in parts])
         samples = np.array([part.samples for part in parts])
         # Of the time of the window's first sample, which is rounded once.
@@ -482,7 +485,8 @@ class _Series(NamedTuple):
         self, onsets: Floats, window: NwbWindow, name: str
     ) -> tuple[Floats, list[str], float, str, str]:
         """Values (window, channel, sample) in µV, and what `signals` needs to know about them."""
-        electrical, rate = self.electrical, self.timeline.rate
+        electrical = self.electrical
+        rate = self.timeline.rate
         scale = float(electrical.conversion) * SCALES.get(str(electrical.unit), np.nan)
         if not np.isfinite(scale):
             raise DataError(

@@ -235,7 +235,8 @@ def _beats(
             "the two do not belong together"
         )
     is_beat = np.isin(annotations.symbols, list(BEATS))
-    peaks, symbols = annotations.samples[is_beat], annotations.symbols[is_beat]
+    peaks = annotations.samples[is_beat]
+    symbols = annotations.symbols[is_beat]
     if len(peaks) < 2:
         raise DataError(
             f"{path.name} contains {len(peaks)} heartbeats; at least two are needed"
@@ -324,7 +325,8 @@ def _cut(signal: Floats, peaks: Integers, cutting: _Cutting) -> Singles:
     """The beats ``(beat, value)``: the signal from each peak on, scaled to 0 … 1 and padded with zeros."""
     section = max(1, round(cutting.window * cutting.rate))
     edges = np.arange(0, len(signal), section)
-    low, high = np.minimum.reduceat(signal, edges), np.maximum.reduceat(signal, edges)
+    low = np.minimum.reduceat(signal, edges)
+    high = np.maximum.reduceat(signal, edges)
     peaks = np.minimum(peaks, len(signal) - 1)
     section_of = peaks // section
     intervals = np.diff(peaks)
@@ -339,7 +341,8 @@ def _cut(signal: Floats, peaks: Integers, cutting: _Cutting) -> Singles:
     valid = (np.arange(cutting.values) < lengths[:, None]) & (index < len(signal))
     beats = signal[np.minimum(index, len(signal) - 1)]
     if cutting.normalise == "window":
-        bottom, top = low[section_of][:, None], high[section_of][:, None]
+        bottom = low[section_of][:, None]
+        top = high[section_of][:, None]
     else:
         bottom = np.where(valid, beats, np.inf).min(axis=1, keepdims=True)
         top = np.where(valid, beats, -np.inf).max(axis=1, keepdims=True)

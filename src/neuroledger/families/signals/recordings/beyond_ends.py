@@ -122,8 +122,10 @@ def require_few(
     DataError
         The share is larger.
     """
-    early, late = int((first < 0).sum()), int((first + length > samples).sum())
-    lost, total = early + late + markers, len(first) + markers
+    early = int((first < 0).sum())
+    late = int((first + length > samples).sum())
+    lost = early + late + markers
+    total = len(first) + markers
     if lost > most * total and (early > 1 or late + markers > 1):
         raise DataError(
             f"{file}: {lost} of {total} windows reach beyond the recording ({early} before its beginning, {late + markers} "

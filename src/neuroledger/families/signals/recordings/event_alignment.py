@@ -85,7 +85,8 @@ def align(
         differences, differences + COARSE, side="right"
     ) - np.arange(len(differences))
     best = int(np.argmax(within))
-    offset, rate = float(np.median(differences[best : best + int(within[best])])), 1.0
+    offset = float(np.median(differences[best : best + int(within[best])]))
+    rate = 1.0
     middle = float(times.mean())
     for limit in (
         COARSE,

@@ -233,7 +233,8 @@ def matlab_parts(
 
 def _variables(layout: MatlabLayout, *, own: bool) -> tuple[str, ...]:
     """The variables to read: those of the recording (`own`), or those of the file of events."""
-    events, separate = layout.events, layout.events.file is not None
+    events = layout.events
+    separate = layout.events.file is not None
     of_events = [events.samples, events.milliseconds, events.codes, events.names]
     of_events += [events.channel if isinstance(events.channel, str) else None]
     if own:
@@ -303,7 +304,8 @@ def _raw(
         length = piece.values.shape[1]
         for sample, text in piece.events:
             moment = sample / rate + layout.events.delay
-            first, last = moment + window[0], moment + window[0] + window[1]
+            first = moment + window[0]
+            last = moment + window[0] + window[1]
             if joined and (first < -0.5 / rate or last > (length + 0.5) / rate):
                 raise DataError(
                     f"{where}: a window from {first:g} to {last:g} s crosses the ends of an array or trial of "

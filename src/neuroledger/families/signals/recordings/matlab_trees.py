@@ -179,7 +179,8 @@ def found_at(root: Any, place: str, file: str) -> Any:
             else:
                 content = "no fields"
             raise DataError(f"{file} has no {place!r}: {path or 'it'} has {content}")
-        value, path = value[name], f"{path}.{name}" if path else name
+        value = value[name]
+        path = f"{path}.{name}" if path else name
     return value
 
 

@@ -193,10 +193,12 @@ def read_neo(path: Path, what: NeoFiles) -> list[Stretch]:
 def _stretch(segment: neo.Segment, path: Path, what: NeoFiles) -> Stretch:
     channels = [*segment.events, *segment.epochs]
     selected = _named(channels, what.events, path, "events")
-    begin, end = _seconds(segment.t_start), _seconds(segment.t_stop)
+    begin = _seconds(segment.t_start)
+    end = _seconds(segment.t_stop)
     spans: list[Span] = []
     for channel in map(loaded, selected):
-        name, times = str(channel.name or ""), channel.rescale("s").magnitude.tolist()
+        name = str(channel.name or "")
+        times = channel.rescale("s").magnitude.tolist()
         durations = (
             channel.durations.rescale("s").magnitude.tolist()
             if hasattr(channel, "durations")

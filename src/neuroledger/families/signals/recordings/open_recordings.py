@@ -320,7 +320,8 @@ def _with_event_names(epochs: BaseEpochs, path: Path) -> BaseEpochs:
         if flat
         else matlab(path, "EEG", structs="dicts")["EEG"]
     )
-    names, half = [], 500.0 / float(epochs.info["sfreq"])
+    names = []
+    half = 500.0 / float(epochs.info["sfreq"])
     for number, fields in enumerate(np.atleast_1d(eeg["epoch"]).tolist(), 1):
         types, times = (
             np.atleast_1d(fields[key]).tolist() for key in ("eventtype", "eventlatency")

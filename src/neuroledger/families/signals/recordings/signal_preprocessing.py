@@ -229,7 +229,9 @@ def windows_of(
         describe = window.described(recording.known, recording.file)
         known = events is None and not window.some and bool(window.meant)
         is_known = (lambda text: window.means(describe(text))) if known else None
-        timeline, stated_rate, timed = timeline_of(raw), rate_of(raw), timed_events(raw)
+        timeline = timeline_of(raw)
+        stated_rate = rate_of(raw)
+        timed = timed_events(raw)
         if partner is not None:
             timed = Timed(
                 "stated", f"a separate file, aligned: {partner[0].aligned or 'start'}"
@@ -279,7 +281,8 @@ def windows_of(
         onsets = layout.onsets
         if (window.countdown is not None or window.some) and not onsets:
             return None
-        offset, length = round(window.start * rate), round(window.duration * rate)
+        offset = round(window.start * rate)
+        length = round(window.duration * rate)
         begins = np.array([part.begin for part in timeline.parts])
         samples = np.array([0 if piece is None else piece.shape[1] for piece in pieces])
         placed = place(onsets, offset, length, rate, begins, samples)
@@ -302,7 +305,8 @@ def windows_of(
         by_events = (
             events is not None or window.stride is None or window.laid_over == "events"
         )
-        lost, total = 0, int(expected.sum())
+        lost = 0
+        total = int(expected.sum())
         if by_events:
             lost = require_few(
                 first[expected],
@@ -353,7 +357,8 @@ def windows_of(
             lacking = np.zeros(len(first), dtype=bool)
             lacking[chosen[missing]] = True
             left_out += count_by_label("with missing samples", layout.extra, lacking)
-            values, chosen = values[~missing], chosen[~missing]
+            values = values[~missing]
+            chosen = chosen[~missing]
             clocks = clocks.model_copy(
                 update={"windows": len(chosen), "left_out": tuple(left_out)}
             )
@@ -504,7 +509,8 @@ def windows_of_epochs(
             window, spans, np.inf, {**(columns or {}), "epoch": numbers}, recording.file
         )
         rows = np.array(layout.extra["epoch"], dtype=int)
-        begin, length = round(window.start * rate), round(window.duration * rate)
+        begin = round(window.start * rate)
+        length = round(window.duration * rate)
         first_sample = begin - round(float(epochs.times[0]) * rate)
         if first_sample < 0 or first_sample + length > len(epochs.times):
             last = float(epochs.times[-1]) + 1 / rate
@@ -894,7 +900,8 @@ def _centre_and_spread(
         low, centre, high = np.percentile(values, [25, 50, 75], axis=axis)
         spread = high - low
     else:
-        centre, spread = values.mean(axis=axis), values.std(axis=axis)
+        centre = values.mean(axis=axis)
+        spread = values.std(axis=axis)
     return centre, np.where(spread > 0, spread, 1.0)
 
 

@@ -356,7 +356,8 @@ def _read_table(path: Path, name: str, rule: AnnotationFile) -> list[Span]:
                 f"{name} has no column {', '.join(missing)}; it has {', '.join(header)}"
             )
         columns = {role: header.index(str(column)) for role, column in columns.items()}
-        rows, numbers = rows[1:], numbers[1:]
+        rows = rows[1:]
+        numbers = numbers[1:]
     return [
         _line(row, number, name, columns)
         for row, number in zip(rows, numbers, strict=True)

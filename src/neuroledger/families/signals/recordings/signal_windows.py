@@ -223,7 +223,8 @@ def within_recording(
                     f"{file}: the annotation {span.description!r} from {span.onset:g} to {stop:g} s reaches beyond the "
                     f"recording of {seconds:g} s: check that the files belong together, or use `beyond: cut`"
                 )
-            start, stop = max(span.onset, 0.0), min(stop, seconds)
+            start = max(span.onset, 0.0)
+            stop = min(stop, seconds)
             if stop < start:
                 continue
             span = span._replace(onset=start, duration=stop - start)
@@ -405,7 +406,8 @@ def _shorten_edges(window: Window, spans: Sequence[Span]) -> list[Span]:
     end = max(span.onset + span.duration for span in others) + edges.keep
     shortened = []
     for span in spans:
-        start, stop = max(span.onset, begin), min(span.onset + span.duration, end)
+        start = max(span.onset, begin)
+        stop = min(span.onset + span.duration, end)
         if stop > start:
             shortened.append(span._replace(onset=start, duration=stop - start))
     return shortened

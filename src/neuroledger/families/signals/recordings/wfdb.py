@@ -377,7 +377,8 @@ def read_annotations(path: Path) -> Annotations:
             raise DataError(
                 f"{path.name} ends before its end mark: the file is incomplete or of another format"
             )
-        code, interval = words[position] >> 10, words[position] & 0x3FF
+        code = words[position] >> 10
+        interval = words[position] & 0x3FF
         position += 1
         if code == 0 and interval == 0:
             break
