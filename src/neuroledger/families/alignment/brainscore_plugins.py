@@ -65,7 +65,10 @@ def read_plugin(path: Path, key: str | None = None) -> Plugin:
     RequestError
         The source is missing, is not Python, or does not register a model ``key``.
     """
-    sources = sorted(path.glob("*.py")) if path.is_dir() else [path]
+    if path.is_dir():
+        sources = sorted(path.glob("*.py"))
+    else:
+        sources = [path]
     sources = [source for source in sources if source.name != "test.py"]
     if not sources or not all(source.is_file() for source in sources):
         raise RequestError(
@@ -122,7 +125,9 @@ def _distinct_texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)):
         return ()
     is_texts = all(isinstance(item, str) for item in value)
-    return tuple(dict.fromkeys(value)) if is_texts else ()
+    if is_texts:
+        return tuple(dict.fromkeys(value))
+    return ()
 
 
 def _find_layers(

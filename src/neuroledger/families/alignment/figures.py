@@ -58,7 +58,10 @@ def layers(
     ax = ax or axes(width=6, height=3.8)
     for i, (label, curve) in enumerate(curves.items()):
         colour = PALETTE[i % len(PALETTE)]
-        depth = np.linspace(0, 1, len(curve)) if len(curve) > 1 else np.zeros(1)
+        if len(curve) > 1:
+            depth = np.linspace(0, 1, len(curve))
+        else:
+            depth = np.zeros(1)
         values = np.array([score.value for score in curve.values()])
         low, high = (
             np.array([getattr(score, end) for score in curve.values()])

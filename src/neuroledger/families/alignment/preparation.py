@@ -275,7 +275,10 @@ def _label(assembly: xr.DataArray, step: Label) -> xr.DataArray:
             [step.separator.join(row) for row in zip(*columns, strict=True)]
         )
     else:
-        values = np.arange(count) if step.value is None else np.full(count, step.value)
+        if step.value is None:
+            values = np.arange(count)
+        else:
+            values = np.full(count, step.value)
     return assembly.assign_coords({step.coord: (step.dim, values)})
 
 
@@ -302,7 +305,10 @@ def _complete(assembly: xr.DataArray, step: Complete) -> xr.DataArray:
     _require_dims(assembly, step.over)
     missing = assembly.isnull()
     others = [dim for dim in assembly.dims if dim != step.over]
-    incomplete = missing.any(others) if step.missing == "any" else missing.all(others)
+    if step.missing == "any":
+        incomplete = missing.any(others)
+    else:
+        incomplete = missing.all(others)
     return assembly.isel({step.over: np.flatnonzero(~incomplete.values)})
 
 

@@ -46,7 +46,9 @@ def call_name(call: ast.Call) -> str:
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
+    if isinstance(node, ast.Name):
+        return ".".join(reversed([*parts, node.id]))
+    return ""
 
 
 def constant(node: ast.expr | None, variables: Mapping[str, object]) -> Any:
@@ -54,7 +56,9 @@ def constant(node: ast.expr | None, variables: Mapping[str, object]) -> Any:
     if isinstance(node, ast.Name):
         return variables.get(node.id)
     try:
-        return None if node is None else ast.literal_eval(node)
+        if node is None:
+            return None
+        return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 

@@ -209,7 +209,9 @@ def _difficulty(people: Answers, level: Floats, between: float) -> float:
     for _ in range(STEPS if np.isfinite(observed) and len(people.correct) > 1 else 0):
         middle = (low + high) / 2
         low, high = (middle, high) if agreement(middle) < observed else (low, middle)
-    return (low + high) / 2 if high < HARDEST else 1.0
+    if high < HARDEST:
+        return (low + high) / 2
+    return 1.0
 
 
 def _marginal(level: Floats, deviation: float) -> Floats:
@@ -221,7 +223,9 @@ def _kappa(people: Answers) -> float:
     values = agreement_measured(compare(people, people), "error_consistency")
     pairs = np.triu_indices(len(people.correct), 1)
     kappas = values[:, pairs[0], pairs[1]]
-    return float(np.nanmean(kappas)) if np.isfinite(kappas).any() else float("nan")
+    if np.isfinite(kappas).any():
+        return float(np.nanmean(kappas))
+    return float("nan")
 
 
 def _discriminations(measured: Measurement) -> Draw:

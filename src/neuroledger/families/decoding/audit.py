@@ -277,7 +277,10 @@ def _unexpected_counts(
                 selection = ", ".join(
                     f"{column} {value}" for column, value in expectation.where.items()
                 )
-                stated = f"{low}" if low == high else f"{low} to {high}"
+                if low == high:
+                    stated = f"{low}"
+                else:
+                    stated = f"{low} to {high}"
                 yield (
                     "audit.counts",
                     f"{selection}: {count} windows, {stated} stated",

@@ -122,7 +122,9 @@ def _beside(first: Floats, second: Floats) -> float:
     pattern = np.linalg.svd(first, full_matrices=False)[0][:, :1]
     a, b = (window - pattern @ (pattern.T @ window) for window in (first, second))
     size = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float((a * b).sum()) / size if size > 0 else 0.0
+    if size > 0:
+        return float((a * b).sum()) / size
+    return 0.0
 
 
 def _copies(

@@ -397,7 +397,9 @@ def _resolve_cached(
 
 
 def _parse(item: str) -> dict[str, Any]:
-    return dict(json.loads(item)) if item.startswith("{") else {"name": item}
+    if item.startswith("{"):
+        return dict(json.loads(item))
+    return {"name": item}
 
 
 def _resolve(item: MetricRequest, catalog: Catalog) -> Bound:

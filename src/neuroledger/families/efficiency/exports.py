@@ -110,7 +110,9 @@ def flat(
 
 
 def _common_mode(modes: set[str]) -> str:
-    return next(iter(modes)) if len(modes) == 1 else "mixed"
+    if len(modes) == 1:
+        return next(iter(modes))
+    return "mixed"
 
 
 def _modes(scores: Mapping[str, AnyScore]) -> set[str]:
@@ -126,7 +128,9 @@ def _is_measured(score: AnyScore) -> bool:
 
 
 def _complete_value(score: AnyScore) -> float | None:
-    return plain(score) if score.status == "scored" else None
+    if score.status == "scored":
+        return plain(score)
+    return None
 
 
 def export_neurobench(catalog: Catalog, benchmark: str, out: Path) -> list[Path]:

@@ -217,7 +217,9 @@ def _first_parting(ours: _Run, theirs: _Run, tolerance: float) -> Parting | None
                     )
                 )
                 break
-    return min(found, key=lambda item: item[:2])[2] if found else None
+    if found:
+        return min(found, key=lambda item: item[:2])[2]
+    return None
 
 
 def _difference(one: Tensor, two: Tensor) -> float:
@@ -227,7 +229,9 @@ def _difference(one: Tensor, two: Tensor) -> float:
     first = one.double().flatten(1)
     second = two.double().flatten(1)
     scale = first.abs().clamp(min=1)
-    return float(((first - second).abs() / scale).max()) if first.numel() else 0.0
+    if first.numel():
+        return float(((first - second).abs() / scale).max())
+    return 0.0
 
 
 def network_named(name: str) -> nn.Module:

@@ -196,7 +196,10 @@ def _means(
     present = np.isfinite(values)
     complete = bool(present.all())
     filled = values if complete else np.where(present, values, 0.0)
-    presence = np.ones((len(values), 1)) if complete else present.astype(np.float64)
+    if complete:
+        presence = np.ones((len(values), 1))
+    else:
+        presence = present.astype(np.float64)
     for first, second in draws:
         with np.errstate(invalid="ignore"):
             yield (

@@ -189,7 +189,9 @@ def _rdms(pair: _Pair, distance: Distance) -> tuple[Floats, Floats]:
 def _agreement(rdms: Sequence[tuple[Floats, Floats]], comparison: Comparison) -> float:
     """Mean over splits of the agreement of the RDMs of both halves; NaN if it is undefined in all."""
     found = [_compared(a, b, comparison) for a, b in rdms]
-    return float(np.nanmean(found)) if np.isfinite(found).any() else math.nan
+    if np.isfinite(found).any():
+        return float(np.nanmean(found))
+    return math.nan
 
 
 def _compared(a: Floats, b: Floats, comparison: Comparison) -> float:

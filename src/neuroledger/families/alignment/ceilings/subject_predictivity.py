@@ -339,7 +339,9 @@ def _asymptote(
         height = _height(means, sizes)
         if np.isfinite(height):
             heights.append(height)
-    return float(np.median(heights)) if heights else float("nan")
+    if heights:
+        return float(np.median(heights))
+    return float("nan")
 
 
 def _height(means: Sequence[float], sizes: Sequence[int]) -> float:

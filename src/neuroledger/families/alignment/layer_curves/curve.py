@@ -454,7 +454,9 @@ def _plain(score: Score) -> dict[str, float | None]:
 
 
 def _finite(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+    if math.isfinite(value):
+        return float(f"{value:.6g}")
+    return None
 
 
 def _range(value: float, low: float, high: float) -> str:

@@ -140,7 +140,9 @@ def _alignment(
     if not np.trace(K) or not np.trace(L):
         return float("nan")
     if unbiased:
-        return kl / (math.sqrt(kk * ll) + regularisation) if kk * ll > 0 else 0.0
+        if kk * ll > 0:
+            return kl / (math.sqrt(kk * ll) + regularisation)
+        return 0.0
     return kl / math.sqrt(kk * ll)
 
 

@@ -197,7 +197,10 @@ def _ranked_as_computed(X: Reals, assembly: xr.DataArray) -> Floats:
     from scipy.stats import rankdata
 
     ids = assembly.coords.get("stimulus_id")
-    order = np.arange(len(X)) if ids is None else np.argsort(ids.values)
+    if ids is None:
+        order = np.arange(len(X))
+    else:
+        order = np.argsort(ids.values)
     with np.errstate(invalid="ignore", divide="ignore"):
         values = condensed(np.asarray(1 - np.corrcoef(X[order]), dtype=np.float64))
     ranks = np.full(len(values), np.nan)

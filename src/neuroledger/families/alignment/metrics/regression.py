@@ -154,7 +154,9 @@ def _of_unit_variance(features: Array) -> Array:
         return features
     values = values / largest
     power = float(np.mean((values - values.mean(axis=0)) ** 2))
-    return values / math.sqrt(power) if power > 0 else features
+    if power > 0:
+        return values / math.sqrt(power)
+    return features
 
 
 def _by_stimulus(
@@ -197,7 +199,9 @@ def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:
                 else ""
             )
         )
-    return assembly if assembly.dims == dims else assembly.transpose(*dims)
+    if assembly.dims == dims:
+        return assembly
+    return assembly.transpose(*dims)
 
 
 def _stacked(assembly: xr.DataArray) -> Array:

@@ -89,7 +89,9 @@ def scaled_maps(maps: int, width: float) -> int:
     rounded = max(
         MAPS_MULTIPLE, int(wanted + MAPS_MULTIPLE / 2) // MAPS_MULTIPLE * MAPS_MULTIPLE
     )
-    return rounded if rounded >= 0.9 * wanted else rounded + MAPS_MULTIPLE
+    if rounded >= 0.9 * wanted:
+        return rounded
+    return rounded + MAPS_MULTIPLE
 
 
 def blocks_of(variant: Variant) -> tuple[int, ...]:

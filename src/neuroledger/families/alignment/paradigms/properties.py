@@ -175,7 +175,10 @@ def _position(stimuli: StimulusSet) -> Floats:
     """Position of the study's stimuli, ``(y, x)`` in degrees."""
     position = []
     for name in ("position_y", "position_x"):
-        values = stimuli.table[name].unique() if name in stimuli.table else np.zeros(1)
+        if name in stimuli.table:
+            values = stimuli.table[name].unique()
+        else:
+            values = np.zeros(1)
         if len(values) != 1:
             raise DataError(
                 f"stimuli {stimuli.id!r} have {len(values)} values of {name}; a study needs one position"

@@ -381,12 +381,16 @@ def _join_parts(
     joined = xr.DataArray(
         values, dims=reference.dims, coords=coords, attrs=attrs, name="data"
     )
-    return joined.transpose(*first.dims) if along in first.dims else joined
+    if along in first.dims:
+        return joined.transpose(*first.dims)
+    return joined
 
 
 def _missing_value(dtype: np.dtype[Any]) -> str | float:
     """Value of a coordinate in parts that do not have it."""
-    return "" if dtype.kind in "UO" else (np.nan if dtype.kind == "f" else -1)
+    if dtype.kind in "UO":
+        return ""
+    return np.nan if dtype.kind == "f" else -1
 
 
 def _match_presentations(parts: Mapping[str, xr.DataArray]) -> dict[str, xr.DataArray]:

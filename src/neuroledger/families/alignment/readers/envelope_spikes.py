@@ -226,7 +226,9 @@ def _number(header: Mapping[str, str], field: str, path: Path) -> float:
 def _column(values: pd.Series) -> npt.NDArray[np.generic]:
     """Return numbers unchanged, and text with a fixed width."""
     column = values.to_numpy()
-    return column if column.dtype.kind in "if" else column.astype(str)
+    if column.dtype.kind in "if":
+        return column
+    return column.astype(str)
 
 
 def _bins(bins: int, bin_width: float) -> dict[str, tuple[str, Floats]]:

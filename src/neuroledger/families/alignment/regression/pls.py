@@ -170,12 +170,11 @@ class _Batch(NamedTuple):
         """Centred train targets of a split without the first ``taken`` components; other rows are zero."""
         inside = self.within[at]
         mean = (inside @ Y) / self.trained[at]
-        centred = (Y - mean) * inside[:, None]
-        if not taken:
-            return centred
-        fitted = self.fitted[at, :taken]
-        loads = self.Q[at, :taken]
-        return centred - fitted.T @ loads
+        centred: Array = (Y - mean) * inside[:, None]
+        if taken:
+            fitted = self.fitted[at, :taken]
+            centred = centred - fitted.T @ self.Q[at, :taken]
+        return centred
 
 
 def _batch(
@@ -280,7 +279,7 @@ def _latent(
 
 def _applied(vectors: Array, *matrices: Array) -> Array:
     """The vector of each split (split × column) after the matrices of the splits, the first of which is applied first."""
-    result = vectors[:, :, None]
+    result: Array = vectors[:, :, None]
     for matrix in matrices:
         result = matrix @ result
     return result[:, :, 0]

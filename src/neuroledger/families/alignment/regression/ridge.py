@@ -204,7 +204,9 @@ def _factored(K: Array, start: int, xp: ModuleType) -> tuple[Array, ...]:
     """
     if xp is not np:
         L, failed = xp.linalg.cholesky_ex(K)
-        return () if int(failed) else (L, xp.cholesky_inverse(L[start:, start:]))
+        if int(failed):
+            return ()
+        return (L, xp.cholesky_inverse(L[start:, start:]))
     from scipy.linalg import lapack
 
     # The lower triangle in C order is the upper triangle in Fortran order: no copy is needed.
@@ -213,7 +215,9 @@ def _factored(K: Array, start: int, xp: ModuleType) -> tuple[Array, ...]:
         part, info = lapack.dpotri(
             np.array(factor[start:, start:], order="F"), lower=0, overwrite_c=1
         )
-    return () if info else (factor.T, part)
+    if info:
+        return ()
+    return (factor.T, part)
 
 
 def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
@@ -260,7 +264,9 @@ def _whitened(X: Array, alpha: float, xp: ModuleType) -> tuple[Array, ...]:
     """``W`` (row × feature) such that ``W Wᵀ`` maps centred targets to their fitted values; empty if singular."""
     A = X.T @ X + alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
     L = root(A, SINGULAR * float(A.diagonal().max()), xp)
-    return () if L is None else (divided(L, X.T, xp).T,)
+    if L is None:
+        return ()
+    return (divided(L, X.T, xp).T,)
 
 
 def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Prediction:
@@ -278,7 +284,10 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     test_features = X[test] - x
     rows, count = A.shape
     wide = count >= rows
-    N = A @ A.T if wide else A.T @ A
+    if wide:
+        N = A @ A.T
+    else:
+        N = A.T @ A
     # The constant vector is in the null space of a wide product; centred targets have no component along it.
     N = N + (float(N.diagonal().sum()) / rows**2 if wide else 0.0)
     N = N + alpha * xp.eye(len(N), dtype=N.dtype, **device_of(N))

@@ -27,7 +27,9 @@ def root(A: Array, least: float, xp: ModuleType) -> Array | None:
         L = factor.T
     if failed:
         return None
-    return cast(Array, L) if float(L.diagonal().min()) ** 2 > least else None
+    if float(L.diagonal().min()) ** 2 > least:
+        return cast(Array, L)
+    return None
 
 
 def divided(L: Array, B: Array, xp: ModuleType, *, transposed: bool = False) -> Array:

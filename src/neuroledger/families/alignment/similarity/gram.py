@@ -313,7 +313,10 @@ def patterns(
                 "stimulus, or its rows count as different stimuli; average repetitions "
                 "(neuroledger.data.assembly.average_repetitions) or select one condition"
             )
-    X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
+    if assembly.dims[0] == "presentation":
+        X = assembly.values
+    else:
+        X = assembly.values.T
     if drop_missing and not (complete := np.isfinite(X).all(axis=0)).all():
         notes.append(
             f"{int((~complete).sum())} of {X.shape[1]} neuroids left out: responses are missing"

@@ -151,7 +151,10 @@ def prepared(values: Floats, comparison: Comparison) -> Floats:
         return ranks
     if comparison == "kendall_tau_a":
         return mean_ranks(values, ALIKE)
-    return values - values.mean() if comparison == "pearson" else values
+    if comparison == "pearson":
+        centred: Floats = values - values.mean()
+        return centred
+    return values
 
 
 def compare(a: Floats, b: Floats, comparison: Comparison) -> float:
@@ -171,7 +174,9 @@ def agreement(a: Floats, b: Floats, comparison: Comparison) -> float:
     if comparison == "rho_a":
         return float(12 * (a @ b) / (len(a) ** 3 - len(a)))
     size = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / size if size > 0 else float("nan")
+    if size > 0:
+        return float(a @ b) / size
+    return float("nan")
 
 
 def _tau_a(a: Floats, b: Floats) -> float:

@@ -160,7 +160,10 @@ def spatial_frequency_tuning(
     total = ((curves - curves.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         r2 = 1 - rest / total
-    width = upper / lower - 1 if mode == "octaves" else lower / upper * 100
+    if mode == "octaves":
+        width = upper / lower - 1
+    else:
+        width = lower / upper * 100
     return FrequencyTuning(
         np.asarray(width), np.asarray(2.0 ** fine[peaks]), np.asarray(r2)
     )

@@ -128,7 +128,10 @@ def drops_of_model(
             f"model behaviour has no coordinate {category!r} with the right answers"
         )
     answers = choices(source)
-    right = answers.astype(bool) if answers.dtype.kind == "b" else same(answers, truth)
+    if answers.dtype.kind == "b":
+        right = answers.astype(bool)
+    else:
+        right = same(answers, truth)
     drops, count = _drops(source, right, truth, masks)
     if (count == 0).any():
         name = drops.names[np.flatnonzero((count == 0).any(axis=1))[0]]

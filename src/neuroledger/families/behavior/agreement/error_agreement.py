@@ -339,4 +339,6 @@ def step_of(pairs: Agreement, measure: Measure) -> float:
         elif measure == "squared_accuracy_difference":
             steps = steps * (2 * np.abs(pairs.accuracy_a - pairs.accuracy_b) + steps)
     known = steps[np.isfinite(steps)]
-    return float(known.mean() / len(pairs.n)) if known.size else 0.0
+    if known.size:
+        return float(known.mean() / len(pairs.n))
+    return 0.0

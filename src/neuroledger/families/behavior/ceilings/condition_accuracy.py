@@ -154,4 +154,6 @@ def _half_with_half(
             profiles.append(hits / np.bincount(cell, minlength=table.cells))
     known = np.isfinite(profiles).all(axis=0)
     r = float(rows_pearson(*(profile[None, known] for profile in profiles))[0])
-    return 2 * r / (1 + r) if r > -1 else np.nan
+    if r > -1:
+        return 2 * r / (1 + r)
+    return np.nan

@@ -75,7 +75,10 @@ def before_decline(x: Floats, y: Floats) -> tuple[Floats, Floats, bool]:
     top = int(np.argmax(y))
     far = np.abs(y[top + 1 :] - y[top]) >= np.std(y)
     lasting = np.logical_and.accumulate(far[::-1])[::-1]
-    end = top + 1 + int(np.argmax(lasting)) if lasting.any() else len(y)
+    if lasting.any():
+        end = top + 1 + int(np.argmax(lasting))
+    else:
+        end = len(y)
     return x[:end], y[:end], end / len(y) >= 1 / 3
 
 

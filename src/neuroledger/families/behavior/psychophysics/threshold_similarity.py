@@ -272,7 +272,9 @@ def has_trials(source: object, independent_variable: str) -> bool:
 
 def value_of(fitted: Threshold) -> float:
     """Return the threshold; NaN if there is none."""
-    return np.nan if fitted.failure else fitted.value
+    if fitted.failure:
+        return np.nan
+    return fitted.value
 
 
 def stimuli_of(trials: xr.DataArray, prefix: str = "") -> Strings:

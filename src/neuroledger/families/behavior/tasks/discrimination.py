@@ -195,7 +195,9 @@ def pattern(
         if level == "image"
         else object_dprimes(rates, truth)
     )
-    return collapse(values) if distractors == "mean" else values
+    if distractors == "mean":
+        return collapse(values)
+    return values
 
 
 def collapse(values: Floats) -> Floats:

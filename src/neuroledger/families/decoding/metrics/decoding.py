@@ -264,7 +264,9 @@ def inflation_of_folds(
         )
         if count > tested:
             terms.append(len(np.unique(splits[own])) * tested / (count - tested))
-    return 1 + float(np.mean(terms)) if terms else 1.0
+    if terms:
+        return 1 + float(np.mean(terms))
+    return 1.0
 
 
 def folds_together(source: xr.DataArray, splits: Array, cluster: str) -> int:
@@ -413,7 +415,9 @@ def along(
     """A coordinate of the presentations, as text unless a default is given for a missing one."""
     if name in array.coords and array[name].dims == ("presentation",):
         values = np.asarray(array[name].values)
-        return values if default is not None else values.astype(str)
+        if default is not None:
+            return values
+        return values.astype(str)
     if name in array.coords and array[name].ndim == 0:
         return np.full(
             count,

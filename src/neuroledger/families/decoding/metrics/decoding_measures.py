@@ -147,7 +147,9 @@ def auroc(rows: Rows) -> Measure:
 
     def score(weights: Floats) -> float:
         areas = np.array([curve(weights) for curve in curves])
-        return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
+        if np.isfinite(areas).any():
+            return float(np.nanmean(areas))
+        return float("nan")
 
     return score
 
@@ -329,7 +331,9 @@ def word_error_rate(rows: Rows, symbols: str = "word") -> Measure:
 
     def score(weights: Floats) -> float:
         total = float(weights @ length)
-        return float(weights @ edits) / total if total > 0 else float("nan")
+        if total > 0:
+            return float(weights @ edits) / total
+        return float("nan")
 
     return score
 
@@ -355,7 +359,9 @@ MEASURES: Mapping[str, Callable[..., Measure]] = MappingProxyType(
 
 def _mean(values: Floats, weights: Floats) -> float:
     total = weights.sum()
-    return float(weights @ values / total) if total > 0 else float("nan")
+    if total > 0:
+        return float(weights @ values / total)
+    return float("nan")
 
 
 def _columns(rows: Rows) -> tuple[Array, Array]:
@@ -389,7 +395,9 @@ def _area(scores: Floats, positive: Booleans) -> Measure:
         down = np.bincount(level, weights * ~positive, len(levels))
         pairs = up.sum() * down.sum()
         below = np.cumsum(down) - down
-        return float(up @ (below + down / 2) / pairs) if pairs > 0 else float("nan")
+        if pairs > 0:
+            return float(up @ (below + down / 2) / pairs)
+        return float("nan")
 
     return area
 
@@ -401,4 +409,6 @@ def _group_mean(values: Array, group: Array, count: int) -> Array:
 
 
 def _symbols(text: object, kind: str) -> list[str]:
-    return str(text).split() if kind == "word" else list(str(text))
+    if kind == "word":
+        return str(text).split()
+    return list(str(text))

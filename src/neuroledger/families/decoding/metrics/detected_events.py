@@ -227,4 +227,6 @@ def _overlap(one: Span, other: Span) -> bool:
 
 
 def _ratio(part: float, whole: float) -> float:
-    return float(part / whole) if whole > 0 else float("nan")
+    if whole > 0:
+        return float(part / whole)
+    return float("nan")

@@ -131,7 +131,10 @@ def adapt_channels(adapter: ChannelAdapter, signature: Signature, id: str) -> Ad
         raise ModelError(
             f"model {id!r}: none of the channels {', '.join(signature.channel_ids)} is one of its adapter's"
         )
-    places = [UNKNOWN] * len(names) if pairs else _moved(matrix, signature)
+    if pairs:
+        places = [UNKNOWN] * len(names)
+    else:
+        places = _moved(matrix, signature)
     return Adapted(_signature(signature, names, places), matrix, missing)
 
 

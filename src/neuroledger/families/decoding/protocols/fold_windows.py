@@ -183,7 +183,9 @@ def truth_of(
     if len(names) != 1:
         raise RequestError(f"{objective} decodes one target, not {len(names)}")
     values = np.asarray(assembly[names[0]].values)
-    return values.astype(float) if objective == "regression" else values.astype(str)
+    if objective == "regression":
+        return values.astype(float)
+    return values.astype(str)
 
 
 def standardised(truth: Array, train: Array) -> Array:
@@ -265,7 +267,9 @@ class Windows:
 
     def _part(self, rows: Rows) -> Array | LazyRows:
         part = LazyRows(self._values, rows, self._dtype, self._change)
-        return part if part.nbytes > WHOLE else part[:]
+        if part.nbytes > WHOLE:
+            return part
+        return part[:]
 
 
 def _signal_injection(

@@ -72,7 +72,9 @@ def run_length(assembly: xr.DataArray) -> int | None:
     length = 2 * math.ceil(
         math.log((windows * samples) ** 2 / BY_CHANCE) / -math.log(equal)
     )
-    return length if length + 3 <= samples else None
+    if length + 3 <= samples:
+        return length
+    return None
 
 
 def runs(codes: Floats, length: int, seed: int) -> Floats:

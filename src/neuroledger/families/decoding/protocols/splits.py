@@ -147,7 +147,9 @@ class Grouped(_Rule):
     @property
     def disjoint(self) -> tuple[str, ...]:
         """The coordinate of the groups; none for sessions, whose names repeat between subjects."""
-        return () if self.name == "cross_session" else (self.column,)
+        if self.name == "cross_session":
+            return ()
+        return (self.column,)
 
 
 class Within(_Rule):
@@ -230,7 +232,9 @@ class LearningCurve(_Rule):
     def times(self) -> tuple[int, ...]:
         """The number of draws for each size."""
         many = self.permutations
-        return many if isinstance(many, tuple) else (many,) * len(self.sizes)
+        if isinstance(many, tuple):
+            return many
+        return (many,) * len(self.sizes)
 
 
 Rule = Declared | Grouped | Within | Blocked | Random | Sessions | LearningCurve
@@ -344,7 +348,10 @@ def _declared(rule: Declared, assembly: xr.DataArray) -> Parts:
     parts = _column(assembly, rule.column)
     known = set(parts.tolist())
     test = {str(value) for value in rule.test}
-    train = known - test if rule.train is None else {str(value) for value in rule.train}
+    if rule.train is None:
+        train = known - test
+    else:
+        train = {str(value) for value in rule.train}
     if (train | test) - known:
         absent = ", ".join(sorted((train | test) - known))
         raise DataError(

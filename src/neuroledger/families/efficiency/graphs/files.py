@@ -46,4 +46,6 @@ def module_from(source: object, **dynamics: object) -> nn.Module:
         raise RequestError(
             f"{', '.join(given)}: only neurons of a NIR graph take these from the caller; a torch module has its own"
         )
-    return READERS[kind](source, **given) if kind in READERS else source
+    if kind in READERS:
+        return READERS[kind](source, **given)
+    return source

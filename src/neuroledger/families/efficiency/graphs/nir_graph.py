@@ -83,7 +83,9 @@ def _time_step(graph: nir.NIRGraph, wanted: float | None) -> Fact:
 
 
 def _reset(wanted: Reset | None) -> Fact:
-    return Fact("value", "assumed") if wanted is None else Fact(wanted, "declared")
+    if wanted is None:
+        return Fact("value", "assumed")
+    return Fact(wanted, "declared")
 
 
 def _fields(path: Path) -> dict[str, object]:
@@ -152,9 +154,15 @@ class Neuron(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         """Return spikes, or the membrane potential, with the shape of the input."""
         start = 0.0 if self.v_leak is None else self.v_leak
-        v = torch.zeros_like(x) + start if self.v is None else self.v
+        if self.v is None:
+            v = torch.zeros_like(x) + start
+        else:
+            v = self.v
         if self.synaptic_rate is not None:
-            before = torch.zeros_like(x) if self.current is None else self.current
+            if self.current is None:
+                before = torch.zeros_like(x)
+            else:
+                before = self.current
             self.current = x = before + self.synaptic_rate * (self.w_in * x - before)
         if self.rate is None:
             v = v + self.time_step * (self.r * x)
@@ -485,7 +493,9 @@ def module_of(
     if kind == "Delay":
         return Delay(node, time_step)
     if kind in ("Scale", "Threshold"):
-        return Scale(node) if kind == "Scale" else Threshold(node)
+        if kind == "Scale":
+            return Scale(node)
+        return Threshold(node)
     raise ModelError(f"NIR node {name!r} is of kind {kind}, which is not supported")
 
 
@@ -509,7 +519,9 @@ def _with_weights(module: nn.Module, node: nir.NIRNode) -> nn.Module:
 def _declared_shape(node: nir.NIRNode, side: str) -> tuple[int, ...]:
     """Return the declared shape of a node's input or output; empty if it is not declared."""
     shape = (getattr(node, f"{side}_type", None) or {}).get(side)
-    return () if shape is None or None in np.atleast_1d(shape) else _ints(shape)
+    if shape is None or None in np.atleast_1d(shape):
+        return ()
+    return _ints(shape)
 
 
 def _ints(value: object) -> tuple[int, ...]:

@@ -266,7 +266,9 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
         for step in self.steps:
             step.run(values)
         outputs = tuple(values[name] for name in self.outputs)
-        return outputs[0] if len(outputs) == 1 else outputs
+        if len(outputs) == 1:
+            return outputs[0]
+        return outputs
 
 
 def _first(names: Sequence[str]) -> str:
@@ -346,7 +348,9 @@ class Node(nn.Module):  # type: ignore[misc]
     def _value(self, name: str, values: Mapping[str, Tensor]) -> Tensor:
         if name in self.names:
             return self._parameters[self.names[name]]
-        return self.constants[name] if name in self.constants else values[name]
+        if name in self.constants:
+            return self.constants[name]
+        return values[name]
 
     def forward(self, *inputs: Tensor | None) -> Tensor | tuple[Tensor, ...]:
         """Return the operator's outputs."""
@@ -521,11 +525,16 @@ def _conv_transpose(
 
 def _gemm(o: Attributes, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
     a = a.t() if o.get("transA", 0) else a
-    result = F.linear(a, b) if o.get("transB", 0) else a @ b
+    if o.get("transB", 0):
+        result = F.linear(a, b)
+    else:
+        result = a @ b
     alpha = o.get("alpha", 1.0)
     beta = o.get("beta", 1.0)
     result = result if alpha == 1 else alpha * result
-    return result if c is None else result + (c if beta == 1 else beta * c)
+    if c is None:
+        return result
+    return result + (c if beta == 1 else beta * c)
 
 
 def _pool(o: Attributes, x: Tensor, *, mean: bool) -> Tensor:
@@ -572,7 +581,9 @@ def _layer_norm(
         )
         * scale
     )
-    return normal if bias is None else normal + bias
+    if bias is None:
+        return normal
+    return normal + bias
 
 
 def _reduce(function: Callable[..., Tensor]) -> Operator:
@@ -597,7 +608,9 @@ def _reshape(o: Attributes, x: Tensor, shape: Tensor) -> Tensor:
 
 def _squeeze(o: Attributes, x: Tensor, axes: Tensor | None = None) -> Tensor:
     chosen = axes if axes is not None else o.get("axes")
-    return x.squeeze() if chosen is None else x.squeeze(_int_list(chosen))
+    if chosen is None:
+        return x.squeeze()
+    return x.squeeze(_int_list(chosen))
 
 
 def _unsqueeze(o: Attributes, x: Tensor, axes: Tensor | None = None) -> Tensor:
@@ -615,8 +628,14 @@ def _slice(o: Attributes, x: Tensor, *given: Tensor | None) -> Tensor:
     )
     starts = _int_list(starts)
     ends = _int_list(ends)
-    axes = list(range(len(starts))) if axes is None else _int_list(axes)
-    steps = [1] * len(starts) if steps is None else _int_list(steps)
+    if axes is None:
+        axes = list(range(len(starts)))
+    else:
+        axes = _int_list(axes)
+    if steps is None:
+        steps = [1] * len(starts)
+    else:
+        steps = _int_list(steps)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         last = None if step < 0 and end < -x.shape[axis] else end
         indices = range(*slice(start, last, step).indices(x.shape[axis]))
@@ -701,12 +720,16 @@ def _softmax(function: Callable[..., Tensor]) -> Operator:
 
 
 def _div(o: Attributes, a: Tensor, b: Tensor) -> Tensor:
-    return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
+    if a.is_floating_point():
+        return a / b
+    return torch.div(a, b, rounding_mode="trunc")
 
 
 def _constant(o: Attributes) -> Tensor:
     kind = next(name for name in o if name.startswith("value"))
-    return o[kind] if isinstance(o[kind], Tensor) else torch.tensor(o[kind])
+    if isinstance(o[kind], Tensor):
+        return o[kind]
+    return torch.tensor(o[kind])
 
 
 TYPES: Final = {

@@ -155,7 +155,9 @@ def traffic(
 
 def operations(layer: Layer, zeros: Zeros) -> float:
     """Return a layer's operations over all samples, on a machine that skips or computes zeros."""
-    return layer.dense if zeros == "computed" else layer.macs + layer.acs
+    if zeros == "computed":
+        return layer.dense
+    return layer.macs + layer.acs
 
 
 def _width(layer: Layer) -> int:

@@ -70,7 +70,10 @@ def prediction_error(
     selected = np.ones(len(true), dtype=bool)
     if horizon is not None and within is not None:
         selected = _along(target, horizon).astype(np.float64) <= within + 1e-9
-    names = _along(target, series) if series is not None else np.full(len(true), "all")
+    if series is not None:
+        names = _along(target, series)
+    else:
+        names = np.full(len(true), "all")
     if not selected.any():
         raise MetricError(
             "there are no predictions to compare"
@@ -109,7 +112,9 @@ def _measured(measure: str, predicted: Floats, true: Floats) -> float:
     if measure == "r2":
         return coefficient_of_determination(predicted, true)
     error = float(np.mean((predicted - true) ** 2))
-    return float(np.sqrt(error)) if measure == "rmse" else error
+    if measure == "rmse":
+        return float(np.sqrt(error))
+    return error
 
 
 def relative_error(predicted: Floats, true: Floats) -> Floats:

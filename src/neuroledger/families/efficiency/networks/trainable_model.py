@@ -78,7 +78,9 @@ def select_presentations(
         ``prepare`` is given and the time bins are not evenly spaced.
     """
     presentations = Presentations(assembly, rows, prepare)
-    return np.asarray(presentations) if presentations.nbytes <= WHOLE else presentations
+    if presentations.nbytes <= WHOLE:
+        return np.asarray(presentations)
+    return presentations
 
 
 def in_batches(inputs: Singles | Presentations, size: int) -> Iterator[Singles]:

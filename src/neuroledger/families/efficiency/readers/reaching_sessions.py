@@ -143,7 +143,10 @@ def reaching_sessions(
             "take fewer bins, or a longer stride",
         )
         values = values[rows]
-    order = np.arange(bins) if as_neurobench else np.arange(bins)[::-1]
+    if as_neurobench:
+        order = np.arange(bins)
+    else:
+        order = np.arange(bins)[::-1]
     ends = -1000 * STEP * (shift + as_neurobench + width * order)
     session = path.name.split(".")[0]
     number = len(recorded.names)

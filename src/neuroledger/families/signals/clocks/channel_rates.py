@@ -83,7 +83,9 @@ def _remarks(raw: BaseRaw, in_file: Mapping[str, str]) -> list[str]:
     """The remark that was noted when the recording was opened, if it is about a picked channel."""
     channels, remark = noted_at(raw).get(REMARK, (frozenset(), ""))
     picked = {in_file.get(name, name) for name in raw.ch_names}
-    return [remark] if channels & picked else []
+    if channels & picked:
+        return [remark]
+    return []
 
 
 def _names(names: Sequence[str]) -> str:

@@ -25,7 +25,9 @@ def note_clocks(windows: xr.DataArray, clocks: RecordingClocks) -> xr.DataArray:
 
 def clocks_of(windows: xr.DataArray | None) -> tuple[RecordingClocks, ...]:
     """The clocks of the recordings that windows were cut from, in order; empty if they are not known."""
-    return () if windows is None else tuple(windows.encoding.get(CLOCKS, ()))
+    if windows is None:
+        return ()
+    return tuple(windows.encoding.get(CLOCKS, ()))
 
 
 def clock_notes(windows: xr.DataArray) -> tuple[str, ...]:

@@ -148,7 +148,9 @@ def timeline_of(raw: BaseRaw) -> Timeline:
     Without either, a recording is one part.
     """
     noted = noted_at(raw).get(KEY)
-    return noted if isinstance(noted, Timeline) else _annotated(raw)
+    if isinstance(noted, Timeline):
+        return noted
+    return _annotated(raw)
 
 
 def note_timeline(raw: BaseRaw, timeline: Timeline) -> None:
@@ -174,13 +176,17 @@ def note_events(raw: BaseRaw, origin: Origin, aligned: str) -> None:
 def timed_events(raw: BaseRaw) -> Timed:
     """How the events of MNE's `Raw` are timed."""
     noted = noted_at(raw).get(EVENTS)
-    return noted if isinstance(noted, Timed) else Timed("stated", "the same clock")
+    if isinstance(noted, Timed):
+        return noted
+    return Timed("stated", "the same clock")
 
 
 def noted_at(raw: BaseRaw) -> dict[str, Any]:
     """What readers noted at MNE's `Raw` that the object itself cannot state."""
     temp = raw.info.get("temp")
-    return dict(temp) if isinstance(temp, dict) else {}
+    if isinstance(temp, dict):
+        return dict(temp)
+    return {}
 
 
 def is_event(text: str) -> bool:

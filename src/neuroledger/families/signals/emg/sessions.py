@@ -312,4 +312,6 @@ def clocks_of_series(
 
 
 def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    return str(value)

@@ -253,7 +253,9 @@ def _plain(value: str) -> str:
         number = float(value)
     except ValueError:
         return value
-    return str(int(number)) if number.is_integer() else value
+    if number.is_integer():
+        return str(int(number))
+    return value
 
 
 VARIABLES: Final = ("masterordering", "subjectim", "stimpattern")

@@ -274,7 +274,9 @@ def _companion_of(
 
 def _plain(value: str) -> str:
     """A number without its leading zeros; any other label as it is."""
-    return str(int(value)) if value.isdigit() else value
+    if value.isdigit():
+        return str(int(value))
+    return value
 
 
 def _natural(value: str) -> tuple[tuple[int, str], ...]:

@@ -115,7 +115,9 @@ class Channels(NamedTuple):
 
     def of(self, flat: Array) -> Array:
         """Values of the channels (channel, volume) from those of the voxels (voxel, volume)."""
-        return flat if self.matrix is None else np.asarray(self.matrix @ flat)
+        if self.matrix is None:
+            return flat
+        return np.asarray(self.matrix @ flat)
 
 
 def image(path: Path, name: str) -> Any:

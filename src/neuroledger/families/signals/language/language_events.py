@@ -163,7 +163,9 @@ def _positions(mne: ModuleType, montage: str) -> DigMontage:
 
 
 def _kind_without_position(name: str) -> str:
-    return "eog" if "eo" in name.lower() or "eye" in name.lower() else "misc"
+    if "eo" in name.lower() or "eye" in name.lower():
+        return "eog"
+    return "misc"
 
 
 def within(window: Window, file: str) -> Window:

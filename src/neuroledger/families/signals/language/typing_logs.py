@@ -130,7 +130,10 @@ def _trials(
 def _number(value: object, where: str) -> float:
     array = np.asarray(value)
     try:
-        number = float(array.reshape(()).item()) if array.size == 1 else float("nan")
+        if array.size == 1:
+            number = float(array.reshape(()).item())
+        else:
+            number = float("nan")
     except (TypeError, ValueError):
         number = float("nan")
     if not np.isfinite(number):

@@ -163,7 +163,10 @@ def in_context(
         raise DataError(
             f"stimuli {stimuli.id!r} have no column {passage!r}, which `passage` names"
         )
-    keys = stimuli.ids if passage is None else table[passage].astype(str).tolist()
+    if passage is None:
+        keys = stimuli.ids
+    else:
+        keys = table[passage].astype(str).tolist()
     read: dict[str, list[str]] = {}
     contexts, parts = [], []
     for key, text in zip(keys, table["text"].astype(str), strict=True):

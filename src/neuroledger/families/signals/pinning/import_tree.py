@@ -541,7 +541,9 @@ def _with_texts(text: str, name: str, items: Sequence[str]) -> str:
 
 def _quoted(text: str) -> str:
     written = inline(text)
-    return written if written.startswith('"') else f'"{written}"'
+    if written.startswith('"'):
+        return written
+    return f'"{written}"'
 
 
 def _note(tree: PublishedTree, people: int, trials: Mapping[str, int]) -> str:

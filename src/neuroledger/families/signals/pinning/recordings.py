@@ -259,7 +259,9 @@ def _with_bids_reader(
     selected = {name: column for name, column in columns.items() if name in facts}
     if downloads.label is not None:
         selected["label"] = downloads.label
-    return with_field(text, ("reader", "facts"), selected) if selected else text
+    if selected:
+        return with_field(text, ("reader", "facts"), selected)
+    return text
 
 
 def _in_table(folder: Path, item: Found) -> str:
@@ -282,7 +284,10 @@ def _descriptions(
     parameters: Mapping[str, Any],
 ) -> str:
     """A message with the descriptions of a recording's events, or the reason why they cannot be read."""
-    name = item.file if rule is None else item.companions[-1]
+    if rule is None:
+        name = item.file
+    else:
+        name = item.companions[-1]
 
     def read() -> list[str]:
         if parameters.get("epoched"):

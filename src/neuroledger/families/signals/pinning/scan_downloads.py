@@ -133,7 +133,10 @@ def recordings_in(
         A recording has no file of annotations, or several.
     """
     known = set(names)
-    tasks = [task] if isinstance(task, str) else list(task or ())
+    if isinstance(task, str):
+        tasks = [task]
+    else:
+        tasks = list(task or ())
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
     inside: dict[str, list[str]] = {}
     for name in sorted(names):
@@ -295,7 +298,9 @@ def _folder(name: str) -> str | None:
     at = next(
         (at for at, part in enumerate(parts[:-1], 1) if part.endswith(FOLDER)), None
     )
-    return None if at is None else "/".join(parts[:at])
+    if at is None:
+        return None
+    return "/".join(parts[:at])
 
 
 def companions_of(folder: Path, name: str, names: Sequence[str]) -> list[str]:

@@ -140,7 +140,9 @@ def joined(trees: Sequence[PublishedTree]) -> PublishedTree:
 
     def read(path: str) -> str | None:
         id, _, rest = path.partition("/")
-        return known[id].read(rest) if id in known else None
+        if id in known:
+            return known[id].read(rest)
+        return None
 
     first = trees[0]
     id = f"{first.id} to {trees[-1].id}"

@@ -187,7 +187,9 @@ def _character(key: str) -> str:
     """The character of a key; "" if the key is unknown."""
     if key in SPECIAL_KEYS:
         return SPECIAL_KEYS[key]
-    return key if key in PLAIN else EQUIVALENT.get(key, "")
+    if key in PLAIN:
+        return key
+    return EQUIVALENT.get(key, "")
 
 
 def _texts(at: Array, typed: Array, onsets: Array, core: float) -> list[str]:

@@ -193,7 +193,10 @@ def matlab_parts(
         The file is damaged, or its content does not match the layout.
     """
     content = tree(path, _variables(layout, own=True))
-    parts = parts_at(content, layout.parts, name) if layout.parts else [content]
+    if layout.parts:
+        parts = parts_at(content, layout.parts, name)
+    else:
+        parts = [content]
     event_parts, event_file = parts, name
     if layout.events.file is not None:
         event_file = "/".join([*name.split("/")[:-1], layout.events.file])

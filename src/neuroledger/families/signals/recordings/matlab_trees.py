@@ -68,12 +68,16 @@ def _plain(value: object, path: Path, depth: int = DEEPEST) -> Any:
             {name: _plain(item[name], path, depth - 1) for name in value.dtype.names}
             for item in value.ravel(order="F")
         ]
-        return items[0] if len(items) == 1 else items
+        if len(items) == 1:
+            return items[0]
+        return items
     if value.dtype == object:
         return [_plain(item, path, depth - 1) for item in value.ravel(order="F")]
     if value.dtype.kind in "US":
         texts = [str(item) for item in value.ravel()]
-        return texts[0] if len(texts) == 1 else texts
+        if len(texts) == 1:
+            return texts[0]
+        return texts
     return value
 
 
@@ -118,7 +122,9 @@ def _from_hdf5(
             ]
         return fields
     if item.attrs.get("MATLAB_empty", 0):
-        return [] if b"cell" in _class(item) else np.empty((0, 0))
+        if b"cell" in _class(item):
+            return []
+        return np.empty((0, 0))
     size, available = (
         int(np.prod(item.shape, dtype=object)) * item.dtype.itemsize,
         path.stat().st_size,
@@ -145,7 +151,9 @@ def _from_hdf5(
     values = array(item, path).T
     if b"char" in _class(item):
         rows = [text(row) for row in np.atleast_2d(values)]
-        return rows[0] if len(rows) == 1 else rows
+        if len(rows) == 1:
+            return rows[0]
+        return rows
     return values
 
 
@@ -205,7 +213,9 @@ def parts_at(root: Any, place: str, file: str) -> list[Any]:
 
 def _unwrapped(item: Any) -> Any:
     """The element of a list of one; any other item itself."""
-    return item[0] if isinstance(item, list) and len(item) == 1 else item
+    if isinstance(item, list) and len(item) == 1:
+        return item[0]
+    return item
 
 
 def as_array(value: object, place: str, file: str) -> Floats:
@@ -247,4 +257,6 @@ def _description(value: object) -> str:
         return f"a struct of {', '.join(value)}"
     if isinstance(value, np.ndarray):
         return f"an array {value.shape} of {value.dtype}"
-    return f"a list of {len(value)}" if isinstance(value, list) else "a text"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return "a text"

@@ -159,7 +159,9 @@ def _identified(recordings: object) -> Iterator[tuple[Recording, BaseRaw | BaseE
 def _file(data: object) -> str:
     """Name of the file that an object was read from, in brackets; "" if there is none."""
     names = getattr(data, "filenames", None) or [getattr(data, "filename", None)]
-    return f" ({Path(names[0]).name})" if names[0] is not None else ""
+    if names[0] is not None:
+        return f" ({Path(names[0]).name})"
+    return ""
 
 
 def _windows(

@@ -266,13 +266,17 @@ def _stated_samples(path: Path) -> int | None:
     if _is_hdf5(path):
         with opened(path) as content:
             pnts = content.get("pnts", content.get("EEG/pnts"))
-            return None if pnts is None else int(array(pnts, path).ravel()[0])
+            if pnts is None:
+                return None
+            return int(array(pnts, path).ravel()[0])
     with parsing(path, "a file of EEGLAB"):
         names = {name for name, *_ in whosmat(path)}
         if "pnts" in names:
             return int(matlab(path, "pnts", structs="dicts")["pnts"])
         eeg = matlab(path, "EEG", structs="dicts")["EEG"] if "EEG" in names else {}
-        return int(eeg["pnts"]) if "pnts" in eeg else None
+        if "pnts" in eeg:
+            return int(eeg["pnts"])
+        return None
 
 
 def _require_own_files(header: Path) -> None:

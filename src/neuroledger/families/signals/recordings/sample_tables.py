@@ -183,5 +183,9 @@ def _text(value: object) -> str:
     """A cell as text; codes that pandas converted to floats because of empty cells become integers again."""
     if isinstance(value, float):
         integer = np.isfinite(value) and value == int(value)
-        return "" if np.isnan(value) else str(int(value)) if integer else f"{value:g}"
-    return "" if value is None or value is pd.NA else str(value).strip()
+        if np.isnan(value):
+            return ""
+        return str(int(value)) if integer else f"{value:g}"
+    if value is None or value is pd.NA:
+        return ""
+    return str(value).strip()

@@ -257,7 +257,10 @@ def windows_of(
         rate = float(raw.info["sfreq"])
         if steps.resample is None:
             stated_rate = replace(stated_rate, value=rate)  # of the picked channels
-        seconds = timeline.seconds if len(timeline.parts) > 1 else raw.n_times / rate
+        if len(timeline.parts) > 1:
+            seconds = timeline.seconds
+        else:
+            seconds = raw.n_times / rate
         spans = (
             _renamed(own + codes, describe) if partner_spans is None else partner_spans
         )
@@ -692,7 +695,9 @@ def _partner_spans(
     seconds = raw.n_times / float(raw.info["sfreq"])
     name = annotation_file_of(rule, recording.file, files)
     spans = _renamed(read_annotation_file(files[name], name, rule, raw), describe)
-    return within_recording(spans, window, rule, seconds, name) if select else spans
+    if select:
+        return within_recording(spans, window, rule, seconds, name)
+    return spans
 
 
 def _renamed(spans: Sequence[Span], describe: Callable[[str], str]) -> list[Span]:
@@ -888,7 +893,10 @@ def _scaling_of_recording(
     if not isinstance(steps.scale, RecordingScale):
         return None
     known = [piece for piece in pieces if piece is not None]
-    whole = known[0] if len(known) == 1 else np.concatenate(known, axis=1)
+    if len(known) == 1:
+        whole = known[0]
+    else:
+        whole = np.concatenate(known, axis=1)
     return _centre_and_spread(whole, steps.scale.how, axis=1)
 
 

@@ -409,5 +409,7 @@ def touching(span: Span, start: float, stop: float) -> float:
     """Overlap of a span with an interval in seconds; an event without duration inside it counts as a microsecond."""
     overlap = min(span.onset + span.duration, stop) - max(span.onset, start)
     if span.duration <= 1e-6:
-        return 1e-6 if start - 1e-6 <= span.onset < stop - 1e-6 else 0.0
+        if start - 1e-6 <= span.onset < stop - 1e-6:
+            return 1e-6
+        return 0.0
     return overlap if overlap > 1e-6 else 0.0

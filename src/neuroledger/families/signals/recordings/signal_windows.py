@@ -368,7 +368,9 @@ def _label(window: Window, labelled: Sequence[Span], onset: float) -> str:
             span, start, start + window.duration
         )
     best = max(overlap, key=lambda label: overlap[label], default="")
-    return best if overlap.get(best) else str(window.otherwise)
+    if overlap.get(best):
+        return best
+    return str(window.otherwise)
 
 
 def _over_events(window: Window, spans: Sequence[Span]) -> WindowLayout:

@@ -113,4 +113,6 @@ def _events(file: h5py.File, path: Path, seconds: float) -> Iterator[Span]:
 def _text(value: object) -> str:
     """A text of HDF5, stored alone or as an array of one."""
     item = np.asarray(value).ravel()[0]
-    return item.decode("utf-8") if isinstance(item, bytes) else str(item)
+    if isinstance(item, bytes):
+        return item.decode("utf-8")
+    return str(item)
