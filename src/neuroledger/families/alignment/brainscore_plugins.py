@@ -168,12 +168,10 @@ def _read_commitment(
             arguments.get("behavioral_readout_layer"),
             arguments.get("visual_degrees"),
         )
-        plugin.readout = readout if isinstance(readout, str) else plugin.readout
-        plugin.visual_degrees = (
-            float(degrees)
-            if isinstance(degrees, (int, float))
-            else plugin.visual_degrees
-        )
+        if isinstance(readout, str):
+            plugin.readout = readout
+        if isinstance(degrees, (int, float)):
+            plugin.visual_degrees = float(degrees)
         plugin.regions = (
             _select_regions(arguments.get("region_layer_map")) or plugin.regions
         )

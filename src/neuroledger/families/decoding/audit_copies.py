@@ -144,11 +144,8 @@ def _projections(assembly: xr.DataArray) -> tuple[Floats, Floats]:
     for _, values in blocks(assembly):
         for at, ordered in enumerate((values, values[:, :, ::-1])):
             flat = normalised(ordered)
-            weights = (
-                rng.standard_normal((flat.shape[1], PROJECTIONS))
-                if weights is None
-                else weights
-            )
+            if weights is None:
+                weights = rng.standard_normal((flat.shape[1], PROJECTIONS))
             parts[at].append(flat @ weights / np.sqrt(flat.shape[1]))
     return np.concatenate(parts[0]), np.concatenate(parts[1])
 

@@ -237,7 +237,8 @@ def _scan_values(assembly: xr.DataArray) -> list[str]:
             if silent
             else np.flatnonzero((values.max(axis=2) == values.min(axis=2)).all(axis=1))
         )
-        first = start + int(flat_rows[0]) if len(flat_rows) and first < 0 else first
+        if len(flat_rows) and first < 0:
+            first = start + int(flat_rows[0])
         flat += len(flat_rows)
     if wrong:
         return [f"{wrong} values are missing or infinite"]

@@ -173,7 +173,8 @@ def _side(
         if "subject" in assembly.dims:
             order = ("subject", *order)  # type: ignore[assignment]
         values = np.asarray(assembly.transpose(*order).values, dtype=np.float64)
-        values = values if values.ndim == 3 else values[None]
+        if values.ndim != 3:
+            values = values[None]
         return Side(None, values, distance, workspace.key(values), workspace)
     X = patterns(assembly, name, notes, drop_missing=name == "target")
     if X.shape[1] < (2 if distance == "correlation" else 1):

@@ -390,7 +390,9 @@ def _missing_value(dtype: np.dtype[Any]) -> str | float:
     """Value of a coordinate in parts that do not have it."""
     if dtype.kind in "UO":
         return ""
-    return np.nan if dtype.kind == "f" else -1
+    if dtype.kind == "f":
+        return np.nan
+    return -1
 
 
 def _match_presentations(parts: Mapping[str, xr.DataArray]) -> dict[str, xr.DataArray]:
@@ -499,7 +501,8 @@ def _read_array(
             continue
         values.set_auto_mask(False)
         content = np.asarray(values[:])
-        content = content.astype(str) if content.dtype.kind == "O" else content
+        if content.dtype.kind == "O":
+            content = content.astype(str)
         dim = values.dimensions[0]
         if (
             variable == dim
@@ -521,7 +524,8 @@ def _read_array(
         if with_values
         else np.broadcast_to(np.float32(0), data.shape)
     )
-    content = content.astype(str) if content.dtype.kind == "O" else content
+    if content.dtype.kind == "O":
+        content = content.astype(str)
     attributes = {key: data.getncattr(key) for key in data.ncattrs()}
     attrs = {
         key: value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value

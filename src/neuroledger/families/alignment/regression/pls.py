@@ -236,7 +236,8 @@ def _latent(
     initial: Array | None = None
     for k in range(components):
         c, power = _dominant(M, first, rule, xp)
-        initial = power if initial is None else initial
+        if initial is None:
+            initial = power
         # If one split is faint, the whole batch is recomputed from the features.
         firm = (power >= STALE * initial) & (power > 0)
         if not bool(firm.all()):
@@ -322,7 +323,8 @@ def _latent_of_features(
     fresh: Array | None = None
     for k in range(components):
         c, power = _dominant(_turned(C, xp) @ C, first, rule, xp)
-        fresh = power if fresh is None else fresh
+        if fresh is None:
+            fresh = power
         stale = power < STALE * fresh
         if bool(stale.any()):
             of_stale = np.flatnonzero(np.asarray(stale.tolist()))

@@ -106,7 +106,8 @@ def correctness(
     answers = _answers(assembly, error)
     if answers.dtype.kind == "b":
         return answers
-    truth = coordinate(assembly, *TRUTHS) if truth is None else truth
+    if truth is None:
+        truth = coordinate(assembly, *TRUTHS)
     are_numbers = answers.dtype.kind in "iuf"
     if truth is not None and not (are_numbers and _are_words(np.asarray(truth))):
         return same(answers, np.asarray(truth))

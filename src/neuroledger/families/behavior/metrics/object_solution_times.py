@@ -75,7 +75,8 @@ def object_solution_times(
             "solution times need responses over time: (presentation, neuroid, time_bin) with time_bin_start"
         )
     labels = coordinate(target, label)
-    labels = coordinate(source, label) if labels is None else labels
+    if labels is None:
+        labels = coordinate(source, label)
     people = coordinate(target, threshold)
     if labels is None or people is None:
         raise MetricError(

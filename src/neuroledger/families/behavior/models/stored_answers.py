@@ -40,7 +40,9 @@ class StoredAnswers:
     @property
     def kind(self) -> str:
         """Kind of the stored decisions: ``probabilities`` or ``label``."""
-        return "probabilities" if "choice" in self.answers.dims else "label"
+        if "choice" in self.answers.dims:
+            return "probabilities"
+        return "label"
 
     @property
     def gives(self) -> Channels:

@@ -165,7 +165,8 @@ def task(
         source = _in_conditions(
             ask, replace(data, stimuli=stimuli), conditions, fitting
         )
-        target = target if target is not None else source
+        if target is None:
+            target = source
         return Measurement(source, target, target)
     display = (visual_degrees, screen)
     if decide == "odd_one_out":
@@ -185,7 +186,8 @@ def task(
         target = _with_stimulus(target, tested)
     if microsaccades is not None:
         source = of_stimuli(source)
-        target = of_stimuli(target) if data.assembly is None else target
+        if data.assembly is None:
+            target = of_stimuli(target)
     _require_fitted_labels(source, target)
     if alternatives:
         source, target = _choose(source, target, alternatives)

@@ -365,7 +365,8 @@ def _units(
             )
         truth = truth[first]
         labels = Rows(truth, answer, choices, subject, stimulus).labels
-        choices = np.unique(labels) if choices is None else choices
+        if choices is None:
+            choices = np.unique(labels)
         votes = (labels[:, None] == choices).astype(float)
     else:
         votes = answer

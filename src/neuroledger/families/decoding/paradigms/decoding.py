@@ -323,7 +323,8 @@ def measure_folds(
         if objective == "classification"
         else np.empty(0, dtype=str)
     )
-    truth = truth.astype(str) if objective == "classification" else truth
+    if objective == "classification":
+        truth = truth.astype(str)
     leaking = label_channels(assembly, truth)
     if not leaking and objective == "classification":
         leaking = telling_channels(assembly, truth, folds[0].train)

@@ -213,7 +213,8 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
         scores = np.asarray(estimator.predict_proba(x), dtype=float)
     elif hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(x), dtype=float)
-        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+        if scores.ndim == 1:
+            scores = np.stack([-scores, scores], axis=1)
     else:
         predictions = np.asarray(estimator.predict(x))
         if predictions.ndim != 1:

@@ -632,7 +632,8 @@ def telling_channels(
     rows
         The windows to look at, such as the training part; by default all.
     """
-    rows = np.arange(assembly.sizes["presentation"]) if rows is None else rows
+    if rows is None:
+        rows = np.arange(assembly.sizes["presentation"])
     classes, sizes = np.unique(labels[rows], return_counts=True)
     if len(rows) < FEWEST or len(classes) < 2 or sizes.min() < FEWEST_OF_CLASS:
         return []

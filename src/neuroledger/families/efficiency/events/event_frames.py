@@ -92,7 +92,9 @@ class Grid(BaseModel):
     @property
     def channels(self) -> int:
         """Number of channels: one for each polarity, or one for both."""
-        return 2 if self.polarity == "separate" else 1
+        if self.polarity == "separate":
+            return 2
+        return 1
 
     @property
     def neuroids(self) -> int:

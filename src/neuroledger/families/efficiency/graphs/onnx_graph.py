@@ -524,14 +524,16 @@ def _conv_transpose(
 
 
 def _gemm(o: Attributes, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
-    a = a.t() if o.get("transA", 0) else a
+    if o.get("transA", 0):
+        a = a.t()
     if o.get("transB", 0):
         result = F.linear(a, b)
     else:
         result = a @ b
     alpha = o.get("alpha", 1.0)
     beta = o.get("beta", 1.0)
-    result = result if alpha == 1 else alpha * result
+    if alpha != 1:
+        result = alpha * result
     if c is None:
         return result
     return result + (c if beta == 1 else beta * c)
@@ -659,7 +661,8 @@ def _gather(o: Attributes, x: Tensor, index: Tensor) -> Tensor:
 
 def _split(o: Attributes, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
     axis = o.get("axis", 0)
-    sizes = sizes if sizes is not None else o.get("split")
+    if sizes is None:
+        sizes = o.get("split")
     if sizes is None:
         return tuple(
             x.split(-(-x.shape[axis] // o.get("num_outputs", o["outputs"])), axis)

@@ -457,7 +457,8 @@ def forecast(
                 answers, window_trace = _closed_loop(
                     module, piece[train], test, count if traced is None else None, mode
                 )
-                traced = window_trace if traced is None else traced
+                if traced is None:
+                    traced = window_trace
                 rows["stimulus_id"] += [
                     f"{name}.w{window:02d}.k{step:04d}" for step in range(1, test + 1)
                 ]

@@ -46,7 +46,9 @@ def solver_of(method: Method, steps: int | None) -> Solver:
         if steps is None:
             return anneal
         return partial(anneal, sweeps=steps)
-    return exact if method == "exact" else first_fit
+    if method == "exact":
+        return exact
+    return first_fit
 
 
 @dataclass(frozen=True)

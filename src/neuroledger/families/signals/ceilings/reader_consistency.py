@@ -72,7 +72,8 @@ def reader_consistency(
             raise CeilingError(
                 "a half of the readers does not vary over the parts of the text"
             )
-        r = abs(r) if absolute else r
+        if absolute:
+            r = abs(r)
         correlations.append(2 * r / (1 + r))
     out = xr.DataArray(
         np.asarray(correlations), dims=("split",), coords={"split": np.arange(halves)}
@@ -89,7 +90,8 @@ def reader_consistency(
                 _mean(values[np.ix_(rows, half & columns)]) for half in (first, ~first)
             ]
             r = correlated(*sides)
-            r = abs(r) if absolute else r
+            if absolute:
+                r = abs(r)
             corrected.append(2 * r / (1 + r))
         return out.copy(data=corrected)
 

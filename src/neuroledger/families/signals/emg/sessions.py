@@ -139,7 +139,8 @@ def rows_by_recording(
 def _plain(name: str) -> str:
     """A recording's name for comparisons: without folders and suffix, with `_` for characters that pinning replaces."""
     last = PurePosixPath(name.strip()).name
-    last = last[: -len(".hdf5")] if last.lower().endswith(".hdf5") else last
+    if last.lower().endswith(".hdf5"):
+        last = last[: -len(".hdf5")]
     return re.sub(r"[^A-Za-z0-9._+-]", "_", last)
 
 

@@ -128,7 +128,9 @@ class PublishedTree:
             content = json.loads(self.read("dataset_description.json") or "{}")
         except ValueError:
             return {}
-        return content if isinstance(content, dict) else {}
+        if isinstance(content, dict):
+            return content
+        return {}
 
 
 def joined(trees: Sequence[PublishedTree]) -> PublishedTree:

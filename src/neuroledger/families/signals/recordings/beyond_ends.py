@@ -79,7 +79,9 @@ def _noted(raw: BaseRaw) -> list[str]:
 
 def _temp(raw: BaseRaw) -> dict[str, Any]:
     noted = raw.info.get("temp")
-    return noted if isinstance(noted, dict) else {}
+    if isinstance(noted, dict):
+        return noted
+    return {}
 
 
 def note_unscaled(raw: BaseRaw, messages: Sequence[str]) -> None:

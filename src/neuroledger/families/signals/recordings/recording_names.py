@@ -179,4 +179,6 @@ def _log(
         raise DataError(
             f"{name} has {len(matches)} logs, {', '.join(sorted(matches)[:3])}: keep one, or declare it under `naming.rules`"
         )
-    return matches[0] if matches else None
+    if matches:
+        return matches[0]
+    return None

@@ -185,7 +185,9 @@ def _text(value: object) -> str:
         integer = np.isfinite(value) and value == int(value)
         if np.isnan(value):
             return ""
-        return str(int(value)) if integer else f"{value:g}"
+        if integer:
+            return str(int(value))
+        return f"{value:g}"
     if value is None or value is pd.NA:
         return ""
     return str(value).strip()

@@ -411,7 +411,8 @@ def _prepared(
         cut = raw.copy().crop(part.first / timeline.rate, last)
         cut, remarks = _prepare(cut, steps, file)
         values.append(cut.get_data())
-        first = cut if first is None else first
+        if first is None:
+            first = cut
     if first is None:
         raise DataError(
             f"{file}: its {len(timeline.parts)} parts last {_lasting(timeline)}, shorter than a window of {shortest:g} s"

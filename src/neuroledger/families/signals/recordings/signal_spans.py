@@ -275,7 +275,9 @@ def read_annotation_file(
             for part in span.description.split(rule.split)
         ]
     spans.sort()
-    return _merged(spans) if rule.merge else spans
+    if rule.merge:
+        return _merged(spans)
+    return spans
 
 
 def _read_edf(path: Path, name: str, rule: AnnotationFile, raw: BaseRaw) -> list[Span]:
@@ -412,4 +414,6 @@ def touching(span: Span, start: float, stop: float) -> float:
         if start - 1e-6 <= span.onset < stop - 1e-6:
             return 1e-6
         return 0.0
-    return overlap if overlap > 1e-6 else 0.0
+    if overlap > 1e-6:
+        return overlap
+    return 0.0
