@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.assembly import average_repetitions
@@ -17,6 +17,7 @@ from neuroledger.errors import AssemblyError, MetricError
 from neuroledger.families.alignment.ceilings.internal_consistency import (
     internal_consistency,
 )
+from neuroledger.families.fields import Names
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import draw
@@ -49,7 +50,7 @@ class Drop(Frozen):
     """Remove coordinates that are irrelevant to the comparison, such as a trial number."""
 
     step: Literal["drop"]
-    coords: Annotated[tuple[str, ...], Field(min_length=1)]
+    coords: Names
 
 
 class Take(Frozen):
@@ -90,7 +91,7 @@ class Bins(Frozen):
     """
 
     step: Literal["bins"]
-    width: Annotated[float, Field(gt=0)]
+    width: PositiveFloat
     start: float = 0.0
     last: bool = True
 
@@ -131,7 +132,7 @@ class Responsive(Frozen):
     """Keep neuroids whose mean response is more than ``deviations`` standard deviations (over neuroids) from 0."""
 
     step: Literal["responsive"]
-    deviations: Annotated[float, Field(gt=0)]
+    deviations: PositiveFloat
 
 
 class Reliable(Frozen):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 from scipy.sparse import coo_array
 
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices
@@ -16,6 +15,7 @@ from neuroledger.data.threads import side_by_side
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.halves import halves_without_groups
 from neuroledger.families.alignment.similarity.scale import moderate_columns
+from neuroledger.families.fields import AtLeastTwo
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.samples import Keep, Samples, Variation
@@ -65,7 +65,7 @@ def internal_consistency(
     assembly: xr.DataArray,
     *,
     splits: Sequence[Split],
-    repetitions: Literal["all"] | Annotated[int, Field(ge=2)] = "all",
+    repetitions: Literal["all"] | AtLeastTwo = "all",
     correction: Literal["horst", "spearman_brown", "none"] = "horst",
     correlation: Correlation = "pearson",
     average: Literal["stimulus", "condition"] = "stimulus",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeInt
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Reals
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.halves import halves_without_groups
 from neuroledger.families.alignment.similarity.scale import moderate_columns
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.samples import Keep, Samples, Variation
@@ -32,8 +33,8 @@ TOGETHER = 2_000_000
 def predictor_consistency(
     assembly: xr.DataArray,
     *,
-    halves: Annotated[int, Field(ge=1)] = 10,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    halves: AtLeastOne = 10,
+    seed: NonNegativeInt = 0,
     by: str = "stimulus_id",
     correction: Literal["horst", "spearman_brown"] = "horst",
 ) -> Samples:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Annotated, cast
+from typing import cast
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeInt
 from scipy.optimize import OptimizeWarning, curve_fit
 
 from neuroledger.data.arrays import Booleans, Floats, Indices
@@ -28,6 +28,7 @@ from neuroledger.families.alignment.regression.missing_trials import (
     with_means_for_missing_trials,
 )
 from neuroledger.families.alignment.regression.ridge import Ridge
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.groups import stimulus_names
 from neuroledger.stats.samples import Keep, Samples, Variation
@@ -170,8 +171,8 @@ def extrapolated_predictivity(
     workspace: Workspace,
     estimator: Estimator = Ridge(),  # noqa: B008 - a frozen default
     correlation: Correlation = "pearson",
-    bootstraps: Annotated[int, Field(ge=1)] = 100,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    bootstraps: AtLeastOne = 100,
+    seed: NonNegativeInt = 0,
 ) -> Samples:
     """Subject predictivity of each neuroid, extrapolated to infinitely many subjects: ``(neuroid,)``.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
@@ -27,7 +26,7 @@ from neuroledger.stats.workspace import Workspace
 __all__ = ["cka", "cka_subsets"]
 
 
-Regularisation = Annotated[float, Field(ge=0)]
+Regularisation = NonNegativeFloat
 
 # The unbiased estimator divides by n (n - 3).
 FEWEST_STIMULI = 4

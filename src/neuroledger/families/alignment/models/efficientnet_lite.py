@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from functools import partial
 from math import ceil, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import NonNegativeInt
 
 from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
@@ -284,7 +284,7 @@ def efficientnet_lite(
     id: str,
     variant: Variant,
     preprocessing: Preprocessing = Preprocessing(),  # noqa: B008 (frozen)
-    seed: Annotated[int, Field(ge=0)] = 0,
+    seed: NonNegativeInt = 0,
     weights: Mapping[str, Path] | None = None,
     layers: tuple[str, ...] = (),
     regions: Mapping[str, str | tuple[str, ...]] | None = None,

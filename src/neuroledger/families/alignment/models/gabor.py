@@ -13,6 +13,7 @@ from neuroledger.data.arrays import Floats
 from neuroledger.data.screen import shown
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.families.alignment.models.pixels import grey_pixels
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.models.activations import Store, Trial
 from neuroledger.models.model import READOUTS, LayeredModel, of_layers
 from neuroledger.spec.registry import builder
@@ -59,7 +60,7 @@ def gabor(
     *,
     id: str,
     size: Annotated[int, Field(ge=8, le=512)] = 32,
-    grid: Annotated[int, Field(ge=1)] = 4,
+    grid: AtLeastOne = 4,
     orientations: Annotated[int, Field(ge=1, le=64)] = 8,
     frequencies: Frequencies = (0.0625, 0.125, 0.25),
     regions: Mapping[str, str | tuple[str, ...]] | None = None,

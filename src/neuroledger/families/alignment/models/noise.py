@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.stimuli import StimulusSet
@@ -30,7 +30,7 @@ def noise(
     *,
     id: str,
     features: Annotated[int, Field(gt=0, le=1_000_000)] = 100,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    seed: NonNegativeInt = 0,
     regions: Mapping[str, str | tuple[str, ...]] | None = None,
     visual_degrees: float | None = None,
     store: Store | None = None,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
@@ -19,6 +19,7 @@ from neuroledger.families.alignment.responses import mean_responses
 from neuroledger.families.alignment.simulated import simulated_properties
 from neuroledger.families.alignment.tuning.receptive_fields import centres
 from neuroledger.families.alignment.tuning.studies import grating_grid, property_table
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.models.model import Model
 from neuroledger.spec.registry import paradigm
 
@@ -54,11 +55,11 @@ def properties(
     region: str = "V1",
     blank: str = "blank",
     receptive_fields: str | None = None,
-    within: Annotated[float, Field(gt=0)] = 0.15,
+    within: PositiveFloat = 0.15,
     rates: str | None = None,
     time_bins: Bins | None = None,
-    trials: Annotated[int, Field(ge=1)] = 1,
-    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+    trials: AtLeastOne = 1,
+    visual_degrees: PositiveFloat | None = None,
 ) -> Measurement:
     """Measure properties of the model's neuroids, and pair them with those of the neurons, both ``(neuroid, property)``.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.assembly import average_repetitions, select
 from neuroledger.data.dataset import Dataset
@@ -17,6 +17,7 @@ from neuroledger.errors import DataError, RequestError
 from neuroledger.families.alignment.preparation import Step, prepared
 from neuroledger.families.alignment.responses import mean_responses
 from neuroledger.families.alignment.simulated import simulated_recordings
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.models.model import Model
 from neuroledger.spec.registry import paradigm
 from neuroledger.stats.splits import Split
@@ -50,8 +51,8 @@ def recording(
     *,
     region: str,
     time_bins: list[tuple[float, float]] | None = None,
-    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
-    trials: Annotated[int, Field(ge=1)] = 1,
+    visual_degrees: PositiveFloat | None = None,
+    trials: AtLeastOne = 1,
     screen: Literal["visual_degrees", "as_is"] = "visual_degrees",
     prepare: tuple[Step, ...] = (),
     prepare_model: tuple[Step, ...] = (),

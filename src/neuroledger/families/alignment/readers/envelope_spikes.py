@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.dataset import Dataset
@@ -52,7 +52,7 @@ def envelope_spikes(
     neuroid: str,
     region: str,
     subject: str,
-    bin_width: Annotated[float, Field(gt=0)] = 5.0,
+    bin_width: PositiveFloat = 5.0,
     properties: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Read spike counts (presentation, neuroid, time_bin), and the mean envelope of each sound in the same bins.

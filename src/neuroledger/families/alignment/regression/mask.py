@@ -14,6 +14,7 @@ from neuroledger.data.arrays import Array, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.feature_maps import Grid, grid
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
 
@@ -28,7 +29,7 @@ DECAYS, FLOOR = (0.9, 0.999), 1e-8
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Penalty = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+Count = AtLeastOne
 
 
 class Mask(BaseModel):

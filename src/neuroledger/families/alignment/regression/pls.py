@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.families.alignment.similarity.gram import Features, square, tall
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import device_of
 
@@ -44,9 +45,9 @@ class Pls(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["pls"] = "pls"
-    components: Annotated[int, Field(ge=1)] = 25
-    tolerance: Annotated[float, Field(gt=0)] = 1e-6
-    iterations: Annotated[int, Field(ge=1)] = 500
+    components: AtLeastOne = 25
+    tolerance: PositiveFloat = 1e-6
+    iterations: AtLeastOne = 500
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order."""

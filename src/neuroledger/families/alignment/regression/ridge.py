@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, PositiveFloat
 
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.families.alignment.regression.problem import (
@@ -36,7 +36,7 @@ class Ridge(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["ridge"] = "ridge"
-    alpha: Annotated[float, Field(gt=0)] = 1.0
+    alpha: PositiveFloat = 1.0
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order."""

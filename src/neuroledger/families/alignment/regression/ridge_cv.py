@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Annotated, Literal, NamedTuple, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
@@ -40,9 +40,7 @@ class RidgeCv(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["ridge_cv"] = "ridge_cv"
-    alphas: Annotated[
-        tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)
-    ] = DEFAULT_ALPHAS
+    alphas: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = DEFAULT_ALPHAS
     per_target: bool = False
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.data.factorize import coordinate
@@ -22,12 +21,13 @@ from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     value_of,
     without_people_or_stimuli,
 )
+from neuroledger.families.fields import BelowOne, OpenShare, Share
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import NotKnown, Samples, Variation
 
 __all__ = ["threshold"]
 
-Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
+Accuracy = OpenShare | Literal["inflection"]
 
 
 @metric("threshold", version=3, input="behaviour", example=examples.of_thresholds)
@@ -37,9 +37,9 @@ def threshold(
     *,
     independent_variable: str = "independent_variable",
     threshold_accuracy: Accuracy = "inflection",
-    required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
+    required_accuracy: Share = 0.6,
     search: Literal["fast", "brainscore"] = "fast",
-    guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
+    guess: BelowOne = 0.5,
 ) -> Samples:
     """Return the similarity of the model's threshold ``s`` to each person's ``t``: ``max(1 − |t − s| / t, 0)``.
 

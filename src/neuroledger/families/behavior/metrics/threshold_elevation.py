@@ -24,12 +24,13 @@ from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     value_of,
     without_people_or_stimuli,
 )
+from neuroledger.families.fields import BelowOne, OpenShare
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import NotKnown, Samples, Variation
 
 __all__ = ["threshold_elevation"]
 
-Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
+Accuracy = OpenShare | Literal["inflection"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -47,7 +48,7 @@ def threshold_elevation(
     required_baseline_accuracy: Share = 0.6,
     required_test_accuracy: Share = 0.6,
     search: Literal["fast", "brainscore"] = "fast",
-    guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
+    guess: BelowOne = 0.5,
 ) -> Samples:
     """Return the similarity of elevations, the ratios of test threshold to baseline threshold: ``(target,)``.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import among
@@ -28,6 +28,7 @@ from neuroledger.families.behavior.tasks.microsaccades import (
     looks,
     of_stimuli,
 )
+from neuroledger.families.fields import AtLeastOne, AtLeastTwo
 from neuroledger.models.model import Model, Task, perform
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import paradigm
@@ -39,7 +40,7 @@ class Derived(Frozen):
     """A column derived from another: its value, or the remainder modulo ``modulo``, looked up in ``values``."""
 
     column: str
-    modulo: Annotated[int, Field(ge=2)] | None = None
+    modulo: AtLeastTwo | None = None
     values: dict[str, str] = Field(default_factory=dict)
 
 
@@ -84,9 +85,9 @@ def task(
     people: str | None = None,
     alternatives: tuple[str, ...] = (),
     similarity: Literal["dot", "cosine"] = "dot",
-    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+    visual_degrees: PositiveFloat | None = None,
     screen: Screen = "visual_degrees",
-    trials: Annotated[int, Field(ge=1)] = 1,
+    trials: AtLeastOne = 1,
     microsaccades: Microsaccades | None = None,
 ) -> Measurement:
     """Return the decisions of the model and those of the data.

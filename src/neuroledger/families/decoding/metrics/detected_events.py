@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.normalise_input import as_text
@@ -28,7 +28,7 @@ from neuroledger.stats.samples import NotKnown, Samples, Variation
 __all__ = ["Found", "Rules", "Span", "detected_events", "events_of", "found_in"]
 
 HOUR = 3600.0
-Seconds = Annotated[float, Field(ge=0)]
+Seconds = NonNegativeFloat
 
 
 class Span(NamedTuple):
@@ -75,7 +75,7 @@ def detected_events(
     before: Seconds = 30.0,
     after: Seconds = 60.0,
     merge: Seconds = 90.0,
-    longest: Annotated[float, Field(gt=0)] = 300.0,
+    longest: PositiveFloat = 300.0,
     cluster: str = "subject",
 ) -> Samples:
     r"""Score predicted windows by events: one value of the `measure` per training seed and split, (seed, split).

@@ -7,11 +7,12 @@ from types import ModuleType
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.protocols.decoder import Signature
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.spec.base import Frozen
 
@@ -80,9 +81,9 @@ class Learned(Frozen):
     """
 
     name: Literal["learned"]
-    channels: Annotated[int, Field(ge=1)] | Names
+    channels: AtLeastOne | Names
     start: Literal["random", "names", "pairs"] = "random"
-    largest_norm: Annotated[float, Field(gt=0)] | None = None
+    largest_norm: PositiveFloat | None = None
 
 
 ChannelAdapter = Annotated[

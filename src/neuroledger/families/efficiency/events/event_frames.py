@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
 
 from neuroledger.data.arrays import Array, Booleans, Integers
 from neuroledger.data.hdf5 import opened, variable
@@ -219,9 +219,9 @@ class BoxRules(BaseModel):
 
     labels: tuple[str, ...] = AUTOMOTIVE
     classes: tuple[str, ...] = ("pedestrian", "two wheeler", "car")
-    skip: Annotated[float, Field(ge=0)] = 500.0
-    diagonal: Annotated[float, Field(ge=0)] = 60.0
-    side: Annotated[float, Field(ge=0)] = 20.0
+    skip: NonNegativeFloat = 500.0
+    diagonal: NonNegativeFloat = 60.0
+    side: NonNegativeFloat = 20.0
     widest: Annotated[float, Field(gt=0, le=1)] = 0.8
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
@@ -31,7 +31,7 @@ def prediction_error(
     measure: Literal["mse", "rmse", "smape", "r2"] = "mse",
     series: str | None = None,
     horizon: str | None = None,
-    within: Annotated[float, Field(gt=0)] | None = None,
+    within: PositiveFloat | None = None,
 ) -> Samples:
     r"""Error of predicted numbers, one value per series (or one in total).
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
@@ -35,7 +35,7 @@ def array_examples(
     parts: Mapping[str, Part],
     classes: Sequence[str],
     axes: Literal["time first", "channel first"] = "time first",
-    step: Annotated[float, Field(gt=0)] = 1.0,
+    step: PositiveFloat = 1.0,
 ) -> Dataset:
     """Read an assembly ``(presentation, neuroid, time_bin)`` of 32-bit numbers, with ``label`` and ``split``.
 

@@ -6,10 +6,9 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
@@ -37,8 +36,8 @@ def cut_gestures(
     files: Mapping[str, Path],
     *,
     grid: Grid = GRID,
-    width: Annotated[float, Field(gt=0)] | None = None,
-    denoise: Annotated[float, Field(gt=0)] | None = None,
+    width: PositiveFloat | None = None,
+    denoise: PositiveFloat | None = None,
     parts: Mapping[str, str] | None = None,
     classes: Sequence[str] = GESTURES,
 ) -> Dataset:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat, PositiveInt
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
@@ -30,7 +30,7 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["event_histograms"]
 
-Positive = Annotated[int, Field(gt=0)]
+Positive = PositiveInt
 
 ENDINGS = {"hdf5": ".h5", "dat": "_td.dat"}
 PARTS = {"train": "train", "val": "validation", "test": "test"}
@@ -57,7 +57,7 @@ def event_histograms(
     files: Mapping[str, Path],
     *,
     stored: Literal["hdf5", "dat"] = "hdf5",
-    frame: Annotated[float, Field(gt=0)] = 50.0,
+    frame: PositiveFloat = 50.0,
     bins: Positive = 1,
     every: Positive = 1,
     pool: Positive = 1,

@@ -6,11 +6,11 @@ import gzip
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import numpy as np
 import xarray as xr
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.dataset import Dataset
@@ -57,8 +57,8 @@ def idx_images(
     files: Mapping[str, Path],
     *,
     parts: Mapping[str, Part] = MNIST,
-    pool: Annotated[int, Field(gt=0)] = 1,
-    brightest: Annotated[float, Field(gt=0)] = 255.0,
+    pool: PositiveInt = 1,
+    brightest: PositiveFloat = 255.0,
 ) -> Dataset:
     """Read images as an assembly ``(presentation, neuroid, time_bin)`` with one bin; pixels row by row, 1 where brightest.
 

@@ -8,10 +8,10 @@ import unicodedata
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Final, TypedDict
+from typing import Final, TypedDict
 
 import pandas as pd
-from pydantic import Field
+from pydantic import PositiveInt
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
@@ -39,7 +39,7 @@ def keyword_sessions(
     sessions: tuple[str, ...],
     session_list: str = "evaluation.csv",
     clips: str = "clips",
-    support: Annotated[int, Field(gt=0)] = 100,
+    support: PositiveInt = 100,
 ) -> Dataset:
     """Read an assembly (presentation, neuroid, time_bin) of clips in the order of the lists.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
@@ -26,7 +25,7 @@ def matlab_examples(
     inputs: Mapping[str, str],
     outputs: Mapping[str, str],
     condition: Mapping[str, str] | None = None,
-    width: Annotated[float, Field(gt=0)] = 1.0,
+    width: PositiveFloat = 1.0,
 ) -> Dataset:
     """Read an assembly ``(presentation, neuroid, time_bin)`` with one bin, ``output_0``, ``output_1``, … and ``split``.
 

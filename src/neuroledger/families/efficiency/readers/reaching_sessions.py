@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats, Indices, Integers
 from neuroledger.data.dataset import Dataset
@@ -20,6 +20,7 @@ from neuroledger.families.efficiency.readers.spike_windows import (
     moving_sums,
     windows,
 )
+from neuroledger.families.fields import OpenShare
 from neuroledger.spec.registry import reader
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["reaching_sessions"]
 
 Units = Literal["channels", "sorted", "all"]
-Share = Annotated[float, Field(gt=0, lt=1)]
-Milliseconds = Annotated[float, Field(gt=0)]
+Share = OpenShare
+Milliseconds = PositiveFloat
 
 STEP: Final = 0.004
 """Seconds between samples of the hand."""
@@ -54,7 +55,7 @@ def reaching_sessions(
     bin_width: Milliseconds = 4.0,
     bins: Annotated[int, Field(gt=0, le=10_000)] = 1,
     stride: Milliseconds = 4.0,
-    lag: Annotated[float, Field(ge=0)] = 0.0,
+    lag: NonNegativeFloat = 0.0,
     units: Units = "channels",
     count: Literal["presence", "spikes"] = "presence",
     train: Share = 0.5,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from neuroledger.data.arrays import Array, Floats, Indices, Strings
 from neuroledger.data.dataset import Dataset
@@ -50,9 +50,9 @@ def spike_times(
     *,
     parts: Mapping[str, str],
     units: Annotated[int, Field(gt=0, le=100_000)] = 700,
-    pool: Annotated[int, Field(gt=0)] = 1,
-    bin_width: Annotated[float, Field(gt=0)] = 10.0,
-    duration: Annotated[float, Field(gt=0)] = 1400.0,
+    pool: PositiveInt = 1,
+    bin_width: PositiveFloat = 10.0,
+    duration: PositiveFloat = 1400.0,
     count: Literal["spikes", "presence"] = "spikes",
 ) -> Dataset:
     """Read counts (presentation, neuroid, time_bin) of files in the layout of the Spiking Heidelberg Digits [cramer2022].

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeInt
 
 from neuroledger.errors import CeilingError
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.metrics.reading_correlation import correlated
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.groups import names_of
@@ -22,8 +23,8 @@ def reader_consistency(
     assembly: xr.DataArray,
     *,
     over: str = "neuroid",
-    halves: Annotated[int, Field(ge=1)] = 10,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    halves: AtLeastOne = 10,
+    seed: NonNegativeInt = 0,
     draws: Literal["generator", "brainscore"] = "generator",
     absolute: bool = False,
 ) -> Samples:

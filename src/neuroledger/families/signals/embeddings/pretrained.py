@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from neuroledger.errors import DataError, ModelError
 from neuroledger.models.devices import available, reproducible
@@ -39,7 +39,7 @@ __all__ = [
 TENSORS: Final = (".safetensors", ".bin")
 """Suffixes of files with tensors; `.bin` is torch's own format, from which only tensors are read."""
 
-States = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+States = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True)

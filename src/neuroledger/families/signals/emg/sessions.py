@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.clocks import Clock, Gap, LeftOut, RecordingClocks
@@ -33,7 +33,7 @@ __all__ = [
     "samples_in",
 ]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 Series = dict[str, Array]
 
 RATE: Final = 2000

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, NamedTuple
-
-from pydantic import Field
+from typing import NamedTuple
 
 from neuroledger.data.file_names import PLACEHOLDER, expression
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastTwo, Names
 from neuroledger.spec.base import Frozen
 
 __all__ = [
@@ -31,8 +30,8 @@ HEMISPHERES = (("L", "R"), ("lh", "rh"))
 class Rest(Frozen):
     """In sessions with exactly `of` runs, the runs with the numbers `runs` are rest: they are left out and not pinned."""
 
-    of: Annotated[int, Field(ge=2)]
-    runs: Annotated[tuple[str, ...], Field(min_length=1)]
+    of: AtLeastTwo
+    runs: Names
 
 
 class Run(NamedTuple):

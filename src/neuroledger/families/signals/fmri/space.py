@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.fields import AtLeastTwo
 from neuroledger.families.signals.fmri.runs import HEMISPHERES, checked
 from neuroledger.spec.base import Frozen
 
@@ -61,7 +62,7 @@ class Surface(Frozen):
 
     name: Literal["surface"] = "surface"
     mesh: Mesh = "fsaverage5"
-    samples: Annotated[int, Field(ge=2)] = 10
+    samples: AtLeastTwo = 10
 
 
 class Transforms(Frozen):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from neuroledger.data.arrays import Floats, Reals, Singles
 from neuroledger.data.sandbox import confined, limits_for
@@ -38,7 +38,7 @@ def sound_embedder(
     config: Arguments | None = None,
     sampling_rate: Annotated[int, Field(gt=0, le=1_000_000)] = 16_000,
     frames_per_second: Positive,
-    groups: Annotated[int, Field(gt=0)] = 1,
+    groups: PositiveInt = 1,
     beyond: Beyond = "refuse",
     unused: tuple[str, ...] = (),
     weights: Mapping[str, Path] | None = None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from pydantic import Field
+from pydantic import PositiveInt
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.sandbox import confined, limits_for
@@ -37,7 +37,7 @@ def text_embedder(
     id: str,
     architecture: str,
     states: States,
-    longest: Annotated[int, Field(gt=0)],
+    longest: PositiveInt,
     config: Arguments | None = None,
     tokens: Tokens = "mean",
     contextual: bool = False,

@@ -11,13 +11,14 @@ from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, PositiveFloat, model_validator
 
 from neuroledger.data.arrays import Array, Booleans, Integers
 from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.fields import AtLeastTwo
 from neuroledger.families.signals.clocks.clock_facts import (
     clocks_of,
     count_by_label,
@@ -45,7 +46,7 @@ from neuroledger.store.hashes import sha256_of
 
 __all__ = ["Cleaning", "VolumeWindow", "files_read", "fmri_windows"]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 Called = Annotated[str, AfterValidator(checked)]
 
 LEFT_OUT: Final = "left_out"
@@ -156,7 +157,7 @@ def fmri_windows(
     cleaning: Cleaning = Cleaning(),  # noqa: B008 - frozen
     subjects: tuple[str, ...] = (),
     rest: Rest | None = None,
-    volumes: Annotated[int, Field(ge=2)] | None = None,
+    volumes: AtLeastTwo | None = None,
     beyond: Literal["refused", "left_out"] = "refused",
     embeddings: dict[str, str] | None = None,
     context: ReaderContext | None = None,

@@ -8,11 +8,12 @@ from typing import Annotated, Final, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.clocks.clock_facts import (
     clock_notes,
     clocks_of,
@@ -49,8 +50,8 @@ FAILED: Final = 1e-8
 class Trajectory(Frozen):
     """The samples of the angles to decode: every `every`-th published sample of a window's `last` seconds."""
 
-    every: Annotated[int, Field(ge=1)] = 1
-    last: Annotated[float, Field(gt=0)]
+    every: AtLeastOne = 1
+    last: PositiveFloat
 
 
 @reader("hand_pose_sessions", version=1, prepares=True)
@@ -61,7 +62,7 @@ def hand_pose_sessions(
     angle: Literal["mean", "last"] = "mean",
     trajectory: Trajectory | None = None,
     generalization: dict[str, tuple[str, ...]] | None = None,
-    shortest: Annotated[float, Field(ge=0)] = 0.0,
+    shortest: NonNegativeFloat = 0.0,
     decimate: Annotated[int, Field(ge=1, le=200)] = 1,
     context: ReaderContext | None = None,
 ) -> Dataset:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
 from neuroledger.data.arrays import Floats, Integers
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.fields import OpenShare
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.language.language_events import place
@@ -108,8 +109,8 @@ def logged_typing(
     keys: Keys,
     alignment: Alignment,
     window: Window,
-    practice: Annotated[int, Field(ge=0)] = 0,
-    threshold: Annotated[float, Field(gt=0, lt=1)] = 0.7,
+    practice: NonNegativeInt = 0,
+    threshold: OpenShare = 0.7,
     montage: str | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
     context: ReaderContext | None = None,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.clocks import MOST_EMPTY, Clock, RecordingClocks
@@ -60,7 +59,7 @@ def neo_epochs(
     recordings: tuple[Recording, ...],
     neo: NeoFiles,
     window: Window,
-    spikes: Annotated[float, Field(gt=0)] | None = None,
+    spikes: PositiveFloat | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
     named: dict[Pattern, dict[str, str]] | None = None,
     context: ReaderContext | None = None,

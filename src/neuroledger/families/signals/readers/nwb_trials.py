@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.clocks import MOST_EMPTY, Clock, LeftOut, RecordingClocks
@@ -17,6 +17,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
+from neuroledger.families.fields import AtLeastTwo, Share
 from neuroledger.families.signals.clocks.clock_facts import (
     clock_notes,
     clocks_of,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NwbWindow", "nwb_trials"]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 SCALES: Mapping[str, float] = {
     "volts": 1e6,
     "V": 1e6,
@@ -70,8 +71,8 @@ class NwbWindow(Frozen):
     align: str = "start_time"
     stride: Positive | None = None
     bin: Positive = 0.02
-    beyond: Annotated[float, Field(ge=0, le=1)] = 0.1
-    empty: Annotated[float, Field(ge=0, le=1)] = MOST_EMPTY
+    beyond: Share = 0.1
+    empty: Share = MOST_EMPTY
 
 
 @reader("nwb_trials", version=2, prepares=True)
@@ -80,7 +81,7 @@ def nwb_trials(
     *,
     window: NwbWindow,
     series: str | None = None,
-    held_out: Annotated[int, Field(ge=2)] | None = None,
+    held_out: AtLeastTwo | None = None,
     behavior: dict[str, str] | None = None,
     facts: dict[str, str] | None = None,
     context: ReaderContext | None = None,

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastOne, Names
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.clocks.timelines import note_events, note_rate
 from neuroledger.families.signals.model_needs import composed
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Schedule", "scheduled_arrays"]
 
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+Positive = PositiveFloat
+Count = AtLeastOne
 
 
 class Schedule(Frozen):
@@ -59,7 +60,7 @@ class Schedule(Frozen):
     name of a block's film, for embeddings, with `{block}` for its number and `*` for any characters.
     """
 
-    first: Annotated[float, Field(ge=0)]
+    first: NonNegativeFloat
     every: Positive
     groups: Count
     clips: Count
@@ -119,7 +120,7 @@ def clips_of_films(
 def scheduled_arrays(
     files: Mapping[str, Path],
     *,
-    recordings: Annotated[tuple[str, ...], Field(min_length=1)],
+    recordings: Names,
     sampling_rate: Positive,
     positions: str,
     schedule: Schedule,

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.clocks.clock_facts import clocks_of, note_clocks
 from neuroledger.families.signals.emg.sessions import (
     RATE,
@@ -59,8 +60,8 @@ def typing_sessions(
     files: Mapping[str, Path],
     *,
     window: WindowGrid,
-    core: Annotated[float, Field(gt=0)],
-    first: Annotated[int, Field(ge=1)] | None = None,
+    core: PositiveFloat,
+    first: AtLeastOne | None = None,
     decimate: Annotated[int, Field(ge=1, le=200)] = 1,
     context: ReaderContext | None = None,
 ) -> Dataset:

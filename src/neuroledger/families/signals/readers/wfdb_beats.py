@@ -9,13 +9,14 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Floats, Integers, Singles, Strings
 from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact, Origin
 from neuroledger.errors import DataError
+from neuroledger.families.fields import OpenShare
 from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.families.signals.recordings.wfdb import (
     Annotations,
@@ -28,8 +29,8 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["wfdb_beats"]
 
-Share = Annotated[float, Field(gt=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
+Share = OpenShare
+Positive = PositiveFloat
 
 # The mnemonics of heartbeats; others are rhythms, noise and waves.
 BEATS = frozenset("NLRBAaJSVrFejnE/fQ?")

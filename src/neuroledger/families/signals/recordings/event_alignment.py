@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from neuroledger.data.arrays import Floats, Indices, Integers
 from neuroledger.errors import DataError
@@ -29,7 +29,7 @@ class Alignment(Frozen):
     """
 
     tolerance: Annotated[float, Field(gt=0, le=COARSE)]
-    unmatched: Annotated[int, Field(ge=0)] = 0
+    unmatched: NonNegativeInt = 0
 
 
 class Aligned(NamedTuple):

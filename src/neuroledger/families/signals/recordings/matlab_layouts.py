@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.file_names import Pattern, matching
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.clocks.timelines import note_rate
 from neuroledger.families.signals.recordings.matlab_trees import (
     as_array,
@@ -30,7 +31,7 @@ __all__ = ["MatlabEvents", "MatlabLayout", "MatlabPart", "matlab_parts"]
 
 Kind = Literal["eeg", "eog", "ecg", "emg", "seeg", "ecog", "misc"]
 Axis = Literal["channel", "sample", "trial", "target"]
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 ORDER: Final[tuple[Axis, ...]] = ("target", "trial", "channel", "sample")
 
 
@@ -63,7 +64,7 @@ class MatlabEvents(Frozen):
     parts: str | None = None
     count_from: int = 1
     delay: float = 0.0
-    duration: Annotated[float, Field(ge=0)] = 0.0
+    duration: NonNegativeFloat = 0.0
 
     @model_validator(mode="after")
     def _check_fields(self) -> MatlabEvents:
@@ -120,12 +121,12 @@ class MatlabLayout(Frozen):
     samples: str | dict[str, str]
     axes: Annotated[tuple[Axis, ...], Field(min_length=2, max_length=4)]
     parts: str | None = None
-    take: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    take: tuple[AtLeastOne, ...] = ()
     numbered: Literal["session", "run"] = "run"
     sampling_rate: Positive | str
     channels: tuple[str, ...] | str
     columns: tuple[int, int] | dict[Pattern, tuple[int, int]] | None = None
-    kinds: dict[Kind, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    kinds: dict[Kind, AtLeastOne] = Field(default_factory=dict)
     scale: Positive = 1.0
     events: MatlabEvents
 

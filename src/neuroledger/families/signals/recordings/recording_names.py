@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field, model_validator
 
 from neuroledger.data.file_names import fields_of, written
 from neuroledger.errors import DataError
+from neuroledger.families.fields import Names
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Naming", "Resolved", "Rule", "resolve"]
@@ -58,7 +59,7 @@ class Naming(Frozen):
     """
 
     folder: str
-    recordings: Annotated[tuple[str, ...], Field(min_length=1)]
+    recordings: Names
     log_folder: str
     log: str
     sessions_by: str | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.parsing import parsing, require_even_rows
@@ -23,7 +23,7 @@ TABLES: Final = frozenset({".csv", ".tsv", ".parquet"})
 MOST_JITTER: Final = 0.5
 """Largest deviation of a step in the column of times, as a share of the time between two samples."""
 NOTHING: Final = frozenset({"", "0", "nan", "none", "n/a", "na"})
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 
 
 class SampleTable(Frozen):

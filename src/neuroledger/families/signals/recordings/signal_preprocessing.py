@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.clocks import Clock, RecordingClocks
@@ -80,7 +80,7 @@ __all__ = [
     "windows_of_epochs",
 ]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 SCALES: Mapping[str, float] = {
     "V": 1.0,
     "mV": 1e3,

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError
+from neuroledger.families.fields import Names, Share
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
     Span,
@@ -20,7 +21,7 @@ from neuroledger.spec.base import Frozen
 
 __all__ = ["Countdown", "Edges", "WindowLayout", "Window", "lay", "within_recording"]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -38,7 +39,7 @@ class Countdown(Frozen):
     recording without such an event has no windows.
     """
 
-    to: Annotated[tuple[str, ...], Field(min_length=1)]
+    to: Names
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     within: Positive | None = None
     cap: Positive | None = None
@@ -87,7 +88,7 @@ class Window(Frozen):
     until: dict[str, str] = Field(default_factory=dict)
     within: tuple[float, float] | None = None
     some: bool = False
-    beyond: Annotated[float, Field(ge=0, le=1)] = 0.1
+    beyond: Share = 0.1
 
     @model_validator(mode="after")
     def _check_fields(self) -> Window:
