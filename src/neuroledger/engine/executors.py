@@ -25,7 +25,6 @@ from neuroledger.errors import (
 )
 
 if TYPE_CHECKING:
-
     from distributed import Worker
 
 __all__ = ["execute", "gpu_of"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from neuroledger.data.arrays import Indices
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
 from neuroledger.stats.calibration import Experiment
@@ -32,7 +32,8 @@ def simulated_predictions(measured: Measurement, factors: Collection[str]) -> Dr
     MetricError
         Predictions and truth are neither classes nor numbers in corresponding rows.
     """
-    source, target = measured.source, measured.target
+    source = measured.source
+    target = measured.target
     rows = len(target)
     by = next(
         (
@@ -73,8 +74,9 @@ def simulated_predictions(measured: Measurement, factors: Collection[str]) -> Dr
     )
 
 
-def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
-    source, target = measured.source, measured.target
+def _classes(measured: Measurement, codes: Indices) -> Draw:
+    source = measured.source
+    target = measured.target
     truth = np.asarray(target.values).astype(str)
     items = int(codes.max()) + 1
     if "choice" in source.dims:
@@ -92,7 +94,8 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
         raise MetricError(
             f"all {len(answers)} predictions are {answers[0]!r}: this model distinguishes nothing"
         )
-    right, count = np.bincount(codes, answers == truth), np.bincount(codes)
+    right = np.bincount(codes, answers == truth)
+    count = np.bincount(codes)
     odds = np.log((right.sum() + 0.5) / (len(truth) - right.sum() + 0.5))
     item_odds = np.log((right + 0.5) / (count - right + 0.5))
     noise = (1 / (right + 0.5) + 1 / (count - right + 0.5)).mean()
@@ -134,8 +137,9 @@ def _classes(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
     return draw
 
 
-def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
-    source, target = measured.source, measured.target
+def _numbers(measured: Measurement, codes: Indices) -> Draw:
+    source = measured.source
+    target = measured.target
     truth, predicted = (
         np.asarray(side.values, dtype=np.float64) for side in (target, source)
     )
@@ -148,7 +152,8 @@ def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         drawn_items = rng.integers(0, len(table), len(table))
-        values, errors = np.empty_like(truth), np.empty_like(truth)
+        values = np.empty_like(truth)
+        errors = np.empty_like(truth)
         values[table] = truth[table[drawn_items]]
         errors[table] = predicted[table[drawn_items]] - truth[table[drawn_items]]
         simulated = target.copy(data=values)
@@ -167,9 +172,10 @@ def _numbers(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
     return draw
 
 
-def _counts(measured: Measurement, codes: npt.NDArray[np.intp]) -> Draw:
+def _counts(measured: Measurement, codes: Indices) -> Draw:
     """Return the generator for spike counts (window, neuron) of items with equal lengths."""
-    source, target = measured.source, measured.target
+    source = measured.source
+    target = measured.target
     counts = np.asarray(target.values, dtype=np.float64)
     members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
     if (

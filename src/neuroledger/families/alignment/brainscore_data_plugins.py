@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.errors import RequestError
@@ -70,7 +70,7 @@ def read_data_plugin(path: Path) -> dict[tuple[str, str], Registration]:
 
 
 def _registrations(
-    tree: ast.Module, variables: Mapping[str, Any]
+    tree: ast.Module, variables: Mapping[str, object]
 ) -> Iterator[Registration]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign):
@@ -86,7 +86,7 @@ def _registrations(
 
 
 def _registration(
-    kind: str, key: str, value: ast.expr, variables: Mapping[str, Any]
+    kind: str, key: str, value: ast.expr, variables: Mapping[str, object]
 ) -> Registration:
     body = value.body if isinstance(value, ast.Lambda) else value
     if (
@@ -95,7 +95,8 @@ def _registration(
     ):
         return Registration(key, kind)
     arguments = call_constants(body, variables)
-    identifier, bucket = arguments.get("identifier"), arguments.get("bucket")
+    identifier = arguments.get("identifier")
+    bucket = arguments.get("bucket")
     if not isinstance(identifier, str) or not isinstance(bucket, str):
         return Registration(key, kind)
     host, _, folder = bucket.partition("/")
@@ -168,16 +169,15 @@ def import_data_plugin(catalog: Catalog, key: str, path: Path) -> Path:
             f"import them by name, `neuroledger import brainscore {key} assy_….nc stimulus_….csv stimulus_….zip`"
         )
     roles = {".nc": "assembly", ".csv": "stimuli", ".zip": "archive"}
-    reader: dict[str, Any] = {"name": "brainio"} | {
-        roles[Path(name).suffix]: name for name in files
-    }
+    reader: dict[str, object] = {"name": "brainio"}
+    reader |= {roles[Path(name).suffix]: name for name in files}
     if (
         registration.kind == "assembly"
         and stimuli is not None
         and not registration.merge
     ):
         reader["merge"] = False
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "id": key,
         "version": 1,
         "title": f"{key}, as its plugin for Brain-Score registers it",

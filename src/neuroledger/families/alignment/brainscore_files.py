@@ -107,9 +107,8 @@ def import_brainscore(
             )
         compare(paths[name], Stated(sha1=digest))
     places = {place_of(path.name): path for path in files}
-    reader: dict[str, Any] = {"name": "brainio"} | {
-        role: place_of(path.name) for role, path in sorted(roles.items())
-    }
+    reader: dict[str, object] = {"name": "brainio"}
+    reader |= {role: place_of(path.name) for role, path in sorted(roles.items())}
     if "assembly" in roles:
         reader |= _reader_options(read_assembly(roles["assembly"], values=False)[0])
     private = access == "private"
@@ -201,9 +200,9 @@ def _with_dataset(catalog: Catalog, id: str, text: str, path: Path) -> Catalog:
     )
 
 
-def _reader_options(assembly: xr.DataArray) -> dict[str, Any]:
+def _reader_options(assembly: xr.DataArray) -> dict[str, object]:
     """Options of the reader ``brainio`` for an assembly of this layout."""
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     images = sorted(
         str(name) for name in assembly.coords if re.fullmatch(r"image_\d", str(name))
     )
@@ -217,9 +216,9 @@ def _reader_options(assembly: xr.DataArray) -> dict[str, Any]:
     return options | ({"prepare": steps} if steps else {})
 
 
-def _label_steps(assembly: xr.DataArray) -> list[dict[str, Any]]:
+def _label_steps(assembly: xr.DataArray) -> list[dict[str, object]]:
     """Steps that give an assembly the names of this project: ids of neuroids, repetitions, properties."""
-    steps: list[dict[str, Any]] = []
+    steps: list[dict[str, object]] = []
     dims = (
         {"neuronal_property": "property"}
         if "neuronal_property" in assembly.dims
@@ -257,7 +256,11 @@ def _label_steps(assembly: xr.DataArray) -> list[dict[str, Any]]:
         and len(set(columns["neuroid_id"])) == assembly.sizes["neuroid"]
     ):
         return steps
-    label: dict[str, Any] = {"step": "label", "dim": "neuroid", "coord": "neuroid_id"}
+    label: dict[str, object] = {
+        "step": "label",
+        "dim": "neuroid",
+        "coord": "neuroid_id",
+    }
     for count in range(1, len(owners) + 1):
         for number in numbers:
             of = [*owners[:count], number]
@@ -305,7 +308,8 @@ def fetch_brainscore(
 
 def _fetch_with_labels(catalog: Catalog, id: str, progress: Progress | None) -> Pinned:
     """Fetch and pin; a spec without preparation steps gets those that its assembly needs, as in an import of files."""
-    spec, path = catalog.dataset(id), catalog.entry("datasets", id).path
+    spec = catalog.dataset(id)
+    path = catalog.entry("datasets", id).path
     options = {} if spec.reader is None else spec.reader.parameters
     name = options.get("assembly")
     if (
@@ -425,7 +429,8 @@ def _write_stimuli(stimuli: StimulusSet, stem: str, out: Path) -> list[Path]:
     table = stimuli.table
     if stimuli.degrees is not None and "degrees" not in table:
         table = table.assign(degrees=stimuli.degrees)
-    path, zip_path = out / f"stimulus_{stem}.csv", out / f"stimulus_{stem}.zip"
+    path = out / f"stimulus_{stem}.csv"
+    zip_path = out / f"stimulus_{stem}.zip"
     flat_names: dict[str, str] = {}
     if "filename" in table:
         flat_names = {

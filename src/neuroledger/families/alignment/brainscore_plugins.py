@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from neuroledger.data.pin.yaml_edit import spec_text
 from neuroledger.errors import RequestError
@@ -47,10 +47,10 @@ class Plugin:
     regions: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
     readout: str | None = None
     visual_degrees: float | None = None
-    preprocessing: dict[str, Any] = field(default_factory=dict)
+    preprocessing: dict[str, object] = field(default_factory=dict)
     hub: str | None = None
     architecture: str | None = None
-    downloads: dict[str, dict[str, Any]] = field(default_factory=dict)
+    downloads: dict[str, dict[str, object]] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
 
 
@@ -65,7 +65,10 @@ def read_plugin(path: Path, key: str | None = None) -> Plugin:
     RequestError
         The source is missing, is not Python, or does not register a model ``key``.
     """
-    sources = sorted(path.glob("*.py")) if path.is_dir() else [path]
+    if path.is_dir():
+        sources = sorted(path.glob("*.py"))
+    else:
+        sources = [path]
     sources = [source for source in sources if source.name != "test.py"]
     if not sources or not all(source.is_file() for source in sources):
         raise RequestError(
@@ -117,16 +120,18 @@ def _constants(calls: list[ast.Call], name: str) -> Iterator[str]:
             yield value
 
 
-def _distinct_texts(value: Any) -> tuple[str, ...]:
+def _distinct_texts(value: object) -> tuple[str, ...]:
     """Distinct items of a list or tuple of strings; empty for any other value."""
-    is_texts = isinstance(value, (list, tuple)) and all(
-        isinstance(item, str) for item in value
-    )
-    return tuple(dict.fromkeys(value)) if is_texts else ()
+    if not isinstance(value, (list, tuple)):
+        return ()
+    is_texts = all(isinstance(item, str) for item in value)
+    if is_texts:
+        return tuple(dict.fromkeys(value))
+    return ()
 
 
 def _find_layers(
-    trees: list[ast.Module], calls: list[ast.Call], variables: Mapping[str, Any]
+    trees: list[ast.Module], calls: list[ast.Call], variables: Mapping[str, object]
 ) -> tuple[str, ...]:
     """Layers from an argument ``layers``, a function ``get_layers``, or a list with ``layers`` in its name."""
     for call in calls:
@@ -152,7 +157,7 @@ def _find_layers(
 
 
 def _read_commitment(
-    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]
+    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, object]
 ) -> None:
     """Readout, visual degrees and regions from calls of ``ModelCommitment``."""
     for call in calls:
@@ -163,12 +168,10 @@ def _read_commitment(
             arguments.get("behavioral_readout_layer"),
             arguments.get("visual_degrees"),
         )
-        plugin.readout = readout if isinstance(readout, str) else plugin.readout
-        plugin.visual_degrees = (
-            float(degrees)
-            if isinstance(degrees, (int, float))
-            else plugin.visual_degrees
-        )
+        if isinstance(readout, str):
+            plugin.readout = readout
+        if isinstance(degrees, (int, float)):
+            plugin.visual_degrees = float(degrees)
         plugin.regions = (
             _select_regions(arguments.get("region_layer_map")) or plugin.regions
         )
@@ -176,7 +179,7 @@ def _read_commitment(
         plugin.visual_degrees = 8.0
 
 
-def _select_regions(region_map: Any) -> dict[str, str | tuple[str, ...]]:
+def _select_regions(region_map: object) -> dict[str, str | tuple[str, ...]]:
     if not isinstance(region_map, dict):
         return {}
     return {
@@ -236,7 +239,8 @@ def _read_architecture(plugin: Plugin, calls: list[ast.Call]) -> None:
         if module == "timm" and name == "create_model" and call.args:
             architecture = constant(call.args[0], {})
             if isinstance(architecture, str):
-                plugin.hub, plugin.architecture = "timm", architecture.partition(".")[0]
+                plugin.hub = "timm"
+                plugin.architecture = architecture.partition(".")[0]
         elif (
             HUBS.get(module) == "torchvision"
             and name
@@ -247,19 +251,20 @@ def _read_architecture(plugin: Plugin, calls: list[ast.Call]) -> None:
 
 
 def _read_weights(
-    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, Any]
+    plugin: Plugin, calls: list[ast.Call], variables: Mapping[str, object]
 ) -> None:
     """Weight files from calls of ``load_weight_file``, with their SHA-1 if stated."""
     for call in calls:
         if not call_name(call).endswith("load_weight_file"):
             continue
         arguments = call_constants(call, variables)
-        bucket, relative = arguments.get("bucket"), arguments.get("relative_path")
+        bucket = arguments.get("bucket")
+        relative = arguments.get("relative_path")
         if not isinstance(bucket, str) or not isinstance(relative, str):
             continue
         folder = str(arguments.get("folder_name") or "").strip("/")
         parts = [part for part in (bucket.partition("/")[2], folder, relative) if part]
-        download: dict[str, Any] = {
+        download: dict[str, object] = {
             "url": f"https://{bucket.partition('/')[0]}.s3.amazonaws.com/{'/'.join(parts)}"
         }
         if isinstance(arguments.get("sha1"), str):
@@ -335,7 +340,7 @@ def import_plugin(catalog: Catalog, key: str, path: Path) -> tuple[Path, Plugin]
     ]
     readout = plugin.readout or (plugin.layers or committed)[-1]
     layers = list(dict.fromkeys([*plugin.layers, *committed, readout, LOGITS]))
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "id": key,
         "version": 1,
         "title": f"{key}, as its plugin for Brain-Score describes it",

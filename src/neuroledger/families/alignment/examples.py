@@ -63,7 +63,8 @@ def _over_time(assembly: xr.DataArray, rng: np.random.Generator) -> xr.DataArray
 
 def of_domains(rng: np.random.Generator, given: Given) -> Example:
     """Responses to objects in three styles, and their labels."""
-    styles, stimuli = (given["fitted"], "sketch", "outline"), 30
+    styles = (given["fitted"], "sketch", "outline")
+    stimuli = 30
     style = np.repeat(np.arange(3), stimuli)
     label = np.tile(np.arange(stimuli) % 3, 3)
     codes = rng.standard_normal((3, 8))[label]

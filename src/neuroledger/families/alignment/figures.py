@@ -58,7 +58,10 @@ def layers(
     ax = ax or axes(width=6, height=3.8)
     for i, (label, curve) in enumerate(curves.items()):
         colour = PALETTE[i % len(PALETTE)]
-        depth = np.linspace(0, 1, len(curve)) if len(curve) > 1 else np.zeros(1)
+        if len(curve) > 1:
+            depth = np.linspace(0, 1, len(curve))
+        else:
+            depth = np.zeros(1)
         values = np.array([score.value for score in curve.values()])
         low, high = (
             np.array([getattr(score, end) for score in curve.values()])
@@ -155,7 +158,7 @@ def _layer_curve(curve: Mapping[str, Any], ax: Axes) -> Axes:
 def _band(
     ax: Axes,
     depth: list[float],
-    marks: list[Mapping[str, Any]],
+    marks: list[Mapping[str, float | None]],
     colour: str,
     label: str,
 ) -> None:
@@ -171,7 +174,7 @@ def _band(
     ax.plot(depth, values, color=colour, marker="o", markersize=4, label=label)
 
 
-def _diamond(ax: Axes, x: float, nested: Mapping[str, Any]) -> None:
+def _diamond(ax: Axes, x: float, nested: Mapping[str, float]) -> None:
     """Draw the score of the choice on other stimuli, with its interval."""
     if nested["low"] is not None and nested["high"] is not None:
         ax.plot([x, x], [nested["low"], nested["high"]], color=INK, linewidth=1)
@@ -264,7 +267,7 @@ def time(scores: Score | Mapping[str, Score], *, ax: Axes | None = None) -> Axes
     if not curves:
         raise RequestError("no score to draw")
     ax = ax or axes(width=6, height=3.6)
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     first = next(iter(curves.values()))
     if (
         first.ceiling is not None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.assembly import average_repetitions
@@ -17,6 +17,7 @@ from neuroledger.errors import AssemblyError, MetricError
 from neuroledger.families.alignment.ceilings.internal_consistency import (
     internal_consistency,
 )
+from neuroledger.families.fields import Names
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.kinds import SplitsSpec
 from neuroledger.stats.splits import draw
@@ -49,7 +50,7 @@ class Drop(Frozen):
     """Remove coordinates that are irrelevant to the comparison, such as a trial number."""
 
     step: Literal["drop"]
-    coords: Annotated[tuple[str, ...], Field(min_length=1)]
+    coords: Names
 
 
 class Take(Frozen):
@@ -90,7 +91,7 @@ class Bins(Frozen):
     """
 
     step: Literal["bins"]
-    width: Annotated[float, Field(gt=0)]
+    width: PositiveFloat
     start: float = 0.0
     last: bool = True
 
@@ -131,7 +132,7 @@ class Responsive(Frozen):
     """Keep neuroids whose mean response is more than ``deviations`` standard deviations (over neuroids) from 0."""
 
     step: Literal["responsive"]
-    deviations: Annotated[float, Field(gt=0)]
+    deviations: PositiveFloat
 
 
 class Reliable(Frozen):
@@ -242,7 +243,7 @@ def _rename(assembly: xr.DataArray, step: Rename) -> xr.DataArray:
         _coordinate(assembly, coord)
 
     # xarray's `rename` would rename a dimension together with the coordinate of the same name.
-    def renamed(dims: tuple[Any, ...]) -> tuple[str, ...]:
+    def renamed(dims: tuple[Hashable, ...]) -> tuple[str, ...]:
         return tuple(step.dims.get(str(dim), str(dim)) for dim in dims)
 
     coords = {
@@ -275,7 +276,10 @@ def _label(assembly: xr.DataArray, step: Label) -> xr.DataArray:
             [step.separator.join(row) for row in zip(*columns, strict=True)]
         )
     else:
-        values = np.arange(count) if step.value is None else np.full(count, step.value)
+        if step.value is None:
+            values = np.arange(count)
+        else:
+            values = np.full(count, step.value)
     return assembly.assign_coords({step.coord: (step.dim, values)})
 
 
@@ -302,7 +306,10 @@ def _complete(assembly: xr.DataArray, step: Complete) -> xr.DataArray:
     _require_dims(assembly, step.over)
     missing = assembly.isnull()
     others = [dim for dim in assembly.dims if dim != step.over]
-    incomplete = missing.any(others) if step.missing == "any" else missing.all(others)
+    if step.missing == "any":
+        incomplete = missing.any(others)
+    else:
+        incomplete = missing.all(others)
     return assembly.isel({step.over: np.flatnonzero(~incomplete.values)})
 
 
@@ -363,7 +370,7 @@ def _group_means(assembly: xr.DataArray, dim: str, labels: Array) -> xr.DataArra
     np.add.at(count, groups.codes, present)
     with np.errstate(invalid="ignore"):
         mean = np.moveaxis(np.where(count > 0, total / count, np.nan), 0, axis)
-    coords: dict[Any, Any] = {}
+    coords: dict[Hashable, object] = {}
     for name, coord in assembly.coords.items():
         if coord.dims != (dim,):
             coords[name] = coord
@@ -434,7 +441,8 @@ def _flatten(assembly: xr.DataArray, step: Flatten) -> xr.DataArray:
     start, end = (
         _coordinate(array, f"time_bin_{side}", step.over) for side in ("start", "end")
     )
-    bins, neuroids = len(start), array.sizes["neuroid"]
+    bins = len(start)
+    neuroids = array.sizes["neuroid"]
     coords: dict[Any, Any] = {
         name: ("neuroid", np.repeat(coord.values, bins))
         if coord.dims == ("neuroid",)
@@ -606,7 +614,7 @@ def _affine(assembly: xr.DataArray, step: Affine) -> xr.DataArray:
     )
 
 
-_FUNCTIONS: dict[type, Any] = {
+_FUNCTIONS: dict[type, Callable[[xr.DataArray, Any], xr.DataArray]] = {
     Rename: _rename,
     Label: _label,
     Drop: _drop,

@@ -46,22 +46,26 @@ def call_name(call: ast.Call) -> str:
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
+    if isinstance(node, ast.Name):
+        return ".".join(reversed([*parts, node.id]))
+    return ""
 
 
-def constant(node: ast.expr | None, variables: Mapping[str, Any]) -> Any:
+def constant(node: ast.expr | None, variables: Mapping[str, object]) -> Any:
     """Value of a constant expression, or of a name in ``variables``; None if the value is computed."""
     if isinstance(node, ast.Name):
         return variables.get(node.id)
     try:
-        return None if node is None else ast.literal_eval(node)
+        if node is None:
+            return None
+        return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
-def assigned_constants(trees: list[ast.Module]) -> dict[str, Any]:
+def assigned_constants(trees: list[ast.Module]) -> dict[str, object]:
     """Names to which a constant is assigned, with the first constant of each."""
-    constants: dict[str, Any] = {}
+    constants: dict[str, object] = {}
     for tree in trees:
         for node in ast.walk(tree):
             if (
@@ -82,7 +86,9 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
     )
 
 
-def call_constants(call: ast.Call, variables: Mapping[str, Any]) -> dict[str, Any]:
+def call_constants(
+    call: ast.Call, variables: Mapping[str, object]
+) -> dict[str, object]:
     """Constant values of the keyword arguments of a call; None for those that are computed."""
     return {
         argument.arg: constant(argument.value, variables)

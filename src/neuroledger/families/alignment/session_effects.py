@@ -116,7 +116,9 @@ def _p_of_spreads(values: Floats, sessions: Indices) -> float:
     if len(groups) < 2 or all(np.ptp(group) == 0 for group in groups):
         return 1.0
     probability = float(levene(*groups, center="median").pvalue)
-    return probability if np.isfinite(probability) else 1.0
+    if np.isfinite(probability):
+        return probability
+    return 1.0
 
 
 def _is(codes: Indices, code: int) -> Booleans:

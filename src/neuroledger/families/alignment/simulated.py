@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.factorize import encode
 from neuroledger.engine.measurement import Measurement
@@ -98,7 +99,8 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
         stimuli, splits = rows(rng)
-        count, k = len(stimuli), fitted.scores.shape[1]
+        count = len(stimuli)
+        k = fitted.scores.shape[1]
         Z = _smoothed(
             fitted.scores[rng.integers(0, len(fitted.scores), count)],
             fitted.scores,
@@ -128,7 +130,7 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
             for name, c in target.coords.items()
             if c.dims == ("presentation",) and name not in ("stimulus_id", "repetition")
         }
-        neuroid_coords: dict[str, Any] = {
+        neuroid_coords: dict[str, object] = {
             "neuroid_id": (
                 "neuroid",
                 np.array([f"n{i:04d}" for i in range(len(chosen))]),
@@ -205,9 +207,11 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
     return draw
 
 
-def _source(features: Floats, ids: Any, bins: Any, times: int) -> xr.DataArray:
+def _source(
+    features: Floats, ids: npt.ArrayLike, bins: dict[Any, Any], times: int
+) -> xr.DataArray:
     """Assembly of a model's features, which are the same in every time bin."""
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         "stimulus_id": ("presentation", ids),
         "neuroid_id": (
             "neuroid",
@@ -231,13 +235,15 @@ def _fit_factors(
     """Fit factors to standardised responses (stimulus, neuroid, bin), and estimate the noise in the residual."""
     count, neuroids, bins = values.shape
     flat = values.reshape(count, -1)
-    level, spread = flat.mean(axis=0), flat.std(axis=0)
+    level = flat.mean(axis=0)
+    spread = flat.std(axis=0)
     U, s, V = np.linalg.svd((flat - level) / spread, full_matrices=False)
     rank = min(LATENT, min(flat.shape) - 1)
     scores = U[:, :rank] * np.sqrt(count)
     loadings = (s[:rank, None] * V[:rank]).T / np.sqrt(count)
     residual = ((flat - level) / spread - scores @ loadings.T).std(axis=0)
-    noise, presentations = np.zeros(neuroids * bins), None
+    noise = np.zeros(neuroids * bins)
+    presentations = None
     if repeated is not None and "repetition" in repeated.coords:
         noise, presentations = _noise(repeated, target, usable)
         noise = noise / spread
@@ -288,7 +294,7 @@ def _noise(
 
 
 def _rows_of(
-    splits: Any, count: int
+    splits: Sequence[Split] | None, count: int
 ) -> Callable[[np.random.Generator], tuple[Indices, list[Split] | None]]:
     """Function that draws the measured stimuli whose coordinates are used, and a predefined split in its proportions."""
     size = min(count, STIMULI)
@@ -316,7 +322,7 @@ def _rows_of(
 
 def _groups(
     target: xr.DataArray, usable: Booleans, subjects: bool
-) -> Callable[[np.random.Generator], tuple[Indices, Any]]:
+) -> Callable[[np.random.Generator], tuple[Indices, Strings]]:
     """Function that draws neuroids and their subjects: as many subjects as measured, each with neuroids of one of them."""
     count = int(usable.sum())
     if not subjects:
@@ -327,7 +333,7 @@ def _groups(
     own = encode(target["subject"].values.astype(str)[usable])
     members = [np.flatnonzero(own.codes == code) for code in range(len(own.labels))]
 
-    def groups(rng: np.random.Generator) -> tuple[Indices, Any]:
+    def groups(rng: np.random.Generator) -> tuple[Indices, Strings]:
         chosen, labels = [], []
         for at in range(len(members)):
             pool = members[rng.integers(0, len(members))]
@@ -341,7 +347,8 @@ def _groups(
 
 def _smoothed(drawn: Floats, all_: Floats, rng: np.random.Generator) -> Floats:
     """Add noise to drawn items and shrink them, so that mean and standard deviation stay those of all items."""
-    mean, spread = all_.mean(axis=0), all_.std(axis=0)
+    mean = all_.mean(axis=0)
+    spread = all_.std(axis=0)
     noise = spread * rng.standard_normal(drawn.shape)
     return np.asarray(mean + np.sqrt(1 - MOVED**2) * (drawn - mean) + MOVED * noise)
 
@@ -374,7 +381,8 @@ def _dissimilarities(measured: Measurement) -> Draw:
         [str(name) for name in rdms["subject"].values] if "subject" in rdms.dims else []
     )
     # The noise is that of the measured stimuli: noise in proportion to the drawn ones would offset their variation.
-    own, scale = _own_share(places, shared), places.std()
+    own = _own_share(places, shared)
+    scale = places.std()
     mixing = np.random.default_rng(0).standard_normal((2 * rank, FEATURES))
 
     def draw(rng: np.random.Generator, models: int) -> Experiment[Measurement]:
@@ -387,7 +395,7 @@ def _dissimilarities(measured: Measurement) -> Draw:
             )
 
         matrices = np.stack([rdm() for _ in range(max(1, len(names)))])
-        coords: dict[str, Any] = {"stimulus_id": ("stimulus", ids)}
+        coords: dict[str, object] = {"stimulus_id": ("stimulus", ids)}
         shape: tuple[str, ...] = ("stimulus", "stimulus_b")
         if names:
             coords["subject"], shape = (
@@ -456,7 +464,8 @@ def simulated_properties(measured: Measurement, factors: Collection[str]) -> Dra
     MetricError
         The target does not have the dimensions ``(neuroid, property)``.
     """
-    target, source = measured.target, measured.source
+    target = measured.target
+    source = measured.source
     if target.ndim != 2 or "neuroid" not in target.dims:
         raise MetricError(
             f"no generative model of properties with dimensions {tuple(target.dims)} is known"

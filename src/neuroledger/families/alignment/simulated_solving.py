@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -134,7 +133,10 @@ def simulated_solving(measured: Measurement) -> Draw:
     return draw
 
 
-def _without(coords: dict[str, Any], name: str) -> dict[str, Any]:
+Columns = dict[str, tuple[str, Array]]
+
+
+def _without(coords: Columns, name: str) -> Columns:
     return {key: value for key, value in coords.items() if key != name}
 
 
@@ -161,7 +163,8 @@ def _refuse_unrelated(deviations: Floats, times: Floats) -> None:
         if s.size and s[0] > 0
         else U[:, :0]
     )
-    count, free = len(times), len(times) - U.shape[1] - 1
+    count = len(times)
+    free = len(times) - U.shape[1] - 1
     centred = times - times.mean()
     spread = float(centred @ centred)
     unexplained = spread - float(((U.T @ centred) ** 2).sum())

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.spec.registry import Example
 
 __all__ = [
@@ -36,11 +37,11 @@ def _trials(rng: np.random.Generator) -> tuple[xr.DataArray, xr.DataArray]:
     return trials(rng)
 
 
-def _along(side: xr.DataArray, name: str, values: Any) -> xr.DataArray:
+def _along(side: xr.DataArray, name: str, values: npt.ArrayLike) -> xr.DataArray:
     return side.assign_coords({name: ("presentation", np.asarray(values))})
 
 
-def _number_of(side: xr.DataArray) -> Any:
+def _number_of(side: xr.DataArray) -> Indices:
     """Return the number of the stimulus of each row."""
     return np.array([int(name[-3:]) for name in side["stimulus_id"].values])
 
@@ -94,7 +95,9 @@ def of_blocks(rng: np.random.Generator, given: Given) -> Example:
 
 def of_formulas(rng: np.random.Generator, _: Given) -> Example:
     """Surprisal in two regions of matching and mismatching sentences."""
-    items, conditions, regions = 12, ("match", "mismatch"), ("1", "2")
+    items = 12
+    conditions = ("match", "mismatch")
+    regions = ("1", "2")
     rows = [(i, c, r) for i in range(items) for c in conditions for r in regions]
     values = [rng.exponential() + (c == "mismatch") for _, c, _ in rows]
     columns = {
@@ -188,7 +191,8 @@ def of_solution_times(rng: np.random.Generator, _: Given) -> Example:
 
 def of_repeated_numbers(rng: np.random.Generator, _: Given) -> Example:
     """One number for each stimulus in four repetitions."""
-    stimulus, repetition = np.tile(np.arange(30), 4), np.repeat(np.arange(4), 30)
+    stimulus = np.tile(np.arange(30), 4)
+    repetition = np.repeat(np.arange(4), 30)
     values = rng.standard_normal(30)[stimulus] + 0.5 * rng.standard_normal(120)
     columns = {
         "stimulus_id": [f"stimulus{i:03d}" for i in stimulus],

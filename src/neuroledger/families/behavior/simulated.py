@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
 from scipy.special import expit, logit
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
@@ -141,7 +140,9 @@ def _answers(measured: Measurement) -> Draw:
     return draw
 
 
-def _as_predictions(source: xr.DataArray, answers: Any, choices: Any) -> xr.DataArray:
+def _as_predictions(
+    source: xr.DataArray, answers: Array, choices: Array | None
+) -> xr.DataArray:
     """Return the answers of a simulated model, as probabilities if ``choices`` is given."""
     coords = {
         name: c for name, c in source.coords.items() if c.dims == ("presentation",)
@@ -155,8 +156,8 @@ def _as_predictions(source: xr.DataArray, answers: Any, choices: Any) -> xr.Data
 
 
 def _simulated_choices(
-    truth: Any, right: Booleans, labels: Any, rng: np.random.Generator
-) -> Any:
+    truth: Array, right: Booleans, labels: Array, rng: np.random.Generator
+) -> Array:
     """Return the right label where ``right`` is true, and a random other label elsewhere."""
     place = np.searchsorted(labels, truth)
     wrong = labels[
@@ -167,7 +168,8 @@ def _simulated_choices(
 
 def _abilities(people: Answers) -> tuple[Floats, float]:
     """Return the log odds of a right answer per condition, and their deviation between people beyond sampling noise."""
-    right, answered = people.correct.sum(axis=1), people.seen.sum(axis=1)
+    right = people.correct.sum(axis=1)
+    answered = people.seen.sum(axis=1)
     odds = np.log((right + 0.5) / (answered - right + 0.5))
     noise = (1 / (right + 0.5) + 1 / (answered - right + 0.5)).mean()
     between = (
@@ -207,7 +209,9 @@ def _difficulty(people: Answers, level: Floats, between: float) -> float:
     for _ in range(STEPS if np.isfinite(observed) and len(people.correct) > 1 else 0):
         middle = (low + high) / 2
         low, high = (middle, high) if agreement(middle) < observed else (low, middle)
-    return (low + high) / 2 if high < HARDEST else 1.0
+    if high < HARDEST:
+        return (low + high) / 2
+    return 1.0
 
 
 def _marginal(level: Floats, deviation: float) -> Floats:
@@ -219,12 +223,15 @@ def _kappa(people: Answers) -> float:
     values = agreement_measured(compare(people, people), "error_consistency")
     pairs = np.triu_indices(len(people.correct), 1)
     kappas = values[:, pairs[0], pairs[1]]
-    return float(np.nanmean(kappas)) if np.isfinite(kappas).any() else float("nan")
+    if np.isfinite(kappas).any():
+        return float(np.nanmean(kappas))
+    return float("nan")
 
 
 def _discriminations(measured: Measurement) -> Draw:
     """Return the generator for two-choice trials: new images of the same objects, with a difficulty per distractor."""
-    target, source = measured.target, measured.source
+    target = measured.target
+    source = measured.source
     if "choice" not in source.dims:
         raise MetricError(
             "no generative model of two-choice trials is known where models give labels alone"

@@ -268,7 +268,8 @@ def _unexpected_counts(
                 rows &= np.isin(
                     text_of(assembly, column), np.asarray(values, dtype=str).ravel()
                 )
-            low, high = expectation.low, expectation.high
+            low = expectation.low
+            high = expectation.high
             if expectation.count is not None:
                 low = high = expectation.count
             count = int(rows.sum())
@@ -276,7 +277,10 @@ def _unexpected_counts(
                 selection = ", ".join(
                     f"{column} {value}" for column, value in expectation.where.items()
                 )
-                stated = f"{low}" if low == high else f"{low} to {high}"
+                if low == high:
+                    stated = f"{low}"
+                else:
+                    stated = f"{low} to {high}"
                 yield (
                     "audit.counts",
                     f"{selection}: {count} windows, {stated} stated",
@@ -408,7 +412,8 @@ def _odd_amplitudes(amplitudes: Mapping[str, float], median: float) -> list[str]
 
 def _units_of_channels(assembly: xr.DataArray) -> Problems:
     """Channels whose scale differs by a unit from the others of their type, in most recordings."""
-    channels, kinds = text_of(assembly, "channel_id"), text_of(assembly, "channel_type")
+    channels = text_of(assembly, "channel_id")
+    kinds = text_of(assembly, "channel_type")
     spreads = _deviations(assembly)
     recordings = {recording for recording, _ in spreads}
     odd: dict[str, list[float]] = defaultdict(list)
@@ -448,7 +453,8 @@ def _flat_or_clipped(assembly: xr.DataArray) -> Problems:
         signal = np.moveaxis(values[recordings == recording], 1, 0).reshape(
             len(channels), -1
         )
-        low, high = signal.min(axis=1), signal.max(axis=1)
+        low = signal.min(axis=1)
+        high = signal.max(axis=1)
         spread = signal.std(axis=1)
         typical = float(np.median(spread))
         for at, channel in enumerate(channels.tolist()):
@@ -506,7 +512,8 @@ def _ordered_labels(assembly: xr.DataArray) -> Problems:
     """Labels in blocks: fewer changes between consecutive windows than expected by chance, or one label per recording."""
     if "label" not in assembly.coords:
         return
-    labels, recordings = text_of(assembly, "label"), text_of(assembly, "recording")
+    labels = text_of(assembly, "label")
+    recordings = text_of(assembly, "recording")
     onset = assembly["onset"].values.astype(float)
     classes = set(labels.tolist())
     if len(classes) < 2:

@@ -85,7 +85,8 @@ def whitened_spectra(
     """Spectra of `most` windows of each recording, divided by the root mean square of each channel and frequency."""
     recordings = text_of(assembly, "recording")
     onsets = assembly["onset"].values.astype(float)
-    samples, channels = assembly.sizes["sample"], assembly.sizes["channel"]
+    samples = assembly.sizes["sample"]
+    channels = assembly.sizes["channel"]
     frequencies = np.arange(1, samples // 2)
     chosen = _chosen(channels * len(frequencies))
     channel_of, bin_of = np.divmod(chosen, len(frequencies))
@@ -160,7 +161,8 @@ def _largest_correlation(spectra: Spectra, matched: list[tuple[int, int]]) -> fl
     medians = []
     for band in range(BANDS):
         columns = spectra.bands == band
-        a, b = first[:, columns], second[:, columns]
+        a = first[:, columns]
+        b = second[:, columns]
         size = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
         medians.append(
             float(np.median((a * b).sum(axis=1) / np.where(size > 0, size, np.inf)))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.families.decoding.audit_altered import (
     BANDS,
     FEWEST,
@@ -68,7 +68,8 @@ def altered_windows(assembly: xr.DataArray) -> Problems:
     pairs = list(_copies(assembly, spectra, numbers, alike))
     if not pairs:
         return
-    recordings, subjects = text_of(assembly, "recording"), text_of(assembly, "subject")
+    recordings = text_of(assembly, "recording")
+    subjects = text_of(assembly, "subject")
     onsets = assembly["onset"].values.astype(float)
     across = sum(subjects[a] != subjects[b] for a, b in pairs)
     examples = [
@@ -121,19 +122,22 @@ def _beside(first: Floats, second: Floats) -> float:
     pattern = np.linalg.svd(first, full_matrices=False)[0][:, :1]
     a, b = (window - pattern @ (pattern.T @ window) for window in (first, second))
     size = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float((a * b).sum()) / size if size > 0 else 0.0
+    if size > 0:
+        return float((a * b).sum()) / size
+    return 0.0
 
 
 def _copies(
     assembly: xr.DataArray,
     spectra: Spectra,
     numbers: Indices,
-    alike: npt.NDArray[np.bool_],
+    alike: Booleans,
 ) -> Iterator[tuple[int, int]]:
     """Yield the rows of pairs of windows that are copies."""
     partners = alike.sum(axis=0) + alike.sum(axis=1)
     rows = spectra.origins[numbers]
-    recordings, onsets = text_of(assembly, "recording")[rows], spectra.onsets[numbers]
+    recordings = text_of(assembly, "recording")[rows]
+    onsets = spectra.onsets[numbers]
     seconds = assembly.sizes["sample"] / float(assembly.attrs["sampling_rate"])
     found = []
     for a, b in np.argwhere(alike).tolist():
@@ -152,7 +156,8 @@ def _copies(
         )
         if pair[0] != pair[1] and as_a_whole:
             continue
-        one, other = int(rows[a]), int(rows[b])
+        one = int(rows[a])
+        other = int(rows[b])
         windows_of_pair = normalised(np.asarray(assembly.values[[one, other]])).reshape(
             2, *assembly.shape[1:]
         )

@@ -6,10 +6,9 @@ from collections import defaultdict
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.families.decoding.audit_common import (
     MAINS,
     Problems,
@@ -64,7 +63,8 @@ def same_channels(assembly: xr.DataArray) -> Problems:
 
 def channels_in_another_order(assembly: xr.DataArray) -> Problems:
     """Subjects whose channels covary like those of the others only after they are reordered."""
-    subject_of, channels = text_of(assembly, "subject"), text_of(assembly, "channel_id")
+    subject_of = text_of(assembly, "subject")
+    channels = text_of(assembly, "channel_id")
     subjects = sorted(set(subject_of.tolist()))
     if len(subjects) < 3 or len(channels) < LEAST_CHANNELS:
         return
@@ -101,12 +101,13 @@ def channels_in_another_order(assembly: xr.DataArray) -> Problems:
         )
 
 
-def _match_channels(target: Floats, form: Floats) -> npt.NDArray[np.intp]:
+def _match_channels(target: Floats, form: Floats) -> Indices:
     """The order of channels in which `form` is most similar to `target`: the best of several searches, refined by 2-opt."""
     from scipy.optimize import quadratic_assignment
 
     rng = np.random.default_rng(0)
-    target, form = target - np.diag(np.diag(target)), form - np.diag(np.diag(form))
+    target = target - np.diag(np.diag(target))
+    form = form - np.diag(np.diag(form))
     results = [
         quadratic_assignment(target, form, options={"maximize": True, "rng": rng})
     ]
@@ -128,7 +129,8 @@ def _match_channels(target: Floats, form: Floats) -> npt.NDArray[np.intp]:
 
 def mains_only_channels(assembly: xr.DataArray) -> Problems:
     """Channels that contain little except mains hum, while the others have a signal."""
-    rate, length = float(assembly.attrs["sampling_rate"]), assembly.sizes["sample"]
+    rate = float(assembly.attrs["sampling_rate"])
+    length = assembly.sizes["sample"]
     channels, recordings = (
         text_of(assembly, "channel_id"),
         text_of(assembly, "recording"),
@@ -171,7 +173,8 @@ def inconsistent_units(
 
     `spread` contains the standard deviation of each channel by (recording, channel type).
     """
-    channels, kinds = text_of(assembly, "channel_id"), text_of(assembly, "channel_type")
+    channels = text_of(assembly, "channel_id")
+    kinds = text_of(assembly, "channel_type")
     affected: dict[str, list[str]] = defaultdict(list)
     for kind in sorted({kind for _, kind in spread}):
         by_recording = {

@@ -34,7 +34,8 @@ FARTHER: Final = 5.0
 
 def same_recordings(assembly: xr.DataArray) -> Problems:
     """Recordings with the same bytes, of one subject or of several."""
-    recordings, subjects = text_of(assembly, "recording"), text_of(assembly, "subject")
+    recordings = text_of(assembly, "recording")
+    subjects = text_of(assembly, "subject")
     owners = dict(zip(recordings.tolist(), subjects.tolist(), strict=True))
     by_digest: dict[str, list[str]] = defaultdict(list)
     for recording, digest in recording_digests(assembly).items():
@@ -61,7 +62,8 @@ def same_windows(assembly: xr.DataArray) -> Problems:
     """
     forward, backward = _projections(assembly)
     values = assembly.values
-    recordings, subjects = text_of(assembly, "recording"), text_of(assembly, "subject")
+    recordings = text_of(assembly, "recording")
+    subjects = text_of(assembly, "subject")
     onset = assembly["onset"].values.astype(float)
     for sign, reverse, how in WAYS:
         pairs = []
@@ -115,7 +117,8 @@ def duplicated_events(assembly: xr.DataArray) -> Problems:
             or far.min() < FARTHER * max(late, NEAR * seconds / 2)
         ):
             continue
-        first, second = rows[:-1][close], rows[1:][close]
+        first = rows[:-1][close]
+        second = rows[1:][close]
         # Equal onsets may mean that the times are unknown: the samples must be equal as well.
         equal = apart[close] == 0
         alike = [
@@ -141,11 +144,8 @@ def _projections(assembly: xr.DataArray) -> tuple[Floats, Floats]:
     for _, values in blocks(assembly):
         for at, ordered in enumerate((values, values[:, :, ::-1])):
             flat = normalised(ordered)
-            weights = (
-                rng.standard_normal((flat.shape[1], PROJECTIONS))
-                if weights is None
-                else weights
-            )
+            if weights is None:
+                weights = rng.standard_normal((flat.shape[1], PROJECTIONS))
             parts[at].append(flat @ weights / np.sqrt(flat.shape[1]))
     return np.concatenate(parts[0]), np.concatenate(parts[1])
 

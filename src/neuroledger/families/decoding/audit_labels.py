@@ -42,7 +42,8 @@ def labels_of_other_windows(assembly: xr.DataArray) -> Problems:
     """
     if "label" not in assembly.coords:
         return
-    recordings, labels = text_of(assembly, "recording"), text_of(assembly, "label")
+    recordings = text_of(assembly, "recording")
+    labels = text_of(assembly, "label")
     onset = assembly["onset"].values.astype(float)
     rows = {}
     for name in sorted(set(recordings.tolist())):
@@ -125,7 +126,8 @@ def labels_predicted_by_subjects(assembly: xr.DataArray) -> Problems:
         return
     shares = table / table.sum(axis=1, keepdims=True)
     at = int(np.argmax(shares.max(axis=0) - shares.min(axis=0)))
-    least, most = int(shares[:, at].argmin()), int(shares[:, at].argmax())
+    least = int(shares[:, at].argmin())
+    most = int(shares[:, at].argmax())
     yield (
         "audit.order",
         f"the subject predicts the label (Cramér's V {strength:.2f}): {str(classes[at])!r} are "

@@ -70,7 +70,8 @@ def exchanged_subjects(assembly: xr.DataArray) -> Problems:
             if owners[a] == owners[b] or before[a] or before[b]:
                 continue
             changed = list(owners)
-            changed[a], changed[b] = owners[b], owners[a]
+            changed[a] = owners[b]
+            changed[b] = owners[a]
             after = _same_owner(changed, nearest)
             involved = np.isin(changed, [owners[a], owners[b]])
             if (
@@ -205,7 +206,8 @@ def _hum_frequency(values: Floats, rate: float) -> float | None:
             (near > 3.0 * rate / length) & (near < 3.0 * rate / length + 6.0)
         ]
         if len(around) and power[at] - float(around.max()) > best:
-            best, hum = power[at] - float(around.max()), float(frequencies[at])
+            best = power[at] - float(around.max())
+            hum = float(frequencies[at])
     return hum
 
 

@@ -74,8 +74,8 @@ BATCH = 64
 # A cost per stimulus is counted on this many stimuli: it hardly differs between stimuli of one size.
 COUNTED = 64
 
-MetricRequest = str | Mapping[str, Any] | Override
-Bound = tuple[MetricSpec, Metric, dict[str, Any]]
+MetricRequest = str | Mapping[str, object] | Override
+Bound = tuple[MetricSpec, Metric, dict[str, object]]
 
 
 @naming_extras()
@@ -348,7 +348,7 @@ def _needs(bound: Iterable[Bound]) -> frozenset[Need]:
     )
 
 
-def _as_text(item: Mapping[str, Any] | Override) -> str:
+def _as_text(item: Mapping[str, object] | Override) -> str:
     if isinstance(item, Override):
         item = {"name": item.name, **item.parameters}
     if not isinstance(item, Mapping):
@@ -397,7 +397,9 @@ def _resolve_cached(
 
 
 def _parse(item: str) -> dict[str, Any]:
-    return dict(json.loads(item)) if item.startswith("{") else {"name": item}
+    if item.startswith("{"):
+        return dict(json.loads(item))
+    return {"name": item}
 
 
 def _resolve(item: MetricRequest, catalog: Catalog) -> Bound:
@@ -418,11 +420,12 @@ def _require_cost(bound: Bound) -> Bound:
 def _score(
     spec: MetricSpec,
     component: Metric,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     trace: Trace,
 ) -> Score:
     reading: Reading = component.function(trace, **parameters)
-    status, reason = reading.status, reading.reason
+    status = reading.status
+    reason = reading.reason
     if status != "failed" and not math.isfinite(reading.value):
         status, reason = (
             "failed",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Array
 from neuroledger.spec.registry import Example
 
 __all__ = ["of_boxes", "of_forecasts", "of_problems", "of_sessions"]
@@ -15,7 +16,7 @@ __all__ = ["of_boxes", "of_forecasts", "of_problems", "of_sessions"]
 Given = Mapping[str, Any]
 
 
-def _rows(values: Any, **columns: Any) -> xr.DataArray:
+def _rows(values: Array, **columns: object) -> xr.DataArray:
     dims = ("presentation", "output")[: np.ndim(values)]
     coords = {
         name: ("presentation", np.asarray(each)) for name, each in columns.items()
@@ -26,7 +27,7 @@ def _rows(values: Any, **columns: Any) -> xr.DataArray:
 def of_forecasts(rng: np.random.Generator, given: Given) -> Example:
     """Predicted and true numbers of four series, at several horizons."""
     number = np.arange(80)
-    columns: dict[str, Any] = {"stimulus_id": [f"step{i:03d}" for i in number]}
+    columns: dict[str, object] = {"stimulus_id": [f"step{i:03d}" for i in number]}
     if given.get("series"):
         columns[given["series"]] = [f"series{i}" for i in number % 4]
     if given.get("horizon"):

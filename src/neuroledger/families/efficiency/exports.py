@@ -58,14 +58,14 @@ def flat(
     scores: Mapping[str, AnyScore],
     *,
     version: Literal["v1", "v2"] = "v2",
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return NeuroBench's result object: its keys, counts as integers, and only the metrics that it has.
 
     A metric that failed or is partly counted is null, because NeuroBench's layout has no field for a reason. If any
     cost was not counted in NeuroBench's mode, ``CountingMode`` states the mode (``strict``, or ``mixed``).
     """
     index = 0 if version == "v2" else 1
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for name, names in NAMES.items():
         if name in scores:
             value = _complete_value(scores[name])
@@ -110,7 +110,9 @@ def flat(
 
 
 def _common_mode(modes: set[str]) -> str:
-    return next(iter(modes)) if len(modes) == 1 else "mixed"
+    if len(modes) == 1:
+        return next(iter(modes))
+    return "mixed"
 
 
 def _modes(scores: Mapping[str, AnyScore]) -> set[str]:
@@ -126,7 +128,9 @@ def _is_measured(score: AnyScore) -> bool:
 
 
 def _complete_value(score: AnyScore) -> float | None:
-    return plain(score) if score.status == "scored" else None
+    if score.status == "scored":
+        return plain(score)
+    return None
 
 
 def export_neurobench(catalog: Catalog, benchmark: str, out: Path) -> list[Path]:
@@ -173,8 +177,8 @@ def nested(
     model: str,
     scores: Mapping[str, AnyScore],
     *,
-    extra: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    extra: Mapping[str, object] | None = None,
+) -> dict[str, object]:
     """Return sc-neurocore's result object: correctness, complexity and system under ``metrics``, and ``extra``.
 
     Spikes and operations are totals over all samples, as in sc-neurocore; latency and energy are per sample; ``units``
@@ -198,8 +202,9 @@ def nested(
         score.n["time_steps"] for score in scores.values() if "time_steps" in score.n
     ]
     steps += [1 for name in OPERATIONS if values.get(name) is not None]
-    parameters, latency = values.get("parameter_count"), values.get("latency")
-    result: dict[str, Any] = {
+    parameters = values.get("parameter_count")
+    latency = values.get("latency")
+    result: dict[str, object] = {
         "task": task,
         "model": model,
         "metrics": {
@@ -246,13 +251,14 @@ def _total_count(score: AnyScore | None) -> int | None:
     """Return a count per sample times the number of samples."""
     if score is None:
         return None
-    per_sample, samples = _complete_value(score), score.n.get("samples")
+    per_sample = _complete_value(score)
+    samples = score.n.get("samples")
     if per_sample is None or samples is None:
         return None
     return round(per_sample * samples)
 
 
-def _json(value: Any) -> Any:
+def _json(value: object) -> Any:
     """Convert to plain data, with None for NaN and infinity."""
     if isinstance(value, np.generic):
         value = value.item()

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuroledger.data.facts import Fact
 from neuroledger.errors import RequestError
 
 if TYPE_CHECKING:
+    import nir
+    import onnx
     from torch import Tensor, nn
 
 __all__ = ["Parting", "Sameness", "network_named", "same"]
@@ -85,8 +87,8 @@ class Sameness:
 
 
 def same(
-    network: nn.Module | str | Path | Any,
-    graph: str | Path | Any,
+    network: nn.Module | str | Path | nir.NIRGraph | onnx.ModelProto,
+    graph: str | Path | nir.NIRGraph | onnx.ModelProto,
     inputs: Tensor,
     *,
     time_step: float | None = None,
@@ -146,7 +148,7 @@ class _Run:
     kinds: tuple[str, ...]
 
 
-def _recorded(module: Any, inputs: Tensor) -> _Run:
+def _recorded(module: nn.Module, inputs: Tensor) -> _Run:
     """Run a network from rest and record the outputs of its layers."""
     from neuroledger.families.efficiency.counting.network import (
         Network,
@@ -167,7 +169,7 @@ def _recorded(module: Any, inputs: Tensor) -> _Run:
 
 @contextmanager
 def _recording(
-    network: Any, outputs: dict[str, list[Tensor]], kinds: dict[str, str]
+    network: nn.Module, outputs: dict[str, list[Tensor]], kinds: dict[str, str]
 ) -> Iterator[None]:
     from neuroledger.families.efficiency.counting.spiking import spikes
     from neuroledger.families.efficiency.counting.static import CONNECTIONS
@@ -186,7 +188,11 @@ def _recording(
                 continue
 
             def record(
-                _: Any, __: Any, output: Any, name: str = name, kind: str = kind
+                _: nn.Module,
+                __: tuple[object, ...],
+                output: object,
+                name: str = name,
+                kind: str = kind,
             ) -> None:
                 kinds.setdefault(name, kind)
                 outputs.setdefault(name, []).append(spikes(output).detach().clone())
@@ -211,19 +217,24 @@ def _first_parting(ours: _Run, theirs: _Run, tolerance: float) -> Parting | None
                     )
                 )
                 break
-    return min(found, key=lambda item: item[:2])[2] if found else None
+    if found:
+        return min(found, key=lambda item: item[:2])[2]
+    return None
 
 
 def _difference(one: Tensor, two: Tensor) -> float:
     """Return the largest difference between values, relative for values above 1; infinite if shapes differ."""
     if one.numel() != two.numel() or len(one) != len(two):
         return math.inf
-    first, second = one.double().flatten(1), two.double().flatten(1)
+    first = one.double().flatten(1)
+    second = two.double().flatten(1)
     scale = first.abs().clamp(min=1)
-    return float(((first - second).abs() / scale).max()) if first.numel() else 0.0
+    if first.numel():
+        return float(((first - second).abs() / scale).max())
+    return 0.0
 
 
-def network_named(name: str) -> Any:
+def network_named(name: str) -> nn.Module:
     """Return the network of a command line: a graph file, or ``package.module:NAME`` of a module or a function.
 
     Raises

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -151,7 +151,8 @@ def _match_boxes(
     scores: Floats,
 ) -> tuple[Indices, Floats]:
     """Return for each true box the index of the detected box that matches it (best score first; or −1), and the overlap."""
-    match, overlap = np.full(len(boxes), -1), np.zeros(len(boxes))
+    match = np.full(len(boxes), -1)
+    overlap = np.zeros(len(boxes))
     for row in np.argsort(-scores, kind="stable"):
         free = np.flatnonzero((scenes == found_scenes[row]) & (match < 0))
         shares = box_overlap(found_boxes[row], boxes[free])
@@ -190,7 +191,7 @@ def _difficulty(
 def _rows(
     corners: Floats, scenes: Array, labels: Array, scores: Floats | None
 ) -> xr.DataArray:
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         "corner": list(BOX),
         "scene": ("presentation", scenes.astype(object)),
         "label": ("presentation", labels.astype(object)),

@@ -30,4 +30,6 @@ def groups_of(names: Sequence[str]) -> int | None:
         for name in (f"{channel} {band}" for channel in channels)
     ]
     equal = len({tuple(channels) for channels in bands.values()}) == 1
-    return len(bands) if equal and ordered == list(names) else None
+    if equal and ordered == list(names):
+        return len(bands)
+    return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import PositiveFloat, model_validator
 
 from neuroledger.errors import RequestError
+from neuroledger.families.fields import AtLeastOne, Names
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
     RecordingScale,
@@ -17,7 +18,7 @@ from neuroledger.spec.base import Frozen
 
 __all__ = ["FilterNeed", "Needs", "composed", "only_as_cut", "unmet"]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 SCALED = ("robust", "standard")
 
 
@@ -57,8 +58,8 @@ class Needs(Frozen):
     clamp: Positive | Literal["none"] | None = None
     baseline: Literal["none"] | None = None
     filter: FilterNeed | Literal["none"] | None = None
-    channels: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["any"] = "any"
-    window_multiple: Annotated[int, Field(ge=1)] = 1
+    channels: Names | Literal["any"] = "any"
+    window_multiple: AtLeastOne = 1
 
     @model_validator(mode="after")
     def _amplitudes(self) -> Self:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -66,9 +65,9 @@ def signals(
     sampling_rate: float,
     start: float,
     units: str,
-    events: Mapping[str, Any],
+    events: Mapping[str, object],
     positions: Array | None = None,
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, object] | None = None,
 ) -> xr.DataArray:
     """Return checked signals, built from an array and the coordinates of its three axes.
 
@@ -102,7 +101,7 @@ def signals(
         if isinstance(channel_types, str)
         else list(channel_types)
     )
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         name: ("presentation", np.asarray(column)) for name, column in events.items()
     }
     coords |= {
@@ -238,7 +237,8 @@ def _scan_values(assembly: xr.DataArray) -> list[str]:
             if silent
             else np.flatnonzero((values.max(axis=2) == values.min(axis=2)).all(axis=1))
         )
-        first = start + int(flat_rows[0]) if len(flat_rows) and first < 0 else first
+        if len(flat_rows) and first < 0:
+            first = start + int(flat_rows[0])
         flat += len(flat_rows)
     if wrong:
         return [f"{wrong} values are missing or infinite"]

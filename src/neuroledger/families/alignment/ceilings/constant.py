@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import xarray as xr
-from pydantic import Field, StringConstraints
+from pydantic import NonNegativeFloat, PositiveFloat, StringConstraints
 
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.samples import NotKnown, Samples
@@ -17,9 +17,9 @@ __all__ = ["constant"]
 def constant(
     assembly: xr.DataArray,
     *,
-    value: Annotated[float, Field(gt=0)],
+    value: PositiveFloat,
     source: Annotated[str, StringConstraints(min_length=5)],
-    error: Annotated[float, Field(ge=0)] | None = None,
+    error: NonNegativeFloat | None = None,
 ) -> Samples:
     """Return ``value`` for any assembly; the notes state that it is not computed here, and its ``source``.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.families.alignment import examples
@@ -18,6 +17,7 @@ from neuroledger.families.alignment.tuning.distributions import (
     ids_of,
     property_values,
 )
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.samples import Keep, Samples, Variation
 
@@ -36,7 +36,7 @@ def distribution_similarity(
     rng: np.random.Generator,
     property_name: str | None = None,
     bins: tuple[float, ...] = (),
-    draws: Annotated[int, Field(ge=1)] = 1000,
+    draws: AtLeastOne = 1000,
     generator: Literal["seeded", "legacy"] = "seeded",
     seed: int = 0,
 ) -> Samples:
@@ -61,7 +61,8 @@ def distribution_similarity(
         rows = drawn_rows(values, values, draws=draws, rng=random)
     except MetricError as error:
         raise CeilingError(str(error)) from None
-    places, count = histogram(values, edges), len(edges) - 1
+    places = histogram(values, edges)
+    count = len(edges) - 1
     samples = Resampled(places[rows], places, count).similarity()
     if np.isnan(samples).all():
         raise CeilingError("all values are in one bin, so no distribution can differ")

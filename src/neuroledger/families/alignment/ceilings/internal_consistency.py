@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 from scipy.sparse import coo_array
 
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices
@@ -16,6 +15,7 @@ from neuroledger.data.threads import side_by_side
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.halves import halves_without_groups
 from neuroledger.families.alignment.similarity.scale import moderate_columns
+from neuroledger.families.fields import AtLeastTwo
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.samples import Keep, Samples, Variation
@@ -65,7 +65,7 @@ def internal_consistency(
     assembly: xr.DataArray,
     *,
     splits: Sequence[Split],
-    repetitions: Literal["all"] | Annotated[int, Field(ge=2)] = "all",
+    repetitions: Literal["all"] | AtLeastTwo = "all",
     correction: Literal["horst", "spearman_brown", "none"] = "horst",
     correlation: Correlation = "pearson",
     average: Literal["stimulus", "condition"] = "stimulus",
@@ -199,7 +199,8 @@ def _conditions(
 
 
 def _layout(stimulus: Indices, splits: Sequence[Split]) -> _Layout:
-    count, stimuli = len(stimulus), int(stimulus.max()) + 1
+    count = len(stimulus)
+    stimuli = int(stimulus.max()) + 1
     if stimuli == count:
         raise CeilingError(
             f"no repetitions: each of the {count} stimuli was presented once, so nothing says how reliable "
@@ -229,7 +230,8 @@ def _patterns(splits: Sequence[Split], count: int) -> Indices:
 
 def _slots(stimulus: Indices, pattern: Indices) -> tuple[Indices, int]:
     """Slot of each presentation, and the number of slots: one per pattern and occurrence of the pattern in a stimulus."""
-    count, patterns = len(stimulus), int(pattern.max()) + 1
+    count = len(stimulus)
+    patterns = int(pattern.max()) + 1
     key = stimulus * patterns + pattern
     if (int(stimulus.max()) + 1) * patterns > 16 * count:
         order = np.argsort(key, kind="stable")
@@ -274,7 +276,8 @@ def _levelled(values: Array) -> Array:
     The difference of two numbers this close to each other is exact.
     """
     sample = np.asarray(values[:SAMPLE], dtype=np.float64)
-    low, high = np.fmin.reduce(sample), np.fmax.reduce(sample)
+    low = np.fmin.reduce(sample)
+    high = np.fmax.reduce(sample)
     with np.errstate(invalid="ignore"):
         near = high - low < LITTLE * np.abs(low)
     if not near.any():
@@ -396,14 +399,16 @@ def _correlation(A: Floats, B: Floats, correlation: Correlation) -> Floats:
             ).statistic
         return result
     if correlation == "spearman":
-        A, B = rankdata(A, axis=1), rankdata(B, axis=1)
+        A = rankdata(A, axis=1)
+        B = rankdata(B, axis=1)
     if A.shape[1] >= 3:
         side_by_side(lambda at: _correlated(A[at], B[at], result[at]), range(len(A)))
     return result
 
 
 def _correlated(a: Floats, b: Floats, r: Floats) -> None:
-    size_a, size_b = _centred(a), _centred(b)
+    size_a = _centred(a)
+    size_b = _centred(b)
     size = size_a * size_b
     np.divide(np.einsum("sn,sn->n", a, b), np.sqrt(size), out=r, where=size > 0)
 
@@ -426,7 +431,8 @@ def _correlation_of(
     result = np.full((A.shape[0], A.shape[2]), np.nan)
     for split, column in np.ndindex(result.shape):
         rows = in_both[split, :, column]
-        a, b = A[split, rows, column], B[split, rows, column]
+        a = A[split, rows, column]
+        b = B[split, rows, column]
         if len(a) >= 3:
             result[split, column] = _correlation(
                 a[None, :, None], b[None, :, None], correlation

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import NonNegativeInt
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices, Reals
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.halves import halves_without_groups
 from neuroledger.families.alignment.similarity.scale import moderate_columns
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.reliability import of_all
 from neuroledger.stats.samples import Keep, Samples, Variation
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = ["predictor_consistency"]
 
@@ -30,8 +33,8 @@ TOGETHER = 2_000_000
 def predictor_consistency(
     assembly: xr.DataArray,
     *,
-    halves: Annotated[int, Field(ge=1)] = 10,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    halves: AtLeastOne = 10,
+    seed: NonNegativeInt = 0,
     by: str = "stimulus_id",
     correction: Literal["horst", "spearman_brown"] = "horst",
 ) -> Samples:
@@ -145,7 +148,7 @@ def _halves(
     repetition: Indices,
     repeated: list[tuple[Indices, Indices]],
     rng: np.random.Generator,
-) -> tuple[Any, Any]:
+) -> tuple[csr_array, csr_array]:
     """Membership (stimulus × presentation, sparse) in the two halves of one draw."""
     from scipy.sparse import csr_array
 
@@ -180,20 +183,24 @@ def _centred(A: Floats, B: Floats) -> tuple[Floats, Floats, Indices]:
     present = np.isfinite(A) & np.isfinite(B)
     count = present.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        A, B = np.where(present, A, 0.0), np.where(present, B, 0.0)
+        A = np.where(present, A, 0.0)
+        B = np.where(present, B, 0.0)
         A, B = (np.where(present, X - X.sum(axis=0) / count, 0.0) for X in (A, B))
     return A, B, count
 
 
 def _means(
-    values: NDArray[np.floating], draws: list[tuple[Any, Any]]
+    values: Reals, draws: list[tuple[csr_array, csr_array]]
 ) -> Iterator[tuple[Floats, Floats]]:
     """Yield the means of both halves of each draw (stimulus × column), ignoring missing values; NaN without any."""
     values = np.asarray(values, dtype=np.float64)
     present = np.isfinite(values)
     complete = bool(present.all())
     filled = values if complete else np.where(present, values, 0.0)
-    presence = np.ones((len(values), 1)) if complete else present.astype(np.float64)
+    if complete:
+        presence = np.ones((len(values), 1))
+    else:
+        presence = present.astype(np.float64)
     for first, second in draws:
         with np.errstate(invalid="ignore"):
             yield (

@@ -44,7 +44,8 @@ class _Trials(NamedTuple):
         """Mean of each stimulus over the responses that exist in ``rows``, (stimulus, neuroid); NaN without any."""
         from scipy.sparse import csr_array
 
-        values, stimulus = self.values[rows], self.stimulus[rows]
+        values = self.values[rows]
+        stimulus = self.stimulus[rows]
         places = (stimulus, np.arange(len(stimulus)))
         members = csr_array(
             (np.ones(len(stimulus)), places), shape=(self.stimuli, len(stimulus))
@@ -174,7 +175,8 @@ def _checked(rdms: Sequence[_Rdms], pairs: Sequence[_Pair]) -> list[str]:
             f"{pairs[0].first.shape[1]} neuroids lack a stimulus in a half), and an RDM's consistency needs at least "
             f"{FEWEST_STIMULI}: record more repetitions, or select stimuli and neuroids with responses"
         )
-    fewest, total = min(int(entries.sum()) for entries in known), known[0].size
+    fewest = min(int(entries.sum()) for entries in known)
+    total = known[0].size
     if fewest == total:
         return []
     return [

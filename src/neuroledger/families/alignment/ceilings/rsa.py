@@ -101,7 +101,10 @@ def rsa_ceiling(
         for name, value in bounds.items()
         if name != bound
     ]
-    chosen = _expected(rdms, comparison) if bound == "expected" else values[bound]
+    if bound == "expected":
+        chosen = _expected(rdms, comparison)
+    else:
+        chosen = values[bound]
     attrs = {f"{name}_bound": value for name, value in bounds.items()}
     samples = xr.DataArray(
         chosen, dims="subject", coords={"subject": list(names)}, attrs=attrs
@@ -144,7 +147,8 @@ def _bounds(
         if pool == "matched"
         else rdms
     )
-    total, count = pooled.sum(axis=0), len(rdms)
+    total = pooled.sum(axis=0)
+    count = len(rdms)
     if bound == "upper":
         return [compare(rdm, total / count, comparison) for rdm in rdms]
     return [
@@ -155,7 +159,10 @@ def _bounds(
 
 def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
     """Expected agreement of the shared geometry with the RDM of each subject."""
-    products = rdms @ rdms.T if comparison == "cosine" else np.cov(rdms, ddof=0)
+    if comparison == "cosine":
+        products = rdms @ rdms.T
+    else:
+        products = np.cov(rdms, ddof=0)
     reliability = _reliability(products)
     if comparison in RANKED:
         return [

@@ -106,8 +106,10 @@ def signal_reliability(assembly: xr.DataArray) -> Samples:
 
 def _ratio(mean: Floats, within: Floats, count: Floats) -> Floats:
     """Reliability of each column from means, sums of squares within and counts (stimulus × column); NaN if undefined."""
-    present, repeated = count > 0, count > 1
-    stimuli, repeated_count = present.sum(axis=0), repeated.sum(axis=0)
+    present = count > 0
+    repeated = count > 1
+    stimuli = present.sum(axis=0)
+    repeated_count = repeated.sum(axis=0)
     single = np.where(repeated, within / np.maximum(count - 1, 1), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         typical = single.sum(axis=0) / repeated_count
@@ -117,7 +119,8 @@ def _ratio(mean: Floats, within: Floats, count: Floats) -> Floats:
         centre = np.where(present, mean, 0.0).sum(axis=0) / stimuli
         squares = np.where(present, (mean - centre) ** 2, 0.0).sum(axis=0)
         usable = (stimuli >= FEWEST_STIMULI) & (repeated_count > 0) & (squares > 0)
-        noise, variance = of_mean.sum(axis=0) / stimuli, squares / (stimuli - 1)
+        noise = of_mean.sum(axis=0) / stimuli
+        variance = squares / (stimuli - 1)
         return np.where(
             usable, 1 - noise / variance * ((stimuli - 3) / (stimuli - 1)), np.nan
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment import examples
@@ -21,7 +19,7 @@ def stored(
     assembly: xr.DataArray,
     *,
     coordinate: str,
-    divide_by: Annotated[float, Field(gt=0)] = 1.0,
+    divide_by: PositiveFloat = 1.0,
     root: bool = False,
 ) -> Samples:
     """Value of each neuroid in ``coordinate``, divided by ``divide_by`` (100 for percent); with ``root`` its square root.

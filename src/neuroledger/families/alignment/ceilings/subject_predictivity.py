@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Annotated, cast
+from typing import cast
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeInt
 from scipy.optimize import OptimizeWarning, curve_fit
 
 from neuroledger.data.arrays import Booleans, Floats, Indices
@@ -28,6 +28,7 @@ from neuroledger.families.alignment.regression.missing_trials import (
     with_means_for_missing_trials,
 )
 from neuroledger.families.alignment.regression.ridge import Ridge
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.groups import stimulus_names
 from neuroledger.stats.samples import Keep, Samples, Variation
@@ -100,7 +101,8 @@ def subject_predictivity(
     }
     coords["split"] = xr.DataArray(np.arange(len(splits)), dims="split")
     samples = xr.DataArray(result, dims=("split", "neuroid"), coords=coords)
-    ids, inflated = stimulus_names(assembly, len(values)), inflation(splits)
+    ids = stimulus_names(assembly, len(values))
+    inflated = inflation(splits)
     varying: list[tuple[Booleans, Variation]] = []
     for subject in subjects:
         facts = Facts(notes, [], [])
@@ -169,8 +171,8 @@ def extrapolated_predictivity(
     workspace: Workspace,
     estimator: Estimator = Ridge(),  # noqa: B008 - a frozen default
     correlation: Correlation = "pearson",
-    bootstraps: Annotated[int, Field(ge=1)] = 100,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    bootstraps: AtLeastOne = 100,
+    seed: NonNegativeInt = 0,
 ) -> Samples:
     """Subject predictivity of each neuroid, extrapolated to infinitely many subjects: ``(neuroid,)``.
 
@@ -309,7 +311,8 @@ def extrapolated_predictivity(
 
 def _mean_over_sets(parts: Sequence[tuple[Indices, Floats]], neuroids: int) -> Floats:
     """Mean over sets of subjects and splits, (neuroid,), of predictivities (split, neuroid of the set)."""
-    total, known = np.zeros(neuroids), np.zeros(neuroids)
+    total = np.zeros(neuroids)
+    known = np.zeros(neuroids)
     for columns, values in parts:
         total[columns] += np.nansum(values, axis=0)
         known[columns] += np.isfinite(values).sum(axis=0)
@@ -337,7 +340,9 @@ def _asymptote(
         height = _height(means, sizes)
         if np.isfinite(height):
             heights.append(height)
-    return float(np.median(heights)) if heights else float("nan")
+    if heights:
+        return float(np.median(heights))
+    return float("nan")
 
 
 def _height(means: Sequence[float], sizes: Sequence[int]) -> float:

@@ -114,7 +114,10 @@ def layers_by_depth(
         The model has no such layer.
     """
     if not isinstance(model.extract, TorchExtract):
-        names = list(layers) if layers and layers != ALL else list(model.layers)
+        if layers and layers != ALL:
+            names = list(layers)
+        else:
+            names = list(model.layers)
         for layer in names:
             if layer not in model.layers:
                 raise RequestError(f"no {unknown('layer', layer, model.layers)}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pandas as pd
 
@@ -29,7 +29,7 @@ from neuroledger.families.alignment.layer_curves.choice import (
 from neuroledger.families.alignment.layer_curves.untrained import in_place, untrained
 from neuroledger.models import api
 from neuroledger.models.activation_store import open_store
-from neuroledger.models.model import LayeredModel
+from neuroledger.models.model import LayeredModel, Model
 from neuroledger.models.torch_layers import OUTPUT, TorchExtract, in_memory
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec
@@ -38,6 +38,9 @@ from neuroledger.stats.score import Score
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch.nn import Module
+
+    # The id of a model, a model in memory, or a torch module.
+    Subject: TypeAlias = str | Model | Module
 
 __all__ = ["Layers", "curve", "layers"]
 
@@ -240,11 +243,11 @@ class Layers(Mapping[str, Score]):
 
 
 def layers(
-    model: Any,
+    model: Subject,
     benchmark: str,
     *,
     layers: Sequence[str] | str = (),
-    untrained: Any = True,
+    untrained: bool | Subject = True,
     seed: int = 0,
     limit: int | None = None,
     device: str = "cpu",
@@ -300,10 +303,10 @@ def layers(
 def curve(
     session: Session,
     benchmark: BenchmarkSpec,
-    model: Any,
+    model: Subject,
     layers: Sequence[str] | str = (),
     *,
-    untrained: Any = True,
+    untrained: bool | Subject = True,
     **declared: Any,
 ) -> Layers:
     """Return the layer curve of a model within a session; see :func:`layers`."""
@@ -338,7 +341,7 @@ def curve(
 
 
 def _layered(
-    session: Session, model: Any, declared: Mapping[str, Any]
+    session: Session, model: Subject, declared: Mapping[str, Any]
 ) -> tuple[LayeredModel, tuple[str, ...]]:
     """Return a model with layers, and notes on what was assumed about it."""
     notes: tuple[str, ...] = ()
@@ -367,15 +370,15 @@ def _layered(
     return built, notes
 
 
-def _is_module(model: Any) -> bool:
+def _is_module(model: object) -> bool:
     return hasattr(model, "named_modules") and hasattr(model, "state_dict")
 
 
 def _twin(
     session: Session,
-    model: Any,
+    model: Subject,
     subject: LayeredModel,
-    asked: Any,
+    asked: bool | Subject,
     declared: Mapping[str, Any],
 ) -> tuple[LayeredModel | None, tuple[str, ...]]:
     """Return the untrained twin of a model, or None, with notes on how its weights were drawn or why there is none."""
@@ -451,7 +454,9 @@ def _plain(score: Score) -> dict[str, float | None]:
 
 
 def _finite(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+    if math.isfinite(value):
+        return float(f"{value:.6g}")
+    return None
 
 
 def _range(value: float, low: float, high: float) -> str:

@@ -104,7 +104,8 @@ def _parents(names: Sequence[str]) -> dict[str, str]:
 def _level(name: str, parents: Mapping[str, str]) -> int:
     level = 0
     while name:
-        name, level = parents[name], level + 1
+        name = parents[name]
+        level = level + 1
     return level
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
@@ -28,7 +28,7 @@ from neuroledger.stats.workspace import Workspace
 __all__ = ["cka", "cka_subsets"]
 
 
-Regularisation = Annotated[float, Field(ge=0)]
+Regularisation = NonNegativeFloat
 
 # The unbiased estimator divides by n (n - 3).
 FEWEST_STIMULI = 4
@@ -137,26 +137,33 @@ def _alignment(
 ) -> float:
     """Alignment of two Gram matrices; NaN if one of them does not vary."""
     hsic = _unbiased if unbiased else _biased
-    kl, kk, ll = float(hsic(K, L)), float(hsic(K, K)), float(hsic(L, L))
+    kl = float(hsic(K, L))
+    kk = float(hsic(K, K))
+    ll = float(hsic(L, L))
     if not np.trace(K) or not np.trace(L):
         return float("nan")
     if unbiased:
-        return kl / (math.sqrt(kk * ll) + regularisation) if kk * ll > 0 else 0.0
+        if kk * ll > 0:
+            return kl / (math.sqrt(kk * ll) + regularisation)
+        return 0.0
     return kl / math.sqrt(kk * ll)
 
 
 def _biased(K: Floats, L: Floats) -> float:
     """``tr(HKH·HLH)`` with the centring matrix H; shifts of either matrix cancel, so only sums are needed."""
     n = len(K)
-    k, m = K.sum(axis=1), L.sum(axis=1)
+    k = K.sum(axis=1)
+    m = L.sum(axis=1)
     return float(np.vdot(K, L) - 2 * (k @ m) / n + k.sum() * m.sum() / n**2)
 
 
 def _unbiased(K: Floats, L: Floats) -> float:
     """Unbiased HSIC of two Gram matrices; their diagonals are ignored."""
     n = len(K)
-    a, b = K.diagonal(), L.diagonal()
-    k, m = K.sum(axis=1) - a, L.sum(axis=1) - b
+    a = K.diagonal()
+    b = L.diagonal()
+    k = K.sum(axis=1) - a
+    m = L.sum(axis=1) - b
     products = float(np.vdot(K, L) - a @ b)
     shifted = products + k.sum() * m.sum() / ((n - 1) * (n - 2)) - 2 * (k @ m) / (n - 2)
     return float(shifted / (n * (n - 3)))

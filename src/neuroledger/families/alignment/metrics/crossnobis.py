@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from neuroledger.data.arrays import Floats, Indices, Strings
 from neuroledger.data.factorize import encode
@@ -79,7 +78,8 @@ def crossnobis(
     # Neither offsets nor units matter to the agreement; in squares, both would cost digits.
     values = moderate(values)
     values = moderate(values - values.mean(axis=0))
-    stimuli, folds = encode(target["stimulus_id"].values), encode(target[fold].values)
+    stimuli = encode(target["stimulus_id"].values)
+    folds = encode(target[fold].values)
     trials = _Trials(values, stimuli.codes, folds.codes, noise)
     ids = stimuli.labels.astype(str)
     coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
@@ -123,7 +123,8 @@ class _Trials(NamedTuple):
         """Return the trials of the stimuli and neuroids that stay."""
         columns = keep.get("neuroid", np.ones(self.values.shape[1], dtype=bool))
         stimuli = keep.get("stimulus", np.ones(self.stimulus.max() + 1, dtype=bool))
-        rows, numbers = stimuli[self.stimulus], np.cumsum(stimuli) - 1
+        rows = stimuli[self.stimulus]
+        numbers = np.cumsum(stimuli) - 1
         values = self.values[np.ix_(rows, columns)]
         return _Trials(
             values, numbers[self.stimulus[rows]], self.fold[rows], self.noise
@@ -166,11 +167,10 @@ def _variation(
     return left_out(pair, factors, of_target, comparison, like)
 
 
-def _patterns(
-    values: Floats, stimulus: NDArray[np.intp], fold: NDArray[np.intp]
-) -> Floats:
+def _patterns(values: Floats, stimulus: Indices, fold: Indices) -> Floats:
     """Mean response to each stimulus in each fold (fold × stimulus × neuroid)."""
-    folds, stimuli = int(fold.max()) + 1, int(stimulus.max()) + 1
+    folds = int(fold.max()) + 1
+    stimuli = int(stimulus.max()) + 1
     if folds < 2:
         raise MetricError(
             "crossnobis multiplies differences of different folds; the target has one"
@@ -188,7 +188,7 @@ def _patterns(
     return np.asarray(means.reshape(folds, stimuli, -1))
 
 
-def _whitening(values: Floats, stimulus: NDArray[np.intp], noise: Noise) -> Floats:
+def _whitening(values: Floats, stimulus: Indices, noise: Noise) -> Floats:
     """The matrix that gives residuals unit variance (``univariate``) or unit covariance (``multivariate``)."""
     count = np.bincount(stimulus)
     order = np.argsort(stimulus, kind="stable")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
@@ -16,6 +15,7 @@ from neuroledger.families.alignment.tuning.distributions import (
     property_values,
     resampled,
 )
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
 
@@ -35,7 +35,7 @@ def distribution_similarity(
     rng: np.random.Generator,
     property_name: str | None = None,
     bins: tuple[float, ...] = (),
-    draws: Annotated[int, Field(ge=1)] = 1000,
+    draws: AtLeastOne = 1000,
     generator: Literal["seeded", "legacy"] = "seeded",
     seed: int = 0,
 ) -> Samples:

@@ -7,15 +7,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat
 
-from neuroledger.data.arrays import Floats, Indices, Strings
+from neuroledger.data.arrays import Array, Floats, Indices, Strings
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
 from neuroledger.families.alignment.regression.one_against_rest import decisions
 from neuroledger.families.alignment.similarity.scale import moderate_columns
+from neuroledger.families.fields import AtLeastOne, Names
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import metric
 from neuroledger.stats.groups import stimulus_names
@@ -35,7 +36,7 @@ class Paired(Frozen):
     """
 
     by: str
-    domains: Annotated[tuple[str, ...], Field(min_length=1)]
+    domains: Names
 
 
 class _Division(NamedTuple):
@@ -51,14 +52,12 @@ def domain_readout(
     target: xr.DataArray,
     *,
     fitted: str,
-    tested: Annotated[int, Field(ge=1)] = 30,
-    divisions: Annotated[int, Field(ge=1)] = 100,
+    tested: AtLeastOne = 30,
+    divisions: AtLeastOne = 100,
     paired: Paired | None = None,
-    penalties: Annotated[
-        tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)
-    ] = PENALTIES,
+    penalties: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = PENALTIES,
     ties: Literal["half", "lost"] = "half",
-    seed: Annotated[int, Field(ge=0)] = 0,
+    seed: NonNegativeInt = 0,
 ) -> Samples:
     """Share of the other labels that the correct label outranks, for each division and domain: ``(split, domain)``.
 
@@ -141,7 +140,7 @@ def domain_readout(
             values[number, domain] = domain_shares.mean()
             parts.append((part, domain_shares))
             start += part.size
-    coords: dict[str, Any] = {"split": np.arange(divisions), "domain": order}
+    coords: dict[str, object] = {"split": np.arange(divisions), "domain": order}
     samples = xr.DataArray(values, dims=("split", "domain"), coords=coords)
     varies = _variation(
         samples, stimulus_names(target, target.size), parts, inflation(splits)
@@ -272,7 +271,7 @@ class _Rule(NamedTuple):
 
 
 def _outranked(
-    scores: Floats, classes: Indices, truth: Indices, labels: Any, ties: str
+    scores: Floats, classes: Indices, truth: Indices, labels: Array, ties: str
 ) -> Floats:
     """Share of the other labels whose decision value is below that of the true label, (row,)."""
     columns = locate(truth, classes)

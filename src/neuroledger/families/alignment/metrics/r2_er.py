@@ -194,7 +194,8 @@ def unbiased_fraction(predicted: Floats, measured: Floats, noise: Floats) -> Flo
 
 def _terms(predicted: Floats, measured: Floats, noise: Floats) -> tuple[Floats, Floats]:
     """Return numerator and denominator of the fraction of each column; the numerator of constant predictions is NaN."""
-    x, y = predicted - predicted.mean(axis=0), measured - measured.mean(axis=0)
+    x = predicted - predicted.mean(axis=0)
+    y = measured - measured.mean(axis=0)
     size = (x * x).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         product = np.where(size > 0, (x * y).sum(axis=0) ** 2 / size - noise, np.nan)

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Reals
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import patterns, relative_gram
 from neuroledger.families.alignment.similarity.pair import (
@@ -174,7 +173,8 @@ def _side(
         if "subject" in assembly.dims:
             order = ("subject", *order)  # type: ignore[assignment]
         values = np.asarray(assembly.transpose(*order).values, dtype=np.float64)
-        values = values if values.ndim == 3 else values[None]
+        if values.ndim != 3:
+            values = values[None]
         return Side(None, values, distance, workspace.key(values), workspace)
     X = patterns(assembly, name, notes, drop_missing=name == "target")
     if X.shape[1] < (2 if distance == "correlation" else 1):
@@ -189,7 +189,7 @@ def _side(
     return Side(relative_gram(X, workspace, key), None, distance, key, workspace)
 
 
-def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floats:
+def _ranked_as_computed(X: Reals, assembly: xr.DataArray) -> Floats:
     """Rank ``1 − numpy.corrcoef`` of all pairs, as a matrix, without treating rounding differences as ties.
 
     Rows are sorted by ``stimulus_id`` first, because the upper and the lower half of NumPy's matrix round differently.
@@ -198,7 +198,10 @@ def _ranked_as_computed(X: NDArray[np.floating], assembly: xr.DataArray) -> Floa
     from scipy.stats import rankdata
 
     ids = assembly.coords.get("stimulus_id")
-    order = np.arange(len(X)) if ids is None else np.argsort(ids.values)
+    if ids is None:
+        order = np.arange(len(X))
+    else:
+        order = np.argsort(ids.values)
     with np.errstate(invalid="ignore", divide="ignore"):
         values = condensed(np.asarray(1 - np.corrcoef(X[order]), dtype=np.float64))
     ranks = np.full(len(values), np.nan)

@@ -8,9 +8,8 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
@@ -72,7 +71,8 @@ def regression(
     """
     if reverse:
         source, target = target, source
-    source, target = _ordered(source, time), _ordered(target, time)
+    source = _ordered(source, time)
+    target = _ordered(target, time)
     if source.sizes["presentation"] != target.sizes["presentation"]:
         raise MetricError(
             f"source has {source.sizes['presentation']} presentations and target "
@@ -154,7 +154,9 @@ def _of_unit_variance(features: Array) -> Array:
         return features
     values = values / largest
     power = float(np.mean((values - values.mean(axis=0)) ** 2))
-    return values / math.sqrt(power) if power > 0 else features
+    if power > 0:
+        return values / math.sqrt(power)
+    return features
 
 
 def _by_stimulus(
@@ -197,7 +199,9 @@ def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:
                 else ""
             )
         )
-    return assembly if assembly.dims == dims else assembly.transpose(*dims)
+    if assembly.dims == dims:
+        return assembly
+    return assembly.transpose(*dims)
 
 
 def _stacked(assembly: xr.DataArray) -> Array:
@@ -222,9 +226,7 @@ def _repeated(splits: Sequence[Split], bins: int) -> Sequence[Split]:
     ]
 
 
-def _labelled(
-    values: NDArray[np.float64], target: xr.DataArray, time: str
-) -> xr.DataArray:
+def _labelled(values: Floats, target: xr.DataArray, time: str) -> xr.DataArray:
     coords = {
         name: coord
         for name, coord in target.coords.items()

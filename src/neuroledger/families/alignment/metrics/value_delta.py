@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
@@ -17,9 +17,7 @@ __all__ = ["value_delta"]
 
 
 @metric("value_delta", version=1, input="behaviour", example=examples.of_numbers)
-def value_delta(
-    source: Any, target: Any, *, scale: Annotated[float, Field(gt=0)] = 1.0
-) -> Samples:
+def value_delta(source: Any, target: Any, *, scale: PositiveFloat = 1.0) -> Samples:
     """Similarity ``exp(−scale · |a − b|)``: 1 if the values are equal, approaching 0 as they differ more.
 
     Parameters

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from functools import partial
 from math import ceil, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import NonNegativeInt
 
 from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
@@ -89,7 +89,9 @@ def scaled_maps(maps: int, width: float) -> int:
     rounded = max(
         MAPS_MULTIPLE, int(wanted + MAPS_MULTIPLE / 2) // MAPS_MULTIPLE * MAPS_MULTIPLE
     )
-    return rounded if rounded >= 0.9 * wanted else rounded + MAPS_MULTIPLE
+    if rounded >= 0.9 * wanted:
+        return rounded
+    return rounded + MAPS_MULTIPLE
 
 
 def blocks_of(variant: Variant) -> tuple[int, ...]:
@@ -261,10 +263,10 @@ def _draw_weights(module: torch.nn.Module, rng: np.random.Generator) -> None:
                 part.bias.zero_()
 
 
-def renamed(state: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
+def renamed(state: Mapping[str, object], variant: Variant) -> dict[str, object]:
     """Return the tensors of a published file under the names of the module; unknown names are kept, to be refused."""
     blocks = block_names(variant)
-    tensors: dict[str, Any] = {}
+    tensors: dict[str, object] = {}
     for name, tensor in state.items():
         inside = re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name)
         outside = re.fullmatch(r"(\w+)\.(\w+)", name)
@@ -282,7 +284,7 @@ def efficientnet_lite(
     id: str,
     variant: Variant,
     preprocessing: Preprocessing = Preprocessing(),  # noqa: B008 (frozen)
-    seed: Annotated[int, Field(ge=0)] = 0,
+    seed: NonNegativeInt = 0,
     weights: Mapping[str, Path] | None = None,
     layers: tuple[str, ...] = (),
     regions: Mapping[str, str | tuple[str, ...]] | None = None,

@@ -7,12 +7,13 @@ from functools import partial
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.screen import shown
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.families.alignment.models.pixels import grey_pixels
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.models.activations import Store, Trial
 from neuroledger.models.model import READOUTS, LayeredModel, of_layers
 from neuroledger.spec.registry import builder
@@ -25,7 +26,7 @@ Frequencies = Annotated[
 ]
 
 
-def gabor_transfer(size: int, frequency: float, angle: float) -> NDArray[np.float64]:
+def gabor_transfer(size: int, frequency: float, angle: float) -> Floats:
     """Transfer function (size, size) of a Gabor pair in quadrature, one octave wide at half height.
 
     A circular Gaussian around ``frequency`` (cycles per pixel) in direction ``angle`` (radians), with zero response to
@@ -35,16 +36,12 @@ def gabor_transfer(size: int, frequency: float, angle: float) -> NDArray[np.floa
     along = x * np.cos(angle) + y * np.sin(angle)
     across = -x * np.sin(angle) + y * np.cos(angle)
     spread = frequency / 3 / np.sqrt(2 * np.log(2))
-    gain: NDArray[np.float64] = np.exp(
-        -((along - frequency) ** 2 + across**2) / (2 * spread**2)
-    )
+    gain: Floats = np.exp(-((along - frequency) ** 2 + across**2) / (2 * spread**2))
     gain[0, 0] = 0.0
     return gain
 
 
-def gabor_energy(
-    image: NDArray[np.float64], filters: NDArray[np.float64], grid: int
-) -> NDArray[np.float64]:
+def gabor_energy(image: Floats, filters: Floats, grid: int) -> Floats:
     """Contrast energy (filter, grid, grid) of an image (size, size): magnitude of the filtered image, mean per grid cell."""
     spectrum = np.fft.fft2(image - image.mean())
     amplitude = np.abs(np.fft.ifft2(spectrum[None] * filters))
@@ -63,7 +60,7 @@ def gabor(
     *,
     id: str,
     size: Annotated[int, Field(ge=8, le=512)] = 32,
-    grid: Annotated[int, Field(ge=1)] = 4,
+    grid: AtLeastOne = 4,
     orientations: Annotated[int, Field(ge=1, le=64)] = 8,
     frequencies: Frequencies = (0.0625, 0.125, 0.25),
     regions: Mapping[str, str | tuple[str, ...]] | None = None,
@@ -91,7 +88,7 @@ def gabor(
         stimulus_ids: Sequence[str],
         layers: Sequence[str],
         trial: Trial,
-    ) -> dict[str, NDArray[np.float64]]:
+    ) -> dict[str, Floats]:
         images = (grey_pixels(image, size) for image in shown(stimuli, stimulus_ids))
         return {
             "energy": np.stack([gabor_energy(image, filters, grid) for image in images])

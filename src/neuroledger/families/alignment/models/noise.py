@@ -8,9 +8,9 @@ from functools import partial
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.models.activations import Store, Trial
 from neuroledger.models.model import READOUTS, LayeredModel, of_layers
@@ -30,7 +30,7 @@ def noise(
     *,
     id: str,
     features: Annotated[int, Field(gt=0, le=1_000_000)] = 100,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    seed: NonNegativeInt = 0,
     regions: Mapping[str, str | tuple[str, ...]] | None = None,
     visual_degrees: float | None = None,
     store: Store | None = None,
@@ -40,7 +40,7 @@ def noise(
     The features of a stimulus depend only on ``seed`` and its id, so they are the same in every set and order.
     """
 
-    def draw(stimulus_id: str) -> NDArray[np.float64]:
+    def draw(stimulus_id: str) -> Floats:
         digest = hashlib.sha256(stimulus_id.encode()).digest()
         return np.random.default_rng([seed, int.from_bytes(digest)]).standard_normal(
             features
@@ -51,7 +51,7 @@ def noise(
         stimulus_ids: Sequence[str],
         layers: Sequence[str],
         trial: Trial,
-    ) -> dict[str, NDArray[np.float64]]:
+    ) -> dict[str, Floats]:
         return {"noise": np.stack([draw(stimulus_id) for stimulus_id in stimulus_ids])}
 
     return LayeredModel(

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.screen import shown
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.models.activations import Store, Trial
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-def grey_pixels(image: Image, size: int) -> NDArray[np.float64]:
+def grey_pixels(image: Image, size: int) -> Floats:
     """Luminance (size, size) in 0…1: ITU-R 601 grey, averaged over boxes of the image."""
     from PIL.Image import Resampling
 
@@ -51,7 +51,7 @@ def pixels(
         stimulus_ids: Sequence[str],
         layers: Sequence[str],
         trial: Trial,
-    ) -> dict[str, NDArray[np.float64]]:
+    ) -> dict[str, Floats]:
         features = [
             grey_pixels(image, size).ravel() for image in shown(stimuli, stimulus_ids)
         ]

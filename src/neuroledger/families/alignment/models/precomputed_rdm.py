@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,7 +14,7 @@ from neuroledger.data.parsing import matlab, parsing
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, ModelError, RequestError
-from neuroledger.models.model import unknown
+from neuroledger.models.model import Record, unknown
 from neuroledger.models.neuroids import Bin
 from neuroledger.spec.channels import STIMULI
 from neuroledger.spec.registry import builder
@@ -34,7 +33,7 @@ class RdmModel:
     takes = STIMULI
     gives = frozenset({"responses"})
 
-    def answer(self, question: Any) -> xr.DataArray:
+    def answer(self, question: Record) -> xr.DataArray:
         """RDM of the stimuli of ``question``; see :func:`neuroledger.models.model.record`."""
         return self.record(question.stimuli, question.time_bins)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from neuroledger.models.activations import Store
 from neuroledger.models.model import LayeredModel, of_layers
@@ -91,7 +91,7 @@ def small_cnn(
     classes: Annotated[int, Field(ge=2, le=10_000)] = 10,
     preprocessing: Preprocessing = DIGITS,
     labels: tuple[str, ...] = (),
-    seed: Annotated[int, Field(ge=0)] = 0,
+    seed: NonNegativeInt = 0,
     weights: Mapping[str, Path] | None = None,
     layers: tuple[str, ...] = (),
     regions: Mapping[str, str | tuple[str, ...]] | None = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 import pandas as pd
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.assembly import among
 from neuroledger.data.dataset import Dataset
@@ -18,6 +18,7 @@ from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError
 from neuroledger.families.alignment.preparation import Step, prepared
 from neuroledger.families.alignment.responses import mean_responses
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.models.model import Model
 from neuroledger.spec.registry import paradigm
 
@@ -44,9 +45,9 @@ def labelled_responses(
     domains: Annotated[dict[str, Rows], Field(min_length=1)],
     label_column: str = "image_label",
     time_bins: list[tuple[float, float]] | None = None,
-    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+    visual_degrees: PositiveFloat | None = None,
     screen: Literal["visual_degrees", "as_is"] = "visual_degrees",
-    trials: Annotated[int, Field(ge=1)] = 1,
+    trials: AtLeastOne = 1,
     prepare_model: tuple[Step, ...] = (),
 ) -> Measurement:
     """Record responses to the stimuli of every domain, with the labels of the stimuli.
@@ -127,7 +128,8 @@ def _select_domains(
             )
         domain_numbers[inside] = number
     order = np.argsort(domain_numbers, kind="stable")
-    rows, ids = order[domain_numbers[order] >= 0], stimuli.ids
+    rows = order[domain_numbers[order] >= 0]
+    ids = stimuli.ids
     return stimuli.select([ids[row] for row in rows]), [
         names[domain_numbers[row]] for row in rows
     ]

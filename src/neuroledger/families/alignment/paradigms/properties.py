@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
@@ -19,6 +19,7 @@ from neuroledger.families.alignment.responses import mean_responses
 from neuroledger.families.alignment.simulated import simulated_properties
 from neuroledger.families.alignment.tuning.receptive_fields import centres
 from neuroledger.families.alignment.tuning.studies import grating_grid, property_table
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.models.model import Model
 from neuroledger.spec.registry import paradigm
 
@@ -54,11 +55,11 @@ def properties(
     region: str = "V1",
     blank: str = "blank",
     receptive_fields: str | None = None,
-    within: Annotated[float, Field(gt=0)] = 0.15,
+    within: PositiveFloat = 0.15,
     rates: str | None = None,
     time_bins: Bins | None = None,
-    trials: Annotated[int, Field(ge=1)] = 1,
-    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+    trials: AtLeastOne = 1,
+    visual_degrees: PositiveFloat | None = None,
 ) -> Measurement:
     """Measure properties of the model's neuroids, and pair them with those of the neurons, both ``(neuroid, property)``.
 
@@ -99,7 +100,8 @@ def properties(
     def record(stimuli: StimulusSet) -> xr.DataArray:
         return _record(model, stimuli, region, time_bins, trials, visual_degrees)
 
-    measured, empty = record(data.stimuli), record(_extra_stimuli(data, blank))
+    measured = record(data.stimuli)
+    empty = record(_extra_stimuli(data, blank))
     notes: tuple[str, ...] = ()
     keep = np.arange(measured.sizes["neuroid"])
     if receptive_fields is not None:
@@ -115,7 +117,8 @@ def properties(
             raise DataError(
                 f"no neuroid of model {model.id!r} is centred within {within:g} degrees of the stimuli"
             )
-    measured, empty = measured.isel(neuroid=keep), empty.isel(neuroid=keep)
+    measured = measured.isel(neuroid=keep)
+    empty = empty.isel(neuroid=keep)
     slope, offset = 1.0, 0.0
     if rates is not None:
         gratings = (
@@ -173,7 +176,10 @@ def _position(stimuli: StimulusSet) -> Floats:
     """Position of the study's stimuli, ``(y, x)`` in degrees."""
     position = []
     for name in ("position_y", "position_x"):
-        values = stimuli.table[name].unique() if name in stimuli.table else np.zeros(1)
+        if name in stimuli.table:
+            values = stimuli.table[name].unique()
+        else:
+            values = np.zeros(1)
         if len(values) != 1:
             raise DataError(
                 f"stimuli {stimuli.id!r} have {len(values)} values of {name}; a study needs one position"

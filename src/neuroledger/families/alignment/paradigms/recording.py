@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.assembly import average_repetitions, select
 from neuroledger.data.dataset import Dataset
@@ -17,6 +17,7 @@ from neuroledger.errors import DataError, RequestError
 from neuroledger.families.alignment.preparation import Step, prepared
 from neuroledger.families.alignment.responses import mean_responses
 from neuroledger.families.alignment.simulated import simulated_recordings
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.models.model import Model
 from neuroledger.spec.registry import paradigm
 from neuroledger.stats.splits import Split
@@ -24,7 +25,7 @@ from neuroledger.stats.splits import Split
 __all__ = ["recording"]
 
 
-def _asks(values: Mapping[str, Any]) -> set[str]:
+def _asks(values: Mapping[str, object]) -> set[str]:
     return {f"responses:{values['region']}"} | (
         {"dynamics"} if values["varies_in_time"] else set()
     )
@@ -50,8 +51,8 @@ def recording(
     *,
     region: str,
     time_bins: list[tuple[float, float]] | None = None,
-    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
-    trials: Annotated[int, Field(ge=1)] = 1,
+    visual_degrees: PositiveFloat | None = None,
+    trials: AtLeastOne = 1,
     screen: Literal["visual_degrees", "as_is"] = "visual_degrees",
     prepare: tuple[Step, ...] = (),
     prepare_model: tuple[Step, ...] = (),
@@ -164,14 +165,15 @@ def _varies_over_time(response: xr.DataArray) -> bool:
 def _bins_of(assembly: xr.DataArray) -> list[tuple[float, float]] | None:
     if "time_bin" not in assembly.dims:
         return None
-    starts, ends = assembly["time_bin_start"].values, assembly["time_bin_end"].values
+    starts = assembly["time_bin_start"].values
+    ends = assembly["time_bin_end"].values
     return [(float(start), float(end)) for start, end in zip(starts, ends, strict=True)]
 
 
 def _predefined_split(
     target: xr.DataArray,
-    train: Mapping[str, Any] | None,
-    test: Mapping[str, Any] | None,
+    train: Mapping[str, object] | None,
+    test: Mapping[str, object] | None,
 ) -> list[Split] | None:
     if train is None and test is None:
         return None

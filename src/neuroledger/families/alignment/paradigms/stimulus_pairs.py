@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.screen import spanning
@@ -16,6 +16,7 @@ from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError
 from neuroledger.families.alignment.preparation import Step, prepared
 from neuroledger.families.alignment.responses import mean_responses
+from neuroledger.families.fields import AtLeastOne, Names
 from neuroledger.models.model import Model
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import paradigm
@@ -26,8 +27,8 @@ __all__ = ["stimulus_pairs"]
 class Factor(Frozen):
     """Two stimuli share a factor if the columns ``same`` are equal and the columns ``differ`` are different."""
 
-    same: Annotated[tuple[str, ...], Field(min_length=1)]
-    differ: Annotated[tuple[str, ...], Field(min_length=1)]
+    same: Names
+    differ: Names
 
 
 @paradigm(
@@ -44,11 +45,11 @@ def stimulus_pairs(
     *,
     region: str,
     factors: Annotated[dict[str, Factor], Field(min_length=1)],
-    seed: Annotated[int, Field(ge=0)] = 0,
+    seed: NonNegativeInt = 0,
     time_bins: list[tuple[float, float]] | None = None,
-    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+    visual_degrees: PositiveFloat | None = None,
     screen: Literal["visual_degrees", "as_is"] = "visual_degrees",
-    trials: Annotated[int, Field(ge=1)] = 1,
+    trials: AtLeastOne = 1,
     prepare_model: tuple[Step, ...] = (),
 ) -> Measurement:
     """Record responses to every stimulus and to a partner that shares a factor with it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -109,7 +109,8 @@ def brainio(
         raise DataError(
             "the reader joins `parts`, or reads one `assembly`: give only one of them"
         )
-    parts, columns = parts or {}, columns or {}
+    parts = parts or {}
+    columns = columns or {}
     stimulus_set = (
         None if stimuli is None else _read_stimuli(files, stimuli, archive, columns)
     )
@@ -356,7 +357,7 @@ def _join_parts(
                 raise AssemblyError(
                     f"part {name!r} and the first part differ along {dim!r}: select the same items in both"
                 )
-    coords: dict[str, Any] = {}
+    coords: dict[str, object] = {}
     for coord in dict.fromkeys(
         str(coord) for array in labelled.values() for coord in array.coords
     ):
@@ -380,12 +381,18 @@ def _join_parts(
     joined = xr.DataArray(
         values, dims=reference.dims, coords=coords, attrs=attrs, name="data"
     )
-    return joined.transpose(*first.dims) if along in first.dims else joined
+    if along in first.dims:
+        return joined.transpose(*first.dims)
+    return joined
 
 
-def _missing_value(dtype: np.dtype[Any]) -> Any:
+def _missing_value(dtype: np.dtype[Any]) -> str | float:
     """Value of a coordinate in parts that do not have it."""
-    return "" if dtype.kind in "UO" else (np.nan if dtype.kind == "f" else -1)
+    if dtype.kind in "UO":
+        return ""
+    if dtype.kind == "f":
+        return np.nan
+    return -1
 
 
 def _match_presentations(parts: Mapping[str, xr.DataArray]) -> dict[str, xr.DataArray]:
@@ -420,7 +427,7 @@ def _match_presentations(parts: Mapping[str, xr.DataArray]) -> dict[str, xr.Data
             np.result_type(array.dtype, np.float32),
         )
         values[[rows[key] for key in keys_of_parts[name]]] = array.values
-        coords: dict[Any, Any] = {
+        coords: dict[Hashable, object] = {
             coord: content
             for coord, content in array.coords.items()
             if "presentation" not in content.dims
@@ -462,7 +469,9 @@ def read_assembly(
     return main, extras
 
 
-def _read_array(group: Any, name: str, with_values: bool = True) -> xr.DataArray:
+def _read_array(
+    group: netCDF4.Dataset | netCDF4.Group, name: str, with_values: bool = True
+) -> xr.DataArray:
     """Assembly of a netCDF group, with coordinates in the order of the file's variables."""
     data_name = next(
         (variable for variable in DATA if variable in group.variables), None
@@ -482,7 +491,7 @@ def _read_array(group: Any, name: str, with_values: bool = True) -> xr.DataArray
         raise AssemblyError(
             f"{name} repeats a dimension more than once: {', '.join(data.dimensions)}"
         )
-    coords: dict[str, Any] = {}
+    coords: dict[str, object] = {}
     for variable, values in group.variables.items():
         if (
             variable == data_name
@@ -492,7 +501,8 @@ def _read_array(group: Any, name: str, with_values: bool = True) -> xr.DataArray
             continue
         values.set_auto_mask(False)
         content = np.asarray(values[:])
-        content = content.astype(str) if content.dtype.kind == "O" else content
+        if content.dtype.kind == "O":
+            content = content.astype(str)
         dim = values.dimensions[0]
         if (
             variable == dim
@@ -514,7 +524,8 @@ def _read_array(group: Any, name: str, with_values: bool = True) -> xr.DataArray
         if with_values
         else np.broadcast_to(np.float32(0), data.shape)
     )
-    content = content.astype(str) if content.dtype.kind == "O" else content
+    if content.dtype.kind == "O":
+        content = content.astype(str)
     attributes = {key: data.getncattr(key) for key in data.ncattrs()}
     attrs = {
         key: value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value

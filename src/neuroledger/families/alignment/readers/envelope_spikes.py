@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.data.stimuli import StimulusSet
@@ -52,7 +52,7 @@ def envelope_spikes(
     neuroid: str,
     region: str,
     subject: str,
-    bin_width: Annotated[float, Field(gt=0)] = 5.0,
+    bin_width: PositiveFloat = 5.0,
     properties: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Read spike counts (presentation, neuroid, time_bin), and the mean envelope of each sound in the same bins.
@@ -197,9 +197,7 @@ def _read_spikes(path: Path) -> Spikes:
     )
 
 
-def _count(
-    times: Floats, bin_width: float, bins: int, path: Path
-) -> npt.NDArray[np.intp]:
+def _count(times: Floats, bin_width: float, bins: int, path: Path) -> Indices:
     """Return the number of spikes in each bin; a spike at the edge of two bins belongs to the later one."""
     duration = bins * bin_width * MICROSECONDS
     outside = ~((times >= 0) & (times < duration))
@@ -228,7 +226,9 @@ def _number(header: Mapping[str, str], field: str, path: Path) -> float:
 def _column(values: pd.Series) -> npt.NDArray[np.generic]:
     """Return numbers unchanged, and text with a fixed width."""
     column = values.to_numpy()
-    return column if column.dtype.kind in "if" else column.astype(str)
+    if column.dtype.kind in "if":
+        return column
+    return column.astype(str)
 
 
 def _bins(bins: int, bin_width: float) -> dict[str, tuple[str, Floats]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import matlab
 from neuroledger.data.stimuli import StimulusSet
@@ -112,8 +112,8 @@ def _read_monkeys(path: Path) -> _Subject:
     raise DataError(f"{path.name} has no monkey RDM (a name that begins with 'mIT')")
 
 
-def _load(path: Path, variable: str) -> NDArray[Any]:
-    content: NDArray[Any] = matlab(path, variable)[variable]
+def _load(path: Path, variable: str) -> Array:
+    content: Array = matlab(path, variable)[variable]
     return content
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Reals
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import numpy_array
 from neuroledger.data.stimuli import StimulusSet, safe_members
@@ -46,7 +45,7 @@ def numpy_repetitions(
     members = sorted(member.filename for member in safe_members(files[archive]))
     values = _read_responses(files[responses], stimuli=len(members), archive=archive)
     recorded = ~np.isnan(values).all(axis=0)
-    presented = recorded.any(axis=1)
+    presented = np.any(recorded, axis=1)
     if not presented.all():
         unseen = members[int(np.argmin(presented))]
         raise DataError(
@@ -76,7 +75,7 @@ def numpy_repetitions(
     )
 
 
-def _read_responses(path: Path, *, stimuli: int, archive: str) -> NDArray[Any]:
+def _read_responses(path: Path, *, stimuli: int, archive: str) -> Reals:
     values = numpy_array(path)
     if values.ndim != 3 or values.dtype.kind != "f":
         raise DataError(

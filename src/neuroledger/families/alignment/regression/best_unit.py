@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from types import ModuleType
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
+from neuroledger.stats.splits import Split
 
 __all__ = ["BestUnit"]
 
@@ -54,7 +56,8 @@ class _Part(NamedTuple):
 
 def _best(problem: Problem) -> Indices:
     """Best unit of each split and target, from one product of targets and features per block of units."""
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     Y = problem.centred
     targets = Y.shape[1]
     parts = [_part(problem, split, Y) for split in problem.splits]
@@ -66,16 +69,19 @@ def _best(problem: Problem) -> Indices:
         X = workspace.put(problem.X[:, start : start + step])
         X = X - X.mean(0)
         X -= X.mean(0)
-        C, power = Yt @ X, (X * X).sum(0)
+        C = Yt @ X
+        power = (X * X).sum(0)
         if not bool(xp.isfinite(power).all()):
             raise MetricError(
                 "the source has missing or infinite values; drop those neuroids or stimuli"
             )
         for at, part in enumerate(parts):
             top, unit = _strongest(part, X, C, power, xp)
-            top, unit = workspace.take(top), workspace.take(unit)
+            top = workspace.take(top)
+            unit = workspace.take(unit)
             better = top > r[at]
-            r[at, better], best[at, better] = top[better], unit[better] + start
+            r[at, better] = top[better]
+            best[at, better] = unit[better] + start
     if not np.isfinite(r).all():
         raise MetricError(
             "every unit of the source is constant on the train presentations of a split"
@@ -83,7 +89,7 @@ def _best(problem: Problem) -> Indices:
     return best
 
 
-def _part(problem: Problem, split: Any, Y: Array) -> _Part:
+def _part(problem: Problem, split: Split, Y: Array) -> _Part:
     workspace = problem.workspace
     out = problem.left_out(split)
     down = len(out) < len(split.train)
@@ -101,14 +107,15 @@ def _part(problem: Problem, split: Any, Y: Array) -> _Part:
 
 
 def _strongest(
-    part: _Part, X: Array, C: Array, power: Array, xp: Any
+    part: _Part, X: Array, C: Array, power: Array, xp: ModuleType
 ) -> tuple[Array, Array]:
     """Greatest correlation and its unit, for each target, over the units of one block.
 
     ``C`` are the products of the targets with the units over all rows, ``power`` the units' sums of squares.
     """
     rows = X[part.rows]
-    sums, squares = rows.sum(0), xp.einsum("ij,ij->j", rows, rows)
+    sums = rows.sum(0)
+    squares = xp.einsum("ij,ij->j", rows, rows)
     if part.down:
         squares = power - squares
     varied = squares - sums * sums / part.trained

@@ -115,4 +115,6 @@ def _place(at: int, labels: list[NDArray[np.generic]]) -> str:
 
 def _label(source: xr.DataArray, at: int) -> str:
     """Text that names the layer of a neuroid; empty if unknown."""
-    return f" of layer {source['layer'].values[at]}" if "layer" in source.coords else ""
+    if "layer" in source.coords:
+        return f" of layer {source['layer'].values[at]}"
+    return ""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.best_unit import BestUnit
 from neuroledger.families.alignment.regression.linear import Linear
@@ -53,7 +52,7 @@ ULPS = 4 * float(np.finfo(np.float64).eps)
 class _Usable(NamedTuple):
     """Mask of the target's columns that can be predicted, and notes about the others."""
 
-    columns: NDArray[np.bool_]
+    columns: Booleans
     notes: tuple[str, ...]
 
 
@@ -64,11 +63,11 @@ class HeldOutPart(NamedTuple):
     whether ``predicted`` and ``measured`` are ranks.
     """
 
-    rows: NDArray[np.intp]
-    predicted: NDArray[np.float64]
-    measured: NDArray[np.float64]
-    r: NDArray[np.float64]
-    columns: NDArray[np.bool_]
+    rows: Indices
+    predicted: Floats
+    measured: Floats
+    r: Floats
+    columns: Booleans
     ranked: bool
 
 
@@ -76,7 +75,7 @@ class Facts(NamedTuple):
     """Additional results: notes for the reader, chosen penalties (split × bin × target), and the held-out predictions."""
 
     notes: list[str]
-    penalties: list[NDArray[np.float64]]
+    penalties: list[Floats]
     test_parts: list[HeldOutPart]
 
 
@@ -89,7 +88,7 @@ def correlations(
     correlation: Correlation,
     bins: int,
     facts: Facts,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Correlation of predicted and measured test responses (split × bin × target).
 
     ``X`` (row × feature) predicts ``Y`` (row × target); the test rows of a split consist of ``bins`` equal parts that are
@@ -126,7 +125,8 @@ def correlations(
     X, Y, splits = _copy_shared_rows(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)
     result = np.full((len(splits), bins, len(usable.columns)), np.nan)
-    spread, level = Y.std(axis=0), np.sqrt((Y * Y).mean(axis=0))
+    spread = Y.std(axis=0)
+    level = np.sqrt((Y * Y).mean(axis=0))
     penalties = np.full_like(result, np.nan)
     xp = workspace.xp
     for at, (split, predicted) in enumerate(
@@ -170,8 +170,8 @@ def correlations(
 
 
 def _copy_shared_rows(
-    X: Array, Y: NDArray[np.float64], splits: Sequence[Split]
-) -> tuple[Array, NDArray[np.float64], Sequence[Split]]:
+    X: Array, Y: Floats, splits: Sequence[Split]
+) -> tuple[Array, Floats, Sequence[Split]]:
     """Copy every row that a split both trains and tests on, and test on the copy instead."""
     shared = [np.intersect1d(split.train, split.test) for split in splits]
     shared_rows = np.unique(np.concatenate(shared))
@@ -210,7 +210,7 @@ def _usable(Y: Array) -> _Usable:
     return _Usable(~missing & ~constant, tuple(notes))
 
 
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ranks(values: Floats) -> Floats:
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(values, axis=0), dtype=np.float64)

@@ -60,13 +60,15 @@ def _without(part: HeldOutPart, keep: Booleans) -> Floats:
 
 def _moved(part: HeldOutPart, rows: Booleans) -> Floats:
     """Return the correlations of the usable neuroids moved by the tested rows that do not stay."""
-    a, b = part.predicted[rows], part.measured[rows]
+    a = part.predicted[rows]
+    b = part.measured[rows]
     if part.ranked:
         a, b = (
             _ranks_among(a, part.predicted[~rows]),
             _ranks_among(b, part.measured[~rows]),
         )
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    a = a - a.mean(axis=0)
+    b = b - b.mean(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         left = (a * b).sum(axis=0) / np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
     return held_out_deviation(part.r, left, np.asarray(1 - rows.mean()))
@@ -94,10 +96,12 @@ def _without_each(part: HeldOutPart, codes: Indices, count: int) -> Floats:
 
 def without_groups(a: Floats, b: Floats, groups: Indices, count: int) -> Floats:
     """Return the correlation of each column without each group of rows, (group, column)."""
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    a = a - a.mean(axis=0)
+    b = b - b.mean(axis=0)
     members = (groups == np.arange(count)[:, None]).astype(np.float64)
     rest = len(a) - members.sum(axis=1, keepdims=True)
-    sum_a, sum_b = -members @ a, -members @ b
+    sum_a = -members @ a
+    sum_b = -members @ b
     with np.errstate(invalid="ignore", divide="ignore"):
         product = (a * b).sum(axis=0) - members @ (a * b) - sum_a * sum_b / rest
         own = (a * a).sum(axis=0) - members @ (a * a) - sum_a**2 / rest

@@ -82,8 +82,10 @@ def _by_lapack(problem: Problem) -> Iterator[Prediction]:
 
     X = np.asarray(problem.X, dtype=np.float64)
     for split in problem.splits:
-        A, B = X[split.train], problem.Y[split.train]
-        a, b = A.mean(axis=0), B.mean(axis=0)
+        A = X[split.train]
+        B = problem.Y[split.train]
+        a = A.mean(axis=0)
+        b = B.mean(axis=0)
         weights = lstsq(A - a, B - b)[0]
         yield Prediction(
             problem.workspace.put(X[split.test] @ weights + (b - a @ weights))
@@ -207,8 +209,10 @@ def _fitted(problem: Problem, Z: Floats, split: Split) -> Prediction:
     """Prediction of one split by singular values, for rank-deficient features."""
     from scipy.linalg import lstsq
 
-    A, B = Z[split.train], problem.Y[split.train]
-    a, b = A.mean(axis=0), B.mean(axis=0)
+    A = Z[split.train]
+    B = problem.Y[split.train]
+    a = A.mean(axis=0)
+    b = B.mean(axis=0)
     floor = max(A.shape) * np.finfo(np.float64).eps
     weights, _, rank, _ = lstsq(A - a, B - b, cond=floor, check_finite=False)
     note = f"features have rank {int(rank)} on the train presentations; the solution of least norm was taken"

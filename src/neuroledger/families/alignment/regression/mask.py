@@ -14,6 +14,7 @@ from neuroledger.data.arrays import Array, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.feature_maps import Grid, grid
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
 
@@ -28,7 +29,7 @@ DECAYS, FLOOR = (0.9, 0.999), 1e-8
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Penalty = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+Count = AtLeastOne
 
 
 class Mask(BaseModel):
@@ -118,7 +119,9 @@ class MaskReadout:
         workspace: Workspace,
     ) -> Weights:
         """Weights after training on the train rows of ``split``."""
-        rule, xp, rows = self.rule, workspace.xp, split.train
+        rule = self.rule
+        xp = workspace.xp
+        rows = split.train
         weights = _initial_weights(self.grid, Y.shape[1], random, workspace)
         first = Weights(*(xp.zeros_like(part) for part in weights))
         second = Weights(*(xp.zeros_like(part) for part in weights))
@@ -161,7 +164,8 @@ def _short(rule: Mask, rows: int) -> tuple[str, ...]:
 
 def _maps(problem: Problem, grid: Grid) -> Callable[[Indices], Array]:
     """Function that returns the maps of rows on the device: (row, channel, place), or (row, place, channel) if deep."""
-    workspace, X = problem.workspace, problem.X
+    workspace = problem.workspace
+    X = problem.X
 
     def laid_out(values: Array) -> Array:
         flat = _single(workspace.put(values[:, grid.order]), workspace)

@@ -38,12 +38,15 @@ def decisions(
         raise MetricError(
             "a readout needs stimuli of at least two labels to be fitted to"
         )
-    mean, variance = train.mean(axis=0), train.var(axis=0)
+    mean = train.mean(axis=0)
+    variance = train.var(axis=0)
     # A variance within rounding error counts as zero.
-    eps, n = np.finfo(np.float64).eps, len(train)
+    eps = np.finfo(np.float64).eps
+    n = len(train)
     flat = variance <= n * eps * variance + (n * mean * eps) ** 2
     scale = np.where(flat, 1.0, np.sqrt(variance))
-    Z, new = (train - mean) / scale, (test - mean) / scale
+    Z = (train - mean) / scale
+    new = (test - mean) / scale
     Y = np.where(codes[:, None] == classes, 1.0, -1.0)
     base = Y.mean(axis=0)
     rule = RidgeCv(alphas=tuple(penalties))

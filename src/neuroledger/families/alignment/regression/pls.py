@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.families.alignment.similarity.gram import Features, square, tall
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import device_of
 
@@ -43,13 +45,14 @@ class Pls(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["pls"] = "pls"
-    components: Annotated[int, Field(ge=1)] = 25
-    tolerance: Annotated[float, Field(gt=0)] = 1e-6
-    iterations: Annotated[int, Field(ge=1)] = 500
+    components: AtLeastOne = 25
+    tolerance: PositiveFloat = 1e-6
+    iterations: AtLeastOne = 500
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order."""
-        workspace, xp = problem.workspace, problem.workspace.xp
+        workspace = problem.workspace
+        xp = problem.workspace.xp
         Y = problem.centred
         rows, count = Y.shape
         reduced, basis = (Y, None) if count <= rows else _reduce(Y, xp)
@@ -63,16 +66,9 @@ class Pls(BaseModel):
             if latent.faint:
                 latent = _latent_of_features(problem, self, reduced, basis, batch)
             for at, split in enumerate(batch):
-                scores, used = latent.scores[at], int(latent.used[at])
-                test = workspace.indices(split.test)
-                # Scores sum to zero over the train rows, so targets need no centring; the last row computes their mean.
-                weights = xp.zeros((used + 1, rows), dtype=Y.dtype, **device_of(Y))
-                weights[:, workspace.indices(split.train)] = 1 / len(split.train)
-                weights[:used] = scores[:used] * (weights[:1] > 0)
-                sizes = (weights[:used] * weights[:used]).sum(1)
-                fitted = weights @ Y
-                values = scores[:used][:, test].T @ (fitted[:used] / sizes[:, None])
-                values += fitted[used] + mean
+                used = int(latent.used[at])
+                scores = latent.scores[at, :used]
+                values = _predicted(problem, scores, split, mean)
                 yield Prediction(values, self._notes(used))
 
     def _notes(self, used: int) -> tuple[str, ...]:
@@ -81,6 +77,32 @@ class Pls(BaseModel):
         return (
             f"{used} of {self.components} PLS components used: the train presentations carry no more",
         )
+
+
+def _predicted(problem: Problem, scores: Array, split: Split, mean: Array) -> Array:
+    """Predicted targets (test row × target), from the scores (component × row) of one split.
+
+    Scores sum to zero over the train rows, so targets need no centring; the last row of weights computes their mean.
+    """
+    workspace = problem.workspace
+    xp = problem.workspace.xp
+    Y = problem.centred
+    used = len(scores)
+    rows = len(Y)
+    train = workspace.indices(split.train)
+    test = workspace.indices(split.test)
+    weights = xp.zeros((used + 1, rows), dtype=Y.dtype, **device_of(Y))
+    weights[:, train] = 1 / len(split.train)
+    trained = weights[:1] > 0
+    weights[:used] = scores * trained
+    squares = weights[:used] * weights[:used]
+    sizes = squares.sum(1)
+    fitted = weights @ Y
+    loads = fitted[:used] / sizes[:, None]
+    tested = scores[:, test]
+    values = tested.T @ loads
+    values += fitted[used] + mean
+    return cast(Array, values)
 
 
 class _Latent(NamedTuple):
@@ -94,7 +116,7 @@ class _Latent(NamedTuple):
     faint: bool = False
 
 
-def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
+def _reduce(Y: Array, xp: ModuleType) -> tuple[Array, Array]:
     """Coordinates of centred ``Y`` in an orthonormal basis of its row space, for more targets than rows.
 
     PLS depends on the targets only through ``Y Yᵀ`` and the column from which it starts, so the result is the same. The
@@ -107,22 +129,28 @@ def _reduce(Y: Array, xp: Any) -> tuple[Array, Array]:
     return vectors * root, (vectors / root).T
 
 
-def _start(Y: Array, basis: Array | None, rows: Array, width: int, xp: Any) -> Array:
+def _start(
+    Y: Array, basis: Array | None, rows: Array, width: int, xp: ModuleType
+) -> Array:
     """Start of the power iteration: the direction of the first target that varies on the train rows."""
-    column = 0
-    for candidate in range(Y.shape[1]):
-        values = Y[:, candidate]
-        trained = values[rows]
-        if float(abs(trained - trained.mean(0)).max()) > 1e-13 * float(
-            abs(values).max()
-        ):
-            column = candidate
-            break
+    column = _first_varying(Y, rows)
     if basis is not None:
         return basis @ Y[:, column]
     start = xp.zeros(width, dtype=Y.dtype, **device_of(Y))
     start[column] = 1.0
     return cast(Array, start)
+
+
+def _first_varying(Y: Array, rows: Array) -> int:
+    """Number of the first target that varies on these rows; 0 if none does."""
+    for column in range(Y.shape[1]):
+        values = Y[:, column]
+        trained = values[rows]
+        deviation = abs(trained - trained.mean(0)).max()
+        largest = abs(values).max()
+        if float(deviation) > 1e-13 * float(largest):
+            return column
+    return 0
 
 
 class _Batch(NamedTuple):
@@ -142,13 +170,12 @@ class _Batch(NamedTuple):
     def residual(self, Y: Array, at: int, taken: int) -> Array:
         """Centred train targets of a split without the first ``taken`` components; other rows are zero."""
         inside = self.within[at]
-        centred = (Y - (inside @ Y) / self.trained[at]) * inside[:, None]
-        return cast(
-            Array,
-            centred - self.fitted[at, :taken].T @ self.Q[at, :taken]
-            if taken
-            else centred,
-        )
+        mean = (inside @ Y) / self.trained[at]
+        centred: Array = (Y - mean) * inside[:, None]
+        if taken:
+            fitted = self.fitted[at, :taken]
+            centred = centred - fitted.T @ self.Q[at, :taken]
+        return centred
 
 
 def _batch(
@@ -156,23 +183,23 @@ def _batch(
     rule: Pls,
     Y: Array,
     basis: Array | None,
-    splits: tuple[Split, ...] | Any,
+    splits: Sequence[Split],
     count: int,
 ) -> _Batch:
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     rows, width = Y.shape
-    components = min(
-        rule.components, count, min(len(split.train) for split in splits) - 1
-    )
-    new: dict[str, Any] = {"dtype": Y.dtype, **device_of(Y)}
+    shortest = min(len(split.train) for split in splits)
+    components = min(rule.components, count, shortest - 1)
+    new: dict[str, object] = {"dtype": Y.dtype, **device_of(Y)}
     inside = np.zeros((len(splits), rows))
     for at, split in enumerate(splits):
         inside[at, split.train] = 1.0
     w = workspace.put(inside)
-    starts = [
-        _start(problem.centred, basis, workspace.indices(s.train), width, xp)
-        for s in splits
-    ]
+    starts = []
+    for split in splits:
+        train = workspace.indices(split.train)
+        starts.append(_start(problem.centred, basis, train, width, xp))
     T = xp.zeros((len(splits), components, rows), **new)
     return _Batch(
         within=w,
@@ -193,52 +220,76 @@ def _latent(
     rule: Pls,
     Y: Array,
     basis: Array | None,
-    splits: tuple[Split, ...] | Any,
+    splits: Sequence[Split],
 ) -> _Latent:
-    features, xp = problem.features, problem.workspace.xp
+    features = problem.features
+    xp = problem.workspace.xp
     b = _batch(problem, rule, Y, basis, splits, features.count)
     w, trained, first, components, T, fitted, Q, sizes, used, _ = b
     Z = _cross(problem, features, Y, w, splits)
     # Columns of Z, like all scores, sum to zero over the train rows, so the targets need no centring.
-    M = xp.stack([Y.T @ (Z[at] * w[at][:, None]) for at in range(len(splits))])
+    covariances = []
+    for at in range(len(splits)):
+        trained_only = Z[at] * w[at][:, None]
+        covariances.append(Y.T @ trained_only)
+    M = xp.stack(covariances)
     S = xp.zeros_like(T)
     initial: Array | None = None
     for k in range(components):
         c, power = _dominant(M, first, rule, xp)
-        initial = power if initial is None else initial
+        if initial is None:
+            initial = power
         # If one split is faint, the whole batch is recomputed from the features.
-        if not bool(((power >= STALE * initial) & (power > 0)).all()):
+        firm = (power >= STALE * initial) & (power > 0)
+        if not bool(firm.all()):
             return _Latent(T, used, faint=True)
-        v = (Z @ c[:, :, None])[:, :, 0]
+        v = _applied(c, Z)
         if k:
-            v -= (xp.swapaxes(S[:, :k], 1, 2) @ (Q[:, :k] @ c[:, :, None]))[:, :, 0]
+            v -= _applied(c, Q[:, :k], _turned(S[:, :k], xp))
         v /= xp.sqrt(power)[:, None]
         masked = v * w
         before = (masked * v).sum(1)
         for _ in range(2 if k else 0):
-            h = (fitted[:, :k] @ v[:, :, None])[:, :, 0] / sizes[:, :k]
-            v -= (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
+            h = _applied(v, fitted[:, :k]) / sizes[:, :k]
+            v -= _applied(h, _turned(T[:, :k], xp))
         masked = v * w
         size = (masked * v).sum(1)
-        if not bool(
-            ((size > SPENT**2 * before) & (size > SHARE * features.trace)).all()
-        ):
+        new = (size > SPENT**2 * before) & (size > SHARE * features.trace)
+        if not bool(new.all()):
             return _Latent(T, used, faint=True)
         s = features.times(masked.T).T
-        s = s - ((s * w).sum(1) / trained)[:, None]
+        mean = (s * w).sum(1) / trained
+        s = s - mean[:, None]
         # Zᵀt is Yᵀ(X Xᵀ t), so one pass over the targets yields both their loadings and their covariances.
         products = xp.concatenate([masked, s * w]) @ Y
-        load, z = products[: len(splits)] / size[:, None], products[len(splits) :]
+        load = products[: len(splits)] / size[:, None]
+        z = products[len(splits) :]
         if k:
-            z -= (xp.swapaxes(Q[:, :k], 1, 2) @ (S[:, :k] @ masked[:, :, None]))[
-                :, :, 0
-            ]
+            z -= _applied(masked, S[:, :k], _turned(Q[:, :k], xp))
         # Deflation of M is symmetric: half of the component's square is assigned to each of the two products.
-        z -= 0.5 * (masked * s).sum(1)[:, None] * load
+        square_of_scores = (masked * s).sum(1)
+        z -= 0.5 * square_of_scores[:, None] * load
         pair = xp.stack([z, load], axis=2)
         M -= pair @ xp.stack([load, z], axis=1)
-        T[:, k], fitted[:, k], S[:, k], Q[:, k], sizes[:, k] = v, masked, s, load, size
+        T[:, k] = v
+        fitted[:, k] = masked
+        S[:, k] = s
+        Q[:, k] = load
+        sizes[:, k] = size
     return _Latent(T, used + components)
+
+
+def _applied(vectors: Array, *matrices: Array) -> Array:
+    """The vector of each split (split × column) after the matrices of the splits, the first of which is applied first."""
+    result: Array = vectors[:, :, None]
+    for matrix in matrices:
+        result = matrix @ result
+    return result[:, :, 0]
+
+
+def _turned(matrices: Array, xp: ModuleType) -> Array:
+    """The transposed matrix of each split."""
+    return cast(Array, xp.swapaxes(matrices, 1, 2))
 
 
 def _latent_of_features(
@@ -246,14 +297,15 @@ def _latent_of_features(
     rule: Pls,
     Y: Array,
     basis: Array | None,
-    splits: tuple[Split, ...] | Any,
+    splits: Sequence[Split],
 ) -> _Latent:
     """As :func:`_latent`, from the features instead of their Gram matrix, by their covariance with the targets.
 
     Nothing is squared, so directions a million times smaller than the largest keep most of their digits: scikit-learn fits
     its last components to such directions if float32 features have low rank.
     """
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     features = problem.features
     if features.X is None and features.count <= COPIED * len(Y):
         features = tall(problem.X, workspace)
@@ -271,57 +323,57 @@ def _latent_of_features(
     loads = xp.zeros_like(R)
     fresh: Array | None = None
     for k in range(components):
-        c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
-        fresh = power if fresh is None else fresh
+        c, power = _dominant(_turned(C, xp) @ C, first, rule, xp)
+        if fresh is None:
+            fresh = power
         stale = power < STALE * fresh
         if bool(stale.any()):
-            for at in np.flatnonzero(np.asarray(stale.tolist())).tolist():
+            of_stale = np.flatnonzero(np.asarray(stale.tolist()))
+            for at in of_stale.tolist():
                 C[at] = X.T @ b.residual(Y, at, k)
-            c, power = _dominant(xp.swapaxes(C, 1, 2) @ C, first, rule, xp)
+            c, power = _dominant(_turned(C, xp) @ C, first, rule, xp)
             fresh = xp.where(stale, power, fresh)
         alive = xp.where(power > floor * varied, alive, 0.0)
-        weight = (C @ c[:, :, None])[:, :, 0] / xp.sqrt(
-            xp.where(alive > 0, power, 1.0)
-        )[:, None]
+        length = xp.sqrt(xp.where(alive > 0, power, 1.0))
+        weight = _applied(c, C) / length[:, None]
         r = weight
         if k:
-            r = (
-                r
-                - (xp.swapaxes(R[:, :k], 1, 2) @ (loads[:, :k] @ weight[:, :, None]))[
-                    :, :, 0
-                ]
-            )
+            r = r - _applied(weight, loads[:, :k], _turned(R[:, :k], xp))
         v = (X @ r.T).T
-        v = v - ((v * w).sum(1) / trained)[:, None]
+        mean = (v * w).sum(1) / trained
+        v = v - mean[:, None]
         for _ in range(2 if k else 0):
-            h = (fitted[:, :k] @ v[:, :, None])[:, :, 0] / sizes[:, :k]
-            v = v - (xp.swapaxes(T[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
-            r = r - (xp.swapaxes(R[:, :k], 1, 2) @ h[:, :, None])[:, :, 0]
+            h = _applied(v, fitted[:, :k]) / sizes[:, :k]
+            v = v - _applied(h, _turned(T[:, :k], xp))
+            r = r - _applied(h, _turned(R[:, :k], xp))
         size = (v * v * w).sum(1)
-        alive = xp.where(size > floor * (r * r).sum(1), alive, 0.0)
+        squares = (r * r).sum(1)
+        alive = xp.where(size > floor * squares, alive, 0.0)
         used = used + alive
         if not bool((alive > 0).any()):
             break
         v = v * alive[:, None]
         masked = v * w
         size = xp.where(alive > 0, size, 1.0)
-        T[:, k], fitted[:, k], R[:, k], sizes[:, k] = (
-            v,
-            masked,
-            r * alive[:, None],
-            size,
-        )
-        loads[:, k] = (masked @ X) / size[:, None]
-        Q[:, k] = (masked @ Y) / size[:, None]
-        C = C - size[:, None, None] * loads[:, k][:, :, None] * Q[:, k][:, None, :]
+        load = (masked @ X) / size[:, None]
+        load_of_targets = (masked @ Y) / size[:, None]
+        T[:, k] = v
+        fitted[:, k] = masked
+        R[:, k] = r * alive[:, None]
+        sizes[:, k] = size
+        loads[:, k] = load
+        Q[:, k] = load_of_targets
+        sizes_of_splits = size[:, None, None]
+        C = C - sizes_of_splits * loads[:, k][:, :, None] * Q[:, k][:, None, :]
     return _Latent(T, used)
 
 
 def _cross(
-    problem: Problem, features: Features, Y: Array, w: Array, splits: Any
+    problem: Problem, features: Features, Y: Array, w: Array, splits: Sequence[Split]
 ) -> Array:
     """``X Xᵀ Y`` of each split's train rows (split × row × target), centred over them, from one product over all rows."""
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     # The product with an additional column of ones is used to centre the targets of each split.
     targets = xp.concatenate([Y, xp.ones_like(Y[:, :1])], axis=1)
     total = features.times(targets)
@@ -335,11 +387,12 @@ def _cross(
             part = total - part
         mean = (w[at] @ targets) / len(split.train)
         part[:, :-1] -= part[:, -1:] * mean[:-1]
-        result[at] = part[:, :-1] - ((w[at] @ part) / len(split.train))[:-1]
+        mean_of_part = (w[at] @ part) / len(split.train)
+        result[at] = part[:, :-1] - mean_of_part[:-1]
     return cast(Array, result)
 
 
-def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]:
+def _dominant(M: Array, start: Array, rule: Pls, xp: ModuleType) -> tuple[Array, Array]:
     """Weights ``c`` of the targets for each split and ``cᵀ M c``, by power iteration on ``M = (XᵀY)ᵀ(XᵀY)``.
 
     The stopping rule is defined on the unit feature weights ``XᵀYc``, whose inner products can be computed from ``c`` and
@@ -348,33 +401,32 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]
     """
     splits, width = start.shape
     trace = xp.einsum("fii->f", M)
-    scaled = M / xp.where(trace > 0, trace, 1.0)[:, None, None]
-    c, power = start + 0.0, (start * (scaled @ start[:, :, None])[:, :, 0]).sum(1)
+    divisor = xp.where(trace > 0, trace, 1.0)
+    scaled = M / divisor[:, None, None]
+    c = start + 0.0
+    power = (start * _applied(start, scaled)).sum(1)
     if width == 1:
         return c, power * trace
     active = np.arange(splits)
     current, part, count = c, scaled, 0
     while len(active) and count < rule.iterations - 1:
         steps = min(STEPS, rule.iterations - 1 - count)
-        b = xp.empty((steps + 2, *current.shape, 1), dtype=M.dtype, **device_of(M))
-        b[0, :, :, 0] = current
-        for step in range(steps + 1):
-            xp.matmul(part, b[step], out=b[step + 1])
-        b = b[..., 0]
+        b = _powers(part, current, steps + 1, xp)
         length = xp.sqrt((b * b).sum(2))
         length = xp.where(length > 0, length, 1.0)
         through = (b[:-1] * b[1:]).sum(2) / length[:-1] ** 2
         squares = through[:-1] * through[1:]
-        change = 2 - 2 * (length[1:-1] / length[:-2]) / xp.sqrt(
-            xp.where(squares > 0, squares, 1.0)
-        )
-        stop = np.asarray(((change < rule.tolerance) | (squares <= 0)).tolist())
+        norm = xp.sqrt(xp.where(squares > 0, squares, 1.0))
+        growth = length[1:-1] / length[:-2]
+        change = 2 - 2 * growth / norm
+        stopped = (change < rule.tolerance) | (squares <= 0)
+        stop = np.asarray(stopped.tolist())
         done = np.asarray(stop.any(axis=0))
         last = np.where(done, stop.argmax(axis=0), steps - 1) + 1
-        for at, (split, step) in enumerate(
-            zip(active.tolist(), last.tolist(), strict=True)
-        ):
-            c[split], power[split] = b[step, at] / length[step, at], through[step, at]
+        ends = zip(active.tolist(), last.tolist(), strict=True)
+        for at, (split, step) in enumerate(ends):
+            c[split] = b[step, at] / length[step, at]
+            power[split] = through[step, at]
         count += steps
         remaining = np.flatnonzero(np.logical_not(done))
         active = active[remaining]
@@ -383,3 +435,12 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: Any) -> tuple[Array, Array]
             if len(remaining) < done.size:
                 part = part[remaining.tolist()]
     return c, power * trace
+
+
+def _powers(M: Array, start: Array, count: int, xp: ModuleType) -> Array:
+    """``M^j`` applied to the start of each split, (power, split, target), for j from 0 to ``count``."""
+    b = xp.empty((count + 1, *start.shape, 1), dtype=M.dtype, **device_of(M))
+    b[0, :, :, 0] = start
+    for step in range(count):
+        xp.matmul(M, b[step], out=b[step + 1])
+    return cast(Array, b[..., 0])

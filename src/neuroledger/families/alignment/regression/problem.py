@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, cast
+from types import ModuleType
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -78,12 +79,13 @@ class Readout(Protocol):
         ...
 
 
-def column_correlation(A: Array, B: Array, xp: Any) -> Array:
+def column_correlation(A: Array, B: Array, xp: ModuleType) -> Array:
     """Pearson correlation of each column of ``A`` with the same column of ``B``; NaN if either is constant."""
     constant = (A[:1] == A).all(0) | (B[:1] == B).all(0)
     A = A - A.mean(0)
     B = B - B.mean(0)
-    a, b = (A * A).sum(0), (B * B).sum(0)
+    a = (A * A).sum(0)
+    b = (B * B).sum(0)
     # The product of two small sums of squares underflows before the product of their roots.
     size = xp.where(a * b > SMALL, xp.sqrt(a * b), xp.sqrt(a) * xp.sqrt(b))
     flat = constant | (size == 0)

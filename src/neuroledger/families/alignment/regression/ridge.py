@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, PositiveFloat
 
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.families.alignment.regression.problem import (
@@ -35,7 +36,7 @@ class Ridge(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["ridge"] = "ridge"
-    alpha: Annotated[float, Field(gt=0)] = 1.0
+    alpha: PositiveFloat = 1.0
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order."""
@@ -89,12 +90,15 @@ def leave_out(problem: Problem, withheld: Withheld) -> Iterator[Prediction]:
 
     The residual ``r`` of left-out rows ``o`` is the solution of ``P[o, o] r = (P Y)[o]``: no split is refitted.
     """
-    workspace, xp = problem.workspace, problem.workspace.xp
-    Y, mean = problem.centred, workspace.put(problem.mean)
+    workspace = problem.workspace
+    xp = problem.workspace.xp
+    Y = problem.centred
+    mean = workspace.put(problem.mean)
     for split in problem.splits:
         out = problem.left_out(split)
         at = workspace.indices(np.searchsorted(withheld.rows, out))
-        within, product = withheld.P[at[:, None], at], withheld.PY[at]
+        within = withheld.P[at[:, None], at]
+        product = withheld.PY[at]
         if withheld.total is not None and withheld.level is not None:
             # Removing the constant vector from P subtracts an outer product of its row sums.
             share = withheld.total[at] / withheld.mass
@@ -110,7 +114,8 @@ def leave_out(problem: Problem, withheld: Withheld) -> Iterator[Prediction]:
 
 def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction]:
     """Predictions from a Cholesky factor of all rows, with left-out rows last: its last block yields their part of ``P``."""
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     ever = np.zeros(len(problem.Y), bool)
     for split in problem.splits:
         ever[problem.left_out(split)] = True
@@ -146,7 +151,7 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
 
 
 def _solved_products(
-    L: Array, start: int, Y: Array, xp: Any
+    L: Array, start: int, Y: Array, xp: ModuleType
 ) -> tuple[Array, Array, Any, Array]:
     """``PY``, ``total``, ``mass`` and ``level`` of the rows from ``start`` on, by solving for all targets."""
     Y = xp.concatenate([Y, xp.ones_like(Y[:, :1])], 1)
@@ -157,7 +162,7 @@ def _solved_products(
 
 
 def _products_by_rows(
-    L: Array, start: int, Y: Array, order: Array, xp: Any
+    L: Array, start: int, Y: Array, order: Array, xp: ModuleType
 ) -> tuple[Array, Array, Any, Array]:
     """As :func:`_solved_products`, for many targets and few such rows: computes these rows of the inverse instead."""
     rows = len(Y)
@@ -173,7 +178,7 @@ def _products_by_rows(
     return products[:-1], total[start:], total.sum(), products[-1]
 
 
-def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
+def _penalised(K: Array, order: Array, alpha: float, xp: ModuleType) -> Array:
     """``K + αI`` with rows and columns in ``order``, plus a constant that raises the eigenvalue of the constant vector.
 
     Removing the intercept also removes this constant; it avoids cancellation in that subtraction. On the host only the
@@ -192,14 +197,16 @@ def _penalised(K: Array, order: Array, alpha: float, xp: Any) -> Array:
     return cast(Array, result)
 
 
-def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
+def _factored(K: Array, start: int, xp: ModuleType) -> tuple[Array, ...]:
     """Lower Cholesky factor of ``K``, which is overwritten, and the part of the inverse from row ``start`` on.
 
     Empty if ``K`` is numerically singular. On the host, only the upper triangle of the part is filled.
     """
     if xp is not np:
         L, failed = xp.linalg.cholesky_ex(K)
-        return () if int(failed) else (L, xp.cholesky_inverse(L[start:, start:]))
+        if int(failed):
+            return ()
+        return (L, xp.cholesky_inverse(L[start:, start:]))
     from scipy.linalg import lapack
 
     # The lower triangle in C order is the upper triangle in Fortran order: no copy is needed.
@@ -208,7 +215,9 @@ def _factored(K: Array, start: int, xp: Any) -> tuple[Array, ...]:
         part, info = lapack.dpotri(
             np.array(factor[start:, start:], order="F"), lower=0, overwrite_c=1
         )
-    return () if info else (factor.T, part)
+    if info:
+        return ()
+    return (factor.T, part)
 
 
 def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
@@ -217,7 +226,8 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
     ``H`` is ``W Wᵀ`` plus, for the intercept, the averaging over all rows; features and targets are centred by their means
     over all rows. A split whose train rows lack a direction of the left-out rows is refitted.
     """
-    workspace, xp = problem.workspace, problem.workspace.xp
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     factors = workspace.once(
         f"ridge {alpha!r}",
         problem.key,
@@ -228,7 +238,8 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
         yield from (_refitted(problem, X, split, alpha) for split in problem.splits)
         return
     W = factors[0]
-    Y, mean = problem.centred, workspace.put(problem.mean)
+    Y = problem.centred
+    mean = workspace.put(problem.mean)
     Y = Y - Y.mean(0)
     residual = Y - W @ (W.T @ Y)
     for split in problem.splits:
@@ -249,23 +260,34 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
         )
 
 
-def _whitened(X: Array, alpha: float, xp: Any) -> tuple[Array, ...]:
+def _whitened(X: Array, alpha: float, xp: ModuleType) -> tuple[Array, ...]:
     """``W`` (row × feature) such that ``W Wᵀ`` maps centred targets to their fitted values; empty if singular."""
     A = X.T @ X + alpha * xp.eye(X.shape[1], dtype=X.dtype, **device_of(X))
     L = root(A, SINGULAR * float(A.diagonal().max()), xp)
-    return () if L is None else (divided(L, X.T, xp).T,)
+    if L is None:
+        return ()
+    return (divided(L, X.T, xp).T,)
 
 
 def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Prediction:
     """Prediction of one split, fitted to its train rows; by singular values if the normal equations are singular."""
-    workspace, xp = problem.workspace, problem.workspace.xp
-    train, test = workspace.indices(split.train), workspace.indices(split.test)
-    A, B = X[train], problem.centred[train]
-    x, y = A.mean(0), B.mean(0)
-    A, B, test_features = A - x, B - y, X[test] - x
+    workspace = problem.workspace
+    xp = problem.workspace.xp
+    train = workspace.indices(split.train)
+    test = workspace.indices(split.test)
+    A = X[train]
+    B = problem.centred[train]
+    x = A.mean(0)
+    y = B.mean(0)
+    A = A - x
+    B = B - y
+    test_features = X[test] - x
     rows, count = A.shape
     wide = count >= rows
-    N = A @ A.T if wide else A.T @ A
+    if wide:
+        N = A @ A.T
+    else:
+        N = A.T @ A
     # The constant vector is in the null space of a wide product; centred targets have no component along it.
     N = N + (float(N.diagonal().sum()) / rows**2 if wide else 0.0)
     N = N + alpha * xp.eye(len(N), dtype=N.dtype, **device_of(N))
@@ -281,7 +303,7 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     return Prediction(values + (y + workspace.put(problem.mean)))
 
 
-def _solved(A: Array, B: Array, xp: Any) -> Array:
+def _solved(A: Array, B: Array, xp: ModuleType) -> Array:
     """``A⁻¹ B`` of symmetric ``A`` (upper triangle), by its Cholesky factor or, if rounding prevents it, by LU."""
     if xp is not np:
         return cast(Array, xp.linalg.solve(A, B))
@@ -302,16 +324,20 @@ def _direct(
     With a heavy penalty, predictions hardly vary and must not be computed as a difference from the responses. With a
     penalty that is lost in rounding (``spectral``), the solution is that of least norm.
     """
-    workspace, xp, features = problem.workspace, problem.workspace.xp, problem.features
+    workspace = problem.workspace
+    xp = problem.workspace.xp
+    features = problem.features
     mean = workspace.put(problem.mean)
     for split in problem.splits:
-        train, test = workspace.indices(split.train), workspace.indices(split.test)
+        train = workspace.indices(split.train)
+        test = workspace.indices(split.test)
         K, cross, Y = (
             features.block(train, train),
             features.block(test, train),
             problem.centred[train],
         )
-        rows, base = K.mean(0), Y.mean(0)
+        rows = K.mean(0)
+        base = Y.mean(0)
         total = rows.mean()
         K = K - rows - rows[:, None] + total
         cross = cross - rows - cross.mean(1)[:, None] + total

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from types import ModuleType
+from typing import Annotated, Literal, NamedTuple, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
-from neuroledger.stats.workspace import device_of
+from neuroledger.stats.workspace import Workspace, device_of
 
 __all__ = ["DEFAULT_ALPHAS", "RidgeCv", "errors", "of_gram", "predicted"]
 
@@ -39,16 +40,16 @@ class RidgeCv(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["ridge_cv"] = "ridge_cv"
-    alphas: Annotated[
-        tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)
-    ] = DEFAULT_ALPHAS
+    alphas: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)] = DEFAULT_ALPHAS
     per_target: bool = False
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order, with the chosen penalties."""
-        workspace, xp = problem.workspace, problem.workspace.xp
+        workspace = problem.workspace
+        xp = problem.workspace.xp
         for split in problem.splits:
-            train, test = workspace.indices(split.train), workspace.indices(split.test)
+            train = workspace.indices(split.train)
+            test = workspace.indices(split.test)
             Y = problem.centred[train]
             base = Y.mean(0)
             spectrum = _spectrum(problem, train, test, Y - base, xp)
@@ -91,7 +92,7 @@ class _Spectrum(NamedTuple):
 
 
 def _spectrum(
-    problem: Problem, train: Array, test: Array, Y: Array, xp: Any
+    problem: Problem, train: Array, test: Array, Y: Array, xp: ModuleType
 ) -> _Spectrum:
     features = problem.features
     if features.K is None:
@@ -105,7 +106,7 @@ def _spectrum(
     return of_gram(features.block(train, train), features.block(test, train), Y, xp)
 
 
-def of_gram(K: Array, cross: Array, Y: Array, xp: Any) -> _Spectrum:
+def of_gram(K: Array, cross: Array, Y: Array, xp: ModuleType) -> _Spectrum:
     """Spectrum of train rows with Gram matrix ``K``; ``cross`` (test × train) are the test rows' products with them."""
     rows = K.mean(0)
     total = rows.mean()
@@ -115,12 +116,13 @@ def of_gram(K: Array, cross: Array, Y: Array, xp: Any) -> _Spectrum:
     K = K + 1.5 * float(K.diagonal().sum()) / len(K)
     cross = cross - rows - cross.mean(1)[:, None] + total
     w, Q = _eigh(K, xp)
-    w, Q = w[:-1], Q[:, :-1]
+    w = w[:-1]
+    Q = Q[:, :-1]
     w = xp.where(w > 0, w, 0.0)
     return _Spectrum(Q, w, Q.T @ Y, cross @ Q, complete=True)
 
 
-def _eigh(K: Array, xp: Any) -> tuple[Array, Array]:
+def _eigh(K: Array, xp: ModuleType) -> tuple[Array, Array]:
     if xp is not np:
         w, Q = xp.linalg.eigh(K)
         return w, Q
@@ -130,9 +132,11 @@ def _eigh(K: Array, xp: Any) -> tuple[Array, Array]:
     return w, Q
 
 
-def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
+def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: ModuleType) -> Array:
     """Mean squared leave-one-out error of each penalty: (alpha,), or with ``per_target`` (alpha × target)."""
-    Q, w, projected = spectrum.Q, spectrum.w, spectrum.projected
+    Q = spectrum.Q
+    w = spectrum.w
+    projected = spectrum.projected
     rows, count = Y.shape
     alphas = xp.asarray(rule.alphas, dtype=Q.dtype, **device_of(Q))
     if spectrum.complete:
@@ -167,7 +171,9 @@ def errors(spectrum: _Spectrum, Y: Array, rule: RidgeCv, xp: Any) -> Array:
     return cast(Array, error if rule.per_target else error.mean(1))
 
 
-def predicted(spectrum: _Spectrum, chosen: Floats, workspace: Any, xp: Any) -> Array:
+def predicted(
+    spectrum: _Spectrum, chosen: Floats, workspace: Workspace, xp: ModuleType
+) -> Array:
     """Predictions (test row × target), with one penalty for all targets or one for each."""
     if len(chosen) == 1:
         return spectrum.onto @ (

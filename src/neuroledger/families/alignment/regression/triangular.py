@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from types import ModuleType
+from typing import cast
 
 import numpy as np
 
@@ -14,7 +15,7 @@ __all__ = ["SHAKY", "divided", "root"]
 SHAKY = 1e-5
 
 
-def root(A: Array, least: float, xp: Any) -> Array | None:
+def root(A: Array, least: float, xp: ModuleType) -> Array | None:
     """Lower Cholesky factor, or None if a squared pivot does not exceed ``least``."""
     if xp is not np:
         L, info = xp.linalg.cholesky_ex(A)
@@ -26,10 +27,12 @@ def root(A: Array, least: float, xp: Any) -> Array | None:
         L = factor.T
     if failed:
         return None
-    return cast(Array, L) if float(L.diagonal().min()) ** 2 > least else None
+    if float(L.diagonal().min()) ** 2 > least:
+        return cast(Array, L)
+    return None
 
 
-def divided(L: Array, B: Array, xp: Any, *, transposed: bool = False) -> Array:
+def divided(L: Array, B: Array, xp: ModuleType, *, transposed: bool = False) -> Array:
     """Solve ``L Z = B``, or with ``transposed`` ``Lᵀ Z = B``, for a lower triangular ``L``."""
     if xp is not np:
         triangle = L.T if transposed else L

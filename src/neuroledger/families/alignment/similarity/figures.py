@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.errors import RequestError
 from neuroledger.families.alignment.similarity.gram import gram
 from neuroledger.families.alignment.similarity.rdm import Distance, dissimilarities
@@ -75,7 +76,9 @@ def rdm(
     return Panels(panels)
 
 
-def _matrix(label: str, assembly: xr.DataArray, distance: Distance) -> tuple[str, Any]:
+def _matrix(
+    label: str, assembly: xr.DataArray, distance: Distance
+) -> tuple[str, Floats]:
     if set(assembly.dims) == {"presentation", "neuroid"}:
         values = np.asarray(
             assembly.transpose("presentation", "neuroid").values, dtype=np.float64
@@ -99,7 +102,7 @@ def _matrix(label: str, assembly: xr.DataArray, distance: Distance) -> tuple[str
 
 def _grouped(
     label: str, assembly: xr.DataArray, dim: str, by: str | None
-) -> tuple[Any, list[int]]:
+) -> tuple[Indices, list[int]]:
     if by is None:
         return np.arange(assembly.sizes[dim]), []
     if by not in assembly.coords or assembly[by].dims != (dim,):
@@ -111,7 +114,7 @@ def _grouped(
     return order, (np.flatnonzero(groups[order][1:] != groups[order][:-1]) + 1).tolist()
 
 
-def _percentiles(matrix: Any) -> Any:
+def _percentiles(matrix: Floats) -> Floats:
     """Ranks of the pairs (ties share a rank) from 0 to 100; the diagonal is 0, undefined pairs are NaN."""
     from scipy.stats import rankdata
 

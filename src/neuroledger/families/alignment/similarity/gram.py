@@ -9,10 +9,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from neuroledger.data import memory
-from neuroledger.data.arrays import Array, Booleans, Floats
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Strings
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import DataError, MetricError
@@ -82,7 +81,7 @@ class Gram:
         )
         return Gram(K, product, self.mean_square, total, self.offset, self.count)
 
-    def subset(self, rows: NDArray[np.intp]) -> Gram:
+    def subset(self, rows: Indices) -> Gram:
         """Restrict to ``rows``; features stay centred by the means over all rows."""
         K = self.K[np.ix_(rows, rows)]
         return Gram(
@@ -317,7 +316,10 @@ def patterns(
                 "stimulus, or its rows count as different stimuli; average repetitions "
                 "(neuroledger.data.assembly.average_repetitions) or select one condition"
             )
-    X = assembly.values if assembly.dims[0] == "presentation" else assembly.values.T
+    if assembly.dims[0] == "presentation":
+        X = assembly.values
+    else:
+        X = assembly.values.T
     if drop_missing and not (complete := np.isfinite(X).all(axis=0)).all():
         notes.append(
             f"{int((~complete).sum())} of {X.shape[1]} neuroids left out: responses are missing"
@@ -332,7 +334,7 @@ def patterns(
 
 def complete_neuroids(
     assembly: xr.DataArray, *, scaled: bool = True
-) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+) -> tuple[Strings, Floats]:
     """Names and responses (stimulus, neuroid) of the neuroids that :func:`patterns` keeps.
 
     ``scaled`` divides responses by a power of two, to magnitudes below 1.
@@ -344,7 +346,7 @@ def complete_neuroids(
 class ResponsesLeft(NamedTuple):
     """Responses of neuroids without missing ones, (stimulus, neuroid), to be multiplied by 2 to the ``power``."""
 
-    names: NDArray[np.str_]
+    names: Strings
     values: Array
     power: int
 
@@ -407,7 +409,7 @@ def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gra
     ).on_host(workspace)
 
 
-def _means(X: Array) -> NDArray[np.float64]:
+def _means(X: Array) -> Floats:
     return np.asarray(X.mean(axis=0, dtype=np.float64))
 
 
@@ -417,7 +419,9 @@ def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
     rows, count = X.shape
     single = workspace.dtype == "float32"
     K = np.zeros((rows, rows), order="F")
-    mean_product, row_sum, mean_square = np.zeros(rows), np.zeros(rows), 0.0
+    mean_product = np.zeros(rows)
+    row_sum = np.zeros(rows)
+    mean_square = 0.0
     offset = float(X[0].mean(dtype=np.float64))
     space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
     # All products use SciPy's BLAS: the idle threads of NumPy's and SciPy's libraries would compete for the cores.
@@ -465,7 +469,8 @@ def _widened(part: Array, block: Array) -> tuple[Array, Array]:
 
 def _narrowed(part: Array, block: Array) -> tuple[Array, Array]:
     """As :func:`_widened`, in float32, with a shift that float32 represents exactly; row sums are float64."""
-    mean, total = np.empty(block.shape[1]), np.empty(len(block))
+    mean = np.empty(block.shape[1])
+    total = np.empty(len(block))
     side_by_side(
         lambda piece: np.mean(
             part[:, piece], axis=0, dtype=np.float64, out=mean[piece]

@@ -28,7 +28,9 @@ def halves_without_groups(
     def rest(values: Floats) -> Floats:
         return np.asarray(values.sum(axis=0) - members @ values)
 
-    stimuli, sum_a, sum_b = rest(present.astype(np.float64)), rest(a), rest(b)
+    stimuli = rest(present.astype(np.float64))
+    sum_a = rest(a)
+    sum_b = rest(b)
     with np.errstate(invalid="ignore", divide="ignore"):
         product = rest(a * b) - sum_a * sum_b / stimuli
         power = (rest(a * a) - sum_a**2 / stimuli) * (rest(b * b) - sum_b**2 / stimuli)

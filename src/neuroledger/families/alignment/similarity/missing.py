@@ -39,7 +39,8 @@ def dissimilarities_of_present(patterns: Floats, distance: Distance) -> Floats:
             shown.sum(axis=axis, keepdims=True), 1
         )
         values = np.where(present, values - level, 0.0)
-    shared, product = shown @ shown.T, values @ values.T
+    shared = shown @ shown.T
+    product = values @ values.T
     power = (values * values) @ shown.T
     with np.errstate(invalid="ignore", divide="ignore"):
         if distance == "correlation":
@@ -63,7 +64,8 @@ def _of_complete(patterns: Floats, distance: Distance) -> Floats:
     """The same for responses of which none is missing, in one product of the patterns."""
     level = patterns.mean(axis=1 if distance == "correlation" else 0, keepdims=True)
     values = patterns if distance == "cosine" else patterns - level
-    product, power = values @ values.T, (values * values).sum(axis=1)
+    product = values @ values.T
+    power = (values * values).sum(axis=1)
     if distance in ("correlation", "cosine"):
         varies = power > CONSTANT * (patterns * patterns).sum(axis=1)
         size = np.sqrt(np.where(varies, power, np.nan))

@@ -38,7 +38,8 @@ def rank_agreement(
     """
     if reliability >= NOISELESS:
         return math.sqrt(reliability)
-    mean, variance = float(d.mean()), float(d.var())
+    mean = float(d.mean())
+    variance = float(d.var())
     average = math.sqrt((1 - reliability) * variance)
 
     def noise(values: Floats) -> Floats:

@@ -161,7 +161,8 @@ def _of_target(
     pair: Pair, comparison: Comparison, responses: Floats | None
 ) -> Callable[[Keep], Left]:
     """Return a function that computes what is left of the target; cached for the other layers of a model."""
-    side, workspace = pair.target, pair.target.workspace
+    side = pair.target
+    workspace = pair.target.workspace
 
     @lru_cache(maxsize=COARSE)
     def fewer(kept: bytes) -> Side:

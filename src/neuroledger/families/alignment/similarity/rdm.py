@@ -196,7 +196,9 @@ def agreement(a: Floats, b: Floats, comparison: Comparison) -> float:
     if comparison == "rho_a":
         return float(12 * (a @ b) / (len(a) ** 3 - len(a)))
     size = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / size if size > 0 else float("nan")
+    if size > 0:
+        return float(a @ b) / size
+    return float("nan")
 
 
 def _tau_a(a: Floats, b: Floats) -> float:

@@ -106,7 +106,8 @@ def orientation_bandwidth(
     width = np.full(len(curves), np.nan)
     for neuroid, peak in enumerate(preferred + 180):
         low = np.flatnonzero(full[neuroid] <= full[neuroid, peak] * threshold)
-        before, after = low[low < peak], low[low > peak]
+        before = low[low < peak]
+        after = low[low > peak]
         if (
             before.size
             and after.size
@@ -119,7 +120,8 @@ def orientation_bandwidth(
 def orthogonal_preferred_ratio(curves: Floats) -> Floats:
     """Response to the orientation orthogonal to the preferred one, divided by the response to the preferred one."""
     count = curves.shape[1]
-    rows, preferred = np.arange(len(curves)), curves.argmax(axis=1)
+    rows = np.arange(len(curves))
+    preferred = curves.argmax(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(
             curves[rows, (preferred + count // 2) % count] / curves[rows, preferred]
@@ -149,7 +151,8 @@ def spatial_frequency_tuning(
     sides = np.full((len(curves), 2), np.nan)
     for neuroid, peak in enumerate(peaks):
         low = np.flatnonzero(full[neuroid] <= full[neuroid, peak] * threshold)
-        before, after = low[low < peak], low[low > peak]
+        before = low[low < peak]
+        after = low[low > peak]
         sides[neuroid, 0] = fine[before[-1]] if before.size else np.nan
         sides[neuroid, 1] = fine[after[0]] if after.size else np.nan
     lower, upper = 2.0**sides.T
@@ -157,7 +160,10 @@ def spatial_frequency_tuning(
     total = ((curves - curves.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         r2 = 1 - rest / total
-    width = upper / lower - 1 if mode == "octaves" else lower / upper * 100
+    if mode == "octaves":
+        width = upper / lower - 1
+    else:
+        width = lower / upper * 100
     return FrequencyTuning(
         np.asarray(width), np.asarray(2.0 ** fine[peaks]), np.asarray(r2)
     )
@@ -170,10 +176,12 @@ def size_tuning(curves: Floats, radii: Floats) -> SizeTuning:
     the maximum, and the surround diameter is twice the first radius beyond the peak at which the response is within 5 % of
     the last one; otherwise both are NaN.
     """
-    peaks, last = curves.max(axis=1), curves[:, -1]
+    peaks = curves.max(axis=1)
+    last = curves[:, -1]
     with np.errstate(invalid="ignore", divide="ignore"):
         suppression = (peaks - last) / peaks
-    field, surround = np.full(len(curves), np.nan), np.full(len(curves), np.nan)
+    field = np.full(len(curves), np.nan)
+    surround = np.full(len(curves), np.nan)
     for neuroid in np.flatnonzero((peaks > 0) & (suppression > 0.1)):
         curve = curves[neuroid]
         field[neuroid] = 2 * radii[np.flatnonzero(curve >= 0.95 * peaks[neuroid])[0]]

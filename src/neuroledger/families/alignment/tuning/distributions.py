@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Places
@@ -24,7 +25,7 @@ __all__ = [
 CHUNK = 4_000_000  # number of values drawn at a time
 
 
-def ks_similarity(p: Any, q: Any) -> Floats:
+def ks_similarity(p: npt.ArrayLike, q: npt.ArrayLike) -> Floats:
     """``1 − D / D_max``, where ``D`` is the Kolmogorov-Smirnov distance of ``p (…, bin)`` to ``q (…, bin)``.
 
     ``D_max`` is the largest distance of any distribution over these bins to ``q``, which has all its mass in the first or
@@ -45,7 +46,7 @@ def ks_similarity(p: Any, q: Any) -> Floats:
         return np.asarray(1.0 - distance / farthest)
 
 
-def property_values(assembly: Any, name: str | None) -> Floats:
+def property_values(assembly: xr.DataArray | npt.ArrayLike, name: str | None) -> Floats:
     """Values ``(neuroid,)`` of one property of an assembly ``(neuroid, property)`` or ``(neuroid,)``.
 
     Raises
@@ -91,7 +92,7 @@ def ids_of(assembly: xr.DataArray) -> Array:
     )
 
 
-def bins_of(target: Any, name: str | None, bins: tuple[float, ...]) -> Floats:
+def bins_of(target: object, name: str | None, bins: tuple[float, ...]) -> Floats:
     """Bin edges: ``bins``, or the target's attribute ``<name>_bins``.
 
     Raises
@@ -143,7 +144,8 @@ class Resampled(NamedTuple):
         return np.concatenate(parts)
 
     def _similarity(self, drawn: Places, q: Floats) -> Floats:
-        count, width = len(drawn), self.bins + 1
+        count = len(drawn)
+        width = self.bins + 1
         places = drawn + (np.arange(count) * width)[:, None] + 1
         all_counts = np.bincount(places.ravel(), minlength=count * width).reshape(
             count, width

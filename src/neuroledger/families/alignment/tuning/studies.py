@@ -131,7 +131,8 @@ def _orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
         tuning.circular_variance(curves, angles),
         tuning.orthogonal_preferred_ratio(curves),
     )
-    max_dc, max_ac = curves.max(axis=1), modulation[rows, size, frequency, orientation]
+    max_dc = curves.max(axis=1)
+    max_ac = modulation[rows, size, frequency, orientation]
     with np.errstate(invalid="ignore", divide="ignore"):
         columns = {
             "baseline": baseline,

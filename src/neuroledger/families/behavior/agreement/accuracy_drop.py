@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -78,7 +77,8 @@ class Drops:
 
         NaN for a person or category that has no trials of a condition.
         """
-        cell, size = self.cell[rows], 2 * len(self.names)
+        cell = self.cell[rows]
+        size = 2 * len(self.names)
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.bincount(cell, self.correct[rows], size) / np.bincount(
                 cell, minlength=size
@@ -98,7 +98,8 @@ def _drops(
     masks: tuple[Booleans, Booleans],
 ) -> tuple[Drops, Indices]:
     """Return the answers, and the number of trials of each name and condition, (name, condition)."""
-    coded, used = encode(owner), masks[0] | masks[1]
+    coded = encode(owner)
+    used = masks[0] | masks[1]
     cell = (2 * coded.codes + masks[1])[used]
     stimulus = coordinate(assembly, "stimulus_id")
     drops = Drops(
@@ -127,7 +128,10 @@ def drops_of_model(
             f"model behaviour has no coordinate {category!r} with the right answers"
         )
     answers = choices(source)
-    right = answers.astype(bool) if answers.dtype.kind == "b" else same(answers, truth)
+    if answers.dtype.kind == "b":
+        right = answers.astype(bool)
+    else:
+        right = same(answers, truth)
     drops, count = _drops(source, right, truth, masks)
     if (count == 0).any():
         name = drops.names[np.flatnonzero((count == 0).any(axis=1))[0]]
@@ -186,7 +190,9 @@ def half_of(
     return np.isin(names.astype(str), chosen.astype(str))
 
 
-def drop_similarity(drop: Any, reference: Any, *, signed: bool = False) -> Floats:
+def drop_similarity(
+    drop: float | Floats, reference: float | Floats, *, signed: bool = False
+) -> Floats:
     """Return ``max(1 − |reference − drop| / |reference|, 0)``; with ``signed`` the divisor is the signed reference."""
     scale = reference if signed else np.abs(reference)
     with np.errstate(invalid="ignore", divide="ignore"):

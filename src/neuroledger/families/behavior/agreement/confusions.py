@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
@@ -43,9 +41,10 @@ def answers_and_truths(
     return np.asarray(answers), np.asarray(truth)
 
 
-def cells_of(answers: Any, truth: Any, labels: Any) -> Indices:
+def cells_of(answers: Array, truth: Array, labels: Array) -> Indices:
     """Return the cell of the confusion matrix over ``labels`` of each trial; -1 if its truth or answer is another."""
-    row, column = locate(truth, labels), locate(answers, labels)
+    row = locate(truth, labels)
+    column = locate(answers, labels)
     return np.asarray(
         np.where((row >= 0) & (column >= 0), row * len(labels) + column, -1)
     )

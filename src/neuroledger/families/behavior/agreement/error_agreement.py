@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode, first_rows, locate, repeated
 from neuroledger.errors import MetricError
 
@@ -25,7 +25,7 @@ __all__ = [
     "step_of",
 ]
 
-Codes = npt.NDArray[np.intp]
+Codes = Indices
 Measure = Literal[
     "error_consistency", "observed_consistency", "squared_accuracy_difference"
 ]
@@ -43,12 +43,12 @@ class Answers:
 
     correct: Floats
     seen: Floats
-    observers: npt.NDArray[Any]
+    observers: Array
     condition: Codes
-    conditions: npt.NDArray[Any]
+    conditions: Array
     stimulus: Codes
-    stimuli: npt.NDArray[Any]
-    truth: npt.NDArray[Any]
+    stimuli: Array
+    truth: Array
 
 
 class Agreement(NamedTuple):
@@ -62,7 +62,8 @@ class Agreement(NamedTuple):
     @property
     def expected(self) -> Floats:
         """Agreement by chance, ``e = ab + (1-a)(1-b)`` for the accuracies ``a`` and ``b``."""
-        a, b = self.accuracy_a, self.accuracy_b
+        a = self.accuracy_a
+        b = self.accuracy_b
         return a * b + (1 - a) * (1 - b)
 
     @property
@@ -74,9 +75,7 @@ class Agreement(NamedTuple):
         return kappa
 
 
-def choices(
-    assembly: xr.DataArray, *, error: type[MetricError] = MetricError
-) -> npt.NDArray[Any]:
+def choices(assembly: xr.DataArray, *, error: type[MetricError] = MetricError) -> Array:
     """Return one answer per presentation: labels unchanged, probabilities ``(presentation, choice)`` by their maximum."""
     if "choice" in assembly.dims and assembly.sizes["choice"] > 1:
         if "choice" not in assembly.coords:
@@ -88,14 +87,17 @@ def choices(
             raise error(
                 "some probabilities are missing, so there is no most probable choice"
             )
-        names: npt.NDArray[Any] = np.asarray(assembly["choice"].values)
+        names: Array = np.asarray(assembly["choice"].values)
         return np.asarray(names[values.argmax(axis=1)])
     return np.asarray(assembly.values).ravel()
 
 
 def correctness(
-    assembly: xr.DataArray, truth: Any = None, *, error: type[MetricError] = MetricError
-) -> Any:
+    assembly: xr.DataArray,
+    truth: npt.ArrayLike | None = None,
+    *,
+    error: type[MetricError] = MetricError,
+) -> Booleans:
     """Return whether each presentation was answered correctly, as booleans.
 
     Boolean values are returned unchanged, as are 0 and 1 if there is no truth or if the truths are words. If the values
@@ -104,7 +106,8 @@ def correctness(
     answers = _answers(assembly, error)
     if answers.dtype.kind == "b":
         return answers
-    truth = coordinate(assembly, *TRUTHS) if truth is None else truth
+    if truth is None:
+        truth = coordinate(assembly, *TRUTHS)
     are_numbers = answers.dtype.kind in "iuf"
     if truth is not None and not (are_numbers and _are_words(np.asarray(truth))):
         return same(answers, np.asarray(truth))
@@ -120,7 +123,7 @@ def correctness(
     )
 
 
-def _answers(assembly: xr.DataArray, error: type[MetricError]) -> npt.NDArray[Any]:
+def _answers(assembly: xr.DataArray, error: type[MetricError]) -> Array:
     """Return one answer per presentation; the coordinate ``prediction`` has priority over numbers."""
     answers = choices(assembly, error=error)
     predicted = coordinate(assembly, "prediction")
@@ -131,7 +134,7 @@ def _answers(assembly: xr.DataArray, error: type[MetricError]) -> npt.NDArray[An
     return answers
 
 
-def _are_words(truth: npt.NDArray[Any]) -> bool:
+def _are_words(truth: Array) -> bool:
     """Return whether no label looks like a number."""
     labels = encode(truth).labels
     return labels.dtype.kind in "UO" and not any(
@@ -139,10 +142,11 @@ def _are_words(truth: npt.NDArray[Any]) -> bool:
     )
 
 
-def same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def same(a: Array, b: Array) -> Booleans:
     """Compare labels elementwise; text and numbers are compared as text."""
     if a.dtype.kind != b.dtype.kind and {a.dtype.kind, b.dtype.kind} & set("US"):
-        a, b = a.astype(str), b.astype(str)
+        a = a.astype(str)
+        b = b.astype(str)
     return np.asarray(a == b, dtype=bool)
 
 
@@ -170,7 +174,8 @@ def answers_of_people(
     conditions = encode(
         condition if condition is not None else np.zeros(right.size, dtype=np.intp)
     )
-    stimuli, subjects = encode(stimulus), encode(subject)
+    stimuli = encode(stimulus)
+    subjects = encode(subject)
     twice = repeated(conditions.codes, stimuli.codes, subjects.codes)
     if twice.size:
         name = subjects.labels[subjects.codes[twice[0]]]
@@ -181,7 +186,8 @@ def answers_of_people(
     cells = encode(conditions.codes * len(stimuli.labels) + stimuli.codes)
     first = first_rows(cells.codes, len(cells.labels))
     shape = (len(subjects.labels), len(cells.labels))
-    correct, seen = np.zeros(shape), np.zeros(shape)
+    correct = np.zeros(shape)
+    seen = np.zeros(shape)
     correct[subjects.codes, cells.codes] = right
     seen[subjects.codes, cells.codes] = 1.0
     truth = coordinate(assembly, *TRUTHS)
@@ -197,9 +203,10 @@ def answers_of_people(
     )
 
 
-def _judged(source: xr.DataArray, rows: Indices, people: Answers) -> npt.NDArray[Any]:
+def _judged(source: xr.DataArray, rows: Indices, people: Answers) -> Array:
     """Return whether the answers in some rows are right, by the truths of people or else by those of the model."""
-    truth, answers = coordinate(source, *TRUTHS), choices(source)
+    truth = coordinate(source, *TRUTHS)
+    answers = choices(source)
     if answers.dtype.kind == "b":
         return answers[rows]
     if people.truth.size:
@@ -227,7 +234,8 @@ def answers_of_model(
             "model behaviour has no stimulus_id; give one row per stimulus with its id"
         )
     place = locate(stimulus, people.stimuli)
-    needed, size = people.stimulus, len(people.stimuli)
+    needed = people.stimulus
+    size = len(people.stimuli)
     condition = (
         coordinate(source, by)
         if by is not None and len(people.conditions) > 1
@@ -275,9 +283,14 @@ def compare(a: Answers, b: Answers) -> Agreement:
     n, right_a, right_b, both_right = (np.zeros(shape) for _ in range(4))
     for c in range(shape[0]):
         cells = np.flatnonzero(a.condition == c)
-        ca, sa = a.correct[:, cells], a.seen[:, cells]
-        cb, sb = b.correct[:, cells].T, b.seen[:, cells].T
-        n[c], right_a[c], right_b[c], both_right[c] = sa @ sb, ca @ sb, sa @ cb, ca @ cb
+        ca = a.correct[:, cells]
+        sa = a.seen[:, cells]
+        cb = b.correct[:, cells].T
+        sb = b.seen[:, cells].T
+        n[c] = sa @ sb
+        right_a[c] = ca @ sb
+        right_b[c] = sa @ cb
+        both_right[c] = ca @ cb
     return _agreement(n, right_a, right_b, both_right)
 
 
@@ -327,4 +340,6 @@ def step_of(pairs: Agreement, measure: Measure) -> float:
         elif measure == "squared_accuracy_difference":
             steps = steps * (2 * np.abs(pairs.accuracy_a - pairs.accuracy_b) + steps)
     known = steps[np.isfinite(steps)]
-    return float(known.mean() / len(pairs.n)) if known.size else 0.0
+    if known.size:
+        return float(known.mean() / len(pairs.n))
+    return 0.0

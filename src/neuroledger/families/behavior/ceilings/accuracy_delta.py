@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import CeilingError
@@ -18,6 +17,7 @@ from neuroledger.families.behavior.agreement.accuracy_drop import (
     means_of_halves,
     trials_of,
 )
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.samples import Keep, Samples, Variation
 
@@ -36,7 +36,7 @@ def accuracy_delta(
     rng: np.random.Generator,
     image_types: tuple[str, str] = ("w", "f"),
     by: str = "image_type",
-    draws: Annotated[int, Field(ge=1)] = 100,
+    draws: AtLeastOne = 100,
     subjects: Literal["all", "brainscore"] = "all",
 ) -> Samples:
     """Return the similarity ``s`` of the losses of two halves of the people as ``2s / (1 + s)``: ``(draw,)``.

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.errors import CeilingError
@@ -19,6 +16,7 @@ from neuroledger.families.behavior.agreement.accuracies import (
 from neuroledger.families.behavior.agreement.confusions import rows_pearson
 from neuroledger.families.behavior.agreement.trial_items import TrialItems
 from neuroledger.families.behavior.tasks.discrimination import FEWEST, pearson
+from neuroledger.families.fields import AtLeastOne, Names
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.groups import stimulus_names
 from neuroledger.stats.samples import Keep, Samples, Variation
@@ -35,7 +33,7 @@ __all__ = ["condition_accuracy", "condition_accuracy_halves"]
 def condition_accuracy(
     assembly: xr.DataArray,
     *,
-    variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
+    variables: Names = ("condition",),
 ) -> Samples:
     """Return the correlation across conditions of each person's accuracies with the mean of all others: ``(subject,)``.
 
@@ -104,8 +102,8 @@ def condition_accuracy_halves(
     assembly: xr.DataArray,
     *,
     rng: np.random.Generator,
-    variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
-    draws: Annotated[int, Field(ge=1)] = 100,
+    variables: Names = ("condition",),
+    draws: AtLeastOne = 100,
 ) -> Samples:
     """Return the corrected correlation of accuracies across conditions between random halves of trials: ``(draw,)``.
 
@@ -154,4 +152,6 @@ def _half_with_half(
             profiles.append(hits / np.bincount(cell, minlength=table.cells))
     known = np.isfinite(profiles).all(axis=0)
     r = float(rows_pearson(*(profile[None, known] for profile in profiles))[0])
-    return 2 * r / (1 + r) if r > -1 else np.nan
+    if r > -1:
+        return 2 * r / (1 + r)
+    return np.nan

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate, encode
@@ -18,6 +15,7 @@ from neuroledger.families.behavior.agreement.confusions import (
     rows_pearson,
 )
 from neuroledger.families.behavior.agreement.trial_items import TrialItems, ids_of
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.samples import Samples, Variation
 
@@ -29,7 +27,7 @@ def confusion_similarity(
     assembly: xr.DataArray,
     *,
     rng: np.random.Generator,
-    draws: Annotated[int, Field(ge=1)] = 100,
+    draws: AtLeastOne = 100,
 ) -> Samples:
     """Return the corrected correlation of the off-diagonal confusions of random halves of the subjects: ``(draw,)``.
 
@@ -51,7 +49,8 @@ def confusion_similarity(
     subject = coordinate(assembly, "subject", "subject_id")
     if subject is None:
         raise CeilingError("trials of people need the coordinate subject")
-    people, labels = encode(subject), encode(truth).labels
+    people = encode(subject)
+    labels = encode(truth).labels
     n = len(people.labels)
     if n < 2:
         raise CeilingError("one subject: halves of the people need at least two")

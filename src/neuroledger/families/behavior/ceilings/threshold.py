@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior import examples
@@ -16,6 +15,7 @@ from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     people_thresholds,
     without_people,
 )
+from neuroledger.families.fields import BelowOne, OpenShare, Share
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.samples import Samples
 
@@ -30,10 +30,9 @@ def threshold(
     *,
     procedure: Literal["each", "brainscore"] = "each",
     independent_variable: str = "independent_variable",
-    threshold_accuracy: Annotated[float, Field(gt=0, lt=1)]
-    | Literal["inflection"] = "inflection",
-    required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
-    guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
+    threshold_accuracy: OpenShare | Literal["inflection"] = "inflection",
+    required_accuracy: Share = 0.6,
+    guess: BelowOne = 0.5,
 ) -> Samples:
     """Return the mean similarity ``max(1 − |t − s| / t, 0)`` of each person's threshold to the others': ``(subject,)``.
 

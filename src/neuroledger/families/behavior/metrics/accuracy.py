@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import (
@@ -40,11 +40,8 @@ def accuracy(source: Any, target: Any) -> Samples:
     MetricError
         There are no answers, lengths differ without ids, or the model did not answer some stimuli.
     """
-    source = (
-        source
-        if isinstance(source, xr.DataArray)
-        else xr.DataArray(np.ravel(source), dims=("presentation",))
-    )
+    if not isinstance(source, xr.DataArray):
+        source = xr.DataArray(np.ravel(source), dims=("presentation",))
     if "time_bin" in source.dims:
         parts = [
             _correct(source.isel(time_bin=bin), target)
@@ -76,11 +73,8 @@ def _correct(source: xr.DataArray, target: Any) -> xr.DataArray:
         ids = coordinate(target, "stimulus_id")
         if ids is not None and coordinate(target, *TRUTHS) is not None:
             twice = repeated(encode(ids).codes)
-            target = (
-                target.isel(presentation=np.delete(np.arange(ids.size), twice))
-                if twice.size
-                else target
-            )
+            if twice.size:
+                target = target.isel(presentation=np.delete(np.arange(ids.size), twice))
         truth = coordinate(target, *TRUTHS)
     answers = choices(source)
     right = (
@@ -97,7 +91,9 @@ def _correct(source: xr.DataArray, target: Any) -> xr.DataArray:
     return xr.DataArray(correct, dims=("presentation",), coords=coords)
 
 
-def _rows(source: xr.DataArray, target: Any, answers: Array, right: Array) -> Any:
+def _rows(
+    source: xr.DataArray, target: Any, answers: Array, right: Array
+) -> Indices | slice:
     if right.size == 0 or answers.size == 0:
         raise MetricError("there are no answers to compare")
     ids = (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import MetricError
@@ -20,6 +19,7 @@ from neuroledger.families.behavior.agreement.accuracy_drop import (
     means_of_halves,
     trials_of,
 )
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Keep, Samples, Variation
 
@@ -37,7 +37,7 @@ def accuracy_delta(
     image_types: tuple[str, str] = ("w", "f"),
     by: str = "image_type",
     category: str = "animal",
-    draws: Annotated[int, Field(ge=1)] = 100,
+    draws: AtLeastOne = 100,
     subjects: Literal["all", "brainscore"] = "all",
 ) -> Samples:
     """Return the similarity of the losses of accuracy, for each random half of the people: ``(draw,)``.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeInt, PositiveFloat
 
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.factorize import coordinate
@@ -15,6 +15,7 @@ from neuroledger.errors import MetricError
 from neuroledger.families.behavior import examples
 from neuroledger.families.behavior.agreement.error_agreement import correctness
 from neuroledger.families.behavior.agreement.trial_items import TrialItems
+from neuroledger.families.fields import BelowOne
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
 
@@ -29,10 +30,10 @@ def accuracy_integral(
     over: str,
     block: str,
     blocks: tuple[str, str],
-    lapse: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    lapse: BelowOne = 0.0,
     lapses: Literal["people", "both"] = "people",
-    scale: Annotated[float, Field(gt=0)] = 1.0,
-    decimals: Annotated[int, Field(ge=0)] | None = None,
+    scale: PositiveFloat = 1.0,
+    decimals: NonNegativeInt | None = None,
 ) -> Samples:
     """Return ``exp(−scale · |a − b|)`` from the model's integral ``a`` and people's ``b``: ``()``.
 
@@ -83,7 +84,8 @@ class _Answers:
 
     def integral(self, rows: Booleans | slice = slice(None)) -> float:
         """Return the integral of the change of accuracy, of all or some answers; NaN if a level has none in a block."""
-        cell, size = self.cell[rows], 2 * len(self.grid)
+        cell = self.cell[rows]
+        size = 2 * len(self.grid)
         with np.errstate(invalid="ignore", divide="ignore"):
             share = np.bincount(cell, self.correct[rows], size) / np.bincount(
                 cell, minlength=size
@@ -119,7 +121,8 @@ def _read(
     lapse: float,
     who: str,
 ) -> _Answers:
-    x, part = coordinate(answers, over), coordinate(answers, block)
+    x = coordinate(answers, over)
+    part = coordinate(answers, block)
     if x is None or part is None:
         raise MetricError(
             f"answers of {who} have no coordinate {over if x is None else block!r}"

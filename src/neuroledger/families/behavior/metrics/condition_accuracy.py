@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.data.arrays import Booleans
 from neuroledger.data.factorize import coordinate, encode
@@ -24,6 +23,7 @@ from neuroledger.families.behavior.agreement.confusions import rows_pearson
 from neuroledger.families.behavior.agreement.error_agreement import correctness
 from neuroledger.families.behavior.agreement.trial_items import TrialItems, ids_of
 from neuroledger.families.behavior.tasks.discrimination import FEWEST, pearson
+from neuroledger.families.fields import Names
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples, Variation
 
@@ -37,7 +37,7 @@ def condition_accuracy(
     source: xr.DataArray,
     target: xr.DataArray,
     *,
-    variables: Annotated[tuple[str, ...], Field(min_length=1)] = ("condition",),
+    variables: Names = ("condition",),
     people: Literal["each", "pooled"] = "each",
     match: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Samples:
@@ -89,7 +89,8 @@ def condition_accuracy(
                 "accuracies do not differ between conditions, so they have no correlation"
             )
         return Samples(xr.DataArray(value))
-    model_table, people_table = tabulate(model, table), tabulate(table.correct, table)
+    model_table = tabulate(model, table)
+    people_table = tabulate(table.correct, table)
     values = np.asarray(
         [
             pearson(a[k], b[k])

@@ -48,7 +48,8 @@ def cue_preference(
         coordinate(target, "stimulus_id"),
         coordinate(source, "stimulus_id"),
     )
-    cue_values, against_values = coordinate(target, cue), coordinate(target, against)
+    cue_values = coordinate(target, cue)
+    against_values = coordinate(target, against)
     if ids is None or model_ids is None or cue_values is None or against_values is None:
         raise MetricError(
             f"cue preference needs stimulus_id on both sides, and {cue!r} and {against!r} on the target"

@@ -39,7 +39,7 @@ def _readable(parameters: Any) -> None:
 )
 def formula(
     source: xr.DataArray,
-    target: Any = None,
+    target: object = None,
     *,
     formulas: tuple[str, ...] = (),
     criterion: str = "criterion",
@@ -103,8 +103,8 @@ def _places(
     read: list[Formula],
     item: Array,
     count: int,
-    condition: Any,
-    region: Any,
+    condition: Array | None,
+    region: Array | None,
 ) -> dict[tuple[str, str], Array]:
     """Return the values of every place in the formulas, for each item."""
     numbers = np.asarray(source.values, dtype=np.float64)

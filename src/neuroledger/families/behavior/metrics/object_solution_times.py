@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from scipy.stats import rankdata
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, Reals
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior import examples
@@ -76,7 +75,8 @@ def object_solution_times(
             "solution times need responses over time: (presentation, neuroid, time_bin) with time_bin_start"
         )
     labels = coordinate(target, label)
-    labels = coordinate(source, label) if labels is None else labels
+    if labels is None:
+        labels = coordinate(source, label)
     people = coordinate(target, threshold)
     if labels is None or people is None:
         raise MetricError(
@@ -152,7 +152,7 @@ def object_solution_times(
 
 
 def _times(
-    bins: Sequence[npt.NDArray[np.floating]],
+    bins: Sequence[Reals],
     starts: Floats,
     objects: Indices,
     thresholds: Floats,

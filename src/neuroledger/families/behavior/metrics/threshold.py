@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.data.factorize import coordinate
@@ -22,12 +21,13 @@ from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     value_of,
     without_people_or_stimuli,
 )
+from neuroledger.families.fields import BelowOne, OpenShare, Share
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import NotKnown, Samples, Variation
 
 __all__ = ["threshold"]
 
-Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
+Accuracy = OpenShare | Literal["inflection"]
 
 
 @metric("threshold", version=3, input="behaviour", example=examples.of_thresholds)
@@ -37,9 +37,9 @@ def threshold(
     *,
     independent_variable: str = "independent_variable",
     threshold_accuracy: Accuracy = "inflection",
-    required_accuracy: Annotated[float, Field(ge=0, le=1)] = 0.6,
+    required_accuracy: Share = 0.6,
     search: Literal["fast", "brainscore"] = "fast",
-    guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
+    guess: BelowOne = 0.5,
 ) -> Samples:
     """Return the similarity of the model's threshold ``s`` to each person's ``t``: ``max(1 − |t − s| / t, 0)``.
 
@@ -104,7 +104,11 @@ def threshold(
 
 
 def _variation(
-    people: Measured, value: float, source: Any, target: Any, fitting: dict[str, Any]
+    people: Measured,
+    value: float,
+    source: xr.DataArray,
+    target: object,
+    fitting: dict[str, Any],
 ) -> Variation:
     """Return how the nearness changes without people, and without stimuli in the fits of the model and of each person.
 
@@ -127,7 +131,7 @@ def _variation(
 
 
 def _trials_of_people(
-    people: Measured, source: xr.DataArray, target: Any
+    people: Measured, source: xr.DataArray, target: object
 ) -> list[xr.DataArray]:
     """Return the trials of each person with a threshold, if both sides name their stimuli."""
     if not isinstance(target, xr.DataArray) or "presentation" not in target.dims:

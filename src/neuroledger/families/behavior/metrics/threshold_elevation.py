@@ -24,12 +24,13 @@ from neuroledger.families.behavior.psychophysics.threshold_similarity import (
     value_of,
     without_people_or_stimuli,
 )
+from neuroledger.families.fields import BelowOne, OpenShare
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import NotKnown, Samples, Variation
 
 __all__ = ["threshold_elevation"]
 
-Accuracy = Annotated[float, Field(gt=0, lt=1)] | Literal["inflection"]
+Accuracy = OpenShare | Literal["inflection"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -47,7 +48,7 @@ def threshold_elevation(
     required_baseline_accuracy: Share = 0.6,
     required_test_accuracy: Share = 0.6,
     search: Literal["fast", "brainscore"] = "fast",
-    guess: Annotated[float, Field(ge=0, lt=1)] = 0.5,
+    guess: BelowOne = 0.5,
 ) -> Samples:
     """Return the similarity of elevations, the ratios of test threshold to baseline threshold: ``(target,)``.
 
@@ -104,7 +105,9 @@ def threshold_elevation(
         "guess": guess,
     }
 
-    def thresholds(behaviour: Mapping[str, Any]) -> tuple[Threshold, Threshold]:
+    def thresholds(
+        behaviour: Mapping[str, xr.DataArray],
+    ) -> tuple[Threshold, Threshold]:
         first, second = names
         low = model_threshold(
             behaviour[first],
@@ -158,7 +161,7 @@ def threshold_elevation(
     return Samples(out, varies, notes=notes)
 
 
-def _condition(source: Mapping[str, Any] | xr.DataArray, name: str) -> Any:
+def _condition(source: Mapping[str, object] | xr.DataArray, name: str) -> Any:
     if isinstance(source, Mapping):
         if name not in source:
             raise MetricError(

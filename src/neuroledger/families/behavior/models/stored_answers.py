@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -19,7 +18,7 @@ from neuroledger.families.behavior.tasks.trial_tables import (
     answers_by_stimulus,
     read_trial_tables,
 )
-from neuroledger.models.model import Task
+from neuroledger.models.model import Perform, Task
 from neuroledger.spec.channels import STIMULI, Channels
 from neuroledger.spec.registry import builder
 
@@ -41,14 +40,16 @@ class StoredAnswers:
     @property
     def kind(self) -> str:
         """Kind of the stored decisions: ``probabilities`` or ``label``."""
-        return "probabilities" if "choice" in self.answers.dims else "label"
+        if "choice" in self.answers.dims:
+            return "probabilities"
+        return "label"
 
     @property
     def gives(self) -> Channels:
         """The stored kind of decisions; labels are also available from probabilities."""
         return frozenset({"decisions:label", f"decisions:{self.kind}"})
 
-    def answer(self, question: Any) -> xr.DataArray:
+    def answer(self, question: Perform) -> xr.DataArray:
         """Return the stored decisions; see :func:`neuroledger.models.model.perform`."""
         return self.perform(question.task, question.stimuli)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import among
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate, encode, locate
@@ -28,6 +28,7 @@ from neuroledger.families.behavior.tasks.microsaccades import (
     looks,
     of_stimuli,
 )
+from neuroledger.families.fields import AtLeastOne, AtLeastTwo
 from neuroledger.models.model import Model, Task, perform
 from neuroledger.spec.base import Frozen
 from neuroledger.spec.registry import paradigm
@@ -39,7 +40,7 @@ class Derived(Frozen):
     """A column derived from another: its value, or the remainder modulo ``modulo``, looked up in ``values``."""
 
     column: str
-    modulo: Annotated[int, Field(ge=2)] | None = None
+    modulo: AtLeastTwo | None = None
     values: dict[str, str] = Field(default_factory=dict)
 
 
@@ -84,9 +85,9 @@ def task(
     people: str | None = None,
     alternatives: tuple[str, ...] = (),
     similarity: Literal["dot", "cosine"] = "dot",
-    visual_degrees: Annotated[float, Field(gt=0)] | None = None,
+    visual_degrees: PositiveFloat | None = None,
     screen: Screen = "visual_degrees",
-    trials: Annotated[int, Field(ge=1)] = 1,
+    trials: AtLeastOne = 1,
     microsaccades: Microsaccades | None = None,
 ) -> Measurement:
     """Return the decisions of the model and those of the data.
@@ -165,7 +166,8 @@ def task(
         source = _in_conditions(
             ask, replace(data, stimuli=stimuli), conditions, fitting
         )
-        target = target if target is not None else source
+        if target is None:
+            target = source
         return Measurement(source, target, target)
     display = (visual_degrees, screen)
     if decide == "odd_one_out":
@@ -185,7 +187,8 @@ def task(
         target = _with_stimulus(target, tested)
     if microsaccades is not None:
         source = of_stimuli(source)
-        target = of_stimuli(target) if data.assembly is None else target
+        if data.assembly is None:
+            target = of_stimuli(target)
     _require_fitted_labels(source, target)
     if alternatives:
         source, target = _choose(source, target, alternatives)
@@ -321,7 +324,7 @@ def _add_derived_columns(
     )
 
 
-def _derived(stimuli: StimulusSet, rule: Derived) -> npt.NDArray[Any]:
+def _derived(stimuli: StimulusSet, rule: Derived) -> Array:
     values = stimuli.table[rule.column].to_numpy()
     if rule.modulo is not None:
         try:
@@ -680,7 +683,7 @@ def _choose(
     return chosen, target.assign_coords(stimulus_id=("presentation", keys))
 
 
-def _offered_alternative(target: xr.DataArray, name: str) -> npt.NDArray[Any]:
+def _offered_alternative(target: xr.DataArray, name: str) -> Array:
     values = coordinate(target, name)
     if values is None:
         raise DataError(f"trials have no coordinate {name!r} with what is on offer")
@@ -727,7 +730,7 @@ def _odd_one_out(
     return Measurement(source, target, target)
 
 
-def _triplets(keys: npt.NDArray[Any]) -> tuple[tuple[str, str, str], ...]:
+def _triplets(keys: Array) -> tuple[tuple[str, str, str], ...]:
     triplets = []
     for key in dict.fromkeys(keys.tolist()):
         parts = key.split(SEPARATOR)

@@ -75,7 +75,10 @@ def before_decline(x: Floats, y: Floats) -> tuple[Floats, Floats, bool]:
     top = int(np.argmax(y))
     far = np.abs(y[top + 1 :] - y[top]) >= np.std(y)
     lasting = np.logical_and.accumulate(far[::-1])[::-1]
-    end = top + 1 + int(np.argmax(lasting)) if lasting.any() else len(y)
+    if lasting.any():
+        end = top + 1 + int(np.argmax(lasting))
+    else:
+        end = len(y)
     return x[:end], y[:end], end / len(y) >= 1 / 3
 
 
@@ -90,7 +93,9 @@ def _loss_and_gradient(
 ) -> tuple[float, Floats]:
     slope, mean, lapse = parameters
     z = slope * (x - mean)
-    rise, density, span = ndtr(z), np.exp(-0.5 * z * z) / ROOT, 1 - guess - lapse
+    rise = ndtr(z)
+    density = np.exp(-0.5 * z * z) / ROOT
+    span = 1 - guess - lapse
     p = guess + span * rise
     pull = y / p - (1 - y) / (1 - p)
     gradient = -np.asarray(
@@ -158,7 +163,8 @@ def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | N
                 )
             value = _loss(optimum.x, x, y, guess)
         if value < lowest:
-            best, lowest = np.asarray(optimum.x, dtype=np.float64), value
+            best = np.asarray(optimum.x, dtype=np.float64)
+            lowest = value
     return best
 
 

@@ -184,7 +184,7 @@ def elevations_of_people(
 
 def _by_condition(
     target: xr.DataArray,
-    condition: Any,
+    condition: Strings,
     names: tuple[str, str],
     error: type[MetricError],
 ) -> dict[str, Floats]:
@@ -243,7 +243,8 @@ def without_people_or_stimuli(
     fits: dict[bytes, tuple[float, Floats]] = {}
 
     def fitted(stay: Booleans) -> tuple[float, Floats]:
-        names, key = items["stimulus"][stay], stay.tobytes()
+        names = items["stimulus"][stay]
+        key = stay.tobytes()
         if refit is not None and key not in fits:
             fits[key] = refit([np.isin(table, names) for table in tables])
         return fits[key]
@@ -261,7 +262,7 @@ def without_people_or_stimuli(
     return Variation(items, without, fixed=("target",))
 
 
-def has_trials(source: Any, independent_variable: str) -> bool:
+def has_trials(source: object, independent_variable: str) -> bool:
     """Return whether the source contains several trials, to which a threshold is fitted."""
     if not isinstance(source, xr.DataArray) or not source.ndim:
         return False
@@ -271,7 +272,9 @@ def has_trials(source: Any, independent_variable: str) -> bool:
 
 def value_of(fitted: Threshold) -> float:
     """Return the threshold; NaN if there is none."""
-    return np.nan if fitted.failure else fitted.value
+    if fitted.failure:
+        return np.nan
+    return fitted.value
 
 
 def stimuli_of(trials: xr.DataArray, prefix: str = "") -> Strings:

@@ -85,4 +85,6 @@ def _column(
     values: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     """Convert text to fixed-width text; return numbers unchanged."""
-    return values.astype(str) if values.dtype.kind not in "biuf" else values
+    if values.dtype.kind not in "biuf":
+        return values.astype(str)
+    return values

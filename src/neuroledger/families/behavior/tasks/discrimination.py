@@ -195,7 +195,9 @@ def pattern(
         if level == "image"
         else object_dprimes(rates, truth)
     )
-    return collapse(values) if distractors == "mean" else values
+    if distractors == "mean":
+        return collapse(values)
+    return values
 
 
 def collapse(values: Floats) -> Floats:
@@ -219,7 +221,8 @@ def pearson(x: Floats, y: Floats) -> float:
     """
     if x.size < FEWEST or _alike(x) or _alike(y):
         return float("nan")
-    x, y = x - x.mean(), y - y.mean()
+    x = x - x.mean()
+    y = y - y.mean()
     return float(np.clip(x @ y / float(np.sqrt((x @ x) * (y @ y))), -1.0, 1.0))
 
 

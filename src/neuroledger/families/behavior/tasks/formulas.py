@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,22 +26,25 @@ LONGEST = 2000
 DEEPEST = 40
 LARGEST = 1e300
 
-UNARY: Mapping[type[ast.AST], Callable[[Any], Any]] = {
+# The values of a part of a formula: one for each item, or a number.
+Values = Array | float
+
+UNARY: Mapping[type[ast.AST], Callable[..., Values]] = {
     ast.Not: np.logical_not,
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
-JOINED: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+JOINED: Mapping[type[ast.AST], Callable[[Values, Values], Values]] = {
     ast.And: np.logical_and,
     ast.Or: np.logical_or,
 }
-BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+BINARY: Mapping[type[ast.AST], Callable[[Values, Values], Values]] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
     ast.Mult: np.multiply,
     ast.Div: np.divide,
 }
-COMPARED: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+COMPARED: Mapping[type[ast.AST], Callable[[Values, Values], Values]] = {
     ast.Gt: np.greater,
     ast.GtE: np.greater_equal,
     ast.Lt: np.less,
@@ -49,7 +52,7 @@ COMPARED: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: np.equal,
     ast.NotEq: np.not_equal,
 }
-FUNCTIONS: Mapping[str, tuple[int, Callable[..., Any]]] = {
+FUNCTIONS: Mapping[str, tuple[int, Callable[..., Values]]] = {
     "abs": (1, np.abs),
     "exp": (1, np.exp),
     "log": (1, np.log),
@@ -208,7 +211,8 @@ def _operation(node: ast.expr, text: str) -> _Operation | None:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if (
             name in FUNCTIONS
         ):
-            count, is_starred = FUNCTIONS[name][0], ast.Starred in map(type, arguments)
+            count = FUNCTIONS[name][0]
+            is_starred = ast.Starred in map(type, arguments)
             if len(arguments) != count or is_starred:
                 raise MetricError(f"formula {text!r}: {name} takes {count} arguments")
             return _Operation(arguments, False, False)
@@ -217,7 +221,7 @@ def _operation(node: ast.expr, text: str) -> _Operation | None:
 
 def _value(
     node: ast.expr, formula: Formula, values: Mapping[tuple[str, str], Array]
-) -> Any:
+) -> Values:
     """Return the value of a node for each item; a value that is not defined is an error."""
     result = _computed(node, formula, values)
     if (undefined := np.isnan(result)).any():
@@ -230,8 +234,8 @@ def _value(
 
 def _computed(
     node: ast.expr, formula: Formula, values: Mapping[tuple[str, str], Array]
-) -> Any:
-    def value(part: ast.expr) -> Any:
+) -> Values:
+    def value(part: ast.expr) -> Values:
         return _value(part, formula, values)
 
     match node:
@@ -242,7 +246,8 @@ def _computed(
         case ast.UnaryOp(op=op, operand=operand):
             return UNARY[type(op)](value(operand))
         case ast.BinOp(left=left, op=op, right=right):
-            first, second = value(left), value(right)
+            first = value(left)
+            second = value(right)
             if isinstance(op, ast.Div):
                 _require_divisor(second, right, formula)
             return BINARY[type(op)](first, second)
@@ -259,7 +264,7 @@ def _computed(
     raise MetricError("a node that `parse` refuses")
 
 
-def _require_divisor(values: Any, node: ast.expr, formula: Formula) -> None:
+def _require_divisor(values: Values, node: ast.expr, formula: Formula) -> None:
     if np.any(values == 0):
         raise MetricError(
             f"formula {formula.text!r} divides by {_shown(node, formula.places)!r}, which is 0 for item number "

@@ -90,7 +90,8 @@ class _DisplacedFiles(Mapping[str, bytes]):
 
     def __getitem__(self, name: str) -> bytes:
         number, _, file = name.partition("/")
-        id, trial = self.ids[file], int(number)
+        id = self.ids[file]
+        trial = int(number)
         content = self.stimuli.bytes(id)
         if trial == 0:
             return content

@@ -56,12 +56,15 @@ def softmax_readout(
         raise MetricError(
             "all training stimuli show one object: a readout of objects needs at least two"
         )
-    mean, deviation = train.mean(axis=0), train.std(axis=0)
+    mean = train.mean(axis=0)
+    deviation = train.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
-    z_train, z_test = (train - mean) / scale, (test - mean) / scale
+    z_train = (train - mean) / scale
+    z_test = (test - mean) / scale
     if z_train.shape[1] > z_train.shape[0]:
         z_train, z_test = _project_on_span(z_train, z_test)
-    ones, test_ones = np.ones((len(z_train), 1)), np.ones((len(z_test), 1))
+    ones = np.ones((len(z_train), 1))
+    test_ones = np.ones((len(z_test), 1))
     model = LogisticRegression(
         C=1 / (penalty * len(z_train)),
         fit_intercept=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -72,7 +73,7 @@ class ObjectTrials:
 def read_trials(
     assembly: xr.DataArray,
     *,
-    objects: Any = None,
+    objects: object = None,
     error: type[MetricError] = MetricError,
 ) -> ObjectTrials:
     """Encode trials of people: chosen objects ``(presentation,)`` with the coordinates of a two-choice task.
@@ -139,7 +140,7 @@ def read_trials(
 
 
 def _encode_offer(
-    choices: Any, columns: dict[str, Any]
+    choices: Array, columns: Mapping[str, Array]
 ) -> tuple[Coded, Booleans | None]:
     """Return the encoded distractors, and where the sample was chosen (``None`` if some choice is neither object)."""
     sample, other = (
@@ -149,8 +150,8 @@ def _encode_offer(
 
 
 def _objects(
-    choices: Any,
-    columns: dict[str, Any],
+    choices: Array,
+    columns: Mapping[str, Array],
     ids: Coded,
     offer: tuple[Coded, Booleans | None],
 ) -> dict[str, Coded]:
@@ -216,7 +217,7 @@ def _chosen(chosen: Words, sample: Words, distractor: Words) -> Booleans | None:
 
 
 def _codes_in(
-    coded: Coded, objects: Any, column: str, error: type[MetricError]
+    coded: Coded, objects: object, column: str, error: type[MetricError]
 ) -> Indices:
     places = locate(coded.labels, objects)
     if (places < 0).any():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -121,7 +121,8 @@ def decoding(
         cell: MEASURES[measure](_take(rows, at), **options)
         for cell, at in cells.items()
     }
-    seed_names, split_names = np.unique(seeds), np.unique(splits)
+    seed_names = np.unique(seeds)
+    split_names = np.unique(splits)
     values = np.full((len(seed_names), len(split_names)), np.nan)
     for (seed, split), at in cells.items():
         position = (
@@ -167,7 +168,11 @@ def decoding(
     )
 
 
-def cells_of(seeds: Array, splits: Array) -> dict[tuple[Any, Any], Array]:
+# A seed and a split.
+Cell = tuple[int, int]
+
+
+def cells_of(seeds: Array, splits: Array) -> dict[Cell, Array]:
     """Return the rows of each seed and split."""
     return {
         (seed, split): np.flatnonzero((seeds == seed) & (splits == split))
@@ -178,8 +183,8 @@ def cells_of(seeds: Array, splits: Array) -> dict[tuple[Any, Any], Array]:
 
 def variation_of(
     samples: xr.DataArray,
-    cells: Mapping[tuple[Any, Any], Array],
-    scorers: Mapping[tuple[Any, Any], Measure],
+    cells: Mapping[Cell, Array],
+    scorers: Mapping[Cell, Measure],
     items: Mapping[str, Array],
     inflated: Mapping[str, float],
 ) -> Variation:
@@ -259,7 +264,9 @@ def inflation_of_folds(
         )
         if count > tested:
             terms.append(len(np.unique(splits[own])) * tested / (count - tested))
-    return 1 + float(np.mean(terms)) if terms else 1.0
+    if terms:
+        return 1 + float(np.mean(terms))
+    return 1.0
 
 
 def folds_together(source: xr.DataArray, splits: Array, cluster: str) -> int:
@@ -288,9 +295,9 @@ def _step(measure: str, rows: Rows, seeds: int) -> float:
 
 def _constant(
     rows: Rows,
-    cells: dict[tuple[Any, Any], Array],
-    scorers: dict[tuple[Any, Any], Measure],
-) -> list[tuple[Any, Any]]:
+    cells: dict[Cell, Array],
+    scorers: dict[Cell, Measure],
+) -> list[Cell]:
     """The seeds and splits with an undefined correlation although the true values vary."""
     truth = np.asarray(rows.truth, dtype=float).reshape(len(rows.truth), -1)
     return [
@@ -324,7 +331,8 @@ def _units(
     """The scored units, with the seed, split and cluster of each."""
     require_same_rows(source, target)
     count = target.sizes["presentation"]
-    answer, truth = np.asarray(source.values), np.asarray(target.values)
+    answer = np.asarray(source.values)
+    truth = np.asarray(target.values)
     if answer.dtype.kind in "fc" and not np.isfinite(answer).all():
         raise MetricError(
             f"{int((~np.isfinite(answer)).sum())} predictions are not finite: the model diverged"
@@ -338,7 +346,8 @@ def _units(
         along(target, "subject", count),
         along(target, "stimulus_id", count),
     )
-    seeds, splits = along(source, "seed", count, 0), along(source, "split", count, 0)
+    seeds = along(source, "seed", count, 0)
+    splits = along(source, "split", count, 0)
     clusters = along(target if cluster in target.coords else source, cluster, count)
     if unit == "window":
         return Rows(truth, answer, choices, subject, stimulus), seeds, splits, clusters
@@ -356,10 +365,12 @@ def _units(
             )
         truth = truth[first]
         labels = Rows(truth, answer, choices, subject, stimulus).labels
-        choices = np.unique(labels) if choices is None else choices
+        if choices is None:
+            choices = np.unique(labels)
         votes = (labels[:, None] == choices).astype(float)
     else:
-        votes, truth = answer, _mean_of(truth.astype(float), group)
+        votes = answer
+        truth = _mean_of(truth.astype(float), group)
     return (
         Rows(
             truth,
@@ -399,11 +410,15 @@ def _mean_of(values: Array, group: Array) -> Array:
     return total / np.bincount(group).reshape(-1, *([1] * (values.ndim - 1)))
 
 
-def along(array: xr.DataArray, name: str, count: int, default: Any = None) -> Array:
+def along(
+    array: xr.DataArray, name: str, count: int, default: str | float | None = None
+) -> Array:
     """A coordinate of the presentations, as text unless a default is given for a missing one."""
     if name in array.coords and array[name].dims == ("presentation",):
         values = np.asarray(array[name].values)
-        return values if default is not None else values.astype(str)
+        if default is not None:
+            return values
+        return values.astype(str)
     if name in array.coords and array[name].ndim == 0:
         return np.full(
             count,

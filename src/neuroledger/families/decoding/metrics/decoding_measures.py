@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -83,7 +82,8 @@ def cohen_kappa(rows: Rows) -> Measure:
     :math:`p_o` is the share of right labels and :math:`p_e` that of independent labels with the same frequencies; undefined
     if there is one label only.
     """
-    truth, labels = as_text(rows.truth), rows.labels
+    truth = as_text(rows.truth)
+    labels = rows.labels
     names, codes = np.unique(np.concatenate([truth, labels]), return_inverse=True)
     true, predicted = np.split(codes, 2)
     hit = (true == predicted).astype(float)
@@ -147,7 +147,9 @@ def auroc(rows: Rows) -> Measure:
 
     def score(weights: Floats) -> float:
         areas = np.array([curve(weights) for curve in curves])
-        return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
+        if np.isfinite(areas).any():
+            return float(np.nanmean(areas))
+        return float("nan")
 
     return score
 
@@ -171,8 +173,10 @@ def pearson_r(rows: Rows) -> Measure:
 
     def score(weights: Floats) -> float:
         share = weights / weights.sum() if weights.sum() > 0 else weights
-        x, y = answer - share @ answer, truth - share @ truth
-        own, spread = np.sqrt(share @ x**2), np.sqrt(share @ y**2)
+        x = answer - share @ answer
+        y = truth - share @ truth
+        own = np.sqrt(share @ x**2)
+        spread = np.sqrt(share @ y**2)
         floor = np.maximum(_ROUNDING * np.sqrt(share @ answer**2), _NARROW * spread)
         with np.errstate(divide="ignore", invalid="ignore"):
             r = share @ (x * y) / (own * spread)
@@ -327,7 +331,9 @@ def word_error_rate(rows: Rows, symbols: str = "word") -> Measure:
 
     def score(weights: Floats) -> float:
         total = float(weights @ length)
-        return float(weights @ edits) / total if total > 0 else float("nan")
+        if total > 0:
+            return float(weights @ edits) / total
+        return float("nan")
 
     return score
 
@@ -353,7 +359,9 @@ MEASURES: Mapping[str, Callable[..., Measure]] = MappingProxyType(
 
 def _mean(values: Floats, weights: Floats) -> float:
     total = weights.sum()
-    return float(weights @ values / total) if total > 0 else float("nan")
+    if total > 0:
+        return float(weights @ values / total)
+    return float("nan")
 
 
 def _columns(rows: Rows) -> tuple[Array, Array]:
@@ -373,7 +381,8 @@ def _indicators(rows: Rows) -> tuple[Array, Array]:
     """True and predicted membership (row, class)."""
     if rows.truth.ndim == 2:
         return rows.truth > 0, rows.answer > 0.5
-    truth, predicted = as_text(rows.truth), rows.labels
+    truth = as_text(rows.truth)
+    predicted = rows.labels
     names = np.union1d(truth, predicted)
     return truth[:, None] == names, predicted[:, None] == names
 
@@ -386,7 +395,9 @@ def _area(scores: Floats, positive: Booleans) -> Measure:
         down = np.bincount(level, weights * ~positive, len(levels))
         pairs = up.sum() * down.sum()
         below = np.cumsum(down) - down
-        return float(up @ (below + down / 2) / pairs) if pairs > 0 else float("nan")
+        if pairs > 0:
+            return float(up @ (below + down / 2) / pairs)
+        return float("nan")
 
     return area
 
@@ -397,5 +408,7 @@ def _group_mean(values: Array, group: Array, count: int) -> Array:
     return total / np.bincount(group, minlength=count)[:, None]
 
 
-def _symbols(text: Any, kind: str) -> list[str]:
-    return str(text).split() if kind == "word" else list(str(text))
+def _symbols(text: object, kind: str) -> list[str]:
+    if kind == "word":
+        return str(text).split()
+    return list(str(text))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.normalise_input import as_text
@@ -28,7 +28,7 @@ from neuroledger.stats.samples import NotKnown, Samples, Variation
 __all__ = ["Found", "Rules", "Span", "detected_events", "events_of", "found_in"]
 
 HOUR = 3600.0
-Seconds = Annotated[float, Field(ge=0)]
+Seconds = NonNegativeFloat
 
 
 class Span(NamedTuple):
@@ -75,7 +75,7 @@ def detected_events(
     before: Seconds = 30.0,
     after: Seconds = 60.0,
     merge: Seconds = 90.0,
-    longest: Annotated[float, Field(gt=0)] = 300.0,
+    longest: PositiveFloat = 300.0,
     cluster: str = "subject",
 ) -> Samples:
     r"""Score predicted windows by events: one value of the `measure` per training seed and split, (seed, split).
@@ -119,12 +119,14 @@ def detected_events(
     answer = np.asarray(source.values)
     if "choice" in source.dims:
         answer = as_text(source["choice"].values)[np.argmax(answer, axis=1)]
-    is_true, is_predicted = truth == positive, as_text(answer) == positive
+    is_true = truth == positive
+    is_predicted = as_text(answer) == positive
     rules = Rules(before, after, merge, longest)
     onsets = along(target, "onset", count, 0.0).astype(float)
     recordings = along(target, "recording", count)
     clusters = along(target if cluster in target.coords else source, cluster, count)
-    seeds, splits = along(source, "seed", count, 0), along(source, "split", count, 0)
+    seeds = along(source, "seed", count, 0)
+    splits = along(source, "split", count, 0)
     cells = cells_of(seeds, splits)
     of_sums = MEASURES[measure]
     scorers = {
@@ -133,7 +135,8 @@ def detected_events(
         )
         for cell, at in cells.items()
     }
-    seed_names, split_names = np.unique(seeds), np.unique(splits)
+    seed_names = np.unique(seeds)
+    split_names = np.unique(splits)
     values = np.full((len(seed_names), len(split_names)), np.nan)
     for (seed, split), at in cells.items():
         place = np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
@@ -187,7 +190,8 @@ def events_of(
     """Return the events of windows in order of time, joined and divided by the rules; a window lasts `step` seconds."""
     joined: list[Span] = []
     for onset in onsets[is_positive.astype(bool)]:
-        start, stop = float(onset), float(onset) + step
+        start = float(onset)
+        stop = float(onset) + step
         # Adjacent windows touch; the tolerance is for rounded onsets.
         if joined and start - joined[-1].stop <= max(rules.merge, 0.01 * step):
             joined[-1] = Span(joined[-1].start, stop)
@@ -223,4 +227,6 @@ def _overlap(one: Span, other: Span) -> bool:
 
 
 def _ratio(part: float, whole: float) -> float:
-    return float(part / whole) if whole > 0 else float("nan")
+    if whole > 0:
+        return float(part / whole)
+    return float("nan")

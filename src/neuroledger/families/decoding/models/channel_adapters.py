@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from types import ModuleType
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.protocols.decoder import Signature
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.spec.base import Frozen
 
@@ -79,9 +81,9 @@ class Learned(Frozen):
     """
 
     name: Literal["learned"]
-    channels: Annotated[int, Field(ge=1)] | Names
+    channels: AtLeastOne | Names
     start: Literal["random", "names", "pairs"] = "random"
-    largest_norm: Annotated[float, Field(gt=0)] | None = None
+    largest_norm: PositiveFloat | None = None
 
 
 ChannelAdapter = Annotated[
@@ -110,9 +112,11 @@ def adapt_channels(adapter: ChannelAdapter, signature: Signature, id: str) -> Ad
         return Adapted(_signature(signature, adapter.channels, places), matrix, ())
     if isinstance(adapter, Learned):
         names = _names_of(adapter)
-        pairs, refused = adapter.start == "pairs", False
+        pairs = adapter.start == "pairs"
+        refused = False
     else:
-        names, refused = adapter.channels, adapter.missing == "refuse"
+        names = adapter.channels
+        refused = adapter.missing == "refuse"
         pairs = isinstance(adapter, Bipolar)
     matrix, missing = _selection(names, signature.channel_ids, pairs=pairs)
     if missing and refused:
@@ -122,12 +126,16 @@ def adapt_channels(adapter: ChannelAdapter, signature: Signature, id: str) -> Ad
         )
     if isinstance(adapter, ByName) and adapter.missing == "leave_out":
         names = tuple(name for name in names if name not in missing)
-        matrix, missing = matrix[matrix.any(axis=1)], ()
+        matrix = matrix[matrix.any(axis=1)]
+        missing = ()
     if not matrix.any() and not isinstance(adapter, Learned):
         raise ModelError(
             f"model {id!r}: none of the channels {', '.join(signature.channel_ids)} is one of its adapter's"
         )
-    places = [UNKNOWN] * len(names) if pairs else _moved(matrix, signature)
+    if pairs:
+        places = [UNKNOWN] * len(names)
+    else:
+        places = _moved(matrix, signature)
     return Adapted(_signature(signature, names, places), matrix, missing)
 
 
@@ -214,7 +222,7 @@ def _interpolation(
 
 def _places(adapter: ByPosition, id: str) -> list[Place]:
     """The positions of the adapter's channels."""
-    known: Mapping[str, Any]
+    known: Mapping[str, Sequence[float]]
     if isinstance(adapter.positions, str):
         with quiet_mne() as mne:
             known = _montage(mne, adapter.positions, id)
@@ -230,7 +238,7 @@ def _places(adapter: ByPosition, id: str) -> list[Place]:
     return [(float(x), float(y), float(z)) for x, y, z in found]
 
 
-def _montage(mne: Any, name: str, id: str) -> dict[str, Any]:
+def _montage(mne: ModuleType, name: str, id: str) -> Mapping[str, Sequence[float]]:
     """The positions of a montage of MNE in head coordinates."""
     try:
         montage = mne.channels.make_standard_montage(name)

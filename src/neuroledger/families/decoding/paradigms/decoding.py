@@ -245,7 +245,8 @@ def _trained_content_notes(
     notes = []
     if objective == "retrieval":
         stimuli = assembly["stimulus_id"].values.astype(str)
-        tested, trained = set[str](), set[str]()
+        tested = set[str]()
+        trained = set[str]()
         for fold in folds:
             in_fold = set(stimuli[fold.test].tolist())
             tested |= in_fold
@@ -322,7 +323,8 @@ def measure_folds(
         if objective == "classification"
         else np.empty(0, dtype=str)
     )
-    truth = truth.astype(str) if objective == "classification" else truth
+    if objective == "classification":
+        truth = truth.astype(str)
     leaking = label_channels(assembly, truth)
     if not leaking and objective == "classification":
         leaking = telling_channels(assembly, truth, folds[0].train)
@@ -345,7 +347,8 @@ def measure_folds(
     trained: list[Any] = []
     seconds: list[float] = []
     columns: dict[str, list[Array]] = defaultdict(list)
-    adapted, calibrating = False, any(len(fold.calibration) for fold in folds)
+    adapted = False
+    calibrating = any(len(fold.calibration) for fold in folds)
     for seed in seeds if model.stochastic else seeds[:1]:
         for number, fold in enumerate(folds):
             signature = _signature(assembly, truth, choices, objective, seed, recipe)
@@ -397,7 +400,7 @@ def measure_folds(
         )
     notes += _training_notes(trained, seeds if model.stochastic else ())
     row_numbers = np.concatenate(columns["row"])
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         str(name): ("presentation", coordinate.values[row_numbers])
         for name, coordinate in assembly.coords.items()
         if coordinate.dims == ("presentation",)
@@ -528,7 +531,7 @@ def _positions(assembly: xr.DataArray) -> tuple[tuple[float, float, float], ...]
     )
 
 
-def _labelled(values: Array, choices: Array, coords: dict[str, Any]) -> xr.DataArray:
+def _labelled(values: Array, choices: Array, coords: dict[str, object]) -> xr.DataArray:
     if values.ndim == 1:
         return xr.DataArray(values, dims=("presentation",), coords=coords)
     if len(choices):

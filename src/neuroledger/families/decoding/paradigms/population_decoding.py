@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
 from neuroledger.data.arrays import Array, Booleans, Floats, Strings
 from neuroledger.data.dataset import Dataset
@@ -19,6 +16,7 @@ from neuroledger.families.decoding.protocols.decoder import (
     answer,
     decoded,
 )
+from neuroledger.families.fields import AtLeastOne, AtLeastTwo
 from neuroledger.models.model import fit
 from neuroledger.spec.registry import paradigm
 
@@ -39,8 +37,8 @@ def population_decoding(
     *,
     rng: np.random.Generator,
     label: str = "object_name",
-    folds: Annotated[int, Field(ge=2)] = 18,
-    resamples: Annotated[int, Field(ge=1)] = 2,
+    folds: AtLeastTwo = 18,
+    resamples: AtLeastOne = 2,
 ) -> Measurement:
     """Decode pseudo-trials in every time bin.
 
@@ -117,7 +115,7 @@ def population_decoding(
         for f in range(folds)
         for name in names
     ]
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         "stimulus_id": ("presentation", ids),
         "split": ("presentation", split),
     }

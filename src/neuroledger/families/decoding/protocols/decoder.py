@@ -12,6 +12,7 @@ from neuroledger.data.arrays import Array
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals.model_needs import Needs
+from neuroledger.models.model import Fit
 from neuroledger.spec.channels import Channels
 
 __all__ = [
@@ -130,7 +131,7 @@ class Decoder:
         """The channels of the supported objectives."""
         return decoded(*self.objectives)
 
-    def answer(self, question: Any) -> Any:
+    def answer(self, question: Fit) -> Any:
         """A new, untrained estimator for the signature to be fitted; see :func:`neuroledger.models.model.fit`."""
         return self.make(question.training)
 
@@ -212,7 +213,8 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
         scores = np.asarray(estimator.predict_proba(x), dtype=float)
     elif hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(x), dtype=float)
-        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+        if scores.ndim == 1:
+            scores = np.stack([-scores, scores], axis=1)
     else:
         predictions = np.asarray(estimator.predict(x))
         if predictions.ndim != 1:

@@ -39,14 +39,16 @@ def quartiles(x: Array | LazyRows) -> Array:
     count = x.shape[0] * x.shape[2]
     position = (count - 1) * QUARTERS
     lower = np.floor(position).astype(np.int64)
-    values = _order_statistics(
-        x, np.concatenate([lower, np.minimum(lower + 1, count - 1)])
-    )
-    low, high, weight = values[:3], values[3:], (position - lower)[:, None]
+    upper = np.minimum(lower + 1, count - 1)
+    values = _order_statistics(x, np.concatenate([lower, upper]))
+    low = values[:3]
+    high = values[3:]
+    weight = (position - lower)[:, None]
     step = high - low
-    return np.asarray(
-        np.where(weight >= 0.5, high - step * (1 - weight), low + step * weight)
-    )
+    # As NumPy interpolates: from the nearer of the two values.
+    from_low = low + step * weight
+    from_high = high - step * (1 - weight)
+    return np.asarray(np.where(weight >= 0.5, from_high, from_low))
 
 
 def mean_and_spread(x: Array | LazyRows) -> tuple[Array, Array]:
@@ -54,9 +56,14 @@ def mean_and_spread(x: Array | LazyRows) -> tuple[Array, Array]:
     if not isinstance(x, LazyRows):
         return np.asarray(x.mean(axis=(0, 2))), np.asarray(x.std(axis=(0, 2)))
     count = x.shape[0] * x.shape[2]
-    mean = sum(block.sum(axis=(0, 2), dtype=np.float64) for block in _blocks(x)) / count
-    squares = (((block - mean[:, None]) ** 2).sum(axis=(0, 2)) for block in _blocks(x))
-    return mean.astype(x.dtype), np.sqrt(sum(squares) / count).astype(x.dtype)
+    sums = (block.sum(axis=(0, 2), dtype=np.float64) for block in _blocks(x))
+    mean = sum(sums) / count
+    squares: Array | int = 0
+    for block in _blocks(x):
+        deviations = block - mean[:, None]
+        squares = squares + (deviations**2).sum(axis=(0, 2))
+    spread = np.sqrt(squares / count)
+    return mean.astype(x.dtype), spread.astype(x.dtype)
 
 
 def _blocks(x: LazyRows) -> Iterator[Array]:
@@ -66,7 +73,8 @@ def _blocks(x: LazyRows) -> Iterator[Array]:
 
 def _order_statistics(x: LazyRows, places: Integers) -> Array:
     """The order statistics of each channel at these places, (place, channel)."""
-    channels, bits = x.shape[1], 8 * x.dtype.itemsize
+    channels = x.shape[1]
+    bits = 8 * x.dtype.itemsize
     digit = 16 if channels * (1 << 16) <= COUNTERS else 8
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     known = np.zeros((len(places), channels), dtype=unsigned)
@@ -76,9 +84,8 @@ def _order_statistics(x: LazyRows, places: Integers) -> Array:
         for place in range(len(places)):
             below = np.cumsum(counts[place], axis=1)
             digits = (below <= rest[place][:, None]).sum(axis=1)
-            smaller = np.where(
-                digits > 0, below[np.arange(channels), np.maximum(digits - 1, 0)], 0
-            )
+            before = np.maximum(digits - 1, 0)
+            smaller = np.where(digits > 0, below[np.arange(channels), before], 0)
             rest[place] -= smaller
             known[place] |= digits.astype(unsigned) << unsigned.type(shift)
     return _values_of_keys(known, x.dtype)
@@ -86,16 +93,17 @@ def _order_statistics(x: LazyRows, places: Integers) -> Array:
 
 def _digit_counts(x: LazyRows, known: Array, shift: int, digit: int) -> Integers:
     """Counts of each digit at `shift` among values with the `known` higher digits, (place, channel, digit)."""
-    channels, size = x.shape[1], 1 << digit
+    channels = x.shape[1]
+    size = 1 << digit
     counts = np.zeros((len(known), channels * size), dtype=np.int64)
     first = shift + digit == 8 * x.dtype.itemsize
     above = known.dtype.type(min(shift + digit, 8 * x.dtype.itemsize - 1))
     offset = (np.arange(channels) * size)[None, :, None]
     for block in _blocks(x):
         keys = _sortable_keys(block)
-        digits = (
-            (keys >> known.dtype.type(shift)) & known.dtype.type(size - 1)
-        ).astype(np.int64) + offset
+        lowest = keys >> known.dtype.type(shift)
+        of_digit = lowest & known.dtype.type(size - 1)
+        digits = of_digit.astype(np.int64) + offset
         if first:
             counts += np.bincount(digits.ravel(), minlength=counts.shape[1])
             continue
@@ -138,34 +146,17 @@ def truth_of(
     RequestError
         Several targets are given where one is decoded.
     """
-    if objective == "retrieval" or (
-        objective == "regression"
-        and isinstance(target, str)
-        and target in dataset.extras
-    ):
-        if not isinstance(target, str) or target not in dataset.extras:
+    from_extra = isinstance(target, str) and target in dataset.extras
+    if objective == "retrieval" or (objective == "regression" and from_extra):
+        if not isinstance(target, str) or not from_extra:
             raise DataError(
                 f"data set {dataset.id!r} has no embeddings {target!r}; it has {', '.join(dataset.extras) or 'none'}"
             )
-        embeddings = dataset.extras[target]
-        row_of = {
-            str(id): row for row, id in enumerate(embeddings["stimulus_id"].values)
-        }
-        missing = sorted(
-            {str(id) for id in assembly["stimulus_id"].values} - set(row_of)
-        )
-        if missing:
-            raise DataError(
-                f"embeddings {target!r} lack {len(missing)} stimuli, first {missing[0]}"
-            )
-        rows = [row_of[str(id)] for id in assembly["stimulus_id"].values]
-        targets = np.asarray(embeddings.values[rows]).reshape(len(rows), -1)
+        targets = _matched(assembly, dataset.extras[target], target)
         # Trajectories are large: keep their precision.
-        return (
-            targets
-            if objective == "regression" and targets.dtype.kind == "f"
-            else targets.astype(float)
-        )
+        if objective == "regression" and targets.dtype.kind == "f":
+            return targets
+        return targets.astype(float)
     names = (target,) if isinstance(target, str) else target
     for name in names:
         if name not in assembly.coords or assembly[name].dims != ("presentation",):
@@ -179,15 +170,31 @@ def truth_of(
     if len(names) != 1:
         raise RequestError(f"{objective} decodes one target, not {len(names)}")
     values = np.asarray(assembly[names[0]].values)
-    return values.astype(float) if objective == "regression" else values.astype(str)
+    if objective == "regression":
+        return values.astype(float)
+    return values.astype(str)
+
+
+def _matched(assembly: xr.DataArray, embeddings: xr.DataArray, target: str) -> Array:
+    """The embedding of each window's stimulus, (presentation, feature)."""
+    known = embeddings["stimulus_id"].values
+    row_of = {str(id): row for row, id in enumerate(known)}
+    wanted = [str(id) for id in assembly["stimulus_id"].values]
+    missing = sorted(set(wanted) - set(row_of))
+    if missing:
+        raise DataError(
+            f"embeddings {target!r} lack {len(missing)} stimuli, first {missing[0]}"
+        )
+    rows = [row_of[id] for id in wanted]
+    return np.asarray(embeddings.values[rows]).reshape(len(rows), -1)
 
 
 def standardised(truth: Array, train: Array) -> Array:
     """Targets (window,) or (window, output), standardised by mean and standard deviation of the training rows."""
+    mean = truth[train].mean(axis=0)
     spread = truth[train].std(axis=0)
-    return np.asarray(
-        (truth - truth[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    )
+    divisor = np.where(spread > 0, spread, 1.0)
+    return np.asarray((truth - mean) / divisor)
 
 
 class Windows:
@@ -206,7 +213,8 @@ class Windows:
     def inject_signal(self, truth: Array, amplitude: float) -> None:
         """Add a signal that encodes the label to all windows, with this amplitude in standard deviations of the data."""
         whole = self._part(np.arange(len(self._values)))
-        self._change, self._digest = _signal_injection(whole, truth, amplitude), None
+        self._change = _signal_injection(whole, truth, amplitude)
+        self._digest = None
 
     def for_estimator(self, rows: Rows, estimator: Any, id: str) -> Any:
         """The windows of these rows as an array, or as a view above 256 MiB if the estimator `takes_rows`.
@@ -260,7 +268,9 @@ class Windows:
 
     def _part(self, rows: Rows) -> Array | LazyRows:
         part = LazyRows(self._values, rows, self._dtype, self._change)
-        return part if part.nbytes > WHOLE else part[:]
+        if part.nbytes > WHOLE:
+            return part
+        return part[:]
 
 
 def _signal_injection(

@@ -72,7 +72,9 @@ def run_length(assembly: xr.DataArray) -> int | None:
     length = 2 * math.ceil(
         math.log((windows * samples) ** 2 / BY_CHANCE) / -math.log(equal)
     )
-    return length if length + 3 <= samples else None
+    if length + 3 <= samples:
+        return length
+    return None
 
 
 def runs(codes: Floats, length: int, seed: int) -> Floats:
@@ -259,11 +261,13 @@ def _count_shared(
     """Add to `counts` the number of samples of each test window that also occur in the training or validation part."""
     _, equal, often = np.unique(pairs["code"], return_inverse=True, return_counts=True)
     shared = often[equal] > 1
-    equal, window = equal[shared], pairs["window"][shared]
+    equal = equal[shared]
+    window = pairs["window"][shared]
     if not len(equal):
         return
     for fold, count in zip(folds, counts, strict=True):
-        seen, place = np.zeros(windows, dtype=bool), np.full(windows, -1)
+        seen = np.zeros(windows, dtype=bool)
+        place = np.full(windows, -1)
         seen[fold.train] = seen[fold.validation] = True
         place[fold.test] = np.arange(len(fold.test))
         trained = np.zeros(len(often), dtype=bool)
@@ -383,7 +387,8 @@ def _shared_values(
 ) -> list[str]:
     """Values of a coordinate that occur on both sides; subjects also in another spelling."""
     values = assembly[name].values.astype(str)
-    trained, tested = set(values[seen].tolist()), set(values[test].tolist())
+    trained = set(values[seen].tolist())
+    tested = set(values[test].tolist())
     shared = sorted(trained & tested)
     if shared:
         return [f"{name} on both sides: {_first_few(shared)}"]
@@ -464,7 +469,8 @@ def _overlapping_windows(
 
 
 def _class_problems(labels: Strings, fold: Fold) -> list[str]:
-    trained, tested = set(labels[fold.train].tolist()), set(labels[fold.test].tolist())
+    trained = set(labels[fold.train].tolist())
+    tested = set(labels[fold.test].tolist())
     problems = (
         [f"classes tested but never trained: {_first_few(sorted(tested - trained))}"]
         if tested - trained
@@ -626,7 +632,8 @@ def telling_channels(
     rows
         The windows to look at, such as the training part; by default all.
     """
-    rows = np.arange(assembly.sizes["presentation"]) if rows is None else rows
+    if rows is None:
+        rows = np.arange(assembly.sizes["presentation"])
     classes, sizes = np.unique(labels[rows], return_counts=True)
     if len(rows) < FEWEST or len(classes) < 2 or sizes.min() < FEWEST_OF_CLASS:
         return []

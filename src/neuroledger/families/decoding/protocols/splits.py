@@ -8,18 +8,25 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    model_validator,
+)
 
 from neuroledger.data.arrays import Array, Booleans, Indices
 from neuroledger.data.assembly import among
 from neuroledger.errors import DataError, RequestError
+from neuroledger.families.fields import AtLeastOne, AtLeastTwo, OpenShare
 from neuroledger.families.signals.signals import extents
 from neuroledger.spec.base import Frozen, Sha256
 
 __all__ = ["Declared", "Fold", "SplitRule", "Train", "Within", "draw_folds", "unit_of"]
 
 HALF = 0.5
-Fraction = Annotated[float, Field(gt=0, lt=1)]
+Fraction = OpenShare
 Value = str | int | float | bool
 Order = Literal["sorted", "natural"]
 
@@ -48,7 +55,7 @@ class Validation(Frozen):
     fraction: Fraction = 0.2
     by: str | None = None
     last: bool = False
-    seed: Annotated[int, Field(ge=0)] = 33
+    seed: NonNegativeInt = 33
 
 
 class Calibration(Frozen):
@@ -105,7 +112,7 @@ class Declared(_Rule):
     train: tuple[Value, ...] | None = None
     test: tuple[Value, ...] = ("test",)
     apart: tuple[str, ...] = ()
-    purge: Annotated[float, Field(ge=0)] | None = None
+    purge: NonNegativeFloat | None = None
 
     @property
     def disjoint(self) -> tuple[str, ...]:
@@ -126,11 +133,11 @@ class Grouped(_Rule):
 
     name: Literal["cross_subject", "cross_session", "leave_concept_out"]
     by: str | None = None
-    folds: Annotated[int, Field(ge=2)] | None = None
+    folds: AtLeastTwo | None = None
     test: Fraction | None = None
     stratify: str | None = None
-    seed: Annotated[int, Field(ge=0)] = 33
-    purge: Annotated[float, Field(ge=0)] | None = None
+    seed: NonNegativeInt = 33
+    purge: NonNegativeFloat | None = None
     balance: bool = False
     calibration: Calibration | None = None
 
@@ -147,7 +154,9 @@ class Grouped(_Rule):
     @property
     def disjoint(self) -> tuple[str, ...]:
         """The coordinate of the groups; none for sessions, whose names repeat between subjects."""
-        return () if self.name == "cross_session" else (self.column,)
+        if self.name == "cross_session":
+            return ()
+        return (self.column,)
 
 
 class Within(_Rule):
@@ -157,7 +166,7 @@ class Within(_Rule):
     test: Fraction | None = None
     column: str = "session"
     values: tuple[Value, ...] = ()
-    purge: Annotated[float, Field(ge=0)] = 0.0
+    purge: NonNegativeFloat = 0.0
 
 
 class Blocked(_Rule):
@@ -168,28 +177,28 @@ class Blocked(_Rule):
     """
 
     name: Literal["blocked"]
-    folds: Annotated[int, Field(ge=2)] = 5
+    folds: AtLeastTwo = 5
     trial: str | None = None
-    purge: Annotated[float, Field(ge=0)] = 0.0
+    purge: NonNegativeFloat = 0.0
 
 
 class Random(_Rule):
     """Single windows drawn at random, for validation too; in proportion for each class if `stratify` names a coordinate."""
 
     name: Literal["random"]
-    folds: Annotated[int, Field(ge=2)] | None = None
+    folds: AtLeastTwo | None = None
     test: Fraction | None = None
     stratify: str | None = None
-    seed: Annotated[int, Field(ge=0)] = 33
+    seed: NonNegativeInt = 33
 
 
 class Sessions(_Rule):
     """Folds within each session of each subject, stratified by class, shuffled by the seed (MOABB's within-session)."""
 
     name: Literal["within_session"]
-    folds: Annotated[int, Field(ge=2)] = 5
+    folds: AtLeastTwo = 5
     stratify: str = "label"
-    seed: Annotated[int, Field(ge=0)] = 42
+    seed: NonNegativeInt = 42
 
 
 class LearningCurve(_Rule):
@@ -200,14 +209,12 @@ class LearningCurve(_Rule):
     """
 
     name: Literal["learning_curve"]
-    sizes: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)]
+    sizes: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
     per_class: bool = False
-    permutations: (
-        Annotated[int, Field(ge=1)] | tuple[Annotated[int, Field(ge=1)], ...]
-    ) = 5
+    permutations: AtLeastOne | tuple[AtLeastOne, ...] = 5
     test: Fraction = 0.2
     stratify: str = "label"
-    seed: Annotated[int, Field(ge=0)] = 42
+    seed: NonNegativeInt = 42
 
     @model_validator(mode="after")
     def _growing(self) -> LearningCurve:
@@ -230,7 +237,9 @@ class LearningCurve(_Rule):
     def times(self) -> tuple[int, ...]:
         """The number of draws for each size."""
         many = self.permutations
-        return many if isinstance(many, tuple) else (many,) * len(self.sizes)
+        if isinstance(many, tuple):
+            return many
+        return (many,) * len(self.sizes)
 
 
 Rule = Declared | Grouped | Within | Blocked | Random | Sessions | LearningCurve
@@ -344,7 +353,10 @@ def _declared(rule: Declared, assembly: xr.DataArray) -> Parts:
     parts = _column(assembly, rule.column)
     known = set(parts.tolist())
     test = {str(value) for value in rule.test}
-    train = known - test if rule.train is None else {str(value) for value in rule.train}
+    if rule.train is None:
+        train = known - test
+    else:
+        train = {str(value) for value in rule.train}
     if (train | test) - known:
         absent = ", ".join(sorted((train | test) - known))
         raise DataError(
@@ -427,7 +439,8 @@ def _within(rule: Within, assembly: xr.DataArray) -> Parts:
         assembly["onset"].values.astype(float),
         _column(assembly, "recording"),
     )
-    test, train = np.zeros(len(onset), bool), np.zeros(len(onset), bool)
+    test = np.zeros(len(onset), bool)
+    train = np.zeros(len(onset), bool)
     for recording in np.unique(recordings):
         rows = np.flatnonzero(recordings == recording)
         rows = rows[np.argsort(onset[rows], kind="stable")]
@@ -447,7 +460,8 @@ def _blocked(rule: Blocked, assembly: xr.DataArray) -> Parts:
         if rule.trial is None
         else _column(assembly, rule.trial)
     )
-    fold_of, near = np.full(len(onset), -1), np.zeros((rule.folds, len(onset)), bool)
+    fold_of = np.full(len(onset), -1)
+    near = np.zeros((rule.folds, len(onset)), bool)
     for recording in np.unique(recordings):
         rows = np.flatnonzero(recordings == recording)
         rows = rows[np.argsort(onset[rows], kind="stable")]

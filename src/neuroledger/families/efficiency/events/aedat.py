@@ -64,7 +64,8 @@ def polarity_events(
         )
     if not len(events.t):
         raise DataError(f"{name} contains no polarity events")
-    x, y = events.x, events.y
+    x = events.x
+    y = events.y
     outside = (x >= width) | (y >= height) | (x < 0) | (y < 0)
     if outside.any():
         index = int(np.argmax(outside))

@@ -41,12 +41,16 @@ def events_of(
     address = records["address"].astype(np.int64)
     if _chip(header, name, chip) == "dvs128":
         is_event = address & 0x8000 == 0  # others are external inputs
-        x, y, on = (address >> 1) & 0x7F, (address >> 8) & 0x7F, address & 1
+        x = (address >> 1) & 0x7F
+        y = (address >> 8) & 0x7F
+        on = address & 1
     else:
         is_event = (
             address & 0x8000_0400 == 0
         )  # others are frame or motion samples, and special events
-        x, y, on = (address >> 12) & 0x3FF, (address >> 22) & 0x1FF, (address >> 11) & 1
+        x = (address >> 12) & 0x3FF
+        y = (address >> 22) & 0x1FF
+        on = (address >> 11) & 1
     return Events(
         _times(records["time"])[is_event],
         x[is_event],

@@ -75,7 +75,8 @@ def events_of(content: bytes, name: str) -> Events:
     if not data:
         none = np.zeros(0, np.int64)
         return Events(none, none, none, none.astype(bool))
-    words, t = np.concatenate(data).astype(np.int64), np.concatenate(times)
+    words = np.concatenate(data).astype(np.int64)
+    t = np.concatenate(times)
     return Events(
         t, words >> 17, (words >> 2) & 0x7FFF, ((words >> 1) & 1).astype(bool)
     )

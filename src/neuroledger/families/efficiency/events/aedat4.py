@@ -115,7 +115,9 @@ def _field(buffer: bytes, number: int, name: str) -> int:
     if index < 0 or 4 + 2 * number >= _number("<H", buffer, index, name):
         return 0
     offset = _number("<H", buffer, index + 4 + 2 * number, name)
-    return table + offset if offset else 0
+    if offset:
+        return table + offset
+    return 0
 
 
 def _number(kind: str, buffer: bytes, position: int, name: str) -> int:

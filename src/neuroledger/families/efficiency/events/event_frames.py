@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
 
 from neuroledger.data.arrays import Array, Booleans, Integers
 from neuroledger.data.hdf5 import opened, variable
@@ -92,7 +92,9 @@ class Grid(BaseModel):
     @property
     def channels(self) -> int:
         """Number of channels: one for each polarity, or one for both."""
-        return 2 if self.polarity == "separate" else 1
+        if self.polarity == "separate":
+            return 2
+        return 1
 
     @property
     def neuroids(self) -> int:
@@ -104,7 +106,7 @@ class Grid(BaseModel):
         """Storage type of a value."""
         return np.dtype(np.uint16 if self.values == "counts" else np.uint8)
 
-    def coords(self) -> dict[str, Any]:
+    def coords(self) -> dict[str, object]:
         """Return the coordinates of the neuroids: channel by channel, row by row."""
         channel, rest = np.divmod(np.arange(self.neuroids), self.rows * self.columns)
         y, x = np.divmod(rest, self.columns)
@@ -125,7 +127,8 @@ class Grid(BaseModel):
     def count(self, events: Events, start: int, width: int) -> Array:
         """Count events in bins of ``width`` µs from ``start``, ``(neuroid, bin)``; events outside are not counted."""
         bin = (events.t - start) // width
-        column, row = events.x // self.pool, events.y // self.pool
+        column = events.x // self.pool
+        row = events.y // self.pool
         inside = (
             (bin >= 0) & (bin < self.bins) & (column < self.columns) & (row < self.rows)
         )
@@ -160,7 +163,8 @@ def denoised(events: Events, within: int, width: int) -> Events:
         else pixel
     )
     order = np.argsort(small, kind="stable")
-    pixel, times = pixel[order], events.t[order]
+    pixel = pixel[order]
+    times = events.t[order]
     keys = pixel * count + order
     has_neighbour = np.zeros(count, dtype=bool)
     for step in (-1, 1, -(width + 2), width + 2):
@@ -215,9 +219,9 @@ class BoxRules(BaseModel):
 
     labels: tuple[str, ...] = AUTOMOTIVE
     classes: tuple[str, ...] = ("pedestrian", "two wheeler", "car")
-    skip: Annotated[float, Field(ge=0)] = 500.0
-    diagonal: Annotated[float, Field(ge=0)] = 60.0
-    side: Annotated[float, Field(ge=0)] = 20.0
+    skip: NonNegativeFloat = 500.0
+    diagonal: NonNegativeFloat = 60.0
+    side: NonNegativeFloat = 20.0
     widest: Annotated[float, Field(gt=0, le=1)] = 0.8
 
 
@@ -277,7 +281,8 @@ def boxes_by_frame(
     """
     number = np.maximum(boxes["t"] - 1, 0) // frame_us
     late = number >= -(-rules.skip * 1000 // frame_us)
-    boxes, number = boxes[late], number[late].astype(np.int64)
+    boxes = boxes[late]
+    number = number[late].astype(np.int64)
     # Boxes are in order of time: in reverse, the last box of each frame and track comes first.
     key = number * (int(boxes["track_id"].max(initial=0)) + 1) + boxes["track_id"]
     _, last = np.unique(key[::-1], return_index=True)
@@ -291,7 +296,8 @@ def boxes_by_frame(
         for corner in (low, high)
     )
     visible = ((high - low) > THIN).all(axis=1)
-    low, high = low * scale, high * scale
+    low = low * scale
+    high = high * scale
     size = high - low
     class_numbers = [rules.labels.index(name) for name in rules.classes]
     valid = (
@@ -410,7 +416,8 @@ def dat_frames(
         part = np.asarray(times[offset : offset + CHUNK + 1])
         if (part[1:] < part[:-1]).any():
             raise DataError(f"{path.name} has events that are not in order of time")
-    width, height = camera[0] // shrink, camera[1] // shrink
+    width = camera[0] // shrink
+    height = camera[1] // shrink
     count = -(-(int(times[-1]) + 1) // frame_us)
 
     def read(first: int, stop: int) -> npt.NDArray[np.uint8]:
@@ -420,7 +427,9 @@ def dat_frames(
         for offset in range(begin, end, CHUNK):
             part = np.asarray(events[offset : min(offset + CHUNK, end)])
             word = part["data"].astype(np.int64)
-            x, y, on = word & 0x3FFF, (word >> 14) & 0x3FFF, (word >> 28) & 1
+            x = word & 0x3FFF
+            y = (word >> 14) & 0x3FFF
+            on = (word >> 28) & 1
             outside = (x >= camera[0]) | (y >= camera[1])
             if outside.any():
                 index = int(np.argmax(outside))
@@ -444,7 +453,8 @@ def _dat_header(
     """Return the start of the events, and the width and height of the camera."""
     with path.open("rb") as file:
         stated = _stated(file)
-        position, kind = file.tell(), file.read(2)
+        position = file.tell()
+        kind = file.read(2)
     if not position or kind not in (
         bytes([0, EVENT.itemsize]),
         bytes([12, EVENT.itemsize]),

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from neuroledger.errors import RequestError
 from neuroledger.families.efficiency.graphs.nir_graph import from_nir
 from neuroledger.families.efficiency.graphs.onnx_graph import from_onnx
 
+if TYPE_CHECKING:
+    from torch import nn
+
 __all__ = ["module_from"]
 
-READERS: Final[Mapping[str, Callable[..., Any]]] = {"nir": from_nir, "onnx": from_onnx}
+READERS: Final[Mapping[str, Callable[..., nn.Module]]] = {
+    "nir": from_nir,
+    "onnx": from_onnx,
+}
 
 
-def module_from(source: Any, **dynamics: Any) -> Any:
+def module_from(source: object, **dynamics: object) -> nn.Module:
     """Return the torch module of a graph; anything that is not a graph is returned unchanged.
 
     ``dynamics`` are the time step and reset of a NIR graph.
@@ -40,4 +46,6 @@ def module_from(source: Any, **dynamics: Any) -> Any:
         raise RequestError(
             f"{', '.join(given)}: only neurons of a NIR graph take these from the caller; a torch module has its own"
         )
-    return READERS[kind](source, **given) if kind in READERS else source
+    if kind in READERS:
+        return READERS[kind](source, **given)
+    return source

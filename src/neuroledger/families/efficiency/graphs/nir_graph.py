@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.torch_module import require
 
+if TYPE_CHECKING:
+    import nir
+
 __all__ = ["TIME_STEP", "NirNetwork", "Reset", "from_nir"]
 
 TIME_STEP: Final = 1e-4
@@ -27,7 +30,10 @@ Reset = Literal["value", "subtract"]
 
 
 def from_nir(
-    source: Any, *, time_step: float | None = None, reset: Reset | None = None
+    source: str | Path | nir.NIRGraph,
+    *,
+    time_step: float | None = None,
+    reset: Reset | None = None,
 ) -> NirNetwork:
     """Return the network of a NIR graph or file; equations are solved with Euler steps of ``time_step`` seconds.
 
@@ -64,7 +70,7 @@ def from_nir(
     return NirNetwork(source, _time_step(source, time_step), _reset(reset))
 
 
-def _time_step(graph: Any, wanted: float | None) -> Fact:
+def _time_step(graph: nir.NIRGraph, wanted: float | None) -> Fact:
     """Return the time step in seconds: declared by the caller, stated in the graph's metadata, or assumed."""
     if wanted is not None:
         return Fact(float(wanted), "declared")
@@ -77,10 +83,12 @@ def _time_step(graph: Any, wanted: float | None) -> Fact:
 
 
 def _reset(wanted: Reset | None) -> Fact:
-    return Fact("value", "assumed") if wanted is None else Fact(wanted, "declared")
+    if wanted is None:
+        return Fact("value", "assumed")
+    return Fact(wanted, "declared")
 
 
-def _fields(path: Path) -> dict[str, Any]:
+def _fields(path: Path) -> dict[str, object]:
     """Return the content of the file by node and field, after a test that nir can make a graph of it.
 
     Declared shapes are not checked here but edge by edge (:class:`Graph`), whose message names the nodes.
@@ -92,11 +100,11 @@ def _fields(path: Path) -> dict[str, Any]:
     nir.dict2NIRNode(
         _plain_text(content)
     )  # a test, with a copy: nir empties its argument
-    fields: dict[str, Any] = _plain_text(content)
+    fields: dict[str, object] = _plain_text(content)
     return fields
 
 
-def _plain_text(value: Any) -> Any:
+def _plain_text(value: object) -> Any:
     """Return text without h5py's type metadata."""
     if isinstance(value, dict):
         return {name: _plain_text(item) for name, item in value.items()}
@@ -115,7 +123,9 @@ class Neuron(nn.Module):  # type: ignore[misc]
     without a threshold return v.
     """
 
-    def __init__(self, node: Any, time_step: float, reset: str = "value") -> None:
+    def __init__(
+        self, node: nir.NIRNode, time_step: float, reset: str = "value"
+    ) -> None:
         super().__init__()
         kind = type(node).__name__
         self.subtracts = reset == "subtract"
@@ -144,9 +154,15 @@ class Neuron(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         """Return spikes, or the membrane potential, with the shape of the input."""
         start = 0.0 if self.v_leak is None else self.v_leak
-        v = torch.zeros_like(x) + start if self.v is None else self.v
+        if self.v is None:
+            v = torch.zeros_like(x) + start
+        else:
+            v = self.v
         if self.synaptic_rate is not None:
-            before = torch.zeros_like(x) if self.current is None else self.current
+            if self.current is None:
+                before = torch.zeros_like(x)
+            else:
+                before = self.current
             self.current = x = before + self.synaptic_rate * (self.w_in * x - before)
         if self.rate is None:
             v = v + self.time_step * (self.r * x)
@@ -187,7 +203,7 @@ class Synaptic(Neuron):
 class Delay(nn.Module):  # type: ignore[misc]
     """Values of earlier steps: ``y(t) = x(t - delay)``, 0 before the first."""
 
-    def __init__(self, node: Any, time_step: float) -> None:
+    def __init__(self, node: nir.NIRNode, time_step: float) -> None:
         super().__init__()
         steps = torch.as_tensor(
             np.rint(np.asarray(node.delay) / time_step).astype(np.int64)
@@ -213,7 +229,7 @@ class Delay(nn.Module):  # type: ignore[misc]
 class Pool(nn.Module):  # type: ignore[misc]
     """Means (``divisor`` None) or sums (1) over windows of an image."""
 
-    def __init__(self, node: Any, divisor: int | None) -> None:
+    def __init__(self, node: nir.NIRNode, divisor: int | None) -> None:
         super().__init__()
         self.window = [
             _ints(getattr(node, name)) for name in ("kernel_size", "stride", "padding")
@@ -240,7 +256,7 @@ class Reshaped(nn.Module):  # type: ignore[misc]
 class Scale(nn.Module):  # type: ignore[misc]
     """Multiplies the input with a factor elementwise."""
 
-    def __init__(self, node: Any) -> None:
+    def __init__(self, node: nir.NIRNode) -> None:
         super().__init__()
         self.register_buffer("scale", compact(node.scale))
 
@@ -252,7 +268,7 @@ class Scale(nn.Module):  # type: ignore[misc]
 class Threshold(nn.Module):  # type: ignore[misc]
     """1 where the input is above the threshold, else 0."""
 
-    def __init__(self, node: Any) -> None:
+    def __init__(self, node: nir.NIRNode) -> None:
         super().__init__()
         self.register_buffer("threshold", compact(node.threshold))
 
@@ -274,7 +290,9 @@ NEURONS: Mapping[str, type[Neuron]] = {
 class Graph(nn.Module):  # type: ignore[misc]
     """One step of a NIR graph. An edge that closes a cycle passes the value of the previous step; none at the first step."""
 
-    def __init__(self, graph: Any, time_step: float, reset: str = "value") -> None:
+    def __init__(
+        self, graph: nir.NIRGraph, time_step: float, reset: str = "value"
+    ) -> None:
         super().__init__()
         for edge in graph.edges:
             for name in edge:
@@ -382,7 +400,7 @@ class Graph(nn.Module):  # type: ignore[misc]
 class NirNetwork(Graph):
     """A NIR graph that maps ``(sample, time, …)`` to the same, from rest; ``(sample, …)`` without neurons and delays."""
 
-    def __init__(self, graph: Any, time_step: Fact, reset: Fact) -> None:
+    def __init__(self, graph: nir.NIRGraph, time_step: Fact, reset: Fact) -> None:
         super().__init__(graph, float(time_step.value), str(reset.value))
         neurons = [part for part in self.modules() if isinstance(part, Neuron)]
         self.temporal = bool(neurons) or any(
@@ -413,7 +431,7 @@ class NirNetwork(Graph):
 
 
 def module_of(
-    name: str, node: Any, time_step: float, reset: str = "value"
+    name: str, node: nir.NIRNode, time_step: float, reset: str = "value"
 ) -> nn.Module:
     """Return the module of one node.
 
@@ -475,18 +493,20 @@ def module_of(
     if kind == "Delay":
         return Delay(node, time_step)
     if kind in ("Scale", "Threshold"):
-        return Scale(node) if kind == "Scale" else Threshold(node)
+        if kind == "Scale":
+            return Scale(node)
+        return Threshold(node)
     raise ModelError(f"NIR node {name!r} is of kind {kind}, which is not supported")
 
 
-def compact(value: Any) -> Tensor:
+def compact(value: object) -> Tensor:
     """Return a parameter of neurons as 32-bit numbers: a single one if all are equal."""
     values = np.asarray(value, dtype=np.float64)
     same = values.size > 0 and bool((values == values.flat[0]).all())
     return torch.tensor(values.flat[0] if same else values, dtype=torch.float32)
 
 
-def _with_weights(module: nn.Module, node: Any) -> nn.Module:
+def _with_weights(module: nn.Module, node: nir.NIRNode) -> nn.Module:
     with torch.no_grad():
         module.requires_grad_(False).weight.copy_(
             torch.as_tensor(np.asarray(node.weight, dtype=np.float32))
@@ -496,13 +516,15 @@ def _with_weights(module: nn.Module, node: Any) -> nn.Module:
     return module
 
 
-def _declared_shape(node: Any, side: str) -> tuple[int, ...]:
+def _declared_shape(node: nir.NIRNode, side: str) -> tuple[int, ...]:
     """Return the declared shape of a node's input or output; empty if it is not declared."""
     shape = (getattr(node, f"{side}_type", None) or {}).get(side)
-    return () if shape is None or None in np.atleast_1d(shape) else _ints(shape)
+    if shape is None or None in np.atleast_1d(shape):
+        return ()
+    return _ints(shape)
 
 
-def _ints(value: Any) -> tuple[int, ...]:
+def _ints(value: object) -> tuple[int, ...]:
     return tuple(int(x) for x in np.atleast_1d(np.asarray(value)))
 
 

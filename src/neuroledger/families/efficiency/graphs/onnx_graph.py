@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -16,10 +16,14 @@ from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, ModelError
 from neuroledger.models.torch_module import require
 
+if TYPE_CHECKING:
+    import onnx
+
 __all__ = ["OnnxNetwork", "from_onnx"]
 
 Attributes = Mapping[str, Any]
-Operator = Callable[..., Any]
+Operator = Callable[..., Tensor | tuple[Tensor, ...]]
+OnnxNode = tuple[str, str, str, list[str], list[str], Attributes]
 F = nn.functional
 
 # Since this operator version, broadcasting is that of NumPy.
@@ -34,13 +38,25 @@ class Graph:
     """
 
     opset: int
-    nodes: Sequence[tuple[str, str, str, list[str], list[str], dict[str, Any]]]
+    nodes: Sequence[OnnxNode]
     initialisers: Mapping[str, np.ndarray]
     inputs: Sequence[str]
     outputs: Sequence[str]
 
 
-def from_onnx(source: Any, *, alone: bool = False) -> OnnxNetwork:
+# The fields of a `Graph`, in its order.
+Fields = tuple[
+    int,
+    Sequence[OnnxNode],
+    Mapping[str, np.ndarray],
+    Sequence[str],
+    Sequence[str],
+]
+
+
+def from_onnx(
+    source: str | Path | onnx.ModelProto, *, alone: bool = False
+) -> OnnxNetwork:
     """Return the network of an ONNX model or file, with its float initialisers as parameters.
 
     A file is parsed in a process with limits. It may store values in further files of its folder, unless ``alone``.
@@ -79,7 +95,7 @@ def _read_file(path: Path, alone: bool) -> Graph:
             }
         )
 
-    def read() -> tuple[Any, ...]:
+    def read() -> Fields:
         onnx.checker.check_model(str(path))
         return _graph(onnx.load(str(path)))
 
@@ -104,7 +120,7 @@ def _read_file(path: Path, alone: bool) -> Graph:
         raise ModelError(f"{path} is not a valid ONNX model: {error}") from error
 
 
-def _graph(model: Any) -> tuple[Any, ...]:
+def _graph(model: onnx.ModelProto) -> Fields:
     """Return the fields of a `Graph`.
 
     Raises
@@ -154,7 +170,7 @@ def _graph(model: Any) -> tuple[Any, ...]:
     )
 
 
-def _values(item: Any) -> np.ndarray:
+def _values(item: onnx.TensorProto) -> np.ndarray:
     from onnx import numpy_helper
 
     try:
@@ -234,7 +250,7 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
                 f"{label}_{number}" if hasattr(self, label) else label, step
             )
 
-    def forward(self, *inputs: Tensor) -> Any:
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return the graph's output, or a tuple of several, for its inputs in order.
 
         Raises
@@ -246,11 +262,13 @@ class OnnxNetwork(nn.Module):  # type: ignore[misc]
             raise ModelError(
                 f"the ONNX graph has {len(self.inputs)} inputs ({', '.join(self.inputs)}), not {len(inputs)}"
             )
-        values: dict[str, Any] = dict(zip(self.inputs, inputs, strict=True))
+        values: dict[str, Tensor] = dict(zip(self.inputs, inputs, strict=True))
         for step in self.steps:
             step.run(values)
         outputs = tuple(values[name] for name in self.outputs)
-        return outputs[0] if len(outputs) == 1 else outputs
+        if len(outputs) == 1:
+            return outputs[0]
+        return outputs
 
 
 def _first(names: Sequence[str]) -> str:
@@ -295,15 +313,15 @@ class Node(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.kind, self.last_uses = kind, list(last_uses)
-        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
         self.options: dict[str, Any] = {
             name: _tensor(value) if isinstance(value, np.ndarray) else value
             for name, value in options.items()
         }
         self.options["opset"], self.options["outputs"] = opset, len(self.outputs)
-        self.constants: dict[
-            str, Any
-        ] = {}  # constants that are not weights: shapes, axes
+        # Constants that are not weights: shapes, axes.
+        self.constants: dict[str, Tensor] = {}
         self.names: dict[str, str] = {}
         for number, name in enumerate(self.inputs):
             value = initialisers.get(name)
@@ -317,7 +335,7 @@ class Node(nn.Module):  # type: ignore[misc]
                 self.kind, self.inputs, self.constants, self.options
             )
 
-    def run(self, values: dict[str, Any]) -> None:
+    def run(self, values: dict[str, Tensor]) -> None:
         """Read the inputs from ``values`` by name, and store the outputs there."""
         result = self(
             *(self._value(name, values) if name else None for name in self.inputs)
@@ -327,12 +345,14 @@ class Node(nn.Module):  # type: ignore[misc]
         for name in self.last_uses:
             values.pop(name, None)
 
-    def _value(self, name: str, values: Mapping[str, Any]) -> Any:
+    def _value(self, name: str, values: Mapping[str, Tensor]) -> Tensor:
         if name in self.names:
             return self._parameters[self.names[name]]
-        return self.constants[name] if name in self.constants else values[name]
+        if name in self.constants:
+            return self.constants[name]
+        return values[name]
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Tensor | None) -> Tensor | tuple[Tensor, ...]:
         """Return the operator's outputs."""
         if self.kind in RECURRENT:
             return run_recurrent(self.layer, inputs)
@@ -344,7 +364,10 @@ RECURRENT: Final = {"LSTM": ((0, 2, 3, 1), nn.LSTM), "GRU": ((1, 0, 2), nn.GRU)}
 
 
 def recurrent_layer(
-    kind: str, names: Sequence[str], constants: Mapping[str, Any], options: Attributes
+    kind: str,
+    names: Sequence[str],
+    constants: Mapping[str, Tensor],
+    options: Attributes,
 ) -> nn.Module:
     """Return torch's layer with the weights of an ONNX layer.
 
@@ -354,7 +377,7 @@ def recurrent_layer(
         The weights are computed, or the layer has peepholes, clipping, other activations or another layout.
     """
     tensors = [constants.get(name) for name in (*names, "", "")]
-    weights: list[Any] = [None if x is None else x.detach() for x in tensors[1:4]]
+    weights = [None if x is None else x.detach() for x in tensors[1:4]]
     w, r, b = weights
     supported = {
         "hidden_size",
@@ -396,16 +419,18 @@ def recurrent_layer(
         for way, suffix in enumerate(("", "_reverse")[: len(w)]):
             for name, value in (("weight_ih", w[way]), ("weight_hh", r[way])):
                 getattr(layer, f"{name}_l0{suffix}").copy_(sorted_gates(value))
-            for number, name in (
-                enumerate(("bias_ih", "bias_hh")) if b is not None else ()
+            if b is None:
+                continue
+            for name, value in zip(
+                ("bias_ih", "bias_hh"), b[way].chunk(2), strict=True
             ):
-                getattr(layer, f"{name}_l0{suffix}").copy_(
-                    sorted_gates(b[way].chunk(2)[number])
-                )
+                getattr(layer, f"{name}_l0{suffix}").copy_(sorted_gates(value))
     return layer
 
 
-def run_recurrent(layer: nn.Module, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+def run_recurrent(
+    layer: nn.Module, inputs: Sequence[Tensor | None]
+) -> tuple[Tensor, ...]:
     """Return outputs (time, direction, sample, unit) and last states, in ONNX's layout."""
     start = [x for x in inputs[5:7] if x is not None]
     x = inputs[0]
@@ -430,7 +455,7 @@ def _plain_value(value: Any) -> Any:
     )
 
 
-def _int_list(x: Any) -> list[int]:
+def _int_list(x: Tensor | Iterable[int]) -> list[int]:
     return [int(v) for v in (x.reshape(-1).tolist() if isinstance(x, Tensor) else x)]
 
 
@@ -442,7 +467,8 @@ def _pads(
     pads = _int_list(o.get("pads", [0] * (2 * rank)))
     auto = o.get("auto_pad", "NOTSET")
     if auto.startswith("SAME"):
-        steps, gaps = o.get("strides", [1] * rank), o.get("dilations", [1] * rank)
+        steps = o.get("strides", [1] * rank)
+        gaps = o.get("dilations", [1] * rank)
         sums = [
             max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
             for n, s, k, d in zip(x.shape[2:], steps, window, gaps, strict=True)
@@ -479,7 +505,8 @@ def _conv_transpose(
     o: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None
 ) -> Tensor:
     rank = w.dim() - 2
-    pads, ones = o.get("pads", [0] * 2 * rank), [1] * rank
+    pads = o.get("pads", [0] * 2 * rank)
+    ones = [1] * rank
     if (
         pads[:rank] != pads[rank:]
         or o.get("auto_pad", "NOTSET") != "NOTSET"
@@ -489,18 +516,27 @@ def _conv_transpose(
             "ONNX ConvTranspose is supported only with symmetric, explicit padding"
         )
     run = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
-    extra, gaps = o.get("output_padding", [0] * rank), o.get("dilations", ones)
+    extra = o.get("output_padding", [0] * rank)
+    gaps = o.get("dilations", ones)
     return run(
         x, w, b, o.get("strides", ones), pads[:rank], extra, o.get("group", 1), gaps
     )
 
 
 def _gemm(o: Attributes, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
-    a = a.t() if o.get("transA", 0) else a
-    result = F.linear(a, b) if o.get("transB", 0) else a @ b
-    alpha, beta = o.get("alpha", 1.0), o.get("beta", 1.0)
-    result = result if alpha == 1 else alpha * result
-    return result if c is None else result + (c if beta == 1 else beta * c)
+    if o.get("transA", 0):
+        a = a.t()
+    if o.get("transB", 0):
+        result = F.linear(a, b)
+    else:
+        result = a @ b
+    alpha = o.get("alpha", 1.0)
+    beta = o.get("beta", 1.0)
+    if alpha != 1:
+        result = alpha * result
+    if c is None:
+        return result
+    return result + (c if beta == 1 else beta * c)
 
 
 def _pool(o: Attributes, x: Tensor, *, mean: bool) -> Tensor:
@@ -547,11 +583,13 @@ def _layer_norm(
         )
         * scale
     )
-    return normal if bias is None else normal + bias
+    if bias is None:
+        return normal
+    return normal + bias
 
 
 def _reduce(function: Callable[..., Tensor]) -> Operator:
-    def run(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
+    def run(o: Attributes, x: Tensor, axes: Tensor | None = None) -> Tensor:
         chosen = _int_list(axes if axes is not None else o.get("axes", ()))
         if not chosen and o.get("noop_with_empty_axes", 0):
             return x
@@ -560,7 +598,7 @@ def _reduce(function: Callable[..., Tensor]) -> Operator:
     return run
 
 
-def _reshape(o: Attributes, x: Tensor, shape: Any) -> Tensor:
+def _reshape(o: Attributes, x: Tensor, shape: Tensor) -> Tensor:
     sizes = _int_list(shape)
     return x.reshape(
         [
@@ -570,27 +608,36 @@ def _reshape(o: Attributes, x: Tensor, shape: Any) -> Tensor:
     )
 
 
-def _squeeze(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
+def _squeeze(o: Attributes, x: Tensor, axes: Tensor | None = None) -> Tensor:
     chosen = axes if axes is not None else o.get("axes")
-    return x.squeeze() if chosen is None else x.squeeze(_int_list(chosen))
+    if chosen is None:
+        return x.squeeze()
+    return x.squeeze(_int_list(chosen))
 
 
-def _unsqueeze(o: Attributes, x: Tensor, axes: Any = None) -> Tensor:
+def _unsqueeze(o: Attributes, x: Tensor, axes: Tensor | None = None) -> Tensor:
     chosen = _int_list(axes if axes is not None else o["axes"])
     for axis in sorted(a % (x.dim() + len(chosen)) for a in chosen):
         x = x.unsqueeze(axis)
     return x
 
 
-def _slice(o: Attributes, x: Tensor, *given: Any) -> Tensor:
+def _slice(o: Attributes, x: Tensor, *given: Tensor | None) -> Tensor:
     starts, ends, axes, steps = (
         (*given, None, None)[:4]
         if given
         else (o["starts"], o["ends"], o.get("axes"), None)
     )
-    starts, ends = _int_list(starts), _int_list(ends)
-    axes = list(range(len(starts))) if axes is None else _int_list(axes)
-    steps = [1] * len(starts) if steps is None else _int_list(steps)
+    starts = _int_list(starts)
+    ends = _int_list(ends)
+    if axes is None:
+        axes = list(range(len(starts)))
+    else:
+        axes = _int_list(axes)
+    if steps is None:
+        steps = [1] * len(starts)
+    else:
+        steps = _int_list(steps)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         last = None if step < 0 and end < -x.shape[axis] else end
         indices = range(*slice(start, last, step).indices(x.shape[axis]))
@@ -612,9 +659,10 @@ def _gather(o: Attributes, x: Tensor, index: Tensor) -> Tensor:
     )
 
 
-def _split(o: Attributes, x: Tensor, sizes: Any = None) -> tuple[Tensor, ...]:
+def _split(o: Attributes, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
     axis = o.get("axis", 0)
-    sizes = sizes if sizes is not None else o.get("split")
+    if sizes is None:
+        sizes = o.get("split")
     if sizes is None:
         return tuple(
             x.split(-(-x.shape[axis] // o.get("num_outputs", o["outputs"])), axis)
@@ -623,7 +671,11 @@ def _split(o: Attributes, x: Tensor, sizes: Any = None) -> tuple[Tensor, ...]:
 
 
 def _pad(
-    o: Attributes, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None
+    o: Attributes,
+    x: Tensor,
+    pads: Tensor | None = None,
+    value: Tensor | None = None,
+    axes: Tensor | None = None,
 ) -> Tensor:
     amounts = _int_list(pads if pads is not None else o["pads"])
     where = range(x.dim()) if axes is None else [a % x.dim() for a in _int_list(axes)]
@@ -645,8 +697,11 @@ def _pad(
     return F.pad(x, order, mode=mode)
 
 
-def _clip(o: Attributes, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
-    low, high = o.get("min", low), o.get("max", high)
+def _clip(
+    o: Attributes, x: Tensor, low: Tensor | None = None, high: Tensor | None = None
+) -> Tensor:
+    low = o.get("min", low)
+    high = o.get("max", high)
     return (
         x
         if low is None and high is None
@@ -668,12 +723,16 @@ def _softmax(function: Callable[..., Tensor]) -> Operator:
 
 
 def _div(o: Attributes, a: Tensor, b: Tensor) -> Tensor:
-    return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
+    if a.is_floating_point():
+        return a / b
+    return torch.div(a, b, rounding_mode="trunc")
 
 
 def _constant(o: Attributes) -> Tensor:
     kind = next(name for name in o if name.startswith("value"))
-    return o[kind] if isinstance(o[kind], Tensor) else torch.tensor(o[kind])
+    if isinstance(o[kind], Tensor):
+        return o[kind]
+    return torch.tensor(o[kind])
 
 
 TYPES: Final = {
@@ -690,11 +749,11 @@ TYPES: Final = {
 }
 
 
-def _elementwise(function: Callable[..., Any]) -> Operator:
+def _elementwise(function: Callable[..., Tensor]) -> Operator:
     return lambda o, *given: function(*given)
 
 
-def _reduced(function: Callable[..., Any]) -> Operator:
+def _reduced(function: Callable[..., Tensor]) -> Operator:
     return lambda o, *given: reduce(function, given)
 
 

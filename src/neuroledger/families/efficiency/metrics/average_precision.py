@@ -154,7 +154,8 @@ def detection_average_precision(
 
 def box_overlap(box: Floats, others: Floats) -> Floats:
     """Return the intersection over union of one box ``(corner,)`` with others ``(box, corner)``."""
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    low = np.maximum(box[:2], others[:, :2])
+    high = np.minimum(box[2:], others[:, 2:])
     shared = np.clip(high - low, 0, None).prod(axis=1)
     areas = (others[:, 2:] - others[:, :2]).prod(axis=1)
     union = (box[2:] - box[:2]).prod() + areas - shared
@@ -186,7 +187,8 @@ def _match_boxes(
 
 def _at_recalls(right: Booleans, truths: int) -> float:
     hits = np.cumsum(right)
-    recall, precision = hits / truths, hits / np.arange(1, len(hits) + 1)
+    recall = hits / truths
+    precision = hits / np.arange(1, len(hits) + 1)
     best_beyond = np.maximum.accumulate(precision[::-1])[::-1]
     places = np.searchsorted(recall, RECALLS, side="left")
     return float(np.mean(np.append(best_beyond, 0.0)[np.minimum(places, len(right))]))

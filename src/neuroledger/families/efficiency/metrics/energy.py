@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    field_validator,
+)
 
 from neuroledger.families.efficiency.counting.counts import (
     Layer,
@@ -18,7 +25,7 @@ from neuroledger.families.efficiency.metrics.operations import operations_per_sa
 
 __all__ = ["energy", "execution_rate", "lemaire_energy", "memory_traffic"]
 
-Picojoules = Annotated[float, Field(ge=0)]
+Picojoules = NonNegativeFloat
 DataType = Literal[
     "float64", "float32", "float16", "bfloat16", "int32", "int16", "int8", "any"
 ]
@@ -54,7 +61,7 @@ class Metered(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Literal["meter"] = "meter"
-    joules_per_sample: Annotated[float, Field(ge=0)]
+    joules_per_sample: NonNegativeFloat
     meter: Annotated[str, Field(min_length=3)]
 
 
@@ -64,7 +71,7 @@ class Level(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(min_length=1)]
-    kibibytes: Annotated[float, Field(gt=0)] | None = None
+    kibibytes: PositiveFloat | None = None
     picojoules_per_byte: Picojoules
 
 
@@ -155,7 +162,9 @@ def traffic(
 
 def operations(layer: Layer, zeros: Zeros) -> float:
     """Return a layer's operations over all samples, on a machine that skips or computes zeros."""
-    return layer.dense if zeros == "computed" else layer.macs + layer.acs
+    if zeros == "computed":
+        return layer.dense
+    return layer.macs + layer.acs
 
 
 def _width(layer: Layer) -> int:
@@ -357,9 +366,7 @@ def lemaire_energy(trace: Trace) -> Reading:
 
 
 @cost_metric("execution_rate", version=1, needs=())
-def execution_rate(
-    trace: Trace, *, hertz: Annotated[float, Field(gt=0)] | None = None
-) -> Reading:
+def execution_rate(trace: Trace, *, hertz: PositiveFloat | None = None) -> Reading:
     """Answers per second in the network's application, as declared: the inverse of its input's stride [yik2025]."""
     if hertz is None:
         return failed(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats
 from neuroledger.errors import MetricError
@@ -31,7 +31,7 @@ def prediction_error(
     measure: Literal["mse", "rmse", "smape", "r2"] = "mse",
     series: str | None = None,
     horizon: str | None = None,
-    within: Annotated[float, Field(gt=0)] | None = None,
+    within: PositiveFloat | None = None,
 ) -> Samples:
     r"""Error of predicted numbers, one value per series (or one in total).
 
@@ -59,7 +59,8 @@ def prediction_error(
     MetricError
         Shapes differ, there is nothing to compare, predictions are not finite, or a truth does not vary (r2).
     """
-    predicted, true = _columns(source), _columns(target)
+    predicted = _columns(source)
+    true = _columns(target)
     if predicted.shape != true.shape:
         raise MetricError(
             f"predictions {predicted.shape} for a truth {true.shape}: the shapes must be the same"
@@ -69,7 +70,10 @@ def prediction_error(
     selected = np.ones(len(true), dtype=bool)
     if horizon is not None and within is not None:
         selected = _along(target, horizon).astype(np.float64) <= within + 1e-9
-    names = _along(target, series) if series is not None else np.full(len(true), "all")
+    if series is not None:
+        names = _along(target, series)
+    else:
+        names = np.full(len(true), "all")
     if not selected.any():
         raise MetricError(
             "there are no predictions to compare"
@@ -108,7 +112,9 @@ def _measured(measure: str, predicted: Floats, true: Floats) -> float:
     if measure == "r2":
         return coefficient_of_determination(predicted, true)
     error = float(np.mean((predicted - true) ** 2))
-    return float(np.sqrt(error)) if measure == "rmse" else error
+    if measure == "rmse":
+        return float(np.sqrt(error))
+    return error
 
 
 def relative_error(predicted: Floats, true: Floats) -> Floats:
@@ -133,14 +139,14 @@ def coefficient_of_determination(predicted: Floats, true: Floats) -> float:
     return float(np.mean(1 - ((predicted - true) ** 2).sum(axis=0) / spread))
 
 
-def _columns(array: Any) -> Floats:
+def _columns(array: xr.DataArray) -> Floats:
     values = np.asarray(getattr(array, "values", array), dtype=np.float64)
     if values.ndim == 0 or values.size == 0:
         raise MetricError("there are no predictions to compare")
     return values.reshape(len(values), -1)
 
 
-def _along(array: Any, name: str) -> Array:
+def _along(array: xr.DataArray, name: str) -> Array:
     if (
         not isinstance(array, xr.DataArray)
         or name not in array.coords

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import ModelError
@@ -41,12 +41,12 @@ def echo_state(
     id: str,
     units: Annotated[int, Field(gt=0, le=20_000)] = 200,
     connectivity: Annotated[float, Field(gt=0, le=1)] = 0.1,
-    radius: Annotated[float, Field(gt=0)] = 1.2,
-    input_scale: Annotated[float, Field(gt=0)] = 1.0,
+    radius: PositiveFloat = 1.2,
+    input_scale: PositiveFloat = 1.0,
     leak: Annotated[float, Field(gt=0, le=1)] = 0.5,
-    penalty: Annotated[float, Field(gt=0)] = 1e-8,
-    warm_up: Annotated[int, Field(ge=0)] = 45,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    penalty: PositiveFloat = 1e-8,
+    warm_up: NonNegativeInt = 45,
+    seed: NonNegativeInt = 0,
 ) -> Learner:
     """An echo state network: fixed sparse recurrent weights of spectral ``radius``, a readout fitted by ridge.
 
@@ -93,7 +93,7 @@ def linear_forecast(
     *,
     id: str,
     lags: Annotated[int, Field(gt=0, le=10_000)] = 50,
-    penalty: Annotated[float, Field(gt=0)] = 1e-8,
+    penalty: PositiveFloat = 1e-8,
 ) -> Learner:
     """The next value as a weighted sum of the last ``lags`` values and a constant, fitted by ridge."""
     require("torch", "torch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.networks.trainable_model import (
@@ -31,7 +31,7 @@ def shape_detector(
     *,
     id: str,
     side: Positive,
-    threshold: Annotated[float, Field(gt=0)] = 40.0,
+    threshold: PositiveFloat = 40.0,
     most: Positive = 8,
     device: str = "cpu",
 ) -> Learner:
@@ -75,7 +75,8 @@ def mean_sizes(examples: Examples, id: str) -> list[tuple[int, int]]:
             raise ModelError(
                 f"model {id!r}: the training part has no box of class {name!r}"
             )
-        width, height = (own[:, 3] - own[:, 1]).mean(), (own[:, 4] - own[:, 2]).mean()
+        width = (own[:, 3] - own[:, 1]).mean()
+        height = (own[:, 4] - own[:, 2]).mean()
         sizes.append((max(1, round(float(width))), max(1, round(float(height)))))
     return sizes
 
@@ -87,7 +88,7 @@ def event_detector(
     columns: Positive,
     rows: Positive,
     channels: Positive = 2,
-    threshold: Annotated[float, Field(gt=0)] = 0.02,
+    threshold: PositiveFloat = 0.02,
     most: Positive = 16,
     device: str = "cpu",
 ) -> Learner:

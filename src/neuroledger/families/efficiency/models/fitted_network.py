@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.ann import network as artificial
@@ -18,6 +18,7 @@ from neuroledger.families.efficiency.networks.trainable_model import (
     Learner,
     answering,
 )
+from neuroledger.families.fields import Share
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -38,10 +39,10 @@ def fitted_network(
     units: Positive,
     epochs: Positive = 10,
     batch: Positive = 64,
-    rate: Annotated[float, Field(gt=0)] = 5e-3,
+    rate: PositiveFloat = 5e-3,
     balanced: bool = False,
-    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
-    seed: Annotated[int, Field(ge=0)] = 1,
+    beta: Share = 0.9,
+    seed: NonNegativeInt = 1,
     threads: Positive = 1,
     device: str = "cpu",
 ) -> Learner:
@@ -77,7 +78,8 @@ def fitted_network(
         from neuroledger.families.efficiency.networks.layers import fit, seeded
 
         with seeded(seed, threads, device) as place:
-            inputs, outputs = examples.inputs.shape[1], len(examples.classes)
+            inputs = examples.inputs.shape[1]
+            outputs = len(examples.classes)
             if architecture == "spiking":
                 network = spiking((inputs, units, outputs), beta)
             else:
@@ -125,9 +127,9 @@ def fitted_regression(
     units: tuple[Positive, ...],
     steps: Positive = 4000,
     batch: Positive = 256,
-    rate: Annotated[float, Field(gt=0)] = 1e-3,
-    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
-    seed: Annotated[int, Field(ge=0)] = 1,
+    rate: PositiveFloat = 1e-3,
+    beta: Share = 0.9,
+    seed: NonNegativeInt = 1,
     threads: Positive = 1,
     device: str = "cpu",
 ) -> Learner:
@@ -173,7 +175,8 @@ def fitted_regression(
                 architecture, neuroids, bins, units, truth.shape[1], beta
             )
             network = network.to(place)
-            mean, spread = truth.mean(axis=0), truth.std(axis=0)
+            mean = truth.mean(axis=0)
+            spread = truth.std(axis=0)
             spread = np.where(spread > 0, spread, 1.0)
             loss = _squared_error((truth - mean) / spread, place)
             epochs = -(-steps // -(-len(truth) // batch))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import PositiveFloat, PositiveInt
 
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.networks.trainable_model import (
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["nir", "onnx"]
 
-Positive = Annotated[int, Field(gt=0)]
+Positive = PositiveInt
 
 
 @builder("nir", version=1, takes=TAKES, gives=answering("classification", "regression"))
 def nir(
     *,
     id: str,
-    time_step: Annotated[float, Field(gt=0)] | None = None,
+    time_step: PositiveFloat | None = None,
     reset: Literal["value", "subtract"] | None = None,
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",
@@ -73,7 +73,7 @@ def _learner(
     id: str,
     weights: Mapping[str, Path] | None,
     device: str,
-    make: Callable[[Path], tuple[Any, tuple[int, ...]]],
+    make: Callable[[Path], tuple[nn.Module, tuple[int, ...]]],
 ) -> Learner:
     if not weights or len(weights) != 1:
         raise ModelError(

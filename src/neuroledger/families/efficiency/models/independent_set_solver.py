@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
+from pydantic import PositiveInt
 
 from neuroledger.families.efficiency.system.solvers import (
     GIVES,
@@ -34,7 +34,7 @@ def independent_set_solver(
     *,
     id: str,
     method: Method = "tabu",
-    steps: Annotated[int, Field(gt=0)] | None = None,
+    steps: PositiveInt | None = None,
 ) -> SolverModel:
     """A solver: ``tabu`` search, ``anneal``, ``exact`` (branch and bound), or ``first_fit`` without a search.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.errors import ModelError
@@ -32,7 +32,7 @@ AT_ONCE: Final = 1 << 25
 
 @builder("linear_readout", version=1, takes=TAKES, gives=answering("regression"))
 def linear_readout(
-    *, id: str, penalty: Annotated[float, Field(gt=0)] = 1.0, device: str = "cpu"
+    *, id: str, penalty: PositiveFloat = 1.0, device: str = "cpu"
 ) -> Learner:
     """Weights that minimise squared errors plus ``penalty`` times their squares; means are fitted without a penalty."""
     require("torch", "torch")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from neuroledger.data.arrays import Singles
 from neuroledger.errors import ModelError
@@ -26,6 +26,7 @@ from neuroledger.families.efficiency.networks.trainable_model import (
     in_batches,
 )
 from neuroledger.families.efficiency.sound.hearing import Hearing, represent
+from neuroledger.families.fields import Share
 from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 
@@ -115,13 +116,13 @@ def sound_network(
     kernel: Positive = 5,
     stride: Positive = 2,
     pool: Positive = 4,
-    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
+    beta: Share = 0.9,
     last_layer: Literal["trained", "prototypes"] = "trained",
     epochs: Positive = 10,
     at_once: Positive = 64,
-    learning_rate: Annotated[float, Field(gt=0)] = 0.01,
-    weight_decay: Annotated[float, Field(ge=0)] = 1e-4,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    learning_rate: PositiveFloat = 0.01,
+    weight_decay: NonNegativeFloat = 1e-4,
+    seed: NonNegativeInt = 0,
     threads: Annotated[int, Field(ge=1, le=64)] = 1,
     device: str = "cpu",
 ) -> Learner:

@@ -16,6 +16,7 @@ from neuroledger.families.efficiency.networks.trainable_model import (
     Learner,
     answering,
 )
+from neuroledger.families.fields import Share
 from neuroledger.spec.registry import builder
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def spiking(
     *,
     id: str,
     sizes: Sizes,
-    beta: Annotated[float, Field(ge=0, le=1)] = 0.9,
+    beta: Share = 0.9,
     reset: Literal["subtract", "zero"] = "subtract",
     weights: Mapping[str, Path] | None = None,
     device: str = "cpu",

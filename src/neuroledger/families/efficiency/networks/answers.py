@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -108,10 +108,12 @@ def answers(
             source, xr.DataArray(truth[rows["test"]], dims=dims, coords=coords)
         ), traced
     if len(targets) > 1:
-        dims, coords = ("presentation", "output"), {**coords, "output": list(targets)}
+        dims = ("presentation", "output")
+        coords = {**coords, "output": list(targets)}
         truth_of_test = truth[rows["test"]]
     else:
-        outputs, truth_of_test = outputs[:, 0], truth[rows["test"], 0]
+        outputs = outputs[:, 0]
+        truth_of_test = truth[rows["test"], 0]
     source = xr.DataArray(outputs, dims=dims, coords=coords)
     return Measurement(
         source, xr.DataArray(truth_of_test, dims=dims, coords=coords)
@@ -179,7 +181,11 @@ def coordinates(assembly: xr.DataArray, rows: Indices) -> dict[str, Any]:
     }
 
 
-def _boxes(text: Any, name: str) -> list[list[Any]]:
+# The label of a box, then its corners.
+Box = list[str | float]
+
+
+def _boxes(text: object, name: str) -> list[Box]:
     try:
         boxes = json.loads(str(text))
         valid = isinstance(boxes, list) and all(
@@ -195,7 +201,7 @@ def _boxes(text: Any, name: str) -> list[list[Any]]:
     return boxes  # type: ignore[no-any-return]
 
 
-def _numbered(scenes: Sequence[list[list[Any]]], classes: Sequence[str]) -> Array:
+def _numbered(scenes: Sequence[list[Box]], classes: Sequence[str]) -> Array:
     """Return boxes as rows: scene, four corners, class number."""
     rows = [
         [scene, *map(float, box[1:]), classes.index(str(box[0]))]
@@ -208,9 +214,9 @@ def _numbered(scenes: Sequence[list[list[Any]]], classes: Sequence[str]) -> Arra
 def _detected(
     model: Learner,
     outputs: Array,
-    truth: Sequence[list[list[Any]]],
+    truth: Sequence[list[Box]],
     classes: Sequence[str],
-    coords: dict[str, Any],
+    coords: Mapping[str, tuple[str, Array]],
 ) -> tuple[xr.DataArray, xr.DataArray]:
     """Return detected boxes and true boxes, one row each, with their scenes."""
     if (
@@ -247,7 +253,7 @@ def _detected(
 def _rows(
     corners: Array, scenes: Array, labels: list[str], scores: Array | None
 ) -> xr.DataArray:
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         "corner": list(CORNERS),
         "scene": ("presentation", np.asarray(scenes, dtype=object)),
         "label": ("presentation", np.asarray(labels, dtype=object)),
@@ -451,7 +457,8 @@ def forecast(
                 answers, window_trace = _closed_loop(
                     module, piece[train], test, count if traced is None else None, mode
                 )
-                traced = window_trace if traced is None else traced
+                if traced is None:
+                    traced = window_trace
                 rows["stimulus_id"] += [
                     f"{name}.w{window:02d}.k{step:04d}" for step in range(1, test + 1)
                 ]

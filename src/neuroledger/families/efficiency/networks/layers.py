@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from neuroledger.data.arrays import Indices
 from neuroledger.errors import ModelError
 from neuroledger.models.devices import available, reproducible
+
+if TYPE_CHECKING:
+    from torch.autograd.function import FunctionCtx
 
 __all__ = [
     "Constant",
@@ -152,7 +155,9 @@ class Templates(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.shape = (channels, side if rows is None else rows, side)
-        self.sizes, self.threshold, self.most = list(sizes), threshold, most
+        self.sizes = list(sizes)
+        self.threshold = threshold
+        self.most = most
         self.reach = max(max(size) for size in sizes) + 2 * BORDER
         self.templates = nn.Conv2d(1, len(sizes), self.reach, bias=False)
         self.rectify = nn.Threshold(threshold, 0.0)
@@ -161,7 +166,8 @@ class Templates(nn.Module):  # type: ignore[misc]
                 self.templates.weight[:, 0], sizes, strict=True
             ):
                 weight.zero_()
-                x, y = (self.reach - width) // 2, (self.reach - height) // 2
+                x = (self.reach - width) // 2
+                y = (self.reach - height) // 2
                 around = weight[
                     y - BORDER : y + height + BORDER, x - BORDER : x + width + BORDER
                 ]
@@ -182,12 +188,14 @@ class Templates(nn.Module):  # type: ignore[misc]
         count = min(self.most, peaks[0].numel())
         scores, places = peaks.flatten(1).topk(count)
         rows, columns = peaks.shape[-2:]
-        kind, place = places // (rows * columns), places % (rows * columns)
+        kind = places // (rows * columns)
+        place = places % (rows * columns)
         sizes = torch.tensor(self.sizes, device=inputs.device)[kind]
         first = torch.stack([place % columns, place // columns], 2) - edge
         corner = first + torch.div(self.reach - sizes, 2, rounding_mode="floor")
         answer = scores.new_zeros((*scores.shape, 4 + len(self.sizes)))
-        answer[..., :2], answer[..., 2:4] = corner, corner + sizes
+        answer[..., :2] = corner
+        answer[..., 2:4] = corner + sizes
         return answer.scatter(2, kind.unsqueeze(2) + 4, scores.unsqueeze(2))
 
 
@@ -195,13 +203,13 @@ class _Spike(torch.autograd.Function):  # type: ignore[misc]
     """1 above the threshold, 0 below, with the gradient of an arctangent, 1 / (1 + (π x)²) [eshraghian2023]."""
 
     @staticmethod
-    def forward(context: Any, above: Tensor) -> Tensor:
+    def forward(context: FunctionCtx, above: Tensor) -> Tensor:
         """Return spikes for the distance of the membrane above its threshold."""
         context.save_for_backward(above)
         return above.gt(0).to(above.dtype)
 
     @staticmethod
-    def backward(context: Any, upstream: Tensor) -> Tensor:
+    def backward(context: FunctionCtx, upstream: Tensor) -> Tensor:
         """Return the surrogate gradient."""
         (above,) = context.saved_tensors
         return upstream / (1 + (math.pi * above).square())
@@ -349,7 +357,8 @@ def seeded(seed: int, threads: int, device: str = "cpu") -> Iterator[torch.devic
     UnavailableError
         The machine or the installed torch does not support the device.
     """
-    place, before = available(device), torch.get_num_threads()
+    place = available(device)
+    before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         with reproducible(place, seed):

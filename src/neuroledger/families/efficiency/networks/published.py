@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import snntorch
 import torch
@@ -16,12 +15,12 @@ class _Spiking(nn.Module, ABC):  # type: ignore[misc]
     """A network of snntorch's neurons, stepped through time from rest, with spike counts as outputs."""
 
     @abstractmethod
-    def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
+    def step(self, x: Tensor, membranes: list[Tensor | None]) -> Tensor:
         """Return spikes ``(batch, class)`` of one time step ``(batch, neuroid)``; ``membranes`` are updated in place."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return spike counts, ``(batch, class)``."""
-        membranes: list[Any] = [
+        membranes: list[Tensor | None] = [
             module.reset_mem()
             for module in self.modules()
             if isinstance(module, snntorch.Leaky)
@@ -34,11 +33,14 @@ class Imagery(_Spiking):
 
     def __init__(self, inputs: int = 62, outputs: int = 2) -> None:
         super().__init__()
-        self.fc1, self.lif1 = nn.Linear(inputs, 256), snntorch.Leaky(beta=0.9)
-        self.fc2, self.lif2 = nn.Linear(256, 128), snntorch.Leaky(beta=0.9)
-        self.fc3, self.lif3 = nn.Linear(128, outputs), snntorch.Leaky(beta=0.9)
+        self.fc1 = nn.Linear(inputs, 256)
+        self.lif1 = snntorch.Leaky(beta=0.9)
+        self.fc2 = nn.Linear(256, 128)
+        self.lif2 = snntorch.Leaky(beta=0.9)
+        self.fc3 = nn.Linear(128, outputs)
+        self.lif3 = snntorch.Leaky(beta=0.9)
 
-    def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
+    def step(self, x: Tensor, membranes: list[Tensor | None]) -> Tensor:
         """Return spikes of one time step."""
         for number, (linear, neurons) in enumerate(
             ((self.fc1, self.lif1), (self.fc2, self.lif2), (self.fc3, self.lif3))
@@ -52,16 +54,18 @@ class Activity(_Spiking):
 
     def __init__(self, inputs: int = 6, outputs: int = 7) -> None:
         super().__init__()
-        self.conv1, self.max1 = nn.Conv1d(inputs, 200, 2, padding=4), nn.MaxPool1d(2)
+        self.conv1 = nn.Conv1d(inputs, 200, 2, padding=4)
+        self.max1 = nn.MaxPool1d(2)
         self.leaky1 = snntorch.Leaky(beta=0.4, threshold=0.002)
-        self.conv2, self.max2 = nn.Conv1d(200, 256, 1), nn.MaxPool1d(2)
+        self.conv2 = nn.Conv1d(200, 256, 1)
+        self.max2 = nn.MaxPool1d(2)
         self.leaky2 = snntorch.Leaky(beta=0.3, threshold=0.001)
         self.linear, self.leaky3 = (
             nn.Linear(512, outputs),
             snntorch.Leaky(beta=0.5, threshold=0.001),
         )
 
-    def step(self, x: Tensor, membranes: list[Any]) -> Tensor:
+    def step(self, x: Tensor, membranes: list[Tensor | None]) -> Tensor:
         """Return spikes of one time step."""
         x, membranes[0] = self.leaky1(
             self.max1(self.conv1(x.unsqueeze(2))), membranes[0]
@@ -76,7 +80,8 @@ class Commands(nn.Module):  # type: ignore[misc]
 
     def __init__(self, inputs: int = 1, outputs: int = 35) -> None:
         super().__init__()
-        sizes, before = (32, 32, 64, 64), inputs
+        sizes = (32, 32, 64, 64)
+        before = inputs
         for number, wide in enumerate(sizes, 1):
             kernel, stride = (80, 16) if number == 1 else (3, 1)
             self.add_module(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -12,6 +12,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.memory import WHOLE, LazyRows, Rows
 from neuroledger.errors import DataError, ModelError
+from neuroledger.models.model import Fit
 from neuroledger.spec.channels import Channels
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def select_presentations(
         ``prepare`` is given and the time bins are not evenly spaced.
     """
     presentations = Presentations(assembly, rows, prepare)
-    return np.asarray(presentations) if presentations.nbytes <= WHOLE else presentations
+    if presentations.nbytes <= WHOLE:
+        return np.asarray(presentations)
+    return presentations
 
 
 def in_batches(inputs: Singles | Presentations, size: int) -> Iterator[Singles]:
@@ -159,7 +162,7 @@ class Learner:
         """Channels of the model: answers to its tasks, and costs."""
         return answering(*self.tasks)
 
-    def answer(self, question: Any) -> nn.Module:
+    def answer(self, question: Fit) -> nn.Module:
         """Return the network, trained on examples, or after further learning; see :func:`neuroledger.models.model.fit`.
 
         Raises

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.engine.measurement import Measurement
@@ -47,14 +47,14 @@ def inference(
     split: str = "split",
     increments: tuple[tuple[str, ...], ...] = (),
     session: str = "session",
-    shots: Annotated[int, Field(gt=0)] = 5,
+    shots: PositiveInt = 5,
     count: tuple[Need, ...] = COUNTED,
     mode: Literal["strict", "neurobench-2.3"] = "strict",
     train: Annotated[int, Field(gt=1)] = 750,
-    test: Annotated[int, Field(gt=0)] = 750,
-    windows: Annotated[int, Field(gt=0)] = 30,
-    stride: Annotated[float, Field(gt=0)] = 37.5,
-    per_time: Annotated[float, Field(gt=0)] = 75.0,
+    test: PositiveInt = 750,
+    windows: PositiveInt = 30,
+    stride: PositiveFloat = 37.5,
+    per_time: PositiveFloat = 75.0,
     metrics: Sequence[str | Override] = (),
     catalog: Catalog | None = None,
 ) -> Measurement:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeInt, PositiveFloat
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.engine.measurement import Measurement
@@ -36,8 +35,8 @@ def optimisation(
     model: Model,
     data: Dataset,
     *,
-    seconds: Annotated[float, Field(gt=0)] = 60.0,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    seconds: PositiveFloat = 60.0,
+    seed: NonNegativeInt = 0,
     metrics: Sequence[str | Override] = (),
     catalog: Catalog | None = None,
 ) -> Measurement:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
@@ -66,8 +66,8 @@ def aedat_gestures(
     files: Mapping[str, Path],
     *,
     grid: Grid = GRID,
-    width: Annotated[float, Field(gt=0)] | None = None,
-    denoise: Annotated[float, Field(gt=0)] | None = None,
+    width: PositiveFloat | None = None,
+    denoise: PositiveFloat | None = None,
     repeated: Literal["all", "first", "last"] = "all",
     parts: Mapping[str, str] | None = None,
     classes: Sequence[str] = GESTURES,
@@ -158,7 +158,8 @@ def bins_of(
     """Return the start of the first bin and the width of each, in µs."""
     if width is not None:
         return gesture.start, max(1, round(width * 1000))
-    first, last = int(events.t[0]), int(events.t[-1])
+    first = int(events.t[0])
+    last = int(events.t[-1])
     return first, max(1, (last - first) // bins)
 
 

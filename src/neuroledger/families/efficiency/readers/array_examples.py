@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
@@ -35,7 +35,7 @@ def array_examples(
     parts: Mapping[str, Part],
     classes: Sequence[str],
     axes: Literal["time first", "channel first"] = "time first",
-    step: Annotated[float, Field(gt=0)] = 1.0,
+    step: PositiveFloat = 1.0,
 ) -> Dataset:
     """Read an assembly ``(presentation, neuroid, time_bin)`` of 32-bit numbers, with ``label`` and ``split``.
 
@@ -59,9 +59,13 @@ def array_examples(
         A file or an array is missing, damaged or of another shape, values are not finite, or a class has no name.
     """
     class_names = np.asarray(classes, dtype=object)
-    values, labels, split, ids = [], [], [], []
+    values = []
+    labels = []
+    split = []
+    ids = []
     for part, names in parts.items():
-        x, y = _array(files, names.examples), _array(files, names.classes)
+        x = _array(files, names.examples)
+        y = _array(files, names.classes)
         if x.ndim != 3 or x.dtype.kind not in "fiu" or len(x) != len(y):
             raise DataError(
                 f"{names.examples} is {x.shape} {x.dtype} with {len(y)} classes, not numbers (example, time, channel)"
@@ -118,7 +122,7 @@ def array_examples(
     )
 
 
-def _array(files: Mapping[str, Path], where: str) -> npt.NDArray[Any]:
+def _array(files: Mapping[str, Path], where: str) -> Array:
     name, _, member = where.partition(":")
     if name not in files:
         raise DataError(
@@ -137,5 +141,5 @@ def _array(files: Mapping[str, Path], where: str) -> npt.NDArray[Any]:
             raise DataError(
                 f"{name} contains {contents}, not {member or 'a single one: name one as FILE.npz:NAME'!r}"
             )
-        array: npt.NDArray[Any] = content[member]
+        array: Array = content[member]
     return array

@@ -6,10 +6,9 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.memory import require_memory
@@ -37,8 +36,8 @@ def cut_gestures(
     files: Mapping[str, Path],
     *,
     grid: Grid = GRID,
-    width: Annotated[float, Field(gt=0)] | None = None,
-    denoise: Annotated[float, Field(gt=0)] | None = None,
+    width: PositiveFloat | None = None,
+    denoise: PositiveFloat | None = None,
     parts: Mapping[str, str] | None = None,
     classes: Sequence[str] = GESTURES,
 ) -> Dataset:
@@ -94,7 +93,8 @@ def cut_gestures(
             match = MEMBER.fullmatch(member)
             if match is None:
                 continue
-            recording, number = match[1], int(match[2])
+            recording = match[1]
+            number = int(match[2])
             subject = recording.split("_")[0]
             if part_of_subject.setdefault(subject, part) != part:
                 raise DataError(
@@ -105,7 +105,8 @@ def cut_gestures(
                     f"{name}: {member} is of class {number}; classes are 0 to {len(classes) - 1}"
                 )
             events = _events(content(), f"{name}: {member}", grid)
-            start, end = int(events.t[0]), int(events.t[-1])
+            start = int(events.t[0])
+            end = int(events.t[-1])
             gesture = Gesture(f"{recording}.aedat", classes[number], start, end, part)
             selected = (
                 events
@@ -134,7 +135,8 @@ def _events(content: bytes, name: str, grid: Grid) -> Events:
         raise DataError(
             f"{name} is {array.shape} {array.dtype}, not numbers (event, 4): column, row, polarity, ms"
         )
-    x, y = array[:, 0].astype(np.int64), array[:, 1].astype(np.int64)
+    x = array[:, 0].astype(np.int64)
+    y = array[:, 1].astype(np.int64)
     outside = (x < 0) | (y < 0) | (x >= grid.width) | (y >= grid.height)
     if outside.any():
         index = int(np.argmax(outside))

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat, PositiveInt
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
@@ -30,7 +30,7 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["event_histograms"]
 
-Positive = Annotated[int, Field(gt=0)]
+Positive = PositiveInt
 
 ENDINGS = {"hdf5": ".h5", "dat": "_td.dat"}
 PARTS = {"train": "train", "val": "validation", "test": "test"}
@@ -57,7 +57,7 @@ def event_histograms(
     files: Mapping[str, Path],
     *,
     stored: Literal["hdf5", "dat"] = "hdf5",
-    frame: Annotated[float, Field(gt=0)] = 50.0,
+    frame: PositiveFloat = 50.0,
     bins: Positive = 1,
     every: Positive = 1,
     pool: Positive = 1,
@@ -196,7 +196,8 @@ def _recordings(
     if not names:
         raise DataError(f"there is no recording: none of the files ends in {ending}")
     for name in names:
-        folder, stem = PurePosixPath(name).parent.name, name.removesuffix(ending)
+        folder = PurePosixPath(name).parent.name
+        stem = name.removesuffix(ending)
         if folder not in parts:
             raise DataError(
                 f"{name} is in the folder {folder!r}, which is not one of the parts {', '.join(parts)}"
@@ -216,7 +217,8 @@ def _pooled(frames: npt.NDArray[np.uint8], pool: int) -> npt.NDArray[np.uint8]:
     if pool == 1:
         return frames
     count, channels, height, width = frames.shape
-    rows, columns = height // pool, width // pool
+    rows = height // pool
+    columns = width // pool
     blocks = frames[:, :, : rows * pool, : columns * pool].reshape(
         count, channels, rows, pool, columns, pool
     )

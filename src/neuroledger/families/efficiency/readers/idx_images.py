@@ -6,11 +6,11 @@ import gzip
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import numpy as np
 import xarray as xr
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.dataset import Dataset
@@ -57,8 +57,8 @@ def idx_images(
     files: Mapping[str, Path],
     *,
     parts: Mapping[str, Part] = MNIST,
-    pool: Annotated[int, Field(gt=0)] = 1,
-    brightest: Annotated[float, Field(gt=0)] = 255.0,
+    pool: PositiveInt = 1,
+    brightest: PositiveFloat = 255.0,
 ) -> Dataset:
     """Read images as an assembly ``(presentation, neuroid, time_bin)`` with one bin; pixels row by row, 1 where brightest.
 
@@ -84,7 +84,8 @@ def idx_images(
     """
     pictures, labels, splits = [], [], []
     for part, names in parts.items():
-        images, truth = _array(files, names.images), _array(files, names.labels)
+        images = _array(files, names.images)
+        truth = _array(files, names.labels)
         if images.ndim != 3 or truth.ndim != 1:
             raise DataError(
                 f"part {part!r}: {names.images} has {images.ndim} dimensions and {names.labels} {truth.ndim}, not 3 and 1; "
@@ -136,7 +137,8 @@ def _pooled(images: Array, pool: int, name: str) -> Singles:
     if pool == 1:
         return images.astype(np.float32)
     count, height, width = images.shape
-    rows, columns = height // pool, width // pool
+    rows = height // pool
+    columns = width // pool
     if not rows or not columns:
         raise DataError(
             f"{name} has images of {height} x {width} pixels, too small for `pool: {pool}`"

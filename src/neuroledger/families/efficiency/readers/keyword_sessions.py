@@ -8,10 +8,10 @@ import unicodedata
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final
+from typing import Final, TypedDict
 
 import pandas as pd
-from pydantic import Field
+from pydantic import PositiveInt
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
@@ -39,7 +39,7 @@ def keyword_sessions(
     sessions: tuple[str, ...],
     session_list: str = "evaluation.csv",
     clips: str = "clips",
-    support: Annotated[int, Field(gt=0)] = 100,
+    support: PositiveInt = 100,
 ) -> Dataset:
     """Read an assembly (presentation, neuroid, time_bin) of clips in the order of the lists.
 
@@ -100,7 +100,7 @@ def _make_table(
 ) -> pd.DataFrame:
     names, texts = _names_and_lists(path, list_files)
     root = _root(path, texts, list_files)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for part, file in base.items():
         rows += _rows(path, root, texts, file, clips, session=0, part=part)
     for number, language in enumerate(sessions, start=1):
@@ -121,6 +121,18 @@ def _make_table(
     table = pd.DataFrame(rows)
     _require_complete(path, table, names)
     return table
+
+
+class Row(TypedDict):
+    """The table's row of a clip."""
+
+    member: str
+    start: int
+    stimulus_id: str
+    label: str
+    language: str
+    session: int
+    split: str
 
 
 def _names_and_lists(
@@ -172,7 +184,7 @@ def _rows(
     *,
     session: int,
     part: str,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return one row for each line of a list."""
     table = csv.DictReader(
         io.StringIO(unicodedata.normalize("NFC", texts[root + file]), newline="")
@@ -181,14 +193,14 @@ def _rows(
         raise DataError(
             f"{path.name}: {file} is not a table with the columns {', '.join(COLUMNS)}"
         )
-    rows = []
+    rows: list[Row] = []
     for line in table:
         link, word, language = (line[column] for column in COLUMNS)
         if not link or not word or not language or None in line:
             raise DataError(
                 f"{path.name}: {file}, line {table.line_num} does not have three fields"
             )
-        row = {
+        row: Row = {
             "member": f"{root}{language}/{clips}/{link}",
             "start": -1,
             "stimulus_id": f"{language}/{PurePosixPath(link).with_suffix('').as_posix()}",

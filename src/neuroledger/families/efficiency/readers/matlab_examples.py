@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.dataset import Dataset
@@ -26,7 +25,7 @@ def matlab_examples(
     inputs: Mapping[str, str],
     outputs: Mapping[str, str],
     condition: Mapping[str, str] | None = None,
-    width: Annotated[float, Field(gt=0)] = 1.0,
+    width: PositiveFloat = 1.0,
 ) -> Dataset:
     """Read an assembly ``(presentation, neuroid, time_bin)`` with one bin, ``output_0``, ``output_1``, … and ``split``.
 
@@ -70,7 +69,7 @@ def matlab_examples(
                 f"{path.name}: parts have different numbers of {unit}, {widths}: no model fits both"
             )
     truth = np.concatenate(list(y.values()))
-    coords: dict[str, Any] = {
+    coords: dict[str, object] = {
         f"output_{i}": ("presentation", truth[:, i]) for i in range(truth.shape[1])
     }
     if condition is not None:
@@ -107,7 +106,7 @@ def matlab_examples(
     return Dataset(stimuli=None, assembly=assembly)
 
 
-def _variable(variables: Mapping[str, Any], name: str, path: Path) -> Floats:
+def _variable(variables: Mapping[str, object], name: str, path: Path) -> Floats:
     if name not in variables or getattr(variables[name], "ndim", 0) != 2:
         names = ", ".join(sorted(key for key in variables if not key.startswith("__")))
         raise DataError(f"{path.name} has no matrix {name!r}; it has {names}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from neuroledger.data.arrays import Array, Floats, Indices, Integers
 from neuroledger.data.dataset import Dataset
@@ -20,13 +20,17 @@ from neuroledger.families.efficiency.readers.spike_windows import (
     moving_sums,
     windows,
 )
+from neuroledger.families.fields import OpenShare
 from neuroledger.spec.registry import reader
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = ["reaching_sessions"]
 
 Units = Literal["channels", "sorted", "all"]
-Share = Annotated[float, Field(gt=0, lt=1)]
-Milliseconds = Annotated[float, Field(gt=0)]
+Share = OpenShare
+Milliseconds = PositiveFloat
 
 STEP: Final = 0.004
 """Seconds between samples of the hand."""
@@ -51,7 +55,7 @@ def reaching_sessions(
     bin_width: Milliseconds = 4.0,
     bins: Annotated[int, Field(gt=0, le=10_000)] = 1,
     stride: Milliseconds = 4.0,
-    lag: Annotated[float, Field(ge=0)] = 0.0,
+    lag: NonNegativeFloat = 0.0,
     units: Units = "channels",
     count: Literal["presence", "spikes"] = "presence",
     train: Share = 0.5,
@@ -140,7 +144,10 @@ def reaching_sessions(
             "take fewer bins, or a longer stride",
         )
         values = values[rows]
-    order = np.arange(bins) if as_neurobench else np.arange(bins)[::-1]
+    if as_neurobench:
+        order = np.arange(bins)
+    else:
+        order = np.arange(bins)[::-1]
     ends = -1000 * STEP * (shift + as_neurobench + width * order)
     session = path.name.split(".")[0]
     number = len(recorded.names)
@@ -217,7 +224,7 @@ def _read_session(path: Path, units: Units) -> Recorded:
     return Recorded(times, cursor, target, spikes, names, channels)
 
 
-def _positions(file: Any, name: str, samples: int, path: Path) -> Floats:
+def _positions(file: h5py.File, name: str, samples: int, path: Path) -> Floats:
     dataset = variable(file, name, path)
     if dataset.shape != (2, samples):
         raise DataError(
@@ -248,7 +255,9 @@ def _require_even_times(times: Floats, path: Path) -> None:
         )
 
 
-def _spikes(file: Any, reference: Any, channel: str, path: Path) -> Floats:
+def _spikes(
+    file: h5py.File, reference: h5py.Reference, channel: str, path: Path
+) -> Floats:
     times = cell(file, reference, path).astype(np.float64)
     if not np.isfinite(times).all():
         raise DataError(

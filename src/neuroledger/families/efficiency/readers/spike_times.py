@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat, PositiveInt
 
-from neuroledger.data.arrays import Floats, Indices, Strings
+from neuroledger.data.arrays import Array, Floats, Indices, Strings
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import array, opened, variable
 from neuroledger.errors import DataError
 from neuroledger.spec.registry import reader
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = ["spike_times"]
 
@@ -35,8 +38,8 @@ class Trains(NamedTuple):
 
     path: Path
     part: str
-    times: Any
-    units: Any
+    times: h5py.Dataset | Sequence[Array]
+    units: h5py.Dataset | Sequence[Array]
     labels: Strings
     speakers: Strings
 
@@ -47,9 +50,9 @@ def spike_times(
     *,
     parts: Mapping[str, str],
     units: Annotated[int, Field(gt=0, le=100_000)] = 700,
-    pool: Annotated[int, Field(gt=0)] = 1,
-    bin_width: Annotated[float, Field(gt=0)] = 10.0,
-    duration: Annotated[float, Field(gt=0)] = 1400.0,
+    pool: PositiveInt = 1,
+    bin_width: PositiveFloat = 10.0,
+    duration: PositiveFloat = 1400.0,
     count: Literal["spikes", "presence"] = "spikes",
 ) -> Dataset:
     """Read counts (presentation, neuroid, time_bin) of files in the layout of the Spiking Heidelberg Digits [cramer2022].
@@ -149,7 +152,7 @@ def spike_times(
     return Dataset(stimuli=None, assembly=assembly)
 
 
-def _open_trains(file: Any, path: Path, part: str) -> Trains:
+def _open_trains(file: h5py.File, path: Path, part: str) -> Trains:
     import h5py
 
     times, units = (

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, NotRequired, TypedDict
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
@@ -103,6 +103,19 @@ def word_folders(
     return Dataset(stimuli=None, assembly=clip_assembly(table, clips, clip))
 
 
+class Row(TypedDict):
+    """The table's row of a clip; the last two fields are those of the keyword task."""
+
+    member: str
+    start: int
+    stimulus_id: str
+    label: str
+    split: str
+    speaker: str
+    keyword: NotRequired[str]
+    keyword_split: NotRequired[str]
+
+
 def _make_table(
     path: Path,
     clip: Clip,
@@ -114,10 +127,11 @@ def _make_table(
         path, clip, lists, noise, silence=keywords is not None
     )
     parts = _parts(path, lists, texts, names)
-    rows = []
+    rows: list[Row] = []
     for name in sorted(names):
-        word, stem = PurePosixPath(name).parts[0], PurePosixPath(name).stem
-        row = {
+        word = PurePosixPath(name).parts[0]
+        stem = PurePosixPath(name).stem
+        row: Row = {
             "member": names[name],
             "start": -1,
             "stimulus_id": f"{word}/{stem}",
@@ -230,19 +244,19 @@ def _require_all_words(
 
 def _with_keywords(
     path: Path,
-    rows: list[dict[str, Any]],
+    rows: list[Row],
     noises: Mapping[str, int],
     keywords: Keywords,
     clip: Clip,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return the rows with the keyword task, followed by rows of silence."""
     missing = set(keywords.words) - {row["label"] for row in rows}
     if missing:
         raise DataError(f"{path.name} has no clips of the keyword {min(missing)!r}")
-    all_rows = [
+    all_rows: list[Row] = [
         {**row, "keyword": UNKNOWN, "keyword_split": "left_out"} for row in rows
     ]
-    added: list[dict[str, Any]] = []
+    added: list[Row] = []
     for part in dict.fromkeys(row["split"] for row in rows):
         number = _select(
             [row for row in all_rows if row["split"] == part], keywords, part
@@ -266,12 +280,12 @@ def _with_keywords(
     return all_rows + added
 
 
-def _select(rows: list[dict[str, Any]], keywords: Keywords, part: str) -> int:
+def _select(rows: list[Row], keywords: Keywords, part: str) -> int:
     """Assign the keywords and a share of the other clips to a part; return the number of keywords."""
     others = []
     for row in rows:
         if row["label"] in keywords.words:
-            row.update(keyword=row["label"], keyword_split=part)
+            row["keyword"], row["keyword_split"] = row["label"], part
         else:
             others.append(row)
     number = len(rows) - len(others)
@@ -281,7 +295,7 @@ def _select(rows: list[dict[str, Any]], keywords: Keywords, part: str) -> int:
     return number
 
 
-def _by_hash(row: Mapping[str, Any]) -> str:
+def _by_hash(row: Row) -> str:
     return hashlib.sha256(str(row["stimulus_id"]).encode()).hexdigest()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ SAMPLES: Final = "clips.npy"
 def decode_archive(
     archive: Path,
     clip: Clip,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     listing: Callable[[], pd.DataFrame],
 ) -> tuple[pd.DataFrame, Int16]:
     """Return the table of an archive's clips, and the clips (row, time_bin) as a memory map.

@@ -7,10 +7,16 @@ from math import gcd
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+)
 
-from neuroledger.data.arrays import Array, Singles
+from neuroledger.data.arrays import Array, Reals, Singles
 from neuroledger.errors import DataError, RequestError
 
 __all__ = [
@@ -66,7 +72,7 @@ def frames_of(samples: int, hop: int) -> int:
 
 
 def band_energies(
-    sound: npt.NDArray[np.floating],
+    sound: Reals,
     rate: float,
     *,
     points: int,
@@ -128,10 +134,10 @@ class _Bands(_Options):
     """``bands`` from ``low`` to ``high`` Hz, over ``window`` samples, every ``hop`` ms."""
 
     bands: Annotated[int, Field(gt=0, le=512)] = 20
-    low: Annotated[float, Field(ge=0)] = 20.0
-    high: Annotated[float, Field(gt=0)] = 4000.0
+    low: NonNegativeFloat = 20.0
+    high: PositiveFloat = 4000.0
     window: Annotated[int, Field(ge=16, le=16384)] = 512
-    hop: Annotated[float, Field(gt=0)] = 5.0
+    hop: PositiveFloat = 5.0
 
 
 class BandEnergies(_Bands):
@@ -144,14 +150,14 @@ class BandSpikes(_Bands):
     """-1, 0 and 1 where the logarithm of a band energy has changed by ``step``; one frame fewer than band energies."""
 
     name: Literal["spikes"]
-    step: Annotated[float, Field(gt=0)] = 1.0
+    step: PositiveFloat = 1.0
 
 
 class Waveform(_Options):
     """The sound itself, at ``rate`` samples per second."""
 
     name: Literal["waveform"]
-    rate: Annotated[int, Field(gt=0)]
+    rate: PositiveInt
 
 
 Hearing = Annotated[BandEnergies | BandSpikes | Waveform, Field(discriminator="name")]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -150,13 +150,16 @@ def workload(
         raise RequestError(
             f"a workload needs at least one vertex and a density of 0 to 1, not {nodes} and {density}"
         )
-    count, all_edges = int(0.5 * density * nodes**2), nodes * (nodes - 1) // 2
+    count = int(0.5 * density * nodes**2)
+    all_edges = nodes * (nodes - 1) // 2
     pairs: dict[tuple[int, int], None] = {}
     if count >= all_edges:
         pairs = {(u, v): None for u in range(nodes) for v in range(u + 1, nodes)}
-    rng, vertices = random.Random(seed), range(nodes)
+    rng = random.Random(seed)
+    vertices = range(nodes)
     while len(pairs) < min(count, all_edges):
-        u, v = rng.choice(vertices), rng.choice(vertices)
+        u = rng.choice(vertices)
+        v = rng.choice(vertices)
         if u != v:
             pairs[min(u, v), max(u, v)] = None
     edges = np.array(list(pairs), dtype=np.intp).reshape(-1, 2)
@@ -218,7 +221,8 @@ def anneal(
 ) -> Iterator[Array]:
     """Simulated annealing [kirkpatrick1983]: sweeps over all vertices while the temperature falls geometrically."""
     neighbours = [np.flatnonzero(row) for row in work.adjacency]
-    x, chosen_neighbours = np.zeros(work.nodes), np.zeros(work.nodes)
+    x = np.zeros(work.nodes)
+    chosen_neighbours = np.zeros(work.nodes)
     cost, best = 0.0, 1.0
     for temperature in np.geomspace(hot, cold, sweeps):
         chances = -temperature * np.log(rng.random(work.nodes))
@@ -278,17 +282,18 @@ def evaluate(
         The solver yields an invalid solution.
     """
     counter = _meter(meter)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for work in works:
         _ = work.adjacency  # computed before time starts
         rng = np.random.default_rng([seed, work.nodes, work.seed])
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "nodes": work.nodes,
             "density": work.density,
             "seed": work.seed,
             "target": work.target,
         }
-        best, chosen = 0, np.zeros(work.nodes)
+        best = 0
+        chosen = np.zeros(work.nodes)
         times: dict[str, float] = {}
         stop = counter.start() if counter is not None else None
         began = time.perf_counter()

@@ -39,10 +39,16 @@ def first_fit(work: Workload, rng: np.random.Generator) -> Iterator[Array]:
 def solver_of(method: Method, steps: int | None) -> Solver:
     """Return the solver of this name; ``steps`` are those of the tabu search, or sweeps of the annealing."""
     if method == "tabu":
-        return tabu if steps is None else partial(tabu, steps=steps)
+        if steps is None:
+            return tabu
+        return partial(tabu, steps=steps)
     if method == "anneal":
-        return anneal if steps is None else partial(anneal, sweeps=steps)
-    return exact if method == "exact" else first_fit
+        if steps is None:
+            return anneal
+        return partial(anneal, sweeps=steps)
+    if method == "exact":
+        return exact
+    return first_fit
 
 
 @dataclass(frozen=True)

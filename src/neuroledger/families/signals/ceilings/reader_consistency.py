@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeInt
 
 from neuroledger.errors import CeilingError
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.metrics.reading_correlation import correlated
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.groups import names_of
@@ -22,8 +23,8 @@ def reader_consistency(
     assembly: xr.DataArray,
     *,
     over: str = "neuroid",
-    halves: Annotated[int, Field(ge=1)] = 10,
-    seed: Annotated[int, Field(ge=0)] = 0,
+    halves: AtLeastOne = 10,
+    seed: NonNegativeInt = 0,
     draws: Literal["generator", "brainscore"] = "generator",
     absolute: bool = False,
 ) -> Samples:
@@ -72,12 +73,14 @@ def reader_consistency(
             raise CeilingError(
                 "a half of the readers does not vary over the parts of the text"
             )
-        r = abs(r) if absolute else r
+        if absolute:
+            r = abs(r)
         correlations.append(2 * r / (1 + r))
     out = xr.DataArray(
         np.asarray(correlations), dims=("split",), coords={"split": np.arange(halves)}
     )
-    parts, readers = names_of(assembly, "presentation"), names_of(assembly, over)
+    parts = names_of(assembly, "presentation")
+    readers = names_of(assembly, over)
 
     def without(keep: Keep) -> xr.DataArray:
         rows = keep.get("stimulus", np.ones(len(parts), dtype=bool))
@@ -88,7 +91,8 @@ def reader_consistency(
                 _mean(values[np.ix_(rows, half & columns)]) for half in (first, ~first)
             ]
             r = correlated(*sides)
-            r = abs(r) if absolute else r
+            if absolute:
+                r = abs(r)
             corrected.append(2 * r / (1 + r))
         return out.copy(data=corrected)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.timelines import noted_at
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
 
 __all__ = ["at_one_rate", "note_rates", "note_remark"]
 
@@ -15,19 +18,19 @@ REMARK: Final = "remark"
 SHOWN: Final = 6
 
 
-def note_rates(raw: Any, rates: Mapping[str, float]) -> None:
+def note_rates(raw: BaseRaw, rates: Mapping[str, float]) -> None:
     """Note at MNE's `Raw` at which rate (Hz) the file has each channel; MNE interpolates slower ones."""
     raw.info["temp"] = {**noted_at(raw), KEY: dict(rates)}
 
 
-def note_remark(raw: Any, channels: Sequence[str], remark: str) -> None:
+def note_remark(raw: BaseRaw, channels: Sequence[str], remark: str) -> None:
     """Note at MNE's `Raw` what was done to bring some of its channels to the rate of the recording."""
     raw.info["temp"] = {**noted_at(raw), REMARK: (frozenset(channels), remark)}
 
 
 def at_one_rate(
-    raw: Any, names: Mapping[str, str], resample: float | None, file: str
-) -> tuple[Any, list[str]]:
+    raw: BaseRaw, names: Mapping[str, str], resample: float | None, file: str
+) -> tuple[BaseRaw, list[str]]:
     """The recording with all its channels as recorded, at their one rate, and remarks on channels that are resampled.
 
     Parameters
@@ -76,11 +79,13 @@ def at_one_rate(
     ]
 
 
-def _remarks(raw: Any, in_file: Mapping[str, str]) -> list[str]:
+def _remarks(raw: BaseRaw, in_file: Mapping[str, str]) -> list[str]:
     """The remark that was noted when the recording was opened, if it is about a picked channel."""
     channels, remark = noted_at(raw).get(REMARK, (frozenset(), ""))
     picked = {in_file.get(name, name) for name in raw.ch_names}
-    return [remark] if channels & picked else []
+    if channels & picked:
+        return [remark]
+    return []
 
 
 def _names(names: Sequence[str]) -> str:
@@ -88,12 +93,13 @@ def _names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:SHOWN])}{rest}"
 
 
-def _as_recorded(raw: Any, in_file: Mapping[str, str], rate: float) -> Any:
+def _as_recorded(raw: BaseRaw, in_file: Mapping[str, str], rate: float) -> BaseRaw:
     """The channels opened once more without the faster ones, so that MNE does not interpolate them."""
     import mne
 
     original = [in_file.get(name, name) for name in raw.ch_names]
-    begin, seconds = float(raw.first_time), raw.n_times / float(raw.info["sfreq"])
+    begin = float(raw.first_time)
+    seconds = raw.n_times / float(raw.info["sfreq"])
     opened = mne.io.read_raw(
         raw.filenames[0], include=original, preload=False, verbose="ERROR"
     )

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Booleans
 from neuroledger.data.clocks import LeftOut, Reason, RecordingClocks, left_out_notes
 
 __all__ = ["CLOCKS", "clock_notes", "clocks_of", "count_by_label", "note_clocks"]
@@ -26,7 +25,9 @@ def note_clocks(windows: xr.DataArray, clocks: RecordingClocks) -> xr.DataArray:
 
 def clocks_of(windows: xr.DataArray | None) -> tuple[RecordingClocks, ...]:
     """The clocks of the recordings that windows were cut from, in order; empty if they are not known."""
-    return () if windows is None else tuple(windows.encoding.get(CLOCKS, ()))
+    if windows is None:
+        return ()
+    return tuple(windows.encoding.get(CLOCKS, ()))
 
 
 def clock_notes(windows: xr.DataArray) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ def clock_notes(windows: xr.DataArray) -> tuple[str, ...]:
 
 
 def count_by_label(
-    reason: Reason, columns: Mapping[str, Iterable[Any]], chosen: npt.NDArray[np.bool_]
+    reason: Reason, columns: Mapping[str, Iterable[Any]], chosen: Booleans
 ) -> Iterator[LeftOut]:
     """Yield the number of chosen windows of each label; the label is the column ``label``, or empty without it."""
     labels = [str(label) for label in columns.get("label", [""] * len(chosen))]

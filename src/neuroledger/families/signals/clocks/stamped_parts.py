@@ -99,7 +99,8 @@ def onset_of(
     number = (
         int(np.searchsorted([part.times[0] for part in parts], time, side="right")) - 1
     )
-    times, part = parts[number].times, timeline.parts[number]
+    times = parts[number].times
+    part = timeline.parts[number]
     sample = round(float(np.interp(time, times, np.arange(len(times)))))
     late = time - float(times[-1])
     in_gap = late if late > 0.5 / timeline.rate else 0.0

@@ -6,14 +6,17 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.data.clocks import Gap
 from neuroledger.data.facts import Fact, Origin
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
 
 __all__ = [
     "Part",
@@ -93,12 +96,12 @@ class Placed(NamedTuple):
 
     part: npt.NDArray[np.int_]
     first: npt.NDArray[np.int_]
-    inside: npt.NDArray[np.bool_]
-    before: npt.NDArray[np.bool_]
-    after: npt.NDArray[np.bool_]
+    inside: Booleans
+    before: Booleans
+    after: Booleans
 
     @property
-    def across(self) -> npt.NDArray[np.bool_]:
+    def across(self) -> Booleans:
         """Windows that cross a gap or a joint, or are in a gap."""
         return ~self.inside & ~self.before & ~self.after
 
@@ -139,45 +142,51 @@ def place(
     return Placed(part, first, inside, before, after)
 
 
-def timeline_of(raw: Any) -> Timeline:
+def timeline_of(raw: BaseRaw) -> Timeline:
     """The timeline that was noted at MNE's `Raw` when it was opened, else that of its annotations.
 
     Without either, a recording is one part.
     """
     noted = noted_at(raw).get(KEY)
-    return noted if isinstance(noted, Timeline) else _annotated(raw)
+    if isinstance(noted, Timeline):
+        return noted
+    return _annotated(raw)
 
 
-def note_timeline(raw: Any, timeline: Timeline) -> None:
+def note_timeline(raw: BaseRaw, timeline: Timeline) -> None:
     """Note the timeline of a recording at MNE's `Raw`, whose own samples have no gaps."""
     raw.info["temp"] = {**noted_at(raw), KEY: timeline}
 
 
-def note_rate(raw: Any, origin: Origin) -> None:
+def note_rate(raw: BaseRaw, origin: Origin) -> None:
     """Note at MNE's `Raw` how its sampling rate is known; without a note, the file states it."""
     raw.info["temp"] = {**noted_at(raw), RATE: origin}
 
 
-def rate_of(raw: Any) -> Fact:
+def rate_of(raw: BaseRaw) -> Fact:
     """The sampling rate (Hz) of MNE's `Raw`, and how it is known."""
     return Fact(float(raw.info["sfreq"]), noted_at(raw).get(RATE, "stated"))
 
 
-def note_events(raw: Any, origin: Origin, aligned: str) -> None:
+def note_events(raw: BaseRaw, origin: Origin, aligned: str) -> None:
     """Note at MNE's `Raw` how its events are timed; without a note, the file states them on the clock of the samples."""
     raw.info["temp"] = {**noted_at(raw), EVENTS: Timed(origin, aligned)}
 
 
-def timed_events(raw: Any) -> Timed:
+def timed_events(raw: BaseRaw) -> Timed:
     """How the events of MNE's `Raw` are timed."""
     noted = noted_at(raw).get(EVENTS)
-    return noted if isinstance(noted, Timed) else Timed("stated", "the same clock")
+    if isinstance(noted, Timed):
+        return noted
+    return Timed("stated", "the same clock")
 
 
-def noted_at(raw: Any) -> dict[str, Any]:
+def noted_at(raw: BaseRaw) -> dict[str, Any]:
     """What readers noted at MNE's `Raw` that the object itself cannot state."""
     temp = raw.info.get("temp")
-    return dict(temp) if isinstance(temp, dict) else {}
+    if isinstance(temp, dict):
+        return dict(temp)
+    return {}
 
 
 def is_event(text: str) -> bool:
@@ -186,9 +195,10 @@ def is_event(text: str) -> bool:
     return name not in SKIPPED and JOINT.fullmatch(name) is None
 
 
-def _annotated(raw: Any) -> Timeline:
+def _annotated(raw: BaseRaw) -> Timeline:
     """The parts between MNE's skips, and between the joints that EEGLAB and MNE annotate."""
-    rate, total = float(raw.info["sfreq"]), int(raw.n_times)
+    rate = float(raw.info["sfreq"])
+    total = int(raw.n_times)
     start = raw.first_samp / rate
     cuts = {0, total}
     skipped: list[tuple[int, int]] = []
@@ -198,7 +208,8 @@ def _annotated(raw: Any) -> Timeline:
         raw.annotations.description,
         strict=True,
     ):
-        name, at = str(text).strip().lower(), float(onset) - start
+        name = str(text).strip().lower()
+        at = float(onset) - start
         if name in SKIPPED:
             begin = max(round(at * rate), 0)
             end = min(round((at + float(duration)) * rate), total)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Floats, Singles
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError
 from neuroledger.models.torch_module import require
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+    from PIL.Image import Image
 
 EARLY: Final = 1e-4
 """Tolerance for rounded times of frames, in seconds."""
@@ -20,12 +26,10 @@ EARLY: Final = 1e-4
 FRAMES_AT_ONCE: Final = 512
 """Prepared frames that the decoding process returns at a time: some 300 MB at 224 x 224 pixels."""
 
-Prepare = Callable[[Any], NDArray[np.float32]]
+Prepare = Callable[["Image"], Singles]
 
 
-def clips(
-    path: Path, moments: NDArray[np.float64], prepare: Prepare
-) -> Iterator[NDArray[np.float32]]:
+def clips(path: Path, moments: Floats, prepare: Prepare) -> Iterator[Singles]:
     """Yield the prepared frames (frame, …) on the screen at each row of moments (clip, frame), in rising seconds.
 
     A frame stays until the next one. The last frame stays for the duration of two frames, because containers round times.
@@ -47,12 +51,10 @@ def clips(
         )
 
 
-def _clips(
-    path: Path, moments: NDArray[np.float64], prepare: Prepare
-) -> list[NDArray[np.float32]]:
-    prepared_clips: list[NDArray[np.float32]] = []
-    buffered: list[tuple[float, Any]] = []
-    ready: dict[float, NDArray[np.float32]] = {}
+def _clips(path: Path, moments: Floats, prepare: Prepare) -> list[Singles]:
+    prepared_clips: list[Singles] = []
+    buffered: list[tuple[float, VideoFrame]] = []
+    ready: dict[float, Singles] = {}
     with _opened(path) as film:
         stream = _video(film, path)
         frame_seconds = float(1 / stream.average_rate) if stream.average_rate else 0.04
@@ -112,7 +114,7 @@ def _seconds_of(path: Path) -> float:
     raise DataError(f"{path} does not state its duration: give `start` and `duration`")
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> InputContainer:
     av = require("av", "film")
     try:
         return av.open(str(path))
@@ -120,15 +122,15 @@ def _opened(path: Path) -> Any:
         raise DataError(f"{path} cannot be opened as a film ({error})") from error
 
 
-def _video(film: Any, path: Path) -> Any:
+def _video(film: InputContainer, path: Path) -> VideoStream:
     if not film.streams.video:
         raise DataError(f"{path} has no video stream")
     return film.streams.video[0]
 
 
 def _frames(
-    film: Any, stream: Any, start: float, path: Path
-) -> Iterator[tuple[float, Any]]:
+    film: InputContainer, stream: VideoStream, start: float, path: Path
+) -> Iterator[tuple[float, VideoFrame]]:
     """Yield frames with their times in the film, beginning with the last key frame before ``start``."""
     av = require("av", "film")
     begin = stream.start_time or 0

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from neuroledger.errors import DataError, ModelError
 from neuroledger.models.devices import available, reproducible
@@ -38,7 +39,7 @@ __all__ = [
 TENSORS: Final = (".safetensors", ".bin")
 """Suffixes of files with tensors; `.bin` is torch's own format, from which only tensors are read."""
 
-States = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+States = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def described(
     device: str,
     packages: Sequence[str] = (),
     **how: Any,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Plain data that determine the embeddings of a network: architecture, weights, packages and settings."""
     return {
         "architecture": architecture,
@@ -240,10 +241,11 @@ def _tensors(weights: Mapping[str, Path], model: str) -> dict[str, torch.Tensor]
 
 
 @contextmanager
-def _quiet(hub: Any) -> Iterator[None]:
+def _quiet(hub: ModuleType) -> Iterator[None]:
     """Suppress progress bars and loading reports; problems with loading become errors here."""
     logging = hub.utils.logging
-    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    before = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:

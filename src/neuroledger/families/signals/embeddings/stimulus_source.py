@@ -359,4 +359,6 @@ def _number(text: str, name: str, where: str) -> float | None:
 
 
 def _relative(name: str, folder: Path | None) -> str:
-    return name if folder is None else Path(name).relative_to(folder).as_posix()
+    if folder is None:
+        return name
+    return Path(name).relative_to(folder).as_posix()

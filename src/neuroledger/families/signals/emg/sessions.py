@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
-from pydantic import Field
+from pydantic import PositiveFloat
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.clocks import Clock, Gap, LeftOut, RecordingClocks
 from neuroledger.data.facts import Fact
 from neuroledger.data.hdf5 import opened
@@ -19,6 +18,9 @@ from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.spec.base import Frozen
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = [
     "RATE",
@@ -31,7 +33,7 @@ __all__ = [
     "samples_in",
 ]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 Series = dict[str, Array]
 
 RATE: Final = 2000
@@ -78,14 +80,14 @@ class Grid:
             )
         return number
 
-    def onsets(self, samples: int) -> npt.NDArray[np.int64]:
+    def onsets(self, samples: int) -> Integers:
         """Onsets, in decimated samples, of the complete windows of a recording with `samples` published samples."""
         decimated = -(-samples // self.decimate)
         onsets = np.arange(0, max(decimated, 1), self.stride, dtype=np.int64)
         first = onsets + self.start
         return onsets[(first >= 0) & (first + self.length <= decimated)]
 
-    def cut(self, values: Array, onsets: npt.NDArray[np.int64], into: Array) -> None:
+    def cut(self, values: Array, onsets: Integers, into: Array) -> None:
         """Decimate `values` (sample, channel), and write their windows to `into` (window, channel, sample)."""
         if self.decimate > 1:
             from scipy.signal import decimate
@@ -137,7 +139,8 @@ def rows_by_recording(
 def _plain(name: str) -> str:
     """A recording's name for comparisons: without folders and suffix, with `_` for characters that pinning replaces."""
     last = PurePosixPath(name.strip()).name
-    last = last[: -len(".hdf5")] if last.lower().endswith(".hdf5") else last
+    if last.lower().endswith(".hdf5"):
+        last = last[: -len(".hdf5")]
     return re.sub(r"[^A-Za-z0-9._+-]", "_", last)
 
 
@@ -155,7 +158,7 @@ def samples_in(path: Path, group: str) -> int:
 
 def read_series(
     path: Path, group: str, fields: Mapping[str, int], user: str
-) -> tuple[Series, dict[str, Any]]:
+) -> tuple[Series, dict[str, object]]:
     """Read the fields of a recording by name, (sample, width) in single precision, `time` (sample,) in s, and attributes.
 
     Parameters
@@ -199,7 +202,9 @@ def read_series(
     return series, attributes
 
 
-def _compound(file: Any, group: str, fields: Mapping[str, int], path: Path) -> Any:
+def _compound(
+    file: h5py.File, group: str, fields: Mapping[str, int], path: Path
+) -> h5py.Dataset:
     """The data set `timeseries` of the group, after a check of its fields and their widths."""
     timeseries = file.get(f"{group}/timeseries")
     names = getattr(getattr(timeseries, "dtype", None), "names", None)
@@ -220,7 +225,7 @@ def _compound(file: Any, group: str, fields: Mapping[str, int], path: Path) -> A
     return timeseries
 
 
-def _blocks(timeseries: Any, path: Path) -> Iterator[tuple[int, Array]]:
+def _blocks(timeseries: h5py.Dataset, path: Path) -> Iterator[tuple[int, Array]]:
     for begin in range(0, timeseries.shape[0], BLOCK):
         try:
             yield begin, timeseries[begin : begin + BLOCK]
@@ -268,7 +273,8 @@ def clocks_of_series(
     failed
         Number of windows left out because the angles of joints are missing in them.
     """
-    first, step = float(times[0]), 1.0 / RATE
+    first = float(times[0])
+    step = 1.0 / RATE
     late = np.flatnonzero(np.diff(times) > LONGEST_STEP)
     ends = times[late] + step - first
     missing = times[late + 1] - times[late] - step
@@ -306,5 +312,7 @@ def clocks_of_series(
     )
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    return str(value)

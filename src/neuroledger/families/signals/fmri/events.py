@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
+from neuroledger.data.arrays import Integers
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError
 from neuroledger.families.signals.fmri.runs import Run, checked
@@ -137,7 +137,8 @@ def shown(
     DataError
         The table cannot be read or lacks a column, no stimulus is shown, or the images differ from `order`.
     """
-    name, path = run.events, files[run.events]
+    name = run.events
+    path = files[run.events]
     if events.format == "volumes":
         numbers = _numbers(path, name)
         rows = [
@@ -252,7 +253,9 @@ def _plain(value: str) -> str:
         number = float(value)
     except ValueError:
         return value
-    return str(int(number)) if number.is_integer() else value
+    if number.is_integer():
+        return str(int(number))
+    return value
 
 
 VARIABLES: Final = ("masterordering", "subjectim", "stimpattern")
@@ -284,7 +287,8 @@ def check_order(
         raise DataError(
             f"{run}: {name} needs numbers of subject and session, but these are {subject!r} and {session!r}"
         )
-    person, number = int(subject) - 1, int(session) - 1
+    person = int(subject) - 1
+    number = int(session) - 1
     if not (0 <= person < len(pictures) and 0 <= number < len(pattern)):
         raise DataError(f"{run}: {name} has no session {session} of subject {subject}")
     trials = pattern.reshape(len(pattern), pattern.shape[1], -1).sum(axis=2)
@@ -301,9 +305,7 @@ def check_order(
 
 
 @lru_cache(maxsize=4)
-def _design(
-    path: Path, name: str
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _design(path: Path, name: str) -> tuple[Integers, Integers, Integers]:
     with parsing(path, "a design of the Natural Scenes Dataset"):
         content = matlab(path, *VARIABLES)
         order, pictures, pattern = (

@@ -203,7 +203,8 @@ def _require_rate(
         if hasattr(loaded.header, "get_xyzt_units")
         else "sec"
     )
-    step = step / 1000 if unit == "msec" else step
+    if unit == "msec":
+        step = step / 1000
     if step not in (0.0, 1.0) and abs(step / seconds - 1) > 0.01:
         raise DataError(
             f"{run.series[0]} states {step:g} s between volumes, but `seconds` is {seconds:g} s: correct one of them"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, NamedTuple
-
-from pydantic import Field
+from typing import NamedTuple
 
 from neuroledger.data.file_names import PLACEHOLDER, expression
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastTwo, Names
 from neuroledger.spec.base import Frozen
 
 __all__ = [
@@ -31,8 +30,8 @@ HEMISPHERES = (("L", "R"), ("lh", "rh"))
 class Rest(Frozen):
     """In sessions with exactly `of` runs, the runs with the numbers `runs` are rest: they are left out and not pinned."""
 
-    of: Annotated[int, Field(ge=2)]
-    runs: Annotated[tuple[str, ...], Field(min_length=1)]
+    of: AtLeastTwo
+    runs: Names
 
 
 class Run(NamedTuple):
@@ -161,14 +160,16 @@ def runs_among(
     if missing:
         raise DataError(f"no file that matches {series} is of {', '.join(missing)}")
     # There may be thousands of runs: an index avoids a search of all names for each.
-    masks, tables = _indexed(mask, names), _indexed(events, names)
+    masks = _indexed(mask, names)
+    tables = _indexed(events, names)
     sidecars = {
         name.removesuffix(".json"): name for name in names if name.endswith(".json")
     }
     runs = []
     kept = groups.keys() - _rest_runs(groups, rest)
     for key in sorted(kept, key=lambda key: list(map(_natural, key))):
-        fields, files = labels[key], _ordered_sides(groups[key], series)
+        fields = labels[key]
+        files = _ordered_sides(groups[key], series)
         of_mask = None
         if mask is not None:
             of_mask = _companion_of(mask, masks, fields, "mask", files[0])
@@ -272,7 +273,9 @@ def _companion_of(
 
 def _plain(value: str) -> str:
     """A number without its leading zeros; any other label as it is."""
-    return str(int(value)) if value.isdigit() else value
+    if value.isdigit():
+        return str(int(value))
+    return value
 
 
 def _natural(value: str) -> tuple[tuple[int, str], ...]:

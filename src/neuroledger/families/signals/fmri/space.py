@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.fields import AtLeastTwo
 from neuroledger.families.signals.fmri.runs import HEMISPHERES, checked
 from neuroledger.spec.base import Frozen
 
@@ -61,7 +62,7 @@ class Surface(Frozen):
 
     name: Literal["surface"] = "surface"
     mesh: Mesh = "fsaverage5"
-    samples: Annotated[int, Field(ge=2)] = 10
+    samples: AtLeastTwo = 10
 
 
 class Transforms(Frozen):
@@ -110,12 +111,14 @@ class Channels(NamedTuple):
     channel.
     """
 
-    voxels: npt.NDArray[np.int64]
+    voxels: Integers
     matrix: Any
 
     def of(self, flat: Array) -> Array:
         """Values of the channels (channel, volume) from those of the voxels (voxel, volume)."""
-        return flat if self.matrix is None else np.asarray(self.matrix @ flat)
+        if self.matrix is None:
+            return flat
+        return np.asarray(self.matrix @ flat)
 
 
 def image(path: Path, name: str) -> Any:

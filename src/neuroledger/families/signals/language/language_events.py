@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
@@ -24,6 +25,10 @@ from neuroledger.families.signals.recordings.signal_stimuli import (
 )
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.store.hashes import sha256_of
+
+if TYPE_CHECKING:
+    from mne.channels import DigMontage
+    from mne.io import BaseRaw
 
 __all__ = ["cut", "embeddings_in", "open_raw", "place", "plain", "the_file", "within"]
 
@@ -91,7 +96,7 @@ def embeddings_in(names: Sequence[str], parameters: Mapping[str, Any]) -> list[s
     return tables
 
 
-def open_raw(path: Path, file: str) -> Any:
+def open_raw(path: Path, file: str) -> BaseRaw:
     """MNE's `Raw` of a recording; its samples are not read yet.
 
     Raises
@@ -115,7 +120,7 @@ def open_raw(path: Path, file: str) -> Any:
     return raw
 
 
-def place(raw: Any, montage: str, file: str) -> None:
+def place(raw: BaseRaw, montage: str, file: str) -> None:
     """Set the channels that a montage contains to EEG, with their positions, and others to EOG or misc by their names.
 
     Raises
@@ -147,7 +152,7 @@ def place(raw: Any, montage: str, file: str) -> None:
         raw.set_montage(montage)
 
 
-def _positions(mne: Any, montage: str) -> Any:
+def _positions(mne: ModuleType, montage: str) -> DigMontage:
     try:
         builtin = mne.channels.get_builtin_montages()
         return mne.channels.make_standard_montage(
@@ -158,7 +163,9 @@ def _positions(mne: Any, montage: str) -> Any:
 
 
 def _kind_without_position(name: str) -> str:
-    return "eog" if "eo" in name.lower() or "eye" in name.lower() else "misc"
+    if "eo" in name.lower() or "eye" in name.lower():
+        return "eog"
+    return "misc"
 
 
 def within(window: Window, file: str) -> Window:
@@ -179,7 +186,7 @@ def within(window: Window, file: str) -> Window:
 
 
 def cut(
-    raw: Any,
+    raw: BaseRaw,
     recording: Recording,
     window: Window,
     steps: Preprocessing,

@@ -139,7 +139,8 @@ def _matrices(file: BinaryIO, order: str) -> Iterator[_Stream]:
 
 
 def _element(stream: _Stream, order: str) -> _Element:
-    first, second = stream.read(4), stream.read(4)
+    first = stream.read(4)
+    second = stream.read(4)
     type = struct.unpack(f"{order}I", first)[0]
     if type >> 16:
         return _Element(type & 0xFFFF, type >> 16, second[: type >> 16])

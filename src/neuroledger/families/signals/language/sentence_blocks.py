@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def eeg_of(path: Path, name: str) -> Block:
     return Block(values.astype(np.float64), rate, labels, sentences, joints)
 
 
-def _require_fields(eeg: Any, name: str) -> None:
+def _require_fields(eeg: Array, name: str) -> None:
     fields = eeg if isinstance(eeg, dict) else {}
     needed = ("data", "srate", "chanlocs", "event")
     missing = [field for field in needed if field not in fields]
@@ -92,7 +92,7 @@ def _require_fields(eeg: Any, name: str) -> None:
 
 
 def _events(
-    events: Any, rate: float, name: str
+    events: Array, rate: float, name: str
 ) -> tuple[list[tuple[float, int]], list[float]]:
     """The onsets and codes of triggers, and the onsets of boundaries, in seconds."""
     triggers, joints = [], []

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.arrays import Strings
 from neuroledger.errors import DataError
 
 __all__ = ["cluster_texts", "clustered"]
 
 
-def cluster_texts(
-    texts: Sequence[str], *, threshold: float = 0.7
-) -> npt.NDArray[np.str_]:
+def cluster_texts(texts: Sequence[str], *, threshold: float = 0.7) -> Strings:
     """Name of each text's cluster, (text,), by complete linkage on the cosine distance between TF-IDF vectors.
 
     The distance between two texts of a cluster is at most `threshold` (0: the same words, 1: no word in common), so

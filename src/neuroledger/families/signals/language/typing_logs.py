@@ -5,11 +5,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.arrays import Array, Booleans, Floats, Integers
 from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
 
@@ -36,10 +37,10 @@ class Logged(NamedTuple):
         By trial: its words in lower case without accents.
     """
 
-    times: npt.NDArray[np.float64]
-    codes: npt.NDArray[np.int64]
-    trials: npt.NDArray[np.int64]
-    pressed: npt.NDArray[np.bool_]
+    times: Floats
+    codes: Integers
+    trials: Integers
+    pressed: Booleans
     sentences: dict[int, str]
 
 
@@ -89,7 +90,7 @@ def read_log(path: Path, name: str, *, word: int) -> Logged:
     )
 
 
-def _require_fields(struct: Any, name: str) -> None:
+def _require_fields(struct: Array, name: str) -> None:
     fields = struct.dtype.names or ()
     for field in ("key", "rsvp"):
         if field not in fields:
@@ -104,8 +105,8 @@ def _sentence(screens: Sequence[tuple[float, str]]) -> str:
 
 
 def _trials(
-    struct: Any, field: str, fields: tuple[str, ...], name: str
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    struct: Array, field: str, fields: tuple[str, ...], name: str
+) -> Iterator[tuple[int, Mapping[str, Array]]]:
     """Yield the structs of each trial with its number, as mappings of the wanted fields."""
     cells = np.atleast_1d(
         struct[field].item() if struct[field].ndim == 0 else struct[field]
@@ -126,10 +127,13 @@ def _trials(
             yield trial, {key: row[key] for key in fields}
 
 
-def _number(value: Any, where: str) -> float:
+def _number(value: object, where: str) -> float:
     array = np.asarray(value)
     try:
-        number = float(array.reshape(()).item()) if array.size == 1 else float("nan")
+        if array.size == 1:
+            number = float(array.reshape(()).item())
+        else:
+            number = float("nan")
     except (TypeError, ValueError):
         number = float("nan")
     if not np.isfinite(number):
@@ -137,7 +141,7 @@ def _number(value: Any, where: str) -> float:
     return number
 
 
-def _plain(text: Any) -> str:
+def _plain(text: npt.ArrayLike) -> str:
     """The text in lower case, without accents and byte order marks."""
     decomposed = unicodedata.normalize("NFKD", str(text) if np.size(text) else "")
     return decomposed.encode("ascii", "ignore").decode("ascii").strip().lower()

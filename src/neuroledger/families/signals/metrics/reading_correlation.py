@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -18,7 +17,7 @@ __all__ = ["correlated", "reading_correlation"]
 FEWEST = 3
 
 
-def _example(rng: np.random.Generator, _: Mapping[str, Any]) -> Example:
+def _example(rng: np.random.Generator, _: Mapping[str, object]) -> Example:
     """Reading times of the parts of a text, and surprisal that follows them."""
     ids = [f"part{i:02d}" for i in range(40)]
     times = rng.gamma(4.0, 60.0, 40)

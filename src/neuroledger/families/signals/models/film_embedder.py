@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.errors import DataError
 from neuroledger.families.signals.embeddings.film_frames import clips, seconds_of
 from neuroledger.families.signals.embeddings.pretrained import (
@@ -98,7 +98,7 @@ def film_embedder(
             tell(len(rows))
         return Embedded(np.stack(rows).astype(np.float32))
 
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "states": list(states),
         "frames": frames,
         "clips_per_second": clips_per_second,
@@ -121,7 +121,7 @@ def moments(
     span: float,
     frames: int,
     film: Shown,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Times of the frames of each clip, (clip, frame), in seconds of the film.
 
     Clip c of n ends at start + duration (c + 1) / n; its frame f of F is span (F - 1 - f) / F before that, but not
@@ -140,5 +140,5 @@ def moments(
     count = max(1, round(clips_per_second * duration))
     ends = start + duration * np.arange(1, count + 1) / count
     offsets = span * np.arange(frames - 1, -1, -1) / frames
-    times: NDArray[np.float64] = np.maximum(ends[:, None] - offsets[None], start)
+    times: Floats = np.maximum(ends[:, None] - offsets[None], start)
     return times

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array, Singles
 from neuroledger.data.images import decode
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.families.signals.embeddings.pretrained import (
@@ -76,13 +76,13 @@ def image_embedder(
         stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell
     ) -> Embedded:
         used = network.checked(requested or states)
-        parts: list[NDArray[Any]] = []
+        parts: list[Array] = []
         for batch in _batches(stimuli, resize_first, preprocessing, id):
             parts.append(pooled(network.hidden(used, pixel_values=batch), tokens))
             tell(sum(map(len, parts)))
         return Embedded(np.concatenate(parts).astype(np.float32))
 
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "states": list(states),
         "tokens": tokens,
         "resize_first": resize_first,
@@ -94,14 +94,14 @@ def image_embedder(
     return Embedder(id=id, shown="images", embed=embed, described=description)
 
 
-def pooled(hidden: torch.Tensor, tokens: Tokens) -> NDArray[Any]:
+def pooled(hidden: torch.Tensor, tokens: Tokens) -> Array:
     """Pool the tokens of (stimulus, token, feature) to (stimulus, feature)."""
     poolings = {
         "mean": lambda: hidden.mean(dim=1),
         "first": lambda: hidden[:, 0],
         "last": lambda: hidden[:, -1],
     }
-    values: NDArray[Any] = poolings[tokens]().cpu().numpy()
+    values: Array = poolings[tokens]().cpu().numpy()
     return values
 
 
@@ -123,7 +123,7 @@ def _batches(
 
 def _prepared(
     stimuli: Sequence[Shown], side: int | None, preprocessing: Preprocessing, model: str
-) -> NDArray[np.float32]:
+) -> Singles:
     images = (
         _resized(decode(image.file.read_bytes(), image.stimulus_id), side)
         for image in stimuli

@@ -12,13 +12,14 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Floats
 from neuroledger.data.factorize import locate
 from neuroledger.data.parsing import table_rows
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, ModelError
 from neuroledger.families.signals.embeddings.pretrained import pretrained
 from neuroledger.families.signals.models.text_embedder import tokenizer
-from neuroledger.models.model import Record, of_layers
+from neuroledger.models.model import Perform, Record, of_layers
 from neuroledger.spec.channels import Channels
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import Arguments
@@ -39,7 +40,9 @@ class TextReader:
     id: str
     regions: tuple[str, ...] = ()
     behaviour: tuple[str, ...] = READS
-    read: Callable[[Sequence[str], Sequence[str], str], Any] = field(repr=False)
+    read: Callable[[Sequence[str], Sequence[str], str], Sequence[Floats] | Floats] = (
+        field(repr=False)
+    )
 
     takes = frozenset({"text"})
 
@@ -51,7 +54,7 @@ class TextReader:
             | {f"decisions:{name}" for name in self.behaviour}
         )
 
-    def answer(self, question: Any) -> xr.DataArray:
+    def answer(self, question: Record | Perform) -> xr.DataArray:
         """(presentation,) for behaviour, (presentation, neuroid) for a region, in the order of the stimuli."""
         stimuli: StimulusSet = question.stimuli
         output = question.region if isinstance(question, Record) else question.task.name
@@ -71,7 +74,7 @@ class TextReader:
             )
             for row, value in zip(rows, passage, strict=True):
                 answers[row] = value
-        coords: dict[str, Any] = {"stimulus_id": ("presentation", stimuli.ids)}
+        coords: dict[str, object] = {"stimulus_id": ("presentation", stimuli.ids)}
         if not isinstance(question, Record):
             return xr.DataArray(
                 np.asarray(answers), dims=("presentation",), coords=coords

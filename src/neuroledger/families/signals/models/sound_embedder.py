@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
-from neuroledger.data.arrays import Reals
+from neuroledger.data.arrays import Floats, Reals, Singles
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError
 from neuroledger.families.signals.embeddings.pretrained import (
@@ -39,7 +38,7 @@ def sound_embedder(
     config: Arguments | None = None,
     sampling_rate: Annotated[int, Field(gt=0, le=1_000_000)] = 16_000,
     frames_per_second: Positive,
-    groups: Annotated[int, Field(gt=0)] = 1,
+    groups: PositiveInt = 1,
     beyond: Beyond = "refuse",
     unused: tuple[str, ...] = (),
     weights: Mapping[str, Path] | None = None,
@@ -77,7 +76,7 @@ def sound_embedder(
         stimuli: Sequence[Shown], requested: tuple[int, ...] | None, tell: Tell
     ) -> Embedded:
         used = network.checked(requested or states)
-        rows: dict[int, NDArray[np.float64]] = {}
+        rows: dict[int, Floats] = {}
         filled = 0
         for path, indices in _indices_by_file(stimuli).items():
             frames = _hidden_frames(
@@ -127,8 +126,10 @@ def stretch(
     DataError
         The stimulus extends beyond the recording although ``beyond`` is ``refuse``, or is outside it.
     """
-    start, duration = sound.start or 0.0, sound.duration or len(frames) / rate
-    first, count = round(start * rate), max(1, round(duration * rate))
+    start = sound.start or 0.0
+    duration = sound.duration or len(frames) / rate
+    first = round(start * rate)
+    count = max(1, round(duration * rate))
     index = np.arange(first, first + count)
     inside = (index >= 0) & (index < len(frames))
     if inside.all():
@@ -144,7 +145,7 @@ def stretch(
     return window, False
 
 
-def waveform(path: Path, rate: int) -> NDArray[np.float32]:
+def waveform(path: Path, rate: int) -> Singles:
     """A recording as one channel at ``rate`` samples per second, with values between -1 and 1.
 
     Raises
@@ -158,7 +159,7 @@ def waveform(path: Path, rate: int) -> NDArray[np.float32]:
     return confined(lambda: _decoded(path, rate), limits_for([path]), path.name)
 
 
-def _decoded(path: Path, rate: int) -> NDArray[np.float32]:
+def _decoded(path: Path, rate: int) -> Singles:
     import soundfile
     from scipy.signal import resample_poly
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from pydantic import Field
+from pydantic import PositiveInt
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import DataError, ModelError
 from neuroledger.families.signals.embeddings.pretrained import (
@@ -24,6 +25,9 @@ from neuroledger.models.torch_module import require
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import Arguments
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 TOKENIZER: Final = "tokenizer.json"
 
 
@@ -33,7 +37,7 @@ def text_embedder(
     id: str,
     architecture: str,
     states: States,
-    longest: Annotated[int, Field(gt=0)],
+    longest: PositiveInt,
     config: Arguments | None = None,
     tokens: Tokens = "mean",
     contextual: bool = False,
@@ -75,7 +79,7 @@ def text_embedder(
         import torch
 
         used = network.checked(requested or states)
-        rows: dict[tuple[str, str], Any] = {}
+        rows: dict[tuple[str, str], Array] = {}
         shortened = 0
         for number, stimulus in enumerate(stimuli):
             tell(number)
@@ -141,7 +145,7 @@ def _input_of(stimulus: Shown, contextual: bool) -> tuple[str, str]:
     return stimulus.context, stimulus.text
 
 
-def tokenizer(weights: Mapping[str, Path], model: str) -> Any:
+def tokenizer(weights: Mapping[str, Path], model: str) -> Tokenizer:
     """The tokenizer in the pinned file ``tokenizer.json``, without padding or truncation.
 
     Raises

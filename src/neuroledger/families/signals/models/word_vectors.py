@@ -6,6 +6,7 @@ import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -81,7 +82,7 @@ def word_vectors(*, id: str, weights: Mapping[str, Path] | None = None) -> Embed
     return Embedder(id=id, shown="text", embed=embed, described=description)
 
 
-def _loaded(spacy: Any, path: Path, model: str) -> Any:
+def _loaded(spacy: ModuleType, path: Path, model: str) -> Any:
     with tempfile.TemporaryDirectory() as place:
         try:
             with zipfile.ZipFile(path) as wheel:

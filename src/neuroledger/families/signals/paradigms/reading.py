@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -25,7 +25,7 @@ Condition = dict[
 ]
 
 
-def _asks(values: Mapping[str, Any]) -> set[str]:
+def _asks(values: Mapping[str, object]) -> set[str]:
     return {
         f"responses:{values['region']}"
         if values["give"] == "responses"
@@ -163,7 +163,10 @@ def in_context(
         raise DataError(
             f"stimuli {stimuli.id!r} have no column {passage!r}, which `passage` names"
         )
-    keys = stimuli.ids if passage is None else table[passage].astype(str).tolist()
+    if passage is None:
+        keys = stimuli.ids
+    else:
+        keys = table[passage].astype(str).tolist()
     read: dict[str, list[str]] = {}
     contexts, parts = [], []
     for key, text in zip(keys, table["text"].astype(str), strict=True):

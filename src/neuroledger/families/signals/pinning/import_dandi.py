@@ -50,7 +50,8 @@ def import_dandi(
         page = _answer(address)
         assets += page["results"]
         address = page.get("next")
-    pins, people = {}, set[str]()
+    pins = {}
+    people = set[str]()
     for asset in sorted(assets, key=lambda item: str(item["path"])):
         if not asset["path"].endswith(".nwb"):
             continue

@@ -311,9 +311,10 @@ def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]
     lines = []
     for name in names:
         file = tree.files[name]
-        digest, pinned_name = str(file.sha256), place_of(name)
+        digest = str(file.sha256)
+        pinned_name = place_of(name)
         at = file.at if file.at in tree.urls else f"{name.partition('/')[0]}.{file.at}"
-        line: dict[str, Any] = {
+        line: dict[str, object] = {
             "name": pinned_name,
             "at": at,
             "size": file.size,
@@ -482,12 +483,15 @@ def _with_reader(
     )
 
 
-def _entries(recordings: Sequence[Found]) -> list[dict[str, Any]]:
+def _entries(recordings: Sequence[Found]) -> list[dict[str, object]]:
     """The recordings as entries of the reader `mne_epochs`."""
     facts, _ = facts_of(recordings, None, None)
     entries = []
     for item, fact in zip(recordings, facts, strict=True):
-        entry: dict[str, Any] = {"file": place_of(item.file), "subject": item.subject}
+        entry: dict[str, object] = {
+            "file": place_of(item.file),
+            "subject": item.subject,
+        }
         entry |= {
             name: value
             for name, value in (("session", item.session), ("run", item.run))
@@ -537,7 +541,9 @@ def _with_texts(text: str, name: str, items: Sequence[str]) -> str:
 
 def _quoted(text: str) -> str:
     written = inline(text)
-    return written if written.startswith('"') else f'"{written}"'
+    if written.startswith('"'):
+        return written
+    return f'"{written}"'
 
 
 def _note(tree: PublishedTree, people: int, trials: Mapping[str, int]) -> str:

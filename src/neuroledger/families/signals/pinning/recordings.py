@@ -231,8 +231,8 @@ def _left_out(
     ]
 
 
-def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"file": place_of(item.file), "subject": item.subject}
+def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, object]:
+    entry: dict[str, object] = {"file": place_of(item.file), "subject": item.subject}
     entry |= {
         name: value
         for name, value in (("session", item.session), ("run", item.run))
@@ -246,7 +246,7 @@ def _with_bids_reader(
     task: str | Sequence[str],
     downloads: Downloads,
     table: Table | None,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
 ) -> str:
     """The spec's text with the reader `bids_epochs`, which lists recordings itself."""
     text = with_field(text, ("reader", "name"), "bids_epochs")
@@ -259,7 +259,9 @@ def _with_bids_reader(
     selected = {name: column for name, column in columns.items() if name in facts}
     if downloads.label is not None:
         selected["label"] = downloads.label
-    return with_field(text, ("reader", "facts"), selected) if selected else text
+    if selected:
+        return with_field(text, ("reader", "facts"), selected)
+    return text
 
 
 def _in_table(folder: Path, item: Found) -> str:
@@ -282,7 +284,10 @@ def _descriptions(
     parameters: Mapping[str, Any],
 ) -> str:
     """A message with the descriptions of a recording's events, or the reason why they cannot be read."""
-    name = item.file if rule is None else item.companions[-1]
+    if rule is None:
+        name = item.file
+    else:
+        name = item.companions[-1]
 
     def read() -> list[str]:
         if parameters.get("epoched"):
@@ -303,7 +308,8 @@ def _descriptions(
             return sorted(
                 {span.description for segment in segments for span in segment.spans}
             )
-        table, streams = parameters.get("table"), parameters.get("streams")
+        table = parameters.get("table")
+        streams = parameters.get("streams")
         raw = open_recording(
             folder / item.file,
             table=SampleTable.model_validate(table) if table else None,
@@ -354,8 +360,8 @@ def _require_coordinates(
     catalog: Catalog,
     spec: DatasetSpec,
     window: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    parameters: Any,
+    facts: Mapping[str, object],
+    parameters: Mapping[str, Any],
 ) -> None:
     """Return if windows have all coordinates that benchmarks on these data decode, hold out or group by."""
     known = coordinates_of(parameters, window, facts)
@@ -420,7 +426,8 @@ def logged(
     expected(spec, {str(entry["subject"]) for entry in resolved.entries}, downloads)
     files: list[str] = []
     for entry in resolved.entries:
-        name, log = str(entry["file"]), str(entry["log"])
+        name = str(entry["file"])
+        log = str(entry["log"])
         files += [name, *companions_of(downloads.folder, name, names), log]
         entry |= {"file": place_of(name), "log": place_of(log)}
     # Two recordings may share a log, if the spec declares it.

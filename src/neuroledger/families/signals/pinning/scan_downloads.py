@@ -133,48 +133,32 @@ def recordings_in(
         A recording has no file of annotations, or several.
     """
     known = set(names)
-    tasks = [task] if isinstance(task, str) else list(task or ())
+    wanted = _Wanted(_tasks(task), subjects, sessions)
     listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
-    inside: dict[str, list[str]] = {}
-    for name in sorted(names):
-        if (outer := _folder(name)) is not None:
-            inside.setdefault(outer, []).append(name)
-    single = {
-        name
-        for name in names
-        if _folder(name) is None and (opened or is_recording)(name)
-    }
+    inside = _by_folder(names)
+    opens_file = opened or is_recording
+    single = {name for name in names if _folder(name) is None and opens_file(name)}
     candidates = sorted(inside.keys() | single)
-    by_bids = [name for name in candidates if "sub" in _entities(name)]
+    if rule is None and not named:
+        by_bids = [name for name in candidates if "sub" in _entities(name)]
+        candidates = by_bids or candidates
     recordings: list[Found] = []
     problems: list[str] = []
     unknown: list[str] = []
-    for name in candidates if rule is not None or named else by_bids or candidates:
+    for name in candidates:
         entities = _entities(name)
-        fields = {} if rule is None else fields_in(rule, name)
-        named_fields = _stated(named, name)
-        if fields is None or named_fields is None:
-            continue
-        fields |= named_fields
-        if (tasks and entities.get("task") not in tasks) or int(
-            entities.get("split", "1")
-        ) > 1:
-            continue
-        if (subjects and entities.get("sub") not in subjects) or (
-            sessions and entities.get("ses") not in sessions
-        ):
-            continue
+        fields = _fields(rule, named, name)
         row = listed.get(name, {})
-        if listed and not row:
+        if fields is None or not wanted.takes(entities) or (listed and not row):
             continue
         subject = row.get("subject") or fields.get("subject") or entities.get("sub")
         if not subject:
             unknown.append(name)
             continue
-        session, run = (
-            row.get(long) or fields.get(long) or entities.get(short, "1")
-            for long, short in (("session", "ses"), ("run", "run"))
+        session = (
+            row.get("session") or fields.get("session") or entities.get("ses", "1")
         )
+        run = row.get("run") or fields.get("run") or entities.get("run", "1")
         companions: list[str] = []
         try:
             companions += inside.get(name) or _companions(folder, name, known)
@@ -185,37 +169,17 @@ def recordings_in(
         if rule is not None:
             companions.append(annotation_file_of(rule, name, names))
         if events_file is not None:
-            companions.append("/".join([*name.split("/")[:-1], events_file]))
-            if companions[-1] not in known:
-                problems.append(f"{name} has no events: {companions[-1]} is missing")
+            events = "/".join([*name.split("/")[:-1], events_file])
+            companions.append(events)
+            if events not in known:
+                problems.append(f"{name} has no events: {events} is missing")
         facts = {key: value for key, value in fields.items() if key not in IDENTITY}
         recordings.append(Found(name, tuple(companions), subject, session, run, facts))
     if unknown:
-        example = f"{{subject}}{PurePosixPath(unknown[0]).suffix}"
-        problems.append(
-            f"{folder} does not state the subjects of {len(unknown)} recordings: {', '.join(unknown[:3])}"
-            f"{', …' if unknown[3:] else ''}; put a table recordings.tsv (file, subject) into the folder, or give the "
-            "pattern "
-            f"of their names: `pin --named '{example}'`, with {{session}}, {{run}} and further facts if names have them"
-        )
+        problems.append(_without_subjects(folder, unknown))
     if not recordings and not problems:
-        of_task = f" of task {' or '.join(map(repr, tasks))}" if tasks else ""
-        matching = (
-            f" that matches {' or '.join([*named, *([rule.recording] if rule else [])])}"
-            if rule or named
-            else ""
-        )
-        convert = advice(
-            frozenset(
-                PurePosixPath(part).suffix.lower()
-                for name in names
-                for part in name.split("/")
-            )
-        )
-        problems.append(
-            f"{folder} contains no recording{of_task}{matching} ({', '.join(sorted(OPENED))})"
-            f"{'; ' if convert else ''}{convert}"
-        )
+        patterns = [*named, *([rule.recording] if rule else [])]
+        problems.append(_nothing_found(folder, names, wanted.tasks, patterns))
     absent = sorted(set(listed) - {item.file for item in recordings} - set(unknown))
     if absent:
         problems.append(
@@ -224,6 +188,77 @@ def recordings_in(
     if problems:
         raise RequestError("\n".join(problems))
     return recordings
+
+
+class _Wanted(NamedTuple):
+    """The tasks, subjects and sessions whose recordings are selected; all if there are none."""
+
+    tasks: Sequence[str]
+    subjects: Sequence[str]
+    sessions: Sequence[str]
+
+    def takes(self, entities: Mapping[str, str]) -> bool:
+        """Whether a recording with these entities is selected; only the first part of a split one is."""
+        if self.tasks and entities.get("task") not in self.tasks:
+            return False
+        if int(entities.get("split", "1")) > 1:
+            return False
+        if self.subjects and entities.get("sub") not in self.subjects:
+            return False
+        return not self.sessions or entities.get("ses") in self.sessions
+
+
+def _tasks(task: str | Sequence[str] | None) -> list[str]:
+    if isinstance(task, str):
+        return [task]
+    return list(task or ())
+
+
+def _by_folder(names: Sequence[str]) -> dict[str, list[str]]:
+    """The files inside of each recording that is a folder."""
+    inside: dict[str, list[str]] = {}
+    for name in sorted(names):
+        outer = _folder(name)
+        if outer is not None:
+            inside.setdefault(outer, []).append(name)
+    return inside
+
+
+def _fields(
+    rule: AnnotationFile | None, named: Mapping[str, Mapping[str, str]], name: str
+) -> dict[str, str] | None:
+    """What patterns state about a recording; None if its name does not match."""
+    fields = {} if rule is None else fields_in(rule, name)
+    named_fields = _stated(named, name)
+    if fields is None or named_fields is None:
+        return None
+    return {**fields, **named_fields}
+
+
+def _without_subjects(folder: Path, unknown: Sequence[str]) -> str:
+    """A message about recordings whose subjects are not stated."""
+    example = f"{{subject}}{PurePosixPath(unknown[0]).suffix}"
+    return (
+        f"{folder} does not state the subjects of {len(unknown)} recordings: {', '.join(unknown[:3])}"
+        f"{', …' if unknown[3:] else ''}; put a table recordings.tsv (file, subject) into the folder, or give the "
+        "pattern "
+        f"of their names: `pin --named '{example}'`, with {{session}}, {{run}} and further facts if names have them"
+    )
+
+
+def _nothing_found(
+    folder: Path, names: Sequence[str], tasks: Sequence[str], patterns: Sequence[str]
+) -> str:
+    """A message about a folder without recordings."""
+    of_task = f" of task {' or '.join(map(repr, tasks))}" if tasks else ""
+    matching = f" that matches {' or '.join(patterns)}" if patterns else ""
+    parts = [part for name in names for part in name.split("/")]
+    suffixes = frozenset(PurePosixPath(part).suffix.lower() for part in parts)
+    convert = advice(suffixes)
+    return (
+        f"{folder} contains no recording{of_task}{matching} ({', '.join(sorted(OPENED))})"
+        f"{'; ' if convert else ''}{convert}"
+    )
 
 
 def is_recording(name: str) -> bool:
@@ -295,7 +330,9 @@ def _folder(name: str) -> str | None:
     at = next(
         (at for at, part in enumerate(parts[:-1], 1) if part.endswith(FOLDER)), None
     )
-    return None if at is None else "/".join(parts[:at])
+    if at is None:
+        return None
+    return "/".join(parts[:at])
 
 
 def companions_of(folder: Path, name: str, names: Sequence[str]) -> list[str]:

@@ -128,7 +128,9 @@ class PublishedTree:
             content = json.loads(self.read("dataset_description.json") or "{}")
         except ValueError:
             return {}
-        return content if isinstance(content, dict) else {}
+        if isinstance(content, dict):
+            return content
+        return {}
 
 
 def joined(trees: Sequence[PublishedTree]) -> PublishedTree:
@@ -140,7 +142,9 @@ def joined(trees: Sequence[PublishedTree]) -> PublishedTree:
 
     def read(path: str) -> str | None:
         id, _, rest = path.partition("/")
-        return known[id].read(rest) if id in known else None
+        if id in known:
+            return known[id].read(rest)
+        return None
 
     first = trees[0]
     id = f"{first.id} to {trees[-1].id}"
@@ -231,7 +235,8 @@ def _contents(root: Path, ids: list[str]) -> dict[str, bytes]:
     output = git(
         root, "cat-file", "--batch", stdin="".join(f"{id}\n" for id in ids).encode()
     )
-    blobs, stream = {}, io.BytesIO(output)
+    blobs = {}
+    stream = io.BytesIO(output)
     for id in ids:
         header = stream.readline().split()
         if len(header) != 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import xarray as xr
 
@@ -51,6 +51,10 @@ from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.families.signals.recordings.window_store import stored
 from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
+    from mne_bids import BIDSPath
 
 __all__ = ["bids_epochs"]
 
@@ -199,7 +203,7 @@ def bids_epochs(
     )
 
 
-def _opened(path: Any, name: str, *, by_table: bool = True) -> Any:
+def _opened(path: BIDSPath, name: str, *, by_table: bool = True) -> BaseRaw:
     """MNE's `Raw` of a recording, with the content of its BIDS tables; `by_table` if its events are placed by the clock."""
     import mne_bids
 
@@ -238,7 +242,7 @@ def _alternatives(root: Path, pinned: Set[Path], tasks: Sequence[str]) -> str:
     return f"; there are {', '.join(alternatives[:8])}{', …' if len(alternatives) > 8 else ''}{fix}"
 
 
-def _rows(path: Any, name: str, pinned: Set[Path]) -> list[dict[str, str]]:
+def _rows(path: BIDSPath, name: str, pinned: Set[Path]) -> list[dict[str, str]]:
     """The rows of a recording's `events.tsv`, each with the task, session and run of the recording's name."""
     table = path.fpath.with_name(beside_recording(path.fpath.name, "events"))
     if table not in pinned:

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, PositiveFloat, model_validator
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Booleans, Integers
 from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
 from neuroledger.errors import DataError, UnavailableError
+from neuroledger.families.fields import AtLeastTwo
 from neuroledger.families.signals.clocks.clock_facts import (
     clocks_of,
     count_by_label,
@@ -46,7 +46,7 @@ from neuroledger.store.hashes import sha256_of
 
 __all__ = ["Cleaning", "VolumeWindow", "files_read", "fmri_windows"]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 Called = Annotated[str, AfterValidator(checked)]
 
 LEFT_OUT: Final = "left_out"
@@ -157,7 +157,7 @@ def fmri_windows(
     cleaning: Cleaning = Cleaning(),  # noqa: B008 - frozen
     subjects: tuple[str, ...] = (),
     rest: Rest | None = None,
-    volumes: Annotated[int, Field(ge=2)] | None = None,
+    volumes: AtLeastTwo | None = None,
     beyond: Literal["refused", "left_out"] = "refused",
     embeddings: dict[str, str] | None = None,
     context: ReaderContext | None = None,
@@ -282,7 +282,7 @@ def _windows(
     rows = np.arange(length)
     windows = np.stack([values[:, at + rows] for at in first[inside]])
     count = int(inside.sum())
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "stimulus_id": np.array(events.names)[inside],
         "onset": onsets[inside],
     }
@@ -313,7 +313,7 @@ def _windows(
 def _clocks(
     run: Run,
     events: WindowLayout,
-    inside: npt.NDArray[np.bool_],
+    inside: Booleans,
     volumes: int,
     seconds: float,
 ) -> RecordingClocks:
@@ -381,7 +381,7 @@ def _cleaned(values: Array, cleaning: Cleaning, seconds: float, name: str) -> Ar
     return np.ascontiguousarray(cleaned.T, dtype=np.float32)
 
 
-def _nearest(volumes: Array) -> npt.NDArray[np.int64]:
+def _nearest(volumes: Array) -> Integers:
     """Round to the nearest integer, halves up."""
     return np.floor(volumes + 0.5 + 1e-6).astype(np.int64)
 

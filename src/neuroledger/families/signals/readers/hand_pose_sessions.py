@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Integers
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.clocks.clock_facts import (
     clock_notes,
     clocks_of,
@@ -50,8 +50,8 @@ FAILED: Final = 1e-8
 class Trajectory(Frozen):
     """The samples of the angles to decode: every `every`-th published sample of a window's `last` seconds."""
 
-    every: Annotated[int, Field(ge=1)] = 1
-    last: Annotated[float, Field(gt=0)]
+    every: AtLeastOne = 1
+    last: PositiveFloat
 
 
 @reader("hand_pose_sessions", version=1, prepares=True)
@@ -62,7 +62,7 @@ def hand_pose_sessions(
     angle: Literal["mean", "last"] = "mean",
     trajectory: Trajectory | None = None,
     generalization: dict[str, tuple[str, ...]] | None = None,
-    shortest: Annotated[float, Field(ge=0)] = 0.0,
+    shortest: NonNegativeFloat = 0.0,
     decimate: Annotated[int, Field(ge=1, le=200)] = 1,
     context: ReaderContext | None = None,
 ) -> Dataset:
@@ -180,7 +180,7 @@ def _recording(
         "recording_sha256": sha256_of(path),
     }
     facts |= {fact: row[fact].strip() for fact in FACTS}
-    events: dict[str, Any] = {
+    events: dict[str, object] = {
         fact: np.full(len(onsets), value) for fact, value in facts.items()
     }
     events |= {
@@ -220,7 +220,7 @@ def _recording(
 
 
 def _paths(
-    joints: Array, grid: Grid, onsets: npt.NDArray[np.int64], trajectory: Trajectory
+    joints: Array, grid: Grid, onsets: Integers, trajectory: Trajectory
 ) -> Array:
     """The angles at the end of each window, (window, joint, time)."""
     tail = round(trajectory.last * RATE)
@@ -265,16 +265,15 @@ def _select(
     return selected
 
 
-def _angles(
-    joints: Array, grid: Grid, angle: str
-) -> tuple[Array, npt.NDArray[np.int64]]:
+def _angles(joints: Array, grid: Grid, angle: str) -> tuple[Array, Integers]:
     """The angles of each window without a failure, (window, joint), and the windows' onsets."""
     failed = np.concatenate([[0], np.cumsum((np.abs(joints) <= FAILED).all(axis=1))])
     onsets = grid.onsets(len(joints))
     first = (onsets + grid.start) * grid.decimate
     end = np.minimum(first + grid.length * grid.decimate, len(joints))
     valid = failed[end] == failed[first]
-    first, end = first[valid], end[valid]
+    first = first[valid]
+    end = end[valid]
     angles = np.empty((len(first), JOINTS))
     for row, (begin, stop) in enumerate(zip(first, end, strict=True)):
         angles[row] = (

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
+from neuroledger.data.arrays import Floats, Integers
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.fields import OpenShare
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.language.language_events import place
@@ -45,9 +46,12 @@ from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
+
 __all__ = ["Keys", "LoggedRecording", "logged_typing"]
 
-Codes = npt.NDArray[np.int64]
+Codes = Integers
 TRIGGER = re.compile(r"Stimulus/S\s*(\d+)")
 # A test of the trigger port at the beginning of a recording: all codes from 1 to 255 in order.
 PORT_TEST = 255
@@ -105,8 +109,8 @@ def logged_typing(
     keys: Keys,
     alignment: Alignment,
     window: Window,
-    practice: Annotated[int, Field(ge=0)] = 0,
-    threshold: Annotated[float, Field(gt=0, lt=1)] = 0.7,
+    practice: NonNegativeInt = 0,
+    threshold: OpenShare = 0.7,
     montage: str | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
     context: ReaderContext | None = None,
@@ -157,7 +161,8 @@ def logged_typing(
 
     def parts() -> Iterator[xr.DataArray | None]:
         for recording in recordings:
-            name, log = recording.file, logs[recording.file]
+            name = recording.file
+            log = logs[recording.file]
             raw = _opened(files[name], name)
             trigger_codes, trigger_times = _triggers(raw, triggers, name)
             pairs = align(
@@ -224,7 +229,7 @@ def _clusters(
 def _rows(
     log: Logged,
     pairs: Aligned,
-    trigger_times: npt.NDArray[np.float64],
+    trigger_times: Floats,
     keys: Keys,
     practice: int,
     clusters: Mapping[str, str],
@@ -235,7 +240,8 @@ def _rows(
     )
     rows, left_out = [], 0
     for event in np.flatnonzero(log.pressed).tolist():
-        trial, code = int(log.trials[event]), int(log.codes[event])
+        trial = int(log.trials[event])
+        code = int(log.codes[event])
         if trial < practice or code in keys.leave_out:
             continue
         sentence = log.sentences.get(trial, "")
@@ -267,7 +273,7 @@ def _notes(windows: xr.DataArray) -> tuple[str, ...]:
     )
 
 
-def _opened(path: Path, name: str) -> Any:
+def _opened(path: Path, name: str) -> BaseRaw:
     with quiet_mne() as mne, parsing(name, "a recording by MNE"):
         if path.suffix == ".fif":
             return mne.io.read_raw_fif(path, preload=False, allow_maxshield=True)
@@ -275,8 +281,8 @@ def _opened(path: Path, name: str) -> Any:
 
 
 def _triggers(
-    raw: Any, where: Literal["annotations", "channel"], name: str
-) -> tuple[Codes, npt.NDArray[np.float64]]:
+    raw: BaseRaw, where: Literal["annotations", "channel"], name: str
+) -> tuple[Codes, Floats]:
     """Codes and times (s from the start of the recording) of the triggers, in order of time."""
     if where == "annotations":
         spans = sorted(
@@ -294,5 +300,6 @@ def _triggers(
         len(codes) >= PORT_TEST
         and (codes[:PORT_TEST] == np.arange(1, PORT_TEST + 1)).all()
     ):
-        codes, times = codes[PORT_TEST:], times[PORT_TEST:]
+        codes = codes[PORT_TEST:]
+        times = times[PORT_TEST:]
     return codes, times

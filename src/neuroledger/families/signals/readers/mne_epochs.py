@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import Pattern, matching
 from neuroledger.data.parsing import matlab, table_rows
@@ -256,7 +256,7 @@ def mne_epochs(
     )
 
 
-def _field(path: Path, name: str) -> npt.NDArray[Any]:
+def _field(path: Path, name: str) -> Array:
     """One field of the events of an EEGLAB file, as text."""
     if path.suffix != ".set":
         raise DataError(f"{path.name}: event_fields apply to EEGLAB's .set files only")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.clocks import MOST_EMPTY, Clock, RecordingClocks
@@ -60,7 +59,7 @@ def neo_epochs(
     recordings: tuple[Recording, ...],
     neo: NeoFiles,
     window: Window,
-    spikes: Annotated[float, Field(gt=0)] | None = None,
+    spikes: PositiveFloat | None = None,
     preprocessing: Preprocessing = UNTOUCHED,
     named: dict[Pattern, dict[str, str]] | None = None,
     context: ReaderContext | None = None,
@@ -106,7 +105,8 @@ def neo_epochs(
         for recording in recordings:
             path = files[recording.file]
             others = companion_files(neo.format, recording.file, sorted(files))
-            sha256, free = largest_digest(files, recording.file, others), 0.0
+            sha256 = largest_digest(files, recording.file, others)
+            free = 0.0
             segments = read_neo(path, neo)
             layout = _over_segments(window, segments, recording)
             for number, segment in enumerate(segments):
@@ -200,7 +200,7 @@ def _spike_windows(
         raise DataError(
             f"{recording.file}: no window of {window.duration:g} s is within the recording"
         )
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "stimulus_id": np.array(layout.names)[inside],
         "onset": onsets[inside],
         **{name: np.asarray(values)[inside] for name, values in layout.extra.items()},

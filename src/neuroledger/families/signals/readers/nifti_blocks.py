@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
@@ -148,7 +148,7 @@ def _clocks(
     )
 
 
-def _labels(path: Path, volumes: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def _labels(path: Path, volumes: int) -> tuple[Array, Indices]:
     rows = [
         line.split()
         for line in path.read_text(encoding="utf-8").splitlines()
@@ -163,7 +163,7 @@ def _labels(path: Path, volumes: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
     return np.array([row[0] for row in rows]), np.array([int(row[1]) for row in rows])
 
 
-def _blocks(names: NDArray[Any], runs: NDArray[np.intp]) -> list[_Block]:
+def _blocks(names: Array, runs: Indices) -> list[_Block]:
     new = np.flatnonzero((names[1:] != names[:-1]) | (runs[1:] != runs[:-1])) + 1
     edges = [0, *new.tolist(), len(names)]
     return [_Block(str(names[a]), int(runs[a]), a, b) for a, b in pairwise(edges)]

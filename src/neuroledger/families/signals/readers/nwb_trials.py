@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
-from pydantic import Field
+from pydantic import PositiveFloat
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices
 from neuroledger.data.clocks import MOST_EMPTY, Clock, LeftOut, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
+from neuroledger.families.fields import AtLeastTwo, Share
 from neuroledger.families.signals.clocks.clock_facts import (
     clock_notes,
     clocks_of,
@@ -39,9 +39,12 @@ from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
+if TYPE_CHECKING:
+    import pynwb
+
 __all__ = ["NwbWindow", "nwb_trials"]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 SCALES: Mapping[str, float] = {
     "volts": 1e6,
     "V": 1e6,
@@ -68,8 +71,8 @@ class NwbWindow(Frozen):
     align: str = "start_time"
     stride: Positive | None = None
     bin: Positive = 0.02
-    beyond: Annotated[float, Field(ge=0, le=1)] = 0.1
-    empty: Annotated[float, Field(ge=0, le=1)] = MOST_EMPTY
+    beyond: Share = 0.1
+    empty: Share = MOST_EMPTY
 
 
 @reader("nwb_trials", version=2, prepares=True)
@@ -78,7 +81,7 @@ def nwb_trials(
     *,
     window: NwbWindow,
     series: str | None = None,
-    held_out: Annotated[int, Field(ge=2)] | None = None,
+    held_out: AtLeastTwo | None = None,
     behavior: dict[str, str] | None = None,
     facts: dict[str, str] | None = None,
     context: ReaderContext | None = None,
@@ -147,7 +150,7 @@ def nwb_trials(
 
 
 def _windows(
-    content: Any,
+    content: pynwb.NWBFile,
     name: str,
     sha256: str,
     window: NwbWindow,
@@ -205,8 +208,9 @@ def _windows(
             f"{name}: none of {len(onsets)} windows can be cut ({reasons or 'no trial'})"
         )
     total = len(onsets)
-    trials, onsets = trials[kept], onsets[kept]
-    extra: dict[str, npt.NDArray[Any]] = {"trial": trials}
+    trials = trials[kept]
+    onsets = onsets[kept]
+    extra: dict[str, Array] = {"trial": trials}
     if series is None:
         assert spikes is not None
         values, channels, rate, kind, units = spikes.counted(onsets, window)
@@ -290,9 +294,7 @@ def _known(source: _Series | None) -> _Series:
     return source
 
 
-def _onsets(
-    begins: Floats, ends: Floats, window: NwbWindow
-) -> tuple[npt.NDArray[np.intp], Floats]:
+def _onsets(begins: Floats, ends: Floats, window: NwbWindow) -> tuple[Indices, Floats]:
     """The index of the trial and the onset (s) of each window; a trial without a time has none."""
     trials: list[int] = []
     onsets: list[float] = []
@@ -337,7 +339,7 @@ class _Spikes(NamedTuple):
     intervals: list[Floats | None]
 
     @classmethod
-    def of(cls, content: Any, name: str) -> _Spikes:
+    def of(cls, content: pynwb.NWBFile, name: str) -> _Spikes:
         """The units of a file.
 
         Raises
@@ -381,7 +383,7 @@ class _Spikes(NamedTuple):
             count=sum(map(len, self.trains)),
         )
 
-    def observed(self, begins: Floats, duration: float) -> npt.NDArray[np.bool_]:
+    def observed(self, begins: Floats, duration: float) -> Booleans:
         """Whether each window is within an interval in which every unit was observed."""
         kept = np.ones(len(begins), dtype=bool)
         for intervals in self.intervals:
@@ -423,12 +425,12 @@ def _merged(intervals: Floats) -> Floats:
 class _Series(NamedTuple):
     """An electrical series, its place in the file, and its timeline."""
 
-    electrical: Any
+    electrical: pynwb.TimeSeries
     place: str
     timeline: Timeline
 
     @classmethod
-    def of(cls, content: Any, name: str, place: str) -> _Series:
+    def of(cls, content: pynwb.NWBFile, name: str, place: str) -> _Series:
         """The series at a place of a file.
 
         Raises
@@ -464,14 +466,16 @@ class _Series(NamedTuple):
             More windows than allowed reach beyond its ends.
         """
         rate = self.timeline.rate
-        length, begin = round(window.duration * rate), self.timeline.parts[0].begin
+        length = round(window.duration * rate)
+        begin = self.timeline.parts[0].begin
         placed = self._place(onsets, window)
         first = np.round((onsets + window.start - begin) * rate).astype(int)
         total = round((self.timeline.seconds - begin) * rate)
         return placed, require_few(first, length, total, 0, window.beyond, name)
 
     def _place(self, onsets: Floats, window: NwbWindow) -> Placed:
-        parts, rate = self.timeline.parts, self.timeline.rate
+        parts = self.timeline.parts
+        rate = self.timeline.rate
         begins = np.array([part.begin for part in parts])
         samples = np.array([part.samples for part in parts])
         # Of the time of the window's first sample, which is rounded once.
@@ -482,7 +486,8 @@ class _Series(NamedTuple):
         self, onsets: Floats, window: NwbWindow, name: str
     ) -> tuple[Floats, list[str], float, str, str]:
         """Values (window, channel, sample) in µV, and what `signals` needs to know about them."""
-        electrical, rate = self.electrical, self.timeline.rate
+        electrical = self.electrical
+        rate = self.timeline.rate
         scale = float(electrical.conversion) * SCALES.get(str(electrical.unit), np.nan)
         if not np.isfinite(scale):
             raise DataError(
@@ -517,7 +522,7 @@ class _Series(NamedTuple):
         )
 
 
-def _timeline(series: Any, name: str, place: str) -> Timeline:
+def _timeline(series: pynwb.TimeSeries, name: str, place: str) -> Timeline:
     """The timeline of a series; between gaps, its time stamps must be even to a tenth of a sample."""
     count = int(series.data.shape[0])
     if series.rate is not None:
@@ -547,7 +552,7 @@ def _timeline(series: Any, name: str, place: str) -> Timeline:
     return Timeline(float(np.round(1 / step, 6)), parts)
 
 
-def _series_at(content: Any, name: str, place: str) -> Any:
+def _series_at(content: pynwb.NWBFile, name: str, place: str) -> pynwb.TimeSeries:
     """The series at a path: in `acquisition`, or below a module of `processing`."""
     node: Any = content
     parts = place.removeprefix("processing/").removeprefix("acquisition/").split("/")
@@ -577,7 +582,7 @@ def _children(node: Any) -> Mapping[str, Any]:
 
 
 def _behavior(
-    content: Any, name: str, place: str, onsets: Floats, window: NwbWindow
+    content: pynwb.NWBFile, name: str, place: str, onsets: Floats, window: NwbWindow
 ) -> Floats:
     """Mean of a time series over each window, (window, dimension)."""
     series = _series_at(content, name, place)

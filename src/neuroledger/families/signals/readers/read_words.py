@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.fields import BelowOne, Share
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.language.language_events import (
     cut,
@@ -93,9 +94,9 @@ def read_words(
     montage: str = "standard_1005",
     also_words: Codes = (),
     ignored: Codes = (),
-    practice: Annotated[int, Field(ge=0)] = 0,
-    tolerate: Annotated[float, Field(ge=0, lt=1)] = 0.0,
-    near: Annotated[float, Field(ge=0, le=1)] = 0.7,
+    practice: NonNegativeInt = 0,
+    tolerate: BelowOne = 0.0,
+    near: Share = 0.7,
     preprocessing: Preprocessing = UNTOUCHED,
     embeddings: dict[str, str] | None = None,
     context: ReaderContext | None = None,

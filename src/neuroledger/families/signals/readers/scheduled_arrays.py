@@ -6,18 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from pydantic import Field
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastOne, Names
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.clocks.timelines import note_events, note_rate
 from neuroledger.families.signals.model_needs import composed
@@ -41,10 +42,14 @@ from neuroledger.spec.components import ReaderContext
 from neuroledger.spec.registry import reader, stimuli
 from neuroledger.store.hashes import sha256_of
 
+if TYPE_CHECKING:
+    from mne.channels import DigMontage
+    from mne.io import RawArray
+
 __all__ = ["Schedule", "scheduled_arrays"]
 
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+Positive = PositiveFloat
+Count = AtLeastOne
 
 
 class Schedule(Frozen):
@@ -55,7 +60,7 @@ class Schedule(Frozen):
     name of a block's film, for embeddings, with `{block}` for its number and `*` for any characters.
     """
 
-    first: Annotated[float, Field(ge=0)]
+    first: NonNegativeFloat
     every: Positive
     groups: Count
     clips: Count
@@ -115,7 +120,7 @@ def clips_of_films(
 def scheduled_arrays(
     files: Mapping[str, Path],
     *,
-    recordings: Annotated[tuple[str, ...], Field(min_length=1)],
+    recordings: Names,
     sampling_rate: Positive,
     positions: str,
     schedule: Schedule,
@@ -221,7 +226,7 @@ def _identity(patterns: Sequence[str], name: str) -> tuple[str, str] | None:
     return None
 
 
-def _montage(path: Path, name: str) -> Any:
+def _montage(path: Path, name: str) -> DigMontage:
     """The electrodes, in the order of the channels."""
     with quiet_mne() as mne, parsing(name, "positions of electrodes"):
         montage = mne.channels.read_custom_montage(path)
@@ -270,7 +275,7 @@ def _loaded(path: Path, name: str) -> Array:
     return values
 
 
-def _raw(block: Array, montage: Any, rate: float, name: str) -> Any:
+def _raw(block: Array, montage: DigMontage, rate: float, name: str) -> RawArray:
     """One block as MNE's `Raw`."""
     values = np.array(block, dtype=np.float64)
     if not np.isfinite(values).all():

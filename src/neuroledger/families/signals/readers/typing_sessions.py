@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.dataset import Dataset
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.clocks.clock_facts import clocks_of, note_clocks
 from neuroledger.families.signals.emg.sessions import (
     RATE,
@@ -59,8 +60,8 @@ def typing_sessions(
     files: Mapping[str, Path],
     *,
     window: WindowGrid,
-    core: Annotated[float, Field(gt=0)],
-    first: Annotated[int, Field(ge=1)] | None = None,
+    core: PositiveFloat,
+    first: AtLeastOne | None = None,
     decimate: Annotated[int, Field(ge=1, le=200)] = 1,
     context: ReaderContext | None = None,
 ) -> Dataset:
@@ -130,7 +131,7 @@ def _session(
         "session": row["session"].strip(),
         "recording_sha256": sha256_of(path),
     }
-    events: dict[str, Any] = {
+    events: dict[str, object] = {
         fact: np.full(len(samples), value) for fact, value in facts.items()
     }
     events |= {
@@ -187,7 +188,9 @@ def _character(key: str) -> str:
     """The character of a key; "" if the key is unknown."""
     if key in SPECIAL_KEYS:
         return SPECIAL_KEYS[key]
-    return key if key in PLAIN else EQUIVALENT.get(key, "")
+    if key in PLAIN:
+        return key
+    return EQUIVALENT.get(key, "")
 
 
 def _texts(at: Array, typed: Array, onsets: Array, core: float) -> list[str]:

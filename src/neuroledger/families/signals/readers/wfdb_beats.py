@@ -8,15 +8,15 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Integers, Singles, Strings
 from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact, Origin
 from neuroledger.errors import DataError
+from neuroledger.families.fields import OpenShare
 from neuroledger.families.signals.clocks.cut_windows import span_of
 from neuroledger.families.signals.recordings.wfdb import (
     Annotations,
@@ -29,8 +29,8 @@ from neuroledger.spec.registry import reader
 
 __all__ = ["wfdb_beats"]
 
-Share = Annotated[float, Field(gt=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
+Share = OpenShare
+Positive = PositiveFloat
 
 # The mnemonics of heartbeats; others are rhythms, noise and waves.
 BEATS = frozenset("NLRBAaJSVrFejnE/fQ?")
@@ -51,10 +51,10 @@ class _Cutting(NamedTuple):
 class _Record(NamedTuple):
     """The beats of one record: values ``(beat, value)``, their labels, sample numbers and parts, and the clocks."""
 
-    values: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.str_]
-    samples: npt.NDArray[np.int64]
-    parts: npt.NDArray[np.str_]
+    values: Singles
+    labels: Strings
+    samples: Integers
+    parts: Strings
     clocks: tuple[Clock, Clock]
 
 
@@ -236,7 +236,8 @@ def _beats(
             "the two do not belong together"
         )
     is_beat = np.isin(annotations.symbols, list(BEATS))
-    peaks, symbols = annotations.samples[is_beat], annotations.symbols[is_beat]
+    peaks = annotations.samples[is_beat]
+    symbols = annotations.symbols[is_beat]
     if len(peaks) < 2:
         raise DataError(
             f"{path.name} contains {len(peaks)} heartbeats; at least two are needed"
@@ -258,7 +259,7 @@ def _beats(
 
 
 def _clocks(
-    header: Header, annotations: Annotations, peaks: npt.NDArray[np.int64]
+    header: Header, annotations: Annotations, peaks: Integers
 ) -> tuple[Clock, Clock]:
     """The clocks of a record's samples and heartbeats; annotations without a rate of their own count its samples."""
     samples = Clock(
@@ -321,13 +322,12 @@ def _resampled(signal: Floats, ratio: Fraction) -> Floats:
     )
 
 
-def _cut(
-    signal: Floats, peaks: npt.NDArray[np.int64], cutting: _Cutting
-) -> npt.NDArray[np.float32]:
+def _cut(signal: Floats, peaks: Integers, cutting: _Cutting) -> Singles:
     """The beats ``(beat, value)``: the signal from each peak on, scaled to 0 … 1 and padded with zeros."""
     section = max(1, round(cutting.window * cutting.rate))
     edges = np.arange(0, len(signal), section)
-    low, high = np.minimum.reduceat(signal, edges), np.maximum.reduceat(signal, edges)
+    low = np.minimum.reduceat(signal, edges)
+    high = np.maximum.reduceat(signal, edges)
     peaks = np.minimum(peaks, len(signal) - 1)
     section_of = peaks // section
     intervals = np.diff(peaks)
@@ -342,7 +342,8 @@ def _cut(
     valid = (np.arange(cutting.values) < lengths[:, None]) & (index < len(signal))
     beats = signal[np.minimum(index, len(signal) - 1)]
     if cutting.normalise == "window":
-        bottom, top = low[section_of][:, None], high[section_of][:, None]
+        bottom = low[section_of][:, None]
+        top = high[section_of][:, None]
     else:
         bottom = np.where(valid, beats, np.inf).min(axis=1, keepdims=True)
         top = np.where(valid, beats, -np.inf).max(axis=1, keepdims=True)

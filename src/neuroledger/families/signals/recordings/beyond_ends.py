@@ -6,13 +6,16 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.errors import DataError
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
 
 __all__ = [
     "KEY",
@@ -60,26 +63,28 @@ def omitted(messages: Sequence[str]) -> list[str]:
     return [""] * max((int(match[1] or match[2]) for match in matches), default=0)
 
 
-def note_markers(raw: Any, texts: Sequence[str]) -> None:
+def note_markers(raw: BaseRaw, texts: Sequence[str]) -> None:
     """Note the descriptions of markers beyond the ends of a recording at MNE's `Raw`; "" is an unknown description."""
     raw.info["temp"] = {**_temp(raw), KEY: [*_noted(raw), *texts]}
 
 
-def lost_markers(raw: Any, means: Callable[[str], bool]) -> int:
+def lost_markers(raw: BaseRaw, means: Callable[[str], bool]) -> int:
     """Number of markers beyond the ends of a recording, noted by `note_markers`, that are or may be known to `means`."""
     return sum(not text or means(text) for text in _noted(raw))
 
 
-def _noted(raw: Any) -> list[str]:
+def _noted(raw: BaseRaw) -> list[str]:
     return list(_temp(raw).get(KEY, ()))
 
 
-def _temp(raw: Any) -> dict[str, Any]:
+def _temp(raw: BaseRaw) -> dict[str, Any]:
     noted = raw.info.get("temp")
-    return noted if isinstance(noted, dict) else {}
+    if isinstance(noted, dict):
+        return noted
+    return {}
 
 
-def note_unscaled(raw: Any, messages: Sequence[str]) -> None:
+def note_unscaled(raw: BaseRaw, messages: Sequence[str]) -> None:
     """Note at MNE's `Raw` which channels have no range in the header, by its warnings: MNE does not scale their values."""
     unscaled_lists = [
         message.split("\n", 1)[-1] for message in messages if UNSCALED.match(message)
@@ -88,7 +93,7 @@ def note_unscaled(raw: Any, messages: Sequence[str]) -> None:
     raw.info["temp"] = {**_temp(raw), "unscaled": names}
 
 
-def unscaled(raw: Any) -> frozenset[str]:
+def unscaled(raw: BaseRaw) -> frozenset[str]:
     """The channels that `note_unscaled` noted."""
     return frozenset(_temp(raw).get("unscaled", ()))
 
@@ -119,8 +124,10 @@ def require_few(
     DataError
         The share is larger.
     """
-    early, late = int((first < 0).sum()), int((first + length > samples).sum())
-    lost, total = early + late + markers, len(first) + markers
+    early = int((first < 0).sum())
+    late = int((first + length > samples).sum())
+    lost = early + late + markers
+    total = len(first) + markers
     if lost > most * total and (early > 1 or late + markers > 1):
         raise DataError(
             f"{file}: {lost} of {total} windows reach beyond the recording ({early} before its beginning, {late + markers} "

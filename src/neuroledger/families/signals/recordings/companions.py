@@ -140,4 +140,6 @@ def sample_files(header: Path) -> list[Path]:
     if suffix in (".vhdr", ".set"):
         return [header.with_name(named.name) for named in named_files(header)[:1]]
     own = header.with_suffix(".dat")
-    return [own] if suffix == ".lay" and own.is_file() else []
+    if suffix == ".lay" and own.is_file():
+        return [own]
+    return []

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
+from neuroledger.data.arrays import Floats, Indices, Integers
 from neuroledger.errors import DataError
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Aligned", "Alignment", "align"]
 
-Times = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
+Times = Floats
+Codes = Integers
 COARSE = 0.5
 """Tolerance in seconds before the relative rate of the clocks is known."""
 DRIFT = 1e-3
@@ -29,14 +29,14 @@ class Alignment(Frozen):
     """
 
     tolerance: Annotated[float, Field(gt=0, le=COARSE)]
-    unmatched: Annotated[int, Field(ge=0)] = 0
+    unmatched: NonNegativeInt = 0
 
 
 class Aligned(NamedTuple):
     """Pairs in order: positions in the log and among the triggers, and the largest difference in seconds."""
 
-    logged: npt.NDArray[np.intp]
-    found: npt.NDArray[np.intp]
+    logged: Indices
+    found: Indices
     residual: float
 
 
@@ -85,7 +85,8 @@ def align(
         differences, differences + COARSE, side="right"
     ) - np.arange(len(differences))
     best = int(np.argmax(within))
-    offset, rate = float(np.median(differences[best : best + int(within[best])])), 1.0
+    offset = float(np.median(differences[best : best + int(within[best])]))
+    rate = 1.0
     middle = float(times.mean())
     for limit in (
         COARSE,
@@ -127,7 +128,7 @@ def align(
 
 def _pairs(
     codes: Codes, expected: Times, found_codes: Codes, found_times: Times, limit: float
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+) -> tuple[Indices, Indices]:
     """Mutually nearest events and triggers with equal codes that differ by at most `limit`, without crossing pairs."""
     logged, matched = [], []
     for code in np.unique(codes):
@@ -157,7 +158,7 @@ def _pairs(
     return first[second > before], second[second > before]
 
 
-def _nearest(sorted_times: Times, times: Times) -> npt.NDArray[np.intp]:
+def _nearest(sorted_times: Times, times: Times) -> Indices:
     """Index of the nearest of the sorted times for each wanted time."""
     if len(sorted_times) == 1:
         return np.zeros(len(times), dtype=np.intp)

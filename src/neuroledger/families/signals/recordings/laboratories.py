@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from pydantic import field_validator
@@ -24,6 +24,9 @@ from neuroledger.families.signals.language.language_events import (
 from neuroledger.families.signals.language.word_triggers import Marker
 from neuroledger.families.signals.recordings.signal_preprocessing import quiet_mne
 from neuroledger.spec.base import Frozen
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
 
 __all__ = ["Laboratory", "Session", "markers_of", "names_of", "opened", "sessions_in"]
 
@@ -179,7 +182,7 @@ def _members(path: Path, name: str) -> list[str]:
 
 
 @contextmanager
-def opened(session: Session, files: Mapping[str, Path]) -> Iterator[Any]:
+def opened(session: Session, files: Mapping[str, Path]) -> Iterator[BaseRaw]:
     """Context with MNE's `Raw` of a recording; parts in archives are unpacked to a temporary folder.
 
     Raises
@@ -255,7 +258,7 @@ def _provide(
     )
 
 
-def markers_of(raw: Any, name: str) -> list[Marker]:
+def markers_of(raw: BaseRaw, name: str) -> list[Marker]:
     """The triggers of a recording: its stimulus markers, or the low byte of BioSemi's status channel.
 
     Raises

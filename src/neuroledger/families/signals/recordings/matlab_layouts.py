@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.file_names import Pattern, matching
 from neuroledger.errors import DataError
+from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.clocks.timelines import note_rate
 from neuroledger.families.signals.recordings.matlab_trees import (
     as_array,
@@ -23,11 +24,14 @@ from neuroledger.families.signals.recordings.matlab_trees import (
 )
 from neuroledger.spec.base import Frozen
 
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
+
 __all__ = ["MatlabEvents", "MatlabLayout", "MatlabPart", "matlab_parts"]
 
 Kind = Literal["eeg", "eog", "ecg", "emg", "seeg", "ecog", "misc"]
 Axis = Literal["channel", "sample", "trial", "target"]
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 ORDER: Final[tuple[Axis, ...]] = ("target", "trial", "channel", "sample")
 
 
@@ -60,7 +64,7 @@ class MatlabEvents(Frozen):
     parts: str | None = None
     count_from: int = 1
     delay: float = 0.0
-    duration: Annotated[float, Field(ge=0)] = 0.0
+    duration: NonNegativeFloat = 0.0
 
     @model_validator(mode="after")
     def _check_fields(self) -> MatlabEvents:
@@ -117,12 +121,12 @@ class MatlabLayout(Frozen):
     samples: str | dict[str, str]
     axes: Annotated[tuple[Axis, ...], Field(min_length=2, max_length=4)]
     parts: str | None = None
-    take: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    take: tuple[AtLeastOne, ...] = ()
     numbered: Literal["session", "run"] = "run"
     sampling_rate: Positive | str
     channels: tuple[str, ...] | str
     columns: tuple[int, int] | dict[Pattern, tuple[int, int]] | None = None
-    kinds: dict[Kind, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    kinds: dict[Kind, AtLeastOne] = Field(default_factory=dict)
     scale: Positive = 1.0
     events: MatlabEvents
 
@@ -158,7 +162,7 @@ class MatlabPart(NamedTuple):
     """A recording in a file: its number, and MNE's `Raw` with the events as annotations."""
 
     number: int
-    raw: Any
+    raw: BaseRaw
 
 
 class _Piece(NamedTuple):
@@ -190,7 +194,10 @@ def matlab_parts(
         The file is damaged, or its content does not match the layout.
     """
     content = tree(path, _variables(layout, own=True))
-    parts = parts_at(content, layout.parts, name) if layout.parts else [content]
+    if layout.parts:
+        parts = parts_at(content, layout.parts, name)
+    else:
+        parts = [content]
     event_parts, event_file = parts, name
     if layout.events.file is not None:
         event_file = "/".join([*name.split("/")[:-1], layout.events.file])
@@ -230,7 +237,8 @@ def matlab_parts(
 
 def _variables(layout: MatlabLayout, *, own: bool) -> tuple[str, ...]:
     """The variables to read: those of the recording (`own`), or those of the file of events."""
-    events, separate = layout.events, layout.events.file is not None
+    events = layout.events
+    separate = layout.events.file is not None
     of_events = [events.samples, events.milliseconds, events.codes, events.names]
     of_events += [events.channel if isinstance(events.channel, str) else None]
     if own:
@@ -300,7 +308,8 @@ def _raw(
         length = piece.values.shape[1]
         for sample, text in piece.events:
             moment = sample / rate + layout.events.delay
-            first, last = moment + window[0], moment + window[0] + window[1]
+            first = moment + window[0]
+            last = moment + window[0] + window[1]
             if joined and (first < -0.5 / rate or last > (length + 0.5) / rate):
                 raise DataError(
                     f"{where}: a window from {first:g} to {last:g} s crosses the ends of an array or trial of "

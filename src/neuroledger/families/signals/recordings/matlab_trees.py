@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from neuroledger.data.arrays import Floats
 from neuroledger.data.hdf5 import array, opened, text
 from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = ["as_array", "as_texts", "found_at", "parts_at", "tree"]
 
@@ -22,7 +25,7 @@ LARGEST_RATIO: Final = 1100
 """Largest ratio of decompressed to compressed bytes; Deflate reaches about a thousand, for zeros."""
 
 
-def tree(path: Path, names: Sequence[str]) -> dict[str, Any]:
+def tree(path: Path, names: Sequence[str]) -> dict[str, object]:
     """Read the variables of these names: structs as dicts, struct and cell arrays as lists, characters as text.
 
     Raises
@@ -52,7 +55,7 @@ def tree(path: Path, names: Sequence[str]) -> dict[str, Any]:
         }
 
 
-def _plain(value: Any, path: Path, depth: int = DEEPEST) -> Any:
+def _plain(value: object, path: Path, depth: int = DEEPEST) -> Any:
     """Convert a value that SciPy read to plain values."""
     if depth == 0:
         raise DataError(f"{path.name}: structs are nested more than {DEEPEST} deep")
@@ -65,16 +68,26 @@ def _plain(value: Any, path: Path, depth: int = DEEPEST) -> Any:
             {name: _plain(item[name], path, depth - 1) for name in value.dtype.names}
             for item in value.ravel(order="F")
         ]
-        return items[0] if len(items) == 1 else items
+        if len(items) == 1:
+            return items[0]
+        return items
     if value.dtype == object:
         return [_plain(item, path, depth - 1) for item in value.ravel(order="F")]
     if value.dtype.kind in "US":
         texts = [str(item) for item in value.ravel()]
-        return texts[0] if len(texts) == 1 else texts
+        if len(texts) == 1:
+            return texts[0]
+        return texts
     return value
 
 
-def _from_hdf5(file: Any, item: Any, path: Path, depth: int, budget: list[int]) -> Any:
+def _from_hdf5(
+    file: h5py.File,
+    item: h5py.Group | h5py.Dataset,
+    path: Path,
+    depth: int,
+    budget: list[int],
+) -> Any:
     """Convert an HDF5 object of a MATLAB 7.3 file to plain values; its axes are stored in reverse order."""
     import h5py
 
@@ -109,7 +122,9 @@ def _from_hdf5(file: Any, item: Any, path: Path, depth: int, budget: list[int]) 
             ]
         return fields
     if item.attrs.get("MATLAB_empty", 0):
-        return [] if b"cell" in _class(item) else np.empty((0, 0))
+        if b"cell" in _class(item):
+            return []
+        return np.empty((0, 0))
     size, available = (
         int(np.prod(item.shape, dtype=object)) * item.dtype.itemsize,
         path.stat().st_size,
@@ -136,17 +151,19 @@ def _from_hdf5(file: Any, item: Any, path: Path, depth: int, budget: list[int]) 
     values = array(item, path).T
     if b"char" in _class(item):
         rows = [text(row) for row in np.atleast_2d(values)]
-        return rows[0] if len(rows) == 1 else rows
+        if len(rows) == 1:
+            return rows[0]
+        return rows
     return values
 
 
-def _refers(item: Any) -> bool:
+def _refers(item: h5py.Group | h5py.Dataset) -> bool:
     import h5py
 
     return hasattr(item, "dtype") and h5py.check_ref_dtype(item.dtype) is h5py.Reference
 
 
-def _class(item: Any) -> bytes:
+def _class(item: h5py.Group | h5py.Dataset) -> bytes:
     return bytes(item.attrs.get("MATLAB_class", b""))
 
 
@@ -170,7 +187,8 @@ def found_at(root: Any, place: str, file: str) -> Any:
             else:
                 content = "no fields"
             raise DataError(f"{file} has no {place!r}: {path or 'it'} has {content}")
-        value, path = value[name], f"{path}.{name}" if path else name
+        value = value[name]
+        path = f"{path}.{name}" if path else name
     return value
 
 
@@ -195,10 +213,12 @@ def parts_at(root: Any, place: str, file: str) -> list[Any]:
 
 def _unwrapped(item: Any) -> Any:
     """The element of a list of one; any other item itself."""
-    return item[0] if isinstance(item, list) and len(item) == 1 else item
+    if isinstance(item, list) and len(item) == 1:
+        return item[0]
+    return item
 
 
-def as_array(value: Any, place: str, file: str) -> Floats:
+def as_array(value: object, place: str, file: str) -> Floats:
     """The value at a place as numbers.
 
     Raises
@@ -216,7 +236,7 @@ def as_array(value: Any, place: str, file: str) -> Floats:
     return np.asarray(value, dtype=float)
 
 
-def as_texts(value: Any, place: str, file: str) -> list[str]:
+def as_texts(value: object, place: str, file: str) -> list[str]:
     """The value at a place as texts, stripped of blanks.
 
     Raises
@@ -232,9 +252,11 @@ def as_texts(value: Any, place: str, file: str) -> list[str]:
     raise DataError(f"{file}: {place!r} contains {_description(value)}, not texts")
 
 
-def _description(value: Any) -> str:
+def _description(value: object) -> str:
     if isinstance(value, dict):
         return f"a struct of {', '.join(value)}"
     if isinstance(value, np.ndarray):
         return f"an array {value.shape} of {value.dtype}"
-    return f"a list of {len(value)}" if isinstance(value, list) else "a text"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return "a text"

@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -32,6 +32,10 @@ from neuroledger.families.signals.recordings.signal_preprocessing import (
 from neuroledger.families.signals.recordings.signal_windows import Window
 from neuroledger.spec.base import Frozen, worded
 
+if TYPE_CHECKING:
+    from mne import BaseEpochs
+    from mne.io import BaseRaw
+
 __all__ = ["is_mne", "windows"]
 
 log = logging.getLogger("neuroledger")
@@ -44,7 +48,7 @@ GIVEN = frozenset(
 )
 
 
-def is_mne(data: Any) -> bool:
+def is_mne(data: object) -> bool:
     """Whether an object is a `Raw` or `Epochs` of MNE; does not import MNE."""
     return any(
         kind.__module__.split(".")[0] == "mne"
@@ -54,10 +58,10 @@ def is_mne(data: Any) -> bool:
 
 
 def windows(
-    recordings: Any,
+    recordings: object,
     *,
-    window: Window | Mapping[str, Any] | None = None,
-    preprocessing: Preprocessing | Mapping[str, Any] | None = None,
+    window: Window | Mapping[str, object] | None = None,
+    preprocessing: Preprocessing | Mapping[str, object] | None = None,
 ) -> xr.DataArray:
     """Signals, (presentation, channel, sample), from `mne.io.Raw` or `mne.Epochs`, with the same processing as files.
 
@@ -111,7 +115,7 @@ def windows(
     return assembly
 
 
-def _validated(kind: type[Declared], value: Any, name: str) -> Declared:
+def _validated(kind: type[Declared], value: object, name: str) -> Declared:
     if isinstance(value, kind):
         return value
     try:
@@ -122,7 +126,7 @@ def _validated(kind: type[Declared], value: Any, name: str) -> Declared:
         ) from error
 
 
-def _identified(recordings: Any) -> Iterator[tuple[Recording, Any]]:
+def _identified(recordings: object) -> Iterator[tuple[Recording, BaseRaw | BaseEpochs]]:
     """Yield each recording with its subject, session and run."""
     if is_mne(recordings):
         recordings = {"1": recordings}
@@ -152,14 +156,19 @@ def _identified(recordings: Any) -> Iterator[tuple[Recording, Any]]:
                 )
 
 
-def _file(data: Any) -> str:
+def _file(data: object) -> str:
     """Name of the file that an object was read from, in brackets; "" if there is none."""
     names = getattr(data, "filenames", None) or [getattr(data, "filename", None)]
-    return f" ({Path(names[0]).name})" if names[0] is not None else ""
+    if names[0] is not None:
+        return f" ({Path(names[0]).name})"
+    return ""
 
 
 def _windows(
-    data: Any, recording: Recording, window: Window | None, steps: Preprocessing | None
+    data: BaseRaw | BaseEpochs,
+    recording: Recording,
+    window: Window | None,
+    steps: Preprocessing | None,
 ) -> xr.DataArray | None:
     epoched = hasattr(data, "event_id")
     if window is None and not epoched:
@@ -202,7 +211,7 @@ def _windows(
     )
 
 
-def _unchanged(data: Any) -> Preprocessing:
+def _unchanged(data: BaseRaw | BaseEpochs) -> Preprocessing:
     """Preprocessing that picks the data channels and does not change them."""
     kinds = tuple(data.get_channel_types(picks="data", unique=True))
     magnetic = MAGNETIC & set(kinds)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,12 @@ from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.families.signals.recordings.signal_spans import Span
 from neuroledger.spec.base import Frozen
+
+if TYPE_CHECKING:
+    import neo
+    import quantities as pq
+    from mne.io import RawArray
+    from neo.core.baseneo import BaseNeo
 
 __all__ = [
     "NeoFiles",
@@ -118,8 +125,8 @@ class Stretch(NamedTuple):
     begin: float
     seconds: float
     spans: list[Span]
-    signals: Sequence[Any]
-    spikes: Sequence[Any]
+    signals: Sequence[neo.AnalogSignal]
+    spikes: Sequence[neo.SpikeTrain]
 
 
 def opens(format: str, name: str) -> bool:
@@ -142,7 +149,7 @@ def companion_files(format: str, name: str, names: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _quiet() -> Iterator[Any]:
+def _quiet() -> Iterator[ModuleType]:
     try:
         import neo
     except ImportError as error:
@@ -183,13 +190,15 @@ def read_neo(path: Path, what: NeoFiles) -> list[Stretch]:
         return [_stretch(segment, path, what) for segment in block.segments]
 
 
-def _stretch(segment: Any, path: Path, what: NeoFiles) -> Stretch:
+def _stretch(segment: neo.Segment, path: Path, what: NeoFiles) -> Stretch:
     channels = [*segment.events, *segment.epochs]
     selected = _named(channels, what.events, path, "events")
-    begin, end = _seconds(segment.t_start), _seconds(segment.t_stop)
+    begin = _seconds(segment.t_start)
+    end = _seconds(segment.t_stop)
     spans: list[Span] = []
     for channel in map(loaded, selected):
-        name, times = str(channel.name or ""), channel.rescale("s").magnitude.tolist()
+        name = str(channel.name or "")
+        times = channel.rescale("s").magnitude.tolist()
         durations = (
             channel.durations.rescale("s").magnitude.tolist()
             if hasattr(channel, "durations")
@@ -205,18 +214,24 @@ def _stretch(segment: Any, path: Path, what: NeoFiles) -> Stretch:
     )
 
 
-def _seconds(quantity: Any) -> float:
+def _seconds(quantity: pq.Quantity) -> float:
     return float(quantity.rescale("s").magnitude)
 
 
-def loaded(thing: Any) -> Any:
+Item = TypeVar("Item", bound="BaseNeo")
+
+
+def loaded(thing: Item) -> Item:
     """A signal, spike train or channel of events with its values."""
-    return thing.load() if hasattr(thing, "load") else thing
+    if not hasattr(thing, "load"):
+        return thing
+    whole: Item = thing.load()
+    return whole
 
 
 def _named(
-    items: Sequence[Any], names: Sequence[str], path: Path, kind: str
-) -> list[Any]:
+    items: Sequence[Item], names: Sequence[str], path: Path, kind: str
+) -> list[Item]:
     known = [str(item.name or "") for item in items]
     missing = [
         pattern
@@ -236,7 +251,7 @@ def _named(
     ]
 
 
-def sampled(stretch: Stretch, path: Path, what: NeoFiles) -> Any:
+def sampled(stretch: Stretch, path: Path, what: NeoFiles) -> RawArray:
     """The signals of a segment as MNE's `Raw`, voltages in volts, with its events as annotations.
 
     Raises
@@ -328,7 +343,7 @@ def sampled(stretch: Stretch, path: Path, what: NeoFiles) -> Any:
     return raw
 
 
-def _volt() -> Any:
+def _volt() -> pq.Quantity:
     import quantities
 
     return quantities.V

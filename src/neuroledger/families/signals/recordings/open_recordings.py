@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -39,6 +39,10 @@ from neuroledger.families.signals.recordings.snirf import read_snirf
 from neuroledger.families.signals.recordings.wfdb import read_night
 from neuroledger.families.signals.recordings.xdf_streams import Streams, read_xdf
 
+if TYPE_CHECKING:
+    from mne import BaseEpochs
+    from mne.io import BaseRaw
+
 __all__ = [
     "EPOCHS",
     "XDF",
@@ -63,7 +67,7 @@ EPOCHED: Final = (
 
 def open_recording(
     path: Path, *, table: SampleTable | None = None, streams: Streams | None = None
-) -> Any:
+) -> BaseRaw:
     """MNE's `Raw` of one file; its samples stay on disk if the format allows it.
 
     Raises
@@ -82,7 +86,7 @@ def open_recording(
     return raw
 
 
-def note_clock(path: Path, raw: Any) -> bool:
+def note_clock(path: Path, raw: BaseRaw) -> bool:
     """Note the rates of the channels of an EDF, BDF or GDF file and its gaps; whether it has gaps.
 
     MNE interpolates slower channels, and reads records one after another, without the times at which they begin.
@@ -129,7 +133,7 @@ def note_clock(path: Path, raw: Any) -> bool:
     return True
 
 
-def require_gapless(path: Path, raw: Any, name: str, advice: str) -> None:
+def require_gapless(path: Path, raw: BaseRaw, name: str, advice: str) -> None:
     """Note the clock of a recording that another package opened, and return if it has no gaps.
 
     Raises
@@ -169,7 +173,7 @@ def _is_unfinished(path: Path) -> bool:
         return file.read(256)[236:244].strip() == b"-1"
 
 
-def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> Any:
+def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> BaseRaw:
     import mne
 
     suffix = path.suffix.lower()
@@ -203,7 +207,7 @@ def _opened(path: Path, table: SampleTable | None, streams: Streams | None) -> A
     return raw
 
 
-def _require_samples_in_folder(path: Path, raw: Any) -> None:
+def _require_samples_in_folder(path: Path, raw: BaseRaw) -> None:
     """Return if the samples of a recording are in its folder and readable; pins do not cover files elsewhere."""
     folder = os.path.normpath(path.parent.absolute())
     for name in filter(None, raw.filenames):
@@ -246,7 +250,7 @@ def _is_hdf5(path: Path) -> bool:
         return b"MATLAB 7.3" in file.read(128)
 
 
-def _require_stated_length(path: Path, raw: Any) -> None:
+def _require_stated_length(path: Path, raw: BaseRaw) -> None:
     """Return if a file of EEGLAB contains as many samples as it states, which MNE does not check."""
     stated_samples = _stated_samples(path)
     if stated_samples is not None and stated_samples != raw.n_times:
@@ -262,13 +266,17 @@ def _stated_samples(path: Path) -> int | None:
     if _is_hdf5(path):
         with opened(path) as content:
             pnts = content.get("pnts", content.get("EEG/pnts"))
-            return None if pnts is None else int(array(pnts, path).ravel()[0])
+            if pnts is None:
+                return None
+            return int(array(pnts, path).ravel()[0])
     with parsing(path, "a file of EEGLAB"):
         names = {name for name, *_ in whosmat(path)}
         if "pnts" in names:
             return int(matlab(path, "pnts", structs="dicts")["pnts"])
         eeg = matlab(path, "EEG", structs="dicts")["EEG"] if "EEG" in names else {}
-        return int(eeg["pnts"]) if "pnts" in eeg else None
+        if "pnts" in eeg:
+            return int(eeg["pnts"])
+        return None
 
 
 def _require_own_files(header: Path) -> None:
@@ -278,7 +286,7 @@ def _require_own_files(header: Path) -> None:
         raise DataError("; ".join(problems))
 
 
-def open_epochs(path: Path) -> Any:
+def open_epochs(path: Path) -> BaseEpochs:
     """MNE's `Epochs` of one file, `.set` of EEGLAB or `-epo.fif` of MNE.
 
     Raises
@@ -305,7 +313,7 @@ def open_epochs(path: Path) -> Any:
             return mne.read_epochs(path, preload=True)
 
 
-def _with_event_names(epochs: Any, path: Path) -> Any:
+def _with_event_names(epochs: BaseEpochs, path: Path) -> BaseEpochs:
     """Epochs of EEGLAB named by the event at time zero; MNE names them by all events that they contain."""
     from scipy.io import whosmat
 
@@ -316,7 +324,8 @@ def _with_event_names(epochs: Any, path: Path) -> Any:
         if flat
         else matlab(path, "EEG", structs="dicts")["EEG"]
     )
-    names, half = [], 500.0 / float(epochs.info["sfreq"])
+    names = []
+    half = 500.0 / float(epochs.info["sfreq"])
     for number, fields in enumerate(np.atleast_1d(eeg["epoch"]).tolist(), 1):
         types, times = (
             np.atleast_1d(fields[key]).tolist() for key in ("eventtype", "eventlatency")

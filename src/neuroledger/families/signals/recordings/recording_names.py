@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field, model_validator
 
 from neuroledger.data.file_names import fields_of, written
 from neuroledger.errors import DataError
+from neuroledger.families.fields import Names
 from neuroledger.spec.base import Frozen
 
 __all__ = ["Naming", "Resolved", "Rule", "resolve"]
@@ -58,7 +59,7 @@ class Naming(Frozen):
     """
 
     folder: str
-    recordings: Annotated[tuple[str, ...], Field(min_length=1)]
+    recordings: Names
     log_folder: str
     log: str
     sessions_by: str | None = None
@@ -68,7 +69,7 @@ class Naming(Frozen):
 class Resolved(NamedTuple):
     """Recordings as entries of a reader, and the reasons for those that are left out."""
 
-    entries: list[dict[str, Any]]
+    entries: list[dict[str, object]]
     left_out: dict[str, str]
 
 
@@ -99,7 +100,7 @@ def resolve(naming: Naming, names: Sequence[str]) -> Resolved:
         for name in sorted(full_names)
     }
     days = _days(naming, known)
-    entries: dict[tuple[str, ...], dict[str, Any]] = {}
+    entries: dict[tuple[str, ...], dict[str, object]] = {}
     left_out: dict[str, str] = {}
     for name, values in known.items():
         if values is None:
@@ -179,4 +180,6 @@ def _log(
         raise DataError(
             f"{name} has {len(matches)} logs, {', '.join(sorted(matches)[:3])}: keep one, or declare it under `naming.rules`"
         )
-    return matches[0] if matches else None
+    if matches:
+        return matches[0]
+    return None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.parsing import parsing, require_even_rows
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.spec.base import Frozen
+
+if TYPE_CHECKING:
+    from mne.io import RawArray
 
 __all__ = ["TABLES", "SampleTable", "read_sample_table"]
 
@@ -21,7 +23,7 @@ TABLES: Final = frozenset({".csv", ".tsv", ".parquet"})
 MOST_JITTER: Final = 0.5
 """Largest deviation of a step in the column of times, as a share of the time between two samples."""
 NOTHING: Final = frozenset({"", "0", "nan", "none", "n/a", "na"})
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 
 
 class SampleTable(Frozen):
@@ -62,7 +64,7 @@ class SampleTable(Frozen):
         return self
 
 
-def read_sample_table(path: Path, table: SampleTable | None) -> Any:
+def read_sample_table(path: Path, table: SampleTable | None) -> RawArray:
     """A table as MNE's `Raw`, with unscaled values and the events as annotations.
 
     Raises
@@ -165,7 +167,7 @@ def _events(column: pd.Series[Any]) -> tuple[Floats, Floats, list[str]]:
     """First row, number of rows and text of each event."""
     texts = np.array([_text(value) for value in column.tolist()], dtype=object)
     begins = np.flatnonzero(np.r_[True, texts[1:] != texts[:-1]])
-    ends: npt.NDArray[Any] = np.r_[begins[1:], len(texts)]
+    ends: Array = np.r_[begins[1:], len(texts)]
     starts = [
         index for index, row in enumerate(begins) if texts[row].lower() not in NOTHING
     ]
@@ -177,9 +179,15 @@ def _events(column: pd.Series[Any]) -> tuple[Floats, Floats, list[str]]:
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A cell as text; codes that pandas converted to floats because of empty cells become integers again."""
     if isinstance(value, float):
         integer = np.isfinite(value) and value == int(value)
-        return "" if np.isnan(value) else str(int(value)) if integer else f"{value:g}"
-    return "" if value is None or value is pd.NA else str(value).strip()
+        if np.isnan(value):
+            return ""
+        if integer:
+            return str(int(value))
+        return f"{value:g}"
+    if value is None or value is pd.NA:
+        return ""
+    return str(value).strip()

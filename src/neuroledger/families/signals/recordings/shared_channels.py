@@ -35,7 +35,8 @@ def with_shared(
         list(called_as_declared(names, steps, file).values())
         for file, names in recordings()
     ]
-    first, total = (names_by_recording or [[]])[0], len(names_by_recording)
+    first = (names_by_recording or [[]])[0]
+    total = len(names_by_recording)
     counts = Counter(name.lower() for names in names_by_recording for name in names)
     spelling = {
         name.lower(): name for names in reversed(names_by_recording) for name in names

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array
 from neuroledger.data.clocks import Clock, RecordingClocks
@@ -61,6 +62,10 @@ from neuroledger.families.signals.signals import signals
 from neuroledger.families.signals.units import require_plausible
 from neuroledger.spec.base import Frozen
 
+if TYPE_CHECKING:
+    from mne import BaseEpochs
+    from mne.io import BaseRaw
+
 __all__ = [
     "UNTOUCHED",
     "Notch",
@@ -75,7 +80,7 @@ __all__ = [
     "windows_of_epochs",
 ]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 SCALES: Mapping[str, float] = {
     "V": 1.0,
     "mV": 1e3,
@@ -168,7 +173,7 @@ UNTOUCHED = Preprocessing()
 
 
 @contextmanager
-def quiet_mne() -> Iterator[Any]:
+def quiet_mne() -> Iterator[ModuleType]:
     """Context in which MNE logs no warnings.
 
     Raises
@@ -186,7 +191,7 @@ def quiet_mne() -> Iterator[Any]:
 
 
 def windows_of(
-    raw: Any,
+    raw: BaseRaw,
     recording: Recording,
     window: Window,
     steps: Preprocessing,
@@ -224,7 +229,9 @@ def windows_of(
         describe = window.described(recording.known, recording.file)
         known = events is None and not window.some and bool(window.meant)
         is_known = (lambda text: window.means(describe(text))) if known else None
-        timeline, stated_rate, timed = timeline_of(raw), rate_of(raw), timed_events(raw)
+        timeline = timeline_of(raw)
+        stated_rate = rate_of(raw)
+        timed = timed_events(raw)
         if partner is not None:
             timed = Timed(
                 "stated", f"a separate file, aligned: {partner[0].aligned or 'start'}"
@@ -250,7 +257,10 @@ def windows_of(
         rate = float(raw.info["sfreq"])
         if steps.resample is None:
             stated_rate = replace(stated_rate, value=rate)  # of the picked channels
-        seconds = timeline.seconds if len(timeline.parts) > 1 else raw.n_times / rate
+        if len(timeline.parts) > 1:
+            seconds = timeline.seconds
+        else:
+            seconds = raw.n_times / rate
         spans = (
             _renamed(own + codes, describe) if partner_spans is None else partner_spans
         )
@@ -274,7 +284,8 @@ def windows_of(
         onsets = layout.onsets
         if (window.countdown is not None or window.some) and not onsets:
             return None
-        offset, length = round(window.start * rate), round(window.duration * rate)
+        offset = round(window.start * rate)
+        length = round(window.duration * rate)
         begins = np.array([part.begin for part in timeline.parts])
         samples = np.array([0 if piece is None else piece.shape[1] for piece in pieces])
         placed = place(onsets, offset, length, rate, begins, samples)
@@ -297,7 +308,8 @@ def windows_of(
         by_events = (
             events is not None or window.stride is None or window.laid_over == "events"
         )
-        lost, total = 0, int(expected.sum())
+        lost = 0
+        total = int(expected.sum())
         if by_events:
             lost = require_few(
                 first[expected],
@@ -348,7 +360,8 @@ def windows_of(
             lacking = np.zeros(len(first), dtype=bool)
             lacking[chosen[missing]] = True
             left_out += count_by_label("with missing samples", layout.extra, lacking)
-            values, chosen = values[~missing], chosen[~missing]
+            values = values[~missing]
+            chosen = chosen[~missing]
             clocks = clocks.model_copy(
                 update={"windows": len(chosen), "left_out": tuple(left_out)}
             )
@@ -377,8 +390,8 @@ def onsets_as_spans(layout: WindowLayout) -> list[Span]:
 
 
 def _prepared(
-    raw: Any, timeline: Timeline, steps: Preprocessing, shortest: float, file: str
-) -> tuple[Any, list[Array | None], list[str]]:
+    raw: BaseRaw, timeline: Timeline, steps: Preprocessing, shortest: float, file: str
+) -> tuple[BaseRaw, list[Array | None], list[str]]:
     """The recording after all steps, the values of each of its parts (channel, sample), and remarks on its channels.
 
     Each part is filtered and resampled by itself, so that nothing crosses a gap; None for a part shorter than `shortest`
@@ -388,7 +401,7 @@ def _prepared(
         raw, remarks = _prepare(raw, steps, file)
         return raw, [raw.get_data()], remarks
     values: list[Array | None] = []
-    first: Any = None
+    first: BaseRaw | None = None
     remarks = []
     for part in timeline.parts:
         if part.samples < shortest * timeline.rate - 0.5:
@@ -398,7 +411,8 @@ def _prepared(
         cut = raw.copy().crop(part.first / timeline.rate, last)
         cut, remarks = _prepare(cut, steps, file)
         values.append(cut.get_data())
-        first = cut if first is None else first
+        if first is None:
+            first = cut
     if first is None:
         raise DataError(
             f"{file}: its {len(timeline.parts)} parts last {_lasting(timeline)}, shorter than a window of {shortest:g} s"
@@ -443,7 +457,7 @@ def _clocks_of(
 
 
 def windows_of_epochs(
-    epochs: Any,
+    epochs: BaseEpochs,
     recording: Recording,
     window: Window,
     steps: Preprocessing,
@@ -499,7 +513,8 @@ def windows_of_epochs(
             window, spans, np.inf, {**(columns or {}), "epoch": numbers}, recording.file
         )
         rows = np.array(layout.extra["epoch"], dtype=int)
-        begin, length = round(window.start * rate), round(window.duration * rate)
+        begin = round(window.start * rate)
+        length = round(window.duration * rate)
         first_sample = begin - round(float(epochs.times[0]) * rate)
         if first_sample < 0 or first_sample + length > len(epochs.times):
             last = float(epochs.times[-1]) + 1 / rate
@@ -517,7 +532,7 @@ def windows_of_epochs(
 
 
 def _clocks_of_epochs(
-    epochs: Any, recording: Recording, spans: Sequence[Span], windows: int
+    epochs: BaseEpochs, recording: Recording, spans: Sequence[Span], windows: int
 ) -> RecordingClocks:
     """The clocks of epochs: the rate of their samples, and the times of their events in the recording they were cut from."""
     onsets = [span.onset for span in spans]
@@ -545,7 +560,7 @@ def _clocks_of_epochs(
     )
 
 
-def _onsets(epochs: Any) -> list[float]:
+def _onsets(epochs: BaseEpochs) -> list[float]:
     """Times of the epochs' events, in seconds of the recording that the epochs were cut from."""
     samples = epochs.events[:, 0].astype(float)
     if _unplaced(epochs):
@@ -558,13 +573,15 @@ def _onsets(epochs: Any) -> list[float]:
     return [float(sample) / rate for sample in samples]
 
 
-def _unplaced(epochs: Any) -> bool:
+def _unplaced(epochs: BaseEpochs) -> bool:
     """Whether the times of epochs are unknown; MNE numbers epochs made of arrays, which are placed one after another."""
     samples = epochs.events[:, 0]
     return len(samples) > 1 and bool((np.diff(samples) == 1).all())
 
 
-def metadata_of(epochs: Any, names: Sequence[str], file: str) -> dict[str, Array]:
+def metadata_of(
+    epochs: BaseEpochs, names: Sequence[str], file: str
+) -> dict[str, Array]:
     """Columns of the metadata of epochs.
 
     Raises
@@ -587,7 +604,7 @@ def metadata_of(epochs: Any, names: Sequence[str], file: str) -> dict[str, Array
 
 def _as_signals(
     window_values: Array,
-    source: Any,
+    source: BaseRaw | BaseEpochs,
     recording: Recording,
     layout: WindowLayout,
     rows: Array,
@@ -666,7 +683,7 @@ def _subtract_baseline(
 
 
 def _partner_spans(
-    raw: Any,
+    raw: BaseRaw,
     recording: Recording,
     window: Window,
     rule: AnnotationFile,
@@ -679,14 +696,18 @@ def _partner_spans(
     seconds = raw.n_times / float(raw.info["sfreq"])
     name = annotation_file_of(rule, recording.file, files)
     spans = _renamed(read_annotation_file(files[name], name, rule, raw), describe)
-    return within_recording(spans, window, rule, seconds, name) if select else spans
+    if select:
+        return within_recording(spans, window, rule, seconds, name)
+    return spans
 
 
 def _renamed(spans: Sequence[Span], describe: Callable[[str], str]) -> list[Span]:
     return [span._replace(description=describe(span.description)) for span in spans]
 
 
-def _prepare(raw: Any, steps: Preprocessing, file: str) -> tuple[Any, list[str]]:
+def _prepare(
+    raw: BaseRaw, steps: Preprocessing, file: str
+) -> tuple[BaseRaw, list[str]]:
     """The recording after all steps before the cut, which modify it, and remarks on its channels."""
     without_range = unscaled(raw)
     names = _choose_channels(raw, steps, file)
@@ -763,7 +784,7 @@ def _notches(notch: tuple[float, ...] | Notch, half: float) -> list[float]:
     return sorted(hertz for hertz in multiples if hertz < half)
 
 
-def _require_rate(raw: Any, steps: Preprocessing, file: str) -> None:
+def _require_rate(raw: BaseRaw, steps: Preprocessing, file: str) -> None:
     """Refuse a recording with fewer samples per second than are declared, unless it may be resampled to more."""
     rate = float(raw.info["sfreq"])
     if not steps.upsample and steps.resample is not None and rate < steps.resample:
@@ -772,7 +793,7 @@ def _require_rate(raw: Any, steps: Preprocessing, file: str) -> None:
         )
 
 
-def _split(raw: Any, steps: Preprocessing, file: str) -> None:
+def _split(raw: BaseRaw, steps: Preprocessing, file: str) -> None:
     """Replace the channels by a filtered copy for each band, in place."""
     half = float(raw.info["sfreq"]) / 2
     invalid = [band for band in steps.bands if not band[0] < band[1] < half]
@@ -830,7 +851,7 @@ def called_as_declared(
     return renamed
 
 
-def _choose_channels(raw: Any, steps: Preprocessing, file: str) -> dict[str, str]:
+def _choose_channels(raw: BaseRaw, steps: Preprocessing, file: str) -> dict[str, str]:
     """Pick and rename the channels in place; return their new names by those in the file."""
     renamed = called_as_declared(raw.ch_names, steps, file)
     if steps.channels == "shared":
@@ -873,7 +894,10 @@ def _scaling_of_recording(
     if not isinstance(steps.scale, RecordingScale):
         return None
     known = [piece for piece in pieces if piece is not None]
-    whole = known[0] if len(known) == 1 else np.concatenate(known, axis=1)
+    if len(known) == 1:
+        whole = known[0]
+    else:
+        whole = np.concatenate(known, axis=1)
     return _centre_and_spread(whole, steps.scale.how, axis=1)
 
 
@@ -885,7 +909,8 @@ def _centre_and_spread(
         low, centre, high = np.percentile(values, [25, 50, 75], axis=axis)
         spread = high - low
     else:
-        centre, spread = values.mean(axis=axis), values.std(axis=axis)
+        centre = values.mean(axis=axis)
+        spread = values.std(axis=axis)
     return centre, np.where(spread > 0, spread, 1.0)
 
 

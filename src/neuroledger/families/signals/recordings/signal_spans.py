@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,9 @@ from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.timelines import noted_at, timeline_of
 from neuroledger.families.signals.recordings.wfdb import night_spans
 from neuroledger.spec.base import Frozen
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
 
 __all__ = [
     "AnnotationFile",
@@ -42,6 +45,10 @@ class Span(NamedTuple):
     onset: float
     duration: float
     description: str
+
+
+# What a column of a table of annotations states.
+Role = Literal["onset", "stop", "duration", "description"]
 
 
 class AnnotationFile(Frozen):
@@ -75,9 +82,7 @@ class AnnotationFile(Frozen):
     recording: Pattern
     file: Pattern
     format: Literal["edf", "table", "wfdb"] = "edf"
-    columns: dict[Literal["onset", "stop", "duration", "description"], str | int] = (
-        Field(default_factory=dict)
-    )
+    columns: dict[Role, str | int] = Field(default_factory=dict)
     split: str | None = Field(default=None, min_length=1)
     ignore: tuple[str, ...] = ()
     merge: bool = False
@@ -162,7 +167,7 @@ def annotation_file_of(rule: AnnotationFile, name: str, names: Iterable[str]) ->
     return matches[0]
 
 
-def own_spans(raw: Any) -> list[Span]:
+def own_spans(raw: BaseRaw) -> list[Span]:
     """The annotations within a recording of MNE, in their order.
 
     If it has only annotations of MNE about bad data, or none, the codes of the stimulus channel follow.
@@ -170,7 +175,7 @@ def own_spans(raw: Any) -> list[Span]:
     return annotated_spans(raw) + stimulus_spans(raw)
 
 
-def annotated_spans(raw: Any) -> list[Span]:
+def annotated_spans(raw: BaseRaw) -> list[Span]:
     """The annotations within a recording of MNE, or those that its reader noted because MNE has no clock for gaps."""
     noted: list[Span] | None = noted_at(raw).get(SPANS)
     if noted is not None:
@@ -188,17 +193,19 @@ def annotated_spans(raw: Any) -> list[Span]:
     ]
 
 
-def note_spans(raw: Any, spans: Sequence[Span]) -> None:
+def note_spans(raw: BaseRaw, spans: Sequence[Span]) -> None:
     """Note the annotations of a recording by its own clock at MNE's `Raw`."""
     raw.info["temp"] = {**noted_at(raw), SPANS: list(spans)}
 
 
-def all_spans(raw: Any) -> list[Span]:
+def all_spans(raw: BaseRaw) -> list[Span]:
     """The annotations within a recording of MNE, and the codes of its stimulus channel."""
     return annotated_spans(raw) + _triggers(raw)
 
 
-def stimulus_spans(raw: Any, means: Callable[[str], bool] | None = None) -> list[Span]:
+def stimulus_spans(
+    raw: BaseRaw, means: Callable[[str], bool] | None = None
+) -> list[Span]:
     """The codes of the stimulus channel, if the recording has no meaningful annotations; otherwise none.
 
     `means` decides which annotations are meaningful; by default, all except those of MNE about bad data are.
@@ -212,7 +219,7 @@ def stimulus_spans(raw: Any, means: Callable[[str], bool] | None = None) -> list
     return _triggers(raw)
 
 
-def _triggers(raw: Any) -> list[Span]:
+def _triggers(raw: BaseRaw) -> list[Span]:
     """The events of the stimulus channels, described by their codes."""
     import mne
 
@@ -243,7 +250,7 @@ def _triggers(raw: Any) -> list[Span]:
 
 
 def read_annotation_file(
-    path: Path, name: str, rule: AnnotationFile, raw: Any
+    path: Path, name: str, rule: AnnotationFile, raw: BaseRaw
 ) -> list[Span]:
     """The annotations of a separate file in order of time, in seconds from the start of the recording `raw`.
 
@@ -268,10 +275,12 @@ def read_annotation_file(
             for part in span.description.split(rule.split)
         ]
     spans.sort()
-    return _merged(spans) if rule.merge else spans
+    if rule.merge:
+        return _merged(spans)
+    return spans
 
 
-def _read_edf(path: Path, name: str, rule: AnnotationFile, raw: Any) -> list[Span]:
+def _read_edf(path: Path, name: str, rule: AnnotationFile, raw: BaseRaw) -> list[Span]:
     import mne
 
     start = _start_of_day(path)
@@ -349,7 +358,8 @@ def _read_table(path: Path, name: str, rule: AnnotationFile) -> list[Span]:
                 f"{name} has no column {', '.join(missing)}; it has {', '.join(header)}"
             )
         columns = {role: header.index(str(column)) for role, column in columns.items()}
-        rows, numbers = rows[1:], numbers[1:]
+        rows = rows[1:]
+        numbers = numbers[1:]
     return [
         _line(row, number, name, columns)
         for row, number in zip(rows, numbers, strict=True)
@@ -357,7 +367,7 @@ def _read_table(path: Path, name: str, rule: AnnotationFile) -> list[Span]:
 
 
 def _line(
-    row: Sequence[str], number: int, name: str, columns: Mapping[Any, Any]
+    row: Sequence[str], number: int, name: str, columns: Mapping[Role, str | int]
 ) -> Span:
     try:
         cells = {role: row[int(column)].strip() for role, column in columns.items()}
@@ -401,5 +411,9 @@ def touching(span: Span, start: float, stop: float) -> float:
     """Overlap of a span with an interval in seconds; an event without duration inside it counts as a microsecond."""
     overlap = min(span.onset + span.duration, stop) - max(span.onset, start)
     if span.duration <= 1e-6:
-        return 1e-6 if start - 1e-6 <= span.onset < stop - 1e-6 else 0.0
-    return overlap if overlap > 1e-6 else 0.0
+        if start - 1e-6 <= span.onset < stop - 1e-6:
+            return 1e-6
+        return 0.0
+    if overlap > 1e-6:
+        return overlap
+    return 0.0

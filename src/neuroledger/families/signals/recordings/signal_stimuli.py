@@ -15,6 +15,7 @@ import xarray as xr
 from pydantic import Field, field_validator, model_validator
 
 from neuroledger.data import assembly
+from neuroledger.data.arrays import Array
 from neuroledger.data.parsing import table_rows
 from neuroledger.errors import DataError
 from neuroledger.families.signals.recordings.signal_spans import Span
@@ -165,7 +166,7 @@ def table_of(path: Path, name: str) -> list[dict[str, str]]:
 
 
 def rows_of(
-    spans: Sequence[Span], columns: Mapping[str, Any], name: str
+    spans: Sequence[Span], columns: Mapping[str, Array], name: str
 ) -> list[dict[str, str]]:
     """The annotations of a recording as rows, with further fields of its events.
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from neuroledger.data.arrays import Array
 from neuroledger.errors import DataError
+from neuroledger.families.fields import Names, Share
 from neuroledger.families.signals.recordings.signal_spans import (
     AnnotationFile,
     Span,
@@ -20,7 +21,7 @@ from neuroledger.spec.base import Frozen
 
 __all__ = ["Countdown", "Edges", "WindowLayout", "Window", "lay", "within_recording"]
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = PositiveFloat
 PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -38,7 +39,7 @@ class Countdown(Frozen):
     recording without such an event has no windows.
     """
 
-    to: Annotated[tuple[str, ...], Field(min_length=1)]
+    to: Names
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     within: Positive | None = None
     cap: Positive | None = None
@@ -87,7 +88,7 @@ class Window(Frozen):
     until: dict[str, str] = Field(default_factory=dict)
     within: tuple[float, float] | None = None
     some: bool = False
-    beyond: Annotated[float, Field(ge=0, le=1)] = 0.1
+    beyond: Share = 0.1
 
     @model_validator(mode="after")
     def _check_fields(self) -> Window:
@@ -223,7 +224,8 @@ def within_recording(
                     f"{file}: the annotation {span.description!r} from {span.onset:g} to {stop:g} s reaches beyond the "
                     f"recording of {seconds:g} s: check that the files belong together, or use `beyond: cut`"
                 )
-            start, stop = max(span.onset, 0.0), min(stop, seconds)
+            start = max(span.onset, 0.0)
+            stop = min(stop, seconds)
             if stop < start:
                 continue
             span = span._replace(onset=start, duration=stop - start)
@@ -367,7 +369,9 @@ def _label(window: Window, labelled: Sequence[Span], onset: float) -> str:
             span, start, start + window.duration
         )
     best = max(overlap, key=lambda label: overlap[label], default="")
-    return best if overlap.get(best) else str(window.otherwise)
+    if overlap.get(best):
+        return best
+    return str(window.otherwise)
 
 
 def _over_events(window: Window, spans: Sequence[Span]) -> WindowLayout:
@@ -405,7 +409,8 @@ def _shorten_edges(window: Window, spans: Sequence[Span]) -> list[Span]:
     end = max(span.onset + span.duration for span in others) + edges.keep
     shortened = []
     for span in spans:
-        start, stop = max(span.onset, begin), min(span.onset + span.duration, end)
+        start = max(span.onset, begin)
+        stop = min(span.onset + span.duration, end)
         if stop > start:
             shortened.append(span._replace(onset=start, duration=stop - start))
     return shortened

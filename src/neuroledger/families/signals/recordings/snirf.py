@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from neuroledger.families.signals.clocks.stamped_parts import stamped_parts
 from neuroledger.families.signals.recordings.signal_spans import Span
 from neuroledger.families.signals.recordings.stamped_events import set_stamped_events
 
+if TYPE_CHECKING:
+    import h5py
+    from mne.io import BaseRaw
+
 __all__ = ["read_snirf"]
 
 TIMES: Final = "nirs/data1/time"
@@ -24,7 +28,7 @@ SECONDS: Final[Mapping[str, float]] = {"s": 1.0, "ms": 1e-3}
 """Seconds by units of time."""
 
 
-def read_snirf(path: Path) -> Any:
+def read_snirf(path: Path) -> BaseRaw:
     """A SNIRF file as MNE's `Raw`, with its stimuli as annotations, by the clock of its samples.
 
     MNE takes the mean of the rates between samples, which gaps lower, and counts onsets from time zero of the file, not from
@@ -71,7 +75,7 @@ def read_snirf(path: Path) -> Any:
     return raw
 
 
-def _times(file: Any, path: Path) -> Floats:
+def _times(file: h5py.File, path: Path) -> Floats:
     """Time of each sample in the unit of the file; two values are the first time and the step."""
     samples = int(variable(file, SAMPLES, path).shape[0])
     stated = np.asarray(
@@ -85,7 +89,7 @@ def _times(file: Any, path: Path) -> Floats:
     return np.asarray(times)
 
 
-def _events(file: Any, path: Path, seconds: float) -> Iterator[Span]:
+def _events(file: h5py.File, path: Path, seconds: float) -> Iterator[Span]:
     """Yield the stimuli of the file, with times in s; `seconds` is the length of its unit of time."""
     for name in file["nirs"]:
         if not name.startswith("stim"):
@@ -106,7 +110,9 @@ def _events(file: Any, path: Path, seconds: float) -> Iterator[Span]:
             yield Span(float(row[0]) * seconds, float(row[1]) * seconds, text)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A text of HDF5, stored alone or as an array of one."""
     item = np.asarray(value).ravel()[0]
-    return item.decode("utf-8") if isinstance(item, bytes) else str(item)
+    if isinstance(item, bytes):
+        return item.decode("utf-8")
+    return str(item)

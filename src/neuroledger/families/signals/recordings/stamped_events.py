@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from neuroledger.families.signals.clocks.stamped_parts import (
     StampedPart,
@@ -14,11 +14,14 @@ from neuroledger.families.signals.clocks.timelines import note_timeline
 from neuroledger.families.signals.recordings.beyond_ends import note_markers
 from neuroledger.families.signals.recordings.signal_spans import Span, note_spans
 
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
+
 __all__ = ["set_stamped_events"]
 
 
 def set_stamped_events(
-    raw: Any, parts: Sequence[StampedPart], rate: float, events: Iterable[Span]
+    raw: BaseRaw, parts: Sequence[StampedPart], rate: float, events: Iterable[Span]
 ) -> None:
     """Set the events of MNE's `Raw` by the time stamps of its samples, and note its gaps.
 

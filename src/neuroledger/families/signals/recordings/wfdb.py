@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Integers, Strings
 from neuroledger.data.facts import Origin
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.channel_rates import note_remark
@@ -26,6 +25,9 @@ from neuroledger.families.signals.recordings.wfdb_signals import (
     Stored,
     stored_numbers,
 )
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw, RawArray
 
 __all__ = [
     "Annotations",
@@ -132,9 +134,9 @@ class Annotations(NamedTuple):
     ``rate``: samples per second, None if the file does not state it.
     """
 
-    samples: npt.NDArray[np.int64]
-    symbols: npt.NDArray[np.str_]
-    channels: npt.NDArray[np.int64]
+    samples: Integers
+    symbols: Strings
+    channels: Integers
     texts: tuple[str, ...]
     rate: float | None
 
@@ -280,9 +282,7 @@ def _file_leads(path: Path, header: Header) -> dict[int, Floats]:
     }
 
 
-def _in_units(
-    numbers: npt.NDArray[np.int64], path: Path, header: Header, number: int
-) -> Floats:
+def _in_units(numbers: Integers, path: Path, header: Header, number: int) -> Floats:
     """One lead in its units, ``(frame,)``."""
     lead = header.leads[number]
     if lead.checksum is not None and (int(numbers.sum()) - lead.checksum) % 65536:
@@ -377,7 +377,8 @@ def read_annotations(path: Path) -> Annotations:
             raise DataError(
                 f"{path.name} ends before its end mark: the file is incomplete or of another format"
             )
-        code, interval = words[position] >> 10, words[position] & 0x3FF
+        code = words[position] >> 10
+        interval = words[position] & 0x3FF
         position += 1
         if code == 0 and interval == 0:
             break
@@ -436,7 +437,7 @@ class _Note(NamedTuple):
 EPOCH = 30.0
 
 
-def read_night(path: Path) -> Any:
+def read_night(path: Path) -> RawArray:
     """The recording as MNE's `RawArray`, in volts if its units are voltages; all channels have type `eeg`.
 
     Samples marked as missing are NaN.
@@ -475,7 +476,7 @@ def read_night(path: Path) -> Any:
     return note_remarks(raw, header, averaged)
 
 
-def note_remarks(raw: Any, header: Header, averaged: list[str]) -> Any:
+def note_remarks(raw: BaseRaw, header: Header, averaged: list[str]) -> BaseRaw:
     """The recording, with a remark on leads of several samples per frame, which are averaged as by wfdb."""
     if averaged:
         listed = ", ".join(
@@ -491,7 +492,7 @@ def note_remarks(raw: Any, header: Header, averaged: list[str]) -> Any:
     return raw
 
 
-def _annotate(raw: Any, path: Path) -> None:
+def _annotate(raw: BaseRaw, path: Path) -> None:
     """Set the annotations of the file `.atr` beside a header, if there is one."""
     import mne
 

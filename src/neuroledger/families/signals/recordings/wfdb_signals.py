@@ -9,12 +9,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.arrays import Integers
 from neuroledger.errors import DataError, package_missing
 
 __all__ = ["FORMATS", "MISSING", "Stored", "stored_numbers"]
 
 Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
+Numbers = Integers
 
 FLAC: Final = frozenset({508, 516, 524})
 """Formats of compressed samples of 8, 16 and 24 bits."""

@@ -202,7 +202,7 @@ def _require_consistent(first: xr.DataArray, part: xr.DataArray) -> None:
         )
 
 
-def _key_of(call: ReaderContext, part: str) -> dict[str, Any]:
+def _key_of(call: ReaderContext, part: str) -> dict[str, object]:
     return {
         "store": VERSION,
         "part": part,
@@ -227,7 +227,9 @@ def _write(
     path = place / VALUES
     first: xr.DataArray | None = None
     coordinates: list[xr.DataArray] = []
-    digest, dtype, count = hashlib.sha256(), np.dtype(np.float32), 0
+    digest = hashlib.sha256()
+    dtype = np.dtype(np.float32)
+    count = 0
     for part in parts:
         if part is None:
             continue
@@ -239,7 +241,8 @@ def _write(
         _require_consistent(first, part)
         promoted = np.result_type(dtype, part.dtype)
         if promoted != dtype:
-            digest, dtype = _promote(path, dtype, promoted), promoted
+            digest = _promote(path, dtype, promoted)
+            dtype = promoted
         _require_room(store, part.size * dtype.itemsize)
         _append(path, part.transpose(*DIMS).values, dtype, digest)
         count += part.sizes["presentation"]
@@ -291,7 +294,8 @@ def _append(path: Path, values: Array, dtype: npt.DTypeLike, digest: Any) -> Non
 
 def _promote(path: Path, old: np.dtype[Any], new: np.dtype[Any]) -> Any:
     """Rewrite the values so far as another type; return the hash of the new bytes."""
-    wider, digest = path.with_suffix(".wider"), hashlib.sha256()
+    wider = path.with_suffix(".wider")
+    digest = hashlib.sha256()
     if path.exists():
         _append(wider, np.memmap(path, dtype=old, mode="r"), new, digest)
         wider.replace(path)
@@ -300,9 +304,9 @@ def _promote(path: Path, old: np.dtype[Any], new: np.dtype[Any]) -> Any:
 
 def _save(
     place: Path, number: int, name: str, coordinate: xr.DataArray
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Save a coordinate and return its description, which contains the values themselves for dtype object."""
-    description: dict[str, Any] = {
+    description: dict[str, object] = {
         "name": name,
         "dims": list(map(str, coordinate.dims)),
     }
@@ -329,7 +333,8 @@ def _opened(store: Store, entry: Entry) -> xr.DataArray:
 
 
 def _mapped(store: Store, entry: Entry) -> xr.DataArray:
-    place, about = entry.place, entry.about
+    place = entry.place
+    about = entry.about
     values = np.memmap(
         place / VALUES,
         dtype=np.dtype(about["dtype"]),

@@ -6,11 +6,12 @@ import gzip
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, TypedDict
 
 import numpy as np
 from pydantic import Field
 
+from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.clocks.stamped_parts import stamped_parts
@@ -18,6 +19,9 @@ from neuroledger.families.signals.clocks.timelines import note_events
 from neuroledger.families.signals.recordings.signal_spans import Span
 from neuroledger.families.signals.recordings.stamped_events import set_stamped_events
 from neuroledger.spec.base import Frozen
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw, RawArray
 
 __all__ = ["Streams", "read_xdf"]
 
@@ -57,7 +61,20 @@ class Streams(Frozen):
     markers: Annotated[tuple[str, ...], Field(max_length=32)] = ()
 
 
-def read_xdf(path: Path, wanted: Streams | None = None) -> Any:
+# XML elements as pyxdf gives them: a list of texts or of elements by name.
+Description = Mapping[str, list[Any]]
+
+
+class Stream(TypedDict):
+    """A stream as pyxdf gives it, with the fields that are used here."""
+
+    info: Description
+    time_stamps: Floats
+    time_series: Array | list[list[str]]
+    clock_times: NotRequired[list[float]]
+
+
+def read_xdf(path: Path, wanted: Streams | None = None) -> RawArray:
     """An XDF file as MNE's `Raw`, in volts if the file states a unit, with the markers as annotations.
 
     pyxdf aligns the clocks of all streams by the offsets in the file, also where a clock was reset. The recording is cut at
@@ -132,12 +149,12 @@ def _require_xdf(path: Path) -> None:
             raise ValueError("it does not begin with XDF:")
 
 
-def _info(stream: Mapping[str, Any], key: str) -> str:
+def _info(stream: Stream, key: str) -> str:
     value = stream["info"].get(key) or [""]
     return str(value[0] or "")
 
 
-def _description(streams: Sequence[Mapping[str, Any]]) -> str:
+def _description(streams: Sequence[Stream]) -> str:
     descriptions = [
         f"{_info(stream, 'name')!r} (type {_info(stream, 'type') or 'none'}, {_info(stream, 'nominal_srate') or '0'} Hz)"
         for stream in streams
@@ -145,16 +162,14 @@ def _description(streams: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(descriptions) or "no stream"
 
 
-def _named(streams: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+def _named(streams: Sequence[Stream], name: str) -> list[Stream]:
     by_name = [stream for stream in streams if _info(stream, "name") == name]
     return by_name or [
         stream for stream in streams if _info(stream, "type").lower() == name.lower()
     ]
 
 
-def _samples(
-    file: str, streams: Sequence[Mapping[str, Any]], name: str | None
-) -> Mapping[str, Any]:
+def _samples(file: str, streams: Sequence[Stream], name: str | None) -> Stream:
     """The stream that becomes the channels."""
     regular = [
         stream
@@ -180,19 +195,17 @@ def _samples(
     return candidates[0]
 
 
-def _channels(
-    stream: Mapping[str, Any], count: int
-) -> tuple[list[str], list[str], list[str]]:
+def _channels(stream: Stream, count: int) -> tuple[list[str], list[str], list[str]]:
     """Names, MNE types and units of the channels, with defaults for what the file does not state."""
     description = (stream["info"].get("desc") or [None])[0] or {}
     block = (description.get("channels") or [None])[0] or {}
-    channels: list[Mapping[str, Any]] = [
+    channels: list[Description] = [
         channel or {} for channel in block.get("channel") or []
     ]
     if len(channels) != count:
         channels = [{} for _ in range(count)]
 
-    def text(channel: Mapping[str, Any], key: str) -> str:
+    def text(channel: Description, key: str) -> str:
         return str((channel.get(key) or [""])[0] or "")
 
     names = [
@@ -211,8 +224,8 @@ def _channels(
 
 
 def _markers(
-    file: str, streams: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> list[Mapping[str, Any]]:
+    file: str, streams: Sequence[Stream], names: Sequence[str]
+) -> list[Stream]:
     """The streams of texts that become the events."""
     texts = [
         stream for stream in streams if _info(stream, "channel_format") == "string"
@@ -227,14 +240,14 @@ def _markers(
     )
 
 
-def _events(streams: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
+def _events(streams: Sequence[Stream]) -> Iterator[Span]:
     """Yield the markers by the common clock."""
     for stream in streams:
         for time, row in zip(stream["time_stamps"], stream["time_series"], strict=True):
             yield Span(float(time), 0.0, "/".join(str(cell) for cell in row))
 
 
-def _note_alignment(raw: Any, streams: Sequence[Mapping[str, Any]]) -> None:
+def _note_alignment(raw: BaseRaw, streams: Sequence[Stream]) -> None:
     """Note how the clocks of streams are aligned, which is assumed where one has no measured offset."""
     measured = all(len(stream.get("clock_times", ())) for stream in streams)
     if measured:
