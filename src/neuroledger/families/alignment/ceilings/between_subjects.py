@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import xarray as xr
-from pydantic import ValidationError
 
 from neuroledger.engine.context import MetricContext
 from neuroledger.errors import CeilingError
+from neuroledger.families.alignment.similarity.nested import nested
 from neuroledger.families.alignment.similarity.subject_pairs import in_pairs
-from neuroledger.spec import registry
 from neuroledger.spec.base import Component
-from neuroledger.spec.components import Metric
 from neuroledger.spec.registry import ceiling
 from neuroledger.stats.samples import Samples
 
@@ -23,9 +21,9 @@ def between_subjects(
 ) -> Samples:
     """Mean similarity of each subject with the other subjects, over the stimuli shown to both.
 
-    ``measure`` is a registered metric of two assemblies that needs no splits, with its parameters, such as ``{name:
-    svcca, adjusted: true}``. A measure with a direction compares each pair in the order of the subjects. Both patterns
-    of a pair are noisy: a model of what subjects share can exceed this ceiling.
+    ``measure`` is a registered metric of two assemblies that needs no splits, with its parameters, such as
+    ``{name: svcca, adjusted: true}``. A measure with a direction compares each pair in the order of the subjects. Both
+    patterns of a pair are noisy: a model of what subjects share can exceed this ceiling.
 
     Parameters
     ----------
@@ -40,20 +38,6 @@ def between_subjects(
     Raises
     ------
     CeilingError
-        There is only one subject, two subjects cannot be compared, or the measure is no metric of two assemblies.
+        There is only one subject, two subjects cannot be compared, or the measure is not a metric of two assemblies.
     """
-    metric = registry.get("metric", measure.name)
-    if not isinstance(metric, Metric) or metric.takes("splits") or metric.trials:
-        raise CeilingError(
-            f"`measure: {measure.name}` does not compare two assemblies without splits; choose a "
-            "similarity, such as procrustes"
-        )
-    try:
-        parameters = metric.bind(measure.parameters)
-    except ValidationError as error:
-        raise CeilingError(f"`measure: {measure.name}`: {error}") from None
-
-    def compare(first: xr.DataArray, second: xr.DataArray) -> Samples:
-        return Samples.of(metric.call(context, (first, second), parameters))
-
-    return in_pairs(assembly, compare)
+    return in_pairs(assembly, nested(measure, context, error=CeilingError))
