@@ -21,6 +21,7 @@ __all__ = [
     "of_readouts",
     "of_several_subjects",
     "over_time",
+    "repeated_over_time",
     "trials_over_time",
     "with_reliabilities",
 ]
@@ -91,6 +92,11 @@ def over_time(rng: np.random.Generator, _: Given) -> Example:
     source, repeated = _recordings(rng)
     target = average_repetitions(repeated)
     return Example((_over_time(source, rng), _over_time(target, rng)))
+
+
+def repeated_over_time(rng: np.random.Generator, _: Given) -> Example:
+    """Repeated responses in two time bins."""
+    return Example((_over_time(_recordings(rng)[1], rng),))
 
 
 def trials_over_time(rng: np.random.Generator, _: Given) -> Example:

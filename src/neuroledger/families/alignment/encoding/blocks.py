@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from neuroledger.data.arrays import Indices, Strings
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.errors import MetricError
 from neuroledger.spec.base import Frozen
 from neuroledger.stats.groups import MOST_GROUPS
@@ -60,8 +60,8 @@ class Blocks(Frozen):
         self,
         run: Indices,
         bin: Indices,
-        start: np.ndarray[tuple[int], np.dtype[np.float64]],
-    ) -> list[np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+        start: Floats,
+    ) -> list[Booleans]:
         if self.by == "run":
             runs = np.unique(run)
             if len(runs) < 2:
@@ -100,7 +100,7 @@ def _require_disjoint(intervals: Sequence[tuple[float, float]]) -> None:
 
 
 def _apart(
-    tested: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    tested: Booleans,
     run: Indices,
     bin: Indices,
     gap: int,

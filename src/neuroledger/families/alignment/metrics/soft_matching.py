@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.measures import (
     Chance,
@@ -166,6 +166,6 @@ def _varying(both: Sides, rng: np.random.Generator, units: int | None) -> Sides:
     )
 
 
-def _varies(values: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _varies(values: Floats) -> Booleans:
     power = (centred(values) ** 2).sum(axis=0)
     return np.asarray(power > CONSTANT * (values**2).sum(axis=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
 from neuroledger.families.alignment.encoding.banded_ridge import BandedSearch
@@ -71,7 +71,7 @@ def variance_partition(
         raise MetricError(
             f"there is no part {part!r}; choose one of {', '.join(parts)}"
         )
-    usable = np.isfinite(rows.Y).all(axis=0)
+    usable: Booleans = np.asarray(np.isfinite(rows.Y).all(axis=0))
     if not usable.any():
         raise MetricError("no neuroid has a response in every bin")
     errors = errors_of_models(rows, search, blocks.gap, np.flatnonzero(usable).tolist())
@@ -109,9 +109,7 @@ def variance_partition(
     return Samples(samples, varies, notes=notes)
 
 
-def _of_all(
-    values: Floats, usable: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> Floats:
+def _of_all(values: Floats, usable: Booleans) -> Floats:
     """Return values of all neuroids (… × neuroid) from those of the usable ones; NaN for the others."""
     whole = np.full((*values.shape[:-1], len(usable)), np.nan)
     whole[..., usable] = values
