@@ -12,6 +12,7 @@ from neuroledger.data.assembly import average_repetitions
 from neuroledger.spec.registry import Example
 
 __all__ = [
+    "of_continuous",
     "of_domains",
     "of_mapped_properties",
     "of_numbers",
@@ -19,6 +20,9 @@ __all__ = [
     "of_properties",
     "of_readouts",
     "of_several_subjects",
+    "over_time",
+    "repeated_over_time",
+    "trials_over_time",
     "with_reliabilities",
 ]
 
@@ -59,6 +63,46 @@ def _over_time(assembly: xr.DataArray, rng: np.random.Generator) -> xr.DataArray
     late = assembly + 0.3 * rng.standard_normal(assembly.shape)
     timed = xr.concat([assembly, late], "time_bin").assign_coords(bins)
     return timed.transpose("presentation", "neuroid", "time_bin")
+
+
+def of_continuous(rng: np.random.Generator, _: Given) -> Example:
+    """Features of two feature spaces during two runs, and responses that follow them by a bin."""
+    runs, units, bins = 2, 4, 120
+    features = rng.standard_normal((runs, units, bins))
+    responses = np.roll(features, 1, axis=2)[:, :3] + rng.standard_normal(
+        (runs, 3, bins)
+    )
+    edges = 100.0 * np.arange(bins + 1)
+    shared = {
+        "stimulus_id": ("presentation", ["film1", "film2"]),
+        "time_bin_start": ("time_bin", edges[:-1]),
+        "time_bin_end": ("time_bin", edges[1:]),
+    }
+    dims = ("presentation", "neuroid", "time_bin")
+    spaces = {"feature_space": ("neuroid", ["sound", "sound", "words", "words"])}
+    source = xr.DataArray(features, dims=dims, coords=shared | spaces)
+    names = {"neuroid_id": ("neuroid", ["voxel1", "voxel2", "voxel3"])}
+    target = xr.DataArray(responses, dims=dims, coords=shared | names)
+    few = {"candidates": 3, "alphas": (0.1, 1.0, 10.0), "folds": 2}
+    return Example((source, target), {"delays": (0, 1), "search": few})
+
+
+def over_time(rng: np.random.Generator, _: Given) -> Example:
+    """Features and mean responses in two time bins."""
+    source, repeated = _recordings(rng)
+    target = average_repetitions(repeated)
+    return Example((_over_time(source, rng), _over_time(target, rng)))
+
+
+def repeated_over_time(rng: np.random.Generator, _: Given) -> Example:
+    """Repeated responses in two time bins."""
+    return Example((_over_time(_recordings(rng)[1], rng),))
+
+
+def trials_over_time(rng: np.random.Generator, _: Given) -> Example:
+    """Features and repeated responses in two time bins."""
+    source, repeated = _recordings(rng)
+    return Example((_over_time(source, rng), _over_time(repeated, rng)))
 
 
 def of_domains(rng: np.random.Generator, given: Given) -> Example:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["layer_map", "layers", "time"]
 
 
+# Clusters with a larger corrected p value are not marked.
+SIGNIFICANT = 0.05
+
+
 @runtime_checkable
 class Curve(Protocol):
     """A layer curve, as :func:`neuroledger.layers` returns it."""
@@ -254,7 +258,8 @@ def layer_map(
 def time(scores: Score | Mapping[str, Score], *, ax: Axes | None = None) -> Axes:
     """Draw raw scores over time bins: median over neuroids of the mean over splits, with the ceiling of each bin in grey.
 
-    Several scores of one benchmark (by label) are drawn as separate curves.
+    Several scores of one benchmark (by label) are drawn as separate curves. A line below marks the bins of clusters with a
+    corrected p value of at most .05. Samples of the time of a model and that of the brain are drawn as a matrix.
 
     Raises
     ------
@@ -269,6 +274,8 @@ def time(scores: Score | Mapping[str, Score], *, ax: Axes | None = None) -> Axes
     ax = ax or axes(width=6, height=3.6)
     data: dict[str, object] = {}
     first = next(iter(curves.values()))
+    if first.samples is not None and "source_bin" in first.samples.dims:
+        return _time_matrix(next(iter(curves)), first, ax)
     if (
         first.ceiling is not None
         and first.ceiling.samples is not None
@@ -296,11 +303,41 @@ def time(scores: Score | Mapping[str, Score], *, ax: Axes | None = None) -> Axes
             label=label,
         )
         data[label] = values.tolist()
+        if (marked := _in_clusters(score)) is not None:
+            low = 0.04 * (1 + i)
+            colour = PALETTE[i % len(PALETTE)]
+            place = np.where(marked, low, np.nan)
+            across = ax.get_xaxis_transform()
+            ax.plot(times, place, color=colour, linewidth=3, transform=across)
+            data[f"clusters of {label}"] = times[marked].tolist()
     ax.axhline(0.0, color=SOFT, linewidth=1, linestyle=":")
     ax.set_xlabel("middle of the time bin [ms]")
     ax.set_ylabel(f"{first.scale.replace('_', ' ')}, before the ceiling")
     legend(ax)
     return finish(ax, {"time": times.tolist(), **data})
+
+
+def _in_clusters(score: Score) -> Any:
+    """Return which time bins are in a cluster with p ≤ .05, (bin,), or None if no clusters were tested."""
+    samples = score.samples
+    if samples is None or "cluster_p" not in samples.coords:
+        return None
+    return np.asarray(samples["cluster_p"].values) <= SIGNIFICANT
+
+
+def _time_matrix(label: str, score: Score, ax: Axes) -> Axes:
+    """Draw samples (source_bin, time_bin), with the outline of clusters with p ≤ .05."""
+    samples: Any = score.samples
+    values = np.asarray(samples.values, dtype=np.float64)
+    image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis")
+    marked = _in_clusters(score)
+    if marked is not None and marked.any():
+        ax.contour(marked.astype(np.float64), levels=[0.5], colors="white")
+    ax.set_xlabel("time bin of the brain")
+    ax.set_ylabel("time bin of the model")
+    figure: Any = ax.get_figure(root=True)
+    figure.colorbar(image, ax=ax, label=score.scale.replace("_", " "))
+    return finish(ax, {label: values.tolist()}, spines=False)
 
 
 def _time_course(score: Score) -> tuple[Any, Any]:

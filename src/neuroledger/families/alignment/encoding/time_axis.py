@@ -1,0 +1,196 @@
+"""Time of a stimulus and of a recording: bins, rates, delays and the haemodynamic response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from neuroledger.data.arrays import Floats, Indices
+from neuroledger.errors import MetricError
+
+__all__ = [
+    "Rows",
+    "bin_width",
+    "convolved",
+    "delayed",
+    "haemodynamic_response",
+    "resampled",
+    "rows_of_runs",
+]
+
+MILLISECONDS: Final = 1000.0
+# Length of the haemodynamic response, in s.
+RESPONSE_LENGTH: Final = 32.0
+# Shapes of the gamma densities of the response and of its undershoot, and the ratio of both.
+RESPONSE, UNDERSHOOT, RATIO = 6.0, 16.0, 6.0
+# Bins whose widths differ by less than this share are equal.
+ROUNDING = 1e-6
+
+
+class Rows(NamedTuple):
+    """Bins of all runs one after the other: values (row × unit), and the run and bin of each row."""
+
+    values: Floats
+    run: Indices
+    bin: Indices
+
+
+def bin_width(assembly: xr.DataArray, name: str) -> float:
+    """Return the width of the time bins in ms; they follow each other without gaps.
+
+    Raises
+    ------
+    MetricError
+        The bins have no start and end, differ in width, or leave gaps.
+    """
+    for edge in ("time_bin_start", "time_bin_end"):
+        if edge not in assembly.coords:
+            raise MetricError(
+                f"the {name} needs the coordinates time_bin_start and time_bin_end (ms) on `time_bin`"
+            )
+    start, end = (
+        np.asarray(assembly[f"time_bin_{edge}"].values, dtype=np.float64)
+        for edge in ("start", "end")
+    )
+    widths = end - start
+    width = float(widths[0])
+    uneven = np.abs(widths - width).max() > ROUNDING * abs(width)
+    gaps = len(start) > 1 and np.abs(start[1:] - end[:-1]).max() > ROUNDING * abs(width)
+    if width <= 0 or uneven or gaps:
+        raise MetricError(
+            f"the time bins of the {name} must follow each other and be equally wide; prepare it with bins of one width"
+        )
+    return width
+
+
+def resampled(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
+    """Return the source (presentation, neuroid, time_bin) in the bins of the target: means over the bins within each.
+
+    Raises
+    ------
+    MetricError
+        The rates do not fit: a bin of the target is not a whole number of bins of the source, or the source ends
+        earlier or begins later.
+    """
+    fine, coarse = bin_width(source, "source"), bin_width(target, "target")
+    factor = round(coarse / fine)
+    if factor < 1 or abs(factor * fine - coarse) > ROUNDING * coarse:
+        raise MetricError(
+            f"rates do not fit: bins of the source last {fine:g} ms and bins of the target {coarse:g} ms; record "
+            "or average the "
+            "features so that a bin of the target is a whole number of theirs"
+        )
+    begin, start = (
+        float(each["time_bin_start"].values[0]) for each in (source, target)
+    )
+    offset = round((start - begin) / fine)
+    wanted = target.sizes["time_bin"] * factor
+    misplaced = abs(offset * fine - (start - begin)) > ROUNDING * coarse
+    if offset < 0 or misplaced or offset + wanted > source.sizes["time_bin"]:
+        end = begin + fine * source.sizes["time_bin"]
+        last = start + coarse * target.sizes["time_bin"]
+        raise MetricError(
+            f"the source lasts from {begin:g} to {end:g} ms and the target from {start:g} to {last:g} ms: the "
+            "source must cover "
+            "the target, with edges of bins in common"
+        )
+    part = source.isel(time_bin=slice(offset, offset + wanted))
+    if factor == 1:
+        return part
+    values = part.transpose("presentation", "neuroid", "time_bin").values
+    means = values.reshape(*values.shape[:2], -1, factor).mean(axis=-1)
+    kept = {
+        name: coord
+        for name, coord in part.coords.items()
+        if "time_bin" not in coord.dims
+    }
+    edges = {
+        name: ("time_bin", target[name].values)
+        for name in ("time_bin_start", "time_bin_end")
+    }
+    return xr.DataArray(
+        means, dims=("presentation", "neuroid", "time_bin"), coords=kept | edges
+    )
+
+
+def haemodynamic_response(width: float) -> Floats:
+    """Return SPM's canonical haemodynamic response in bins of ``width`` ms, with the sum 1, (bin,).
+
+    The difference of two gamma densities of shapes 6 and 16 (1 s), the second divided by 6, over 32 s [friston1998].
+
+    Raises
+    ------
+    MetricError
+        A bin is longer than the response.
+    """
+    from scipy.stats import gamma
+
+    seconds = width / MILLISECONDS
+    count = int(RESPONSE_LENGTH / seconds)
+    if count < 2:
+        raise MetricError(
+            f"bins of {seconds:g} s are too long for a haemodynamic response, which lasts {RESPONSE_LENGTH:g} s"
+        )
+    times = np.arange(count + 1) * seconds
+    response = gamma.pdf(times, RESPONSE) - gamma.pdf(times, UNDERSHOOT) / RATIO
+    return np.asarray(response / response.sum())
+
+
+def convolved(source: xr.DataArray, response: Floats) -> xr.DataArray:
+    """Return the source (presentation, neuroid, time_bin) convolved with a response (bin,), which begins at each bin."""
+    from scipy.signal import fftconvolve
+
+    ordered = source.transpose("presentation", "neuroid", "time_bin")
+    values = np.asarray(ordered.values, dtype=np.float64)
+    length = values.shape[-1]
+    whole = fftconvolve(values, response[None, None, :], axes=-1)
+    return ordered.copy(data=whole[..., :length])
+
+
+def rows_of_runs(assembly: xr.DataArray) -> Rows:
+    """Return the bins of all presentations (runs) one after the other."""
+    ordered = assembly.transpose("presentation", "time_bin", "neuroid")
+    values = np.asarray(ordered.values, dtype=np.float64)
+    runs, bins, units = values.shape
+    return Rows(
+        values.reshape(-1, units),
+        np.repeat(np.arange(runs), bins),
+        np.tile(np.arange(bins), runs),
+    )
+
+
+def delayed(rows: Rows, delays: Sequence[int]) -> tuple[Floats, Indices]:
+    """Return features with their earlier (and, for negative delays, later) values, and the rows that have all of them.
+
+    Parameters
+    ----------
+    rows
+        Features of each bin.
+    delays
+        Numbers of bins by which the response follows the features.
+
+    Returns
+    -------
+    features
+        (kept row × (delay × unit)): all units of the first delay, then of the next.
+    kept
+        The rows that have all delays within their run.
+
+    Raises
+    ------
+    MetricError
+        A run has no more bins than the delays reach.
+    """
+    low, high = min(0, *delays), max(0, *delays)
+    bins = int(rows.bin.max()) + 1
+    if bins <= high - low:
+        raise MetricError(
+            f"fewer samples than delays: runs have {bins} bins, and the delays reach over {high - low}; use "
+            "longer runs, or "
+            "fewer delays"
+        )
+    kept = np.flatnonzero((rows.bin >= high) & (rows.bin < bins + low))
+    return np.concatenate([rows.values[kept - delay] for delay in delays], axis=1), kept
