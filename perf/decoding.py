@@ -1,13 +1,15 @@
 """``python -m perf.decoding``: cross-subject Riemannian pipelines compared with MOABB's loop, alternately, in one process.
 
-MOABB fits a clone of each scikit-learn pipeline of pyriemann's steps on every fold and scores the held-out subject; the
-peer is this loop without MOABB's loading and bookkeeping. Ours is `nl.decode`, including leakage checks and intervals; the
-cache is cleared before every round.
+MOABB fits a clone of each scikit-learn pipeline of pyriemann's steps on every fold and scores the held-out subjects; the
+peer is this loop without MOABB's loading and bookkeeping. With `--shared`, the peer computes covariances once for all
+folds. Ours is `nl.decode`, including leakage checks and intervals; the cache is cleared before every round.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -61,32 +63,60 @@ def peer(name: str) -> Any:
     return make_pipeline(Covariances("oas"), *steps[name])
 
 
-def run_peer(names: tuple[str, ...], x: Any, y: Any, subjects: Any) -> Any:
-    """Area under the curve of each pipeline and held-out subject, by the peer."""
+@dataclass(frozen=True)
+class Task:
+    """Windows, their labels and people, and how they are divided."""
+
+    x: Any
+    y: Any
+    subjects: Any
+    folds: int | None
+    """Number of folds; None tests one person at a time."""
+    shared: bool
+    """Whether the peer computes covariances once."""
+
+    def peer_folds(self) -> Iterator[tuple[Any, Any]]:
+        """Rows of training and of test, as scikit-learn divides people."""
+        from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
+
+        rule = LeaveOneGroupOut() if self.folds is None else GroupKFold(self.folds)
+        return iter(rule.split(self.x, self.y, self.subjects))
+
+
+def run_peer(names: tuple[str, ...], task: Task) -> Any:
+    """Area under the curve of each pipeline and fold, by the peer."""
+    from pyriemann.estimation import Covariances
+
+    shared = Covariances("oas").fit_transform(task.x) if task.shared else None
+    return np.array([_peer_areas(peer(name), task, shared) for name in names])
+
+
+def _peer_areas(pipeline: Any, task: Task, shared: Any) -> list[float]:
     from sklearn.base import clone
     from sklearn.metrics import get_scorer
-    from sklearn.model_selection import LeaveOneGroupOut
 
-    scorer, folds = (
-        get_scorer("roc_auc"),
-        list(LeaveOneGroupOut().split(x, y, subjects)),
-    )
-    return np.array(
-        [
-            [
-                scorer(clone(peer(name)).fit(x[train], y[train]), x[test], y[test])
-                for train, test in folds
-            ]
-            for name in names
-        ]
-    )
+    inputs = task.x if shared is None else shared
+    steps = pipeline if shared is None else pipeline[1:]
+    areas = []
+    for train, test in task.peer_folds():
+        fitted = clone(steps).fit(inputs[train], task.y[train])
+        areas.append(get_scorer("roc_auc")(fitted, inputs[test], task.y[test]))
+    return areas
 
 
-def run_ours(names: tuple[str, ...], x: Any, y: Any, subjects: Any) -> Any:
-    """Area under the curve of each pipeline and held-out subject, by NeuroLedger."""
+def run_ours(names: tuple[str, ...], task: Task) -> Any:
+    """Area under the curve of each pipeline and fold, by NeuroLedger."""
     clear_cache()
+    options: dict[str, Any] = {} if task.folds is None else {"splits": task.folds}
     scores = [
-        nl.decode(f"moabb.{name}", x, y, groups=subjects, metric="auroc")
+        nl.decode(
+            f"moabb.{name}",
+            task.x,
+            task.y,
+            groups=task.subjects,
+            metric="auroc",
+            **options,
+        )
         for name in names
     ]
     return np.array([np.asarray(score.samples)[0] for score in scores])
@@ -103,26 +133,33 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=80)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="cpu")
+    parser.add_argument("--folds", type=int, help="default: one person at a time")
+    parser.add_argument("--shared", action="store_true", help="see above")
+    parser.add_argument("--pipelines", nargs="*", default=list(NAMES), choices=NAMES)
     options = parser.parse_args()
+    names = tuple(options.pipelines)
     open_catalog()
     with threadpool_limits(1):
-        warm = windows(80, 4, options.channels, options.samples)
-        run_peer(NAMES, *warm)
-        run_ours(NAMES, *warm)
+        warm = Task(*windows(80, 4, 8, 80), None, options.shared)
+        run_peer(names, warm)
+        run_ours(names, warm)
         data = windows(
             options.windows, options.people, options.channels, options.samples
         )
+        task = Task(*data, options.folds, options.shared)
+        print(f"windows: {data[0].nbytes / 1e6:.0f} MB\n")
         print(
             "| pipelines | peer s | ours s | ratio | peer MB | ours MB | largest difference |\n|---|--:|--:|--:|--:|--:|--:|"
         )
-        for names in (*((name,) for name in NAMES), NAMES):
+        together = [names] if len(names) > 1 else []
+        for some in (*((name,) for name in names), *together):
             our_runs, peer_runs = in_turn(
-                partial(run_ours, names, *data),
-                partial(run_peer, names, *data),
+                partial(run_ours, some, task),
+                partial(run_peer, some, task),
                 options.rounds,
                 options.clock,
             )
-            _line(", ".join(names), our_runs, peer_runs)
+            _line(", ".join(some), our_runs, peer_runs)
 
 
 def _line(name: str, our_runs: Runs, peer_runs: Runs) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -20,6 +21,7 @@ from neuroledger.families.decoding.pipelines.riemannian_mean import (
     by_newton,
     mean_by_descent,
     mean_riemann,
+    tangent_vectors,
 )
 from neuroledger.families.decoding.pipelines.transforms import tangent
 from neuroledger.families.decoding.protocols.array_cache import clear_cache
@@ -122,21 +124,46 @@ def test_matrices_without_a_mean_are_refused_as_in_pyriemann() -> None:
             mean_riemann(wrong)
 
 
-def test_half_as_many_passes_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = covariances(500, 8)
-    passes: list[bool] = []
+@pytest.mark.parametrize(
+    ("count", "channels", "share"), [(500, 8, 0.35), (400, 16, 0.5)]
+)
+def test_fewer_matrices_are_decomposed(
+    count: int, channels: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = covariances(count, channels)
+    decomposed: list[int] = []
     eigh = np.linalg.eigh
 
     def counted(a: np.ndarray, *rest: object) -> object:
-        passes.append(np.ndim(a) == 3)
+        decomposed.append(len(a) if np.ndim(a) == 3 else 1)
         return eigh(a, *rest)  # type: ignore[call-overload]
 
     monkeypatch.setattr(np.linalg, "eigh", counted)
     mean_riemann(x)
-    mine = sum(passes)
-    passes.clear()
+    mine = sum(decomposed)
+    decomposed.clear()
     by_descent(x)
-    assert 0 < 2 * mine <= sum(passes)
+    assert 0 < mine <= share * sum(decomposed)
+
+
+def test_the_result_does_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, reference = covariances(50, 8), covariances(1, 8, seed=1)[0]
+    mean, vectors = mean_riemann(x), tangent_vectors(x, reference)
+    monkeypatch.setattr(riemannian_mean, "BLOCK", 7 * x[0].nbytes)
+    np.testing.assert_allclose(mean_riemann(x), mean, rtol=1e-9)
+    np.testing.assert_allclose(tangent_vectors(x, reference), vectors, rtol=1e-12)
+    theirs = TangentSpace("riemann")
+    theirs.reference_ = reference
+    np.testing.assert_allclose(vectors, theirs.transform(x), atol=1e-12)
+
+
+def test_a_mean_needs_no_copy_of_the_matrices_in_double_precision() -> None:
+    x = covariances(4000, 24)
+    tracemalloc.start()
+    mean_riemann(x)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * x.nbytes  # frames and factors, and blocks
 
 
 def test_a_step_that_fails_is_left_to_descent(monkeypatch: pytest.MonkeyPatch) -> None:

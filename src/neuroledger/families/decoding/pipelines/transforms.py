@@ -15,6 +15,8 @@ from neuroledger.families.decoding.pipelines.covariances import covariances, pyr
 from neuroledger.families.decoding.pipelines.riemannian_mean import (
     by_descent,
     by_newton,
+    is_regular,
+    tangent_vectors,
 )
 from neuroledger.families.decoding.protocols.array_cache import cached, content_hash
 from neuroledger.families.decoding.training.linear_heads import fit_first_step
@@ -320,13 +322,12 @@ def tangent(metric: str, *, newton: bool = False) -> Any:
 
         def transform(self, X: Array) -> Array:
             def make() -> Array:
+                if metric == "riemann" and not self.notes_ and is_regular(X):
+                    vectors = tangent_vectors(X, self.reference_)
+                else:
+                    vectors = super(Tangent, self).transform(X)
                 return np.asarray(
-                    np.nan_to_num(
-                        super(Tangent, self).transform(X),
-                        nan=0.0,
-                        posinf=0.0,
-                        neginf=0.0,
-                    )
+                    np.nan_to_num(vectors, nan=0.0, posinf=0.0, neginf=0.0)
                 )
 
             return cached(
