@@ -182,9 +182,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
                 return result
         if operator.name == "_weight_int8pack_mm":
             refuse_unsafe_product(*args[:2])
+        if operator.rule is not None:
+            args = tuple(map(self._read_once, args))
         result = func(*args, **kwargs)
         call = Call(operator.name, args, kwargs, result)
-        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        if torch._C._is_any_autocast_enabled():
             with (
                 torch.autocast("cpu", enabled=False),
                 torch.autocast("cuda", enabled=False),
@@ -193,6 +195,16 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         else:
             self._note(operator, call)
         return result
+
+    def _read_once(self, value: Any) -> Any:
+        """Return a slice of time, whose rows are spread over memory, in one place: it is multiplied and counted."""
+        if not isinstance(value, Tensor) or value.layout is not torch.strided:
+            return value
+        if value.dim() != 2 or 1 in value.stride() or self.origins.weight(value):
+            return value
+        copied = value.contiguous()
+        self.origins.follow("clone", (value,), [value], [copied])
+        return copied
 
     def _describe(self, func: Any) -> Operator:
         """Return what is known of an operator, looked up once in a pass."""
@@ -372,9 +384,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             return  # weights computed from weights are not a cost per sample
         left = left.unsqueeze(0) if left.dim() == 1 else left
         right = right.unsqueeze(1) if right.dim() == 1 else right
-        left_is_input = second is not None or (
-            first is None and not self._is_value(right)
-        )
+        left_is_input = second or (first is None and not self._is_value(right))
         if left_is_input and math.prod(right.shape[:-2]) == 1:
             matrix = _as_matrix(right).transpose(0, 1)
             rows = left if first is None else self._state_rows(left)

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from neuroledger.families.efficiency.counting.free import names_in
+
 __all__ = [
     "Origins",
     "Piece",
@@ -30,63 +32,30 @@ Piece = tuple[int, object, int]
 """The identity of a weight of the network, the part of its values (None: all), and their number."""
 
 # Operators that fill memory, or repeat weights for each sample: their results are not weights.
-FRESH = frozenset(
-    {
-        "expand",
-        "repeat",
-        "new_zeros",
-        "new_ones",
-        "new_empty",
-        "new_full",
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "full_like",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "new_empty_strided",
-    }
+FRESH: Final = names_in(
+    """
+    expand repeat new_zeros new_ones new_empty new_full zeros_like ones_like empty_like
+    full_like rand_like randn_like randint_like new_empty_strided
+    """
 )
 # Operators that keep the order of all values.
-RESHAPES = frozenset(
-    {
-        "view",
-        "_unsafe_view",
-        "_reshape_alias",
-        "reshape",
-        "unsqueeze",
-        "squeeze",
-        "squeeze_",
-        "unsqueeze_",
-        "flatten",
-    }
+RESHAPES: Final = names_in(
+    """
+    view _unsafe_view _reshape_alias reshape unsqueeze squeeze squeeze_ unsqueeze_
+    flatten
+    """
 )
 # Operators whose results only repeat or rearrange values.
-COPIES = RESHAPES | {
-    "repeat",
-    "expand",
-    "clone",
-    "_to_copy",
-    "permute",
-    "transpose",
-    "t",
-    "index_select",
-    "index",
-    "gather",
-    "take",
-    "stack",
-    "cat",
-    "unfold",
-    "im2col",
-    "select",
-    "slice",
-    "repeat_interleave",
-    "broadcast_in_dim",
-    "alias",
-    "detach",
-    "_unsafe_index",
-}
+COPIES: Final = RESHAPES | names_in(
+    """
+    repeat expand clone _to_copy permute transpose t index_select index gather take
+    stack cat unfold im2col select slice repeat_interleave broadcast_in_dim alias detach
+    _unsafe_index
+    """
+)
+# Operators that move or remove axes.
+MOVES: Final = names_in("t t_ numpy_T transpose transpose_ permute select unbind stack")
+REPEATS: Final = frozenset({"expand", "repeat"})
 
 
 class Weight(NamedTuple):
@@ -139,76 +108,56 @@ def distinct_values(tensor: Tensor) -> int:
     return math.prod(own)
 
 
-class ByTensor:
-    """Origins of tensors, by the tensor's identity; a tensor that no longer exists has none."""
+OUTSIDE = Weight("a matrix outside of modules", frozenset())
+
+
+class Origins:
+    """The origins of tensors during one batch; ``own`` are the tensors of the network by the name of their module.
+
+    They are found by a tensor's identity, or else by its memory; a tensor that no longer exists has none.
+    """
 
     # A batch may compute any number of tensors: entries of those that are gone are dropped whenever so many were added.
     ADDED_BEFORE_DROPPING: Final = 4096
 
-    def __init__(self) -> None:
-        self._entries: dict[int, tuple[weakref.ref[Tensor], Weight | Sample]] = {}
-        self._limit = self.ADDED_BEFORE_DROPPING
-
-    def get(self, tensor: Tensor) -> Weight | Sample | None:
-        """Return the origin of a tensor, if it was set."""
-        entry = self._entries.get(id(tensor))
-        return entry[1] if entry is not None and entry[0]() is tensor else None
-
-    def __setitem__(self, tensor: Tensor, origin: Weight | Sample) -> None:
-        entries = self._entries
-        entries[id(tensor)] = (weakref.ref(tensor), origin)
-        if len(entries) > self._limit:
-            alive = {key: e for key, e in entries.items() if e[0]() is not None}
-            self._entries = alive
-            self._limit = len(alive) + self.ADDED_BEFORE_DROPPING
-
-    def clear(self) -> None:
-        """Drop all entries."""
-        self._entries.clear()
-
-
-OUTSIDE = Weight("a matrix outside of modules", frozenset())
-REPEATS = frozenset({"expand", "repeat"})
-
-
-class Origins:
-    """The origins of tensors during one batch; ``own`` are the tensors of the network by the name of their module."""
-
     def __init__(self, own: Sequence[tuple[str, Tensor]]) -> None:
         self.samples = 0
-        self._own: dict[int, Weight] = {}
+        self._own: list[tuple[Tensor, Weight]] = []
         self._storages: dict[int, Weight] = {}
         # Holding the storages keeps their identities unique, even if the network replaces a tensor's memory.
         self._held = [tensor.detach() for _, tensor in own if not is_lazy(tensor)]
         for name, tensor in own:
-            self._add_own(name, tensor)
-        self._known = ByTensor()
-
-    def _add_own(self, name: str, tensor: Tensor) -> None:
-        size = 0 if is_lazy(tensor) else tensor.numel()
-        weight = Weight(
-            name,
-            frozenset({(id(tensor), None, size)}),
-            not isinstance(tensor, nn.Parameter),
-        )
-        self._own.setdefault(id(tensor), weight)
-        storage = _storage(tensor)
-        if storage is not None:
-            self._storages.setdefault(storage, weight)
+            size = 0 if is_lazy(tensor) else tensor.numel()
+            pieces = frozenset({(id(tensor), None, size)})
+            weight = Weight(name, pieces, not isinstance(tensor, nn.Parameter))
+            self._own.append((tensor, weight))
+            storage = _storage(tensor)
+            if storage is not None:
+                self._storages.setdefault(storage, weight)
+        self._own.reverse()  # the first of several names is the last to be set
+        self.begin(0)
 
     def begin(self, samples: int) -> None:
         """Start a batch."""
         self.samples = samples
-        self._known.clear()
+        self._limit = self.ADDED_BEFORE_DROPPING
+        self._known: dict[int, tuple[weakref.ref[Tensor], Weight | Sample]] = {}
+        for tensor, weight in self._own:
+            self._set(tensor, weight)
+
+    def _set(self, tensor: Tensor, origin: Weight | Sample) -> None:
+        known = self._known
+        known[id(tensor)] = (weakref.ref(tensor), origin)
+        if len(known) > self._limit:
+            alive = {key: e for key, e in known.items() if e[0]() is not None}
+            self._known = alive
+            self._limit = len(alive) + self.ADDED_BEFORE_DROPPING
 
     def of(self, tensor: Tensor) -> Weight | Sample | None:
         """Return the origin of a tensor; None if it is a constant, or was not made by an observed operator."""
-        known = self._known.get(tensor)
-        if known is not None:
-            return known
-        own = self._own.get(id(tensor))
-        if own is not None:
-            return own
+        entry = self._known.get(id(tensor))
+        if entry is not None and entry[0]() is tensor:
+            return entry[1]
         storage = _storage(tensor)
         return self._storages.get(storage) if storage is not None else None
 
@@ -219,22 +168,16 @@ class Origins:
 
     def stored_view(self, tensor: Tensor) -> object | None:
         """Return what identifies the values of a stored weight, or of a view of one, during this batch; None for others."""
-        if tensor.layout != torch.strided or tensor.is_quantized:
-            return None
         storage = _storage(tensor)
-        if storage not in self._storages:
+        if storage not in self._storages or tensor.is_quantized:
             return None
         return storage, tensor.storage_offset(), tensor.shape, tensor.stride()
 
     def is_state(self, tensor: Tensor) -> bool:
         """Return whether a buffer has one row per sample, or one for all: a product treats it as a state."""
         weight = self.weight(tensor)
-        return (
-            weight is not None
-            and weight.state
-            and tensor.dim() > 1
-            and len(tensor) in (1, self.samples)
-        )
+        has_rows = tensor.dim() > 1 and len(tensor) in (1, self.samples)
+        return weight is not None and weight.state and has_rows
 
     def shared(self, tensor: Tensor) -> Weight | None:
         """Return the matrix that a tensor repeats for each sample."""
@@ -244,7 +187,7 @@ class Origins:
     def add_sample(self, tensor: Tensor, period: int | None = None) -> None:
         """Record a tensor that depends on samples; without ``period``, its axis of samples is found by its shape."""
         found = self.period_by_shape(tensor.shape) if period is None else period
-        self._known[tensor] = Sample(found, distinct_values(tensor))
+        self._set(tensor, Sample(found, distinct_values(tensor)))
 
     def period_by_shape(self, shape: Sequence[int]) -> int | None:
         """Return the number of successive values of a sample: axis 0, or axis 1 if only that has the batch's length."""
@@ -259,11 +202,10 @@ class Origins:
         if self.samples < 2:
             return rows if self.samples else None
         origin = self.of(tensor)
-        period = (
-            origin.period
-            if isinstance(origin, Sample)
-            else self.period_by_shape(tensor.shape)
-        )
+        if isinstance(origin, Sample):
+            period = origin.period
+        else:
+            period = self.period_by_shape(tensor.shape)
         if not period or period % width or rows % (self.samples * (period // width)):
             return None
         return period // width
@@ -282,30 +224,16 @@ class Origins:
         A rule counts what is not a weight as a value of samples.
         """
         origins = [self.of(tensor) for tensor in sources]
-        depends = any(isinstance(origin, Sample) for origin in origins) or (
-            has_rule and None in origins
-        )
-        if sources and (name in FRESH or depends):
-            for number, tensor in enumerate(results):
-                self._known[tensor] = self._sample(
-                    name, args, sources, origins, tensor, number
-                )
+        depends = any(isinstance(origin, Sample) for origin in origins)
+        unknown = has_rule and None in origins
+        if sources and (depends or unknown or name in FRESH):
+            for tensor in results:
+                self._set(tensor, self._sample(name, args, sources, origins, tensor))
             return
         weights = [origin for origin in origins if isinstance(origin, Weight)]
-        if len(sources) == len(weights) == len(results) == 1 and self._keeps_storage(
-            weights[0], sources[0], results[0]
-        ):
-            return
         for tensor in results if weights else ():
             if not any(tensor is source for source in sources):
-                self._known[tensor] = self._derived(sources, origins, weights, tensor)
-
-    def _keeps_storage(self, weight: Weight, source: Tensor, result: Tensor) -> bool:
-        """Return whether a result is a whole parameter in another order, whose origin is found by its memory."""
-        if weight.state or result.numel() != source.numel():
-            return False
-        storage = _storage(result)
-        return storage is not None and self._storages.get(storage) is weight
+                self._set(tensor, self._derived(sources, origins, weights, tensor))
 
     def _derived(
         self,
@@ -314,22 +242,23 @@ class Origins:
         weights: list[Weight],
         result: Tensor,
     ) -> Weight:
-        pieces = frozenset(piece for weight in weights for piece in weight.pieces)
-        storage = _storage(result)
-        is_view = (
-            len(sources) > 0 and storage is not None and storage == _storage(sources[0])
-        )
-        if is_view and result.numel() < sources[0].numel():
+        """Return the origin of a tensor that is made from weights alone; a part of one weight is a piece of it."""
+        first = sources[0]
+        if len(weights) == len(sources) == 1:
+            pieces = weights[0].pieces
+        else:
+            pieces = frozenset(piece for weight in weights for piece in weight.pieces)
+        storage = _storage(result) if result.numel() < first.numel() else None
+        if storage is not None and storage == _storage(first):
             which = (result.storage_offset(), tuple(result.shape), result.stride())
-            pieces = frozenset(
-                (root, which, int(result.numel())) for root, _, _ in pieces
-            )
+            count = int(result.numel())
+            pieces = frozenset((root, which, count) for root, _, _ in pieces)
         keeps_rows = any(
-            isinstance(origin, Weight)
-            and origin.state
+            weight is not None
+            and weight.state
             and source.dim() > 1
             and source.shape[:1] == result.shape[:1]
-            for source, origin in zip(sources, origins, strict=True)
+            for source, weight in zip(sources, origins, strict=True)
         )
         return Weight(weights[0].name, pieces, keeps_rows)
 
@@ -340,24 +269,20 @@ class Origins:
         sources: list[Tensor],
         origins: list[Any],
         result: Tensor,
-        number: int,
     ) -> Sample:
-        period = None
+        period, distinct = None, distinct_values(result)
+        met: dict[int, int] = {}
         for source, origin in zip(sources, origins, strict=True):
-            if isinstance(origin, Sample) and period is None:
-                period = self._next_period(
-                    name, args, source, origin.period, result, number
-                )
+            if isinstance(origin, Sample):
+                met[id(source)] = origin.distinct
+                if period is None and origin.period is not None:
+                    period = self._next_period(
+                        name, args, source, origin.period, result
+                    )
         if period is None:
             period = self.period_by_shape(result.shape)
-        distinct = distinct_values(result)
-        if name in COPIES:
-            known = {
-                id(x): o.distinct
-                for x, o in zip(sources, origins, strict=True)
-                if isinstance(o, Sample)
-            }
-            distinct = min(distinct, sum(known.values()) or distinct)
+        if met and name in COPIES:
+            distinct = min(distinct, sum(met.values()) or distinct)
         return Sample(period, distinct, _shared(name, sources, origins))
 
     def _next_period(
@@ -365,20 +290,24 @@ class Origins:
         name: str,
         args: Sequence[Any],
         source: Tensor,
-        period: int | None,
+        period: int,
         result: Tensor,
-        number: int,
     ) -> int | None:
         """Return the period of a result from that of a source; None if the axis of samples is lost."""
-        if period is None or self.samples == 1:
+        samples = self.samples
+        if samples == 1:
             return None
         if name in RESHAPES:
             return period if result.numel() == source.numel() else None
-        place = _axis_of(period, source.shape, self.samples)
+        place = _axis_of(period, source.shape, samples)
         if place is None:
             return None
         axis, inner = place
-        moved = _moved_axis(name, args, axis, source, result)
+        if name in MOVES:
+            moved = _moved_axis(name, args, axis, source.dim(), result.dim())
+        else:  # axes are added in front
+            added = result.dim() - source.dim()
+            moved = axis + added if added >= 0 or name == "expand" else None
         if (
             moved is None
             or not 0 <= moved < result.dim()
@@ -402,21 +331,17 @@ def _axis_of(period: int, shape: Sequence[int], samples: int) -> tuple[int, int]
     """Return the axis that contains the samples, and how many of its successive entries belong to one of them."""
     after = 1
     for axis in range(len(shape) - 1, -1, -1):
-        if (
-            period >= after
-            and period % after == 0
-            and (period // after) * samples <= shape[axis]
-        ):
-            return axis, period // after
+        inner, rest = divmod(period, after)
+        if inner and not rest and inner * samples <= shape[axis]:
+            return axis, inner
         after *= shape[axis]
     return None
 
 
 def _moved_axis(
-    name: str, args: Sequence[Any], axis: int, source: Tensor, result: Tensor
+    name: str, args: Sequence[Any], axis: int, rank: int, result_rank: int
 ) -> int | None:
-    """Return where an operator moves an axis of its source."""
-    rank: int = source.dim()
+    """Return where an operator moves an axis of a source of this rank."""
     if name in ("t", "t_", "numpy_T"):
         return rank - 1 - axis
     if name in ("transpose", "transpose_"):
@@ -424,22 +349,16 @@ def _moved_axis(
         return {first: second, second: first}.get(axis, axis)
     if name == "permute":
         return [dim % rank for dim in args[1]].index(axis)
-    if name in ("select", "unbind"):
-        removed = int(args[1] if len(args) > 1 else 0) % rank
-        return None if removed == axis else axis - (removed < axis)
     if name == "stack":
-        added = int(args[1] if len(args) > 1 else 0) % int(result.dim())
+        added = int(args[1] if len(args) > 1 else 0) % result_rank
         return axis + (added <= axis)
-    return (
-        axis + int(result.dim()) - rank
-        if name == "expand" or result.dim() >= rank
-        else None
-    )
+    removed = int(args[1] if len(args) > 1 else 0) % rank
+    return None if removed == axis else axis - (removed < axis)
 
 
 def _storage(tensor: Tensor) -> int | None:
     """Return the identity of a tensor's memory; None if it has no values yet or has a layout of its own."""
-    if is_lazy(tensor) or tensor.layout != torch.strided:
+    if tensor.layout is not torch.strided or is_lazy(tensor):
         return None
     try:
         return int(tensor.untyped_storage()._cdata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -51,11 +52,33 @@ def as_values(tensor: Tensor) -> Tensor:
 
 def nonzero_per_column(matrix: Tensor) -> Tensor:
     """Return the number of non-zero values of each column of ``(row, column)``, float64 (column,)."""
-    total = torch.zeros(matrix.shape[1], dtype=torch.float64, device=matrix.device)
-    for part in matrix.split(max(1, VALUES_IN_CACHE // max(1, matrix.shape[1]))):
-        nonzero = part.ne(0).to(torch.float32)
-        total += nonzero.new_ones(len(part)) @ nonzero
-    return total
+    by_column = matrix.stride(0) < matrix.stride(1)
+    memory = matrix.t() if by_column else matrix
+    size = max(1, VALUES_IN_CACHE // max(1, memory.shape[1]))
+    sums = [_nonzero_along(part, int(by_column)) for part in memory.split(size)]
+    return torch.cat(sums) if by_column else torch.stack(sums).sum(0)
+
+
+def _nonzero_along(part: Tensor, axis: int) -> Tensor:
+    """Return the number of non-zero values along an axis, float64."""
+    comparable = part.is_cpu and part.dtype in (torch.float32, torch.float64)
+    if comparable and part.numpy(force=True).all():  # of most weights, none is zero
+        shape = part.shape[1 - axis]
+        return part.new_full((shape,), part.shape[axis], dtype=torch.float64)
+    return _nonzero(part, torch.float32).sum(axis, dtype=torch.float64)
+
+
+def _nonzero(part: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 1 where a value is not zero, else 0."""
+    result = part.new_empty(part.shape, dtype=dtype)
+    return torch.ne(part, 0, out=result)
+
+
+def _has_no_zero(matrix: Tensor) -> bool:
+    """Return whether no value is zero; False if this cannot be said faster than by counting."""
+    if matrix.is_cpu and matrix.dtype in (torch.float32, torch.float64):
+        return bool(matrix.numpy(force=True).all())
+    return False
 
 
 def exact(fan_out: Tensor) -> Tensor:
@@ -87,8 +110,7 @@ def _operations_of_part(
     rows = (
         rows.contiguous()
     )  # slices of time are read twice: once from memory, once from the cache
-    nonzero = rows.new_empty(rows.shape, dtype=fan_out.dtype)
-    torch.ne(rows, 0, out=nonzero)
+    nonzero = _nonzero(rows, fan_out.dtype)
     amounts = (nonzero @ fan_out).to(torch.float64)
     return amounts, _signs(rows, nonzero) if classify else None
 
@@ -175,6 +197,7 @@ class SampleSums:
         return together - accumulations, accumulations
 
 
+@lru_cache(maxsize=256)
 def axis_uses(
     size: int,
     out: int,
