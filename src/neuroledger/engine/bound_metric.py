@@ -17,6 +17,7 @@ from neuroledger.data.normalise_input import as_text, in_numpy, received
 from neuroledger.data.plain_arrays import alike, is_plain
 from neuroledger.engine.context import MetricContext
 from neuroledger.engine.overrides import Comparison, resolve
+from neuroledger.engine.scorer import Scorer
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec.base import Override, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_definitions
@@ -392,6 +393,14 @@ class BoundMetric(_Bound):
             )
         source, target = self._matched(source, target)
         return self._compute((source, target), splits, target, tested)
+
+    def as_scorer(self) -> Scorer:
+        """Return the metric as a scorer of scikit-learn, for ``cross_val_score`` and searches of parameters.
+
+        A classifier is scored by the scores of its classes, another estimator by its predictions.
+        """
+        takes = self.component.input
+        return Scorer(self, takes, self.spec.direction)
 
     def _matched(
         self,
