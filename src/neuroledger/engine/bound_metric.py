@@ -15,6 +15,7 @@ from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text, in_numpy, received
 from neuroledger.data.plain_arrays import alike, is_plain
+from neuroledger.display import card
 from neuroledger.engine.context import MetricContext
 from neuroledger.engine.overrides import Comparison, resolve
 from neuroledger.engine.scorer import Scorer
@@ -211,6 +212,14 @@ class _Bound:
             f"{name}={_short(value)}" for name, value in self.parameters.items()
         )
         return f"<{self.component.kind} {self.spec.id}: {self.component.name}({values}){resampling}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("title", self.spec.title),
+            ("scale", f"{self.spec.scale}, {self.spec.direction} is better"),
+            *((name, _short(value)) for name, value in self.parameters.items()),
+        ]
+        return card(f"{self.component.kind} {self.spec.id}", rows)
 
     def _compute(
         self,

@@ -63,6 +63,11 @@ def _classifying(decoder: str | Decoder) -> Decoder:
     return found
 
 
+def _has_probabilities(estimator: SignalClassifier) -> bool:
+    """Return whether the trained decoder has probabilities."""
+    return hasattr(getattr(estimator, "fitted_", None), "predict_proba")
+
+
 class SignalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of windows ``(window, channel, sample)``, or of features ``(window, feature)``, with one label each.
 
@@ -122,7 +127,7 @@ class SignalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes = self.fitted_.predict(self._checked(X)) if self._is_fitted() else []
         return np.asarray(self.classes_[np.asarray(codes, dtype=np.intp)])
 
-    @available_if(lambda self: hasattr(getattr(self, "fitted_", None), "predict_proba"))
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class ``(window, class)``."""
         return np.asarray(self.fitted_.predict_proba(self._checked(X)), dtype=float)
