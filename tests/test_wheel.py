@@ -19,6 +19,9 @@ x = xr.DataArray(rng.standard_normal((60, 5)), dims=("presentation", "neuroid"),
 assert nl.metric("ridge", splits={"stratify": None})(x, x).value > 0.99
 assert nl.ceiling("internal_consistency").spec.id == "internal_consistency"
 assert nl.cost(torch.nn.Linear(5, 2), [torch.ones(3, 5)], ["dense_operations"])["dense_operations"].value == 10
+assert nl.find("suites").index.tolist() == ["sample"] and "pls" in nl.find("metrics").index
+assert nl.load("sample").assembly.sizes == {"presentation": 400, "neuroid": 30}
+assert nl.score("pixels16", "sample.V4-ridge").value > 0.3
 try:
     nl.score("pixels16", "Digits.simulated.V4-pls")
 except nl.errors.RequestError as error:
@@ -88,6 +91,7 @@ def test_a_wheel_holds_the_definitions_that_need_no_repository(
         if not name.startswith("NEUROLEDGER_")
     }
     environment["PYTHONPATH"] = str(tmp_path / "installed")
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", HERE],
         cwd=tmp_path,

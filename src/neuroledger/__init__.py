@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from neuroledger.engine.why import explain as why
     from neuroledger.families.alignment.layer_curves.curve import layers
     from neuroledger.families.decoding import results as decoding
+    from neuroledger.families.decoding.as_estimator import as_estimator
     from neuroledger.families.decoding.decode import decode
     from neuroledger.families.decoding.own_decoders import evaluate_decoder
     from neuroledger.families.efficiency.cost import cost
@@ -40,6 +41,7 @@ _PUBLIC = {
     "Record": ("neuroledger.engine.record", "Record"),
     "Score": ("neuroledger.stats.score", "Score"),
     "StimulusSet": ("neuroledger.data.stimuli", "StimulusSet"),
+    "as_estimator": ("neuroledger.families.decoding.as_estimator", "as_estimator"),
     "ceiling": ("neuroledger.engine.bound_metric", "ceiling"),
     "compare": ("neuroledger.engine.compare", "compare"),
     "cost": ("neuroledger.families.efficiency.cost", "cost"),
@@ -71,6 +73,7 @@ __all__ = [
     "Record",
     "Score",
     "StimulusSet",
+    "as_estimator",
     "ceiling",
     "compare",
     "cost",

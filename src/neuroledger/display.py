@@ -1,13 +1,13 @@
-"""Output in the terminal: safe lines, JSON and tables, and progress (one protocol with three implementations)."""
+"""Output in the terminal: safe lines, JSON and tables, and progress (one protocol with four implementations)."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 import unicodedata
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol, TextIO
@@ -15,6 +15,7 @@ from typing import Final, Protocol, TextIO
 __all__ = [
     "Display",
     "NoDisplay",
+    "NotebookDisplay",
     "PlainDisplay",
     "RichDisplay",
     "card",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+WIDEST: Final = 60  # characters beside a bar
 BREAKS: Final = {ord("\n"): None, ord("\t"): None}
 
 
@@ -81,36 +83,34 @@ def say_json(value: object) -> None:
 
 
 def say_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write aligned columns; in a terminal, wide cells are cut, and the last one to its width."""
+    """Write aligned columns; in a terminal they share its width, and long cells are cut, the first column last."""
     if not rows:
         return
     if sys.stdout.isatty():
-        rows = [[*map(_cut, row[:-1]), row[-1]] for row in rows]
+        _say_table_of_width(header, rows)
+        return
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    space = (
-        shutil.get_terminal_size((120, 24)).columns
-        - sum(widths[:-1])
-        - 2 * (len(widths) - 1)
-    )
     for row in [header, *rows]:
-        if len(row[-1]) <= space or not sys.stdout.isatty():
-            last = row[-1]
-        else:
-            last = row[-1][: max(8, space - 1)] + "…"
-        cells = [
-            cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)
-        ]
-        say("  ".join([*cells, last]).rstrip())
+        cells = map(str.ljust, row, widths)
+        say("  ".join(cells).rstrip())
 
 
-WIDEST_CELL = 40
+def _say_table_of_width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write a table that fits the width of the terminal; what identifies a row is in its first column, and is kept."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-
-def _cut(text: str) -> str:
-    """Return a text of at most ``WIDEST_CELL`` characters."""
-    if len(text) <= WIDEST_CELL:
-        return text
-    return f"{text[: WIDEST_CELL - 1]}…"
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    console = Console(file=sys.stdout, highlight=False)
+    longest = max(len(visible(row[0])) for row in [header, *rows])
+    for number, name in enumerate(header):
+        least = min(longest, console.width // 2) if number == 0 else len(name)
+        head = Text(visible(name))
+        table.add_column(head, no_wrap=True, overflow="ellipsis", min_width=least)
+    for row in rows:
+        table.add_row(*(Text(visible(cell)) for cell in row))
+    console.print(table)
 
 
 def card(title: str, rows: Iterable[tuple[str, object]], after: str = "") -> str:
@@ -212,16 +212,61 @@ class RichDisplay:
             del self._tasks[label]
 
 
+class NotebookDisplay:
+    """Shows one bar, for the task that began first; messages, and tasks inside it, are written beside the bar."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._label = ""
+
+    def line(self, text: str) -> None:
+        """Write the message beside the bar, or as a line if no task is running."""
+        if self._bar is None:
+            say(text)
+        else:
+            self._bar.set_postfix_str(visible(text)[:WIDEST])
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        """Move the bar; its end leaves it in place."""
+        if self._bar is None:
+            self._bar, self._label = _bar(visible(label), total), label
+        if label != self._label:
+            self.line(f"{label}: {done:,} of {total:,}")
+            return
+        self._bar.update(done - self._bar.n)
+        if done >= total:
+            self._bar.close()
+            self._bar = None
+
+    def stop(self) -> None:
+        """Close the bar of a task that did not end."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _bar(label: str, total: int) -> Any:
+    """Return a bar of widgets where they are installed, otherwise one of text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tqdm says at import that there are no widgets
+        from tqdm.auto import tqdm
+    return tqdm(total=total, desc=label, file=sys.stdout)
+
+
 @contextmanager
 def choose(kind: str | None = None) -> Iterator[Display]:
-    """Yield a ``rich``, ``plain`` or no display; ``NEUROLEDGER_DISPLAY`` or the terminal selects the default ``kind``."""
-    kind = (
-        kind
-        or os.environ.get("NEUROLEDGER_DISPLAY")
-        or ("rich" if sys.stderr.isatty() else "plain")
-    )
+    """Yield a ``notebook``, ``rich``, ``plain`` or no display, by default the one that fits where output goes.
+
+    ``NEUROLEDGER_DISPLAY`` states another default.
+    """
+    kind = kind or os.environ.get("NEUROLEDGER_DISPLAY") or _fitting()
     if kind == "none":
         yield NoDisplay()
+    elif kind == "notebook":
+        bar = NotebookDisplay()
+        try:
+            yield bar
+        finally:
+            bar.stop()
     elif kind == "rich":
         display = RichDisplay()
         display.start()
@@ -231,3 +276,10 @@ def choose(kind: str | None = None) -> Iterator[Display]:
             display.stop()
     else:
         yield PlainDisplay()
+
+
+def _fitting() -> str:
+    """Return the kind of display that fits a notebook, a terminal or a file."""
+    if "ipykernel" in sys.modules:
+        return "notebook"
+    return "rich" if sys.stderr.isatty() else "plain"

@@ -481,10 +481,13 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "dask": "cluster",
         "distributed": "cluster",
         "dvc": "pipeline",
+        "dvclive": "trackers",
         "great_expectations": "pipeline",
         "h5py": "recordings",
+        "huggingface_hub": "trackers",
         "lz4": "events",
         "matplotlib": "plots",
+        "mlflow": "trackers",
         "mne": "eeg",
         "mne_bids": "bids",
         "neo": "neo",
@@ -505,6 +508,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "torch": "torch",
         "torchvision": "vision",
         "transformers": "language",
+        "wandb": "trackers",
         "zstandard": "events",
     }
 )

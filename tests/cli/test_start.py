@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from PIL import Image
 
 import neuroledger as nl
 from neuroledger.cli import main
-from neuroledger.cli.lab_files import layouts
+from neuroledger.cli.lab_files import layouts, survey
 from neuroledger.cli.start import start
+from neuroledger.cli.start_signals import license_in
 from neuroledger.data import assembly as assemblies
 from neuroledger.data.load import load_dataset
 from neuroledger.errors import AssemblyError, DataError, RequestError, UnavailableError
@@ -525,11 +527,11 @@ def test_spikes_of_nwb_are_counted_in_the_window(
     assert data["stimulus_id"].values.tolist() == [NAMES[i] for i in shown]
 
 
-def test_a_bids_tree_becomes_a_decoding_benchmark_across_subjects(
+def test_a_bids_tree_becomes_benchmarks_within_and_across_sessions_and_subjects(
     tmp_path: Path, bare: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree = tmp_path / "recordings"
-    people_of_bids(tree)
+    people_of_bids(tree, sessions=2)
     flags = [
         "--root",
         str(bare),
@@ -544,6 +546,7 @@ def test_a_bids_tree_becomes_a_decoding_benchmark_across_subjects(
     )  # which events are decoded, and when, nobody can know
     said = capsys.readouterr().err
     assert "--events" in said and "go" in said and "stop" in said and "--window" in said
+    assert license_in(survey(tree)) == "CC0", "the description of the tree states it"
     answers = {
         "task": "react",
         "events": "go=go,stop=stop",
@@ -567,9 +570,12 @@ def test_a_bids_tree_becomes_a_decoding_benchmark_across_subjects(
     )
     assert (
         done.notes[0] == "eeg of 3 subjects, tasks react"
-        and "splits cross_subject, within_session" in done.notes[1]
+        and "splits cross_subject, cross_session, within_session" in done.notes[1]
     )
-    assert done.benchmarks == ("recordings-cross_subject", "recordings-within_session")
+    splits = ("cross_subject", "cross_session", "within_session")
+    assert done.benchmarks == tuple(f"recordings-{split}" for split in splits)
+    told = capsys.readouterr().err
+    assert "120 windows" in told and "stimuli" not in told, "labels are not stimuli"
     values = {record.model: record.value for record in done.records if record.score}
     best = max(
         value
@@ -580,7 +586,8 @@ def test_a_bids_tree_becomes_a_decoding_benchmark_across_subjects(
     table = done.by_session
     assert table is not None and set(table["benchmark"]) == set(done.benchmarks)
     within = table[table["benchmark"] == "recordings-within_session"]
-    assert sorted(set(within["subject"])) == ["01", "02", "03"]
+    places = set(zip(within["subject"], within["session"], strict=True))
+    assert places == set(product(("01", "02", "03"), ("01", "02")))
     assert {"dummy", "shrinkage_lda", "covariance_logistic"} <= set(within["pipeline"])
     data = load_dataset(open_catalog(bare), done.dataset)
     assert sorted(set(data.assembly["subject"].values.tolist())) == ["01", "02", "03"]

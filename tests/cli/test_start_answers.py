@@ -12,6 +12,7 @@ import mne
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.io
 import xarray as xr
 import yaml
 
@@ -104,6 +105,10 @@ def test_axes_are_named_in_the_words_of_the_field(images: Path, bare: Path) -> N
     assert layouts((4, 60, 7), 60, None, ("trial", "image", "unit")) == [
         ("repetition", "stimulus", "neuroid")
     ]
+    assert layouts((4, 60, 7), 60, None, neuroids=7) == [
+        ("repetition", "stimulus", "neuroid"),
+        ("time_bin", "stimulus", "neuroid"),
+    ]
     with pytest.raises(RequestError, match="'depth' names no axis"):
         dims_named("depth,unit")
     values = truth(images)
@@ -113,6 +118,19 @@ def test_axes_are_named_in_the_words_of_the_field(images: Path, bare: Path) -> N
     assert data is not None
     means = data.groupby("stimulus_id").mean().sel(stimulus_id=NAMES)
     np.testing.assert_allclose(means.values, values.mean(2))
+
+
+def test_regions_of_a_matlab_struct_say_which_axis_is_that_of_neuroids(
+    images: Path, bare: Path
+) -> None:
+    trials = np.moveaxis(truth(images), 2, 0)
+    areas = np.array(PLACES, dtype=object)
+    struct = {"spikes": trials, "image_names": np.array(NAMES, dtype=object)}
+    scipy.io.savemat(images / "session.mat", {"data": {**struct, "unit_area": areas}})
+    with pytest.raises(RequestError) as refused:
+        start(images, root=bare, **TERMS)
+    asked = "(repetition,stimulus,neuroid | time_bin,stimulus,neuroid)"
+    assert asked in str(refused.value) and "--region" not in str(refused.value)
 
 
 def test_a_stated_region_fills_what_is_not_stated_or_agrees() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -26,7 +27,8 @@ def executed(path: Path) -> nbformat.NotebookNode:
         kernel_name="python3",
         resources={"metadata": {"path": str(HERE)}},
     )
-    client.execute()
+    # Progress is no part of the stored outputs: it goes to the standard error stream, which is left out.
+    client.execute(env={**os.environ, "NEUROLEDGER_DISPLAY": "plain"})
     return notebook
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
@@ -385,15 +386,24 @@ def _import_tree(
 
 def export(
     project: Annotated[
-        Literal["brainscore", "neurobench", "sc-neurocore"],
+        Literal[
+            "brainscore",
+            "neurobench",
+            "sc-neurocore",
+            "mlflow",
+            "wandb",
+            "dvclive",
+            "huggingface",
+        ],
         argument("PROJECT", "whose format is written"),
     ],
     id: Annotated[
         str,
         argument(
             "ID",
-            "brainscore: id of a data set; neurobench, sc-neurocore: id of a benchmark",
-            ids=("benchmarks", "datasets"),
+            "brainscore, huggingface: id of a data set; neurobench, sc-neurocore: id of a benchmark; mlflow, wandb, "
+            "dvclive: id of a benchmark or suite",
+            ids=("benchmarks", "datasets", "suites"),
         ),
     ],
     out: Annotated[Path, option("--out", "DIR", "output folder")] = Path("export"),
@@ -402,25 +412,41 @@ def export(
 ) -> int:
     """Write a data set or results in the format of another project.
 
+    Scores become runs of a tracker: `mlflow` uses MLFLOW_TRACKING_URI, `wandb` is offline unless WANDB_MODE is set.
+    `huggingface` writes the card of a data set, without data.
+
     JSON: written (paths), notes, and next (commands that usually follow).
     """
-    from neuroledger.families.alignment.brainscore_files import export_brainscore
-    from neuroledger.families.efficiency.exports import (
-        export_neurobench,
-        export_sc_neurocore,
-    )
-
-    layouts = {
-        "brainscore": export_brainscore,
-        "neurobench": export_neurobench,
-        "sc-neurocore": export_sc_neurocore,
-    }
     answer = Output(json)
     catalog = _open_catalog(root, answer)
-    for path in layouts[project](catalog, id, out):
+    for path in _exported(project, catalog, id, out):
         answer.wrote(path)
     answer.end()
     return SUCCESS
+
+
+def _exported(project: str, catalog: Catalog, id: str, out: Path) -> Iterable[Path]:
+    """Write in the format of a project, and return the paths of the files."""
+    if project == "brainscore":
+        from neuroledger.families.alignment.brainscore_files import export_brainscore
+
+        return export_brainscore(catalog, id, out)
+    if project in ("neurobench", "sc-neurocore"):
+        from neuroledger.families.efficiency import exports
+
+        name = f"export_{project.replace('-', '_')}"
+        written: Iterable[Path] = getattr(exports, name)(catalog, id, out)
+        return written
+    from neuroledger.report import trackers
+
+    if project == "huggingface":
+        return [trackers.dataset_card(catalog, id, out)]
+    log = {
+        "mlflow": trackers.to_mlflow,
+        "wandb": trackers.to_wandb,
+        "dvclive": trackers.to_dvclive,
+    }
+    return log[project](trackers.records_of(catalog, id), out)
 
 
 PROGRESS_SECONDS: Final = 10.0

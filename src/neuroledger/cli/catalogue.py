@@ -68,9 +68,9 @@ def list_(
 
     JSON: a list of specs, each with id, version, title and the other columns of its kind.
     """
-    from neuroledger.spec.catalog import open_catalog
+    from neuroledger.spec.catalog import open_definitions
 
-    catalog = open_catalog(root)
+    catalog = open_definitions(root)
     text = (filter or "").lower()
     rows = [_row(catalog, _spec(catalog, kind, id)) for id in catalog.ids(kind)]
     rows = [row for row in rows if text in " ".join(map(str, row.values())).lower()]
@@ -160,9 +160,9 @@ def show(
 
     JSON: the fields of the spec, with its kind; a list of these if several kinds have the id.
     """
-    from neuroledger.spec.catalog import open_catalog
+    from neuroledger.spec.catalog import open_definitions
 
-    catalog = open_catalog(root)
+    catalog = open_definitions(root)
     entries = catalog.find(id)
     if json:
         plain = [

@@ -505,11 +505,16 @@ READERS: Mapping[str, Callable[[Path], Any]] = {
 
 
 def layouts(
-    shape: Sequence[int], stimuli: int, trials: int | None, axes: Sequence[str] = ()
+    shape: Sequence[int],
+    stimuli: int,
+    trials: int | None,
+    axes: Sequence[str] = (),
+    neuroids: int | None = None,
 ) -> list[tuple[str, ...]]:
     """Return the possible axes of an array of this shape with responses to this number of stimuli or trials.
 
-    Axis names in the file, ``axes``, exclude the layouts that contradict them.
+    Axis names in the file, ``axes``, exclude the layouts that contradict them, as does the number of ``neuroids`` that
+    a list in the file describes.
 
     >>> layouts((200, 40), 200, None)
     [('stimulus', 'neuroid')]
@@ -517,6 +522,8 @@ def layouts(
     [('neuroid', 'trial')]
     >>> layouts((40, 40), 40, None, ("unit", "image"))
     [('neuroid', 'stimulus')]
+    >>> layouts((12, 40, 80), 40, None, neuroids=80)
+    [('repetition', 'stimulus', 'neuroid'), ('time_bin', 'stimulus', 'neuroid')]
     """
     meanings = meanings_of(axes) or [None] * len(shape)
     others: dict[int, list[tuple[str, ...]]] = {
@@ -530,7 +537,9 @@ def layouts(
         if row == "trial" and "repetition" in rest:
             continue
         for dims in permutations((row, *rest)):
-            if shape[dims.index(row)] == count and _agree(meanings, dims, row):
+            lengths = dict(zip(dims, shape, strict=True))
+            fits = lengths["neuroid"] == (neuroids or lengths["neuroid"])
+            if fits and lengths[row] == count and _agree(meanings, dims, row):
                 possible.add(dims)
     return sorted(possible)
 

@@ -39,10 +39,10 @@ def ids_of(*kinds: str) -> Callable[[typer.Context, str], list[str]]:
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         from neuroledger.errors import NeuroLedgerError
-        from neuroledger.spec.catalog import open_catalog
+        from neuroledger.spec.catalog import open_definitions
 
         try:
-            catalog = open_catalog(context.params.get("root"))
+            catalog = open_definitions(context.params.get("root"))
         except (NeuroLedgerError, OSError):
             return []
         ids = [id for kind in kinds for id in catalog.ids(kind)]

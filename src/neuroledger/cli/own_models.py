@@ -36,7 +36,12 @@ from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
 from neuroledger.models.model import Model
 from neuroledger.models.torch_weights import checkpoint_tensors, safetensors
-from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.catalog import (
+    Catalog,
+    open_catalog,
+    open_catalog_with,
+    open_definitions,
+)
 from neuroledger.spec.kinds import ModelSpec
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of
@@ -187,7 +192,7 @@ def evaluate(
     SpecError
         The spec of a model or benchmark that is named is invalid.
     """
-    catalog = open_catalog()
+    catalog = open_catalog_with("suites", suite) if suite else open_definitions()
     wrapped_model = wrapped(model, **declared)
     if isinstance(wrapped_model, str):
         catalog.model(wrapped_model)

@@ -16,6 +16,7 @@ import pandas as pd
 import xarray as xr
 
 from neuroledger.cli.lab_files import (
+    AXES,
     BINS,
     REGION,
     REPETITION,
@@ -47,6 +48,7 @@ from neuroledger.cli.start_signals import (
     dataset_of,
     decoded,
     decoders_of,
+    license_in,
     protocols_of,
     recordings_of,
 )
@@ -326,11 +328,11 @@ def _start_images(
     return _score(open_catalog(catalog.root), goal, notes=found, written=written)
 
 
-def _terms(replies: Answers) -> tuple[str, str]:
-    """Return the licence of the data, and who may see them; the suggestions permit nothing."""
-    license = replies.get(
-        "license", "licence of the data (SPDX)", suggestion="LicenseRef-unstated"
-    )
+def _terms(replies: Answers, stated: str = "") -> tuple[str, str]:
+    """Return the licence of the data, and who may see them; the suggestions permit no more than is stated."""
+    suggestion = stated or "LicenseRef-unstated"
+    question = "licence of the data (SPDX)"
+    license = replies.get("license", question, suggestion=suggestion)
     who = ("public", "private")
     access = replies.get("access", "who may see data values", who, suggestion="private")
     return license, access
@@ -415,6 +417,10 @@ def _write_spec(
         raise RequestError(f"{kind} {id!r} already exists: give another --id")
     write_text(path, text)
     return path
+
+
+# A vector of a file, with its name.
+_Vector = tuple[str, Array]
 
 
 @dataclass(frozen=True)
@@ -701,7 +707,8 @@ def _array(
         _, names, areas = names_in(_of_units(file), (), shape)
         images = []
     rows, trials = _rows(reading, name, variable, shape, images)
-    dims = _dims(reading, name, variable, file, shape, rows, trials)
+    neuroids = _described(reading, [*areas, *filter(_names_neuroids, names)])
+    dims = _dims(reading, name, variable, file, shape, rows, trials, neuroids)
     if "time_bin" in (dims or ()):
         question = "first and last edge of the time bins in ms"
         bins = answers.get("time_bins", question, read=_two_ends)
@@ -727,6 +734,18 @@ def _array(
     )
 
 
+def _names_neuroids(vector: _Vector) -> bool:
+    """Return whether the name of a vector says that it is about neuroids, such as ``data.unit_id``."""
+    return AXES.get(vector[0].rpartition(".")[2].lower()) == "neuroid"
+
+
+def _described(reading: _Reading, vectors: Sequence[_Vector]) -> int | None:
+    """Return the number of neuroids that vectors about neuroids describe; None if it may as well be that of the images."""
+    lengths = {len(values) for _, values in vectors}
+    is_clear = len(lengths) == 1 and len(reading.ids) not in lengths
+    return lengths.pop() if is_clear else None
+
+
 def _of_units(file: FileContent) -> dict[str, Array]:
     """Return the columns of a file's table of units."""
     return {
@@ -748,10 +767,6 @@ def _two_ends(text: str) -> str:
     if ends is None or float(ends[2]) <= float(ends[1]):
         raise RequestError("give two ends, the later one second, such as 70:170")
     return text
-
-
-# A vector of a file, with its name.
-_Vector = tuple[str, Array]
 
 
 def _spike_window(reading: _Reading, arrays: Mapping[str, Array]) -> tuple[str, str]:
@@ -801,6 +816,7 @@ def _dims(
     shape: Sequence[int],
     rows: list[str] | None,
     trials: list[str] | None,
+    neuroids: int | None,
 ) -> tuple[str, ...] | None:
     """Return the axes of an array: the only ones that its shape allows, or an answer; None if that is missing."""
     answers, ids = reading.answers, reading.ids
@@ -808,7 +824,7 @@ def _dims(
     if variable:
         count = len(trials) if trials else None
         axes = file.axes.get(variable, ())
-        options = layouts(shape, len(rows or ids), count, axes)
+        options = layouts(shape, len(rows or ids), count, axes, neuroids)
     size = " × ".join(map(str, shape))
     if not options:
         answers.get(
@@ -1105,7 +1121,7 @@ def _start_signals(
     id = goal.id
     recordings = recordings_of(content, answers)
     what = None if recordings is None else decoded(recordings, answers)
-    license, access = _terms(answers)
+    license, access = _terms(answers, license_in(content))
     files = [f"{len(content.signals)} recordings"] if content.signals else []
     answers.require(files if recordings is None else recordings.notes)
     assert recordings is not None and what is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pandas as pd
 from neuroledger.cli.lab_files import BINS, FolderContent
 from neuroledger.cli.options import Answers
 from neuroledger.data.file_names import fields_of
+from neuroledger.data.parsing import parsing
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.recordings.open_recordings import open_recording
@@ -26,6 +28,7 @@ __all__ = [
     "dataset_of",
     "decoded",
     "decoders_of",
+    "license_in",
     "protocols_of",
     "recordings_of",
 ]
@@ -101,6 +104,17 @@ def _in_bids(content: FolderContent, answers: Answers) -> Recordings | None:
         reader,
         [f"{kinds[0]} of {len(sessions)} subjects, tasks {', '.join(tasks)}"],
     )
+
+
+def license_in(content: FolderContent) -> str:
+    """Return the licence that the description of a BIDS tree states; empty if there is none."""
+    path = content.folder / "dataset_description.json"
+    if not content.recordings:
+        return ""
+    with parsing(path, "JSON"):
+        described = json.loads(path.read_text(encoding="utf-8-sig"))
+    license = described.get("License") if isinstance(described, dict) else None
+    return license.strip() if isinstance(license, str) else ""
 
 
 def _sessions_in_names(names: Iterable[str]) -> dict[str, frozenset[str]]:

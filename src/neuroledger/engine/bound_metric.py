@@ -15,8 +15,10 @@ from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text, in_numpy, received
 from neuroledger.data.plain_arrays import alike, is_plain
+from neuroledger.display import card
 from neuroledger.engine.context import MetricContext
 from neuroledger.engine.overrides import Comparison, resolve
+from neuroledger.engine.scorer import Scorer
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec.base import Override, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_definitions
@@ -206,6 +208,14 @@ class _Bound:
         )
         return f"<{self.component.kind} {self.spec.id}: {self.component.name}({values}){resampling}>"
 
+    def _repr_html_(self) -> str:
+        rows = [
+            ("title", self.spec.title),
+            ("scale", f"{self.spec.scale}, {self.spec.direction} is better"),
+            *((name, _short(value)) for name, value in self.parameters.items()),
+        ]
+        return card(f"{self.component.kind} {self.spec.id}", rows)
+
     def _compute(
         self,
         arrays: Sequence[xr.DataArray],
@@ -388,6 +398,14 @@ class BoundMetric(_Bound):
             )
         source, target = self._matched(source, target)
         return self._compute((source, target), splits, target, tested)
+
+    def as_scorer(self) -> Scorer:
+        """Return the metric as a scorer of scikit-learn, for ``cross_val_score`` and searches of parameters.
+
+        A classifier is scored by the scores of its classes, another estimator by its predictions.
+        """
+        takes = self.component.input
+        return Scorer(self, takes, self.spec.direction)
 
     def _matched(
         self,

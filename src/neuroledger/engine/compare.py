@@ -75,9 +75,11 @@ class Comparison:
             "better",
             "reason",
         ]
+        names = {"a": self.a, "b": self.b}
         frame = self.to_frame()[columns].rename(
-            columns={"a": self.a, "b": self.b, "value": "difference"}
+            columns={**names, "value": "difference", "p_corrected": "p"}
         )
+        frame["better"] = frame["better"].map(names).fillna("")
         return str(
             frame.to_html(
                 index=False, na_rep="–", float_format="{:.3g}".format, escape=True
@@ -279,11 +281,10 @@ def _require_subject(subject: object) -> None:
 def _name(subject: Subject, fallback: str) -> str:
     if isinstance(subject, str):
         return subject
-    return str(
-        fallback
-        if isinstance(subject, Score | Mapping)
-        else getattr(subject, "id", "") or fallback
-    )
+    if isinstance(subject, Score):
+        return fallback
+    known = "model" if isinstance(subject, Mapping) else "id"
+    return str(getattr(subject, known, "") or fallback)
 
 
 def _of_scores(
@@ -350,15 +351,11 @@ def _suite(
         if suite is not None:
             raise RequestError("name a suite or a benchmark, not both")
         names = [catalog.benchmark(benchmark).id]
-    title = f"benchmark {names[0]}" if len(names) == 1 else "benchmarks"
-    return SuiteSpec.model_validate(
-        {
-            "id": names[0],
-            "version": catalog.benchmark(names[0]).version,
-            "title": title,
-            "benchmarks": names,
-        }
-    )
+    first = catalog.benchmark(names[0])
+    fields = {"id": first.id, "version": first.version, "title": first.title}
+    if len(names) > 1:
+        fields = {"id": "benchmarks", "version": 1, "title": f"{len(names)} benchmarks"}
+    return SuiteSpec.model_validate({**fields, "benchmarks": names})
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,12 @@ from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import PendingError, RequestError, is_about_machine
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.api import wrapped
-from neuroledger.spec.catalog import open_catalog
+from neuroledger.spec.catalog import (
+    Catalog,
+    open_catalog,
+    open_catalog_with,
+    open_definitions,
+)
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of, to_score
@@ -33,6 +38,7 @@ __all__ = ["find", "load", "records", "run", "score"]
 def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
     """Return the specs of one kind as a table, one row each, filtered by fields that equal the given text.
 
+    Outside a repository these are the definitions that are part of the package, and the sample.
     ``find("benchmarks", parent="V4")``; ``kind`` may be singular or plural.
 
     Raises
@@ -40,7 +46,7 @@ def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
     RequestError
         The kind or a field is unknown.
     """
-    catalog = open_catalog()
+    catalog = open_definitions()
     folder = kind if kind.endswith("s") else f"{kind}s"
     if folder not in KINDS:
         raise RequestError(f"no kind {kind!r}; kinds are {', '.join(KINDS)}")
@@ -59,14 +65,14 @@ def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
 
 
 def load(dataset: str) -> Dataset:
-    """Load the stimuli and the assembly of a data set, verified and checked.
+    """Load the stimuli and the assembly of a data set, verified and checked; ``sample`` is part of the package.
 
     Raises
     ------
     DataError, UnavailableError
         The files are missing, or they contradict the spec.
     """
-    return load_dataset(open_catalog(), dataset)
+    return load_dataset(open_catalog_with("datasets", dataset), dataset)
 
 
 def score(
@@ -90,16 +96,15 @@ def score(
     NeuroLedgerError
         The model cannot be scored; the message states the reason.
     """
-    with _session(Request(seed=seed, limit=limit, device=device)) as session:
-        return evaluate(
-            session, session.catalog.benchmark(benchmark), wrapped(model, **declared)
-        ).headline
+    request = Request(seed=seed, limit=limit, device=device)
+    with _session(open_catalog_with("benchmarks", benchmark), request) as session:
+        spec = session.catalog.benchmark(benchmark)
+        return evaluate(session, spec, wrapped(model, **declared)).headline
 
 
 @contextmanager
-def _session(request: Request) -> Iterator[Session]:
+def _session(catalog: Catalog, request: Request) -> Iterator[Session]:
     """Yield a session; errors of the machine, such as exhausted memory, are raised as `PendingError` with a command."""
-    catalog = open_catalog()
     with choose("none") as display:
         try:
             require_device(request.device)

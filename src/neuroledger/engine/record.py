@@ -228,6 +228,17 @@ class Record(Stored):
         sealed._earlier_sha256 = ""
         return sealed
 
+    def __repr__(self) -> str:
+        found = self.result
+        text = found.reason
+        if not isinstance(found, Undefined):
+            text = f"{self.value:.4g}"
+            if found.interval is not None:
+                text += " [{:.4g}, {:.4g}]".format(*found.interval)
+        return f"<record {self.benchmark} · {self.model}: {text} ({self.status})>"
+
+    __str__ = __repr__
+
     def _repr_html_(self) -> str:
         rows: list[tuple[str, object]] = []
         if not isinstance(self.result, Undefined):

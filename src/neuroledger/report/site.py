@@ -25,6 +25,7 @@ from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, amount, describe, number
 from neuroledger.report.pages import Page, Picture, World, gather, pages
 from neuroledger.spec.catalog import Catalog
+from neuroledger.stats.score import counts_to_show
 from neuroledger.store.files import replacing, sweep, write_json, write_text
 
 __all__ = [
@@ -240,7 +241,7 @@ def _environment() -> Environment:
         "host": lambda url: urlsplit(str(url)).netloc,
         "metrics": lambda record: list(record.scores.items()),
         "counts": lambda n: ", ".join(
-            counted(name, count) for name, count in n.items()
+            counted(name, count) for name, count in counts_to_show(n).items()
         ),
         "record_text": record_text,
         "command": command_of,

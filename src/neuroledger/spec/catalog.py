@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import starmap
 from pathlib import Path
@@ -26,17 +26,20 @@ from neuroledger.spec.kinds import (
     SuiteSpec,
 )
 from neuroledger.spec.load import read_spec
+from neuroledger.spec.sample import sample_repository
 
 __all__ = [
     "Catalog",
     "Entry",
     "find_repository",
     "open_catalog",
+    "open_catalog_with",
     "open_definitions",
     "references",
 ]
 
 T = TypeVar("T", bound=Spec)
+ENTER = "cd into your clone, or give it with --root or NEUROLEDGER_ROOT"
 # Kind and id of a spec that another refers to, and the location of the reference.
 Reference = tuple[str, str, Location]
 
@@ -70,12 +73,15 @@ class Catalog:
         Folders of specs: shipped definitions first, then plugins, then the repository.
     copies
         Files that repeat a definition of another layer byte for byte, each with the original.
+    outside
+        Whether no repository was found, so that the catalogue has only what is part of installed packages.
     """
 
     root: Path
     layers: tuple[Layer, ...]
     _files: Mapping[str, Mapping[str, Path]] = field(repr=False)
     copies: tuple[tuple[Path, Path], ...] = ()
+    outside: bool = False
     _read: dict[tuple[str, str], Entry] = field(default_factory=dict, repr=False)
     _about: dict[tuple[str, str], DatasetSpec] = field(default_factory=dict, repr=False)
 
@@ -179,7 +185,7 @@ class Catalog:
         path = path or self.entry(kind, id).path
         read = {**self._read, (kind, id): Entry(kind, spec, document, path)}
         files = {**self._files, kind: {**self._files[kind], id: path}}
-        return Catalog(self.root, self.layers, files, self.copies, read)
+        return replace(self, _files=files, _read=read, _about={})
 
     def find(self, id: str) -> list[Entry]:
         """The specs of all kinds with this id.
@@ -233,7 +239,10 @@ class Catalog:
         ) or difflib.get_close_matches(id.lower(), known, 3, 0.5)
         if near:
             return f"did you mean {' or '.join(map(repr, near))}?"
-        return f"see `neuroledger list {kind}`"
+        advice = f"see `neuroledger list {kind}`"
+        return (
+            f"{advice}; for those of a repository, {ENTER}" if self.outside else advice
+        )
 
 
 def find_repository(start: Path | None = None) -> Path:
@@ -258,8 +267,7 @@ def find_repository(start: Path | None = None) -> Path:
         if (folder / "specs").is_dir() and (folder / "dvc.yaml").is_file():
             return folder
     raise RequestError(
-        f"no NeuroLedger repository (a folder with specs/ and dvc.yaml) at or above {first}; "
-        "cd into your clone, or give it with --root or NEUROLEDGER_ROOT"
+        f"no NeuroLedger repository (a folder with specs/ and dvc.yaml) at or above {first}; {ENTER}"
     )
 
 
@@ -290,17 +298,26 @@ def open_catalog(root: Path | None = None) -> Catalog:
     return _compose(find_repository(root))
 
 
-def open_definitions() -> Catalog:
-    """Open the repository's catalogue or, outside a repository, that of installed definitions and plugins."""
+def open_definitions(root: Path | None = None) -> Catalog:
+    """Open the repository's catalogue or, outside a repository, that of installed definitions, plugins and the sample."""
     try:
-        return open_catalog()
+        return open_catalog(root)
     except RequestError:
-        if os.environ.get("NEUROLEDGER_ROOT"):
+        if root is not None or os.environ.get("NEUROLEDGER_ROOT"):
             raise
-    return _compose(Path(__file__).resolve().parents[1])
+    return _compose(sample_repository(), outside=True)
 
 
-def _compose(root: Path) -> Catalog:
+def open_catalog_with(kind: str, id: str) -> Catalog:
+    """Open the catalogue at hand or, if only the sample has the spec ``id`` of ``kind``, that of the sample."""
+    catalog = open_definitions()
+    if catalog.has(kind, id) or catalog.outside:
+        return catalog
+    sample = _compose(sample_repository())
+    return sample if sample.has(kind, id) else catalog
+
+
+def _compose(root: Path, *, outside: bool = False) -> Catalog:
     """Compose shipped definitions, plugins and the repository; an id may be declared in one layer only."""
     layers = [*starmap(Layer, registry.plugin_specs()), Layer("", root / "specs")]
     # A checkout of this package contains the shipped definitions itself, even if another copy of the package reads it.
@@ -322,7 +339,7 @@ def _compose(root: Path) -> Catalog:
                 problems.append(_duplicate_finding(kind, first, second, root, layers))
     if problems:
         raise SpecError(problems)
-    return Catalog(root, tuple(layers), files, tuple(copies))
+    return Catalog(root, tuple(layers), files, tuple(copies), outside)
 
 
 def _duplicate_finding(

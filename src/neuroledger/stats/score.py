@@ -35,6 +35,7 @@ __all__ = [
     "Score",
     "Status",
     "clipped",
+    "counts_to_show",
     "mean_of",
     "natural_scale",
     "normalise",
@@ -305,14 +306,18 @@ def number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def counts_to_show(n: Mapping[str, float]) -> dict[str, float]:
+    """Return the counts that readers understand: of windows, not of their labels, which are the stimuli of a decoder."""
+    return {k: v for k, v in n.items() if k != "stimuli" or "windows" not in n}
+
+
 def counts_in_words(n: Mapping[str, float]) -> list[str]:
     """Format counts: ``10 splits``, ``7 time bins``, ``1 subject``, ``100 stimuli``; also values such as ``0.5 dummy``."""
-    ends = {
-        name: "s" * (value != 1 and name[-1] not in "siy") for name, value in n.items()
-    }
-    return [
-        f"{value:g} {name.replace('_', ' ')}{ends[name]}" for name, value in n.items()
-    ]
+    words = []
+    for name, value in counts_to_show(n).items():
+        end = "s" * (value != 1 and name[-1] not in "siy")
+        words.append(f"{value:g} {name.replace('_', ' ')}{end}")
+    return words
 
 
 def _signed_square(raw: Any, ceiling: Any) -> Any:

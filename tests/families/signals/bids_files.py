@@ -26,9 +26,12 @@ def bids_recording(
     microvolts: NDArray[np.floating],
     rate: int,
     events: Sequence[tuple[float, str]],
+    session: str = "",
 ) -> None:
     """One person's: ``channels`` by name with their BIDS type, (channel, sample) in µV, events by onset in seconds."""
-    folder, stem = root / f"sub-{subject}" / "eeg", f"sub-{subject}_task-{task}"
+    entities = [f"sub-{subject}", *([f"ses-{session}"] if session else [])]
+    folder = root.joinpath(*entities) / "eeg"
+    stem = "_".join([*entities, f"task-{task}"])
     brainvision(folder, f"{stem}_eeg", tuple(channels), microvolts, rate, steps=None)
     about = {"TaskName": task, "SamplingFrequency": rate, "PowerLineFrequency": 50}
     (folder / f"{stem}_eeg.json").write_text(json.dumps(about))

@@ -33,7 +33,7 @@ from neuroledger.families.efficiency.counting.counts import (
 )
 from neuroledger.models.model import LayeredModel, Model
 from neuroledger.spec.base import Override
-from neuroledger.spec.catalog import Catalog, open_catalog, open_definitions
+from neuroledger.spec.catalog import Catalog, open_definitions
 from neuroledger.spec.components import Metric
 from neuroledger.spec.kinds import MetricSpec
 from neuroledger.stats.score import Score
@@ -158,7 +158,7 @@ def cost(
     if isinstance(module, Model) or (
         isinstance(module, str) and Path(module).suffix[1:] not in READERS
     ):
-        if isinstance(module, str) and not open_catalog().has("models", module):
+        if isinstance(module, str) and not open_definitions().has("models", module):
             raise RequestError(
                 f"{module!r} is neither a model id (see `neuroledger list models`) nor a graph file (.nir or .onnx)"
             )
@@ -279,7 +279,7 @@ def model_cost(
     RequestError
         There is no such benchmark, or it gives no costs for this model.
     """
-    catalog = catalog or open_catalog()
+    catalog = catalog or open_definitions()
     id = model if isinstance(model, str) else model.id
     if isinstance(model, str):
         catalog.model(model)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -181,7 +182,7 @@ class DoublePrecisionPipeline:
             if hasattr(pipeline, name) or (
                 name == "predict_proba" and hasattr(pipeline[-1], name)
             ):
-                setattr(self, name, self._delegate(name))
+                setattr(self, name, partial(self._delegate, name))
 
     def shared_features(self, x: Array) -> Array:
         """The output of the shared steps for windows."""
@@ -263,26 +264,20 @@ class DoublePrecisionPipeline:
             and len(self.pipeline.steps) > 1
         )
 
-    def _delegate(self, name: str) -> Callable[[Array | LazyRows], Any]:
+    def _delegate(self, name: str, x: Array | LazyRows) -> Any:
         # For several labels, scikit-learn returns a list of probabilities, one array per label.
-        def delegate(x: Array | LazyRows) -> Any:
-            self._set_subjects()
-            if not self._by_blocks(x):
-                predictions = getattr(self._rest, name)(_in_doubles(x))
-                return (
-                    predictions
-                    if isinstance(predictions, list)
-                    else np.asarray(predictions)
-                )
-            parts = []
-            for rows, block in _blocks(x):
-                self._set_subjects(rows)
-                parts.append(getattr(self.pipeline, name)(block))
-            if isinstance(parts[0], list):
-                return [np.concatenate(label) for label in zip(*parts, strict=True)]
-            return np.concatenate(parts)
-
-        return delegate
+        self._set_subjects()
+        if not self._by_blocks(x):
+            predictions = getattr(self._rest, name)(_in_doubles(x))
+            is_list = isinstance(predictions, list)
+            return predictions if is_list else np.asarray(predictions)
+        parts = []
+        for rows, block in _blocks(x):
+            self._set_subjects(rows)
+            parts.append(getattr(self.pipeline, name)(block))
+        if isinstance(parts[0], list):
+            return [np.concatenate(label) for label in zip(*parts, strict=True)]
+        return np.concatenate(parts)
 
 
 def _is_xdawn(step: Any) -> bool:
