@@ -212,11 +212,29 @@ class RichDisplay:
             del self._tasks[label]
 
 
+class _Bar(Protocol):
+    """The parts of tqdm's bar that are used here."""
+
+    n: int
+
+    def update(self, n: int) -> object:
+        """Move the bar by so many steps."""
+        ...
+
+    def set_postfix_str(self, s: str) -> None:
+        """Write a text behind the bar."""
+        ...
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        ...
+
+
 class NotebookDisplay:
     """Shows one bar, for the task that began first; messages, and tasks inside it, are written beside the bar."""
 
     def __init__(self) -> None:
-        self._bar: Any = None
+        self._bar: _Bar | None = None
         self._label = ""
 
     def line(self, text: str) -> None:
@@ -244,12 +262,13 @@ class NotebookDisplay:
             self._bar.close()
 
 
-def _bar(label: str, total: int) -> Any:
+def _bar(label: str, total: int) -> _Bar:
     """Return a bar of widgets where they are installed, otherwise one of text."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tqdm says at import that there are no widgets
         from tqdm.auto import tqdm
-    return tqdm(total=total, desc=label, file=sys.stdout)
+    bar: _Bar = tqdm(total=total, desc=label, file=sys.stdout)
+    return bar
 
 
 @contextmanager
