@@ -226,8 +226,8 @@ def _compared(a: Sorted, b: Sorted, entries: Booleans, comparison: Comparison) -
     """Agreement of some entries of two condensed RDMs; NaN for fewer pairs than 4 stimuli have."""
     if entries.sum() < FEWEST_STIMULI * (FEWEST_STIMULI - 1) // 2:
         return math.nan
-    prepared = [rdm.prepared(entries, comparison) for rdm in (a, b)]
-    return agreement(*prepared, comparison)
+    first, second = (rdm.prepared(entries, comparison) for rdm in (a, b))
+    return agreement(first, second, comparison)
 
 
 def _corrected(r: float, k: float) -> float:
