@@ -18,7 +18,6 @@ from neuroledger.data.plain_arrays import alike, is_plain
 from neuroledger.display import card
 from neuroledger.engine.context import MetricContext
 from neuroledger.engine.overrides import Comparison, resolve
-from neuroledger.engine.scorer import Scorer
 from neuroledger.errors import CeilingError, MetricError, RequestError
 from neuroledger.spec.base import Override, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_definitions
@@ -28,6 +27,7 @@ from neuroledger.stats.aggregate import aggregate, error_of
 from neuroledger.stats.left_out import general, with_subjects
 from neuroledger.stats.samples import NotKnown, Samples
 from neuroledger.stats.score import LIMITS, Score, natural_scale
+from neuroledger.stats.scorer import Scorer
 from neuroledger.stats.splits import (
     Split,
     draw,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.large_assembly import read_large
 from neuroledger.data.stimuli import StimulusSet, read_table, safe_members
 from neuroledger.errors import AssemblyError
+from neuroledger.families.alignment.large_assembly import read_large
 from neuroledger.spec.registry import reader
 
 __all__ = ["netcdf"]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroledger.data import assembly as assemblies
-from neuroledger.data import large_assembly
-from neuroledger.data.large_assembly import read_large
 from neuroledger.data.memory import mapped
+from neuroledger.families.alignment import large_assembly
+from neuroledger.families.alignment.large_assembly import read_large
 from neuroledger.store.store import current_store
 
 
