@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -185,10 +185,20 @@ def _variation(
     everything = np.ones(len(K), dtype=bool)
     few = COARSE * K.nbytes < MOST_BYTES
 
+    @cache
+    def whole() -> Floats:
+        return left.gram(everything, np.ones(len(left.names), dtype=bool))
+
     # The Gram matrix of some stimuli is a part of that of all: it is computed once for each group of neuroids.
     @lru_cache(maxsize=COARSE if few else 1)
     def of_neuroids(kept: bytes) -> Floats:
-        return left.gram(everything, np.frombuffer(kept, dtype=bool))
+        columns = np.frombuffer(kept, dtype=bool)
+        others = left.gram(everything, ~columns)
+        # A difference of matrices is exact enough if most of the sum stays.
+        if 2 * np.trace(others) <= np.trace(whole()):
+            remaining: Floats = whole() - others
+            return remaining
+        return left.gram(everything, columns)
 
     def without(keep: Keep) -> xr.DataArray:
         columns = keep.get("neuroid", np.ones(len(left.names), dtype=bool))
