@@ -89,9 +89,8 @@ def panels(
         words = f"mean over the {len(counted)} benchmarks of the suite"
         names = ("ceiling" if by_ceiling else "best possible", "floor")
         cells = [(row, row.score) for row in board.rows]
-        yield _panel(
-            words, "", cells, grey, words, band, max(means, default=None), names
-        )
+        axis = _Axis(words, band, max(means, default=None), names)
+        yield _panel(words, "", cells, grey, axis)
     for i in _scored_columns(board)[:MAX_PANELS]:
         column = board.columns[i]
         cells = sorted(
@@ -103,10 +102,8 @@ def panels(
             floor = column.floor
         else:
             floor = None
-        band = _band(column, records)
-        yield _panel(
-            column.title, column.id, cells, grey, describe(column), band, floor, names
-        )
+        axis = _Axis(describe(column), _band(column, records), floor, names)
+        yield _panel(column.title, column.id, cells, grey, axis)
 
 
 def _scored_columns(board: Leaderboard) -> list[int]:
@@ -130,15 +127,21 @@ def _order(column: Column, cell: Cell) -> float:
     return sign * (cell.value or 0.0)
 
 
+class _Axis(NamedTuple):
+    """The axis of a panel: its label, the interval of the ceiling, the floor, and what these two are called."""
+
+    label: str
+    band: tuple[float, float] | None
+    floor: float | None
+    names: tuple[str, str]
+
+
 def _panel(
     title: str,
     benchmark: str,
     cells: Sequence[tuple[Row, Cell]],
     grey: frozenset[str],
-    label: str,
-    band: tuple[float, float] | None,
-    floor: float | None,
-    names: tuple[str, str],
+    axis: _Axis,
 ) -> Panel:
     """Return one panel: models in the given order, then controls; what is not drawn is counted in the note."""
     known = [(row, cell) for row, cell in cells if _is_drawn(cell)]
@@ -156,10 +159,11 @@ def _panel(
     ]
     without = sum(row.role == "model" for row, cell in cells if not _is_drawn(cell))
     key = ["Dots: scores; bars: 95 % intervals"]
-    if floor is not None:
+    if axis.floor is not None:
         key += ["dotted line: the best negative control"]
-    if band is not None:
-        key += [f"grey {'line' if band[0] == band[1] else 'band'}: {names[0]}"]
+    if axis.band is not None:
+        low, high = axis.band
+        key += [f"grey {'line' if low == high else 'band'}: {axis.names[0]}"]
     if any(line.grey for line in lines):
         key += ["grey names: controls and untrained networks"]
     notes = [f"{'; '.join(key)}."]
@@ -170,7 +174,14 @@ def _panel(
             f"{without} model{'s' * (without > 1)} without this value {'are' if without > 1 else 'is'} not drawn."
         )
     wide, narrow = (
-        forest(lines, label, ceiling=band, floor=floor, names=names, narrow=narrow)
+        forest(
+            lines,
+            axis.label,
+            ceiling=axis.band,
+            floor=axis.floor,
+            names=axis.names,
+            narrow=narrow,
+        )
         for narrow in (False, True)
     )
     return Panel(title, benchmark, wide, narrow, " ".join(notes))

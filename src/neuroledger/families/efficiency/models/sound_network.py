@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -172,10 +172,7 @@ def sound_network(
                 network,
                 inputs,
                 examples.truth,
-                epochs,
-                at_once,
-                learning_rate,
-                weight_decay,
+                Course(epochs, at_once, learning_rate, weight_decay),
                 place,
                 id,
             )
@@ -260,14 +257,20 @@ def _build(make: Make, id: str, inputs: Inputs, outputs: int) -> nn.Module:
     return network
 
 
+class Course(NamedTuple):
+    """How a network is trained: passes over the examples, examples at once, and AdamW's rate and decay."""
+
+    epochs: int
+    at_once: int
+    learning_rate: float
+    weight_decay: float
+
+
 def _train(
     network: nn.Module,
     inputs: Inputs,
     truth: npt.NDArray[np.integer],
-    epochs: int,
-    at_once: int,
-    learning_rate: float,
-    weight_decay: float,
+    course: Course,
     device: torch.device,
     id: str,
 ) -> None:
@@ -275,15 +278,15 @@ def _train(
 
     labels = torch.from_numpy(np.asarray(truth, dtype=np.int64))
     optimiser = torch.optim.AdamW(
-        network.parameters(), lr=learning_rate, weight_decay=weight_decay
+        network.parameters(), lr=course.learning_rate, weight_decay=course.weight_decay
     )
-    steps = epochs * -(-len(inputs) // at_once)
+    steps = course.epochs * -(-len(inputs) // course.at_once)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, max_lr=learning_rate, total_steps=steps
+        optimiser, max_lr=course.learning_rate, total_steps=steps
     )
     network.train()
-    for _ in range(epochs):
-        for rows in torch.randperm(len(inputs)).split(at_once):
+    for _ in range(course.epochs):
+        for rows in torch.randperm(len(inputs)).split(course.at_once):
             if len(rows) == 1 and len(inputs) > 1:
                 schedule.step()  # one example has no spread to normalise by
                 continue

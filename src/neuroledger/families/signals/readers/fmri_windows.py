@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -205,6 +205,7 @@ def fmri_windows(
     values_by_list = read_lists(events, files)
     layout = layout_of(space, runs, files, masked=mask is not None, seconds=seconds)
     presentations: Counter[tuple[str, str]] = Counter()
+    cut = Cut(seconds, window, cleaning, volumes, beyond)
 
     def parts() -> Iterator[xr.DataArray]:
         # Tables and embeddings first, to detect errors in them before hours of reading images.
@@ -213,9 +214,7 @@ def fmri_windows(
             files, embeddings, {name for windows in layouts for name in windows.names}
         )
         for run, windows in zip(runs, layouts, strict=True):
-            part = _windows(
-                run, windows, files, layout, seconds, window, cleaning, volumes, beyond
-            )
+            part = _windows(run, windows, files, layout, cut)
             repetitions = []
             for stimulus in part["stimulus_id"].values.astype(str):
                 repetitions.append(presentations[run.subject, stimulus])
@@ -246,25 +245,32 @@ def _notes(windows: xr.DataArray) -> tuple[str, ...]:
     )
 
 
+class Cut(NamedTuple):
+    """How windows are cut from the volumes of a run: the fields of the reader."""
+
+    seconds: float
+    window: VolumeWindow
+    cleaning: Cleaning
+    volumes: int | None
+    beyond: str
+
+
 def _windows(
     run: Run,
     events: WindowLayout,
     files: Mapping[str, Path],
     layout: Layout,
-    seconds: float,
-    window: VolumeWindow,
-    cleaning: Cleaning,
-    volumes: int | None,
-    beyond: str,
+    cut: Cut,
 ) -> xr.DataArray:
     """The windows of one run."""
+    seconds, window, volumes = cut.seconds, cut.window, cut.volumes
     name = run.series[0]
     values = layout.read(run)
     if volumes is not None and values.shape[1] < volumes:
         raise DataError(
             f"{name} has {values.shape[1]} volumes, fewer than the {volumes} that are used"
         )
-    values = _cleaned(values[:, :volumes], cleaning, seconds, name)
+    values = _cleaned(values[:, :volumes], cut.cleaning, seconds, name)
     onsets = np.array(events.onsets, dtype=float)
     first = _nearest((onsets + window.start + window.lag) / seconds)
     length = max(1, int(_nearest(np.array(window.duration / seconds))))
@@ -275,7 +281,7 @@ def _windows(
             f"{name}: {len(at)} of {len(onsets)} windows extend beyond its {values.shape[1]} volumes, first that of "
             f"the event at {at[0]:g} s"
         )
-        if beyond == "refused" or not inside.any():
+        if cut.beyond == "refused" or not inside.any():
             raise DataError(
                 f"{message}; check `seconds` and the table of this run. If the run was stopped early, set `beyond: left_out`"
             )
@@ -292,22 +298,24 @@ def _windows(
         "session": [run.session] * count,
         "run": [run.number] * count,
     }
-    facts |= {LEFT_OUT: [len(onsets) - count] * count} if beyond == "left_out" else {}
+    facts |= (
+        {LEFT_OUT: [len(onsets) - count] * count} if cut.beyond == "left_out" else {}
+    )
     facts |= {
         "recording": [name] * count,
         "recording_sha256": [_digest(run, files)] * count,
     }
-    cut = signals(
+    labelled = signals(
         windows,
         channels=layout.channels,
         channel_types="fmri",
         sampling_rate=1 / seconds,
         start=window.start,
-        units=UNITS[cleaning.standardise],
+        units=UNITS[cut.cleaning.standardise],
         events=facts,
         positions=layout.places,
     )
-    return note_clocks(cut, _clocks(run, events, inside, values.shape[1], seconds))
+    return note_clocks(labelled, _clocks(run, events, inside, values.shape[1], seconds))
 
 
 def _clocks(

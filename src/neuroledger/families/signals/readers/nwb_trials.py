@@ -120,6 +120,8 @@ def nwb_trials(
     if not names:
         raise DataError(f"no .nwb file is among the files: {', '.join(sorted(files))}")
 
+    fields = Fields(window, series, held_out, behavior or {}, facts or {})
+
     def parts() -> Iterator[xr.DataArray | None]:
         for name in names:
             with (
@@ -129,16 +131,7 @@ def nwb_trials(
                 ) as file,
             ):
                 content = file.read()
-                yield _windows(
-                    content,
-                    name,
-                    sha256_of(files[name]),
-                    window,
-                    series,
-                    held_out,
-                    behavior or {},
-                    facts or {},
-                )
+                yield _windows(content, name, sha256_of(files[name]), fields)
 
     windows = stored(context, parts(), of=len(names))
     return Dataset(
@@ -149,16 +142,20 @@ def nwb_trials(
     )
 
 
+class Fields(NamedTuple):
+    """The fields of the reader that say what is cut from a file."""
+
+    window: NwbWindow
+    series: str | None
+    held_out: int | None
+    behavior: Mapping[str, str]
+    facts: Mapping[str, str]
+
+
 def _windows(
-    content: pynwb.NWBFile,
-    name: str,
-    sha256: str,
-    window: NwbWindow,
-    series: str | None,
-    held_out: int | None,
-    behavior: Mapping[str, str],
-    facts: Mapping[str, str],
+    content: pynwb.NWBFile, name: str, sha256: str, fields: Fields
 ) -> xr.DataArray:
+    window, series, held_out, behavior, facts = fields
     subject = getattr(content.subject, "subject_id", None)
     if not subject:
         raise DataError(
