@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, overload
 
@@ -85,41 +85,18 @@ def _overridden(
     spec: Comparison, model: type[Comparison], changes: dict[str, object], kind: str
 ) -> Comparison:
     plain = spec.model_dump(mode="python", by_alias=True)
-    compat = changes.pop("compat", None)
     layers: list[Mapping[str, object]] = []
+    compat = changes.pop("compat", None)
     if compat is not None:
-        if compat not in spec.compat:
-            known = (
-                ", ".join(spec.compat)
-                or "none: it already agrees with the peer, or the peer lacks it"
-            )
-            raise RequestError(
-                f"{kind[:-1]} {spec.id!r} has no compat {compat!r}; known: {known}"
-            )
-        layers.append(spec.compat[compat])
-    fields = {f.alias or n for n, f in model.model_fields.items()}
+        layers.append(_compat_layer(spec, compat, kind))
+    fields = {field.alias or name for name, field in model.model_fields.items()}
     # `scale` is a field if it names a scale, but a parameter (of value_delta) if it is a number.
-    fields -= {key for key in ("scale",) if isinstance(changes.get(key), int | float)}
+    if isinstance(changes.get("scale"), int | float):
+        fields.discard("scale")
     direct = {key: value for key, value in changes.items() if key in fields}
     others = {key: value for key, value in changes.items() if key not in fields}
     if others:
-        compare = direct.get("compare", {})
-        if isinstance(compare, Mapping):
-            component = compare.get("name", spec.compare.name)
-        else:
-            component = spec.compare.name
-        parameters = sorted(registry.get(kind[:-1], component).parameters.model_fields)
-        for key in others:
-            if key not in parameters:
-                hint = _hint(key, spec, [*sorted(fields), *parameters]) or (
-                    f"parameters of {component}: {', '.join(parameters) or 'none'}"
-                )
-                raise RequestError(
-                    f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}"
-                )
-        direct["compare"] = (
-            _merged(others, compare) if isinstance(compare, Mapping) else others
-        )
+        direct["compare"] = _compare_with(spec, direct, others, fields, kind)
     if not isinstance(direct.get("splits"), str | Mapping | SplitsSpec | None):
         raise RequestError(
             f"{kind[:-1]} {spec.id!r}: `splits` must be a rule, such as {{'name': 'kfold', 'folds': 5}}; pass pairs of row "
@@ -134,6 +111,40 @@ def _overridden(
         raise RequestError(
             f"{kind[:-1]} {spec.id!r}, overridden: {_words(error)}"
         ) from None
+
+
+def _compat_layer(spec: Comparison, compat: object, kind: str) -> Mapping[str, object]:
+    """Return the fields that a compat mode changes."""
+    if compat not in spec.compat:
+        agreeing = "none: it already agrees with the peer, or the peer lacks it"
+        known = ", ".join(spec.compat) or agreeing
+        raise RequestError(
+            f"{kind[:-1]} {spec.id!r} has no compat {compat!r}; known: {known}"
+        )
+    layer: Mapping[str, object] = spec.compat[str(compat)]
+    return layer
+
+
+def _compare_with(
+    spec: Comparison,
+    direct: Mapping[str, object],
+    others: Mapping[str, object],
+    fields: Collection[str],
+    kind: str,
+) -> Mapping[str, object]:
+    """Return the field ``compare`` with the parameters ``others`` of its function, whose names are checked."""
+    compare = direct.get("compare", {})
+    component = spec.compare.name
+    if isinstance(compare, Mapping):
+        component = compare.get("name", component)
+    parameters = sorted(registry.get(kind[:-1], component).parameters.model_fields)
+    for key in others:
+        if key in parameters:
+            continue
+        known = f"parameters of {component}: {', '.join(parameters) or 'none'}"
+        hint = _hint(key, spec, [*sorted(fields), *parameters]) or known
+        raise RequestError(f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}")
+    return _merged(others, compare) if isinstance(compare, Mapping) else others
 
 
 def _same_units(

@@ -198,54 +198,65 @@ def load_weights(
     ModelError
         A file contains no tensors by name, or its tensors do not match those of the module by name and shape.
     """
+    state = adapt(_tensors_of(weights, model))
+    own = module.state_dict()
+    for part in fresh:
+        if not any(name.startswith(part) for name in own):
+            raise ModelError(
+                f"model {model!r}: no tensor of the module begins with {part!r} (fresh)"
+            )
+    given = _without(state, fresh)
+    problems = _mismatches(given, _without(own, fresh))
+    if problems:
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise ModelError(
+            f"model {model!r}: weights do not fit: {'; '.join(problems[:5])}{more}"
+        )
+    module.load_state_dict({**own, **given})
+
+
+def _tensors_of(weights: Mapping[str, Path], model: str) -> dict[str, torch.Tensor]:
+    """Return the tensors of all files by name."""
     state: dict[str, torch.Tensor] = {}
     for _, path in sorted(weights.items()):
+        read = checkpoint_tensors if path.suffix in CHECKPOINTS else safetensors
         try:
-            state |= (
-                checkpoint_tensors(path)
-                if path.suffix in CHECKPOINTS
-                else safetensors(path)
-            )
+            state |= read(path)
         except DataError as error:
             raise ModelError(
                 f"model {model!r}: weights: {error}; fetch them again"
             ) from error
-    state = adapt(state)
-    own = module.state_dict()
-    unused = [part for part in fresh if not any(name.startswith(part) for name in own)]
-    if unused:
-        raise ModelError(
-            f"model {model!r}: no tensor of the module begins with {unused[0]!r} (fresh)"
-        )
-    state, expected = (
-        {name: tensor for name, tensor in tensors.items() if not name.startswith(fresh)}
-        for tensors in (state, own)
-    )
-    problems = [
-        f"the module has no {unknown('tensor', name, list(expected))}"
-        for name in sorted(state.keys() - expected.keys())
-    ]
-    # The number of training batches of a normalisation changes no answer, and many published files omit it.
-    missing = {
-        name
-        for name in expected.keys() - state.keys()
-        if not name.endswith("num_batches_tracked")
-    }
-    problems += [f"no value for {name!r}" for name in sorted(missing)]
-    problems += [
-        f"{name!r} is {tuple(state[name].shape)}, but {tuple(expected[name].shape)} in the module"
-        for name in sorted(expected.keys() & state.keys())
-        if state[name].shape != expected[name].shape
-    ]
-    if problems:
-        if len(problems) > 5:
-            more = f"; and {len(problems) - 5} more"
-        else:
-            more = ""
-        raise ModelError(
-            f"model {model!r}: weights do not fit: {'; '.join(problems[:5])}{more}"
-        )
-    module.load_state_dict({**own, **state})
+    return state
+
+
+def _without(
+    tensors: Mapping[str, torch.Tensor], parts: tuple[str, ...]
+) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names begin with none of the parts."""
+    kept = {}
+    for name, tensor in tensors.items():
+        if not name.startswith(parts):
+            kept[name] = tensor
+    return kept
+
+
+def _mismatches(
+    given: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]
+) -> list[str]:
+    """Return how tensors differ by name and shape from those of a module."""
+    problems = []
+    for name in sorted(given.keys() - expected.keys()):
+        problems.append(f"the module has no {unknown('tensor', name, list(expected))}")
+    for name in sorted(expected.keys() - given.keys()):
+        # The number of training batches of a normalisation changes no answer, and many published files omit it.
+        if not name.endswith("num_batches_tracked"):
+            problems.append(f"no value for {name!r}")
+    for name in sorted(expected.keys() & given.keys()):
+        has = tuple(given[name].shape)
+        needed = tuple(expected[name].shape)
+        if has != needed:
+            problems.append(f"{name!r} is {has}, but {needed} in the module")
+    return problems
 
 
 def weights_identity(weights: Mapping[str, Path]) -> dict[str, str]:

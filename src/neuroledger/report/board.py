@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -226,27 +226,11 @@ def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
     """
     width = width or shutil.get_terminal_size((160, 24)).columns
     names = [group.name for group in board.groups]
-    head = [
-        "rank",
-        "model",
-        "score",
-        *names,
-        *[f"[{i}]" for i in range(1, len(board.columns) + 1)],
-    ]
-    blocks = [
-        [
-            _line(row, board)
-            for row in board.rows
-            if row.role == "model" and row.rank is not None
-        ],
-        [
-            _line(row, board)
-            for row in board.rows
-            if row.role == "model" and row.rank is None
-        ],
-        [_line(row, board) for row in board.rows if row.role != "model"]
-        + _limits(board),
-    ]
+    numbers = [f"[{i}]" for i in range(1, len(board.columns) + 1)]
+    head = ["rank", "model", "score", *names, *numbers]
+    ranked, unranked, controls = _by_standing(board)
+    blocks = [[_line(row, board) for row in rows] for rows in (ranked, unranked)]
+    blocks.append([_line(row, board) for row in controls] + _limits(board))
     table = [head, *(line for block in blocks for line in block)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [f"{board.title} · suite {board.suite}, version {board.version}", ""]
@@ -258,6 +242,14 @@ def leaderboard_text(board: Leaderboard, width: int | None = None) -> str:
                 lines += [rule, *(_joined(line, widths, columns) for line in block)]
         lines.append("")
     return "\n".join([*lines, *_legend(board)])
+
+
+def _by_standing(board: Leaderboard) -> tuple[list[Row], list[Row], list[Row]]:
+    """Return the models with a rank, those without, and the controls."""
+    models = [row for row in board.rows if row.role == "model"]
+    ranked = [row for row in models if row.rank is not None]
+    unranked = [row for row in models if row.rank is None]
+    return ranked, unranked, [row for row in board.rows if row.role != "model"]
 
 
 def _tables(widths: Sequence[int], width: int) -> list[list[int]]:
@@ -322,46 +314,48 @@ def _value(cell: Cell, column: Column) -> str:
 
 
 def _legend(board: Leaderboard) -> list[str]:
-    lines = [
-        f"[{i}] {column.id}: {describe(column)}"
-        for i, column in enumerate(board.columns, 1)
-    ]
-    numbers = {column.id: f"[{i}]" for i, column in enumerate(board.columns, 1)}
-    for group in board.groups:
-        inside = [other.name for other in board.groups if other.part_of == group.name]
-        inside += [
-            numbers[column.id]
-            for column in board.columns
-            if column.parent == group.name and column.counts
-        ]
-        lines.append(f"{group.name}: mean of {', '.join(inside)}")
+    """Return what the columns are, how to read the ranks, and why values are missing."""
+    lines = []
+    for i, column in enumerate(board.columns, 1):
+        lines.append(f"[{i}] {column.id}: {describe(column)}")
+    lines += _groups(board)
     lines.append(
         "* no model is clearly better. Ranks hold jointly for all models (95 %), from differences paired over shared items."
     )
-    scored = [
-        cell for row in board.rows for cell in row.cells if cell.status == "scored"
-    ]
+    cells = [cell for row in board.rows for cell in row.cells]
+    scored = [cell for cell in cells if cell.status == "scored"]
     signed = sum(cell.evidence.origin is Origin.SIGNED for cell in scored)
     lines.append(
         f"{signed} of {len(scored)} scores are recomputed and signed; the others are self-reported."
     )
-    unranked = [
-        f"{row.model}: not ranked, {row.score.reason}"
-        for row in board.rows
-        if row.role == "model" and row.rank is None
-    ]
-    failed = [
-        f"{row.model} on {column.id}: {cell.status}: {cell.reason}"
-        for row in board.rows
-        for column, cell in zip(board.columns, row.cells, strict=True)
-        if cell.status in {"failed", "partial", "stale", "edited"}
-    ]
-    absent = [
-        f"{column.id}: unavailable: {column.unavailable}"
-        for column in board.columns
-        if column.unavailable
-    ]
-    return [*lines, *unranked, *failed, *absent]
+    _, unranked, _ = _by_standing(board)
+    lines += [f"{row.model}: not ranked, {row.score.reason}" for row in unranked]
+    return [*lines, *_failures(board), *_absences(board)]
+
+
+def _groups(board: Leaderboard) -> Iterator[str]:
+    """Yield of what each group is the mean: groups inside it, and benchmarks by number."""
+    for group in board.groups:
+        inside = [other.name for other in board.groups if other.part_of == group.name]
+        for i, column in enumerate(board.columns, 1):
+            if column.parent == group.name and column.counts:
+                inside.append(f"[{i}]")
+        yield f"{group.name}: mean of {', '.join(inside)}"
+
+
+def _failures(board: Leaderboard) -> Iterator[str]:
+    """Yield why values are not compared."""
+    for row in board.rows:
+        for column, cell in zip(board.columns, row.cells, strict=True):
+            if cell.status in {"failed", "partial", "stale", "edited"}:
+                yield f"{row.model} on {column.id}: {cell.status}: {cell.reason}"
+
+
+def _absences(board: Leaderboard) -> Iterator[str]:
+    """Yield why benchmarks are unavailable."""
+    for column in board.columns:
+        if column.unavailable:
+            yield f"{column.id}: unavailable: {column.unavailable}"
 
 
 def describe(column: Column) -> str:

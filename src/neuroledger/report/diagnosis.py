@@ -96,6 +96,35 @@ def from_csv(path: Path) -> Table:
     DataError
         The file cannot be read, has no scores, a row differs from the header in length, or a name occurs twice.
     """
+    rows = _csv_rows(path)
+    header = rows[0]
+    benchmarks = header[1:]
+    models = [row for row in rows[1:] if not row[0].startswith("#")]
+    if not models:
+        raise DataError(f"{path} has no scores: it needs a row for each model")
+    names = [row[0] for row in models]
+    for kind, labels in (("benchmark", benchmarks), ("model", names)):
+        duplicates = sorted({name for name in labels if labels.count(name) > 1})
+        if duplicates:
+            raise DataError(f"{path} names the {kind} {duplicates[0]!r} twice")
+    cells = pd.DataFrame([row[1:] for row in models], index=names, columns=benchmarks)
+    numbers = {name: pd.to_numeric(cells[name], errors="coerce") for name in benchmarks}
+    values = pd.DataFrame(numbers)
+    values = values.where(np.isfinite(values.astype(float)))
+    empty = np.array([[cell.strip() == "" for cell in row[1:]] for row in models])
+    missing = np.where(empty, "never run", "failed")
+    states = pd.DataFrame(
+        np.where(values.notna(), "scored", missing), values.index, values.columns
+    )
+    attributes: dict[str, dict[str, str]] = {name: {} for name in benchmarks}
+    for row in rows[1:]:
+        if row[0].startswith("#"):
+            _add_attribute(attributes, row)
+    return Table(values, values * math.nan, states, attributes)
+
+
+def _csv_rows(path: Path) -> list[list[str]]:
+    """Return the rows of a table, the header first, which all have as many cells."""
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -106,38 +135,22 @@ def from_csv(path: Path) -> Table:
         raise DataError(
             f"{path} has no scores: it needs a header of benchmarks and a row for each model"
         )
-    benchmarks = rows[0][1:]
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(rows[0]):
             raise DataError(
                 f"{path}:{number} has {len(row)} cells, the header has {len(rows[0])}"
             )
-    models = [row for row in rows[1:] if not row[0].startswith("#")]
-    if not models:
-        raise DataError(f"{path} has no scores: it needs a row for each model")
-    names = [row[0] for row in models]
-    for kind, labels in (("benchmark", benchmarks), ("model", names)):
-        duplicates = sorted({name for name in labels if labels.count(name) > 1})
-        if duplicates:
-            raise DataError(f"{path} names the {kind} {duplicates[0]!r} twice")
-    cells = pd.DataFrame([row[1:] for row in models], index=names, columns=benchmarks)
-    values = pd.DataFrame(
-        {name: pd.to_numeric(cells[name], errors="coerce") for name in benchmarks}
-    )
-    values = values.where(np.isfinite(values.astype(float)))
-    empty = np.array([[cell.strip() == "" for cell in row[1:]] for row in models])
-    states = pd.DataFrame(
-        np.where(values.notna(), "scored", np.where(empty, "never run", "failed")),
-        values.index,
-        values.columns,
-    )
-    attributes: dict[str, dict[str, str]] = {name: {} for name in benchmarks}
-    for row in rows[1:]:
-        if row[0].startswith("#"):
-            for name, label in zip(benchmarks, row[1:], strict=True):
-                if label.strip():  # benchmarks without a label have nothing in common
-                    attributes[name][row[0][1:].strip()] = label
-    return Table(values, values * math.nan, states, attributes)
+    return rows
+
+
+def _add_attribute(
+    attributes: Mapping[str, dict[str, str]], row: Sequence[str]
+) -> None:
+    """Add the labels of a row ``#attribute``; benchmarks without a label have nothing in common."""
+    attribute = row[0][1:].strip()
+    for name, label in zip(attributes, row[1:], strict=True):
+        if label.strip():
+            attributes[name][attribute] = label
 
 
 def _direction(catalog: Catalog, id: str) -> str:

@@ -20,9 +20,14 @@ __all__ = [
     "axis_over",
     "bars",
     "details",
+    "element",
     "layer_curve",
+    "line",
     "scatter",
     "strips",
+    "tenth",
+    "text",
+    "title",
 ]
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 460.0, 250.0, 58.0, 42.0, 14.0
@@ -33,6 +38,55 @@ NAMES_HEIGHT: Final = 96.0
 """Height under the axis of a layer curve, for the slanted names of the layers."""
 NAME_APART: Final = 13.0
 """Smallest distance between two names of layers that are both drawn."""
+
+
+def tenth(value: float) -> str:
+    """Return a coordinate to a tenth of a unit."""
+    return f"{value:.1f}"
+
+
+def element(name: str, content: str | None = None, **attributes: object) -> str:
+    """Return an element with its attributes in the given order; those that are None are left out.
+
+    ``class_`` stands for the attribute ``class``, and ``text_anchor`` for ``text-anchor``.
+
+    Examples
+    --------
+    >>> element("circle", class_="dot", r=4)
+    '<circle class="dot" r="4"/>'
+    """
+    head = name
+    for key, value in attributes.items():
+        if value is not None:
+            written = key.removesuffix("_").replace("_", "-")
+            head += f' {written}="{value}"'
+    if content is None:
+        return f"<{head}/>"
+    return f"<{head}>{content}</{name}>"
+
+
+def line(
+    kind: str, x1: float | str, x2: float | str, y1: float | str, y2: float | str
+) -> str:
+    """Return a line from (x1, y1) to (x2, y2)."""
+    return element("line", class_=kind, x1=x1, x2=x2, y1=y1, y2=y2)
+
+
+def text(
+    x: float | str,
+    y: float | str,
+    words: str,
+    anchor: str | None = None,
+    kind: str | None = None,
+) -> str:
+    """Return words at a place, which are escaped."""
+    content = escape(words)
+    return element("text", content, class_=kind, x=x, y=y, text_anchor=anchor)
+
+
+def title(words: str) -> str:
+    """Return the tooltip of the element that contains it."""
+    return f"<title>{escape(words)}</title>"
 
 
 @dataclass(frozen=True)
@@ -149,12 +203,10 @@ def scatter(
     for x, point in zip(xs, points, strict=True):
         parts += _dot(frame, frame.at_x(x), point, radius)
     middle = TOP + frame.height / 2
-    parts.append(
-        f'<text x="{LEFT + frame.width / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
-    )
+    parts.append(text(LEFT + frame.width / 2, HEIGHT - 6, x_label, "middle"))
     parts.append(_beside_axis(middle, y_label))
-    title = f"{y_label} against {x_label}: {len(points)} points"
-    return _svg(parts, title, WIDTH, HEIGHT)
+    words = f"{y_label} against {x_label}: {len(points)} points"
+    return _svg(parts, words, WIDTH, HEIGHT)
 
 
 def _ticks(frame: _Frame) -> Iterator[str]:
@@ -162,28 +214,27 @@ def _ticks(frame: _Frame) -> Iterator[str]:
     for tick in frame.y.ticks:
         yield from _tick_beside("grid", frame.at_y(tick), tick)
     for tick in frame.x.ticks:
-        text = f"{10**tick:,.3g}" if frame.logarithmic else f"{tick:,.10g}"
-        x = f"{frame.at_x(tick):.1f}"
-        yield f'<text x="{x}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{text}</text>'
+        number = f"{10**tick:,.3g}" if frame.logarithmic else f"{tick:,.10g}"
+        x = tenth(frame.at_x(tick))
+        yield text(x, HEIGHT - BOTTOM + 16, number, "middle")
 
 
 def _tick_beside(kind: str, y: float, tick: float) -> tuple[str, str]:
     """Return the line of a tick of the vertical axis, and its number."""
-    number = (
-        f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{tick:,.10g}</text>'
-    )
+    number = text(LEFT - 7, tenth(y + 4), f"{tick:,.10g}", "end")
     return _across(kind, y), number
 
 
 def _across(kind: str, y: float) -> str:
     """Return a line across the plot."""
-    return f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - 12}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    height = tenth(y)
+    return line(kind, LEFT, WIDTH - 12, height, height)
 
 
 def _beside_axis(middle: float, label: str) -> str:
     """Return the label of the vertical axis."""
-    turned = f'transform="translate(13 {middle}) rotate(-90)"'
-    return f'<text {turned} text-anchor="middle">{escape(label)}</text>'
+    turned = f"translate(13 {middle}) rotate(-90)"
+    return element("text", escape(label), transform=turned, text_anchor="middle")
 
 
 def _rules(frame: _Frame, rules: Mapping[str, float]) -> Iterator[str]:
@@ -191,26 +242,30 @@ def _rules(frame: _Frame, rules: Mapping[str, float]) -> Iterator[str]:
     for name, value in rules.items():
         y = frame.at_y(value)
         yield _across(escape(name), y)
-        yield f'<text x="{frame.right}" y="{y - 4:.1f}" text-anchor="end">{escape(name)}</text>'
+        yield text(frame.right, tenth(y - 4), name, "end")
 
 
 def _dot(frame: _Frame, x: float, point: Point, radius: float) -> Iterator[str]:
     """Yield the interval, the circle and the label of a point."""
     y = frame.at_y(point.y)
     if point.low is not None and point.high is not None:
-        low = frame.at_y(point.low)
-        high = frame.at_y(point.high)
-        yield f'<line class="span" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
-    kind = ' class="control"' if point.control else ""
-    title = f"<title>{escape(point.tooltip)}</title>"
-    yield f'<circle{kind} cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{title}</circle>'
+        low = tenth(frame.at_y(point.low))
+        high = tenth(frame.at_y(point.high))
+        yield line("span", tenth(x), tenth(x), low, high)
+    yield element(
+        "circle",
+        title(point.tooltip),
+        class_="control" if point.control else None,
+        cx=tenth(x),
+        cy=tenth(y),
+        r=radius,
+    )
     if not point.label:
         return
     # Labels of points at the right are to their left, so that they stay inside.
     is_right = x > LEFT + 0.7 * frame.width
     shift, anchor = (-7, "end") if is_right else (7, "start")
-    place = f'x="{x + shift:.1f}" y="{y - 6:.1f}" text-anchor="{anchor}"'
-    yield f'<text class="label" {place}>{escape(point.label)}</text>'
+    yield text(tenth(x + shift), tenth(y - 6), point.label, anchor, "label")
 
 
 def bars(shares: Mapping[str, float], unit: str) -> Markup:
@@ -221,12 +276,12 @@ def bars(shares: Mapping[str, float], unit: str) -> Markup:
     for i, (name, value) in enumerate(order):
         y = 8 + 26 * i
         width = WIDTH * 0.44 * value / top
-        size = f'width="{max(1.0, width):.1f}" height="17" rx="2"'
-        end = f"{WIDTH * 0.39 + width:.1f}"
+        drawn = tenth(max(1.0, width))
+        end = tenth(WIDTH * 0.39 + width)
         parts += [
-            f'<text x="{WIDTH * 0.36}" y="{y + 13}" text-anchor="end">{escape(name)}</text>',
-            f'<rect x="{WIDTH * 0.38}" y="{y}" {size}/>',
-            f'<text x="{end}" y="{y + 13}">{value:.3g}</text>',
+            text(WIDTH * 0.36, y + 13, name, "end"),
+            element("rect", x=WIDTH * 0.38, y=y, width=drawn, height=17, rx=2),
+            text(end, y + 13, f"{value:.3g}"),
         ]
     values = ", ".join(f"{name} {value:.3g}" for name, value in order)
     return _svg(parts, f"{unit}: {values}", WIDTH, 10 + 26 * len(order))
@@ -252,23 +307,26 @@ def strips(rows: Sequence[Strip], unit: str) -> Markup:
 
     parts = []
     for tick in axis.ticks:
-        x = f"{at(tick):.1f}"
+        x = tenth(at(tick))
         parts += [
-            f'<line class="grid" x1="{x}" x2="{x}" y1="4" y2="{height + 4:.0f}"/>',
-            f'<text x="{x}" y="{height + 18:.0f}" text-anchor="middle">{tick:,.10g}</text>',
+            line("grid", x, x, 4, f"{height + 4:.0f}"),
+            text(x, f"{height + 18:.0f}", f"{tick:,.10g}", "middle"),
         ]
     for number, row in enumerate(rows):
         y = 4 + 24 * number
-        title = f"<title>{escape(row.tooltip)}</title>"
-        parts.append(
-            f'<text class="label" x="8" y="{y + 11}">{escape(row.name)}</text>'
-        )
+        parts.append(text(8, y + 11, row.name, kind="label"))
         for begin, end in row.intervals:
             width = max(1.0, at(end) - at(begin))
-            size = f'width="{width:.1f}" height="7" rx="1"'
-            parts.append(
-                f'<rect x="{at(begin):.1f}" y="{y + 14}" {size}>{title}</rect>'
+            mark = element(
+                "rect",
+                title(row.tooltip),
+                x=tenth(at(begin)),
+                y=y + 14,
+                width=tenth(width),
+                height=7,
+                rx=1,
             )
+            parts.append(mark)
     tooltips = "; ".join(f"{row.name}, {row.tooltip}" for row in rows)
     return _svg(parts, f"time in {unit}: {tooltips}", WIDTH, height + 24)
 
@@ -296,8 +354,8 @@ def details(samples: xr.DataArray, scale: str) -> list[tuple[str, Markup]]:
             f"{scale.replace('_', ' ')}, before the ceiling",
             joined=not ordered,
         )
-        text = f"Each {label}: {len(finite)} of {means.size} have a value."
-        figures.append((text, picture))
+        caption = f"Each {label}: {len(finite)} of {means.size} have a value."
+        figures.append((caption, picture))
     return figures
 
 
@@ -442,14 +500,18 @@ def _ceiling_band(ceiling: _Mark, place: _Place) -> list[str]:
     if ceiling["low"] is not None and ceiling["high"] is not None:
         top = place(0, ceiling["high"])[1]
         low = place(0, ceiling["low"])[1]
-        corner = f'x="{left}" y="{top:.1f}"'
-        size = f'width="{right - left:.1f}" height="{low - top:.1f}"'
-        title = f"<title>ceiling: {escape(_in_words(ceiling))}</title>"
-        parts.append(f'<rect class="ceiling-band" {corner} {size}>{title}</rect>')
-    parts.append(
-        f'<line class="ceiling" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    )
-    parts.append(f'<text x="{right}" y="{y + 13:.1f}" text-anchor="end">ceiling</text>')
+        band = element(
+            "rect",
+            title(f"ceiling: {_in_words(ceiling)}"),
+            class_="ceiling-band",
+            x=left,
+            y=tenth(top),
+            width=tenth(right - left),
+            height=tenth(low - top),
+        )
+        parts.append(band)
+    parts.append(line("ceiling", left, right, tenth(y), tenth(y)))
+    parts.append(text(right, tenth(y + 13), "ceiling", "end"))
     return parts
 
 
@@ -457,60 +519,54 @@ def _curve_of(stages: Sequence[_Stage], name: str, place: _Place) -> list[str]:
     """Draw one network: the band of intervals, the line, a point with a tooltip for each layer, and the name."""
     if not stages:
         return []
-    upper = []
-    lower = []
+    upper, lower = [], []
     for stage in stages:
-        low = stage["low"]
-        high = stage["high"]
+        low, high = stage["low"], stage["high"]
         if low is not None and high is not None:
             upper.append(place(stage["depth"], high))
             lower.append(place(stage["depth"], low))
-    band = (
-        f'<polygon class="band {name}" points="{_points([*upper, *reversed(lower)])}"/>'
-    )
+    parts = []
+    if upper:
+        around = _points([*upper, *reversed(lower)])
+        parts.append(element("polygon", class_=f"band {name}", points=around))
     at = [place(stage["depth"], stage["value"]) for stage in stages]
-    parts = [
-        band if upper else "",
-        f'<polyline class="{name}" points="{_points(at)}"/>',
-    ]
+    parts.append(element("polyline", class_=name, points=_points(at)))
     for stage, (x, y) in zip(stages, at, strict=True):
         tooltip = f"{name}, {stage['layer']}: {_in_words(stage)}"
-        title = f"<title>{escape(tooltip)}</title>"
-        parts.append(
-            f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="3.2">{title}</circle>'
-        )
+        parts.append(_circle(name, x, y, 3.2, title(tooltip)))
     x, y = at[-1]
-    parts.append(f'<text x="{x:.1f}" y="{y - 9:.1f}" text-anchor="end">{name}</text>')
+    parts.append(text(tenth(x), tenth(y - 9), name, "end"))
     return parts
+
+
+def _circle(
+    kind: str, x: float, y: float, radius: float, content: str | None = None
+) -> str:
+    return element("circle", content, class_=kind, cx=tenth(x), cy=tenth(y), r=radius)
 
 
 def _choice(stage: _Stage, nested: _Mark | None, place: _Place) -> list[str]:
     """Ring the chosen layer, and draw a diamond where its score on the stimuli that did not choose it is."""
     x, y = place(stage["depth"], stage["value"])
-    parts = [f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="6.5"/>']
+    parts = [_circle("chosen", x, y, 6.5)]
     if nested is None:
         return parts
     beside, middle = place(stage["depth"], nested["value"])
     beside += 11
-    low = nested["low"]
-    high = nested["high"]
+    low, high = nested["low"], nested["high"]
     if low is not None and high is not None:
-        bottom = place(0, low)[1]
-        top = place(0, high)[1]
-        across = f'x1="{beside:.1f}" x2="{beside:.1f}"'
-        parts.append(
-            f'<line class="nested" {across} y1="{bottom:.1f}" y2="{top:.1f}"/>'
-        )
+        bottom = tenth(place(0, low)[1])
+        top = tenth(place(0, high)[1])
+        parts.append(line("nested", tenth(beside), tenth(beside), bottom, top))
     diamond = [
         (beside, middle - 5),
         (beside + 5, middle),
         (beside, middle + 5),
         (beside - 5, middle),
     ]
-    words = f"chosen on other stimuli than these: {_in_words(nested)}"
-    title = f"<title>{escape(stage['layer'])}, {escape(words)}</title>"
+    words = f"{stage['layer']}, chosen on other stimuli than these: {_in_words(nested)}"
     parts.append(
-        f'<polygon class="nested" points="{_points(diamond)}">{title}</polygon>'
+        element("polygon", title(words), class_="nested", points=_points(diamond))
     )
     return parts
 
@@ -531,9 +587,15 @@ def _names(
             drawn[layer] = x
     parts = []
     for layer, x in drawn.items():
-        kind = ' class="label"' if layer == chosen else ""
-        turned = f'transform="translate({x + 4:.1f} {bottom + 14:.1f}) rotate(-40)"'
-        parts.append(f'<text{kind} {turned} text-anchor="end">{escape(layer)}</text>')
+        place_of_name = f"translate({x + 4:.1f} {bottom + 14:.1f}) rotate(-40)"
+        name = element(
+            "text",
+            escape(layer),
+            class_="label" if layer == chosen else None,
+            transform=place_of_name,
+            text_anchor="end",
+        )
+        parts.append(name)
     return parts
 
 
@@ -543,5 +605,6 @@ def _points(at: Sequence[tuple[float, float]]) -> str:
 
 def _svg(parts: Sequence[str], label: str, width: float, height: float) -> Markup:
     inside = "".join(parts)
-    head = f'viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}"'
-    return Markup(f"<svg {head}>{inside}</svg>")
+    size = f"0 0 {width:g} {height:g}"
+    words = escape(label)
+    return Markup(element("svg", inside, viewBox=size, role="img", aria_label=words))

@@ -8,7 +8,14 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup, escape
 
-from neuroledger.report.drawings import axis_over
+from neuroledger.report.drawings import (
+    axis_over,
+    element,
+    line,
+    tenth,
+    text,
+    title,
+)
 
 __all__ = ["Line", "alone", "forest"]
 
@@ -76,48 +83,59 @@ def forest(
         Names and values above their lines, for a screen of 360 pixels.
     """
     form = ABOVE if narrow else _beside(lines)
-    values = [
-        v for line in lines for v in (line.value, line.low, line.high) if v is not None
-    ]
-    values += [*(ceiling or ()), *([] if floor is None else [floor])]
+    values: list[float] = []
+    for drawn in lines:
+        ends = (drawn.value, drawn.low, drawn.high)
+        values += [end for end in ends if end is not None]
+    values += ceiling or ()
+    if floor is not None:
+        values.append(floor)
     axis = axis_over(values, one=ceiling is not None)
     bottom = form.top + form.row * len(lines)
 
     def at(value: float) -> float:
         return form.left + (form.right - form.left) * float(axis.place(value)) / 100
 
+    def upright(kind: str, x: float) -> str:
+        return line(kind, tenth(x), tenth(x), form.top, f"{bottom:g}")
+
     parts = []
     if ceiling is not None:
-        start = at(ceiling[0])
-        end = at(ceiling[1])
-        start, width = (start - 1, 2.0) if end - start < 2 else (start, end - start)
-        parts.append(
-            f'<rect class="band" x="{start:.1f}" y="{form.top}" width="{width:.1f}" height="{bottom - form.top:g}"/>'
-        )
+        parts.append(_band(at(ceiling[0]), at(ceiling[1]), form.top, bottom))
     for tick in axis.ticks:
         x = at(tick)
-        parts.append(
-            f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{form.top}" y2="{bottom:g}"/>'
-        )
-        parts.append(
-            f'<text x="{x:.1f}" y="{bottom + 15:g}" text-anchor="middle">{tick:,.10g}</text>'
-        )
+        parts.append(upright("grid", x))
+        parts.append(text(tenth(x), f"{bottom + 15:g}", f"{tick:,.10g}", "middle"))
     if floor is not None:
-        x = at(floor)
-        parts.append(
-            f'<line class="floor" x1="{x:.1f}" x2="{x:.1f}" y1="{form.top}" y2="{bottom:g}"/>'
-        )
+        parts.append(upright("floor", at(floor)))
     parts += _limit_names(form, at, ceiling, floor, names)
-    parts += [_line(form, i, line, at) for i, line in enumerate(lines)]
+    parts += [_line(form, i, drawn, at) for i, drawn in enumerate(lines)]
     middle = (form.left + form.right) / 2
-    parts.append(
-        f'<text x="{middle:g}" y="{bottom + 33:g}" text-anchor="middle">{escape(label)}</text>'
+    parts.append(text(f"{middle:g}", f"{bottom + 33:g}", label, "middle"))
+    told = "; ".join(f"{drawn.label} {drawn.text}" for drawn in lines)
+    drawing = element(
+        "svg",
+        "".join(parts),
+        class_="lines",
+        viewBox=f"0 0 {form.width:g} {bottom + form.bottom:g}",
+        role="img",
+        aria_label=f"{escape(label)}: {escape(told)}",
     )
-    told = "; ".join(f"{line.label} {line.text}" for line in lines)
-    inside = "".join(parts)
-    return Markup(
-        f'<svg class="lines" viewBox="0 0 {form.width:g} {bottom + form.bottom:g}" role="img" '
-        f'aria-label="{escape(label)}: {escape(told)}">{inside}</svg>'
+    return Markup(drawing)
+
+
+def _band(start: float, end: float, top: float, bottom: float) -> str:
+    """Return the band of a ceiling, which is visible also where it has no interval."""
+    width = end - start
+    if width < 2:
+        start, width = start - 1, 2.0
+    return element(
+        "rect",
+        class_="band",
+        x=tenth(start),
+        y=top,
+        width=tenth(width),
+        height=f"{bottom - top:g}",
     )
 
 
@@ -145,10 +163,10 @@ def _limit_names(
             anchor = "start"
         if form.width - x < CLOSE / 2:
             anchor = "end"
-        yield f'<text x="{x:.1f}" y="{form.top - 7:g}" text-anchor="{anchor}">{escape(name)}</text>'
+        yield text(tenth(x), f"{form.top - 7:g}", name, anchor)
 
 
-def _line(form: _Layout, index: int, line: Line, at: Callable[[float], float]) -> str:
+def _line(form: _Layout, index: int, drawn: Line, at: Callable[[float], float]) -> str:
     """Return one line: name, bar, dot and value."""
     y = form.top + form.row * (index + 0.5)
     words = y - 5
@@ -160,26 +178,27 @@ def _line(form: _Layout, index: int, line: Line, at: Callable[[float], float]) -
         mark = y
         across = form.left - 12
         end = form.width - 10
-    if len(line.label) <= MAX_LABEL:
-        name = line.label
-    else:
-        name = f"{line.label[: MAX_LABEL - 1]}…"
+    name = drawn.label
+    if len(name) > MAX_LABEL:
+        name = f"{name[: MAX_LABEL - 1]}…"
     anchor = "end" if form.row == BESIDE.row else "start"
-    control = " control" if line.grey else ""
-    parts = [
-        f'<text class="label{control}" x="{across:g}" y="{words:g}" text-anchor="{anchor}">{escape(name)}</text>'
-    ]
-    if line.low is not None and line.high is not None:
-        parts.append(
-            f'<line class="span{control}" x1="{at(line.low):.1f}" x2="{at(line.high):.1f}" y1="{mark:g}" y2="{mark:g}"/>'
-        )
-    parts.append(
-        f'<circle class="dot{control}" cx="{at(line.value):.1f}" cy="{mark:g}" r="4.5">'
-        f"<title>{escape(line.label)}: {line.text}</title></circle>"
+    control = " control" if drawn.grey else ""
+    height = f"{words:g}"
+    parts = [text(f"{across:g}", height, name, anchor, f"label{control}")]
+    if drawn.low is not None and drawn.high is not None:
+        low = tenth(at(drawn.low))
+        high = tenth(at(drawn.high))
+        parts.append(line(f"span{control}", low, high, f"{mark:g}", f"{mark:g}"))
+    dot = element(
+        "circle",
+        title(f"{drawn.label}: {drawn.text}"),
+        class_=f"dot{control}",
+        cx=tenth(at(drawn.value)),
+        cy=f"{mark:g}",
+        r=4.5,
     )
-    parts.append(
-        f'<text class="value{control}" x="{end:g}" y="{words:g}" text-anchor="end">{line.text}</text>'
-    )
+    parts.append(dot)
+    parts.append(text(f"{end:g}", height, drawn.text, "end", f"value{control}"))
     return "".join(parts)
 
 

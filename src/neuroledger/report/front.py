@@ -71,26 +71,8 @@ def panels(
 ) -> Iterator[Panel]:
     """Yield the forest plot of the suite mean, if models have one, then that of each scored benchmark."""
     grey = untrained_twins(catalog, [row.model for row in board.rows])
-    counted = [column for column in board.columns if column.counts]
-    ranked = [
-        row for row in board.rows if row.role == "model" and row.score.value is not None
-    ]
-    if ranked and len(counted) > 1:
-        means = [
-            row.score.value
-            for row in board.rows
-            if row.role == "negative" and row.score.value is not None
-        ]
-        by_ceiling = all(column.normalise == "ceiling" for column in counted)
-        if all(column.normalise != "none" for column in counted):
-            band = (1.0, 1.0)
-        else:
-            band = None
-        words = f"mean over the {len(counted)} benchmarks of the suite"
-        names = ("ceiling" if by_ceiling else "best possible", "floor")
-        cells = [(row, row.score) for row in board.rows]
-        axis = _Axis(words, band, max(means, default=None), names)
-        yield _panel(words, "", cells, grey, axis)
+    if _has_means(board):
+        yield _of_means(board, grey)
     for i in _scored_columns(board)[:MAX_PANELS]:
         column = board.columns[i]
         cells = sorted(
@@ -98,12 +80,31 @@ def panels(
             key=lambda line: _order(column, line[1]),
         )
         names = ("ceiling" if column.normalise == "ceiling" else "perfect", "floor")
-        if column.direction == "higher" or column.normalise == "floor":
-            floor = column.floor
-        else:
-            floor = None
+        is_floor_below = column.direction == "higher" or column.normalise == "floor"
+        floor = column.floor if is_floor_below else None
         axis = _Axis(describe(column), _band(column, records), floor, names)
         yield _panel(column.title, column.id, cells, grey, axis)
+
+
+def _has_means(board: Leaderboard) -> bool:
+    """Whether models have a mean over several benchmarks."""
+    counted = [column for column in board.columns if column.counts]
+    models = [row for row in board.rows if row.role == "model"]
+    return len(counted) > 1 and any(row.score.value is not None for row in models)
+
+
+def _of_means(board: Leaderboard, grey: frozenset[str]) -> Panel:
+    """Return the panel of the means over the benchmarks of the suite."""
+    counted = [column for column in board.columns if column.counts]
+    controls = [row.score.value for row in board.rows if row.role == "negative"]
+    floor = max((value for value in controls if value is not None), default=None)
+    normalised = {column.normalise for column in counted}
+    band = None if "none" in normalised else (1.0, 1.0)
+    best = "ceiling" if normalised == {"ceiling"} else "best possible"
+    words = f"mean over the {len(counted)} benchmarks of the suite"
+    cells = [(row, row.score) for row in board.rows]
+    axis = _Axis(words, band, floor, (best, "floor"))
+    return _panel(words, "", cells, grey, axis)
 
 
 def _scored_columns(board: Leaderboard) -> list[int]:
@@ -147,32 +148,19 @@ def _panel(
     known = [(row, cell) for row, cell in cells if _is_drawn(cell)]
     models = [line for line in known if line[0].role == "model"]
     controls = [line for line in known if line[0].role != "model"]
-    lines = [
-        Line(
-            row.model,
-            cell.value or 0.0,
-            cell.low,
-            cell.high,
-            row.role != "model" or row.model in grey,
-        )
-        for row, cell in [*models[:MAX_LINES], *controls[:MAX_LINES]]
-    ]
+    lines = []
+    for row, cell in [*models[:MAX_LINES], *controls[:MAX_LINES]]:
+        is_grey = row.role != "model" or row.model in grey
+        value = cell.value or 0.0
+        lines.append(Line(row.model, value, cell.low, cell.high, is_grey))
     without = sum(row.role == "model" for row, cell in cells if not _is_drawn(cell))
-    key = ["Dots: scores; bars: 95 % intervals"]
-    if axis.floor is not None:
-        key += ["dotted line: the best negative control"]
-    if axis.band is not None:
-        low, high = axis.band
-        key += [f"grey {'line' if low == high else 'band'}: {axis.names[0]}"]
-    if any(line.grey for line in lines):
-        key += ["grey names: controls and untrained networks"]
-    notes = [f"{'; '.join(key)}."]
+    notes = [_key(lines, axis.band, axis.floor, axis.names[0])]
     if len(models) > MAX_LINES:
-        notes += [f"The first {MAX_LINES} of {len(models)} models."]
-    if without:
-        notes.append(
-            f"{without} model{'s' * (without > 1)} without this value {'are' if without > 1 else 'is'} not drawn."
-        )
+        notes.append(f"The first {MAX_LINES} of {len(models)} models.")
+    if without == 1:
+        notes.append("1 model without this value is not drawn.")
+    elif without:
+        notes.append(f"{without} models without this value are not drawn.")
     wide, narrow = (
         forest(
             lines,
@@ -185,6 +173,24 @@ def _panel(
         for narrow in (False, True)
     )
     return Panel(title, benchmark, wide, narrow, " ".join(notes))
+
+
+def _key(
+    lines: Sequence[Line],
+    band: tuple[float, float] | None,
+    floor: float | None,
+    ceiling: str,
+) -> str:
+    """Return what the marks of a panel mean; ``ceiling`` is the name of the band."""
+    key = ["Dots: scores; bars: 95 % intervals"]
+    if floor is not None:
+        key.append("dotted line: the best negative control")
+    if band is not None:
+        mark = "line" if band[0] == band[1] else "band"
+        key.append(f"grey {mark}: {ceiling}")
+    if any(line.grey for line in lines):
+        key.append("grey names: controls and untrained networks")
+    return f"{'; '.join(key)}."
 
 
 def _band(column: Column, records: Sequence[Record]) -> tuple[float, float] | None:

@@ -65,36 +65,45 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
         log = git(root, *arguments, "--", "results/records", may_fail=True)
     except RequestError:
         return {}
-    versions = []
-    commit = ""
-    date = ""
-    for line in log.decode(errors="replace").splitlines():
-        if (match := RAW.match(line)) is not None:
-            versions.append((commit, date, match))
-        elif line and not line.startswith(":"):
-            commit, date = line.split(" ", 1)
-    values = dict(
-        _values(root, list(dict.fromkeys(match["blob"] for _, _, match in versions)))
-    )
+    versions = _versions(log.decode(errors="replace"))
+    blobs = dict.fromkeys(match["blob"] for _, _, match in versions)
+    values = dict(_values(root, list(blobs)))
     steps: dict[tuple[str, str], list[Step]] = {}
     for commit, date, match in versions:
         pair = match["benchmark"], match["model"]
-        previous = steps.setdefault(pair, [])
+        earlier = steps.setdefault(pair, [])
         value = values.get(match["blob"])
-        before = previous[-1].value if previous else None
-        both = (math.inf if number is None else number for number in (value, before))
-        if previous and math.isclose(
-            *both, rel_tol=1e-9, abs_tol=1e-9
-        ):  # at most rounding
+        if not earlier:
+            earlier.append(Step(commit, date, *pair, value, "first"))
             continue
-        if value is None or before is None:
-            change = ""
-        else:
+        before = earlier[-1].value
+        if _is_unchanged(value, before):
+            continue
+        change = ""
+        if value is not None and before is not None:
             change = f"{value - before:+.4g}"
-        previous.append(
-            Step(commit, date, *pair, value, change if previous else "first")
-        )
+        earlier.append(Step(commit, date, *pair, value, change))
     return {pair: tuple(changes) for pair, changes in steps.items()}
+
+
+def _versions(log: str) -> list[tuple[str, str, re.Match[str]]]:
+    """Return each version of a record in a log: its commit, the date, and the line that names it."""
+    versions = []
+    commit = ""
+    date = ""
+    for line in log.splitlines():
+        match = RAW.match(line)
+        if match is not None:
+            versions.append((commit, date, match))
+        elif line and not line.startswith(":"):
+            commit, date = line.split(" ", 1)
+    return versions
+
+
+def _is_unchanged(value: float | None, before: float | None) -> bool:
+    """Whether two scores differ at most by rounding, or both are missing."""
+    numbers = (math.inf if number is None else number for number in (value, before))
+    return math.isclose(*numbers, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def _values(root: Path, blobs: list[str]) -> Iterator[tuple[str, float | None]]:

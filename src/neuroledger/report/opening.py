@@ -90,10 +90,9 @@ def short(value: float | None) -> str:
 
 def _first(board: Leaderboard) -> int | None:
     """Return the index of the first benchmark with a score of a model."""
+    models = [row for row in board.rows if row.role == "model"]
     for i in range(len(board.columns)):
-        if any(
-            row.role == "model" and row.cells[i].value is not None for row in board.rows
-        ):
+        if any(row.cells[i].value is not None for row in models):
             return i
     return None
 

@@ -44,6 +44,8 @@ from neuroledger.spec.suites import suites_of, to_score
 __all__ = ["Page", "Picture", "World", "gather", "packed", "pages", "thumbnails"]
 
 MAX_COSTS = 3  # figures of score against cost on the page of a benchmark
+# States of cells that pages do not show.
+ABSENT: Final = frozenset({"missing", "unavailable"})
 MAX_CURVES = 4  # layer curves above a board
 STRIP = 8  # stimuli of a data set above a board
 MAX_CHANGES = 40  # latest changes of scores on the page of a benchmark
@@ -224,21 +226,17 @@ def pages(world: World) -> Iterator[Page | Picture]:
 
 def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, object]:
     """Return the context of the front page, which opens with the main board if it has a score; then recorded data first."""
-    recorded = [
-        board
-        for board in world.boards
-        if not all(column.simulated for column in board.columns)
-    ]
-    recorded.sort(
-        key=lambda board: (
-            -sum(cell.value is not None for row in board.rows for cell in row.cells)
-        )
-    )
+    recorded = [board for board in world.boards if not _is_simulated(board)]
+    recorded.sort(key=_count_of_values, reverse=True)
     simulated = [board for board in world.boards if board not in recorded]
     boards = [*recorded, *simulated]
-    if any(cell.value is not None for row in world.main.rows for cell in row.cells):
+    if _count_of_values(world.main):
         boards = [world.main, *(board for board in boards if board is not world.main)]
     switch = [("recorded", recorded), ("simulated", simulated)]
+    pairs = []
+    for board, suite in zip(world.boards, world.suites, strict=True):
+        shown = packed_pairs(world.catalog, suite, board, world.records, world.withheld)
+        pairs.append((board, shown))
     return {
         "section": "index",
         "switch": [(label, group) for label, group in switch if group],
@@ -246,16 +244,18 @@ def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, o
         "suites": [board.suite for board in boards],
         "data": [(board, packed(board, _numbers(world, board))) for board in boards],
         "fronts": [_front(world, board, pictures) for board in boards],
-        "pairs": [
-            (
-                board,
-                packed_pairs(
-                    world.catalog, suite, board, world.records, world.withheld
-                ),
-            )
-            for board, suite in zip(world.boards, world.suites, strict=True)
-        ],
+        "pairs": pairs,
     }
+
+
+def _is_simulated(board: Leaderboard) -> bool:
+    return all(column.simulated for column in board.columns)
+
+
+def _count_of_values(board: Leaderboard) -> int:
+    """Return the number of cells of a board that have a value."""
+    cells = [cell for row in board.rows for cell in row.cells]
+    return sum(cell.value is not None for cell in cells)
 
 
 def _front(
@@ -326,49 +326,33 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
     items = []
     for i, column in enumerate(world.everything.columns):
         spec = world.catalog.benchmark(column.id)
-        lines = [
-            (row, row.cells[i])
-            for row in world.everything.rows
-            if row.cells[i].status not in {"missing", "unavailable"}
-        ]
+        dataset = world.catalog.dataset(column.dataset)
+        lines = []
+        for row in world.everything.rows:
+            if row.cells[i].status not in ABSENT:
+                lines.append((row, row.cells[i]))
         lines.sort(key=lambda line: _by_value(line[0], line[1], column))
         records = [record for record in world.records if record.benchmark == column.id]
-        controls = {
-            name: c
-            for record in records
-            for name, c in record.controls.items()
-            if name != "permuted"
-        }
-        controls |= _worst_permuted(records)
+        curves = figures(world.curves, column.id)
         context = {
             "spec": spec,
             "column": column,
-            "dataset": world.catalog.dataset(column.dataset),
+            "dataset": dataset,
             "lines": lines,
             "axis": axis([cell for _, cell in lines], [column]),
-            "controls": sorted(controls.items()),
+            "controls": sorted(_controls_of(records).items()),
             "records": records,
             "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
             "notes": _notes(records),
-            "figures": [
-                *figures(world.curves, column.id),
-                *_costs(column, lines, records),
-            ],
+            "figures": [*curves, *_costs(column, lines, records)],
             "calibration": _calibration(world, column.id),
             "history": _changes(world, benchmark=column.id),
-            "cited": _cited(
-                world, [*spec.cite, *world.catalog.dataset(column.dataset).cite]
-            ),
+            "cited": _cited(world, [*spec.cite, *dataset.cite]),
         }
         context |= _source(world, "benchmarks", column.id)
         yield Page(f"benchmarks/{column.id}.html", "benchmark.html.j2", context)
         scored = sum(cell.status == "scored" for _, cell in lines)
-        state, tone = (
-            (f"{scored} score{'s' * (scored > 1)}", "good")
-            if scored
-            else ("no record", "")
-        )
-        state, tone = ("unavailable", "warn") if column.unavailable else (state, tone)
+        state, tone = _state_of_scores(scored, column.unavailable)
         cells = [spec.parent, spec.dataset]
         items.append(
             _item(column.id, spec.title, cells, state, tone, simulated=column.simulated)
@@ -376,6 +360,24 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
     yield _list(
         "benchmarks", "Benchmarks", ["benchmark", "part of", "data set", "state"], items
     )
+
+
+def _state_of_scores(scored: int, unavailable: object) -> tuple[str, str]:
+    """Return the words and the tone of a number of scores."""
+    if unavailable:
+        return "unavailable", "warn"
+    if not scored:
+        return "no record", ""
+    return f"{scored} score{'s' * (scored > 1)}", "good"
+
+
+def _controls_of(records: Sequence[Record]) -> dict[str, Control]:
+    """Return the controls of a benchmark by name, and the worst of the permuted ones."""
+    controls: dict[str, Control] = {}
+    for record in records:
+        controls |= record.controls
+    controls.pop("permuted", None)
+    return controls | _worst_permuted(records)
 
 
 def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
@@ -417,12 +419,7 @@ def _model_pages(world: World) -> Iterator[Page]:
             f"models/{id}.html", "model.html.j2", context | _source(world, "models", id)
         )
         scored = sum(record.status == "scored" for record in records)
-        state, tone = (
-            (f"{scored} score{'s' * (scored > 1)}", "good")
-            if scored
-            else ("no record", "")
-        )
-        state, tone = ("unavailable", "warn") if spec.unavailable else (state, tone)
+        state, tone = _state_of_scores(scored, spec.unavailable)
         role = f"{spec.control} control" if spec.control else "model"
         cells = [spec.builder.name if spec.builder else "", role]
         if records or id in own:
@@ -440,7 +437,7 @@ def _blocks(
     for column, cell in (
         zip(world.everything.columns, row.cells, strict=True) if row else ()
     ):
-        if cell.status not in {"missing", "unavailable"}:
+        if cell.status not in ABSENT:
             key = "" if column.counts else f"{column.scale} {column.unit}"
             groups.setdefault(key, []).append((column, cell))
     return [
@@ -641,35 +638,39 @@ def _costs(
     column: Column, lines: Sequence[tuple[Row, Cell]], records: Sequence[Record]
 ) -> list[tuple[str, Markup]]:
     """Return one figure for each cost that was measured in the same pass as the score; partial costs are too low."""
-    costs = {
-        (metric, record.model): score.value
-        for record in records
-        for metric, score in list(record.scores.items())[1:]
-        if score.direction == "lower" and score.status == "scored"
-        if score.value is not None
-    }
+    costs: dict[str, dict[str, float]] = {}
+    for record in records:
+        # The first score is that of the benchmark itself.
+        for metric, score in list(record.scores.items())[1:]:
+            is_cost = score.direction == "lower" and score.status == "scored"
+            if is_cost and score.value is not None:
+                costs.setdefault(metric, {})[record.model] = score.value
     drawn = []
-    for cost in list(dict.fromkeys(metric for metric, _ in costs))[:MAX_COSTS]:
-        points = [
-            Point(
-                costs[cost, row.model],
-                cell.value,
-                f"{row.model}: {cell.value:.3f} at {costs[cost, row.model]:,.4g}",
-                row.model,
-                cell.low,
-                cell.high,
-                row.role != "model",
-            )
-            for row, cell in lines
-            if cell.value is not None and (cost, row.model) in costs
-        ]
-        if len(points) > 1 and len({point.x for point in points}) > 1:
+    for cost, by_model in list(costs.items())[:MAX_COSTS]:
+        points = _cost_points(by_model, lines)
+        if len({point.x for point in points}) > 1:
             label = cost.replace("_", " ")
             picture = scatter(points, label, describe(column), logarithmic=True)
             drawn.append(
                 (f"Score against {label}: up and to the left is better.", picture)
             )
     return drawn
+
+
+def _cost_points(
+    costs: Mapping[str, float], lines: Sequence[tuple[Row, Cell]]
+) -> list[Point]:
+    """Return a point for each model that has a score and a cost."""
+    points = []
+    for row, cell in lines:
+        x = costs.get(row.model)
+        y = cell.value
+        if x is None or y is None:
+            continue
+        tooltip = f"{row.model}: {y:.3f} at {x:,.4g}"
+        is_control = row.role != "model"
+        points.append(Point(x, y, tooltip, row.model, cell.low, cell.high, is_control))
+    return points
 
 
 def _notes(records: Sequence[Record]) -> list[tuple[str, list[str]]]:

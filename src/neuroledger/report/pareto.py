@@ -75,32 +75,26 @@ def pareto(
     records = list(
         read_all(catalog.root / "results" / "records") if records is None else records
     )
-    measured: dict[str, tuple[float, str, str]] = {}
-    for record in sorted(
-        records, key=lambda record: (record.benchmark != benchmark, record.benchmark)
-    ):
-        value, unit = _number(record.scores.get(cost))
-        if value is not None and record.status != "failed":
-            measured.setdefault(record.model, (value, unit, record.benchmark))
-    for model, stated_cost in (costs or {}).items():
-        value, unit = _number(stated_cost)
-        if value is not None:
-            measured[model] = (value, unit, "given")
-    rows: list[dict[str, object]] = [
-        {
-            "model": record.model,
-            "score": record.result.value,
-            "low": record.result.low,
-            "high": record.result.high,
-            **dict(
-                zip(("cost", "unit", "counted_on"), measured[record.model], strict=True)
-            ),
-        }
-        for record in records
-        if record.benchmark == benchmark
-        and not isinstance(record.result, Undefined)
-        and record.model in measured
-    ]
+    measured = _measured(records, benchmark, cost, costs or {})
+    rows: list[dict[str, object]] = []
+    for record in records:
+        result = record.result
+        if record.benchmark != benchmark or record.model not in measured:
+            continue
+        if isinstance(result, Undefined):
+            continue
+        value, unit, counted_on = measured[record.model]
+        rows.append(
+            {
+                "model": record.model,
+                "score": result.value,
+                "low": result.low,
+                "high": result.high,
+                "cost": value,
+                "unit": unit,
+                "counted_on": counted_on,
+            }
+        )
     if not rows:
         if not costs:  # costs passed as an argument may have any name
             catalog.metric(cost)
@@ -110,14 +104,7 @@ def pareto(
             "lists this cost, or pass `costs`"
         )
     table = pd.DataFrame(rows).sort_values(["cost", "model"], ignore_index=True)
-    lower = (
-        next(
-            r.score.direction
-            for r in records
-            if r.benchmark == benchmark and r.score is not None
-        )
-        == "lower"
-    )
+    lower = _direction(records, benchmark) == "lower"
     table.insert(
         6,
         "reads",
@@ -163,6 +150,36 @@ def front(
         )
         for score, cost in zip(signed, costs, strict=True)
     ]
+
+
+def _measured(
+    records: Iterable[Record], benchmark: str, cost: str, costs: Mapping[str, Cost]
+) -> dict[str, tuple[float, str, str]]:
+    """Return the cost of each model, its unit, and where it was counted: given, on the benchmark, or on another one."""
+
+    def nearest_first(record: Record) -> tuple[bool, str]:
+        return record.benchmark != benchmark, record.benchmark
+
+    measured: dict[str, tuple[float, str, str]] = {}
+    for record in sorted(records, key=nearest_first):
+        value, unit = _number(record.scores.get(cost))
+        if value is not None and record.status != "failed":
+            measured.setdefault(record.model, (value, unit, record.benchmark))
+    for model, stated_cost in costs.items():
+        value, unit = _number(stated_cost)
+        if value is not None:
+            measured[model] = (value, unit, "given")
+    return measured
+
+
+def _direction(records: Iterable[Record], benchmark: str) -> str:
+    """Return whether higher or lower scores of the benchmark are better."""
+    scored = (
+        record.score.direction
+        for record in records
+        if record.benchmark == benchmark and record.score is not None
+    )
+    return next(scored)
 
 
 def pareto_figure(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:

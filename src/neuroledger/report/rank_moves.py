@@ -194,12 +194,12 @@ def _equal(
     first: Mapping[str, float | None], second: Mapping[str, float | None]
 ) -> bool:
     """Whether two columns have the same entries, but for rounding."""
-    return first.keys() == second.keys() and all(
-        value == second[name]
-        or (
-            value is not None
-            and second[name] is not None
-            and abs(value - (second[name] or 0.0)) <= ROUNDING
-        )
-        for name, value in first.items()
-    )
+    if first.keys() != second.keys():
+        return False
+    return all(_are_close(value, second[name]) for name, value in first.items())
+
+
+def _are_close(first: float | None, second: float | None) -> bool:
+    if first is None or second is None:
+        return first == second
+    return first == second or abs(first - second) <= ROUNDING

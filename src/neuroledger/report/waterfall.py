@@ -9,7 +9,15 @@ from typing import Final, NamedTuple
 from markupsafe import Markup, escape
 
 from neuroledger.engine.why import Explanation
-from neuroledger.report.drawings import Axis, axis_over
+from neuroledger.report.drawings import (
+    Axis,
+    axis_over,
+    element,
+    line,
+    tenth,
+    text,
+    title,
+)
 from neuroledger.report.site import render_alone
 
 __all__ = ["Bar", "bars_of", "explanation_page", "waterfall"]
@@ -72,11 +80,18 @@ def waterfall(found: Explanation) -> Markup:
     for number, row in enumerate(rows):
         is_last = number + 1 == len(rows)
         parts += _row(axis, row, TOP + ROW * number, is_last=is_last)
-    size = f'width="{width:g}" height="{height + 24:g}" viewBox="0 0 {width:g} {height + 24:g}"'
-    return Markup(
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(label)}">'
-        f"<title>{escape(label)}</title><style>{STYLE}</style>{''.join(parts)}</svg>\n"
+    shown_height = f"{height + 24:g}"
+    drawing = element(
+        "svg",
+        f"{title(label)}<style>{STYLE}</style>{''.join(parts)}",
+        xmlns="http://www.w3.org/2000/svg",
+        width=f"{width:g}",
+        height=shown_height,
+        viewBox=f"0 0 {width:g} {shown_height}",
+        role="img",
+        aria_label=escape(label),
     )
+    return Markup(f"{drawing}\n")
 
 
 def explanation_page(found: Explanation, command: str) -> str:
@@ -98,27 +113,33 @@ def _x(axis: Axis, value: float) -> float:
 def _grid(axis: Axis, height: float) -> Iterator[str]:
     for tick in axis.ticks:
         x = _x(axis, tick)
-        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{height:g}"/>'
-        yield f'<text x="{x:.1f}" y="{height + 16:g}" text-anchor="middle">{tick:.10g}</text>'
+        yield line("grid", tenth(x), tenth(x), 4, f"{height:g}")
+        yield text(tenth(x), f"{height + 16:g}", f"{tick:.10g}", "middle")
 
 
 def _row(axis: Axis, row: Bar, y: float, *, is_last: bool) -> Iterator[str]:
     """Yield the name, the bar, its interval, its number, and the line to the next row."""
     left, right = sorted((_x(axis, row.start), _x(axis, row.stop)))
     middle = y + ROW / 2
-    if len(row.name) <= LONGEST:
-        name = row.name
-    else:
-        name = f"{row.name[: LONGEST - 1]}…"
-    yield f'<text x="{NAMES - 10:g}" y="{middle + 4:g}" text-anchor="end">{escape(name)}</text>'
-    bar = f'x="{left - 1:.1f}" y="{y + 5:g}" width="{right - left + 2:.1f}" height="{ROW - 10:g}"'
-    title = escape(f"{row.name}: {row.number}")
-    yield f'<rect class="{row.kind}" {bar}><title>{title}</title></rect>'
+    baseline = f"{middle + 4:g}"
+    name = row.name
+    if len(name) > LONGEST:
+        name = f"{name[: LONGEST - 1]}…"
+    yield text(f"{NAMES - 10:g}", baseline, name, "end")
+    yield element(
+        "rect",
+        title(f"{row.name}: {row.number}"),
+        class_=row.kind,
+        x=tenth(left - 1),
+        y=f"{y + 5:g}",
+        width=tenth(right - left + 2),
+        height=f"{ROW - 10:g}",
+    )
     if row.low is not None and row.high is not None:
-        low = _x(axis, row.low)
-        high = _x(axis, row.high)
-        yield f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle:g}" y2="{middle:g}"/>'
-    yield f'<text x="{NAMES + PLOT + 12:g}" y="{middle + 4:g}">{escape(row.number)}</text>'
+        low = tenth(_x(axis, row.low))
+        high = tenth(_x(axis, row.high))
+        yield line("span", low, high, f"{middle:g}", f"{middle:g}")
+    yield text(f"{NAMES + PLOT + 12:g}", baseline, row.number)
     if not is_last:
-        x = _x(axis, row.stop)
-        yield f'<line class="join" x1="{x:.1f}" x2="{x:.1f}" y1="{y + ROW - 5:g}" y2="{y + ROW + 5:g}"/>'
+        x = tenth(_x(axis, row.stop))
+        yield line("join", x, x, f"{y + ROW - 5:g}", f"{y + ROW + 5:g}")

@@ -523,34 +523,40 @@ def mean_of(
             return None
         return total(each for each in known if each is not None) * (1 / len(scores))
 
+    top = None
     tops = [score.ceiling for score in scores if score.ceiling is not None]
     if tops:
-        top = tops[0].replace(
-            value=mean([each.value for each in tops]), error=NAN, varies=None
-        )
-    else:
-        top = None
-    keys = dict.fromkeys(key for score in scores for key in score.n)
-    shared = {key: [score.n.get(key, 0) for score in scores] for key in keys}
-    counts = {key: sum(n) if key == "neuroid" else max(n) for key, n in shared.items()}
+        height = mean([each.value for each in tops])
+        top = tops[0].replace(value=height, error=NAN, varies=None)
     values = [score.value for score in scores]
+    notes = []
+    for name, score in parts.items():
+        notes += [f"{name}: {note}" for note in score.notes]
     return scores[0].replace(
         value=mean(values),
         error=float(np.linalg.norm([score.error for score in scores])) / len(scores),
         raw=mean([score.raw for score in scores]),
         ceiling=top,
         samples=xr.DataArray(values, dims=over, coords={over: list(parts)}),
-        n={**counts, over: len(scores)},
+        n={**_counts(scores), over: len(scores)},
         limits=(
             mean([score.limits[0] for score in scores]),
             mean([score.limits[1] for score in scores]),
         ),
-        notes=tuple(
-            f"{name}: {note}" for name, score in parts.items() for note in score.notes
-        ),
+        notes=tuple(notes),
         varies=varies,
         generalise=scores[0].generalise if generalise is None else tuple(generalise),
     )
+
+
+def _counts(scores: Sequence[Score]) -> dict[str, float]:
+    """Return the numbers of items: neuroids are those of all scores, other items those of the score with most."""
+    counts: dict[str, float] = {}
+    for score in scores:
+        for key in score.n:
+            of_each = [other.n.get(key, 0) for other in scores]
+            counts[key] = sum(of_each) if key == "neuroid" else max(of_each)
+    return counts
 
 
 def _between(parts: Mapping[str, Score], over: str) -> Uncertainty | None:

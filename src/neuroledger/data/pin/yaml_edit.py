@@ -39,19 +39,17 @@ def inline(value: object) -> str:
     '{subject: "01", facts: {age: 57, group: A}}'
     """
     if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(
-                f"{inline(str(key))}: {inline(item)}" for key, item in value.items()
-            )
-            + "}"
-        )
+        return "{" + ", ".join(_named_inline(value)) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(inline(item) for item in value) + "]"
+        return "[" + ", ".join(map(inline, value)) + "]"
     if isinstance(value, str):
         plain = PLAIN.fullmatch(value) and value.lower() not in WORDS
         return value if plain else json.dumps(value, ensure_ascii=False)
     return json.dumps(value)
+
+
+def _named_inline(entries: Mapping[str, object]) -> list[str]:
+    return [f"{inline(str(key))}: {inline(item)}" for key, item in entries.items()]
 
 
 def spec_text(kind: str, fields: Mapping[str, object], *, schema: bool = True) -> str:
@@ -248,9 +246,7 @@ def _named(
 
 def _entry_lines(entries: Mapping[str, object] | Sequence[object]) -> list[str]:
     if isinstance(entries, Mapping):
-        return [
-            f"{inline(str(key))}: {inline(value)}" for key, value in entries.items()
-        ]
+        return _named_inline(entries)
     return [f"- {inline(value)}" for value in entries]
 
 

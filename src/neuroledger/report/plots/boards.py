@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-    from neuroledger.data.arrays import Floats
+    from neuroledger.data.arrays import Floats, Places
 
 __all__ = [
     "agreement",
@@ -183,42 +184,37 @@ def tradeoff(
     board = _given(board) or leaderboard(benchmarks=[score, cost])
     i, column = _column(board, score)
     j, price = _column(board, cost)
-    cells = [
-        (row, row.cells[j].value, row.cells[i].value)
-        for row in board.rows
-        if row.role == "model"
-    ]
-    points = [(row, x, y) for row, x, y in cells if x is not None and y is not None]
+    points: dict[str, tuple[float, float]] = {}
+    for row in board.rows:
+        x, y = row.cells[j].value, row.cells[i].value
+        if row.role == "model" and x is not None and y is not None:
+            points[row.model] = (x, y)
     if not points:
         raise RequestError(f"no model has scores on both {score!r} and {cost!r}")
     ax = ax or axes(width=6, height=4.2)
-    for row, x, y in points:
+    for model, (x, y) in points.items():
         ax.scatter([x], [y], s=36, color=ACCENT, zorder=3)
         ax.annotate(
-            row.model,
+            model,
             (x, y),
             xytext=(6, 4),
             textcoords="offset points",
             fontsize=9,
             color=INK,
         )
-    on_front = front(
-        [y for _, _, y in points],
-        [x for _, x, _ in points],
-        lower=column.direction == "lower",
-    )
-    best = sorted(
-        (x, y) for (_, x, y), best in zip(points, on_front, strict=True) if best
-    )
+    costs = [x for x, _ in points.values()]
+    scores = [y for _, y in points.values()]
+    on_front = front(scores, costs, lower=column.direction == "lower")
+    best = sorted(itertools.compress(points.values(), on_front))
     xs = [x for x, _ in best]
     ys = [y for _, y in best]
     ax.plot(xs, ys, color=LIGHT, linewidth=1.4, zorder=2, label="Pareto front")
-    if all(x > 0 for _, x, _ in points):
+    if min(costs) > 0:
         ax.set_xscale("log")
     ax.set_xlabel(f"{price.title} ({describe(price)})")
     ax.set_ylabel(describe(column))
     legend(ax)
-    return finish(ax, {row.model: (x, y) for row, x, y in points})
+    return finish(ax, points)
 
 
 def ranks(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
@@ -268,55 +264,23 @@ def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Ax
     RequestError
         Fewer than two benchmarks have scores.
     """
-    from scipy.cluster.hierarchy import leaves_list, linkage
-    from scipy.spatial.distance import squareform
-    from scipy.stats import spearmanr
-
     board = _given(board) or leaderboard()
     rows = [row for row in board.rows if row.role == "model"]
     signs = [1.0 if column.direction == "higher" else -1.0 for column in board.columns]
     values = _values(rows, board.columns) * np.array(signs)
-    used = [
-        i for i in range(len(board.columns)) if np.isfinite(values[:, i]).sum() >= 3
-    ]
+    counts = np.isfinite(values).sum(axis=0)
+    used = [i for i, count in enumerate(counts) if count >= 3]
     if len(used) < 2:
         raise RequestError(
             "agreement needs two benchmarks with three scored models each"
         )
-    r = np.eye(len(used))
-    for a, i in enumerate(used):
-        for b, j in enumerate(used[:a]):
-            both = np.isfinite(values[:, i]) & np.isfinite(values[:, j])
-            varied = (
-                both.sum() >= 3
-                and np.ptp(values[both, i]) > 0
-                and np.ptp(values[both, j]) > 0
-            )
-            r[a, b] = r[b, a] = (
-                spearmanr(values[both, i], values[both, j]).statistic
-                if varied
-                else np.nan
-            )
-    distance = np.where(np.isfinite(r), 1 - r, 1.0)
-    np.fill_diagonal(distance, 0.0)
-    order = leaves_list(linkage(squareform(distance, checks=False), "average"))
+    r = _rank_correlations(values[:, used])
+    order = _similar_together(r)
     r = r[np.ix_(order, order)]
     names = [board.columns[used[i]].id for i in order]
     ax = ax or axes(width=3.4 + 0.55 * len(names), height=2.6 + 0.5 * len(names))
     ax.imshow(r, cmap="PuOr_r", vmin=-1, vmax=1)
-    for y, line in enumerate(r):
-        for x, value in enumerate(line):
-            if np.isfinite(value):
-                ink = "white" if abs(value) > 0.7 else INK
-                ax.text(
-                    x,
-                    y,
-                    number(float(value), 2),
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color=ink,
-                )
+    _write_values(ax, r)
     ax.set_xticks(range(len(names)), names, rotation=40, ha="right")
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(length=0)
@@ -324,6 +288,55 @@ def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Ax
         "Do the benchmarks rank models in the same order? (Spearman)", loc="left"
     )
     return finish(ax, {"benchmarks": names, "r": r.tolist()}, spines=False)
+
+
+def _rank_correlations(values: Floats) -> Floats:
+    """Return Spearman's correlations of columns over their shared rows; NaN for fewer than three, or equal values."""
+    count = values.shape[1]
+    r = np.eye(count)
+    for a in range(count):
+        for b in range(a):
+            r[a, b] = r[b, a] = _rank_correlation(values[:, a], values[:, b])
+    return r
+
+
+def _rank_correlation(first: Floats, second: Floats) -> float:
+    from scipy.stats import spearmanr
+
+    both = np.isfinite(first) & np.isfinite(second)
+    if both.sum() < 3:
+        return float("nan")
+    if np.ptp(first[both]) == 0 or np.ptp(second[both]) == 0:
+        return float("nan")
+    return float(spearmanr(first[both], second[both]).statistic)
+
+
+def _similar_together(r: Floats) -> Places:
+    """Return an order in which columns of high correlation are neighbours."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    distance = np.where(np.isfinite(r), 1 - r, 1.0)
+    np.fill_diagonal(distance, 0.0)
+    tree = linkage(squareform(distance, checks=False), "average")
+    return leaves_list(tree)
+
+
+def _write_values(ax: Axes, r: Floats) -> None:
+    """Write each known correlation into its cell."""
+    for y, line in enumerate(r):
+        for x, value in enumerate(line):
+            if not np.isfinite(value):
+                continue
+            ax.text(
+                x,
+                y,
+                number(float(value), 2),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if abs(value) > 0.7 else INK,
+            )
 
 
 def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
@@ -334,11 +347,8 @@ def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     RequestError
         The models share no scored benchmark.
     """
-    shared = [
-        item
-        for item in (*comparison.differences, comparison.overall)
-        if item.value is not None
-    ]
+    every = (*comparison.differences, comparison.overall)
+    shared = [item for item in every if item.value is not None]
     if not shared:
         raise RequestError(
             f"{comparison.a} and {comparison.b} share no scored benchmark"
@@ -347,18 +357,16 @@ def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     for y, item in enumerate(reversed(shared)):
         value = float(item.value or 0.0)
         p = item.p_corrected
-        colour = (
-            SOFT
-            if p is None or p >= STARS[0]
-            else PALETTE[0]
-            if value > 0
-            else PALETTE[1]
-        )
+        if p is None or p >= STARS[0]:
+            colour = SOFT
+        else:
+            colour = PALETTE[0] if value > 0 else PALETTE[1]
         _interval(ax, y, Cell("scored", value, item.low, item.high), colour)
-        stars = "*" * sum(p is not None and p < level for level in STARS)
+        reached = 0 if p is None else sum(p < level for level in STARS)
+        end = value if item.high is None else item.high
         ax.annotate(
-            stars,
-            (item.high if item.high is not None else value, y),
+            "*" * reached,
+            (end, y),
             xytext=(5, -5),
             textcoords="offset points",
         )

@@ -86,29 +86,11 @@ def paired(
         raise RequestError(
             "a paired figure needs two scores or more: {'model': score, 'other': score}"
         )
-    values: dict[str, dict[str, float]] = {}
-    for label, score in scores.items():
-        samples = score.samples
-        if samples is None or by not in samples.dims:
-            dims = ", ".join(map(str, samples.dims)) if samples is not None else "none"
-            raise MetricError(
-                f"score {label!r} has no samples along {by!r}; its dimensions: {dims}"
-            )
-        rest = [dim for dim in samples.dims if dim != by]
-        means = samples.mean(rest, skipna=True) if rest else samples
-        names = samples[by].values if by in samples.coords else range(samples.sizes[by])
-        values[label] = {
-            str(n): float(v)
-            for n, v in zip(names, np.asarray(means.values), strict=True)
-        }
-    shared = [
-        name
-        for name in next(iter(values.values()))
-        if all(name in items for items in values.values())
-    ]
+    values = [_means_by(label, score, by) for label, score in scores.items()]
+    shared = [name for name in values[0] if all(name in items for items in values)]
     if not shared:
         raise MetricError(f"the scores share no {by}: score all on one benchmark")
-    table = np.array([[items[name] for items in values.values()] for name in shared])
+    table = np.array([[items[name] for items in values] for name in shared])
     ax = ax or axes(width=1.8 + 1.2 * len(scores), height=3.8)
     for i, line in enumerate(table):
         ax.plot(
@@ -133,13 +115,10 @@ def paired(
     ax.set_xlim(-0.3, len(scores) - 0.7)
     ax.set_ylabel(next(iter(scores.values())).scale.replace("_", " "))
     legend(ax)
-    return finish(
-        ax,
-        {
-            "items": shared,
-            **{label: table[:, i].tolist() for i, label in enumerate(values)},
-        },
-    )
+    data: dict[str, object] = {"items": shared}
+    for i, label in enumerate(scores):
+        data[label] = table[:, i].tolist()
+    return finish(ax, data)
 
 
 def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
@@ -191,6 +170,21 @@ def _item(score: Score) -> str:
     if dims:
         return f"one {dims[0].replace('_', ' ')}"
     return "one split"
+
+
+def _means_by(label: str, score: Score, by: str) -> dict[str, float]:
+    """Return the mean of the samples of each item along a dimension, by its name."""
+    samples = score.samples
+    if samples is None or by not in samples.dims:
+        dims = "none" if samples is None else ", ".join(map(str, samples.dims))
+        raise MetricError(
+            f"score {label!r} has no samples along {by!r}; its dimensions: {dims}"
+        )
+    rest = [dim for dim in samples.dims if dim != by]
+    means = samples.mean(rest, skipna=True) if rest else samples
+    names = samples[by].values if by in samples.coords else range(samples.sizes[by])
+    pairs = zip(names, np.asarray(means.values), strict=True)
+    return {str(name): float(value) for name, value in pairs}
 
 
 def _samples(score: Score) -> Floats:
