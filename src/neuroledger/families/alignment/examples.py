@@ -20,6 +20,7 @@ __all__ = [
     "of_properties",
     "of_readouts",
     "of_several_subjects",
+    "of_voxels",
     "over_time",
     "repeated_over_time",
     "trials_over_time",
@@ -85,6 +86,17 @@ def of_continuous(rng: np.random.Generator, _: Given) -> Example:
     target = xr.DataArray(responses, dims=dims, coords=shared | names)
     few = {"candidates": 3, "alphas": (0.1, 1.0, 10.0), "folds": 2}
     return Example((source, target), {"delays": (0, 1), "search": few})
+
+
+def of_voxels(rng: np.random.Generator, _: Given) -> Example:
+    """Features, and mean responses of voxels on a line."""
+    source, repeated = _recordings(rng)
+    target = average_repetitions(repeated)
+    place = np.arange(target.sizes["neuroid"], dtype=np.float64)
+    lights = {"coordinates": ("x",), "neighbours": 5}
+    return Example(
+        (source, target.assign_coords(x=("neuroid", place))), {"lights": lights}
+    )
 
 
 def over_time(rng: np.random.Generator, _: Given) -> Example:
