@@ -13,6 +13,7 @@ from neuroledger.spec.registry import Example
 
 __all__ = [
     "of_continuous",
+    "of_distributions",
     "of_domains",
     "of_mapped_properties",
     "of_numbers",
@@ -96,6 +97,17 @@ def of_voxels(rng: np.random.Generator, _: Given) -> Example:
     lights = {"coordinates": ("x",), "neighbours": 5}
     return Example(
         (source, target.assign_coords(x=("neuroid", place))), {"lights": lights}
+    )
+
+
+def of_distributions(rng: np.random.Generator, given: Given) -> Example:
+    """Features and mean responses to stimuli of two distributions."""
+    source, repeated = _recordings(rng)
+    target = average_repetitions(repeated)
+    place = np.arange(target.sizes["presentation"]) % 2
+    labels = np.array([str(given["fitted"][0]), "another"])[place]
+    return Example(
+        (source, target.assign_coords({given["by"]: ("presentation", labels)}))
     )
 
 

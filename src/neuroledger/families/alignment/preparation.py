@@ -14,6 +14,7 @@ from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import AssemblyError, MetricError
+from neuroledger.families.alignment.between_subjects import Align, aligned
 from neuroledger.families.alignment.ceilings.internal_consistency import (
     internal_consistency,
 )
@@ -169,7 +170,8 @@ Step = Annotated[
     | Varying
     | Responsive
     | Reliable
-    | Affine,
+    | Affine
+    | Align,
     Field(discriminator="step"),
 ]
 
@@ -622,4 +624,5 @@ _FUNCTIONS: dict[type, Any] = {
     Responsive: _responsive,
     Reliable: _reliable,
     Affine: _affine,
+    Align: aligned,
 }
