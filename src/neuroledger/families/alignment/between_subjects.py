@@ -136,7 +136,7 @@ def aligned(assembly: xr.DataArray, step: Align) -> xr.DataArray:
         return _labelled(np.mean(found, axis=0), rows | ids)
     ids = {
         "neuroid_id": ("neuroid", [f"{a}.{b}" for a in names for b in numbers]),
-        "subject": ("neuroid", np.repeat(names, step.dimensions)),
+        "subject": ("neuroid", np.repeat(names, step.dimensions).tolist()),
     }
     return _labelled(np.concatenate(found, axis=1), rows | ids)
 

@@ -24,6 +24,7 @@ __all__ = [
     "of_voxels",
     "over_time",
     "repeated_over_time",
+    "repeated_runs",
     "trials_over_time",
     "with_reliabilities",
 ]
@@ -127,6 +128,18 @@ def trials_over_time(rng: np.random.Generator, _: Given) -> Example:
     """Features and repeated responses in two time bins."""
     source, repeated = _recordings(rng)
     return Example((_over_time(source, rng), _over_time(repeated, rng)))
+
+
+def repeated_runs(rng: np.random.Generator, given: Given) -> Example:
+    """Responses to two runs, each shown four times."""
+    _, target = of_continuous(rng, given).inputs
+    noisy = [
+        (target + rng.standard_normal(target.shape)).assign_coords(
+            repetition=("presentation", [number] * 2)
+        )
+        for number in range(4)
+    ]
+    return Example((xr.concat(noisy, "presentation"),))
 
 
 def of_domains(rng: np.random.Generator, given: Given) -> Example:

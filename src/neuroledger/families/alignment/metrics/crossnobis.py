@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Floats, Indices, Strings
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import paired
@@ -123,7 +123,7 @@ def unbalanced_distances(patterns: Floats) -> Floats:
 
     The mean is over the ordered pairs of different folds that both have both stimuli; NaN for two stimuli without any.
     """
-    present = np.isfinite(patterns).all(axis=2)
+    present: Booleans = np.asarray(np.isfinite(patterns).all(axis=2))
     known = np.where(present[..., None], patterns, 0.0)
     folds, stimuli, neuroids = patterns.shape
     total, count = np.zeros((stimuli, stimuli)), np.zeros((stimuli, stimuli))
