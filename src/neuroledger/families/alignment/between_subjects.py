@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Booleans, Floats
 from neuroledger.errors import AssemblyError
 from neuroledger.spec.base import Frozen
 
@@ -51,14 +51,15 @@ def hyperalignment(responses: Sequence[Floats], dimensions: int) -> list[Floats]
     centred = [each - each.mean(axis=0) for each in responses]
     template = centred[0] @ _principal(centred[0], dimensions)
     for count, each in enumerate(centred[1:], 1):
-        template = (count * template + each @ _rotation(each, template)) / (count + 1)
-    rotated = [each @ _rotation(each, template) for each in centred]
-    total = np.sum(rotated, axis=0)
-    others = [(total - own) / (len(centred) - 1) for own in rotated]
-    again = [
-        each @ _rotation(each, rest) for each, rest in zip(centred, others, strict=True)
-    ]
-    mean = np.mean(again, axis=0)
+        rotated = each @ _rotation(each, template)
+        template = (count * template + rotated) / (count + 1)
+    first_pass = [each @ _rotation(each, template) for each in centred]
+    total = np.sum(first_pass, axis=0)
+    second_pass = []
+    for each, own in zip(centred, first_pass, strict=True):
+        others = (total - own) / (len(centred) - 1)
+        second_pass.append(each @ _rotation(each, others))
+    mean = np.mean(second_pass, axis=0)
     return [_rotation(each, mean) for each in centred]
 
 
@@ -95,36 +96,14 @@ def aligned(assembly: xr.DataArray, step: Align) -> xr.DataArray:
             f"alignment needs (presentation, neuroid), not {tuple(assembly.dims)}: take a time bin, or the mean over bins"
         )
     ordered = assembly.transpose("presentation", "neuroid")
-    subjects = _coordinate(ordered, "subject", "neuroid")
-    names = list(dict.fromkeys(subjects.tolist()))
-    if len(names) < 2:
-        raise AssemblyError("subjects are aligned with each other; there is only one")
-    values = np.asarray(ordered.values, dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise AssemblyError(
-            "responses are missing; alignment needs every subject's response to every presentation"
-        )
-    parts = [values[:, subjects == name] for name in names]
-    smallest = min(part.shape[1] for part in parts)
-    if smallest < step.dimensions:
-        raise AssemblyError(
-            f"a subject has {smallest} neuroids, fewer than {step.dimensions} dimensions: use fewer"
-        )
-    wanted = [str(value) for value in step.fitted_values]
-    fitted = np.isin(_coordinate(ordered, step.fitted_by, "presentation"), wanted)
-    if fitted.sum() <= step.dimensions:
-        raise AssemblyError(
-            f"{int(fitted.sum())} presentations have {step.fitted_by!r} in {', '.join(wanted)}; {step.dimensions} "
-            "dimensions need "
-            "more to be fitted"
-        )
+    parts = _by_subject(ordered, step.dimensions)
+    fitted = _fitted(ordered, step)
     fit = hyperalignment if step.method == "procrustes" else shared_response
-    rotations = fit([part[fitted] for part in parts], step.dimensions)
-    level = [part[fitted].mean(axis=0) for part in parts]
-    found = [
-        (part - own) @ rotation
-        for part, own, rotation in zip(parts, level, rotations, strict=True)
-    ]
+    rotations = fit([part[fitted] for part in parts.values()], step.dimensions)
+    found = []
+    for part, rotation in zip(parts.values(), rotations, strict=True):
+        level = part[fitted].mean(axis=0)
+        found.append((part - level) @ rotation)
     rows = {
         str(name): coord
         for name, coord in ordered.coords.items()
@@ -134,11 +113,45 @@ def aligned(assembly: xr.DataArray, step: Align) -> xr.DataArray:
     if step.average:
         ids = {"neuroid_id": ("neuroid", numbers)}
         return _labelled(np.mean(found, axis=0), rows | ids)
-    ids = {
-        "neuroid_id": ("neuroid", [f"{a}.{b}" for a in names for b in numbers]),
-        "subject": ("neuroid", np.repeat(names, step.dimensions).tolist()),
-    }
+    owners = np.repeat(list(parts), step.dimensions).tolist()
+    own_names = numbers * len(parts)
+    names = [f"{a}.{b}" for a, b in zip(owners, own_names, strict=True)]
+    ids = {"neuroid_id": ("neuroid", names), "subject": ("neuroid", owners)}
     return _labelled(np.concatenate(found, axis=1), rows | ids)
+
+
+def _by_subject(assembly: xr.DataArray, dimensions: int) -> dict[str, Floats]:
+    """Return the responses of each subject by name, (presentation × neuroid)."""
+    subjects = _coordinate(assembly, "subject", "neuroid")
+    names = list(dict.fromkeys(subjects.tolist()))
+    if len(names) < 2:
+        raise AssemblyError("subjects are aligned with each other; there is only one")
+    values = np.asarray(assembly.values, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise AssemblyError(
+            "responses are missing; alignment needs every subject's response to every presentation"
+        )
+    parts = {name: values[:, subjects == name] for name in names}
+    smallest = min(part.shape[1] for part in parts.values())
+    if smallest < dimensions:
+        raise AssemblyError(
+            f"a subject has {smallest} neuroids, fewer than {dimensions} dimensions: use fewer"
+        )
+    return parts
+
+
+def _fitted(assembly: xr.DataArray, step: Align) -> Booleans:
+    """Return which presentations rotations are fitted to."""
+    wanted = [str(value) for value in step.fitted_values]
+    labels = _coordinate(assembly, step.fitted_by, "presentation")
+    fitted: Booleans = np.asarray(np.isin(labels, wanted))
+    if fitted.sum() <= step.dimensions:
+        raise AssemblyError(
+            f"{int(fitted.sum())} presentations have {step.fitted_by!r} in {', '.join(wanted)}; {step.dimensions} "
+            "dimensions need "
+            "more to be fitted"
+        )
+    return fitted
 
 
 def _labelled(values: Floats, coords: dict[str, object]) -> xr.DataArray:

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import Booleans
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
@@ -55,30 +56,19 @@ def generalisation(
     MetricError
         The coordinate is missing, or a test part has fewer than 3 presentations of either kind.
     """
-    if by not in target.coords or target[by].dims != ("presentation",):
-        raise MetricError(
-            f"the presentations have no coordinate {by!r}, which says to which distribution a stimulus belongs"
-        )
-    own = np.isin(as_text(target[by].values), [str(value) for value in fitted])
-    if own.all() or not own.any():
-        raise MetricError(
-            f"{int(own.sum())} of {len(own)} presentations have {by!r} in {', '.join(map(str, fitted))}: stimuli "
-            "inside and "
-            "outside of the distribution are needed"
-        )
-    found = {
-        name: regression(
+    own = _inside(target, by, [str(value) for value in fitted])
+    found = {}
+    for name, kind in (("inside", own), ("outside", ~own)):
+        found[name] = regression(
             source,
             target,
-            splits=[Split(s.train[own[s.train]], s.test[kind[s.test]]) for s in splits],
+            splits=_restricted(splits, own, kind),
             workspace=workspace,
             estimator=estimator,
             relative=True,
         )
-        for name, kind in (("inside", own), ("outside", ~own))
-    }
-    means = {name: float(each.values.mean()) for name, each in found.items()}
-    notes = [", ".join(f"{name} {mean:.3f}" for name, mean in means.items())]
+    means = [f"{name} {float(each.values.mean()):.3f}" for name, each in found.items()]
+    notes = [", ".join(means)]
     for name, each in found.items():
         notes += [f"{name}: {note}" for note in each.notes]
     if part != "difference":
@@ -88,6 +78,33 @@ def generalisation(
     values = outside.values.copy(data=outside.values.values - inside.values.values)
     varies = _difference(outside, inside, values)
     return Samples(values, varies, limits=(-2.0, 2.0), notes=notes)
+
+
+def _inside(target: xr.DataArray, by: str, fitted: Sequence[str]) -> Booleans:
+    """Return which presentations are of the distribution that is fitted."""
+    if by not in target.coords or target[by].dims != ("presentation",):
+        raise MetricError(
+            f"the presentations have no coordinate {by!r}, which says to which distribution a stimulus belongs"
+        )
+    own: Booleans = np.asarray(np.isin(as_text(target[by].values), fitted))
+    if own.all() or not own.any():
+        raise MetricError(
+            f"{int(own.sum())} of {len(own)} presentations have {by!r} in {', '.join(fitted)}: stimuli inside and "
+            "outside of the "
+            "distribution are needed"
+        )
+    return own
+
+
+def _restricted(
+    splits: Sequence[Split], trained: Booleans, tested: Booleans
+) -> list[Split]:
+    """Return splits with some of their train presentations and some of their test presentations."""
+    parts = []
+    for split in splits:
+        train = split.train[trained[split.train]]
+        parts.append(Split(train, split.test[tested[split.test]]))
+    return parts
 
 
 def _difference(first: Samples, second: Samples, values: xr.DataArray) -> Variation:

@@ -48,21 +48,25 @@ def time_course(
     """
     means = [np.nan if cell is None else _mean(cell.values) for cell in cells]
     values = xr.DataArray(np.reshape(means, shape), dims=dims, coords=dict(edges))
-    notes = dict.fromkeys(note for cell in cells if cell for note in cell.notes)
-    varies = [cell.variation if cell else None for cell in cells]
-    known = [each for each in varies if isinstance(each, Variation)]
-    if len(known) < sum(cell is not None for cell in cells):
+    defined = [cell for cell in cells if cell is not None]
+    notes = dict.fromkeys(note for cell in defined for note in cell.notes)
+    varies = [None if cell is None else _variation(cell) for cell in cells]
+    known = [each for each in varies if each is not None]
+    if len(known) < len(defined):
         return Samples(values, notes=list(notes))
     items = _items(known)
 
     def without(keep: Keep) -> xr.DataArray:
         left = [
-            _mean(each.without(keep)) if isinstance(each, Variation) else np.nan
-            for each in varies
+            np.nan if each is None else _mean(each.without(keep)) for each in varies
         ]
         return values.copy(data=np.reshape(left, shape))
 
     return Samples(values, Variation(items, without), notes=list(notes))
+
+
+def _variation(cell: Samples) -> Variation | None:
+    return cell.variation if isinstance(cell.variation, Variation) else None
 
 
 def _mean(values: xr.DataArray) -> float:
