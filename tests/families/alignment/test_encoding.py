@@ -14,6 +14,7 @@ from neuroledger.families.alignment.encoding.banded_ridge import (
     banded_predictions,
 )
 from neuroledger.families.alignment.encoding.blocks import Blocks, segments
+from neuroledger.families.alignment.encoding.events import in_bins
 from neuroledger.families.alignment.encoding.time_axis import (
     convolved,
     delayed,
@@ -198,6 +199,27 @@ def test_uneven_bins_are_refused():
         resampled(uneven, recording(np.ones((1, 1, 9))))
     with pytest.raises(MetricError, match="time_bin_start"):
         resampled(uneven.drop_vars("time_bin_start"), uneven)
+
+
+@pytest.mark.parametrize("combine", ["sum", "mean"])
+def test_words_with_onsets_become_features_in_bins(combine):
+    rng = np.random.default_rng(0)
+    onsets, words = np.sort(rng.uniform(500, 4500, 20)), rng.standard_normal((20, 3))
+    runs = {"story1": (onsets, words), "story2": (onsets[:5], words[:5])}
+    found = in_bins(runs, width=250.0, begin=500.0, bins=16, combine=combine)
+    assert found["stimulus_id"].values.tolist() == ["story1", "story2"]
+    for bin, start in enumerate(found["time_bin_start"].values):
+        inside = words[(onsets >= start) & (onsets < start + 250)]
+        expected = getattr(inside, combine)(axis=0) if len(inside) else np.zeros(3)
+        np.testing.assert_allclose(found.values[0, :, bin], expected)
+    with pytest.raises(MetricError, match="outside of the bins from 500 to 1500 ms"):
+        in_bins(runs, width=250.0, begin=500.0, bins=4)
+    with pytest.raises(MetricError, match="one row for each onset"):
+        in_bins({"story": (onsets, words[:3])}, width=250.0, begin=500.0, bins=16)
+    with pytest.raises(MetricError, match="all need the same"):
+        in_bins(
+            {"a": (onsets, words), "b": (onsets, words[:, :2])}, width=500.0, bins=9
+        )
 
 
 # --- blocks -------------------------------------------------------------------------------------------------------
