@@ -85,6 +85,8 @@ def test_every_step_that_is_shown_changes_an_assembly(text: str) -> None:
             assembly["neuroid_id"] == "n5"
         )  # half as responsive as the others
         assembly = assembly.fillna(0.0) + level * (step["step"] == "responsive")
+    if step["step"] == "align":
+        assembly = assembly.isel(time_bin=0, drop=True).fillna(0.0)
     if step["step"] == "distinct":
         assembly = assembly.drop_vars("repetition")
     after = prepared(assembly, TypeAdapter(list[Step]).validate_python([step]))

@@ -7,7 +7,10 @@ from scipy.spatial.distance import pdist, squareform
 
 import neuroledger as nl
 from neuroledger.errors import MetricError
-from neuroledger.families.alignment.metrics.crossnobis import cross_validated_distances
+from neuroledger.families.alignment.metrics.crossnobis import (
+    cross_validated_distances,
+    unbalanced_distances,
+)
 from neuroledger.families.alignment.similarity.rdm import compare, condensed
 from tests.families.alignment.neural_cases import assembly
 
@@ -162,3 +165,62 @@ def test_intervals_contain_the_similarity_for_new_stimuli_and_neuroids() -> None
     stimuli = [score.replace(generalise=("stimulus",)) for score in scores]
     assert np.mean([score.low <= truth <= score.high for score in scores]) > 0.9
     assert np.mean([score.low <= truth <= score.high for score in stimuli]) < 0.85
+
+
+def test_unbalanced_distances_are_over_the_folds_that_have_both_stimuli():
+    rng = np.random.default_rng(0)
+    patterns = rng.standard_normal((4, 6, 15)) + 10
+    np.testing.assert_allclose(
+        unbalanced_distances(patterns), cross_validated_distances(patterns), atol=1e-11
+    )
+    missing = rng.random((4, 6)) < 0.25
+    patterns[missing] = np.nan
+    found = unbalanced_distances(patterns)
+    for i in range(6):
+        for j in range(6):
+            own = np.flatnonzero(~missing[:, i] & ~missing[:, j])
+            difference = patterns[:, i] - patterns[:, j]
+            products = [
+                difference[m] @ difference[k] for m in own for k in own if m != k
+            ]
+            expected = np.mean(products) / 15 if products else np.nan
+            assert found[i, j] == pytest.approx(expected, nan_ok=True, abs=1e-11)
+
+
+def test_a_stimulus_may_be_missing_from_a_fold():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8, 12))
+    brain = recorded(X, 4, 0.5)
+    whole = nl.metric("crossnobis", unbalanced=True)(assembly(X), brain)
+    assert whole.value == pytest.approx(
+        nl.metric("crossnobis")(assembly(X), brain).value
+    )
+    fewer = brain.isel(presentation=slice(2, None))
+    with pytest.raises(MetricError, match="`unbalanced: true`"):
+        nl.metric("crossnobis")(assembly(X), fewer)
+    score = nl.metric("crossnobis", unbalanced=True)(assembly(X), fewer)
+    assert score.low < score.value < score.high
+    assert score.value == pytest.approx(whole.value, abs=0.05)
+
+
+@pytest.mark.parametrize("noise", ["univariate", "multivariate"])
+def test_noise_of_each_fold_is_removed_by_its_own_covariance(noise):
+    """Folds with other units and other noise have the same distances: each is whitened by its own residuals."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8, 5))
+    two = [recorded(X, 8, 0.5, seed=k).isel(neuroid=range(5)) for k in (0, 1)]
+    folds = [
+        part.assign_coords(
+            repetition=("presentation", [k] * part.sizes["presentation"])
+        )
+        for k, part in enumerate(two)
+    ]
+    scaled = [folds[0], folds[1] * 100]
+    options = {"noise": noise, "covariance": "fold"}
+    values = []
+    for parts in (folds, scaled):
+        brain = xr.concat(parts, "presentation")
+        values.append(nl.metric("crossnobis", **options)(assembly(X), brain).value)
+    assert values[0] == pytest.approx(values[1], abs=1e-9)
+    with pytest.raises(MetricError, match="no noise to scale by"):
+        nl.metric("crossnobis", **options)(assembly(X), recorded(X, 3, 0.5))

@@ -6,7 +6,7 @@ import xarray as xr
 from scipy.stats import gamma
 
 import neuroledger as nl
-from neuroledger.errors import MetricError
+from neuroledger.errors import CeilingError, MetricError
 from neuroledger.families.alignment.encoding import banded_ridge
 from neuroledger.families.alignment.encoding.banded_ridge import (
     BandedRidge,
@@ -14,6 +14,7 @@ from neuroledger.families.alignment.encoding.banded_ridge import (
     banded_predictions,
 )
 from neuroledger.families.alignment.encoding.blocks import Blocks, segments
+from neuroledger.families.alignment.encoding.events import in_bins
 from neuroledger.families.alignment.encoding.time_axis import (
     convolved,
     delayed,
@@ -21,7 +22,8 @@ from neuroledger.families.alignment.encoding.time_axis import (
     resampled,
     rows_of_runs,
 )
-from neuroledger.stats.splits import Split
+from neuroledger.spec.kinds import SplitsSpec
+from neuroledger.stats.splits import Split, draw
 
 FEW = {"candidates": 6, "alphas": (0.01, 0.1, 1.0, 10.0), "folds": 3}
 
@@ -197,6 +199,27 @@ def test_uneven_bins_are_refused():
         resampled(uneven, recording(np.ones((1, 1, 9))))
     with pytest.raises(MetricError, match="time_bin_start"):
         resampled(uneven.drop_vars("time_bin_start"), uneven)
+
+
+@pytest.mark.parametrize("combine", ["sum", "mean"])
+def test_words_with_onsets_become_features_in_bins(combine):
+    rng = np.random.default_rng(0)
+    onsets, words = np.sort(rng.uniform(500, 4500, 20)), rng.standard_normal((20, 3))
+    runs = {"story1": (onsets, words), "story2": (onsets[:5], words[:5])}
+    found = in_bins(runs, width=250.0, begin=500.0, bins=16, combine=combine)
+    assert found["stimulus_id"].values.tolist() == ["story1", "story2"]
+    for bin, start in enumerate(found["time_bin_start"].values):
+        inside = words[(onsets >= start) & (onsets < start + 250)]
+        expected = getattr(inside, combine)(axis=0) if len(inside) else np.zeros(3)
+        np.testing.assert_allclose(found.values[0, :, bin], expected)
+    with pytest.raises(MetricError, match="outside of the bins from 500 to 1500 ms"):
+        in_bins(runs, width=250.0, begin=500.0, bins=4)
+    with pytest.raises(MetricError, match="one row for each onset"):
+        in_bins({"story": (onsets, words[:3])}, width=250.0, begin=500.0, bins=16)
+    with pytest.raises(MetricError, match="all need the same"):
+        in_bins(
+            {"a": (onsets, words), "b": (onsets, words[:, :2])}, width=500.0, bins=9
+        )
 
 
 # --- blocks -------------------------------------------------------------------------------------------------------
@@ -379,6 +402,50 @@ def test_features_at_their_own_rate_follow_the_haemodynamic_response():
     without = nl.metric("encoding", search=FEW)(source, target)
     assert found.value > 0.85
     assert without.value < 0.5
+
+
+def repeated(rng, noise=1.0):
+    """Two runs, each shown four times: the signal has unit variance."""
+    signal = slow(rng, 2, 3, 300)
+    trials = [signal + noise * rng.standard_normal(signal.shape) for _ in range(4)]
+    target = recording(np.concatenate(trials))
+    return target.assign_coords(
+        stimulus_id=("presentation", ["a", "b"] * 4),
+        repetition=("presentation", np.repeat(np.arange(4), 2)),
+    )
+
+
+def test_the_ceiling_is_the_reliability_of_repeated_runs():
+    target = repeated(np.random.default_rng(0))
+    found = nl.ceiling("encoding_reliability", splits={"folds": 3})(target)
+    assert found.value == pytest.approx(
+        1 / (1 + 1 / 4), abs=0.05
+    )  # of four repetitions
+    assert found.low < 0.8 < found.high
+    (split, *_) = draw(
+        SplitsSpec(train=0.5, folds=3, by="repetition", unique=True), target
+    )
+    halves = [
+        np.stack(
+            [
+                target.values[[i for i in part if i % 2 == k]].mean(axis=0)
+                for k in (0, 1)
+            ]
+        )
+        for part in split
+    ]
+    a, b = (half[:, 1].ravel() for half in halves)
+    r = np.corrcoef(a, b)[0, 1]
+    assert float(found.samples[0, 1]) == pytest.approx(2 * r / (1 + r))
+    varies = nl.ceiling("encoding_reliability", splits={"folds": 3})
+    samples = varies.samples([target], [split])
+    ids = samples.variation.items["stimulus"]
+    names, codes = np.unique(ids, return_inverse=True)
+    each = samples.variation.each("stimulus", codes)
+    one = samples.variation.without({"stimulus": ids != names[5]})
+    np.testing.assert_allclose(each[5], one.values, atol=1e-12)
+    with pytest.raises(CeilingError, match="no repetitions"):
+        nl.ceiling("encoding_reliability")(target.isel(presentation=slice(2)))
 
 
 # --- variance partition -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from neuroledger.spec.registry import Example
 
 __all__ = [
     "of_continuous",
+    "of_distributions",
     "of_domains",
     "of_mapped_properties",
     "of_numbers",
@@ -20,8 +21,10 @@ __all__ = [
     "of_properties",
     "of_readouts",
     "of_several_subjects",
+    "of_voxels",
     "over_time",
     "repeated_over_time",
+    "repeated_runs",
     "trials_over_time",
     "with_reliabilities",
 ]
@@ -87,6 +90,28 @@ def of_continuous(rng: np.random.Generator, _: Given) -> Example:
     return Example((source, target), {"delays": (0, 1), "search": few})
 
 
+def of_voxels(rng: np.random.Generator, _: Given) -> Example:
+    """Features, and mean responses of voxels on a line."""
+    source, repeated = _recordings(rng)
+    target = average_repetitions(repeated)
+    place = np.arange(target.sizes["neuroid"], dtype=np.float64)
+    lights = {"coordinates": ("x",), "neighbours": 5}
+    return Example(
+        (source, target.assign_coords(x=("neuroid", place))), {"lights": lights}
+    )
+
+
+def of_distributions(rng: np.random.Generator, given: Given) -> Example:
+    """Features and mean responses to stimuli of two distributions."""
+    source, repeated = _recordings(rng)
+    target = average_repetitions(repeated)
+    place = np.arange(target.sizes["presentation"]) % 2
+    labels = np.array([str(given["fitted"][0]), "another"])[place]
+    return Example(
+        (source, target.assign_coords({given["by"]: ("presentation", labels)}))
+    )
+
+
 def over_time(rng: np.random.Generator, _: Given) -> Example:
     """Features and mean responses in two time bins."""
     source, repeated = _recordings(rng)
@@ -103,6 +128,18 @@ def trials_over_time(rng: np.random.Generator, _: Given) -> Example:
     """Features and repeated responses in two time bins."""
     source, repeated = _recordings(rng)
     return Example((_over_time(source, rng), _over_time(repeated, rng)))
+
+
+def repeated_runs(rng: np.random.Generator, given: Given) -> Example:
+    """Responses to two runs, each shown four times."""
+    _, target = of_continuous(rng, given).inputs
+    noisy = [
+        (target + rng.standard_normal(target.shape)).assign_coords(
+            repetition=("presentation", [number] * 2)
+        )
+        for number in range(4)
+    ]
+    return Example((xr.concat(noisy, "presentation"),))
 
 
 def of_domains(rng: np.random.Generator, given: Given) -> Example:

@@ -303,18 +303,26 @@ def time(scores: Score | Mapping[str, Score], *, ax: Axes | None = None) -> Axes
             label=label,
         )
         data[label] = values.tolist()
-        if (marked := _in_clusters(score)) is not None:
-            low = 0.04 * (1 + i)
-            colour = PALETTE[i % len(PALETTE)]
-            place = np.where(marked, low, np.nan)
-            across = ax.get_xaxis_transform()
-            ax.plot(times, place, color=colour, linewidth=3, transform=across)
-            data[f"clusters of {label}"] = times[marked].tolist()
+        data |= _marked_clusters(ax, label, score, i)
     ax.axhline(0.0, color=SOFT, linewidth=1, linestyle=":")
     ax.set_xlabel("middle of the time bin [ms]")
     ax.set_ylabel(f"{first.scale.replace('_', ' ')}, before the ceiling")
     legend(ax)
     return finish(ax, {"time": times.tolist(), **data})
+
+
+def _marked_clusters(
+    ax: Axes, label: str, score: Score, number: int
+) -> dict[str, list[float]]:
+    """Mark the bins of significant clusters by a line below; return their times, or nothing if none were tested."""
+    marked = _in_clusters(score)
+    if marked is None:
+        return {}
+    times, _ = _time_course(score)
+    place = np.where(marked, 0.04 * (1 + number), np.nan)
+    colour = PALETTE[number % len(PALETTE)]
+    ax.plot(times, place, color=colour, linewidth=3, transform=ax.get_xaxis_transform())
+    return {f"clusters of {label}": times[marked].tolist()}
 
 
 def _in_clusters(score: Score) -> Any:

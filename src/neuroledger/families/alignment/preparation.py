@@ -14,6 +14,7 @@ from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import AssemblyError, MetricError
+from neuroledger.families.alignment.between_subjects import Align, aligned
 from neuroledger.families.alignment.ceilings.internal_consistency import (
     internal_consistency,
 )
@@ -170,7 +171,8 @@ Step = Annotated[
     | Varying
     | Responsive
     | Reliable
-    | Affine,
+    | Affine
+    | Align,
     Field(discriminator="step"),
 ]
 
@@ -630,4 +632,5 @@ _FUNCTIONS: dict[type, Callable[[xr.DataArray, Any], xr.DataArray]] = {
     Responsive: _responsive,
     Reliable: _reliable,
     Affine: _affine,
+    Align: aligned,
 }

@@ -184,10 +184,13 @@ def _fold(readout: BandedRidge, X: Floats, Y: Floats, split: Split) -> _Fold:
     if train.shape[1] < len(train):
         square, product = train.T @ train, train.T @ right
         return _ByFeatures(test, square, product, base, measured, readout.band)
-    columns = [readout.band == b for b in range(len(readout.bands))]
-    among = np.array([train[:, own] @ train[:, own].T for own in columns])
-    across = np.array([test[:, own] @ train[:, own].T for own in columns])
-    return _ByRows(among, across, right, base, measured)
+    among, across = [], []
+    for number in range(len(readout.bands)):
+        own = readout.band == number
+        features = train[:, own]
+        among.append(features @ features.T)
+        across.append(test[:, own] @ features.T)
+    return _ByRows(np.array(among), np.array(across), right, base, measured)
 
 
 def _spectral(
@@ -209,13 +212,14 @@ def _candidates(search: BandedSearch, bands: int) -> Floats:
     """Return weights of the bands, (candidate × band), each candidate with the sum 1."""
     if bands == 1:
         return np.ones((1, 1))
-    fixed = [np.full((1, bands), 1 / bands), np.eye(bands)]
     rng = np.random.default_rng(search.seed)
-    drawn = [
-        rng.dirichlet(np.full(bands, CONCENTRATIONS[i % len(CONCENTRATIONS)]))
-        for i in range(search.candidates - bands - 1)
-    ]
-    return np.concatenate([*fixed, np.reshape(drawn, (-1, bands))])
+    equal, alone = np.full((1, bands), 1 / bands), np.eye(bands)
+    drawn = [np.zeros((0, bands))]
+    for number in range(search.candidates - bands - 1):
+        concentration = CONCENTRATIONS[number % len(CONCENTRATIONS)]
+        weights = rng.dirichlet(np.full(bands, concentration))
+        drawn.append(weights[None])
+    return np.concatenate([equal, alone, *drawn])
 
 
 def _variances(readout: BandedRidge, X: Floats) -> Floats:
@@ -244,11 +248,11 @@ def _chosen(
         for fold in folds:
             error[candidate] += _errors(fold, each, alphas)
     if not search.per_target:
-        scale = np.maximum(((Y - Y.mean(axis=0)) ** 2).sum(axis=0), 1e-300)
-        error = np.repeat(
-            (error / scale).sum(axis=2, keepdims=True), Y.shape[1], axis=2
-        )
-    best: Indices = error.reshape(-1, Y.shape[1]).argmin(axis=0)
+        variance = np.maximum(Y.var(axis=0), np.finfo(np.float64).tiny)
+        total = (error / variance).sum(axis=2, keepdims=True)
+        error = np.repeat(total, Y.shape[1], axis=2)
+    choices = error.reshape(-1, Y.shape[1])
+    best: Indices = choices.argmin(axis=0)
     return np.asarray(best // len(alphas)), np.asarray(best % len(alphas))
 
 

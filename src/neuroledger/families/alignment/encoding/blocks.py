@@ -149,8 +149,8 @@ def segments(run: Indices, bin: Indices) -> Strings:
 
     Neighbouring bins depend on each other, so that segments, not bins, are the items over which a score varies.
     """
-    runs = int(run.max()) + 1
-    pieces = max(1, MOST_GROUPS // runs)
-    count = int(bin.max()) + 1
-    piece = bin * min(pieces, count) // count
-    return np.array([f"{a}@{b}" for a, b in zip(run, piece, strict=True)])
+    runs, count = int(run.max()) + 1, int(bin.max()) + 1
+    pieces = min(max(1, MOST_GROUPS // runs), count)
+    piece = bin * pieces // count
+    names = zip(run.tolist(), piece.tolist(), strict=True)
+    return np.array([f"{run}@{piece}" for run, piece in names])

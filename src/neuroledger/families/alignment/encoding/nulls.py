@@ -40,8 +40,10 @@ class Shifted(Frozen):
                 f"more than {reach} "
                 f"and less than {count - reach}"
             )
-        by_run = rows.values.reshape(-1, count, rows.values.shape[1])
-        return np.asarray(np.roll(by_run, self.bins, axis=1).reshape(rows.values.shape))
+        shape = rows.values.shape
+        by_run = rows.values.reshape(-1, count, shape[1])
+        late = np.roll(by_run, self.bins, axis=1)
+        return np.asarray(late.reshape(shape))
 
 
 class Neighbours(Frozen):
@@ -58,7 +60,9 @@ class Neighbours(Frozen):
         del reach
         runs, count = int(rows.run.max()) + 1, int(rows.bin.max()) + 1
         centres = np.arange(0, count, self.bins) + (self.bins - 1) / 2
-        bumps = np.exp(-0.5 * ((np.arange(count)[:, None] - centres) / self.bins) ** 2)
+        distance = np.arange(count)[:, None] - centres
+        bumps = np.exp(-0.5 * (distance / self.bins) ** 2)
+        # Each run has bumps of its own.
         return np.asarray(np.kron(np.eye(runs), bumps))
 
 

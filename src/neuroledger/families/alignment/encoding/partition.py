@@ -46,15 +46,18 @@ def parts_of(bands: Sequence[str]) -> dict[str, dict[Model, int]]:
     if len(whole) < 2:
         raise MetricError(
             "a variance partition needs at least two feature spaces: name them in a coordinate of the source's "
-            "neuroids, and the "
-            "coordinate in `bands`"
+            "neuroids, and the coordinate in `bands`"
         )
-    without = {name: tuple(each for each in whole if each != name) for name in whole}
     parts: dict[str, dict[Model, int]] = {"whole": {whole: 1}}
-    parts |= {f"alone {name}": {(name,): 1} for name in whole}
-    parts |= {f"unique {name}": {whole: 1, without[name]: -1} for name in whole}
-    shared = {whole: 1 - len(whole)} | dict.fromkeys(without.values(), 1)
-    return parts | {"shared": shared}
+    # The whole minus all unique parts, each of which is the whole minus a model of the others.
+    shared = {whole: 1 - len(whole)}
+    for name in whole:
+        others = tuple(each for each in whole if each != name)
+        parts[f"alone {name}"] = {(name,): 1}
+        parts[f"unique {name}"] = {whole: 1, others: -1}
+        shared[others] = 1
+    parts["shared"] = shared
+    return parts
 
 
 def errors_of_models(
@@ -93,15 +96,16 @@ def without_each(
     groups = codes[split.rows]
     members = (groups == np.arange(count)[:, None]).astype(np.float64)
     sizes = members.sum(axis=1, keepdims=True)
-    error, measured = _combined(split, part), split.measured
-    centred = measured - measured.mean(axis=0)
-    rest = len(measured) - sizes
+    error = _combined(split, part)
+    centred = split.measured - split.measured.mean(axis=0)
     # Sums over the rows that stay; the sum over all centred rows is 0.
-    total = (centred**2).sum(axis=0) - members @ centred**2
+    squares = (centred**2).sum(axis=0) - members @ centred**2
+    sums = -(members @ centred)
+    lost = error.sum(axis=0) - members @ error
+    rest = len(centred) - sizes
     with np.errstate(invalid="ignore", divide="ignore"):
-        total = total - (members @ centred) ** 2 / rest
-        left = sum(part.values()) - (error.sum(axis=0) - members @ error) / total
-    return held_out_deviation(explained(split, part), left, sizes / len(measured))
+        left = sum(part.values()) - lost / (squares - sums**2 / rest)
+    return held_out_deviation(explained(split, part), left, sizes / len(centred))
 
 
 def _combined(split: HeldOutErrors, part: Mapping[Model, int]) -> Floats:

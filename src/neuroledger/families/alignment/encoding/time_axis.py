@@ -57,9 +57,10 @@ def bin_width(assembly: xr.DataArray, name: str) -> float:
     )
     widths = end - start
     width = float(widths[0])
-    uneven = np.abs(widths - width).max() > ROUNDING * abs(width)
-    gaps = len(start) > 1 and np.abs(start[1:] - end[:-1]).max() > ROUNDING * abs(width)
-    if width <= 0 or uneven or gaps:
+    slack = ROUNDING * abs(width)
+    differ = np.abs(widths - width).max()
+    gap = np.abs(start[1:] - end[:-1]).max(initial=0.0)
+    if width <= 0 or differ > slack or gap > slack:
         raise MetricError(
             f"the time bins of the {name} must follow each other and be equally wide; prepare it with bins of one width"
         )
@@ -75,45 +76,61 @@ def resampled(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
         The rates do not fit: a bin of the target is not a whole number of bins of the source, or the source ends
         earlier or begins later.
     """
+    factor = _factor(source, target)
+    first = _offset(source, target)
+    wanted = target.sizes["time_bin"] * factor
+    if first is None or first + wanted > source.sizes["time_bin"]:
+        raise MetricError(
+            f"the source lasts {_extent(source)} and the target {_extent(target)}: the source must cover the "
+            "target, with edges "
+            "of bins in common"
+        )
+    part = source.isel(time_bin=slice(first, first + wanted))
+    return part if factor == 1 else _averaged(part, factor, target)
+
+
+def _factor(source: xr.DataArray, target: xr.DataArray) -> int:
+    """Return the number of bins of the source in a bin of the target."""
     fine, coarse = bin_width(source, "source"), bin_width(target, "target")
     factor = round(coarse / fine)
-    if factor < 1 or abs(factor * fine - coarse) > ROUNDING * coarse:
+    rest = abs(factor * fine - coarse)
+    if factor < 1 or rest > ROUNDING * coarse:
         raise MetricError(
             f"rates do not fit: bins of the source last {fine:g} ms and bins of the target {coarse:g} ms; record "
             "or average the "
             "features so that a bin of the target is a whole number of theirs"
         )
-    begin, start = (
-        float(each["time_bin_start"].values[0]) for each in (source, target)
-    )
-    offset = round((start - begin) / fine)
-    wanted = target.sizes["time_bin"] * factor
-    misplaced = abs(offset * fine - (start - begin)) > ROUNDING * coarse
-    if offset < 0 or misplaced or offset + wanted > source.sizes["time_bin"]:
-        end = begin + fine * source.sizes["time_bin"]
-        last = start + coarse * target.sizes["time_bin"]
-        raise MetricError(
-            f"the source lasts from {begin:g} to {end:g} ms and the target from {start:g} to {last:g} ms: the "
-            "source must cover "
-            "the target, with edges of bins in common"
-        )
-    part = source.isel(time_bin=slice(offset, offset + wanted))
-    if factor == 1:
-        return part
-    values = part.transpose("presentation", "neuroid", "time_bin").values
-    means = values.reshape(*values.shape[:2], -1, factor).mean(axis=-1)
-    kept = {
-        name: coord
-        for name, coord in part.coords.items()
-        if "time_bin" not in coord.dims
-    }
-    edges = {
-        name: ("time_bin", target[name].values)
-        for name in ("time_bin_start", "time_bin_end")
-    }
-    return xr.DataArray(
-        means, dims=("presentation", "neuroid", "time_bin"), coords=kept | edges
-    )
+    return factor
+
+
+def _offset(source: xr.DataArray, target: xr.DataArray) -> int | None:
+    """Return the bin of the source with which the target begins, or None if none begins there."""
+    width = bin_width(source, "source")
+    begin = float(source["time_bin_start"].values[0])
+    late = float(target["time_bin_start"].values[0]) - begin
+    offset = round(late / width)
+    is_edge = abs(offset * width - late) <= ROUNDING * width
+    return offset if offset >= 0 and is_edge else None
+
+
+def _extent(assembly: xr.DataArray) -> str:
+    start = float(assembly["time_bin_start"].values[0])
+    end = float(assembly["time_bin_end"].values[-1])
+    return f"from {start:g} to {end:g} ms"
+
+
+def _averaged(part: xr.DataArray, factor: int, target: xr.DataArray) -> xr.DataArray:
+    """Return means over ``factor`` bins each, with the bins of the target."""
+    ordered = part.transpose("presentation", "neuroid", "time_bin")
+    runs, units, _ = ordered.shape
+    by_bin = ordered.values.reshape(runs, units, -1, factor)
+    coords = {}
+    for name, coord in part.coords.items():
+        if "time_bin" not in coord.dims:
+            coords[name] = coord
+    for edge in ("time_bin_start", "time_bin_end"):
+        coords[edge] = target[edge]
+    return xr.DataArray(by_bin.mean(axis=-1), dims=ordered.dims, coords=coords)
 
 
 def haemodynamic_response(width: float) -> Floats:

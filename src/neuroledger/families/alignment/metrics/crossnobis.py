@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices, Strings
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import paired
@@ -25,9 +26,10 @@ from neuroledger.stats.groups import names_of
 from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.workspace import Workspace
 
-__all__ = ["cross_validated_distances", "crossnobis"]
+__all__ = ["cross_validated_distances", "crossnobis", "unbalanced_distances"]
 
 Noise = Literal["none", "univariate", "multivariate"]
+Covariance = Literal["pooled", "fold"]
 
 
 @metric("crossnobis", version=4, trials=True)
@@ -38,6 +40,8 @@ def crossnobis(
     workspace: Workspace,
     fold: str = "repetition",
     noise: Noise = "univariate",
+    covariance: Covariance = "pooled",
+    unbalanced: bool = False,
     distance: Distance = "squared_euclidean",
     comparison: Comparison = "cosine",
 ) -> Samples:
@@ -45,14 +49,16 @@ def crossnobis(
 
     The target's squared distances multiply pattern differences of different folds (values of ``fold``), so that noise
     does not inflate them. ``noise`` scales neuroids by their residual standard deviation (``univariate``), or whitens
-    them by their shrunk residual covariance (``multivariate``). The source's dissimilarities are computed by ``distance``.
+    them by their shrunk residual covariance (``multivariate``), ``pooled`` over all trials or that of each ``fold``,
+    which needs repetitions within folds. With ``unbalanced``, a stimulus may be missing from folds: the distance of
+    two stimuli is then over the folds that have both. The source's dissimilarities are computed by ``distance``.
 
     Parameters
     ----------
     source
         ``(presentation, neuroid)``; the first row of each stimulus is used.
     target
-        ``(presentation, neuroid)``, not averaged, every stimulus in every fold.
+        ``(presentation, neuroid)``, not averaged; unless ``unbalanced``, every stimulus in every fold.
 
     Returns
     -------
@@ -80,7 +86,8 @@ def crossnobis(
     values = moderate(values - values.mean(axis=0))
     stimuli = encode(target["stimulus_id"].values)
     folds = encode(target[fold].values)
-    trials = _Trials(values, stimuli.codes, folds.codes, noise)
+    design = _Design(noise, covariance, unbalanced)
+    trials = _Trials(values, stimuli.codes, folds.codes, design)
     ids = stimuli.labels.astype(str)
     coords = {"stimulus_id": ("stimulus", ids), "stimulus_id_b": ("stimulus_b", ids)}
     target_rdm = xr.DataArray(
@@ -111,13 +118,41 @@ def cross_validated_distances(patterns: Floats) -> Floats:
     return np.asarray(power[:, None] + power - 2 * between)
 
 
+def unbalanced_distances(patterns: Floats) -> Floats:
+    """As :func:`cross_validated_distances`, of patterns that are NaN for a stimulus that a fold lacks.
+
+    The mean is over the ordered pairs of different folds that both have both stimuli; NaN for two stimuli without any.
+    """
+    present: Booleans = np.asarray(np.isfinite(patterns).all(axis=2))
+    known = np.where(present[..., None], patterns, 0.0)
+    folds, stimuli, neuroids = patterns.shape
+    total, count = np.zeros((stimuli, stimuli)), np.zeros((stimuli, stimuli))
+    for first, second in combinations(range(folds), 2):
+        shared = present[first] & present[second]
+        between = known[first] @ known[second].T
+        power = between.diagonal()
+        both = np.outer(shared, shared)
+        total += both * (power[:, None] + power - between - between.T)
+        count += both
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / (count * neuroids))
+
+
+class _Design(NamedTuple):
+    """How noise is scaled, over which trials it is estimated, and whether stimuli may be missing from folds."""
+
+    noise: Noise
+    covariance: Covariance
+    unbalanced: bool
+
+
 class _Trials(NamedTuple):
-    """Responses (presentation × neuroid), the stimulus and fold of each presentation, and how noise is scaled."""
+    """Responses (presentation × neuroid), the stimulus and fold of each presentation, and how they are treated."""
 
     values: Floats
     stimulus: Indices
     fold: Indices
-    noise: Noise
+    design: _Design
 
     def without(self, keep: Keep) -> _Trials:
         """Return the trials of the stimuli and neuroids that stay."""
@@ -127,14 +162,24 @@ class _Trials(NamedTuple):
         numbers = np.cumsum(stimuli) - 1
         values = self.values[np.ix_(rows, columns)]
         return _Trials(
-            values, numbers[self.stimulus[rows]], self.fold[rows], self.noise
+            values, numbers[self.stimulus[rows]], self.fold[rows], self.design
         )
 
     def distances(self) -> Floats:
         """Return cross-validated distances (stimulus × stimulus)."""
-        patterns = _patterns(self.values, self.stimulus, self.fold)
-        if self.noise != "none":
-            patterns = patterns @ _whitening(self.values, self.stimulus, self.noise)
+        noise, covariance, unbalanced = self.design
+        patterns = _patterns(self.values, self.stimulus, self.fold, unbalanced)
+        if noise != "none" and covariance == "pooled":
+            patterns = patterns @ _whitening(self.values, self.stimulus, noise)
+        elif noise != "none":
+            for fold in range(len(patterns)):
+                rows = self.fold == fold
+                own = np.unique(self.stimulus[rows], return_inverse=True)[1]
+                patterns[fold] = patterns[fold] @ _whitening(
+                    self.values[rows], own, noise
+                )
+        if unbalanced:
+            return unbalanced_distances(patterns)
         return cross_validated_distances(patterns)
 
 
@@ -167,8 +212,10 @@ def _variation(
     return left_out(pair, factors, of_target, comparison, like)
 
 
-def _patterns(values: Floats, stimulus: Indices, fold: Indices) -> Floats:
-    """Mean response to each stimulus in each fold (fold × stimulus × neuroid)."""
+def _patterns(
+    values: Floats, stimulus: Indices, fold: Indices, unbalanced: bool
+) -> Floats:
+    """Mean response to each stimulus in each fold (fold × stimulus × neuroid); NaN if it is missing from the fold."""
     folds = int(fold.max()) + 1
     stimuli = int(stimulus.max()) + 1
     if folds < 2:
@@ -177,15 +224,18 @@ def _patterns(values: Floats, stimulus: Indices, fold: Indices) -> Floats:
         )
     cell = fold * stimuli + stimulus
     count = np.bincount(cell, minlength=folds * stimuli)
-    if not count.all():
+    if not count.all() and not unbalanced:
         raise MetricError(
             f"{int((count == 0).sum())} of {len(count)} pairs of stimulus and fold were not presented; "
-            "crossnobis needs every stimulus in every fold"
+            "crossnobis needs every stimulus in every fold, or `unbalanced: true`"
         )
     order = np.argsort(cell, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(count)[:-1]])
-    means = np.add.reduceat(values[order], starts, axis=0) / count[:, None]
-    return np.asarray(means.reshape(folds, stimuli, -1))
+    filled = np.flatnonzero(count)
+    starts = np.concatenate([[0], np.cumsum(count[filled])[:-1]])
+    means = np.full((folds * stimuli, values.shape[1]), np.nan)
+    sums = np.add.reduceat(values[order], starts, axis=0)
+    means[filled] = sums / count[filled, None]
+    return means.reshape(folds, stimuli, -1)
 
 
 def _whitening(values: Floats, stimulus: Indices, noise: Noise) -> Floats:

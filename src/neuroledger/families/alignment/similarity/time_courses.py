@@ -46,23 +46,31 @@ def time_course(
     MetricError
         Cells consist of different items, such as neuroids that are missing in some bins.
     """
-    means = [np.nan if cell is None else _mean(cell.values) for cell in cells]
+    means = [_mean(cell.values) if cell else np.nan for cell in cells]
     values = xr.DataArray(np.reshape(means, shape), dims=dims, coords=dict(edges))
-    notes = dict.fromkeys(note for cell in cells if cell for note in cell.notes)
-    varies = [cell.variation if cell else None for cell in cells]
-    known = [each for each in varies if isinstance(each, Variation)]
-    if len(known) < sum(cell is not None for cell in cells):
-        return Samples(values, notes=list(notes))
-    items = _items(known)
+    notes = _notes(cells)
+    varies = [_variation(cell) for cell in cells]
+    known = [each for each in varies if each is not None]
+    if len(known) < np.isfinite(means).sum():
+        return Samples(values, notes=notes)
 
     def without(keep: Keep) -> xr.DataArray:
-        left = [
-            _mean(each.without(keep)) if isinstance(each, Variation) else np.nan
-            for each in varies
-        ]
+        left = [_mean(each.without(keep)) if each else np.nan for each in varies]
         return values.copy(data=np.reshape(left, shape))
 
-    return Samples(values, Variation(items, without), notes=list(notes))
+    return Samples(values, Variation(_items(known), without), notes=notes)
+
+
+def _notes(cells: Sequence[Samples | None]) -> list[str]:
+    """Return the notes of all cells, each once."""
+    found = [note for cell in cells if cell for note in cell.notes]
+    return list(dict.fromkeys(found))
+
+
+def _variation(cell: Samples | None) -> Variation | None:
+    """Return how a cell varies, or None if it is undefined or not known."""
+    varies = cell.variation if cell else None
+    return varies if isinstance(varies, Variation) else None
 
 
 def _mean(values: xr.DataArray) -> float:

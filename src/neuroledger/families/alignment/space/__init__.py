@@ -1,0 +1,1 @@
+"""Space: searchlights over declared coordinates, and maps as files."""
