@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from neuroledger.errors import UnavailableError
@@ -29,10 +29,15 @@ class Training:
         Whether products are computed in bfloat16 on a graphics card; a processor computes in full precision.
     workers
         Number of threads that read the next batches of windows on disk; 0 reads each batch when it is needed.
+    tell
+        Receives what is done, after each epoch: a label, and the epochs done and at most to be done.
     """
 
     mixed: bool = False
     workers: int = 0
+    tell: Callable[[str, int, int], None] | None = field(
+        default=None, compare=False, repr=False
+    )
 
 
 ON_DEMAND: Final = Training()

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from neuroledger.data.memory import LazyRows
-from neuroledger.engine.session import Request
+from neuroledger.display import NoDisplay
+from neuroledger.engine.resolve import model_of
+from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.families.decoding.models.network_decoders import network_decoder
-from neuroledger.families.decoding.protocols.decoder import Signature
+from neuroledger.families.decoding.protocols.decoder import Decoder, Signature
 from neuroledger.families.decoding.training.decoding_recipes import Laptop
 from neuroledger.families.decoding.training.read_ahead import read_ahead
 from neuroledger.models.devices import Training
+from neuroledger.spec.catalog import open_catalog
 from tests.devices import CARD
 
 SIGNATURE = Signature("classification", 3, 64, 2, 64.0, ("C0", "C1", "C2"), 33)
@@ -48,6 +51,22 @@ def test_a_processor_computes_the_same_bits(training: Training) -> None:
     )
 
 
+def test_epochs_are_told_until_the_last_or_until_training_stops() -> None:
+    told: list[tuple[str, int, int]] = []
+    x = windows()
+    training = Training(tell=lambda *done: told.append(done))
+    network = trained(training, x)
+    assert told == [("training", epoch, 3) for epoch in (1, 2, 3)]
+    assert network.notes_ == ()
+    told.clear()
+    stopped = Laptop(epochs=9, patience=1, learning_rate=1e-12)
+    network_decoder(
+        id="e", architecture="eegnet", recipe=stopped, training=training
+    ).make(SIGNATURE).fit(x, np.tile(["a", "b"], 60))
+    assert told[-1] == ("training", 9, 9)
+    assert len(told) < 9
+
+
 @pytest.mark.skipif(not CARD, reason="needs a graphics card")
 def test_a_card_computes_in_mixed_precision_on_card() -> None:
     x = windows()
@@ -77,3 +96,24 @@ def test_the_request_takes_no_negative_number_of_workers() -> None:
     assert Request(training=Training(workers=2)).training.workers == 2
     with pytest.raises(RequestError, match="choose 0 or more"):
         Request(training=Training(workers=-1))
+
+
+def test_a_run_reports_epochs_and_passes_on_how_to_train() -> None:
+    told: list[str] = []
+
+    class Told(NoDisplay):
+        """Notes what progresses."""
+
+        def progress(self, label: str, done: int, total: int) -> None:
+            told.append(f"{label} {done} of {total}")
+
+    session = Session(
+        open_catalog(), Request(training=Training(workers=2)), None, display=Told()
+    )
+    decoder = model_of(session, "eegnet")
+    assert isinstance(decoder, Decoder)
+    network = decoder.make(SIGNATURE)
+    network.recipe = Laptop(epochs=2)
+    network.fit(windows(), np.tile(["a", "b"], 60))
+    assert told == ["training 1 of 2", "training 2 of 2"]
+    assert network.training.workers == 2

@@ -143,7 +143,7 @@ def flicker_spectrum(
             "longer windows or a larger width"
         )
     offsets = np.concatenate([np.arange(-reach, -1), np.arange(2, reach + 1)])
-    frequencies = np.fft.rfftfreq(samples, 1 / rate)[reach:-reach]
+    frequencies = np.fft.rfftfreq(samples, 1 / rate)[reach:-reach].astype(float)
     places = np.arange(len(frequencies)) + reach
 
     def relative(windows: Windows) -> Floats:

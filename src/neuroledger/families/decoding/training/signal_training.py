@@ -287,6 +287,7 @@ class TrainedNetwork:
                 network, parts.validation_inputs, parts.validation_targets, loss
             )
             self.epochs_ = epoch + 1
+            self._tell(self.epochs_)
             self.losses_.append(float(value.detach()))
             if not np.isfinite(self.losses_[-1]):
                 raise ModelError(
@@ -300,8 +301,14 @@ class TrainedNetwork:
             else:
                 epochs_without_gain += 1
                 if epochs_without_gain >= recipe.patience:
+                    self._tell(recipe.epochs)
                     break
         network.load_state_dict(best_state)
+
+    def _tell(self, epochs: int) -> None:
+        """Report the epochs that are done; all of them, if training stops early."""
+        if self.training.tell is not None:
+            self.training.tell("training", epochs, self.recipe.epochs)
 
     def _forward(self, network: Any, windows: Any) -> Any:
         """Outputs of the network; on a graphics card from products in bfloat16, if this is asked for."""
