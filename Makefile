@@ -3,6 +3,7 @@
 #   make repro     pull data from the embedded remote, run dvc repro, print the leaderboard, write its page to site/
 #   make test      run the test suite, linters and type checks
 #   make test-all  also the slow tests, and those that need an environment of their own
+#   make test-gpu  run the tests on the graphics card, if there is one
 #   make docs      build the documentation site in site-docs/
 #   make public    run the suite of public brain data (from their URLs, or from the folder NEUROLEDGER_MIRROR)
 
@@ -16,7 +17,7 @@ export DVC_NO_ANALYTICS := 1
 export PYTHONDONTWRITEBYTECODE :=
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: docs parity repro test test-all public verify check fix test-slow test-hub test-braindecode test-frameworks mutants hostile perf simulate calibrate schemas reference-data miniatures clean
+.PHONY: docs parity repro test test-all public verify check fix test-slow test-gpu test-hub test-braindecode test-frameworks mutants hostile perf simulate calibrate schemas reference-data miniatures clean
 
 repro: $(READY)
 	@dvc pull --quiet
@@ -60,6 +61,10 @@ test-all:
 
 test-slow: $(READY)
 	OMP_NUM_THREADS=1 pytest -n logical --dist worksteal -m "not hub and not braindecode and not frameworks"
+
+# The rows of the tests on a graphics card, on a machine that has one; on others, one line says so.
+test-gpu: $(READY)
+	@if python -m tests.devices; then OMP_NUM_THREADS=1 pytest -n 0 -q -k "cuda or on_card" $$(grep -rl "tests.devices" tests --include="test_*.py"); fi
 
 # Test architectures of torchvision, timm and transformers, in a separate environment with the pinned torch.
 test-hub: .cache/hub/.ready

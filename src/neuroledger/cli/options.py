@@ -157,6 +157,14 @@ Device = Annotated[
     str | None,
     option("--device", "DEVICE", "cpu, cuda, cuda:1, mps (default: params.yaml)"),
 ]
+Mixed = Annotated[
+    bool,
+    flag("--mixed-precision", "train networks in bfloat16 on a graphics card"),
+]
+Workers = Annotated[
+    int,
+    option("--workers", "N", "threads that read the next windows of a training"),
+]
 License = Annotated[
     str | None,
     option(

@@ -13,10 +13,12 @@ from neuroledger.cli.options import (
     Device,
     Json,
     Limit,
+    Mixed,
     ModelId,
     Records,
     Root,
     Seed,
+    Workers,
     argument,
     flag,
     option,
@@ -50,10 +52,17 @@ ALL_SUITES = "all"
 
 
 def _request(
-    params: Params, seed: int | None, limit: int | None, device: str | None
+    params: Params,
+    seed: int | None,
+    limit: int | None,
+    device: str | None,
+    *,
+    mixed: bool = False,
+    workers: int = 0,
 ) -> Request:
     """Return the request: what is not given is taken from params.yaml."""
     from neuroledger.engine.session import Request
+    from neuroledger.models.devices import Training
 
     if limit is not None and limit < 4:
         raise RequestError("--limit must be at least 4 stimuli")
@@ -61,6 +70,7 @@ def _request(
         seed=params.seed if seed is None else seed,
         limit=limit,
         device=device or params.device,
+        training=Training(mixed, workers),
     )
 
 
@@ -84,6 +94,8 @@ def run(
     seed: Seed = None,
     limit: Limit = None,
     device: Device = None,
+    mixed: Mixed = False,
+    workers: Workers = 0,
     executor: Annotated[
         str,
         option("--executor", "E", "local, processes[:N] or dask[:ADDRESS]"),
@@ -118,7 +130,7 @@ def run(
 
     catalog = open_catalog(root)
     params = read_params(catalog.root)
-    request = _request(params, seed, limit, device)
+    request = _request(params, seed, limit, device, mixed=mixed, workers=workers)
     named_models = models or []
     named_benchmarks = benchmarks or []
     _refuse_invalid(catalog, named_models, named_benchmarks)

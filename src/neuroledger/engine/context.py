@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from neuroledger.models.activations import Store
+from neuroledger.models.devices import Training
 from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import Pretraining
@@ -69,6 +70,8 @@ class BuilderContext:
         The layers of each region, all layers, and those of decisions.
     visual_degrees
         Width of the field of view, in degrees.
+    training
+        How this machine trains networks.
     """
 
     id: str
@@ -79,5 +82,6 @@ class BuilderContext:
     logits: str | None
     visual_degrees: float | None
     device: str
+    training: Training
     store: Store | None
     rng: np.random.Generator

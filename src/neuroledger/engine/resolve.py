@@ -200,6 +200,7 @@ def _build(session: Session, id: str, *, trained: bool = True) -> Model:
         logits=spec.logits,
         visual_degrees=spec.visual_degrees,
         device=session.request.device,
+        training=replace(session.request.training, tell=session.display.progress),
         store=session.store,
         rng=np.random.default_rng(session.request.seed),
     )

@@ -224,7 +224,10 @@ def run(
     work = Work(catalog.root, request)
     if executor == "local":
         work = replace(
-            work, session=Session(catalog, request, open_store(catalog.root, display))
+            work,
+            session=Session(
+                catalog, request, open_store(catalog.root, display), display=display
+            ),
         )
     finished = execute(
         executor, grouped(catalog, todo), work, _lost, device=request.device

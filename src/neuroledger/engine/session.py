@@ -12,6 +12,7 @@ import xarray as xr
 
 from neuroledger.data.assembly import content_sha256
 from neuroledger.data.dataset import Dataset
+from neuroledger.display import Display, NoDisplay
 from neuroledger.engine.control import Control
 from neuroledger.engine.records.environment import Environment
 from neuroledger.engine.records.request import Request
@@ -54,6 +55,8 @@ class Session:
         Results that do not depend on the scored model.
     environment
         The environment of all records of this run.
+    display
+        Where the progress of trainings is reported.
     """
 
     catalog: Catalog
@@ -75,6 +78,7 @@ class Session:
     dummies: dict[tuple[str, str], float] = field(default_factory=dict, repr=False)
     controls: dict[tuple[str, str], Control] = field(default_factory=dict, repr=False)
     environment: Environment | None = field(default=None, repr=False)
+    display: Display = field(default_factory=NoDisplay, repr=False)
     _contents: dict[int, tuple[weakref.ref[xr.DataArray], str]] = field(
         default_factory=dict, repr=False
     )

@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from neuroledger.errors import UnavailableError
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["available", "left_to_right", "reproducible"]
+__all__ = ["ON_DEMAND", "Training", "available", "left_to_right", "reproducible"]
 
 _GUARD, _BEFORE = threading.Lock(), list[dict[str, bool]]()
+
+
+@dataclass(frozen=True)
+class Training:
+    """How this machine trains networks; on a processor, none of it changes a bit of the result.
+
+    Attributes
+    ----------
+    mixed
+        Whether products are computed in bfloat16 on a graphics card; a processor computes in full precision.
+    workers
+        Number of threads that read the next batches of windows on disk; 0 reads each batch when it is needed.
+    tell
+        Receives what is done, after each epoch: a label, and the epochs done and at most to be done.
+    """
+
+    mixed: bool = False
+    workers: int = 0
+    tell: Callable[[str, int, int], None] | None = field(
+        default=None, compare=False, repr=False
+    )
+
+
+ON_DEMAND: Final = Training()
+"""Full precision; each batch is read when it is needed."""
 
 
 def available(device: str) -> torch.device:

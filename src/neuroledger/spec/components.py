@@ -114,6 +114,7 @@ CONTEXT_FIELDS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "logits": "builtins.str",
             "visual_degrees": "builtins.float",
             "device": "builtins.str",
+            "training": "neuroledger.models.devices.Training",
             "store": _STORE,
             "rng": _GENERATOR,
         },

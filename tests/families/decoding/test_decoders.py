@@ -107,6 +107,18 @@ def test_spatial_filters_keep_their_norm():
     assert module[3].weight.flatten(1).norm(dim=1).max() <= 1 + 1e-5
 
 
+@pytest.mark.parametrize(("limit", "within"), [(0.25, True), (None, False)])
+def test_the_norm_of_the_last_layer_is_that_of_the_publication_if_asked_for(
+    limit: float | None, within: bool
+) -> None:
+    given = {} if limit is None else {"last_norm": limit}
+    decoder = network_decoder(
+        id="e", architecture="eegnet", parameters=given, recipe=Laptop(epochs=2)
+    )
+    last = decoder.make(signature()).fit(*data()).network_[-1]
+    assert bool(last.weight.norm(dim=1).max() <= 0.25 + 1e-5) is within
+
+
 def signature(objective="classification", channels=3, samples=64, outputs=2, seed=33):
     return Signature(
         objective, channels, samples, outputs, 64.0, ("C0", "C1", "C2"), seed

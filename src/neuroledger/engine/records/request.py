@@ -1,4 +1,4 @@
-"""What a run is asked for: seed, limit and device."""
+"""What a run is asked for: seed, limit and device, and how networks are trained."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import re
 from dataclasses import dataclass
 
 from neuroledger.errors import RequestError
-from neuroledger.models.devices import available
+from neuroledger.models.devices import ON_DEMAND, Training, available
 
 __all__ = ["Request", "named_device"]
 
 
 @dataclass(frozen=True)
 class Request:
-    """Seed, limit and device of a run; all are part of the identity of a score."""
+    """Seed, limit and device of a run, which are part of the identity of a score, and how it trains, which is not.
+
+    Decoders that were trained in another way than by default state it in the notes of their scores.
+    """
 
     seed: int = 0
     limit: int | None = None
     device: str = "cpu"
+    training: Training = ON_DEMAND
 
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise RequestError(
                 f"seed {self.seed} is negative; choose a seed of 0 or more"
+            )
+        if self.training.workers < 0:
+            raise RequestError(
+                f"{self.training.workers} workers are fewer than none; choose 0 or more"
             )
         object.__setattr__(self, "device", named_device(self.device))
 

@@ -26,12 +26,16 @@ def eegnet(
     kernel: int = 64,
     depthwise_kernel: int = 16,
     dropout: float = 0.25,
+    last_norm: float | None = None,
 ) -> nn.Module:
     """EEGNet for windows (window, channel, sample): temporal, spatial, then separable convolution [lawhern2018].
 
     It has `temporal_filters` filters over time, `depth` spatial filters for each (with a norm of at most one, see
     `limit_norms`), a separable convolution, and one linear layer after two poolings.
     With 22 channels, 256 samples and 4 outputs: 1,456 parameters and 516 in the last layer.
+
+    The weights of each output have a norm of at most `last_norm`: 0.25 in the publication's code, unlimited by default, as
+    in braindecode, whose network NeuralBench trains.
 
     Raises
     ------
@@ -47,6 +51,8 @@ def eegnet(
         temporal_filters, features, (channels, 1), groups=temporal_filters, bias=False
     )
     spatial.largest_norm = 1.0
+    last = nn.Linear(features * length, outputs)
+    last.largest_norm = last_norm
     network = nn.Sequential(
         nn.Unflatten(1, (1, channels)),
         nn.Conv2d(
@@ -72,7 +78,7 @@ def eegnet(
         nn.AvgPool2d((1, 8)),
         nn.Dropout(dropout),
         nn.Flatten(),
-        nn.Linear(features * length, outputs),
+        last,
     )
     return _glorot(network)
 

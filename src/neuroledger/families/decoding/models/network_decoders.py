@@ -41,6 +41,7 @@ from neuroledger.families.decoding.training.decoding_recipes import (
 )
 from neuroledger.families.decoding.training.signal_training import TrainedNetwork
 from neuroledger.families.signals.model_needs import Needs
+from neuroledger.models.devices import ON_DEMAND, Training
 from neuroledger.models.torch_weights import load_weights
 from neuroledger.spec.registry import builder
 from neuroledger.spec.trusted import (
@@ -96,6 +97,7 @@ def network_decoder(
     recipe: Recipe = PUBLISHED,
     trained: bool = True,
     device: str = "cpu",
+    training: Training = ON_DEMAND,
     shuffles_labels: bool = False,
     needs: Needs | None = None,
     inputs: Inputs | None = None,
@@ -135,6 +137,7 @@ def network_decoder(
         needs=needs,
         inputs=inputs,
         adapt=adapt,
+        training=training,
     )
 
 
@@ -152,6 +155,7 @@ def torch_decoder(
     parameters: Arguments | None = None,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
+    training: Training = ON_DEMAND,
     needs: Needs | None = None,
     inputs: Inputs | None = None,
     adapt: Adapt = "full",
@@ -187,6 +191,7 @@ def torch_decoder(
         needs=needs,
         inputs=inputs,
         adapt=adapt,
+        training=training,
     )
 
 
@@ -248,11 +253,12 @@ def network_to_decoder(
     needs: Needs | None = None,
     inputs: Inputs | None = None,
     adapt: Adapt = "full",
+    training: Training = ON_DEMAND,
 ) -> Decoder:
     """A decoder from a factory of networks; unless `trained`, its weights stay random.
 
-    `needs` state how windows must be prepared, `inputs` what is done to each before the network sees it, and `adapt` which
-    parameters are trained.
+    `needs` state how windows must be prepared, `inputs` what is done to each before the network sees it, `adapt` which
+    parameters are trained, and `training` how this machine does it.
     """
     if not trained:
         recipe = recipe.model_copy(
@@ -266,7 +272,7 @@ def network_to_decoder(
     return Decoder(
         id=id,
         make=lambda signature: TrainedNetwork(
-            built, signature, recipe, device, adapt=adaptation
+            built, signature, recipe, device, adapt=adaptation, training=training
         ),
         stochastic=True,
         objectives=objectives,
@@ -289,6 +295,7 @@ def ctc_decoder(
     breadth: Annotated[int, Field(ge=1)] = 1,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
+    training: Training = ON_DEMAND,
     shuffles_labels: bool = False,
 ) -> Decoder:
     """A torch module by import path that returns (window, time, symbol), trained with the CTC loss [graves2006].
@@ -325,7 +332,9 @@ def ctc_decoder(
             signature = signature._replace(
                 symbols=tuple(symbols), outputs=len(symbols) + 1
             )
-        return TrainedNetwork(make, signature, recipe, device, breadth=breadth)
+        return TrainedNetwork(
+            make, signature, recipe, device, breadth=breadth, training=training
+        )
 
     return Decoder(
         id=id,
@@ -353,6 +362,7 @@ def braindecode_decoder(
     contract: Contract | None = None,
     recipe: Recipe = PUBLISHED,
     device: str = "cpu",
+    training: Training = ON_DEMAND,
     needs: Needs | None = None,
     inputs: Inputs | None = None,
     adapt: Adapt = "full",
@@ -424,6 +434,7 @@ def braindecode_decoder(
         needs=needs,
         inputs=inputs,
         adapt=adapt,
+        training=training,
     )
 
 

@@ -27,9 +27,13 @@ from neuroledger.families.decoding.training.adaptation import (
 )
 from neuroledger.families.decoding.training.decoding_recipes import TrainingRecipe
 from neuroledger.families.decoding.training.probes import ridges
+from neuroledger.families.decoding.training.read_ahead import (
+    how_trained,
+    read_ahead,
+)
 from neuroledger.families.decoding.training.text_reading import Texts
 from neuroledger.families.decoding.training.training_objectives import objective_for
-from neuroledger.models.devices import available, reproducible
+from neuroledger.models.devices import ON_DEMAND, Training, available, reproducible
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
@@ -155,9 +159,10 @@ class TrainedNetwork:
         device: str = "cpu",
         breadth: int = 1,
         adapt: Adaptation = FULL,
+        training: Training = ON_DEMAND,
     ) -> None:
         self.make, self.signature, self.device = make, signature, device
-        self.adapt = adapt
+        self.adapt, self.training = adapt, training
         self.recipe, self.breadth = recipe.for_task(signature.recipe), breadth
 
     @property
@@ -240,6 +245,8 @@ class TrainedNetwork:
             self.notes_ += (
                 f"adapted: {self.adapt.name}, {count:,} parameters trained",
             )
+        if self.training != ON_DEMAND:
+            self.notes_ += (how_trained(self.training, device.type),)
         if isinstance(self.objective_, Texts):
             self.objective_.breadth = self.breadth
         return self
@@ -264,9 +271,10 @@ class TrainedNetwork:
         best, best_state, epochs_without_gain = -np.inf, None, 0
         for epoch in range(recipe.epochs):
             stage.train()
-            for rows in batches_of(len(inputs), recipe, rarity, order, join=join):
+            batches = batches_of(len(inputs), recipe, rarity, order, join=join)
+            for rows, windows in read_ahead(inputs, batches, self.training.workers):
                 optimiser.zero_grad()
-                value = loss(network(inputs[rows]), parts.targets[rows])
+                value = loss(self._forward(network, windows), parts.targets[rows])
                 value.backward()
                 if recipe.gradient_norm:
                     torch.nn.utils.clip_grad_norm_(
@@ -279,6 +287,7 @@ class TrainedNetwork:
                 network, parts.validation_inputs, parts.validation_targets, loss
             )
             self.epochs_ = epoch + 1
+            self._tell(self.epochs_)
             self.losses_.append(float(value.detach()))
             if not np.isfinite(self.losses_[-1]):
                 raise ModelError(
@@ -292,8 +301,23 @@ class TrainedNetwork:
             else:
                 epochs_without_gain += 1
                 if epochs_without_gain >= recipe.patience:
+                    self._tell(recipe.epochs)
                     break
         network.load_state_dict(best_state)
+
+    def _tell(self, epochs: int) -> None:
+        """Report the epochs that are done; all of them, if training stops early."""
+        if self.training.tell is not None:
+            self.training.tell("training", epochs, self.recipe.epochs)
+
+    def _forward(self, network: Any, windows: Any) -> Any:
+        """Outputs of the network; on a graphics card from products in bfloat16, if this is asked for."""
+        import torch
+
+        if not (self.training.mixed and available(self.device).type == "cuda"):
+            return network(windows)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return network(windows).float()
 
     def _solve(self, probed: Any, parts: _Parts) -> None:
         """Solve the linear layer of a probe for every penalty, and keep the one that is best on the validation part."""
