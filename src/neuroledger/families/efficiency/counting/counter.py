@@ -39,6 +39,7 @@ from neuroledger.families.efficiency.counting.origins import (
 from neuroledger.families.efficiency.counting.rows import (
     as_values,
     exact,
+    nonzero,
     nonzero_per_column,
     operations,
     signs_only,
@@ -386,8 +387,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         name = self.running_name(name)
         first, second = as_values(left), as_values(right)
         batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-        per_column = first.ne(0).sum(-2, dtype=torch.float64)
-        per_row = second.ne(0).sum(-1, dtype=torch.float64)
+        per_column = nonzero(first).sum(-2, dtype=torch.float64)
+        per_row = nonzero(second).sum(-1, dtype=torch.float64)
         per_item = (per_column * per_row).sum(-1).expand(batch).reshape(-1)
         ternary = torch.zeros(len(per_item), dtype=torch.bool, device=left.device)
         inner = None

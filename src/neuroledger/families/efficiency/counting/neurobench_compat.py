@@ -20,8 +20,8 @@ from torch.utils.hooks import RemovableHandle
 from neuroledger.errors import MetricError
 from neuroledger.families.efficiency.counting.counts import Need, Weights
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
-from neuroledger.families.efficiency.counting.recurrent import lstm_products, ones
-from neuroledger.families.efficiency.counting.rows import as_values, signs_only
+from neuroledger.families.efficiency.counting.recurrent import lstm_products
+from neuroledger.families.efficiency.counting.rows import as_values, nonzero, signs_only
 from neuroledger.families.efficiency.counting.spiking import spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 from neuroledger.families.efficiency.counting.tally import Tally
@@ -195,8 +195,8 @@ def count_as_neurobench(
         dense = float(x.numel()) * layer.out_features
     else:
         batched = x.dim() == layer.weight.dim()
-        nonzero = (tensor.ne(0).to(torch.float64) for tensor in (x, layer.weight))
-        effective = _convolved(layer, *nonzero)
+        used = (nonzero(t, torch.float64) for t in (x, layer.weight))
+        effective = _convolved(layer, *used)
         first, kernel = x[:1] if batched else x, layer.weight
         full = (torch.ones_like(t, dtype=torch.float64) for t in (first, kernel))
         dense = _convolved(layer, *full) * (len(x) if batched else 1)
@@ -217,12 +217,14 @@ def _convolved(layer: Any, x: Tensor, weight: Tensor) -> float:
 def _cell(layer: Any, x: Tensor, state: Any) -> tuple[float, float]:
     """Return effective and dense operations of one step of a cell."""
     if state is None:  # NeuroBench counts only the first sample of the batch
-        effective = (ones(x[:1]) @ ones(layer.weight_ih).t()).sum(dtype=torch.float64)
+        effective = (nonzero(x[:1]) @ nonzero(layer.weight_ih).t()).sum(
+            dtype=torch.float64
+        )
         return float(effective), float(layer.weight_ih.numel())
     hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
-    kept = None if memory is None else ones(memory)
-    effective = _operations(layer, ones(x), ones(hidden), kept, flag=ones)
-    full = torch.ones_like(hidden) if memory is None else ones(hidden)
+    kept = None if memory is None else nonzero(memory)
+    effective = _operations(layer, nonzero(x), nonzero(hidden), kept, flag=nonzero)
+    full = torch.ones_like(hidden) if memory is None else nonzero(hidden)
     dense = _operations(layer, torch.ones_like(x), full, kept, flag=torch.ones_like)
     return float(effective), float(dense)
 
@@ -245,11 +247,11 @@ def _operations(
     bias_ih, bias_hh = (zero if b is None else flag(b).float() for b in given)
     gates = from_input + from_hidden + bias_ih + bias_hh
     if memory is not None:
-        return total + lstm_products(ones(gates), memory).sum(dtype=torch.float64)
+        return total + lstm_products(nonzero(gates), memory).sum(dtype=torch.float64)
     reset, update, _ = gates.chunk(3, 1)
     recurrent = from_hidden.chunk(3, 1)[2] + bias_hh.chunk(3)[2]
-    gated = ones(reset) * ones(recurrent)
-    candidate = ones(recurrent) + bias_ih.chunk(3)[2] + gated
-    chosen = ones(1 - update) * ones(candidate)
-    products = gated.sum() + chosen.sum() + (ones(update) * hidden).sum()
+    gated = nonzero(reset) * nonzero(recurrent)
+    candidate = nonzero(recurrent) + bias_ih.chunk(3)[2] + gated
+    chosen = nonzero(1 - update) * nonzero(candidate)
+    products = gated.sum() + chosen.sum() + (nonzero(update) * hidden).sum()
     return total + products.to(torch.float64)

@@ -18,8 +18,9 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from neuroledger.families.efficiency.counting.counter import Counter
 from neuroledger.families.efficiency.counting.origins import tensors_in
+from neuroledger.families.efficiency.counting.rows import nonzero
 
-__all__ = ["count_recurrent", "lstm_products", "ones"]
+__all__ = ["count_recurrent", "lstm_products"]
 
 Kind = Literal["lstm", "gru", "rnn_tanh", "rnn_relu"]
 STEPS = {
@@ -54,11 +55,6 @@ class States(NamedTuple):
     unprojected: Tensor | None = None
 
 
-def ones(tensor: Tensor) -> Tensor:
-    """Return 1 where the tensor is not zero, else 0."""
-    return tensor.ne(0).to(torch.float32)
-
-
 def has_open_gates(cell: Cell) -> bool:
     """Return whether the biases keep all gates, and a GRU's candidate, from being zero for any input."""
     if cell.b_ih is None or cell.b_hh is None:
@@ -78,27 +74,27 @@ def gate_products(cell: Cell, states: States) -> Tensor:
     ):  # two in each unit, and a third where the carried state is not zero
         return carried.ne(0).sum(-1) + 2.0 * carried.shape[-1]
     zero = torch.zeros(1, device=carried.device)
-    bias_ih = zero if cell.b_ih is None else ones(cell.b_ih)
-    bias_hh = zero if cell.b_hh is None else ones(cell.b_hh)
-    from_input = ones(states.inputs) @ ones(cell.w_ih).t() + bias_ih
-    from_hidden = ones(states.hidden) @ ones(cell.w_hh).t() + bias_hh
+    bias_ih = zero if cell.b_ih is None else nonzero(cell.b_ih)
+    bias_hh = zero if cell.b_hh is None else nonzero(cell.b_hh)
+    from_input = nonzero(states.inputs) @ nonzero(cell.w_ih).t() + bias_ih
+    from_hidden = nonzero(states.hidden) @ nonzero(cell.w_hh).t() + bias_hh
     if cell.kind == "lstm":
-        return lstm_products(ones(from_input + from_hidden), ones(carried))
-    return _gru_products(from_input, from_hidden, ones(carried))
+        return lstm_products(nonzero(from_input + from_hidden), nonzero(carried))
+    return _gru_products(from_input, from_hidden, nonzero(carried))
 
 
 def lstm_products(gates: Tensor, memory: Tensor) -> Tensor:
     """Return f·c + i·g + o·[c ≠ 0]."""
     i, f, g, o = gates.chunk(4, -1)
     carried = f * memory + i * g
-    return carried.sum(-1) + (o * ones(carried)).sum(-1)
+    return carried.sum(-1) + (o * nonzero(carried)).sum(-1)
 
 
 def _gru_products(from_input: Tensor, from_hidden: Tensor, hidden: Tensor) -> Tensor:
     """Return r·(W h) + (1-z)·n + z·h."""
-    reset, update, _ = ones(from_input + from_hidden).chunk(3, -1)
-    gated = reset * ones(from_hidden.chunk(3, -1)[2])
-    candidate = ones(from_input.chunk(3, -1)[2] + gated)
+    reset, update, _ = nonzero(from_input + from_hidden).chunk(3, -1)
+    gated = reset * nonzero(from_hidden.chunk(3, -1)[2])
+    candidate = nonzero(from_input.chunk(3, -1)[2] + gated)
     return gated.sum(-1) + candidate.sum(-1) + (update * hidden).sum(-1)
 
 

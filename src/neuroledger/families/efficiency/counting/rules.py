@@ -21,6 +21,7 @@ from neuroledger.families.efficiency.counting.rows import (
     as_values,
     axis_uses,
     kernel_uses,
+    nonzero,
     signs_only,
 )
 
@@ -148,8 +149,8 @@ def count_convolution(
     space, out = tuple(x.shape[2:]), tuple(result.shape[2:])
 
     def fan_out() -> Tensor:
-        nonzero = as_values(weight).ne(0).to(torch.float64)
-        grouped = nonzero if transposed else nonzero.unflatten(0, (geometry.groups, -1))
+        used = nonzero(as_values(weight), torch.float64)
+        grouped = used if transposed else used.unflatten(0, (geometry.groups, -1))
         driven = grouped.sum(1)
         kernel = tuple(weight.shape[2:])
         axes = zip(space, out, kernel, *geometry[:3], strict=True)
@@ -199,8 +200,9 @@ def attention(counter: Counter, call: Call) -> None:
     inner = counter.origins.inner_rows(q, q.shape[-2] * q.shape[-1])
     name = counter.running_name("attention")
     count_pairs(counter, q, k, allowed, inner, name)
-    pairs = shares.ne(0).to(torch.float64).sum(-2)
-    per_item = (pairs * v.ne(0).sum(-1, dtype=torch.float64)).sum(-1).reshape(-1)
+    pairs = nonzero(shares).sum(-2, dtype=torch.float64)
+    per_row = nonzero(v).sum(-1, dtype=torch.float64)
+    per_item = (pairs * per_row).sum(-1).reshape(-1)
     ternary = ternary_items(as_values(v)).reshape(-1) | ternary_items(
         as_values(shares)
     ).reshape(-1)
@@ -219,8 +221,9 @@ def masked_scores(counter: Counter, call: Call) -> None:
     if masked.numel() != math.prod(left.shape[:-1]) * right.shape[-1]:
         return
     pairs = masked.reshape(*left.shape[:-1], right.shape[-1])
-    both = left.ne(0).to(torch.float64) @ right.ne(0).to(torch.float64)
-    counter.items(-(both * pairs).sum((-1, -2)).reshape(-1), ternary, inner, name)
+    both = nonzero(left) @ nonzero(right)
+    products = (both * pairs).sum((-1, -2), dtype=torch.float64).reshape(-1)
+    counter.items(-products, ternary, inner, name)
     counter.tally.layer(name).dense -= float(pairs.sum()) * left.shape[-1]
     counter.masked = (tuple(pairs.shape[-2:]), float(pairs.sum()))
 
@@ -234,8 +237,8 @@ def count_pairs(
     name: str,
 ) -> None:
     """Count the products q·k of the pairs of query and key ``allowed``: masked pairs are not computed."""
-    both = q.ne(0).to(torch.float64) @ k.ne(0).to(torch.float64).transpose(-1, -2)
-    per_item = (both * allowed).sum((-1, -2)).reshape(-1)
+    both = nonzero(q) @ nonzero(k).transpose(-1, -2)
+    per_item = (both * allowed).sum((-1, -2), dtype=torch.float64).reshape(-1)
     counter.items(
         per_item,
         ternary_items(as_values(q)).reshape(-1)

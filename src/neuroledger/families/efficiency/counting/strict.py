@@ -23,7 +23,7 @@ from neuroledger.families.efficiency.counting.exits import Exits
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
 from neuroledger.families.efficiency.counting.origins import Sample, tensors_in
 from neuroledger.families.efficiency.counting.recurrent import count_recurrent
-from neuroledger.families.efficiency.counting.spiking import SpikingLayer, spikes
+from neuroledger.families.efficiency.counting.spiking import spikes
 from neuroledger.families.efficiency.counting.state import runs_other_code
 from neuroledger.families.efficiency.counting.static import (
     compiled_graphs,
@@ -202,7 +202,8 @@ class StrictPass:
         if "membranes" in self.needs:
             membrane = layer.membrane(args)
             self._suspend()
-            self._before[part] = None if membrane is None else membrane.clone()
+            kept = None if membrane is None else membrane.detach().clone()
+            self._before[part] = kept
             self._resume()
             layer.record_membrane()
 
@@ -215,8 +216,7 @@ class StrictPass:
         if output is not None:
             self._saw_spiking_layer = True
             self._suspend()
-            with torch.no_grad():
-                self._count_spikes(part, before, output)
+            self._count_spikes(part, before, output)
             self._resume()
         if part in self._elementwise:
             self._resume()
@@ -238,7 +238,7 @@ class StrictPass:
     ) -> None:
         """Count zeros among the spikes, and membranes that the step changed; the first step writes all."""
         layer, name = self._spiking[part], self._name(part)
-        fired, after = spikes(output), layer.membrane(output)
+        fired, after = spikes(output).detach(), layer.membrane(output)
         sequence = layer.membrane_over_time(output)
         steps = 1 if sequence is None else sequence[0].shape[sequence[1]]
         self.tally.axes.note_steps(name, fired, steps)
@@ -253,19 +253,8 @@ class StrictPass:
             counts.per_update = layer.operations_per_update()
             neurons = fired.numel() if after is None else after.numel()
             counts.state_bytes = layer.state_bytes(output, neurons)
-        if "membranes" in self.needs:
-            self._count_membranes(counts, layer, name, before, output)
-
-    def _count_membranes(
-        self,
-        counts: Layer,
-        layer: SpikingLayer,
-        name: str,
-        before: Tensor | None,
-        output: Any,
-    ) -> None:
-        fired, after = spikes(output), layer.membrane(output)
-        sequence = layer.membrane_over_time(output)
+        if "membranes" not in self.needs:
+            return
         if sequence is not None and sequence[0].numel() == fired.numel():
             membranes, axis = sequence
             first = membranes.select(axis, 0)

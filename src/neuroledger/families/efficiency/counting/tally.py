@@ -41,7 +41,10 @@ class Tally:
 
     def layer(self, name: str) -> Layer:
         """Return the counts of one layer, to be incremented."""
-        return self.layers.setdefault(name, Layer())
+        layer = self.layers.get(name)
+        if layer is None:
+            layer = self.layers[name] = Layer()
+        return layer
 
     def begin(self, samples: int, shape: tuple[int, ...] = ()) -> None:
         """Start a batch of ``samples`` samples, whose inputs have this shape if its axis of samples is to be checked."""
