@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -152,7 +152,7 @@ def cost(
         raise RequestError(
             f"`metrics` must be a list of ids, such as ['footprint'], not {type(metrics).__name__}"
         )
-    from neuroledger.families.efficiency.counting.run_trace import check_repeats, trace
+    from neuroledger.families.efficiency.counting.run_trace import trace
     from neuroledger.families.efficiency.graphs.files import READERS, module_from
 
     if isinstance(module, Model) or (
@@ -169,17 +169,17 @@ def cost(
     metrics_to_read = _resolve_metrics(metrics)
     network = module_from(module, time_step=time_step, reset=reset)
     needs = _needs(metrics_to_read)
-    options: dict[str, Any] = {
-        "mode": mode,
-        "time_axis": time_axis,
-        "sample_axis": sample_axis,
-        "spiking": spiking or {},
-    }
-    first: list[Any] = []
     with exclusive():
-        traced = trace(network, _record_first(batches, first), needs=needs, **options)
-        if first and (check or traced.beyond):
-            traced = check_repeats(traced, network, first[0], **options)
+        traced = trace(
+            network,
+            batches,
+            needs=needs,
+            mode=mode,
+            time_axis=time_axis,
+            sample_axis=sample_axis,
+            spiking=spiking or {},
+            check=check,
+        )
     scores = {
         spec.id: _score(spec, component, parameters, traced)
         for spec, component, parameters in metrics_to_read
@@ -188,22 +188,6 @@ def cost(
         Path(module).stem if isinstance(module, (str, Path)) else type(module).__name__
     )
     return Costs(scores, name)
-
-
-def _record_first(batches: Iterable[Any], first: list[Any]) -> Iterator[Any]:
-    """Yield the batches, and append the first one to ``first``."""
-    import torch
-
-    if not isinstance(batches, Iterable):
-        raise RequestError(
-            f"`batches` must be a list or another iterable, not {type(batches).__name__}"
-        )
-    for batch in (
-        (batches,) if isinstance(batches, (torch.Tensor, Mapping)) else batches
-    ):
-        if not first:
-            first.append(batch)
-        yield batch
 
 
 def answering_cost(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
 import pytest
+import snntorch
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
@@ -307,3 +309,47 @@ def test_counts_of_a_sample_do_not_depend_on_its_batch(size):
     assert math.isclose(
         sum(per_sample(whole)[:2]), sum(per_sample(parts)[:2]), rel_tol=1e-12
     )
+
+
+NEURONS = {
+    "Leaky": {"beta": 0.9},
+    "Synaptic": {"alpha": 0.8, "beta": 0.9},
+    "Alpha": {"alpha": 0.9, "beta": 0.8},
+    "RLeaky": {"beta": 0.9, "linear_features": 4},
+    "RSynaptic": {"alpha": 0.8, "beta": 0.9, "linear_features": 4},
+}
+
+
+class Spiking(nn.Module):
+    """A layer of weights, 30 % of them pruned, and a layer of neurons of snntorch."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.layer = nn.Linear(6, 4, bias=False)
+        self.neuron = getattr(snntorch, kind)(init_hidden=True, **NEURONS[kind])
+        with torch.no_grad():
+            self.layer.weight.abs_().mul_(4).view(-1)[::3] = 0
+
+    def forward(self, x):
+        return torch.stack([self.neuron(self.layer(step)) for step in x.unbind(1)], 1)
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+@pytest.mark.parametrize("kind", NEURONS)
+def test_spikes_of_snntorch_drive_layers_and_their_own_recurrence(kind, size):
+    torch.manual_seed(0)
+    network = Spiking(kind)
+    x = (torch.rand(8, 5, 6) < 0.6).float()
+    with torch.no_grad():
+        fired = copy.deepcopy(network)(x)
+    assert fired.any()
+    expected = float((x @ network.layer.weight.ne(0).float().sum(0)).sum())
+    dense = 8 * 5 * 6 * 4
+    if kind.startswith("R"):  # spikes of the step before
+        weight = network.neuron.recurrent.weight
+        expected += float((fired[:, :-1] @ weight.ne(0).float().sum(0)).sum())
+        dense += 8 * 5 * 4 * 4
+    trace = counted(network, *x.split(size))
+    assert per_sample(trace) == (0, expected / 8, dense / 8)
+    layer = trace.layers["neuron"]
+    assert layer.elements - layer.zeros == int(fired.sum())

@@ -18,6 +18,7 @@ from torch._library.custom_ops import OPDEFS
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from neuroledger.families.efficiency.counting.counts import Need
 from neuroledger.families.efficiency.counting.free import (
     ACTIVATIONS,
     CONVERTS,
@@ -29,17 +30,16 @@ from neuroledger.families.efficiency.counting.free import (
     is_free,
     leaves_torch,
 )
-from neuroledger.families.efficiency.counting.network import tensors_of
 from neuroledger.families.efficiency.counting.origins import (
     OUTSIDE,
     Sample,
-    Weight,
     is_matrix,
     tensors_in,
 )
 from neuroledger.families.efficiency.counting.rows import (
     as_values,
     exact,
+    nonzero,
     nonzero_per_column,
     operations,
     signs_only,
@@ -132,11 +132,12 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
     supports_higher_order_operators = True
 
-    def __init__(self, tally: Tally, *, operations: bool, activations: bool) -> None:
+    def __init__(self, tally: Tally, needs: frozenset[Need]) -> None:
         super().__init__()
         self.tally = tally
         self.origins = tally.origins
-        self.counts_operations, self.counts_activations = operations, activations
+        self.counts_operations = "operations" in needs
+        self.counts_activations = "activations" in needs
         self.inside_activation = 0
         # Names of running modules whose products have no weights with a name.
         self.running: list[str] = []
@@ -151,11 +152,19 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         # Storages of values that were taken from their tensors, and are not yet in another one.
         self.storages_taken: dict[int, torch.UntypedStorage] = {}
 
+    def suspend(self) -> None:
+        """Stop seeing operators: what runs is counted as a whole, or multiplies only elementwise."""
+        self.__exit__(None, None, None)
+
+    def resume(self) -> None:
+        """See operators again."""
+        self.__enter__()
+
     def begin(self, inputs: Any, sample_axis: int) -> None:
         """Start a batch with these inputs, whose samples are along an axis."""
         self._fan_outs.clear()
         self.last_product = self.masked = None
-        for tensor in tensors_of(inputs):
+        for tensor in tensors_in((inputs,)):
             known = (
                 tensor.dim() > sample_axis
                 and tensor.shape[sample_axis] == self.tally.samples
@@ -233,11 +242,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if func.name() in RUNS_PROGRAMS and eager is not None:
             return eager(*args, **kwargs)
         self.tally.add_uncounted(func.name(), NO_RULE)
-        self.__exit__(None, None, None)
+        self.suspend()
         try:
             return func(*args, **kwargs)
         finally:
-            self.__enter__()
+            self.resume()
 
     def _note(self, operator: Operator, call: Call) -> None:
         """Count a call, and record where its results come from."""
@@ -284,7 +293,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             for tensor in tensors_in(call.args)
             if tensor.is_floating_point() or tensor.is_complex()
         ]
-        if not all(self.origins.weight(tensor) for tensor in numbers):
+        if not all(map(self.origins.weight, numbers)):
             plain = call.name.lstrip("_").removesuffix("_forward")
             name = self.running_name(plain)
             self.tally.add_uncounted(name, f"no rule counts torch's {plain}")
@@ -317,23 +326,15 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def linear(
         self, x: Tensor, weight: Tensor, name: str = "linear", data_type: str = ""
     ) -> None:
-        """Count ``x Wᵀ`` for inputs ``(…, in)`` and weights ``(out, in)``; biases are not synapses."""
-        self._linear(x, weight, self.origins.weight(weight), name, data_type)
+        """Count ``x Wᵀ`` for inputs ``(…, in)`` and weights ``(out, in)``; biases are not synapses.
 
-    def _linear(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        origin: Weight | None,
-        name: str,
-        data_type: str = "",
-    ) -> None:
-        """Count ``x Wᵀ`` for weights of a known origin; without one, the operations are listed by ``name``."""
+        Operations with matrices that are no weights of the network are listed by ``name``.
+        """
         fan_out = self.fan_out_of(
             weight, ("columns",), lambda: nonzero_per_column(as_values(weight))
         )
         dense = float(x.numel()) * weight.shape[0]
-        self._inputs(x, weight, origin, fan_out, dense, name, data_type)
+        self.inputs(x, weight, fan_out, dense=dense, name=name, data_type=data_type)
 
     def inputs(
         self,
@@ -347,21 +348,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     ) -> None:
         """Count inputs ``(…, feature)``, of which each value is multiplied with ``fan_out`` (feature,) non-zero weights."""
         origin = self.origins.weight(weight)
-        self._inputs(x, weight, origin, fan_out, dense, name, data_type)
-
-    def _inputs(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        origin: Weight | None,
-        fan_out: Tensor,
-        dense: float,
-        name: str,
-        data_type: str,
-    ) -> None:
-        if origin is not None:
-            name = origin.name
-        pieces = origin.pieces if origin is not None else NOTHING
+        name, pieces = (name, NOTHING) if origin is None else origin[:2]
         self.tally.reach(weight, pieces, name, data_type)
         self.tally.layer(name).dense += dense
         if not x.numel():  # an expert that no sample uses
@@ -386,13 +373,12 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         right = right.unsqueeze(1) if right.dim() == 1 else right
         left_is_input = second or (first is None and not self._is_value(right))
         if left_is_input and math.prod(right.shape[:-2]) == 1:
-            matrix = _as_matrix(right).transpose(0, 1)
-            rows = left if first is None else self._state_rows(left)
-            self._linear(rows, matrix, second, name)
+            matrix = self.origins.alias(_as_matrix(right).transpose(0, 1), second)
+            self.linear(self._state_rows(left) if first else left, matrix, name)
         elif not self._is_value(left) and math.prod(left.shape[:-2]) == 1:
             turned = right.transpose(-1, -2)
             self.origins.follow("transpose", (right, -1, -2), [right], [turned])
-            self._linear(turned, _as_matrix(left), first, name)
+            self.linear(turned, self.origins.alias(_as_matrix(left), first), name)
         else:
             self._product_of_values(left, right, name)
 
@@ -401,41 +387,39 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         name = self.running_name(name)
         first, second = as_values(left), as_values(right)
         batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-        per_column = first.ne(0).sum(-2, dtype=torch.float64)
-        per_row = second.ne(0).sum(-1, dtype=torch.float64)
+        per_column = nonzero(first).sum(-2, dtype=torch.float64)
+        per_row = nonzero(second).sum(-1, dtype=torch.float64)
         per_item = (per_column * per_row).sum(-1).expand(batch).reshape(-1)
         ternary = torch.zeros(len(per_item), dtype=torch.bool, device=left.device)
         inner = None
         for tensor, values in ((left, first), (right, second)):
-            shared = self.origins.shared(tensor)
-            if shared is not None and shared.pieces:
-                name = shared.name
-                self.tally.reach_pieces(shared.pieces, name)
-            if shared is not None:
+            if self.origins.shared(tensor) or not self._is_value(tensor):
+                name = self._reach_factor(tensor, name)
                 continue
-            if not self._is_value(tensor):
-                name = self.name_of(tensor, name)
-                self.tally.reach(tensor, self.tally.pieces(tensor), name)
-                continue
-            signs = signs_only(values.reshape(-1, values.shape[-2] * values.shape[-1]))
-            ternary |= signs.reshape(values.shape[:-2]).expand(batch).reshape(-1)
-            inner = (
-                self.origins.inner_rows(tensor, values.shape[-2] * values.shape[-1])
-                if inner is None
-                else inner
-            )
+            ternary |= ternary_items(values).expand(batch).reshape(-1)
+            if inner is None:
+                size = values.shape[-2] * values.shape[-1]
+                inner = self.origins.inner_rows(tensor, size)
         self.items(per_item, ternary, inner, name)
         self.last_product = (first, second, ternary, inner, name)
         layer = self.tally.layer(name)
         layer.data_type = layer.data_type or str(left.dtype).removeprefix("torch.")
-        layer.dense += (
-            float(len(per_item)) * left.shape[-2] * left.shape[-1] * right.shape[-1]
-        )
-        if self.masked is not None and self.masked[0] == tuple(
-            left.shape[-2:]
-        ):  # shares of masked pairs
-            layer.dense -= self.masked[1] * right.shape[-1]
+        rows, columns = left.shape[-2], right.shape[-1]
+        layer.dense += float(len(per_item)) * rows * left.shape[-1] * columns
+        if self.masked is not None and self.masked[0] == tuple(left.shape[-2:]):
+            layer.dense -= self.masked[1] * columns  # shares of masked pairs
             self.masked = None
+
+    def _reach_factor(self, tensor: Tensor, name: str) -> str:
+        """Record a factor that is no value of samples, and return the name of its layer."""
+        shared = self.origins.shared(tensor)
+        if shared is None:
+            name = self.name_of(tensor, name)
+            self.tally.reach(tensor, self.tally.pieces(tensor), name)
+        elif shared.pieces:
+            name = shared.name
+            self.tally.reach_pieces(shared.pieces, name)
+        return name
 
     def items(
         self,
@@ -443,7 +427,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         ternary: Tensor,
         inner: int | None,
         name: str,
-        role: object = "products",
+        role: str = "products",
     ) -> None:
         """Count operations given by item, ``ternary`` where they need no multiplier; ``inner`` items belong to a sample."""
         if inner is None or len(per_item) % (self.tally.samples * inner):
@@ -497,20 +481,15 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def note_elementwise(self, call: Call) -> None:
         """Record a matrix that is added to values, scales them, or is multiplied with each of several values."""
         tensors = [x for x in call.args if isinstance(x, Tensor)]
-        tensors = (
-            tensors[1:] if call.name.startswith(("addcmul", "addcdiv")) else tensors
-        )
+        if call.name.startswith(("addcmul", "addcdiv")):
+            tensors = tensors[1:]
         origins = [self.origins.of(tensor) for tensor in tensors]
-        values = [
-            origin
-            for origin in origins
-            if isinstance(origin, Sample) and origin.shared is None
-        ]
+        values = [o for o in origins if isinstance(o, Sample) and o.shared is None]
         most = max((origin.distinct for origin in values), default=0)
         multiplies = call.name.removesuffix("_") in MULTIPLIES
-        for tensor, origin in zip(tensors, origins, strict=True):
-            if most and origin not in values and not self._is_own_state(tensor):
-                self._note_factor(tensor, call.result, most, multiplies=multiplies)
+        for tensor, origin in zip(tensors, origins, strict=True) if most else ():
+            if origin not in values and not self._is_own_state(tensor):
+                self._note_factor(tensor, call.result, most, multiplies)
 
     def _is_own_state(self, tensor: Tensor) -> bool:
         """Return whether a buffer, or a matrix outside of modules, has one row for each sample."""
@@ -519,20 +498,22 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         return self.origins.of(tensor) is None or self.origins.is_state(tensor)
 
     def _note_factor(
-        self, matrix: Tensor, result: Tensor, most: int, *, multiplies: bool
+        self, matrix: Tensor, result: Tensor, most: int, multiplies: bool
     ) -> None:
+        """Record a factor of at most so many different values: one that meets several of them is a matrix of weights."""
+        several = multiplies and most > 1
         if matrix.dim() < 2:
-            if multiplies and most > 1:
+            if several:
                 self._note_row(matrix)
         elif result.numel() <= most:
             self.tally.exclude(matrix)
-        elif multiplies and most > 1 and is_matrix(matrix):
+        elif several and is_matrix(matrix):
             self.tally.mark_unreached(matrix)
-            self.tally.add_uncounted(
-                self._matrix_name(matrix),
-                "weights multiplied value by value",
-                matrix.numel(),
-            )
+            self._note_matrix(matrix, "value by value")
+
+    def _note_matrix(self, matrix: Tensor, way: str) -> None:
+        name, why = self._matrix_name(matrix), f"weights multiplied {way}"
+        self.tally.add_uncounted(name, why, matrix.numel())
 
     def _matrix_name(self, matrix: Tensor) -> str:
         origin = self.origins.shared(matrix) or self.origins.weight(matrix) or OUTSIDE
@@ -546,30 +527,17 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         used = self._rows_used.setdefault(whole.untyped_storage()._cdata, {})
         used[row.storage_offset(), row.stride()] = row.numel()
         if sum(used.values()) >= whole.numel():
-            self.tally.add_uncounted(
-                self._matrix_name(whole), "weights multiplied row by row", whole.numel()
-            )
-
-    def suspend(self) -> None:
-        """Stop seeing operators: what runs is counted as a whole, or multiplies only elementwise."""
-        self.__exit__(None, None, None)
-
-    def resume(self) -> None:
-        """See operators again."""
-        self.__enter__()
+            self._note_matrix(whole, "row by row")
 
     def check_answer(self, answer: Any) -> None:
         """Report an answer that torch's operators did not compute, for example in NumPy, and values that were pickled."""
         if self.storages_taken:
             self.tally.add_uncounted("pickle", LEFT)
             self.storages_taken.clear()
-        tensors = list(tensors_of(answer))
-        if any(type(tensor) not in (Tensor, torch.nn.Parameter) for tensor in tensors):
-            return  # a subclass, which wraps the results of operators anew
-        origins = [self.origins.of(tensor) for tensor in tensors]
-        if self.counts_operations and not any(
-            isinstance(origin, Sample) for origin in origins
-        ):
+        tensors = tensors_in((answer,))
+        plain = all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
+        # A subclass wraps the results of operators anew.
+        if plain and self.counts_operations and not any(map(self._is_value, tensors)):
             self.tally.add_uncounted("the answer", LEFT)
 
 
@@ -617,6 +585,12 @@ def refuse_unsafe_product(values: Tensor, weight: Tensor) -> None:
             f"_weight_int8pack_mm ends the process on rows of {weight.shape[-1]} values of bfloat16: pad them, and the "
             f"weights, with zeros to a multiple of {BFLOAT16_AT_ONCE}, or use float32"
         )
+
+
+def ternary_items(values: Tensor) -> Tensor:
+    """Return whether each item ``(…, row, column)`` has only -1, 0 and 1, ``(…)``."""
+    rows = values.reshape(-1, values.shape[-2] * values.shape[-1])
+    return signs_only(rows).reshape(values.shape[:-2])
 
 
 def _as_matrix(factor: Tensor) -> Tensor:

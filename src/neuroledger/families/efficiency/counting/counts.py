@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 from neuroledger.data.facts import Fact
 from neuroledger.spec import registry
@@ -43,16 +43,7 @@ Need = Literal[
     "lemaire",
 ]
 
-ALL: tuple[Need, ...] = (
-    "operations",
-    "activations",
-    "membranes",
-    "weights",
-    "timing",
-    "memory",
-    "energy",
-    "lemaire",
-)
+ALL: tuple[Need, ...] = get_args(Need)
 
 
 @dataclass

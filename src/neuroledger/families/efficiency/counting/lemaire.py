@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
-from neuroledger.families.efficiency.counting.spiking import SpikingLayer, spikes
+from neuroledger.families.efficiency.counting.spiking import spikes
 
 __all__ = ["COMPONENTS", "Lemaire"]
 
@@ -44,37 +44,29 @@ class Lemaire:
     def __init__(self, network: Network) -> None:
         self.network = network
         self.picojoules: dict[str, float] = dict.fromkeys(COMPONENTS, 0.0)
-        inside = {
-            id(part)
-            for layer in network.spiking.values()
-            for part in layer.module.modules()
-        }
+        self._neurons = {layer.module for layer in network.spiking.values()}
+        inside = {part for neuron in self._neurons for part in neuron.modules()}
+        others = [part for _, part in network.parts if part not in inside]
         self.omitted = sorted(
             {
                 type(part).__name__
-                for _, part in network.parts
-                if id(part) not in inside
-                and not isinstance(part, SYNAPTIC)
-                and not any(part.children())
+                for part in others
+                if not isinstance(part, SYNAPTIC) and not any(part.children())
             }
         )
         self._hooks: list[Any] = []
 
     def __enter__(self) -> Lemaire:
         with hooks_of(self.network):
-            for layer in self.network.spiking.values():
-                self._hooks.append(
-                    layer.module.register_forward_hook(
-                        self._neurons(layer), with_kwargs=True
-                    )
-                )
-            own = {id(layer.module) for layer in self.network.spiking.values()}
             for _, part in self.network.parts:
-                if isinstance(part, SYNAPTIC) and id(part) not in own:
-                    self._hooks.append(
-                        part.register_forward_hook(self._synapses, with_kwargs=True)
-                    )
+                if part in self._neurons:
+                    self._watch(part, self._count_neurons)
+                elif isinstance(part, SYNAPTIC):
+                    self._watch(part, self._count_synapses)
         return self
+
+    def _watch(self, part: nn.Module, count: Callable[..., None]) -> None:
+        self._hooks.append(part.register_forward_hook(count, with_kwargs=True))
 
     def __exit__(self, *_: object) -> None:
         with hooks_of(self.network):
@@ -82,76 +74,60 @@ class Lemaire:
                 hook.remove()
 
     def _access(self, kind: str, words: float, capacity: float) -> None:
-        self.picojoules[kind] += (
-            words * WORD * float(np.interp(capacity * WORD, SIZES, PER_BYTE))
-        )
+        per_byte = float(np.interp(capacity * WORD, SIZES, PER_BYTE))
+        self.picojoules[kind] += words * WORD * per_byte
 
     def _compute(
         self, kind: str, additions: float, multiplications: float = 0.0
     ) -> None:
-        self.picojoules[kind] += additions * ADDITION + multiplications * (
-            MULTIPLICATION + ADDITION
-        )
+        both = MULTIPLICATION + ADDITION
+        self.picojoules[kind] += additions * ADDITION + multiplications * both
 
-    def _synapses(
-        self, layer: nn.Module, args: Any, kwargs: Mapping[str, Any], out: Tensor
+    def _count_synapses(
+        self, layer: Any, args: Any, kwargs: Mapping[str, Any], out: Tensor
     ) -> None:
-        x: Tensor = args[0] if args else next(iter(kwargs.values()))
-        binary = bool(x.eq(0).logical_or(x.eq(1)).all())
-        active = int(x.count_nonzero()) if binary else 0
-        window, steps = (1,), (1,)
-        if isinstance(layer, nn.Linear):
-            driven, uses = layer.out_features, out.numel() * layer.in_features
-        else:
-            driven, uses = (
-                layer.out_channels // layer.groups,
-                out.numel() * prod(layer.weight.shape[1:]),
-            )
-            window, steps = layer.kernel_size, layer.stride
+        x = _input_of(args, kwargs)
+        linear = isinstance(layer, nn.Linear)
+        kernel, steps = ((1,), (1,)) if linear else (layer.kernel_size, layer.stride)
+        window = prod(kernel)
         parameters = sum(p.numel() for p in layer.parameters(recurse=False))
         biases = 0 if layer.bias is None else out.numel()
         self._compute("operations", biases)
-        if binary:
-            products = active * driven * prod(window)
-            reach = prod(ceil(k / s) for k, s in zip(window, steps, strict=True))
-            self._compute("operations", active * driven * reach)
-            self._compute(
-                "addressing",
-                products,
-                0 if isinstance(layer, nn.Linear) else 2 * active,
-            )
+        if bool(x.eq(0).logical_or(x.eq(1)).all()):
+            active = int(x.count_nonzero())
+            width = layer.out_features if linear else layer.out_channels // layer.groups
+            reach = prod(ceil(k / s) for k, s in zip(kernel, steps, strict=True))
+            products = active * width * window
+            self._compute("operations", active * width * reach)
+            self._compute("addressing", products, 0 if linear else 2 * active)
             self._access("inputs and outputs", active, FIFO)
             self._access("potentials", 2 * products, out.numel() // _steps(layer, x))
         else:
-            products = uses
-            offsets = (
-                0 if isinstance(layer, nn.Linear) else layer.out_channels * prod(window)
-            )
-            self._compute("operations", 0, uses)
+            products = out.numel() * prod(layer.weight.shape[1:])
+            offsets = 0 if linear else layer.out_channels * window
+            read = x.numel() if linear else products
+            self._compute("operations", 0, products)
             self._compute("addressing", x.numel() + out.numel() + offsets)
-            self._access(
-                "inputs and outputs",
-                x.numel() if isinstance(layer, nn.Linear) else uses,
-                x.numel(),
-            )
+            self._access("inputs and outputs", read, x.numel())
             if not self.network.spiking:
                 self._access("inputs and outputs", out.numel(), out.numel())
         self._access("weights", products + biases, parameters)
 
-    def _neurons(self, layer: SpikingLayer) -> Callable[..., None]:
-        leaky = all(base.__name__ != "IFNode" for base in type(layer.module).__mro__)
+    def _count_neurons(
+        self, layer: nn.Module, args: Any, kwargs: Mapping[str, Any], output: Any
+    ) -> None:
+        leaky = all(base.__name__ != "IFNode" for base in type(layer).__mro__)
+        fired = spikes(output)
+        neurons, count = fired.numel(), int(fired.count_nonzero())
+        steps = _steps(layer, _input_of(args, kwargs))
+        self._access("potentials", 2 * neurons, neurons // steps)
+        self._access("inputs and outputs", count, FIFO)
+        self._compute("operations", count, neurons if leaky else 0)
 
-        def end(
-            module: nn.Module, args: Any, kwargs: Mapping[str, Any], output: Any
-        ) -> None:
-            fired = spikes(output)
-            steps = _steps(module, args[0] if args else next(iter(kwargs.values())))
-            count = int(fired.count_nonzero())
-            self._access("potentials", 2 * fired.numel(), fired.numel() // steps)
-            self._access("inputs and outputs", count, FIFO)
-            self._compute("operations", count, fired.numel() if leaky else 0)
 
-        return end
+def _input_of(args: Any, kwargs: Mapping[str, Any]) -> Tensor:
+    value: Tensor = (*args, *kwargs.values())[0]
+    return value
 
 
 def _steps(module: nn.Module, x: Tensor) -> int:

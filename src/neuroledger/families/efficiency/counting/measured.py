@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from neuroledger.errors import MetricError
 from neuroledger.families.efficiency.counting.counts import Energy, Memory, Timing
@@ -22,9 +23,10 @@ from neuroledger.families.efficiency.counting.network import (
     run_forward,
     size_of,
 )
+from neuroledger.families.efficiency.counting.origins import tensors_in
 from neuroledger.families.efficiency.counting.static import count_weights
 
-__all__ = ["measure_energy", "measure_memory", "measure_time"]
+__all__ = ["MEASURES", "measure_energy", "measure_memory", "measure_time"]
 
 WARM_UP = 5
 REPEATS = 30
@@ -36,16 +38,12 @@ def measure_time(network: Network, inputs: Any, time_axis: int | None) -> Timing
     """Measure times of single passes: of the first sample alone (latency) and of the first batch (throughput)."""
     device = device_of(network.module, inputs)
     sample = first_sample(inputs, network.sample_axis)
-    return Timing(
-        latency=_times(
-            lambda: run_forward(network, sample, time_axis), network, device
-        ),
-        batch=_times(lambda: run_forward(network, inputs, time_axis), network, device),
-        batch_size=size_of(inputs, network.sample_axis),
-        warm_up=WARM_UP,
-        threads=torch.get_num_threads(),
-        device=str(device),
+    latency, batch = (
+        _times(partial(run_forward, network, given, time_axis), network, device)
+        for given in (sample, inputs)
     )
+    size, threads = size_of(inputs, network.sample_axis), torch.get_num_threads()
+    return Timing(latency, batch, size, WARM_UP, threads, str(device))
 
 
 def _times(
@@ -75,11 +73,7 @@ def synchronise(device: torch.device) -> None:
 
 def device_of(module: nn.Module, inputs: Any) -> torch.device:
     """Return the device of the network's weights, or else of its first input."""
-    tensors = [
-        *module.parameters(),
-        *module.buffers(),
-        *(x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)),
-    ]
+    tensors = [*module.parameters(), *module.buffers(), *tensors_in((inputs,))]
     return tensors[0].device if tensors else torch.device("cpu")
 
 
@@ -111,9 +105,9 @@ class _LiveTensors(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         """Run the operation and track its results."""
         result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
-                self.hold(leaf)
+        for tensor in tensors_in((result,)):
+            if tensor.layout == torch.strided:
+                self.hold(tensor)
         return result
 
 
@@ -123,34 +117,30 @@ def measure_memory(network: Network, inputs: Any, time_axis: int | None) -> Memo
     On a GPU the allocator's peak is read. Elsewhere every tensor is tracked, but not the workspace of a kernel inside
     one operation.
     """
-    device = device_of(network.module, inputs)
-    sample = first_sample(inputs, network.sample_axis)
-    weight_counts = count_weights(network.module)
-    weights = weight_counts.parameter_bytes + weight_counts.buffer_bytes
+    device, axis = device_of(network.module, inputs), network.sample_axis
+    sample = first_sample(inputs, axis)
+    counts = count_weights(network.module)
+    weights = counts.parameter_bytes + counts.buffer_bytes
+    run = partial(run_forward, network, sample, time_axis)
     with evaluation(network):
         if device.type == "cuda":
-            run_forward(network, sample, time_axis)
+            run()
             torch.cuda.synchronize(device)
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
-            run_forward(network, sample, time_axis)
+            run()
             torch.cuda.synchronize(device)
-            return Memory(
-                weights, torch.cuda.max_memory_allocated(device) - before, str(device)
-            )
-        live_tensors = _LiveTensors()
-        owned = {
-            t.untyped_storage()._cdata
-            for t in (*network.module.parameters(), *network.module.buffers())
-            if t.layout == torch.strided
-        }
-        live_tensors.known |= owned
-        leaves = tree_leaves(sample)
-        with live_tensors:
-            copies = [x.clone() for x in leaves if isinstance(x, torch.Tensor)]
-            run_forward(network, sample, time_axis)
+            peak = torch.cuda.max_memory_allocated(device) - before
+            return Memory(weights, peak, str(device))
+        live = _LiveTensors()
+        own = (*network.module.parameters(), *network.module.buffers())
+        strided = (t for t in own if t.layout == torch.strided)
+        live.known |= {t.untyped_storage()._cdata for t in strided}
+        with live:
+            copies = [x.clone() for x in tensors_in((sample,))]
+            run()
         del copies
-    return Memory(weights, live_tensors.peak, str(device))
+    return Memory(weights, live.peak, str(device))
 
 
 SHORTEST = 1.0
@@ -190,3 +180,9 @@ def measure_energy(
     return Energy(
         joules, passes * size_of(inputs, network.sample_axis), seconds, meter.name
     )
+
+
+MEASURES: Mapping[str, Callable[[Network, Any, int | None], Any]] = MappingProxyType(
+    {"timing": measure_time, "memory": measure_memory, "energy": measure_energy}
+)
+"""The functions that measure a network on its first batch, by what is needed."""

@@ -6,8 +6,9 @@ import inspect
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -17,19 +18,19 @@ import torch
 from torch import Tensor, nn
 
 from neuroledger.errors import ModelError, RequestError
+from neuroledger.families.efficiency.counting.origins import tensors_in
 from neuroledger.families.efficiency.counting.spiking import (
     Registered,
     SpikingLayer,
     spikes,
     spiking_layer,
 )
-from neuroledger.families.efficiency.counting.state import State, is_custom
+from neuroledger.families.efficiency.counting.state import State, runs_other_code
 from neuroledger.models.devices import left_to_right
 
 __all__ = [
     "Network",
     "run_forward",
-    "runs_other_code",
     "call",
     "copy_inputs",
     "evaluation",
@@ -41,7 +42,6 @@ __all__ = [
     "shape_of",
     "size_of",
     "steps_through_time",
-    "tensors_of",
     "uncompiled",
     "find_meta_tensor",
     "was_written",
@@ -49,8 +49,6 @@ __all__ = [
 
 # A network is user code: any error that it raises is reported as a failure of the network.
 CALL_ERRORS = (Exception,)
-
-OWN_PACKAGE = f"{__name__.partition('.')[0]}."
 
 _LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = (
     weakref.WeakKeyDictionary()
@@ -137,17 +135,13 @@ def shape_of(inputs: Any) -> tuple[int, ...]:
     RequestError
         The batch has no tensor, or its tensor has no dimensions.
     """
-    first = (
-        inputs
-        if isinstance(inputs, torch.Tensor)
-        else next(iter(tensors_of(inputs)), None)
-    )
-    if first is None or first.dim() == 0:
+    tensors = tensors_in((inputs,))
+    if not tensors or tensors[0].dim() == 0:
         raise RequestError(
             f"the input of a batch is {type(inputs).__name__}: pass a tensor (sample, …), a pair (input, target), or a "
             "mapping of keyword arguments"
         )
-    return tuple(first.shape)
+    return tuple(tensors[0].shape)
 
 
 def size_of(inputs: Any, axis: int = 0) -> int:
@@ -192,7 +186,7 @@ def copy_inputs(inputs: Any) -> Any:
 def was_written(copy: Any) -> bool:
     """Return whether a fresh copy of inputs was written to."""
     return any(
-        tensor.is_inference() or tensor._version > 0 for tensor in tensors_of(copy)
+        tensor.is_inference() or tensor._version > 0 for tensor in tensors_in((copy,))
     )
 
 
@@ -202,33 +196,20 @@ def find_meta_tensor(network: Network, inputs: Any) -> str | None:
         for name, x in part._parameters.items():
             if x is not None and x.is_meta:
                 return f"{prefix}.{name}".lstrip(".")
-    return "the input" if any(x.is_meta for x in tensors_of(inputs)) else None
+    return "the input" if any(x.is_meta for x in tensors_in((inputs,))) else None
 
 
 def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Return the same structure of inputs, with ``change`` applied to every tensor."""
-    if isinstance(inputs, torch.Tensor):
+    if isinstance(inputs, Tensor):
         return change(inputs)
     if isinstance(inputs, Mapping):
         return {key: _each(value, change) for key, value in inputs.items()}
     if isinstance(inputs, (tuple, list)):
         parts = [_each(value, change) for value in inputs]
-        return (
-            type(inputs)(*parts) if hasattr(inputs, "_fields") else type(inputs)(parts)
-        )
+        named = hasattr(inputs, "_fields")
+        return type(inputs)(*parts) if named else type(inputs)(parts)
     return inputs
-
-
-def tensors_of(inputs: Any) -> Iterator[Tensor]:
-    """Yield the tensors among inputs or outputs of a network, in nested tuples, lists and mappings."""
-    if isinstance(inputs, torch.Tensor):
-        yield inputs
-    elif isinstance(inputs, Mapping):
-        for value in inputs.values():
-            yield from tensors_of(value)
-    elif isinstance(inputs, (tuple, list)):
-        for value in inputs:
-            yield from tensors_of(value)
 
 
 def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
@@ -237,24 +218,20 @@ def call(module: nn.Module, inputs: Any, time_axis: int | None = None) -> Any:
     A module ``forward(input, state)`` that returns ``(output, state)`` receives its state at the next step. A mapping
     is passed as keyword arguments, a tuple as several arguments.
     """
-    if time_axis is not None:
-        answers = []
-        state: tuple[Any, ...] = ()
-        for step in inputs.unbind(time_axis):
-            answer = module(step, *state)
-            answers.append(spikes(answer))
-            if (
-                takes_state(type(module).forward)
-                and isinstance(answer, tuple)
-                and len(answer) == 2
-            ):
-                state = answer[1:]
-        return torch.stack(answers, 1)
-    if isinstance(inputs, Mapping):
-        return module(**inputs)
-    if isinstance(inputs, (tuple, list)):
-        return module(*inputs)
-    return module(inputs)
+    if time_axis is None:
+        if isinstance(inputs, Mapping):
+            return module(**inputs)
+        several = isinstance(inputs, (tuple, list))
+        return module(*inputs) if several else module(inputs)
+    answers = []
+    state: tuple[Any, ...] = ()
+    for step in inputs.unbind(time_axis):
+        answer = module(step, *state)
+        answers.append(spikes(answer))
+        pair = isinstance(answer, tuple) and len(answer) == 2
+        if pair and takes_state(type(module).forward):
+            state = answer[1:]
+    return torch.stack(answers, 1)
 
 
 @lru_cache(maxsize=256)
@@ -278,58 +255,41 @@ def hooks_of(network: Network) -> Iterator[None]:
         yield
 
 
-class evaluation:  # noqa: N801 - used like a function
+@contextmanager
+def evaluation(network: Network, *, carry: bool = False) -> Iterator[None]:
     """Evaluation mode without gradients, starting from the network's snapshot; everything is restored at the end.
 
     Products of several tensors are computed from left to right: no optional package (``opt_einsum``) changes the counts.
     Spiking layers and random generators are reset. With ``carry``, state and random numbers continue from the previous
     batch. Passes over the same network alternate batch by batch, because they share its state.
     """
-
-    __slots__ = ("_carry", "_exits", "_network", "_state", "_stream", "_training")
-
-    def __init__(self, network: Network, *, carry: bool = False) -> None:
-        self._network, self._carry = network, carry
-        self._training: list[nn.Module] = []
-
-    def __enter__(self) -> None:
-        network = self._network
-        with ExitStack() as exits:
-            exits.enter_context(network.lock)
-            exits.enter_context(torch.no_grad())
-            exits.enter_context(left_to_right())
-            self._state = network.state or network.take_state()
-            self._stream = self._state.streams.current()
-            exits.callback(self._restore)
-            if not self._carry:
-                self._state.streams.restore(self._state.streams.start)
+    with network.lock, torch.no_grad(), left_to_right():
+        state = network.state or network.take_state()
+        stream = state.streams.current()
+        # Frozen TorchScript has no flag `training`.
+        parts = (part for _, part in network.parts)
+        training = [part for part in parts if getattr(part, "training", False)]
+        try:
+            if not carry:
+                state.streams.restore(state.streams.start)
                 for layer in network.spiking.values():
                     layer.reset()
-            for _, part in network.parts:
-                if getattr(
-                    part, "training", False
-                ):  # frozen TorchScript has no such flag
-                    self._training.append(part)
-                    part.training = False
-            self._exits = exits.pop_all()
-
-    def __exit__(self, *failure: Any) -> None:
-        self._exits.close()
-
-    def _restore(self) -> None:
-        for part in self._training:
-            part.training = True
-        if not self._carry:
-            self._state.restore()
-            self._state.streams.restore(self._stream)
+            for part in training:
+                part.training = False
+            yield
+        finally:
+            for part in training:
+                part.training = True
+            if not carry:
+                state.restore()
+                state.streams.restore(stream)
 
 
 def uncompiled() -> AbstractContextManager[Any]:
     """Run compiled modules and functions uncompiled, so that their functions can be observed."""
     if "torch._dynamo" not in sys.modules:  # nothing in this process was compiled
         return nullcontext()
-    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
-    return stance
+    return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
 
 
 def steps_through_time(network: Network, inputs: Any) -> int | None:
@@ -340,7 +300,7 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
     along axis 1.
     """
     layers, module = network.spiking, network.module
-    if not layers or not isinstance(inputs, torch.Tensor) or inputs.dim() < 3:
+    if not layers or not isinstance(inputs, Tensor) or inputs.dim() < 3:
         return None
     axis = 0 if network.sample_axis else 1
     sample = inputs.narrow(
@@ -353,20 +313,16 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
         return None
     if not (isinstance(answer, (tuple, list)) and len(answer) >= 2):
         return None
-    call_counts = dict.fromkeys(layers, 0)
+    calls: Counter[nn.Module] = Counter()
     thread = threading.get_ident()
 
-    def hook_for(name: str) -> Any:
-        def count_call(*_: Any) -> None:
-            if threading.get_ident() == thread:
-                call_counts[name] += 1
-
-        return count_call
+    def count_call(part: nn.Module, _: Any) -> None:
+        calls[part] += threading.get_ident() == thread
 
     with hooks_of(network):
         hooks = [
-            layer.module.register_forward_pre_hook(hook_for(name))
-            for name, layer in layers.items()
+            layer.module.register_forward_pre_hook(count_call)
+            for layer in layers.values()
         ]
     try:
         with evaluation(network):
@@ -377,7 +333,7 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
         with hooks_of(network):
             for hook in hooks:
                 hook.remove()
-    return axis if max(call_counts.values()) <= 1 else None
+    return axis if max(calls.values(), default=0) <= 1 else None
 
 
 def run_forward(network: Network, inputs: Any, time_axis: int | None) -> Any:
@@ -391,7 +347,7 @@ def run_forward(network: Network, inputs: Any, time_axis: int | None) -> Any:
     try:
         return call(network.module, inputs, time_axis)
     except CALL_ERRORS as error:
-        shapes = ", ".join(str(tuple(x.shape)) for x in tensors_of(inputs))
+        shapes = ", ".join(str(tuple(x.shape)) for x in tensors_in((inputs,)))
         raise ModelError(
             f"the forward pass of {type(network.module).__name__} failed on inputs {shapes}: {type(error).__name__}: {error}"
         ) from error
@@ -399,16 +355,6 @@ def run_forward(network: Network, inputs: Any, time_axis: int | None) -> Any:
 
 def may_write(network: Network) -> bool:
     """Return whether a network may write into its inputs: torch's modules do if in-place, this package's do not."""
-    return runs_other_code(network) or any(
+    return runs_other_code(network.parts) or any(
         getattr(part, "inplace", False) for _, part in network.parts
-    )
-
-
-def runs_other_code(network: Network) -> bool:
-    """Return whether a network has modules or hooks that are neither torch's nor this package's."""
-    return any(
-        part._forward_pre_hooks
-        or part._forward_hooks
-        or (is_custom(part) and not type(part).__module__.startswith(OWN_PACKAGE))
-        for _, part in network.parts
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +20,8 @@ from torch.utils.hooks import RemovableHandle
 from neuroledger.errors import MetricError
 from neuroledger.families.efficiency.counting.counts import Need, Weights
 from neuroledger.families.efficiency.counting.network import Network, hooks_of
-from neuroledger.families.efficiency.counting.recurrent import ones
-from neuroledger.families.efficiency.counting.rows import as_values, signs_only
+from neuroledger.families.efficiency.counting.recurrent import lstm_products
+from neuroledger.families.efficiency.counting.rows import as_values, nonzero, signs_only
 from neuroledger.families.efficiency.counting.spiking import spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 from neuroledger.families.efficiency.counting.tally import Tally
@@ -50,26 +52,22 @@ def neurobench_weights(module: nn.Module) -> Weights:
     """
     counts = count_weights(module)
     parameters = list(module.parameters())
-    zeros = connections = 0
+    connected: list[Tensor] = []
     for leaf in module.modules():
         if leaf is module or any(True for _ in leaf.children()):
             continue
         if isinstance(leaf, (nn.Linear, *CONVOLUTIONS)):
-            tensors = [leaf.weight]
-        elif isinstance(leaf, (nn.RNNBase, nn.RNNCellBase)):
-            tensors = list(leaf.parameters(recurse=False))
-        else:
-            continue
-        zeros += sum(int((tensor == 0).sum()) for tensor in tensors)
-        connections += sum(tensor.numel() for tensor in tensors)
-    return Weights(
+            connected.append(leaf.weight)
+        elif isinstance(leaf, CONNECTIONS):
+            connected += leaf.parameters(recurse=False)
+    return replace(
+        counts,
         parameters=sum(p.numel() for p in parameters),
         parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
         buffer_bytes=counts.buffer_bytes + counts.mask_bytes,
-        state_bytes=counts.state_bytes,
         mask_bytes=0,
-        zeros=zeros,
-        connections=connections,
+        zeros=sum(int((tensor == 0).sum()) for tensor in connected),
+        connections=sum(tensor.numel() for tensor in connected),
     )
 
 
@@ -77,38 +75,42 @@ class NeuroBenchPass:
     """NeuroBench's hooks for one pass: they count only while it runs, in its thread, and are removed at the end."""
 
     def __init__(self, network: Network, needs: frozenset[Need]) -> None:
-        self.network, self.module, self.needs = network, network.module, needs
+        self.network, self.needs = network, needs
         self.tally = Tally(network)
         self.failures: dict[Need, str] = {}
         self.batch_sparsity = 0.0
-        self._zeros: list[tuple[Tensor, int]] = []
+        self._zeros = self._elements = 0
         self._past: dict[nn.Module, Tensor] = {}
-        self._layers = {id(layer.module): layer for layer in network.spiking.values()}
+        self._layers = {layer.module: layer for layer in network.spiking.values()}
         self._thread: int | None = None
         self._hooks: list[RemovableHandle] = []
-
-    def _register(self) -> None:
-        if "operations" in self.needs:
-            for name, child in matching_below(
-                self.module, lambda m: isinstance(m, CONNECTIONS)
-            ):
-                self._hooks.append(
-                    child.register_forward_pre_hook(
-                        self._connection(name), with_kwargs=True
-                    )
-                )
-        classes = ACTIVATIONS if {"activations", "membranes"} & self.needs else ()
-        for name, child in matching_below(
-            self.module, lambda m: isinstance(m, classes) or id(m) in self._layers
-        ):
-            self._hooks.append(child.register_forward_hook(self._activation(name)))
 
     def begin(self, size: int, shape: tuple[int, ...], inputs: Any) -> None:
         """Start counting in this thread, for a batch of ``size`` samples."""
         self.tally.begin(size, shape)
+        self._zeros = self._elements = 0
         self._thread = threading.get_ident()
         with hooks_of(self.network):
             self._register()
+
+    def _register(self) -> None:
+        root, needs = self.network.module, self.needs
+        connections = CONNECTIONS if "operations" in needs else ()
+        for name, child in matching_below(root, lambda m: isinstance(m, connections)):
+            count = partial(self._if_active, self._connection, name)
+            hook = child.register_forward_pre_hook(count, with_kwargs=True)
+            self._hooks.append(hook)
+        kinds = ACTIVATIONS if {"activations", "membranes"} & needs else ()
+        for name, child in matching_below(
+            root, lambda m: isinstance(m, kinds) or m in self._layers
+        ):
+            count = partial(self._if_active, self._activation, name)
+            self._hooks.append(child.register_forward_hook(count))
+
+    def _if_active(self, count: Callable[..., None], name: str, *call: Any) -> None:
+        """Count a call in the thread of the pass."""
+        if self._thread == threading.get_ident():
+            count(name, *call)
 
     def end(self) -> None:
         """Stop counting."""
@@ -121,58 +123,45 @@ class NeuroBenchPass:
 
     def settle(self, answer: Any) -> None:
         """Complete the counts of the batch."""
-        zeros = float(sum(float(zero) for zero, _ in self._zeros))
-        elements = sum(count for _, count in self._zeros)
-        self._zeros.clear()
-        self.batch_sparsity = zeros / elements if elements else 0.0
+        self.batch_sparsity = self._zeros / max(1, self._elements)
         self.tally.settle()
 
     def finish(self) -> None:
         """Complete the counts of the pass."""
 
-    def _connection(self, name: str) -> Callable[..., None]:
-        def enter(layer: nn.Module, args: Any, kwargs: Any) -> None:
-            if self._thread != threading.get_ident() or "operations" in self.failures:
-                return
-            try:
-                count_as_neurobench(self.tally, name, layer, args)
-            except MetricError as error:
-                self.failures["operations"] = str(error)
-            except COUNTING_ERRORS as error:
-                self.failures["operations"] = (
-                    f"{name!r} cannot be counted as NeuroBench 2.3 does: {error}"
-                )
+    def _connection(self, name: str, layer: nn.Module, args: Any, _: Any) -> None:
+        if "operations" in self.failures:
+            return
+        try:
+            count_as_neurobench(self.tally, name, layer, args)
+        except MetricError as error:
+            self.failures["operations"] = str(error)
+        except COUNTING_ERRORS as error:
+            why = f"{name!r} cannot be counted as NeuroBench 2.3 does: {error}"
+            self.failures["operations"] = why
 
-        return enter
-
-    def _activation(self, name: str) -> Callable[..., None]:
-        def end(layer: nn.Module, _: Any, output: Any) -> None:
-            if self._thread != threading.get_ident():
-                return
-            counts, fired = self.tally.layer(name), spikes(output)
-            silent = (fired == 0).sum()
-            self._zeros.append((silent, fired.numel()))
-            counts.elements += fired.numel()
-            counts.zeros += int(silent)
-            neuron = self._layers.get(id(layer))
-            potential = None if neuron is None else neuron.membrane(output)
-            if neuron is not None:
-                self.tally.axes.note_steps(name, fired)
-                self.tally.axes.note_sequence(name, fired, potential)
-            if neuron is not None and potential is not None:
-                past = self._past.get(layer)
-                counts.membranes += potential.numel()
-                counts.neuron, counts.per_update = (
-                    type(layer).__name__,
-                    neuron.operations_per_update(),
-                )
-                changed = (
-                    torch.ones_like(potential) if past is None else potential.ne(past)
-                )
-                counts.updates += int(changed.sum())
-                self._past[layer] = potential.clone()
-
-        return end
+    def _activation(self, name: str, layer: nn.Module, _: Any, output: Any) -> None:
+        counts, fired = self.tally.layer(name), spikes(output)
+        silent = int((fired == 0).sum())
+        self._zeros += silent
+        self._elements += fired.numel()
+        counts.elements += fired.numel()
+        counts.zeros += silent
+        neuron = self._layers.get(layer)
+        if neuron is None:
+            return
+        potential = neuron.membrane(output)
+        self.tally.axes.note_steps(name, fired)
+        self.tally.axes.note_sequence(name, fired, potential)
+        if potential is None:
+            return
+        past = self._past.get(layer)
+        counts.neuron = type(layer).__name__
+        counts.per_update = neuron.operations_per_update()
+        counts.membranes += potential.numel()
+        changed = potential.numel() if past is None else int(potential.ne(past).sum())
+        counts.updates += changed
+        self._past[layer] = potential.clone()
 
 
 def count_as_neurobench(
@@ -185,121 +174,84 @@ def count_as_neurobench(
     MetricError
         NeuroBench fails on such a call.
     """
-    kind = type(layer).__name__
+    kind, failure = type(layer).__name__, ""
+    state = args[1] if len(args) > 1 else None
     if isinstance(layer, nn.RNNBase):
-        raise MetricError(
-            f"NeuroBench 2.3 raises an error for {kind} layers and reports 0; use mode='strict'"
-        )
-    if not args:
-        raise MetricError(
-            "NeuroBench 2.3 fails on layers called with keyword arguments; use mode='strict'"
-        )
-    if hasattr(layer, "weight") and not layer.weight.is_leaf:
-        raise MetricError(
-            f"NeuroBench 2.3 cannot copy the reparametrised weights of {name!r}; use mode='strict'"
-        )
+        failure = f"raises an error for {kind} layers and reports 0"
+    elif not args:
+        failure = "fails on layers called with keyword arguments"
+    elif hasattr(layer, "weight") and not layer.weight.is_leaf:
+        failure = f"cannot copy the reparametrised weights of {name!r}"
+    elif isinstance(layer, (nn.LSTMCell, nn.GRUCell)) and state is None:
+        failure = f"fails on {kind} called without a state"
+    if failure:
+        raise MetricError(f"NeuroBench 2.3 {failure}; use mode='strict'")
     x = args[0]
     if isinstance(layer, nn.RNNCellBase):
-        effective, dense = _cell(layer, x, args[1] if len(args) > 1 else None)
+        effective, dense = _cell(layer, x, state)
     elif isinstance(layer, nn.Linear):
         active = x.ne(0).to(torch.float64).reshape(-1, x.shape[-1]).sum(0)
-        effective = (active * layer.weight.ne(0).sum(0)).sum()
-        dense = torch.tensor(
-            float(x.numel()) * layer.out_features, dtype=torch.float64, device=x.device
-        )
+        effective = float((active * layer.weight.ne(0).sum(0)).sum())
+        dense = float(x.numel()) * layer.out_features
     else:
-        effective = _convolved(
-            layer, x.ne(0).to(torch.float64), layer.weight.ne(0).to(torch.float64)
-        )
-        all_ones = torch.ones_like(
-            x[:1] if x.dim() == layer.weight.dim() else x, dtype=torch.float64
-        )
-        dense = _convolved(
-            layer, all_ones, torch.ones_like(layer.weight, dtype=torch.float64)
-        )
-        dense = dense * (len(x) if x.dim() == layer.weight.dim() else 1)
+        batched = x.dim() == layer.weight.dim()
+        used = (nonzero(t, torch.float64) for t in (x, layer.weight))
+        effective = _convolved(layer, *used)
+        first, kernel = x[:1] if batched else x, layer.weight
+        full = (torch.ones_like(t, dtype=torch.float64) for t in (first, kernel))
+        dense = _convolved(layer, *full) * (len(x) if batched else 1)
     counts = tally.layer(name)
     if bool(signs_only(as_values(x).reshape(1, -1))):
-        counts.acs += float(effective)
+        counts.acs += effective
     else:
-        counts.macs += float(effective)
-    counts.dense += float(dense)
+        counts.macs += effective
+    counts.dense += dense
     for weight in layer.parameters(recurse=False):
         tally.reach(weight, tally.pieces(weight), name)
 
 
-def _convolved(layer: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
-    return layer._conv_forward(x, weight, None).sum()
+def _convolved(layer: Any, x: Tensor, weight: Tensor) -> float:
+    return float(layer._conv_forward(x, weight, None).sum())
 
 
-def _cell(layer: nn.Module, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
+def _cell(layer: Any, x: Tensor, state: Any) -> tuple[float, float]:
     """Return effective and dense operations of one step of a cell."""
-    if state is None:
-        if not isinstance(layer, nn.RNNCell):
-            kind = type(layer).__name__
-            raise MetricError(
-                f"NeuroBench 2.3 fails on {kind} called without a state; use mode='strict'"
-            )
-        first = x[
-            :1
-        ]  # without a state, NeuroBench counts only the first sample of the batch
-        weight = layer.weight_ih
-        return (ones(first) @ ones(weight).t()).sum(dtype=torch.float64), torch.tensor(
-            float(weight.numel()), device=x.device
+    if state is None:  # NeuroBench counts only the first sample of the batch
+        effective = (nonzero(x[:1]) @ nonzero(layer.weight_ih).t()).sum(
+            dtype=torch.float64
         )
+        return float(effective), float(layer.weight_ih.numel())
     hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
-    effective = _cell_operations(
-        layer,
-        ones(x),
-        ones(hidden),
-        None if memory is None else ones(memory),
-        dense=False,
-    )
-    if memory is None:
-        hidden = torch.ones_like(hidden)
-    dense = _cell_operations(
-        layer,
-        torch.ones_like(x),
-        ones(hidden),
-        None if memory is None else ones(memory),
-        dense=True,
-    )
-    return effective, dense
+    kept = None if memory is None else nonzero(memory)
+    effective = _operations(layer, nonzero(x), nonzero(hidden), kept, flag=nonzero)
+    full = torch.ones_like(hidden) if memory is None else nonzero(hidden)
+    dense = _operations(layer, torch.ones_like(x), full, kept, flag=torch.ones_like)
+    return float(effective), float(dense)
 
 
-def _cell_operations(
-    layer: nn.Module, x: Tensor, hidden: Tensor, memory: Tensor | None, *, dense: bool
+def _operations(
+    layer: Any,
+    x: Tensor,
+    hidden: Tensor,
+    memory: Tensor | None,
+    flag: Callable[..., Tensor],
 ) -> Tensor:
-    def flag(tensor: Tensor) -> Tensor:
-        return torch.ones_like(tensor, dtype=torch.float32) if dense else ones(tensor)
-
-    from_input, from_hidden = (
-        x.float() @ flag(layer.weight_ih).t(),
-        hidden @ flag(layer.weight_hh).t(),
-    )
+    """Return the operations of a step, with weights and biases as ``flag`` gives them."""
+    from_input = x.float() @ flag(layer.weight_ih).float().t()
+    from_hidden = hidden.float() @ flag(layer.weight_hh).float().t()
     total = (from_input + from_hidden).sum(dtype=torch.float64)
     if isinstance(layer, nn.RNNCell):
         return total
-    none = torch.zeros((), device=x.device)
-    bias_ih, bias_hh = (
-        flag(b) if b is not None else none for b in (layer.bias_ih, layer.bias_hh)
-    )
+    zero = torch.zeros(len(layer.weight_ih), device=x.device)
+    given = (layer.bias_ih, layer.bias_hh)
+    bias_ih, bias_hh = (zero if b is None else flag(b).float() for b in given)
+    gates = from_input + from_hidden + bias_ih + bias_hh
     if memory is not None:
-        i, f, g, o = ones(from_input + from_hidden + bias_ih + bias_hh).chunk(4, 1)
-        carried = f * memory + i * g
-        return (
-            total
-            + carried.sum(dtype=torch.float64)
-            + (o * ones(carried)).sum(dtype=torch.float64)
-        )
-    reset, update, _ = (from_input + from_hidden + bias_ih + bias_hh).chunk(3, 1)
-    recurrent = from_hidden.chunk(3, 1)[2]
-    own_ih, own_hh = (
-        b.chunk(3)[2] if b is not none else none for b in (bias_ih, bias_hh)
-    )
-    gated = ones(reset) * ones(recurrent + own_hh)
-    candidate = ones(recurrent + own_hh) + own_ih + gated
-    candidate_gate = ones(1 - update) * ones(candidate)
-    return total + (
-        gated.sum() + candidate_gate.sum() + (ones(update) * hidden).sum()
-    ).to(torch.float64)
+        return total + lstm_products(nonzero(gates), memory).sum(dtype=torch.float64)
+    reset, update, _ = gates.chunk(3, 1)
+    recurrent = from_hidden.chunk(3, 1)[2] + bias_hh.chunk(3)[2]
+    gated = nonzero(reset) * nonzero(recurrent)
+    candidate = nonzero(recurrent) + bias_ih.chunk(3)[2] + gated
+    chosen = nonzero(1 - update) * nonzero(candidate)
+    products = gated.sum() + chosen.sum() + (nonzero(update) * hidden).sum()
+    return total + products.to(torch.float64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -82,13 +82,15 @@ class Sample(NamedTuple):
 
 
 def tensors_in(values: Iterable[Any]) -> list[Tensor]:
-    """Return the tensors among values and in nested lists."""
+    """Return the tensors among values and in nested lists and mappings."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
             found.append(value)
         elif isinstance(value, (list, tuple)):
             found += tensors_in(value)
+        elif isinstance(value, Mapping):
+            found += tensors_in(value.values())
     return found
 
 
@@ -160,6 +162,12 @@ class Origins:
             return entry[1]
         storage = _storage(tensor)
         return self._storages.get(storage) if storage is not None else None
+
+    def alias(self, tensor: Tensor, origin: Weight | None) -> Tensor:
+        """Record that a tensor is a view of one with this origin, and return it."""
+        if origin is not None:
+            self._set(tensor, origin)
+        return tensor
 
     def weight(self, tensor: Tensor) -> Weight | None:
         """Return the origin of a tensor that is a weight or made from weights alone."""

@@ -7,8 +7,8 @@ counts if both of its factors can be non-zero. Layers are unrolled step by step 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from neuroledger.families.efficiency.counting.counter import Counter
+from neuroledger.families.efficiency.counting.origins import tensors_in
+from neuroledger.families.efficiency.counting.rows import nonzero
 
-__all__ = ["count_cell_module", "count_layer_module", "ones"]
+__all__ = ["count_recurrent", "lstm_products"]
 
 Kind = Literal["lstm", "gru", "rnn_tanh", "rnn_relu"]
 STEPS = {
@@ -53,11 +55,6 @@ class States(NamedTuple):
     unprojected: Tensor | None = None
 
 
-def ones(tensor: Tensor) -> Tensor:
-    """Return 1 where the tensor is not zero, else 0."""
-    return tensor.ne(0).to(torch.float32)
-
-
 def has_open_gates(cell: Cell) -> bool:
     """Return whether the biases keep all gates, and a GRU's candidate, from being zero for any input."""
     if cell.b_ih is None or cell.b_hh is None:
@@ -77,27 +74,27 @@ def gate_products(cell: Cell, states: States) -> Tensor:
     ):  # two in each unit, and a third where the carried state is not zero
         return carried.ne(0).sum(-1) + 2.0 * carried.shape[-1]
     zero = torch.zeros(1, device=carried.device)
-    bias_ih = zero if cell.b_ih is None else ones(cell.b_ih)
-    bias_hh = zero if cell.b_hh is None else ones(cell.b_hh)
-    from_input = ones(states.inputs) @ ones(cell.w_ih).t() + bias_ih
-    from_hidden = ones(states.hidden) @ ones(cell.w_hh).t() + bias_hh
+    bias_ih = zero if cell.b_ih is None else nonzero(cell.b_ih)
+    bias_hh = zero if cell.b_hh is None else nonzero(cell.b_hh)
+    from_input = nonzero(states.inputs) @ nonzero(cell.w_ih).t() + bias_ih
+    from_hidden = nonzero(states.hidden) @ nonzero(cell.w_hh).t() + bias_hh
     if cell.kind == "lstm":
-        return _lstm_products(ones(from_input + from_hidden), ones(carried))
-    return _gru_products(from_input, from_hidden, ones(carried))
+        return lstm_products(nonzero(from_input + from_hidden), nonzero(carried))
+    return _gru_products(from_input, from_hidden, nonzero(carried))
 
 
-def _lstm_products(gates: Tensor, memory: Tensor) -> Tensor:
+def lstm_products(gates: Tensor, memory: Tensor) -> Tensor:
     """Return f·c + i·g + o·[c ≠ 0]."""
     i, f, g, o = gates.chunk(4, -1)
     carried = f * memory + i * g
-    return carried.sum(-1) + (o * ones(carried)).sum(-1)
+    return carried.sum(-1) + (o * nonzero(carried)).sum(-1)
 
 
 def _gru_products(from_input: Tensor, from_hidden: Tensor, hidden: Tensor) -> Tensor:
     """Return r·(W h) + (1-z)·n + z·h."""
-    reset, update, _ = ones(from_input + from_hidden).chunk(3, -1)
-    gated = reset * ones(from_hidden.chunk(3, -1)[2])
-    candidate = ones(from_input.chunk(3, -1)[2] + gated)
+    reset, update, _ = nonzero(from_input + from_hidden).chunk(3, -1)
+    gated = reset * nonzero(from_hidden.chunk(3, -1)[2])
+    candidate = nonzero(from_input.chunk(3, -1)[2] + gated)
     return gated.sum(-1) + candidate.sum(-1) + (update * hidden).sum(-1)
 
 
@@ -127,26 +124,39 @@ def count_cell(
         layer.dense += 3.0 * steps * (len(cell.w_hh) // cell.gates)
 
 
-def count_cell_module(
+def count_recurrent(
     counter: Counter,
     name: str,
     module: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    output: Any,
 ) -> None:
-    """Count one step of ``nn.RNNCell``, ``nn.LSTMCell`` or ``nn.GRUCell``, ``(input, state)``."""
+    """Count a call of a recurrent layer or cell, ``(input, state)``, and record that its output depends on samples."""
     x, state = (*args, *kwargs.values(), None)[:2]
-    kind = _kind_of(module)
+    if isinstance(module, nn.RNNBase):
+        count_layer(counter, name, module, x, state, output)
+    else:
+        count_step(counter, name, module, x, state)
+    axis = int(isinstance(module, nn.RNNBase) and not module.batch_first)
+    for number, tensor in enumerate(tensors_in((output,))):
+        of_samples = axis if number == 0 else 1
+        known = tensor.dim() > of_samples
+        known = known and tensor.shape[of_samples] == counter.tally.samples
+        period = math.prod(tensor.shape[of_samples + 1 :]) if known else None
+        counter.origins.add_sample(tensor, period)
+
+
+def count_step(counter: Counter, name: str, module: Any, x: Tensor, state: Any) -> None:
+    """Count one step of ``nn.RNNCell``, ``nn.LSTMCell`` or ``nn.GRUCell``."""
     hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
-    rows = x.reshape(-1, x.shape[-1])
+    rows, kind = x.reshape(-1, x.shape[-1]), _kind_of(module)
     empty = rows.new_zeros(len(rows), module.hidden_size)
-    before = empty if hidden is None else hidden.reshape(-1, module.hidden_size)
+    before = empty if hidden is None else hidden.reshape(empty.shape)
     if kind == "lstm":
-        memory = empty if memory is None else memory.reshape(-1, module.hidden_size)
-    cell = Cell(
-        kind, module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh
-    )
-    count_cell(counter, cell, States(rows, before, memory), name)
+        memory = empty if memory is None else memory.reshape(empty.shape)
+    weights = module.weight_ih, module.weight_hh, module.bias_ih, module.bias_hh
+    count_cell(counter, Cell(kind, *weights), States(rows, before, memory), name)
 
 
 def _kind_of(module: Any) -> Kind:
@@ -157,140 +167,74 @@ def _kind_of(module: Any) -> Kind:
     return "rnn_relu" if module.nonlinearity == "relu" else "rnn_tanh"
 
 
-@dataclass(frozen=True)
-class Sequences:
-    """A batch of sequences ``(step, batch, feature)``, padded at the end if their lengths differ."""
-
-    values: Tensor
-    lengths: Tensor | None = None
-
-    def valid(self) -> Tensor | None:
-        """Return which steps belong to a sequence, ``(step, batch)``; None if all do."""
-        if self.lengths is None:
-            return None
-        return torch.arange(len(self.values), device=self.values.device)[
-            :, None
-        ] < self.lengths.to(self.values.device)
-
-    def backwards(self) -> Sequences:
-        """Return each sequence reversed, with padding at the end."""
-        if self.lengths is None:
-            return Sequences(self.values.flip(0))
-        steps = torch.arange(len(self.values), device=self.values.device)[:, None]
-        lengths = self.lengths.to(self.values.device)
-        index = torch.where(steps < lengths, lengths - 1 - steps, steps)
-        return Sequences(
-            self.values.gather(0, index[..., None].expand_as(self.values)), self.lengths
-        )
-
-
-def count_layer_module(
-    counter: Counter,
-    name: str,
-    module: nn.RNNBase,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    output: Any,
+def count_layer(
+    counter: Counter, name: str, module: nn.RNNBase, x: Any, state: Any, output: Any
 ) -> None:
     """Count ``nn.RNN``, ``nn.LSTM`` or ``nn.GRU``: cells in depth and direction, over padded or packed sequences."""
-    x, state = (*args, *kwargs.values(), None)[:2]
-    answer = None
+    answer = lengths = valid = None
     if isinstance(x, PackedSequence):
-        sequences = Sequences(
-            *pad_packed_sequence(PackedSequence(x.data, x.batch_sizes.cpu()))
-        )
-        state = (
-            module.permute_hidden(state, x.sorted_indices)
-            if state is not None
-            else None
-        )
+        packed = PackedSequence(x.data, x.batch_sizes.cpu())
+        values, lengths = pad_packed_sequence(packed)
+        lengths = lengths.to(values.device)
+        valid = torch.arange(len(values), device=values.device) < lengths[:, None]
+        if state is not None:
+            state = module.permute_hidden(state, x.sorted_indices)
     else:
         batched = x if x.dim() == 3 else x.unsqueeze(int(not module.batch_first))
         if not module.batch_first:
             counter.tally.axes.note_recurrent(_kind_of(module), batched.shape)
-        sequences = Sequences(
-            batched.transpose(0, 1) if module.batch_first else batched
-        )
+        values = batched.transpose(0, 1) if module.batch_first else batched
         if module.num_layers == 1 and x.dim() == 3 and not module.proj_size:
             answer = output[0].transpose(0, 1) if module.batch_first else output[0]
-    _count_stack(
-        counter,
-        name,
-        module,
-        sequences,
-        _starts(module, state, sequences.values),
-        answer,
-    )
+    hidden, memory = _starts(module, state, values)
+    directions = 2 if module.bidirectional else 1
+    outputs: list[Tensor] = []
+    for index, cell in enumerate(_cells(module)):
+        direction = index % directions
+        known = None if answer is None else answer.chunk(directions, -1)[direction]
+        if direction:
+            values = _backwards(values, lengths)
+            known = None if known is None else known.flip(0)
+        states, made = _states(cell, values, hidden[index], memory[index], known)
+        by_sample = (None if s is None else s.transpose(0, 1) for s in states)
+        count_cell(counter, cell, States(*by_sample), name, valid)
+        outputs.append(_backwards(made, lengths) if direction else made)
+        if direction + 1 == directions:
+            values, outputs = torch.cat(outputs, -1), []
+
+
+def _backwards(values: Tensor, lengths: Tensor | None) -> Tensor:
+    """Return each sequence ``(step, batch, feature)`` reversed, with its padding still at the end."""
+    if lengths is None:
+        return values.flip(0)
+    steps = torch.arange(len(values), device=values.device)[:, None]
+    index = torch.where(steps < lengths, lengths - 1 - steps, steps)
+    return values.gather(0, index[..., None].expand_as(values))
 
 
 def _starts(
     module: nn.RNNBase, state: Any, values: Tensor
-) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Yield hidden state and memory before the first step of each cell, ``(batch, unit)``."""
+) -> tuple[Tensor, Tensor | list[None]]:
+    """Return hidden state and memory before the first step, ``(cell, batch, unit)``."""
     count = module.num_layers * (2 if module.bidirectional else 1)
-    width = module.proj_size or module.hidden_size
     hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
-    for index in range(count):
-        before = (
-            values.new_zeros(values.shape[1], width)
-            if hidden is None
-            else hidden[index]
-        )
-        kept = None
-        if module.mode == "LSTM":
-            kept = (
-                values.new_zeros(values.shape[1], module.hidden_size)
-                if memory is None
-                else memory[index]
-            )
-        yield (
-            before.reshape(values.shape[1], -1),
-            None if kept is None else kept.reshape(values.shape[1], -1),
-        )
+
+    def start(given: Tensor | None, width: int) -> Tensor:
+        shape = (count, values.shape[1], width)
+        return values.new_zeros(shape) if given is None else given.reshape(shape)
+
+    before = start(hidden, module.proj_size or module.hidden_size)
+    if module.mode != "LSTM":
+        return before, [None] * count
+    return before, start(memory, module.hidden_size)
 
 
 def _cells(module: nn.RNNBase) -> Iterator[Cell]:
     """Yield the cells of a layer, by depth and direction."""
-    for names in module._all_weights:
-        own = {name.split("_l")[0]: getattr(module, name) for name in names}
-        yield Cell(
-            _kind_of(module),
-            own["weight_ih"],
-            own["weight_hh"],
-            own.get("bias_ih"),
-            own.get("bias_hh"),
-            own.get("weight_hr"),
-        )
-
-
-def _count_stack(
-    counter: Counter,
-    name: str,
-    module: nn.RNNBase,
-    sequences: Sequences,
-    starts: Iterator[tuple[Tensor, Tensor | None]],
-    answer: Tensor | None,
-) -> None:
-    directions = 2 if module.bidirectional else 1
-    valid = sequences.valid()
-    cells = list(_cells(module))
-    for layer in range(module.num_layers):
-        outputs = []
-        for direction in range(directions):
-            cell, (hidden, memory) = cells[layer * directions + direction], next(starts)
-            taken = sequences.backwards() if direction else sequences
-            known = None if answer is None else answer.chunk(directions, -1)[direction]
-            known = known.flip(0) if known is not None and direction else known
-            states, output = _states(cell, taken.values, hidden, memory, known)
-            by_sample = States(
-                *(None if s is None else s.transpose(0, 1) for s in states)
-            )
-            count_cell(
-                counter, cell, by_sample, name, None if valid is None else valid.t()
-            )
-            result = Sequences(output, sequences.lengths)
-            outputs.append((result.backwards() if direction else result).values)
-        sequences = Sequences(torch.cat(outputs, -1), sequences.lengths)
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+    for given in module._all_weights:
+        own = {name.split("_l")[0]: getattr(module, name) for name in given}
+        yield Cell(_kind_of(module), *map(own.get, names))
 
 
 def _states(
@@ -303,11 +247,9 @@ def _states(
     if output is None or (memory is not None and not bool(output[:-1].ne(0).all())):
         return _unroll(cell, x, hidden, memory)
     before = torch.cat([hidden[None].to(output.dtype), output[:-1]])
-    kept = (
-        None
-        if memory is None
-        else torch.cat([memory[None].to(output.dtype), output[:-1]])
-    )
+    if memory is None:
+        return States(x, before), output
+    kept = torch.cat([memory[None].to(output.dtype), output[:-1]])
     return States(x, before, kept), output
 
 
@@ -315,36 +257,22 @@ def _unroll(
     cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor | None
 ) -> tuple[States, Tensor]:
     """Return the states before each step, ``(step, batch, …)``, and the outputs, for inputs ``(step, batch, in)``."""
-    if memory is not None:
-        return _unroll_lstm(cell, x, hidden, memory)
-    before, outputs = [], []
-    for step in x.unbind(0):
-        before.append(hidden)
-        hidden = STEPS[cell.kind](
-            step, hidden, cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh
-        )
-        outputs.append(hidden)
-    return States(x, torch.stack(before)), torch.stack(outputs)
-
-
-def _unroll_lstm(
-    cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor
-) -> tuple[States, Tensor]:
     before, memories, unprojected, outputs = [], [], [], []
+    weights = cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh
     for step in x.unbind(0):
         before.append(hidden)
-        memories.append(memory)
-        gates = F.linear(step, cell.w_ih, cell.b_ih) + F.linear(
-            hidden, cell.w_hh, cell.b_hh
-        )
-        i, f, g, o = gates.chunk(4, 1)
-        memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
-        hidden = o.sigmoid() * memory.tanh()
-        unprojected.append(hidden)
-        if cell.w_hr is not None:
-            hidden = F.linear(hidden, cell.w_hr)
+        if memory is None:
+            hidden = STEPS[cell.kind](step, hidden, *weights)
+        else:
+            memories.append(memory)
+            gates = F.linear(step, cell.w_ih, cell.b_ih)
+            gates = gates + F.linear(hidden, cell.w_hh, cell.b_hh)
+            i, f, g, o = gates.chunk(4, 1)
+            memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
+            hidden = o.sigmoid() * memory.tanh()
+            unprojected.append(hidden)
+            hidden = hidden if cell.w_hr is None else F.linear(hidden, cell.w_hr)
         outputs.append(hidden)
+    kept = torch.stack(memories) if memories else None
     projected = None if cell.w_hr is None else torch.stack(unprojected)
-    return States(
-        x, torch.stack(before), torch.stack(memories), projected
-    ), torch.stack(outputs)
+    return States(x, torch.stack(before), kept, projected), torch.stack(outputs)

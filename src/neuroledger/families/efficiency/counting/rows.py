@@ -14,6 +14,7 @@ __all__ = [
     "as_values",
     "axis_uses",
     "kernel_uses",
+    "nonzero",
     "nonzero_per_column",
     "operations",
     "signs_only",
@@ -24,9 +25,7 @@ EXACT = 2**24
 # Values processed at a time, so that intermediate values stay in the processor's cache.
 VALUES_IN_CACHE = 2**17
 # Inputs are held until the next ones are counted together with them only if so many fit.
-HELD_TOGETHER = 8
-# Values of a row that are tested first: most analogue rows show one that is neither -1, 0 nor 1.
-TESTED_FIRST = 64
+HELD_TOGETHER = 4
 TINY = frozenset(
     {
         torch.float8_e4m3fn,
@@ -65,20 +64,13 @@ def _nonzero_along(part: Tensor, axis: int) -> Tensor:
     if comparable and part.numpy(force=True).all():  # of most weights, none is zero
         shape = part.shape[1 - axis]
         return part.new_full((shape,), part.shape[axis], dtype=torch.float64)
-    return _nonzero(part, torch.float32).sum(axis, dtype=torch.float64)
+    return nonzero(part).sum(axis, dtype=torch.float64)
 
 
-def _nonzero(part: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 1 where a value is not zero, else 0."""
-    result = part.new_empty(part.shape, dtype=dtype)
-    return torch.ne(part, 0, out=result)
-
-
-def _has_no_zero(matrix: Tensor) -> bool:
-    """Return whether no value is zero; False if this cannot be said faster than by counting."""
-    if matrix.is_cpu and matrix.dtype in (torch.float32, torch.float64):
-        return bool(matrix.numpy(force=True).all())
-    return False
+def nonzero(values: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return 1 where a value is not zero, else 0: several times as fast as booleans that are converted."""
+    result = values.new_empty(values.shape, dtype=dtype)
+    return torch.ne(values, 0, out=result)
 
 
 def exact(fan_out: Tensor) -> Tensor:
@@ -110,25 +102,22 @@ def _operations_of_part(
     rows = (
         rows.contiguous()
     )  # slices of time are read twice: once from memory, once from the cache
-    nonzero = _nonzero(rows, fan_out.dtype)
-    amounts = (nonzero @ fan_out).to(torch.float64)
-    return amounts, _signs(rows, nonzero) if classify else None
+    used = nonzero(rows, fan_out.dtype)
+    amounts = (used @ fan_out).to(torch.float64)
+    return amounts, _signs(rows, used) if classify else None
 
 
 def signs_only(rows: Tensor) -> Tensor:
     """Return whether each row ``(row, feature)`` has only -1, 0 and 1, so that it needs no multiplier."""
-    return _signs(rows, rows.ne(0))
+    return _signs(rows, nonzero(rows))
 
 
-def _signs(rows: Tensor, nonzero: Tensor) -> Tensor:
+def _signs(rows: Tensor, used: Tensor) -> Tensor:
     """Return whether the sizes of all values of each row are 0 or 1: where they are not zero, they are 1."""
-    if rows.dtype == nonzero.dtype and torch.equal(rows, nonzero):  # spikes alone
-        return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-    sizes = rows.abs()
-    first = sizes[:, :TESTED_FIRST].eq(nonzero[:, :TESTED_FIRST]).all(1)
-    if rows.shape[1] <= TESTED_FIRST or not bool(first.any()):
-        return first
-    return sizes.eq(nonzero).all(1)
+    # A comparison with a result of the same type is five times as fast as one with a boolean result.
+    differs = rows.new_empty(rows.shape, dtype=torch.float32)
+    torch.ne(rows.abs(), used, out=differs)
+    return differs.sum(1).eq(0)
 
 
 class SampleSums:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from neuroledger.families.efficiency.counting.counter import (
     Counter,
     counting_rule,
     first_two,
+    ternary_items,
 )
 from neuroledger.families.efficiency.counting.free import names_in
 from neuroledger.families.efficiency.counting.origins import tensors_in
@@ -20,6 +21,7 @@ from neuroledger.families.efficiency.counting.rows import (
     as_values,
     axis_uses,
     kernel_uses,
+    nonzero,
     signs_only,
 )
 
@@ -102,6 +104,16 @@ def bilinear(counter: Counter, call: Call) -> None:
     counter.tally.layer(name).dense += float(len(left)) * weight.numel()
 
 
+class Geometry(NamedTuple):
+    """What a kernel reaches: stride, padding and dilation by axis, whether it is transposed, and its groups."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    transposed: bool
+    groups: int
+
+
 @counting_rule("convolution", "_convolution", "mkldnn_convolution")
 def convolution(counter: Counter, call: Call) -> None:
     """Count a convolution ``(input, weight, bias, stride, padding, dilation, transposed, output padding, groups)``.
@@ -110,23 +122,15 @@ def convolution(counter: Counter, call: Call) -> None:
     one are input values times weights per input value, including cropped ones.
     """
     x, weight = call.args[:2]
+    rank = weight.dim() - 2
     names = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
-    stride, padding, dilation, transposed, _, groups = (
+    *numbers, transposed, _, groups = (
         call.argument(3 + n, name) for n, name in enumerate(names)
     )
+    stride, padding, dilation = (_per_axis(value, rank) for value in numbers)
+    geometry = Geometry(stride, padding, dilation, bool(transposed), groups)
     name = "conv_transpose" if transposed else "conv"
-    count_convolution(
-        counter,
-        x,
-        weight,
-        call.result,
-        stride,
-        padding,
-        dilation,
-        bool(transposed),
-        groups,
-        name,
-    )
+    count_convolution(counter, x, weight, call.result, geometry, name)
 
 
 def count_convolution(
@@ -134,67 +138,38 @@ def count_convolution(
     x: Tensor,
     weight: Tensor,
     result: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    groups: int,
+    geometry: Geometry,
     name: str,
     data_type: str = "",
 ) -> None:
     """Count a convolution of x ``(batch, in, *space)`` with W ``(out, in/groups, *kernel)`` or ``(in, out, …)``."""
-    rank = weight.dim() - 2
-    if (
-        weight.dim() > 2
-        and counter.origins.weight(x)
-        and counter.origins.weight(weight)
-    ):
+    origins, transposed = counter.origins, geometry.transposed
+    if weight.dim() > 2 and origins.weight(x) and origins.weight(weight):
         return  # weights computed from weights are not a cost per sample
-    geometry = (
-        tuple(x.shape[1:]),
-        tuple(result.shape[2:]),
-        *(_per_axis(v, rank) for v in (stride, padding, dilation)),
-    )
+    space, out = tuple(x.shape[2:]), tuple(result.shape[2:])
 
     def fan_out() -> Tensor:
-        nonzero = as_values(weight).ne(0).to(torch.float64)
-        driven = (
-            nonzero.sum(1)
-            if transposed
-            else nonzero.unflatten(0, (groups, -1)).sum(1).flatten(0, 1)
-        )
-        space, out, steps, margins, gaps = geometry[0][1:], *geometry[1:]
-        uses = [
-            axis_uses(
-                space[axis],
-                out[axis],
-                weight.shape[2 + axis],
-                steps[axis],
-                margins[axis],
-                gaps[axis],
-                transposed,
-            )
-            for axis in range(rank)
-        ]
-        return kernel_uses(driven, uses)
+        used = nonzero(as_values(weight), torch.float64)
+        grouped = used if transposed else used.unflatten(0, (geometry.groups, -1))
+        driven = grouped.sum(1)
+        kernel = tuple(weight.shape[2:])
+        axes = zip(space, out, kernel, *geometry[:3], strict=True)
+        uses = [axis_uses(*axis, transposed) for axis in axes]
+        return kernel_uses(driven if transposed else driven.flatten(0, 1), uses)
 
     values = float(x.numel() if transposed else result.numel())
     dense = values * math.prod(weight.shape[1:])
-    driven = counter.fan_out_of(
-        weight, ("convolution", transposed, groups, *geometry), fan_out
-    )
+    role = ("convolution", geometry, x.shape[1:], out)
+    driven = counter.fan_out_of(weight, role, fan_out)
     name = counter.name_of(weight, name)
     counter.inputs(x, weight, driven, dense=dense, name=name, data_type=data_type)
 
 
 def _per_axis(value: Any, rank: int) -> tuple[int, ...]:
     """Return one number for every spatial axis."""
-    values = (
-        tuple(int(v) for v in value)
-        if isinstance(value, (tuple, list))
-        else (int(value),)
-    )
-    return values * rank if len(values) == 1 else values
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    numbers = tuple(map(int, values))
+    return numbers * rank if len(numbers) == 1 else numbers
 
 
 @counting_rule(
@@ -225,9 +200,12 @@ def attention(counter: Counter, call: Call) -> None:
     inner = counter.origins.inner_rows(q, q.shape[-2] * q.shape[-1])
     name = counter.running_name("attention")
     count_pairs(counter, q, k, allowed, inner, name)
-    pairs = shares.ne(0).to(torch.float64).sum(-2)
-    per_item = (pairs * v.ne(0).sum(-1, dtype=torch.float64)).sum(-1).reshape(-1)
-    ternary = _ternary_items(v) | _ternary_items(shares)
+    pairs = nonzero(shares).sum(-2, dtype=torch.float64)
+    per_row = nonzero(v).sum(-1, dtype=torch.float64)
+    per_item = (pairs * per_row).sum(-1).reshape(-1)
+    ternary = ternary_items(as_values(v)).reshape(-1) | ternary_items(
+        as_values(shares)
+    ).reshape(-1)
     counter.items(per_item, ternary, inner, name, "mixture")
     dense = float(allowed.expand(*q.shape[:-1], k.shape[-2]).sum())
     counter.tally.layer(name).dense += dense * (q.shape[-1] + v.shape[-1])
@@ -243,8 +221,9 @@ def masked_scores(counter: Counter, call: Call) -> None:
     if masked.numel() != math.prod(left.shape[:-1]) * right.shape[-1]:
         return
     pairs = masked.reshape(*left.shape[:-1], right.shape[-1])
-    both = left.ne(0).to(torch.float64) @ right.ne(0).to(torch.float64)
-    counter.items(-(both * pairs).sum((-1, -2)).reshape(-1), ternary, inner, name)
+    both = nonzero(left) @ nonzero(right)
+    products = (both * pairs).sum((-1, -2), dtype=torch.float64).reshape(-1)
+    counter.items(-products, ternary, inner, name)
     counter.tally.layer(name).dense -= float(pairs.sum()) * left.shape[-1]
     counter.masked = (tuple(pairs.shape[-2:]), float(pairs.sum()))
 
@@ -258,16 +237,15 @@ def count_pairs(
     name: str,
 ) -> None:
     """Count the products q·k of the pairs of query and key ``allowed``: masked pairs are not computed."""
-    both = q.ne(0).to(torch.float64) @ k.ne(0).to(torch.float64).transpose(-1, -2)
-    per_item = (both * allowed).sum((-1, -2)).reshape(-1)
+    both = nonzero(q) @ nonzero(k).transpose(-1, -2)
+    per_item = (both * allowed).sum((-1, -2), dtype=torch.float64).reshape(-1)
     counter.items(
-        per_item, _ternary_items(q) | _ternary_items(k), inner, name, "scores"
-    )
-
-
-def _ternary_items(values: Tensor) -> Tensor:
-    return signs_only(
-        as_values(values).reshape(-1, values.shape[-2] * values.shape[-1])
+        per_item,
+        ternary_items(as_values(q)).reshape(-1)
+        | ternary_items(as_values(k)).reshape(-1),
+        inner,
+        name,
+        "scores",
     )
 
 
@@ -305,24 +283,13 @@ def packed(counter: Counter, call: Call) -> None:
         counter.linear(x, values, name, data_type)
         return
     rank = x.dim() - 2
-    values = (
-        values.squeeze(2) if values.dim() > rank + 2 else values
-    )  # 1-d kernels are stored as 2-d
+    if values.dim() > rank + 2:  # 1-d kernels are stored as 2-d
+        values = values.squeeze(2)
     numbers = (parameters.stride(), parameters.padding(), parameters.dilation())
-    stride, padding, dilation = (list(v)[-rank:] for v in numbers)
-    count_convolution(
-        counter,
-        x,
-        values,
-        call.result,
-        stride,
-        padding,
-        dilation,
-        bool(parameters.transpose()),
-        parameters.groups(),
-        name,
-        data_type,
-    )
+    stride, padding, dilation = (tuple(value)[-rank:] for value in numbers)
+    transposed, groups = bool(parameters.transpose()), parameters.groups()
+    geometry = Geometry(stride, padding, dilation, transposed, groups)
+    count_convolution(counter, x, values, call.result, geometry, name, data_type)
 
 
 @counting_rule("_embedding_bag", "_embedding_bag_forward_only")

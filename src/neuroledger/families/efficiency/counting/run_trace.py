@@ -14,21 +14,9 @@ from torch import nn
 from neuroledger.data.facts import Fact
 from neuroledger.errors import ModelError, NeuroLedgerError, RequestError
 from neuroledger.families.efficiency.counting.counter import LEFT
-from neuroledger.families.efficiency.counting.counts import (
-    Energy,
-    Memory,
-    Mode,
-    Need,
-    Timing,
-    Trace,
-    Weights,
-)
+from neuroledger.families.efficiency.counting.counts import Mode, Need, Trace
 from neuroledger.families.efficiency.counting.lemaire import Lemaire
-from neuroledger.families.efficiency.counting.measured import (
-    measure_energy,
-    measure_memory,
-    measure_time,
-)
+from neuroledger.families.efficiency.counting.measured import MEASURES
 from neuroledger.families.efficiency.counting.network import (
     Network,
     copy_inputs,
@@ -52,13 +40,13 @@ from neuroledger.families.efficiency.counting.spiking import Registered, spikes
 from neuroledger.families.efficiency.counting.static import count_weights
 from neuroledger.families.efficiency.counting.strict import StrictPass
 
-__all__ = ["check_repeats", "trace", "trace_functions"]
+__all__ = ["TimeAxis", "trace", "trace_functions"]
 
 TimeAxis = int | Literal["auto"] | None
 Receive = Callable[[Any, Any], None]
-Pass = StrictPass | NeuroBenchPass
 
-MEASURED: Final = frozenset({"timing", "memory", "energy"})
+COUNTED: Final[frozenset[Need]] = frozenset({"operations", "activations", "membranes"})
+UNREADABLE: Final = (RuntimeError, TypeError, ValueError, AttributeError)
 
 
 def trace(
@@ -72,6 +60,7 @@ def trace(
     spiking: Registered = MappingProxyType({}),
     carry_state: bool = False,
     receive: Receive | None = None,
+    check: bool = False,
 ) -> Trace:
     """Run the network over the batches once, in evaluation mode, and return the counts named by ``needs``.
 
@@ -93,6 +82,9 @@ def trace(
         The batches are one series: the state continues from batch to batch.
     receive
         Called with each batch and the network's output.
+    check
+        Count the first batch again, whole and in two parts; a network with iterators, whose state cannot be restored, is
+        always checked.
 
     Raises
     ------
@@ -101,114 +93,196 @@ def trace(
     ModelError
         The forward pass fails and ``receive`` is given. Without ``receive``, a failing pass is a failure of the needs.
     """
-    network, requested = Network.of(module, spiking, sample_axis), frozenset(needs)
-    if isinstance(
-        batches, (torch.Tensor, Mapping)
-    ):  # a single batch: its samples are not batches
+    network = Network.of(module, spiking, sample_axis)
+    if isinstance(batches, (torch.Tensor, Mapping)):  # its samples are not batches
         batches = (batches,)
     if not isinstance(batches, Iterable):
         raise RequestError(
             f"`batches` must be a list or another iterable, not {type(batches).__name__}"
         )
-    state = _Progress(carry_state, [])
-    weights = (
-        _count_weights(network, mode, state.failures)
-        if "weights" in requested
-        else None
-    )
-    running = requested - {"weights"}
-    counting = running & {"operations", "activations", "membranes"}
-    run: Pass = (
-        StrictPass(network, counting)
-        if mode == "strict"
-        else NeuroBenchPass(network, counting)
-    )
-    if running or receive is not None:
-        _run_batches(network, run, batches, time_axis, running, receive, state)
-    if (
-        "weights" in state.failures and state.batches
-    ):  # layers that took their shape from the first batch
-        del state.failures["weights"]
-        weights = _count_weights(network, mode, state.failures)
-    return _trace_of(run, mode, requested, weights, state)
-
-
-def _run_batches(
-    network: Network,
-    run: Pass,
-    batches: Iterable[Any],
-    time_axis: TimeAxis,
-    needs: frozenset[Need],
-    receive: Receive | None,
-    state: _Progress,
-) -> None:
-    """Run and count all batches; failures are added to ``state``."""
-    try:
-        with _preserving_state(network), uncompiled():
-            for batch in batches:
-                _run_and_count(network, run, batch, time_axis, needs, receive, state)
-    except ModelError as error:
-        if receive is not None:
-            raise
-        state.failures.update(dict.fromkeys(needs, str(error)))
-    if not state.samples:
-        state.failures.update(
-            {
-                need: state.failures.get(need, "there were no batches to run")
-                for need in needs
-            }
+    run = _Run(network, frozenset(needs), mode, time_axis, carry_state, receive)
+    run.count_weights()
+    if run.running or receive is not None:
+        run.over(batches)
+    if "weights" in run.failures and run.trace.batches:
+        run.count_weights()  # layers take their shape from the first batch
+    counted = run.finish()
+    repeats = run.first is not None and receive is None
+    if repeats and (check or counted.beyond):
+        return _check_repeats(
+            counted, module, run.first, time_axis, sample_axis, spiking
         )
-    run.finish()
+    return counted
 
 
-def _trace_of(
-    run: Pass,
-    mode: Mode,
-    requested: frozenset[Need],
-    weights: Weights | None,
-    state: _Progress,
-) -> Trace:
-    """Return the counts of a pass that has ended."""
-    failures, tally = dict(state.failures), run.tally
-    failures |= {
-        need: failures.get(need, why)
-        for need, why in run.failures.items()
-        if need in requested
-    }
-    if tally.unreadable_membranes and "membranes" in requested:
-        blind = ", ".join(sorted(tally.unreadable_membranes))
-        failures.setdefault(
-            "membranes",
-            f"the membrane potentials of {blind} cannot be read after each time step",
+class _Run:
+    """A pass over batches, which completes its trace batch by batch."""
+
+    def __init__(
+        self,
+        network: Network,
+        needs: frozenset[Need],
+        mode: Mode,
+        time_axis: TimeAxis,
+        carry: bool,
+        receive: Receive | None,
+    ) -> None:
+        self.network, self.carry, self.receive = network, carry, receive
+        self.running = needs - {"weights"}
+        kind = StrictPass if mode == "strict" else NeuroBenchPass
+        self.counting: StrictPass | NeuroBenchPass = kind(network, needs & COUNTED)
+        self.failures: dict[str, str] = {}
+        self.trace = Trace(mode, needs, failures=self.failures)
+        self.first: Any = None
+        self._asked_axis = time_axis
+        self._time_axis: int | None = None
+        self._writes = False  # whether the network may write into its inputs
+        self._sparsity = 0.0
+        self._lemaire: Lemaire | None = None
+
+    def count_weights(self) -> None:
+        """Count parameters and their zeros, if they are asked for."""
+        if "weights" not in self.trace.needs:
+            return
+        module, parts = self.network.module, self.network.parts
+        strict = self.trace.mode == "strict"
+        try:
+            counts = (
+                count_weights(module, parts) if strict else neurobench_weights(module)
+            )
+        except UNREADABLE as error:
+            self.failures["weights"] = f"the weights cannot be read: {error}"
+        else:
+            self.failures.pop("weights", None)
+            self.trace = replace(self.trace, weights=counts)
+
+    def over(self, batches: Iterable[Any]) -> None:
+        """Run and count all batches."""
+        try:
+            with _preserving_state(self.network), uncompiled():
+                for batch in batches:
+                    self._count_batch(batch)
+        except ModelError as error:
+            if self.receive is not None:
+                raise
+            self.failures.update(dict.fromkeys(self.running, str(error)))
+        if not self.trace.samples:
+            for need in self.running:
+                self.failures.setdefault(need, "there were no batches to run")
+        self.counting.finish()
+
+    def _count_batch(self, batch: Any) -> None:
+        """Run and count one batch."""
+        inputs = inputs_of(batch)
+        size = size_of(inputs, self.network.sample_axis)
+        if size == 0:
+            return
+        if self.first is None:
+            self.first = batch
+            self._prepare(inputs)
+        given = copy_inputs(inputs) if self._writes else inputs
+        answer = self._answer(given, size)
+        if "lemaire" in self.running:
+            self._lemaire = self._lemaire or Lemaire(self.network)
+            with evaluation(self.network, carry=self.carry), self._lemaire:
+                run_forward(self.network, copy_inputs(inputs), self._time_axis)
+        if self.receive is not None:
+            self.receive(batch, answer)
+        self._sparsity += self.counting.batch_sparsity * size
+        self._writes = self._writes and was_written(given)
+        done = self.trace
+        self.trace = replace(
+            done, samples=done.samples + size, batches=done.batches + 1
         )
-    connecting, reached, unreached = (
-        tally.coverage() if "operations" in requested else (0, 0, ())
-    )
-    return Trace(
-        mode=mode,
-        needs=requested,
-        samples=state.samples,
-        batches=state.batches,
-        steps=state.steps if state.time_axis is not None else tally.axes.steps,
-        layers=tally.layers,
-        batch_sparsity=state.sparsity / state.samples if state.samples else 0.0,
-        spiking_layers=len(run.network.spiking),
-        uncounted=tuple(tally.uncounted.values()),
-        weights_met=connecting,
-        weights_reached=reached,
-        unreached=unreached,
-        weights=weights,
-        timing=state.timing,
-        memory=state.memory,
-        energy=state.energy,
-        lemaire=state.lemaire.picojoules if state.lemaire else None,
-        omitted=tuple(state.lemaire.omitted) if state.lemaire else (),
-        facts=_facts_of(run.network),
-        silent=tuple(name for name, fired in tally.fired.items() if not fired),
-        failures=failures,
-        beyond=tuple(sorted(run.network.state.beyond)) if run.network.state else (),
-        notes=tuple(state.notes),
-    )
+
+    def _prepare(self, inputs: Any) -> None:
+        """Find the axis of time with the first batch, and measure what is asked for.
+
+        Raises
+        ------
+        ModelError
+            The network or its input has no values.
+        """
+        network, axis = self.network, self._asked_axis
+        empty = find_meta_tensor(network, inputs)
+        if empty is not None:
+            raise ModelError(
+                f"{empty} is on the meta device, without values: load the weights first (module.to_empty)"
+            )
+        self._writes = may_write(network)
+        found = steps_through_time(network, inputs) if axis == "auto" else axis
+        self._time_axis = found
+        if found is not None:
+            steps = _time_steps(inputs, found, network.sample_axis)
+            note = f"the network takes single steps: it was stepped {steps} times along axis {found}"
+            notes = (note,) if axis == "auto" else ()
+            self.trace = replace(self.trace, steps=steps, notes=notes)
+        for need in MEASURES.keys() & self.running:
+            try:
+                measured = MEASURES[need](network, copy_inputs(inputs), found)
+                self.trace = replace(self.trace, **{need: measured})
+            except NeuroLedgerError as error:
+                self.failures[need] = str(error)
+
+    def _answer(self, inputs: Any, size: int) -> Any:
+        """Run one batch, count it, and return the network's output.
+
+        Raises
+        ------
+        ModelError
+            The forward pass fails, or the network takes the axis of samples for time.
+        """
+        network, counting = self.network, self.counting
+        axis_known = network.axis_stated or self._time_axis is not None
+        shape = () if axis_known else shape_of(inputs)
+        with evaluation(network, carry=self.carry):
+            counting.begin(size, shape, inputs)
+            try:
+                answer = run_forward(network, inputs, self._time_axis)
+            finally:
+                counting.end()
+            counting.settle(answer)
+        axes = counting.tally.axes
+        first = spikes(answer) if not isinstance(answer, Mapping) else None
+        if isinstance(first, torch.Tensor):
+            axes.note_output(tuple(first.shape))
+        if axes.clash:
+            raise ModelError(
+                f"{axes.clash}, so that axis 0 of inputs {shape} is taken for time: state the axis of the samples, "
+                "`sample_axis=1` (or `sample_axis=0` if it is axis 0)"
+            )
+        return answer
+
+    def finish(self) -> Trace:
+        """Return the counts of the pass, which has ended."""
+        done, counting, lemaire = self.trace, self.counting, self._lemaire
+        tally, failures = counting.tally, self.failures
+        for need in done.needs & counting.failures.keys():
+            failures.setdefault(need, counting.failures[need])
+        if tally.unreadable_membranes and "membranes" in done.needs:
+            blind = ", ".join(sorted(tally.unreadable_membranes))
+            why = f"the membrane potentials of {blind} cannot be read after each time step"
+            failures.setdefault("membranes", why)
+        connecting, reached, unreached = (
+            tally.coverage() if "operations" in done.needs else (0, 0, ())
+        )
+        state = self.network.state
+        return replace(
+            done,
+            steps=done.steps if self._time_axis is not None else tally.axes.steps,
+            layers=tally.layers,
+            batch_sparsity=self._sparsity / max(1, done.samples),
+            spiking_layers=len(self.network.spiking),
+            uncounted=tuple(tally.uncounted.values()),
+            weights_met=connecting,
+            weights_reached=reached,
+            unreached=unreached,
+            lemaire=lemaire.picojoules if lemaire else None,
+            omitted=tuple(lemaire.omitted) if lemaire else (),
+            facts=_facts_of(self.network),
+            silent=tuple(name for name, fired in tally.fired.items() if not fired),
+            beyond=tuple(sorted(state.beyond)) if state else (),
+        )
 
 
 def _facts_of(network: Network) -> dict[str, Fact]:
@@ -219,166 +293,54 @@ def _facts_of(network: Network) -> dict[str, Fact]:
     return {name: fact for name, fact in facts.items() if isinstance(fact, Fact)}
 
 
-def check_repeats(
+def _check_repeats(
     counted: Trace,
     module: nn.Module,
     batch: Any,
-    *,
+    time_axis: TimeAxis,
     sample_axis: int | None,
-    **options: Any,
+    spiking: Registered,
 ) -> Trace:
     """Count a batch again, whole and in two parts: add a note to the trace if counts are equal, else a failure."""
-    needs = counted.needs & {"operations", "activations", "membranes"}
+    needs = counted.needs & COUNTED
     inputs, axis = inputs_of(batch), sample_axis or 0
     size = size_of(inputs, axis)
     half = size // 2
-    parts = [(0, half), (half, size - half)] if half else []
-    runs = [
-        ("", [(0, size)]),
-        (f"of {size} samples again", [(0, size)]),
-        (f"of {half} and {size - half} samples", parts),
-    ]
-    whole, *others = (
-        trace(
-            module,
-            [(samples_of(inputs, axis, *part), None) for part in parts_of_batch],
-            needs=needs,
-            sample_axis=sample_axis,
-            **options,
+
+    def again(*sizes: int) -> Trace:
+        starts = (sum(sizes[:place]) for place in range(len(sizes)))
+        parts = [
+            samples_of(inputs, axis, *part) for part in zip(starts, sizes, strict=True)
+        ]
+        run = _Run(
+            Network.of(module, spiking, sample_axis),
+            needs,
+            counted.mode,
+            time_axis,
+            False,
+            None,
         )
-        for _, parts_of_batch in runs
-    )
-    for other, (description, parts_of_batch) in zip(others, runs[1:], strict=True):
-        names = {*whole.layers, *other.layers}
+        run.over([(part, None) for part in parts])
+        return run.finish()
+
+    whole = again(size)
+    runs = {f"of {size} samples again": again(size)}
+    if half:
+        runs[f"of {half} and {size - half} samples"] = again(half, size - half)
+    for description, other in runs.items():
         differs = sorted(
-            name for name in names if whole.layers.get(name) != other.layers.get(name)
+            name
+            for name in {*whole.layers, *other.layers}
+            if whole.layers.get(name) != other.layers.get(name)
         )
-        if parts_of_batch and (differs or whole.failures != other.failures):
+        if differs or whole.failures != other.failures:
             why = f"batches {description} gave other counts than one of {size}: {', '.join(differs[:8])}"
             if counted.beyond:
                 why += f"; the network has iterators, which cannot be restored: {', '.join(counted.beyond)}"
-            return replace(
-                counted, failures={**counted.failures, **dict.fromkeys(needs, why)}
-            )
-    checked = " and ".join(
-        str(description) for description, parts_of_batch in runs[1:] if parts_of_batch
-    )
-    return replace(
-        counted,
-        notes=(*counted.notes, f"checked: batches {checked} gave the same counts"),
-    )
-
-
-class _Progress:
-    """Progress of a pass between two batches."""
-
-    def __init__(self, carry: bool, notes: list[str]) -> None:
-        self.carry, self.notes = carry, notes
-        self.samples = self.batches = 0
-        self.steps = 1
-        self.sparsity = 0.0
-        self.time_axis: int | None = None
-        self.writes = False  # whether the network may write into its inputs
-        self.timing: Timing | None = None
-        self.memory: Memory | None = None
-        self.energy: Energy | None = None
-        self.lemaire: Lemaire | None = None
-        self.failures: dict[str, str] = {}
-
-
-def _run_and_count(
-    network: Network,
-    run: Pass,
-    batch: Any,
-    time_axis: TimeAxis,
-    needs: frozenset[Need],
-    receive: Receive | None,
-    state: _Progress,
-) -> None:
-    """Run and count one batch."""
-    inputs = inputs_of(batch)
-    size = size_of(inputs, network.sample_axis)
-    if size == 0:
-        return
-    if state.batches == 0:
-        _prepare(network, inputs, time_axis, needs, state)
-    model_inputs = copy_inputs(inputs) if state.writes else inputs
-    answer = _answer(network, run, model_inputs, size, state)
-    if "lemaire" in needs:
-        state.lemaire = state.lemaire or Lemaire(network)
-        with evaluation(network, carry=state.carry), state.lemaire:
-            run_forward(network, copy_inputs(inputs), state.time_axis)
-    if receive is not None:
-        receive(batch, answer)
-    if isinstance(run, NeuroBenchPass):
-        state.sparsity += run.batch_sparsity * size
-    state.writes = state.writes and was_written(model_inputs)
-    state.samples += size
-    state.batches += 1
-
-
-def _prepare(
-    network: Network,
-    inputs: Any,
-    time_axis: TimeAxis,
-    needs: frozenset[Need],
-    state: _Progress,
-) -> None:
-    """Find the axis of time with the first batch, and measure what is asked for.
-
-    Raises
-    ------
-    ModelError
-        The network or its input has no values.
-    """
-    empty = find_meta_tensor(network, inputs)
-    if empty is not None:
-        raise ModelError(
-            f"{empty} is on the meta device, without values: load the weights first (module.to_empty)"
-        )
-    state.writes = may_write(network)
-    state.time_axis = (
-        steps_through_time(network, inputs) if time_axis == "auto" else time_axis
-    )
-    if state.time_axis is not None:
-        state.steps = _time_steps(inputs, state.time_axis, network.sample_axis)
-        if time_axis == "auto":
-            state.notes.append(
-                f"the network takes single steps: it was stepped {state.steps} times along axis {state.time_axis}"
-            )
-    if needs & MEASURED:
-        _measure(network, copy_inputs(inputs), needs, state)
-
-
-def _answer(
-    network: Network, run: Pass, inputs: Any, size: int, state: _Progress
-) -> Any:
-    """Run one batch, count it, and return the network's output.
-
-    Raises
-    ------
-    ModelError
-        The forward pass fails, or the network takes the axis of samples for time.
-    """
-    shape = (
-        () if network.axis_stated or state.time_axis is not None else shape_of(inputs)
-    )
-    with evaluation(network, carry=state.carry):
-        run.begin(size, shape, inputs)
-        try:
-            answer = run_forward(network, inputs, state.time_axis)
-        finally:
-            run.end()
-        run.settle(answer)
-    first = spikes(answer) if not isinstance(answer, Mapping) else None
-    if isinstance(first, torch.Tensor):
-        run.tally.axes.note_output(tuple(first.shape))
-    if run.tally.axes.clash:
-        raise ModelError(
-            f"{run.tally.axes.clash}, so that axis 0 of inputs {shape} is taken for time: state the axis of the samples, "
-            "`sample_axis=1` (or `sample_axis=0` if it is axis 0)"
-        )
-    return answer
+            failures = {**counted.failures, **dict.fromkeys(needs, why)}
+            return replace(counted, failures=failures)
+    note = f"checked: batches {' and '.join(runs)} gave the same counts"
+    return replace(counted, notes=(*counted.notes, note))
 
 
 @contextmanager
@@ -394,49 +356,15 @@ def _preserving_state(network: Network) -> Iterator[None]:
 
 
 def _time_steps(inputs: Any, axis: Any, sample_axis: int) -> int:
-    shape = getattr(inputs, "shape", None)
-    has_axis = (
-        shape is not None and isinstance(axis, int) and -len(shape) <= axis < len(shape)
-    )
-    if shape is None or not has_axis or axis % len(shape) == sample_axis:
-        of = (
-            f"of shape {tuple(shape)}"
-            if shape is not None
-            else "that are several tensors"
-        )
+    shape = tuple(getattr(inputs, "shape", ()))
+    has_axis = isinstance(axis, int) and -len(shape) <= axis < len(shape)
+    if not has_axis or axis % len(shape) == sample_axis:
+        of = f"of shape {shape}" if shape else "that are several tensors"
         raise RequestError(
             f"time_axis {axis!r}: inputs {of} have no such axis of time steps; axis {sample_axis} is that of the samples "
             "(`sample_axis`)"
         )
     return int(shape[axis])
-
-
-def _measure(
-    network: Network, inputs: Any, needs: frozenset[Need], state: _Progress
-) -> None:
-    """Measure time, memory and energy with the first batch, before counting."""
-    for need, measure in (
-        ("timing", measure_time),
-        ("memory", measure_memory),
-        ("energy", measure_energy),
-    ):
-        if need in needs:
-            try:
-                setattr(state, need, measure(network, inputs, state.time_axis))
-            except NeuroLedgerError as error:
-                state.failures[need] = str(error)
-
-
-def _count_weights(
-    network: Network, mode: Mode, failures: dict[str, str]
-) -> Weights | None:
-    try:
-        if mode == "strict":
-            return count_weights(network.module, network.parts)
-        return neurobench_weights(network.module)
-    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
-        failures["weights"] = f"the weights cannot be read: {error}"
-        return None
 
 
 def trace_functions(run: Callable[[], int]) -> Trace:
@@ -445,9 +373,8 @@ def trace_functions(run: Callable[[], int]) -> Trace:
     This is for models that are not a single module: their parts are unknown, so counts are listed by function name, and
     operations outside of torch are not counted. If nothing was computed in torch, every count fails.
     """
-    counting = StrictPass(
-        Network.of(nn.Module()), frozenset({"operations", "activations"})
-    )
+    needs: frozenset[Need] = frozenset({"operations", "activations"})
+    counting = StrictPass(Network.of(nn.Module()), needs)
     counting.begin(0, (), ())
     with torch.no_grad():
         try:
@@ -464,11 +391,11 @@ def trace_functions(run: Callable[[], int]) -> Trace:
         why = "nothing was multiplied in torch: what is computed elsewhere, such as in NumPy, cannot be counted"
     return Trace(
         mode="strict",
-        needs=frozenset({"operations", "activations"}),
+        needs=needs,
         samples=samples,
         batches=1,
         layers=tally.layers,
         uncounted=uncounted,
         notes=("operations of torch alone, by function",),
-        failures={"operations": why, "activations": why} if why else {},
+        failures={str(need): why for need in needs if why},
     )

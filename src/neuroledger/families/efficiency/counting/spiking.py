@@ -12,65 +12,44 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+
+from neuroledger.families.efficiency.counting.free import names_in
 
 __all__ = ["Registered", "SpikingLayer", "spikes", "spiking_layer", "states_of"]
 
 Registered = Mapping[type, str | Sequence[str]]
 """Names of the state tensors of classes of spiking layers, the membrane potential first."""
 Watcher = Callable[..., None]
-Framework = Literal[
-    "snntorch", "spikingjelly", "sinabs", "norse", "rockpool", "declared", "registered"
-]
 
-BASES: Mapping[tuple[str, str], Framework] = MappingProxyType(
+# Base classes of spiking layers by package.
+BASES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        ("snntorch", "SpikingNeuron"): "snntorch",
-        ("spikingjelly", "BaseNode"): "spikingjelly",
-        ("sinabs", "StatefulLayer"): "sinabs",
-        ("norse", "SNNCell"): "norse",
-        ("norse", "SNNRecurrentCell"): "norse",
-        ("norse", "SNN"): "norse",
-        ("norse", "SNNRecurrent"): "norse",
-        ("snntorch", "LeakyParallel"): "snntorch",
-        ("rockpool", "LIFBaseTorch"): "rockpool",
-        **{
-            ("spikingjelly", name): "spikingjelly"
-            for name in (
-                "SimpleBaseNode",
-                "ActivationAwareIFNode",
-                "DSRIFNode",
-                "DSRLIFNode",
-                "FewSpikeNode",
-                "FlexSN",
-                "GatedLIFNode",
-                "ILCBaseNode",
-                "MaskedPSN",
-                "NoisyBaseNode",
-                "PSN",
-                "STBIFNode",
-                "SlidingPSN",
-            )
-        },
+        "snntorch": names_in("SpikingNeuron LeakyParallel"),
+        "spikingjelly": names_in(
+            """
+            BaseNode SimpleBaseNode ActivationAwareIFNode DSRIFNode DSRLIFNode
+            FewSpikeNode FlexSN GatedLIFNode ILCBaseNode MaskedPSN NoisyBaseNode PSN
+            STBIFNode SlidingPSN
+            """
+        ),
+        "sinabs": names_in("StatefulLayer"),
+        "norse": names_in("SNNCell SNNRecurrentCell SNN SNNRecurrent"),
+        "rockpool": names_in("LIFBaseTorch"),
     }
 )
 # Leaky integrators and synapses, whose output is their membrane or current and never a spike.
-NON_SPIKING = frozenset(
+NON_SPIKING: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        ("norse", "LI"),
-        ("norse", "LICell"),
-        ("norse", "LIBoxCell"),
-        ("sinabs", "ExpLeak"),
-        ("rockpool", "ExpSynExodus"),
-        ("rockpool", "LIFMembraneExodus"),
+        "norse": names_in("LI LICell LIBoxCell"),
+        "sinabs": names_in("ExpLeak"),
+        "rockpool": names_in("ExpSynExodus LIFMembraneExodus"),
     }
 )
 ROCKPOOL = ("vmem", "isyn", "spikes")
-# Frameworks with layers that may take a whole sequence in one call.
-SEQUENCES = frozenset({"spikingjelly", "sinabs", "norse", "rockpool"})
 RESETS = ("reset", "reset_states", "reset_mem")
 # Packages whose neurons, if they have no parts of their own, multiply only elementwise.
 VALUE_BY_VALUE = frozenset({"snntorch", "neuroledger"})
@@ -95,7 +74,7 @@ class SpikingLayer:
     """A layer of spiking neurons and the names of its state tensors, the membrane potential first."""
 
     module: nn.Module
-    framework: Framework
+    framework: str
     state: tuple[str, ...]
 
     def membrane(self, call: Any = None) -> Tensor | None:
@@ -126,8 +105,9 @@ class SpikingLayer:
 
     def record_membrane(self) -> None:
         """Make a layer that takes a whole sequence per call record its membrane potential at every step."""
-        if self._is_multi_step() and not self.module.store_v_seq:
-            self.module.store_v_seq = True
+        if self._is_multi_step():
+            if not self.module.store_v_seq:
+                self.module.store_v_seq = True
         elif self._records_membrane():
             self.module.record_states = True
         elif self.framework == "rockpool":
@@ -137,48 +117,38 @@ class SpikingLayer:
         """Return the membrane potential at every step of a multi-step call, and its axis of time; None if unknown."""
         recorded: Any = None
         axis = 1
-        if self.framework not in SEQUENCES:
-            return None
         if self._is_multi_step():
             recorded, axis = self.module.v_seq, 0
         elif self._records_membrane():
             recorded = (getattr(self.module, "recordings", None) or {}).get("v_mem")
         elif self.framework == "rockpool":
             recorded = self.module._record_dict.get("vmem")
-        elif (
-            self.framework == "norse"
-            and not self._is_single_step()
-            and (membrane := self.membrane(output)) is not None
+        elif self.framework == "norse" and not self._extends(
+            "SNNCell SNNRecurrentCell"
         ):
-            recorded, axis = (
-                (membrane, 0)
-                if membrane.shape == spikes(output).shape and membrane.dim() > 2
-                else (None, 0)
-            )
-        return (recorded, axis) if isinstance(recorded, torch.Tensor) else None
+            membrane, axis = self.membrane(output), 0
+            if membrane is not None and membrane.dim() > 2:
+                same = membrane.shape == spikes(output).shape
+                recorded = membrane if same else None
+        return (recorded, axis) if isinstance(recorded, Tensor) else None
 
-    def _is_single_step(self) -> bool:
-        """Return whether a layer of norse takes one step per call, also for images of neurons."""
-        return any(
-            base.__name__ in ("SNNCell", "SNNRecurrentCell")
-            for base in type(self.module).__mro__
-        )
+    def _extends(self, names: str) -> bool:
+        """Return whether the layer's class has one of these bases."""
+        bases = {base.__name__ for base in type(self.module).__mro__}
+        return not bases.isdisjoint(names_in(names))
 
     def _is_multi_step(self) -> bool:
-        multi_step = (
+        module, multi = self.module, getattr(self.module, "step_mode", "s") == "m"
+        return (
             self.framework == "spikingjelly"
-            and getattr(self.module, "step_mode", "s") == "m"
+            and multi
+            and hasattr(module, "store_v_seq")
         )
-        return multi_step and hasattr(self.module, "store_v_seq")
 
     def _records_membrane(self) -> bool:
         """Return whether a layer of sinabs records its membrane; adaptive and recurrent ones overwrite the recording."""
-        names = {base.__name__ for base in type(self.module).__mro__}
-        return (
-            self.framework == "sinabs"
-            and "LIF" in names
-            and not hasattr(self.module, "rec_connect")
-        )
+        own = self.framework == "sinabs" and not hasattr(self.module, "rec_connect")
+        return own and self._extends("LIF")
 
     def watch_functional_calls(
         self, start: Watcher, end: Watcher, is_active: Callable[[], bool]
@@ -213,19 +183,13 @@ class SpikingLayer:
 
     def state_bytes(self, output: Any, neurons: int) -> int:
         """Return the state bytes of one neuron, from the tensors with one value for each of ``neurons``."""
+        values = [getattr(self.module, name, None) for name in self.state]
         if self.framework == "norse":
-            state = (
-                output[1]
-                if isinstance(output, (tuple, list)) and len(output) > 1
-                else ()
-            )
+            returned = isinstance(output, (tuple, list)) and len(output) > 1
+            state = output[1] if returned else ()
             values = list(state) if isinstance(state, tuple) else []
-        else:
-            values = [getattr(self.module, name, None) for name in self.state]
-        per_neuron = (
-            x for x in values if isinstance(x, torch.Tensor) and x.numel() == neurons
-        )
-        return sum(x.element_size() for x in per_neuron)
+        tensors = (x for x in values if isinstance(x, Tensor) and x.numel() == neurons)
+        return sum(x.element_size() for x in tensors)
 
     def reset(self) -> None:
         """Reset the state to that before the first step, by the class's own method if it has one."""
@@ -257,70 +221,52 @@ def spiking_layer(
 ) -> SpikingLayer | None:
     """Return the module as a spiking layer; None if it is not one."""
     kind: Any = type(module)
-    registered_state = (
-        next((registered[base] for base in kind.__mro__ if base in registered), None)
-        if registered
-        else None
-    )
-    if registered_state:
-        return SpikingLayer(
-            module,
-            "registered",
-            (registered_state,)
-            if isinstance(registered_state, str)
-            else tuple(registered_state),
-        )
+    for base in kind.__mro__ if registered else ():
+        if base in registered:
+            names = registered[base]
+            state = (names,) if isinstance(names, str) else tuple(names)
+            return SpikingLayer(module, "registered", state)
     declared = getattr(kind, "spiking_state", None)
     if declared:
         return SpikingLayer(module, "declared", tuple(declared))
     framework = _framework_of(kind)
     if framework is None:
         return None
+    return SpikingLayer(module, framework, _state_of(module, framework))
+
+
+def _state_of(module: nn.Module, framework: str) -> tuple[str, ...]:
+    """Return the names of a layer's state tensors, the membrane potential first; empty for norse, which passes its state."""
+    own, buffers = vars(module), module._buffers
     if framework == "rockpool":
-        return SpikingLayer(module, framework, ROCKPOOL)
+        return ROCKPOOL
+    if framework == "norse":
+        return ()
     if framework == "snntorch":
-        names = [
-            name
-            for name in module._buffers
-            if name in module._non_persistent_buffers_set
-        ]
-        membrane = ("mem",) if "mem" in vars(module) or "mem" in module._buffers else ()
-        return SpikingLayer(
-            module, framework, (*membrane, *(name for name in names if name != "mem"))
-        )
-    if framework == "spikingjelly":
-        memories = [name for name in vars(module).get("_memories", ()) if name != "v"]
-        membrane = (
-            ("v",)
-            if "v" in vars(module).get("_memories", ()) or hasattr(module, "v")
-            else ()
-        )
-        return SpikingLayer(module, framework, (*membrane, *memories))
-    if framework == "sinabs":
-        return SpikingLayer(
-            module,
-            framework,
-            ("v_mem", *(name for name in module._buffers if name != "v_mem")),
-        )
-    return SpikingLayer(module, framework, ())
+        membrane, has = "mem", "mem" in own or "mem" in buffers
+        names = [name for name in buffers if name in module._non_persistent_buffers_set]
+    elif framework == "spikingjelly":
+        names = list(own.get("_memories", ()))
+        membrane, has = "v", "v" in names or hasattr(module, "v")
+    else:
+        membrane, has, names = "v_mem", True, list(buffers)
+    others = (name for name in names if name != membrane)
+    return (membrane, *others) if has else tuple(others)
 
 
 @lru_cache(maxsize=1024)
-def _framework_of(kind: type) -> Framework | None:
-    names = _names_of(kind)
-    if NON_SPIKING.intersection(names):
-        return None
-    frameworks = map(BASES.get, names)
-    return next((framework for framework in frameworks if framework is not None), None)
+def _package_among(kind: type, spiking: bool) -> str | None:
+    """Return the package of which a class extends a base class of spiking layers, or of others with a state."""
+    bases = BASES if spiking else NON_SPIKING
+    for base in kind.__mro__:
+        package = base.__module__.partition(".")[0]
+        if base.__name__ in bases.get(package, ()):
+            return package
+    return None
 
 
-def _names_of(kind: type) -> list[tuple[str, str]]:
-    return [(base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__]
-
-
-@lru_cache(maxsize=1024)
-def _integrates(kind: type) -> bool:
-    return bool(NON_SPIKING.intersection(_names_of(kind)))
+def _framework_of(kind: type) -> str | None:
+    return None if _package_among(kind, False) else _package_among(kind, True)
 
 
 def states_of(module: nn.Module) -> tuple[str, ...]:
@@ -328,24 +274,22 @@ def states_of(module: nn.Module) -> tuple[str, ...]:
     layer = spiking_layer(module)
     if layer is not None:
         return layer.state
-    if not _integrates(type(module)):  # type: ignore[arg-type]
+    package = _package_among(type(module), False)  # type: ignore[arg-type]
+    if package is None:
         return ()
-    package = type(module).__module__.partition(".")[0]
     return ROCKPOOL if package == "rockpool" else tuple(module._buffers)
 
 
 def _reset_of(module: nn.Module) -> Any:
     """Return the module's method that resets its state without arguments; None if there is none."""
+    optional = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     for name in RESETS:
-        if name not in vars(module) and not hasattr(type(module), name):
-            continue  # faster than torch's search among its parts
-        method = getattr(module, name, None)
+        # Torch's own search among parts and parameters is slower.
+        known = name in vars(module) or hasattr(type(module), name)
+        method = getattr(module, name, None) if known else None
         if inspect.ismethod(method):
             parameters = inspect.signature(method).parameters.values()
-            if all(
-                p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-                for p in parameters
-            ):
+            if all(p.default is not p.empty or p.kind in optional for p in parameters):
                 return method
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from functools import lru_cache, partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
-__all__ = ["State", "is_custom"]
+__all__ = ["State", "runs_other_code"]
 
 ATOMS = (
     bool,
@@ -88,42 +88,26 @@ class State:
         visit(self, value)
 
     def _visit_tensor(self, tensor: Tensor) -> None:
-        self._met[id(tensor)] = tensor
-        if (
-            not is_lazy(tensor)
-            and tensor.layout is torch.strided
-            and not tensor.is_meta
-        ):
+        strided = tensor.layout is torch.strided
+        if strided and not tensor.is_meta and not is_lazy(tensor):
             self._copies.append(_Copy(tensor))
 
     def _visit_module(self, module: nn.Module) -> None:
-        if isinstance(
-            module, torch.jit.ScriptModule
-        ):  # its tensors are not in _parameters and _buffers
-            for tensor in (
-                *module.parameters(recurse=False),
-                *module.buffers(recurse=False),
-            ):
-                self._visit(tensor)
+        if isinstance(module, torch.jit.ScriptModule):  # has no containers of tensors
+            self._visit_tuple(module.parameters(recurse=False))
+            self._visit_tuple(module.buffers(recurse=False))
             return
         for container in (module._parameters, module._buffers):
             self._keep_entries(container)
-            for tensor in container.values():
-                if tensor is not None and id(tensor) not in self._met:
-                    self._visit_tensor(tensor)
-        if isinstance(
-            module, LazyModuleMixin
-        ):  # keeps the shape that it gets from the first batch
+            self._visit_tuple(container.values())
+        # A lazy layer keeps the shape that it gets from the first batch.
+        if isinstance(module, LazyModuleMixin):
             return
         self._keep_entries(module._modules)
         own = vars(module)
         self._keep_entries(own, INTERNAL)
-        for value in [
-            *module._modules.values(),
-            *(own[name] for name in own.keys() - INTERNAL),
-        ]:
-            self._visit(value)
-
+        self._visit_tuple(module._modules.values())
+        self._visit_tuple(own[name] for name in own.keys() - INTERNAL)
         if is_custom(module):
             self._visit_class(type(module))
 
@@ -147,11 +131,11 @@ class State:
             self._visit(value)
 
     def _visit_list(self, values: Any) -> None:
-        self._undo.append(partial(_refill, values, list(values)))
-        self._visit_tuple(tuple(values))
+        self._undo.append(partial(_refill, values, tuple(values)))
+        self._visit_tuple(values)
 
-    def _visit_tuple(self, values: tuple[Any, ...]) -> None:
-        for value in values:
+    def _visit_tuple(self, values: Iterable[Any]) -> None:
+        for value in tuple(values):
             self._visit(value)
 
     def _visit_function(self, function: FunctionType) -> None:
@@ -232,43 +216,30 @@ def _restore_entries(
             mapping[key] = value
 
 
-def _refill(values: Any, items: list[Any]) -> None:
+def _refill(values: Any, items: tuple[Any, ...]) -> None:
+    """Give a list, a deque or a set its items back."""
     values.clear()
-    values.extend(items)
-
-
-def _refill_set(values: set[Any], members: set[Any]) -> None:
-    values.clear()
-    values.update(members)
+    (values.update if isinstance(values, set) else values.extend)(items)
 
 
 def _content_undo(value: Any) -> Undo | None:
     """Return a function that restores an object without parts: an array, a set, bytes, a generator; None for others."""
     if isinstance(value, np.ndarray):
-        return (
-            partial(np.copyto, value, value.copy())
-            if value.flags.writeable
-            else lambda: None
-        )
+        writable = value.flags.writeable
+        return partial(np.copyto, value, value.copy()) if writable else lambda: None
     if isinstance(value, set):
-        members = set(value)
-        return partial(_refill_set, value, members)
+        return partial(_refill, value, tuple(value))
     if isinstance(value, bytearray):
         return partial(value.__setitem__, slice(None), bytes(value))
-    if isinstance(value, torch.Generator):
+    if isinstance(value, np.random.Generator):
+        value = value.bit_generator
+    if isinstance(value, np.random.BitGenerator):
+        return partial(setattr, value, "state", value.state)
+    if isinstance(value, (torch.Generator, np.random.RandomState)):
         return partial(value.set_state, value.get_state())
-    if isinstance(value, (np.random.Generator, np.random.BitGenerator)):
-        source: Any = (
-            value.bit_generator if isinstance(value, np.random.Generator) else value
-        )
-        return partial(setattr, source, "state", source.state)
-    if isinstance(value, np.random.RandomState):
-        return partial(value.set_state, value.get_state())
-    return (
-        partial(value.setstate, value.getstate())
-        if isinstance(value, random.Random)
-        else None
-    )
+    if isinstance(value, random.Random):
+        return partial(value.setstate, value.getstate())
+    return None
 
 
 class Streams:
@@ -300,6 +271,16 @@ class Streams:
         if self._every:
             np.random.set_state(states[2])  # noqa: NPY002 - restores the legacy generator
             random.setstate(states[3])
+
+
+def runs_other_code(parts: Iterable[tuple[str, nn.Module]]) -> bool:
+    """Return whether a network has modules or hooks that are neither torch's nor this package's."""
+    return any(
+        part._forward_pre_hooks
+        or part._forward_hooks
+        or (is_custom(part) and not type(part).__module__.startswith("neuroledger."))
+        for _, part in parts
+    )
 
 
 def is_custom(module: nn.Module) -> bool:

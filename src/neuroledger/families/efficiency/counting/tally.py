@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +18,6 @@ from neuroledger.families.efficiency.counting.static import (
 )
 
 __all__ = ["Tally"]
-
-PARAMETRISED = ".parametrizations."
 
 
 class Tally:
@@ -44,7 +41,10 @@ class Tally:
 
     def layer(self, name: str) -> Layer:
         """Return the counts of one layer, to be incremented."""
-        return self.layers.setdefault(name, Layer())
+        layer = self.layers.get(name)
+        if layer is None:
+            layer = self.layers[name] = Layer()
+        return layer
 
     def begin(self, samples: int, shape: tuple[int, ...] = ()) -> None:
         """Start a batch of ``samples`` samples, whose inputs have this shape if its axis of samples is to be checked."""
@@ -141,9 +141,8 @@ class Tally:
                 used = size
             total, reached = total + size, reached + used
             if used < size:
-                unreached.append(
-                    Uncounted(name, "no counted operation used it", size - used)
-                )
+                why = "no counted operation used it"
+                unreached.append(Uncounted(name, why, size - used))
         return total, reached, tuple(sorted(unreached, key=lambda part: -part.weights))
 
 
@@ -171,47 +170,32 @@ class SampleAxes:
         """Record steps of a spiking layer. If its calls equal the length of axis 0, that axis is time."""
         calls = self._calls[name] = self._calls.get(name, 0) + 1
         self._steps[name] = self._steps.get(name, 0) + steps
-        shape = self._shape
-        if (
-            len(shape) > 1
-            and calls == shape[0] != shape[1]
-            and fired.dim()
-            and fired.shape[0] == shape[1]
-        ):
-            self.clash = f"the spiking layer {name!r} was called {shape[0]} times on {shape[1]} samples"
+        if len(self._shape) < 2:
+            return
+        time, samples, *_ = self._shape
+        if calls == time != samples and fired.shape[:1] == (samples,):
+            self.clash = f"the spiking layer {name!r} was called {time} times on {samples} samples"
 
     def note_sequence(self, name: str, fired: Tensor, membrane: Tensor | None) -> None:
         """Record a call of a spiking layer: one that returns a sequence of its membrane's shape steps through axis 0."""
-        shape = self._shape
-        if (
-            membrane is None
-            or len(shape) < 2
-            or shape[0] == shape[1]
-            or fired.dim() < 2
-        ):
+        first = self._shape[:2]
+        if membrane is None or len(set(first)) < 2 or fired.shape[:2] != first:
             return
-        if fired.shape[1:] == membrane.shape and tuple(fired.shape[:2]) == shape[:2]:
+        if fired.shape[1:] == membrane.shape:
             self.clash = f"the spiking layer {name!r} steps through axis 0 of the input"
 
     def note_recurrent(self, name: str, shape: Sequence[int]) -> None:
         """Check whether a recurrent layer takes the network's input as ``(time, sample, …)``."""
-        if (
-            len(self._shape) > 2
-            and tuple(shape[:2]) == self._shape[:2]
-            and shape[0] != shape[1]
-        ):
-            self.clash = (
-                f"the recurrent layer {name!r} steps through axis 0 of the input"
-            )
+        first = tuple(shape[:2])
+        if len(self._shape) > 2 and first == self._shape[:2] and first[0] != first[1]:
+            why = f"the recurrent layer {name!r} steps through axis 0 of the input"
+            self.clash = why
 
     def note_output(self, shape: Sequence[int]) -> None:
         """Check the shape of the network's output."""
-        if (
-            len(self._shape) > 2
-            and shape
-            and shape[0] == self._shape[1]
-            and self._shape[0] not in shape
-        ):
+        if len(self._shape) < 3 or not shape:
+            return
+        if shape[0] == self._shape[1] and self._shape[0] not in shape:
             self.clash = f"the network gives {shape[0]} answers"
 
 
@@ -219,18 +203,9 @@ def _own_tensors(network: Network) -> list[tuple[str, Tensor]]:
     """Return the tensors of the network before it runs, with the names of their modules."""
     own: list[tuple[str, Tensor]] = []
     for prefix, part in network.parts:
-        name = (
-            prefix.partition(PARAMETRISED)[0].removesuffix(".parametrizations")
-            or type(network.module).__name__
-        )
-        attributes = [
-            value for value in vars(part).values() if isinstance(value, Tensor)
-        ]
-        stored: list[Any] = [
-            *part._parameters.values(),
-            *part._buffers.values(),
-            *attributes,
-        ]
-        own += [(name, tensor) for tensor in stored if tensor is not None]
-        own += [(name, tensor) for tensor in compiled_constants(part)]
+        name = prefix.partition(".parametrizations")[0] or type(network.module).__name__
+        stored = (*part._parameters.values(), *part._buffers.values())
+        attributes = (x for x in vars(part).values() if isinstance(x, Tensor))
+        tensors = (*stored, *attributes, *compiled_constants(part))
+        own += [(name, tensor) for tensor in tensors if tensor is not None]
     return own
