@@ -15,7 +15,7 @@ import neuroledger
 from neuroledger.spec import registry
 
 FACADE = {"__init__.py", "__main__.py", "plot.py"}
-KERNEL_MODULES = 202
+KERNEL_MODULES = 201
 MODULES_IN_A_FOLDER = 25
 # Words that the kernel uses for something else than the component of the same name.
 OTHER_MEANINGS = {

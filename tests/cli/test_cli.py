@@ -15,10 +15,10 @@ import pytest
 
 import neuroledger
 from neuroledger import cli
-from neuroledger.cli import main
+from neuroledger.cli import EXAMPLES, main
 from neuroledger.families.efficiency import cost
 from neuroledger.stats.score import Score
-from tests.cli.words import options_of
+from tests.cli.words import options_of, refusal_of
 from tests.engine.lab import Lab
 
 
@@ -69,7 +69,6 @@ def test_each_verb_has_its_function() -> None:
     ("words", "said"),
     [
         ("lst", "neuroledger: no verb 'lst': did you mean 'list'?"),
-        ("", "neuroledger: give a verb."),
         ("list --jsn", "neuroledger list: no option '--jsn': did you mean '--json'?"),
         ("--rot x list", "neuroledger: no option '--rot': did you mean '--root'?"),
         ("list model", "list: KIND: 'model' is not one of 'datasets', 'metrics'"),
@@ -88,6 +87,17 @@ def test_a_misuse_is_one_line_with_the_nearest_name(run, words: str, said: str) 
     code, out, err = run(*words.split())
     assert (code, out) == (2, "") and said in err and err.count("\n") == 1
     assert "figure" in said or err.rstrip().endswith("--help`")
+
+
+def test_without_words_the_help_is_shown_and_that_of_each_verb_ends_with_a_use(
+    run,
+) -> None:
+    code, out, err = run()
+    assert (code, err) == (0, "") and out == run("--help")[1] and "Results:" in out
+    assert set(EXAMPLES) == set(cli.VERBS)
+    for verb, words in EXAMPLES.items():
+        assert words.split()[0] == verb and refusal_of(words.split()) == ""
+    assert "example: neuroledger list benchmarks" in run("list", "--help")[1]
 
 
 def test_the_root_may_be_before_the_verb_and_anywhere_after_it(

@@ -298,8 +298,8 @@ def test_scatter_counts_each_side_and_draws_the_diagonal() -> None:
     ax: Any = plots.scatter({"ant": one, "bee": other})
     assert ax.data == {"ant": [0.2, 0.6, 0.3], "bee": [0.4, 0.1, 0.3]}
     assert (
-        ax.get_xlabel() == "ant, half reliability (higher for 1)"
-        and ax.get_ylabel().endswith("(higher for 1)")
+        ax.get_xlabel() == "ant, half reliability (higher for 1 of 3)"
+        and ax.get_ylabel().endswith("(higher for 1 of 3)")
     )
     assert lines(ax) == [([0.0, 0.6], [0.0, 0.6], SOFT)] and ax.get_aspect() == 1.0
     assert ax.get_legend().get_texts()[0].get_text() == "one neuroid"

@@ -88,7 +88,7 @@ def test_scatter_pairs_neuroids() -> None:
         scored([0.1, 0.5, np.nan]), scored([0.2, 0.4, 0.3]), labels=("p", "q")
     )
     assert ax.data == {"p": [0.1, 0.5], "q": [0.2, 0.4]}
-    assert ax.get_xlabel() == "p, score (higher for 1)"
+    assert ax.get_xlabel() == "p, score (higher for 1 of 2)"
     with pytest.raises(MetricError, match="cannot be paired"):
         plots.scatter(scored([0.1]), scored([0.1, 0.2]))
     with pytest.raises(MetricError, match="no samples"):
@@ -244,7 +244,7 @@ def test_lines_have_names_and_axes_name_models_and_units(board: Leaderboard) -> 
     assert {text.get_text() for text in legend.get_texts()} == {"ceiling", "floor"}
     ax = plots.scatter({"gabor": subjects([0.1, 0.6]), "cnn": subjects([0.2, 0.5])})
     assert (
-        ax.get_xlabel() == "gabor, accuracy (higher for 1)"
+        ax.get_xlabel() == "gabor, accuracy (higher for 1 of 2)"
         and ax.get_ylabel().startswith("cnn, accuracy")
     )
     with pytest.raises(RequestError, match="needs two scores"):

@@ -11,7 +11,7 @@ from neuroledger.cli import main
 from neuroledger.engine.check import check
 from neuroledger.errors import RequestError
 from neuroledger.spec import catalog
-from neuroledger.spec.sample import sample_repository
+from neuroledger.spec.shipped import sample_repository
 
 
 @pytest.fixture(autouse=True)

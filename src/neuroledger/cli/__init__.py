@@ -26,7 +26,7 @@ from neuroledger.errors import (
     naming_extras,
 )
 
-__all__ = ["GROUPS", "VERBS", "command_of", "function_of", "main"]
+__all__ = ["EXAMPLES", "GROUPS", "VERBS", "command_of", "function_of", "main"]
 
 # The verbs by group, as `neuroledger --help` lists them, each with the module of its function.
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -79,6 +79,48 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 VERBS: Final[Mapping[str, str]] = MappingProxyType(
     {path.partition(".")[2]: path for paths in GROUPS.values() for path in paths}
 )
+# One use of each verb, with which its help ends.
+EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "list": "list benchmarks --filter V4",
+        "show": "show Digits.simulated.IT-ridge",
+        "check": "check specs/benchmarks --json",
+        "summary": "summary --since main",
+        "new": "new benchmark MyLab2026.V4-ridge",
+        "start": "start recordings/ --id MyLab2026 --region V4 --yes",
+        "package": "package model mine last.ckpt --module mynets:Small --region-layer IT=layer4",
+        "pin": "pin Hollenstein2018Zuco --from downloads/",
+        "fetch": "fetch --suite public",
+        "validate": "validate Digits.simulated",
+        "audit": "audit MotorImagery.simulated",
+        "embed": "embed gpt2 --dataset Hollenstein2018Zuco --from downloads/ --out embedding.nc",
+        "import": "import brainscore MajajHong2015.public",
+        "export": "export mlflow core --out tracked/",
+        "run": "run gabor --suite core --dry-run",
+        "score": "score pixels16 Digits.simulated.IT-ridge",
+        "evaluate": "evaluate small_cnn.digits --suite core",
+        "cost": "cost small_cnn.digits",
+        "same": "same mynets:Small small.onnx --inputs images.npy",
+        "verify": "verify --recompute",
+        "refresh": "refresh",
+        "sign": "sign --key ~/.ssh/id_ed25519",
+        "seal": "seal answers.csv --out ../sealed.json",
+        "judge": "judge Digits.sealed --answers ../sealed.json --key ~/.ssh/id_ed25519",
+        "unseal": "unseal Digits.sealed --answers ../sealed.json",
+        "leaderboard": "leaderboard --suite real",
+        "history": "history Digits.simulated.IT-ridge",
+        "compare": "compare gabor pixels16 --suite core",
+        "why": "why Digits.simulated.IT-ridge/gabor Digits.simulated.IT-pls/gabor",
+        "claims": "claims",
+        "ranks": "ranks --suite core",
+        "diagnose": "diagnose core",
+        "pareto": "pareto Digits.spikes-accuracy --cost synaptic_operations",
+        "plot": "plot bars Digits.simulated.IT-ridge --out bars.svg",
+        "report": "report --suite core --out pages/",
+        "calibrate": "calibrate",
+        "doctor": "doctor",
+    }
+)
 # Functions that cannot have the name of their verb: a keyword and a builtin of Python.
 RENAMED: Final = frozenset({"import", "list"})
 
@@ -95,9 +137,8 @@ def command_of(verb: str) -> TyperCommand:
     """Return the command that parses the words of a verb and calls its function."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     settings = {"help_option_names": ["-h", "--help"]}
-    register = app.command(
-        verb, cls=Verb, epilog=output.TABLE, context_settings=settings
-    )
+    after = f"example: neuroledger {EXAMPLES[verb]}\n\n{output.TABLE}"
+    register = app.command(verb, cls=Verb, epilog=after, context_settings=settings)
     register(function_of(verb))
     command = get_command(app)
     assert isinstance(command, TyperCommand)
@@ -231,6 +272,7 @@ app = typer.Typer(cls=Verbs, rich_markup_mode=None)
     invoke_without_command=True,
 )
 def _without_a_verb(
+    context: typer.Context,
     root: Root = None,
     version: Annotated[
         bool,
@@ -243,7 +285,7 @@ def _without_a_verb(
     ] = False,
 ) -> None:
     """Benchmarks for models of the brain: declarative specs, pinned data and reproducible scores."""
-    raise RequestError("give a verb. See `neuroledger --help`")
+    say(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,10 +11,11 @@ import numpy as np
 import xarray as xr
 from pydantic import BaseModel
 
+from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text, in_numpy, received
-from neuroledger.data.plain_arrays import alike, is_plain
+from neuroledger.data.plain_arrays import alike, is_plain, labelled
 from neuroledger.display import card
 from neuroledger.engine.context import MetricContext
 from neuroledger.engine.overrides import Comparison, resolve
@@ -403,9 +404,16 @@ class BoundMetric(_Bound):
         """Return the metric as a scorer of scikit-learn, for ``cross_val_score`` and searches of parameters.
 
         A classifier is scored by the scores of its classes, another estimator by its predictions.
+
+        Examples
+        --------
+        >>> from sklearn.dummy import DummyClassifier
+        >>> scorer = metric("balanced_accuracy").as_scorer()
+        >>> x, y = [[0], [1], [2], [3]], ["a", "a", "a", "b"]
+        >>> scorer(DummyClassifier().fit(x, y), x, y)
+        0.5
         """
-        takes = self.component.input
-        return Scorer(self, takes, self.spec.direction)
+        return Scorer(self)
 
     def _matched(
         self,
@@ -450,6 +458,59 @@ class BoundCeiling(_Bound):
             # Splits divide only the repetitions in use.
             assembly = first_values(assembly, self.spec.splits.by, count)
         return self._compute((assembly,), None, assembly)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A scorer for ``scoring=`` of scikit-learn; a metric of which less is better is negated, as scikit-learn does."""
+
+    metric: BoundMetric
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
+        """Return the score of the predictions for ``X`` ``(sample, …)`` against ``y`` ``(sample,)`` or ``(sample, output)``.
+
+        Raises
+        ------
+        MetricError
+            The metric cannot be computed from these predictions.
+        """
+        true = np.asarray(y)
+        if self.metric.component.input != "predictions":
+            predicted = np.asarray(estimator.predict(X))
+            score = self.metric(_columns(predicted), _columns(true))
+        elif hasattr(estimator, "classes_"):
+            classes = _class_scores(estimator, X)
+            score = self.metric(classes, _rows(true.astype(str)))
+        else:
+            predicted = np.asarray(estimator.predict(X))
+            score = self.metric(_rows(predicted), _rows(true))
+        is_better = self.metric.spec.direction == "higher"
+        return score.value if is_better else -score.value
+
+
+def _columns(values: Array) -> xr.DataArray:
+    """Return numbers, of one or several outputs per sample, as responses to numbered stimuli."""
+    table = values[:, None] if values.ndim == 1 else values
+    return labelled(table, "the outputs")
+
+
+def _rows(values: Array) -> xr.DataArray:
+    """Return one label, number or row of numbers per sample, as metrics of predictions take them."""
+    return xr.DataArray(values, dims=("presentation", "neuroid")[: values.ndim])
+
+
+def _class_scores(estimator: Any, X: Any) -> xr.DataArray:
+    """Return the scores (sample, class) of a classifier; without scores, 1 for the class that it predicts."""
+    classes = np.asarray(estimator.classes_)
+    if hasattr(estimator, "predict_proba"):
+        scores = np.asarray(estimator.predict_proba(X))
+    elif hasattr(estimator, "decision_function"):
+        margin = np.asarray(estimator.decision_function(X))
+        scores = np.stack([-margin, margin], axis=1) if margin.ndim == 1 else margin
+    else:
+        scores = (np.asarray(estimator.predict(X))[:, None] == classes).astype(float)
+    choices = {"choice": classes.astype(str)}
+    return xr.DataArray(scores, dims=("presentation", "choice"), coords=choices)
 
 
 def metric(

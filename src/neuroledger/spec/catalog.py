@@ -26,7 +26,6 @@ from neuroledger.spec.kinds import (
     SuiteSpec,
 )
 from neuroledger.spec.load import read_spec
-from neuroledger.spec.sample import sample_repository
 
 __all__ = [
     "Catalog",
@@ -198,11 +197,10 @@ class Catalog:
         entries = [self.entry(kind, id) for kind in KINDS if id in self._files[kind]]
         if not entries:
             known = sorted({other for kind in KINDS for other in self._files[kind]})
-            near = difflib.get_close_matches(id, known, 3, 0.5)
+            near = _near(id, known)
+            hint = "see `neuroledger list`"
             if near:
                 hint = f"did you mean {' or '.join(map(repr, near))}?"
-            else:
-                hint = "see `neuroledger list`"
             raise UnknownError(f"nothing is called {id!r}; {hint}")
         return entries
 
@@ -234,15 +232,18 @@ class Catalog:
                 f"write specs/{kind}/<id>.yaml with `compare: {{name: {id}}}`"
             )
         known = self.ids(kind)
-        near = difflib.get_close_matches(
-            id, known, 3, 0.5
-        ) or difflib.get_close_matches(id.lower(), known, 3, 0.5)
+        near = _near(id, known) or _near(id.lower(), known)
         if near:
             return f"did you mean {' or '.join(map(repr, near))}?"
         advice = f"see `neuroledger list {kind}`"
         return (
             f"{advice}; for those of a repository, {ENTER}" if self.outside else advice
         )
+
+
+def _near(id: str, known: Sequence[str]) -> list[str]:
+    """Return up to three known ids that may be meant; of short ones, more letters must agree."""
+    return difflib.get_close_matches(id, known, 3, 0.5 if len(id) > 5 else 0.65)
 
 
 def find_repository(start: Path | None = None) -> Path:
@@ -305,7 +306,7 @@ def open_definitions(root: Path | None = None) -> Catalog:
     except RequestError:
         if root is not None or os.environ.get("NEUROLEDGER_ROOT"):
             raise
-    return _compose(sample_repository(), outside=True)
+    return _compose(shipped.sample_repository(), outside=True)
 
 
 def open_catalog_with(kind: str, id: str) -> Catalog:
@@ -313,7 +314,7 @@ def open_catalog_with(kind: str, id: str) -> Catalog:
     catalog = open_definitions()
     if catalog.has(kind, id) or catalog.outside:
         return catalog
-    sample = _compose(sample_repository())
+    sample = _compose(shipped.sample_repository())
     return sample if sample.has(kind, id) else catalog
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,9 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import neuroledger as nl
+from neuroledger.engine import bound_metric
 from neuroledger.errors import RequestError
+from neuroledger.families.decoding import as_estimator
 
 
 def windows(seed: int = 0) -> tuple[Any, Any]:
@@ -58,6 +62,12 @@ def test_scorers_agree_with_those_of_scikit_learn() -> None:
     fitted = Ridge().fit(x, np.stack([y, -y, x[:, 0]], axis=1))
     scorer = nl.metric("rdm").as_scorer()
     assert scorer(fitted, x, fitted.predict(x)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("module", [as_estimator, bound_metric])
+def test_the_examples_hold(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted >= 4 and found.failed == 0
 
 
 def test_what_is_no_decoder_of_classes_is_refused() -> None:

@@ -63,8 +63,8 @@ def scatter(
         label=_item(x_score),
     )
     unit = f", {x_score.scale.replace('_', ' ')}"
-    ax.set_xlabel(f"{first}{unit} (higher for {int((x > y).sum())})")
-    ax.set_ylabel(f"{second}{unit} (higher for {int((y > x).sum())})")
+    ax.set_xlabel(f"{first}{unit} (higher for {int((x > y).sum())} of {len(x)})")
+    ax.set_ylabel(f"{second}{unit} (higher for {int((y > x).sum())} of {len(y)})")
     ax.set_aspect("equal")
     legend(ax)
     return finish(ax, {first: x.tolist(), second: y.tolist()})
