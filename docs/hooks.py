@@ -226,7 +226,8 @@ def _components(kind: str) -> Iterator[str]:
                 default = (
                     "required" if one.default is one.empty else f"`{one.default!r}`"
                 )
-                yield f"| `{field}` | `{_type_in_words(one.annotation)}` | {_cell(default)} | {_cell(words.get(field, ''))} |"
+                type_, meaning = _type_in_words(one.annotation), words.get(field, "")
+                yield f"| `{field}` | `{type_}` | {_cell(default)} | {_cell(meaning)} |"
             yield ""
 
 

@@ -28,7 +28,7 @@ INDEX = FOLDER / "README.md"
 WIDE = 560
 COLOURS = (32, 16, 8, 4)
 LARGEST = 20_000
-SHOWN_LINES, SHOWN_COLUMNS = 14, 62
+SHOWN_LINES, SHOWN_COLUMNS = 9, 34
 GROUPS = {
     "Scores": ("score_", "stored_", "replace_", "why_", "own_", "evaluate_"),
     "Models and layers": ("layer_", "compare_", "leaderboard_", "ranks_", "controls_"),
@@ -131,8 +131,8 @@ def _text_figure(text: str) -> Figure:
     from matplotlib.figure import Figure
 
     lines = [line[:SHOWN_COLUMNS] for line in text.splitlines()[:SHOWN_LINES]]
-    figure = Figure(figsize=(6.4, 0.4 + 0.24 * max(6, len(lines))))
-    figure.text(0.03, 0.94, "\n".join(lines), family="monospace", fontsize=10, va="top")
+    figure = Figure(figsize=(6.4, 4.2))
+    figure.text(0.03, 0.95, "\n".join(lines), family="monospace", fontsize=19, va="top")
     return figure
 
 
