@@ -40,6 +40,14 @@ def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
     ------
     RequestError
         The kind or a field is unknown.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> nl.find("benchmarks", dataset="Kriegeskorte2008").index.to_list()
+    ['Kriegeskorte2008.IT-rdm', 'Kriegeskorte2008.monkeyIT-rdm']
+    >>> nl.find("metric").loc["rdm", "scale"]
+    'similarity'
     """
     catalog = open_catalog()
     folder = kind if kind.endswith("s") else f"{kind}s"
@@ -66,6 +74,15 @@ def load(dataset: str) -> Dataset:
     ------
     DataError, UnavailableError
         The files are missing, or they contradict the spec.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> data = nl.load("Kriegeskorte2008")
+    >>> data
+    Dataset(Kriegeskorte2008: 92 stimuli, 5 subject × 92 stimulus × 92 stimulus_b)
+    >>> dict(data.assembly.sizes)
+    {'subject': 5, 'stimulus': 92, 'stimulus_b': 92}
     """
     return load_dataset(open_catalog(), dataset)
 
@@ -90,6 +107,13 @@ def score(
         then the same call works.
     NeuroLedgerError
         The model cannot be scored; the message states the reason.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> score = nl.score("kriegeskorte92.hmax", "Kriegeskorte2008.monkeyIT-rdm")
+    >>> print(f"{score:.3f} {score.scale}")
+    0.245 [0.143, 0.342] similarity
     """
     with _session(Request(seed=seed, limit=limit, device=device)) as session:
         return evaluate(
@@ -139,6 +163,13 @@ def run(
     ------
     RequestError
         An id is unknown, or nothing is declared for a torch module.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> [record] = nl.run(["kriegeskorte92.hmax"], benchmarks=["Kriegeskorte2008.monkeyIT-rdm"])
+    >>> record.status
+    'scored'
     """
     catalog = open_catalog()
     params = read_params(catalog.root)
@@ -194,5 +225,13 @@ def run(
 
 
 def records(folder: Path | None = None) -> list[Record]:
-    """Return every record of the repository, or below ``folder``."""
+    """Return every record of the repository, or below ``folder``.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> records = nl.records()
+    >>> sorted({one.model for one in records if one.benchmark == "Kriegeskorte2008.IT-rdm"})[:3]
+    ['efficientnet_lite0', 'efficientnet_lite0.untrained', 'efficientnet_lite1']
+    """
     return list(read_all(folder or open_catalog().root / "results" / "records"))
