@@ -85,7 +85,7 @@ def on_page_markdown(
         return f"\x00{len(held) - 1}\x00"
 
     folder = Path(config.docs_dir, page.file.src_uri).parent
-    whole = TABLE.sub(lambda found: table(folder / found.group(1)), markdown)
+    whole = TABLE.sub(lambda found: table(folder / found[1]) or found[0], markdown)
     text = COMMENT.sub("", FENCE.sub(keep, whole))
     documents = Path(config.docs_dir).resolve()
     here = Path(documents, page.file.src_uri).parent
@@ -157,7 +157,9 @@ def notebook(path: Path) -> str:
 
 
 def table(path: Path) -> str:
-    """A CSV file as a table in Markdown."""
+    """A CSV file as a table in Markdown; empty if there is none."""
+    if not path.is_file():
+        return ""
     with path.open(encoding="utf-8", newline="") as lines:
         head, *rows = [[_cell(cell) for cell in row] for row in csv.reader(lines)]
     marks = ["---"] * len(head)
