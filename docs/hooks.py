@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import csv
 import html
 import importlib
 import inspect
@@ -15,6 +17,7 @@ from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from pygments.formatters import HtmlFormatter
 
 import neuroledger
 from neuroledger.cli import VERBS, command_of
@@ -30,21 +33,28 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 INLINE = re.compile(r"\$([^$\n]+)\$")
 COMMENT = re.compile(r"^<!--[^\n]*?-->\n", re.MULTILINE)
+TABLE = re.compile(r"^\[[^\]]+\]\((tables/\w+\.csv)\)$", re.MULTILINE)
+EXAMPLES = re.compile(r"\nExamples\n-+\n(.*?)(?=\n\w[^\n]*\n-{3,}\n|\Z)", re.DOTALL)
 HELD = re.compile("(<p>)?\ue000(\\d+)\ue001(</p>)?")
 made: list[str] = []
 """The HTML that formulas and notebooks became, by the number of its place in the text; pages are converted without HTML."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are generated: the reference, each notebook, and the style sheet."""
+    """Add the pages that are generated: the reference, each notebook, each script of the gallery, and the style sheet."""
     docs = Path(config.docs_dir)
     texts = {f"reference/{name}.md": text for name, text in reference()}
     texts |= {
         f"tutorials/{path.stem}.md": notebook(path)
         for path in sorted((docs / "tutorials").glob("*.ipynb"))
     }
+    texts |= {
+        f"gallery/{path.stem}.md": gallery_page(path)
+        for path in sorted((docs / "gallery").glob("*.py"))
+    }
     for name in ("site.css", "place.js"):
         texts[f"assets/{name}"] = (docs / name).read_text(encoding="utf-8")
+    texts["assets/site.css"] += highlighting()
     for name, text in texts.items():
         files.append(File.generated(config, name, content=text))
     return files
@@ -74,7 +84,9 @@ def on_page_markdown(
         held.append(found.group())
         return f"\x00{len(held) - 1}\x00"
 
-    text = COMMENT.sub("", FENCE.sub(keep, markdown))
+    folder = Path(config.docs_dir, page.file.src_uri).parent
+    whole = TABLE.sub(lambda found: table(folder / found[1]) or found[0], markdown)
+    text = COMMENT.sub("", FENCE.sub(keep, whole))
     documents = Path(config.docs_dir).resolve()
     here = Path(documents, page.file.src_uri).parent
 
@@ -89,6 +101,8 @@ def on_page_markdown(
         return f"{words} (`{leads_to.relative_to(documents.parent)}`)"
 
     text = LINK.sub(linked, text)
+    if page.file.src_uri == "gallery/README.md":
+        text = text.replace(".py)", ".md)")
     if FORMULA.search(text):
         text = FORMULA.sub(
             lambda found: _place(convert(found.group(1).strip(), display="block")), text
@@ -142,6 +156,44 @@ def notebook(path: Path) -> str:
     return "\n\n".join([parts[0], words, *parts[1:]]) + "\n"
 
 
+def table(path: Path) -> str:
+    """A CSV file as a table in Markdown; empty if there is none."""
+    if not path.is_file():
+        return ""
+    with path.open(encoding="utf-8", newline="") as lines:
+        head, *rows = [[_cell(cell) for cell in row] for row in csv.reader(lines)]
+    marks = ["---"] * len(head)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, marks, *rows])
+
+
+def highlighting() -> str:
+    """The colours of code, for light and dark pages."""
+    light, dark = HtmlFormatter(style="friendly"), HtmlFormatter(style="github-dark")
+    return "\n".join(
+        [
+            light.get_style_defs(".codehilite"),
+            dark.get_style_defs("[data-bs-theme=dark] .codehilite"),
+        ]
+    )
+
+
+def gallery_page(path: Path) -> str:
+    """A script of the gallery as Markdown: its title and text, its code, what it printed and its picture."""
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    title, _, words = (ast.get_docstring(tree) or "").partition("\n")
+    code = "\n".join(source.splitlines()[tree.body[0].end_lineno :]).strip()
+    made = json.loads((path.parent / "made.json").read_text(encoding="utf-8"))
+    parts = [f"# {title.rstrip('.')}", words.strip(), f"```python\n{code}\n```"]
+    if printed := made[path.stem]["text"]:
+        parts.append(_place(f'<pre class="output">{html.escape(printed)}</pre>'))
+    if made[path.stem]["figure"]:
+        parts.append(f"![What the script draws]({path.stem}.png)")
+    download = f"[`{path.name}`]({path.name}) is this script. "
+    parts.append(f"{download}[Back to the gallery](README.md)")
+    return "\n\n".join(parts) + "\n"
+
+
 def reference() -> Iterator[tuple[str, str]]:
     """Name and text of each page of the reference."""
     yield "python", "\n".join(_python())
@@ -176,7 +228,8 @@ def _components(kind: str) -> Iterator[str]:
                 default = (
                     "required" if one.default is one.empty else f"`{one.default!r}`"
                 )
-                yield f"| `{field}` | `{_cell(one.annotation)}` | {_cell(default)} | {_cell(words.get(field, ''))} |"
+                type_, meaning = _type_in_words(one.annotation), words.get(field, "")
+                yield f"| `{field}` | `{type_}` | {_cell(default)} | {_cell(meaning)} |"
             yield ""
 
 
@@ -210,6 +263,11 @@ def _plain(text: str) -> str:
 
 def _cell(value: Any) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _type_in_words(annotation: Any) -> str:
+    """The type of a field without what validates it; a `|` inside code needs no mark in a table."""
+    return re.sub(r"Annotated\[([^,\[\]]+), [^\[\]]*\]", r"\1", str(annotation))
 
 
 def _specs() -> Iterator[str]:
@@ -305,6 +363,9 @@ def _callable(name: str, found: Any, *, level: str) -> Iterator[str]:
     words = _parameters(found)
     if words:
         yield "\n".join(f"- `{field}`: {text}" for field, text in words.items()) + "\n"
+    examples = EXAMPLES.search(inspect.getdoc(found) or "")
+    if examples:
+        yield f"```pycon\n{examples[1].strip()}\n```\n"
 
 
 def _signature(found: Any) -> str:

@@ -38,8 +38,10 @@ OF_FORMULAS: Final = {
     "stretchy", "symmetric", "width", "xmlns",
 }  # fmt: skip
 CLASS: Final = re.compile(
-    r"(?:dataframe|headerlink|number|output|language-[\w+-]+)(?: output)?", re.ASCII
+    r"(?:codehilite|dataframe|headerlink|number|output|language-[\w+-]+)(?: output)?|[a-z][a-z0-9]?",
+    re.ASCII,
 )
+"""The classes of the pages; those of one or two letters are the tokens of highlighted code."""
 ALIGNED: Final = re.compile(r"text-align: ?(?:left|right|center);?")
 IMAGE_IN_PAGE: Final = "data:image/png;base64,"
 LINKS: Final = frozenset({"", "http", "https", "mailto"})

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import grimp
 
-from neuroledger.engine.record import Record
+from neuroledger.cli.doctor import OPTIONAL
 from neuroledger.engine.records.calibrations import calibration_in
 from neuroledger.spec import registry
+from tests.docs import gallery
 
 PACKAGE = "neuroledger"
 LAYERS = (
@@ -34,13 +34,16 @@ LAYERS = (
     "errors",
 )
 FAMILIES = ("decoding", "alignment", "behavior", "efficiency", "signals")
-JSON_TYPES = {
-    "boolean": "true or false",
-    "integer": "integer",
-    "null": "null",
-    "number": "number",
-    "string": "text",
+FIRST = "score_a_network"
+"""The script of the gallery that the front page shows."""
+OTHER_EXTRAS = {
+    "dev": "tests, checks and this documentation",
+    "hub": "networks of torchvision, timm, transformers and spaCy",
+    "perf": "speed compared with other packages",
+    "weights": "the trained networks of the suite `real`",
 }
+"""What the extras are for of which `neuroledger doctor` names no package, or several alike."""
+SHOWN_PACKAGES = 5
 SAME_IN_EACH_FAMILY = frozenset(registry.FOLDERS.values())
 
 
@@ -174,51 +177,51 @@ def calibrations(root: Path) -> str:
     return "\n".join(rows)
 
 
-def record_fields() -> str:
-    """The fields of a record, class by class, from its JSON Schema."""
-    schema = Record.model_json_schema()
-    defined = {
-        name: plain for name, plain in schema["$defs"].items() if "properties" in plain
-    }
-    classes = {"Record": schema, **defined}
-    order = ["Record"]
-    for name in order:
-        used = re.findall(r'"#/\$defs/(\w+)"', json.dumps(classes[name]["properties"]))
-        new = [each for each in dict.fromkeys(used) if each not in order]
-        order += [each for each in new if each in classes]
-    return "\n\n".join(_table_of(name, classes[name]) for name in order)
-
-
-def _table_of(name: str, schema: Mapping[str, Any]) -> str:
-    """A class of values in a record: its sentence, and a row for each field."""
-    sentence = " ".join(schema["description"].split())
-    rows = [
-        f"**{name}.** {sentence}",
-        "",
-        "| field | type | meaning |",
-        "|---|---|---|",
-    ]
-    for field, plain in schema["properties"].items():
-        meaning = " ".join(plain.get("description", "").split())
-        rows.append(f"| `{field}` | {_type_of(plain)} | {meaning} |")
+def extras(root: Path) -> str:
+    """The optional dependencies, a row for each extra: what needs it, and its packages."""
+    wanted: dict[str, list[str]] = {}
+    for extra, purpose in OPTIONAL.values():
+        known = wanted.setdefault(extra, [])
+        known += [purpose] if purpose not in known else []
+    words = {extra: "; ".join(purposes) for extra, purposes in wanted.items()}
+    words |= OTHER_EXTRAS
+    rows = ["| extra | for | packages |", "|---|---|---|"]
+    for extra, packages in sorted(_optional_dependencies(root).items()):
+        plain = [re.split(r"[><=~!;]", package)[0] for package in packages]
+        named = [f"`{name.removeprefix(PACKAGE)}`" for name in plain[:SHOWN_PACKAGES]]
+        left = len(plain) - len(named)
+        shown = ", ".join([*named, *([f"{left} more"] if left else [])])
+        rows.append(f"| `{extra}` | {words[extra]} | {shown} |")
     return "\n".join(rows)
 
 
-def _type_of(plain: Mapping[str, Any]) -> str:
-    """The type of a field in words."""
-    if "$ref" in plain:
-        return plain["$ref"].rpartition("/")[2]
-    if "anyOf" in plain:
-        return " or ".join(dict.fromkeys(map(_type_of, plain["anyOf"])))
-    if "const" in plain or "enum" in plain:
-        values = plain.get("enum", [plain.get("const")])
-        return ", ".join(f"`{value}`" for value in values)
-    if plain.get("type") == "array":
-        items = plain.get("prefixItems") or [plain["items"]]
-        return f"list of {' or '.join(dict.fromkeys(map(_type_of, items)))}"
-    if plain.get("type") == "object":
-        return f"mapping of {_type_of(plain['additionalProperties'])}"
-    return JSON_TYPES[plain["type"]]
+def torch_first(root: Path) -> str:
+    """The commands that install torch in the version of this project before the extra that needs it."""
+    wanted = next(
+        package
+        for package in _optional_dependencies(root)["torch"]
+        if package.startswith("torch")
+    )
+    lines = [
+        f'pip install "{wanted}"     # or the command that pytorch.org gives for your CUDA',
+        'pip install ".[torch]"',
+    ]
+    text = "\n".join(lines)
+    return f"```bash\n{text}\n```"
+
+
+def first_script() -> str:
+    """The code of the script that the front page shows, and what it printed."""
+    code, printed = gallery.example(FIRST).code, gallery.made()[FIRST].text
+    return f"```python\n{code}\n```\n\n{fenced(printed)}"
+
+
+def _optional_dependencies(root: Path) -> dict[str, list[str]]:
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    found: dict[str, list[str]] = tomllib.loads(text)["project"][
+        "optional-dependencies"
+    ]
+    return found
 
 
 def fenced(text: str) -> str:
@@ -237,7 +240,11 @@ def blocks(root: Path) -> dict[Path, dict[str, str]]:
             ),
         },
         root / "docs" / "calibration.md": {"calibrations": calibrations(root)},
-        root / "docs" / "records.md": {"fields": record_fields()},
+        root / "docs" / "index.md": {"first": first_script()},
+        root / "docs" / "installation.md": {
+            "extras": extras(root),
+            "torch": torch_first(root),
+        },
     }
     for family in FAMILIES:
         path = root / "src" / PACKAGE / "families" / family / "README.md"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from neuroledger.errors import CODES, Finding
+from tools.long_tables import separated
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "findings.md"
 HEAD = """# Findings
 
 `check`, `validate`, `check --since`, `verify` and `doctor` report findings. Each finding has a code, a severity, a place,
@@ -29,10 +29,9 @@ programs can rely on it.
 """
 
 
-def page() -> str:
-    return HEAD + "".join(
-        f"| `{code}` | {meaning} |\n" for code, meaning in sorted(CODES.items())
-    )
+def files() -> dict[str, str]:
+    rows = (f"| `{code}` | {meaning} |\n" for code, meaning in sorted(CODES.items()))
+    return separated("docs/findings.md", HEAD + "".join(rows))
 
 
 def unused() -> set[str]:
@@ -56,9 +55,10 @@ def unused() -> set[str]:
 
 
 def test_the_page_lists_every_code() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), (
-        "run `python -m tests.docs.test_findings`"
-    )
+    for name, text in files().items():
+        assert (ROOT / name).read_text(encoding="utf-8") == text, (
+            "run `python -m tests.docs.test_findings`"
+        )
 
 
 def test_every_documented_code_is_used() -> None:
@@ -71,4 +71,5 @@ def test_a_finding_without_a_documented_code_cannot_be_made() -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for name, text in files().items():
+        (ROOT / name).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The table of formats in docs/signals.md is generated, and its rows have tests; ``python -m tests.docs.test_formats``."""
+"""The table of formats in docs/formats.md is generated, and its rows have tests; ``python -m tests.docs.test_formats``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from neuroledger.families.signals.pinning.scan_downloads import is_recording
 from neuroledger.families.signals.recordings.formats import FORMATS, OPENED, advice
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "signals.md"
+PAGE = ROOT / "docs" / "formats.md"
 BEGIN, END = "<!-- formats -->\n", "<!-- /formats -->"
 
 

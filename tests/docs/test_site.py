@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import nbformat
 import pytest
 
 from neuroledger.spec import registry
-from tests.docs import notebooks
+from tests.docs import gallery, notebooks
 from tests.report.browser import evaluate, needs_chromium
 
 TUTORIALS = sorted(notebooks.TUTORIALS.glob("*.ipynb"))
@@ -115,6 +116,31 @@ def test_every_field_of_every_component_is_in_the_reference(
         for field, one in inspect.signature(found.function).parameters.items():
             if one.kind is one.KEYWORD_ONLY and field not in found.asks_for:
                 assert f"<code>{field}</code>" in parts[name], f"{kind} {name}: {field}"
+
+
+@pytest.mark.parametrize(
+    "name", ["findings", "brainscore", "neuralbench", "performance"]
+)
+def test_long_tables_are_shown_in_the_place_of_their_files(
+    site: Path, repository: Path, name: str
+) -> None:
+    page = (repository / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    shown = (site / f"{name}.html").read_text(encoding="utf-8")
+    for link in re.findall(r"\((tables/\w+\.csv)\)", page):
+        with (repository / "docs" / link).open(encoding="utf-8", newline="") as lines:
+            rows = list(csv.reader(lines))
+        assert link not in shown and shown.count("<tr>") >= len(rows)
+        assert rows[-1][0].strip("`") in shown
+
+
+def test_every_script_of_the_gallery_has_its_page(site: Path) -> None:
+    index = (site / "gallery" / "index.html").read_text(encoding="utf-8")
+    for one in gallery.examples():
+        shown = (site / "gallery" / f"{one.name}.html").read_text(encoding="utf-8")
+        assert f'src="{one.name}.png"' in index and f'href="{one.name}.html"' in index
+        assert '<span class="kn">import</span>' in shown
+    styles = (site / "assets" / "site.css").read_text(encoding="utf-8")
+    assert "[data-bs-theme=dark] .codehilite .k " in styles
 
 
 def test_formulas_are_drawn_by_the_browser_alone(site: Path) -> None:

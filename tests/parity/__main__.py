@@ -34,6 +34,7 @@ from tests.parity.stored_reader import features_of, time_of, word_of
 from tools.brainscore import __main__ as generator
 from tools.brainscore import language, pages, vision
 from tools.brainscore.upstream import assemblies, benchmarks, stimulus_sets
+from tools.long_tables import separated
 
 PAGE = Path("docs/brainscore_parity.md")
 TOLERANCE, PLS_TOLERANCE = 1e-9, 1e-6
@@ -525,7 +526,8 @@ def main() -> int:
         text += "\n" + "\n".join(opened_again(options.python, folder, asked))
     sys.stdout.write(text)
     if options.page:
-        PAGE.write_text(text, encoding="utf-8")
+        for name, part in separated(PAGE.as_posix(), text).items():
+            Path(name).write_text(part, encoding="utf-8")
     return int("| differs:" in text or "| package | differs |" in text)
 
 

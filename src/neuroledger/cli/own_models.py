@@ -191,6 +191,17 @@ def evaluate(
         An id is unknown, or a module has neither regions nor a readout.
     SpecError
         The spec of a model or benchmark that is named is invalid.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import neuroledger as nl
+    >>> _ = torch.manual_seed(0)
+    >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 7, stride=8), torch.nn.AdaptiveAvgPool2d(2))
+    >>> declared = {"regions": {"IT": "1"}, "preprocessing": {"resize": 32}}
+    >>> found = nl.evaluate(network, benchmarks=["Kriegeskorte2008.monkeyIT-rdm"], costs=False, **declared)
+    >>> list(found)
+    ['Kriegeskorte2008.monkeyIT-rdm']
     """
     catalog = open_catalog_with("suites", suite) if suite else open_definitions()
     wrapped_model = wrapped(model, **declared)

@@ -51,6 +51,17 @@ class StimulusSet:
         Contents of the files by ``filename``, if they do not come from a zip.
     digests
         SHA-256 of the files read so far, by ``filename``; selections share it, so that each file is hashed once.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> stimuli = nl.load("Kriegeskorte2008").stimuli
+    >>> len(stimuli), stimuli.ids[:2]
+    (92, ['object_01', 'object_02'])
+    >>> stimuli.bytes("object_01")[:2]
+    b'BM'
+    >>> len(stimuli.select(stimuli.ids[:5]))
+    5
     """
 
     id: str

@@ -532,6 +532,18 @@ def metric(
     ------
     RequestError
         The id, a field or the compat is unknown; the message suggests near misses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> features = rng.standard_normal((80, 6))
+    >>> brain = features @ rng.standard_normal((6, 4)) + rng.standard_normal((80, 4))
+    >>> print(f"{nl.metric('ridge')(features, brain):.2f}")
+    0.92 [0.82, 0.97]
+    >>> nl.metric("rdm", compare={"distance": "cosine"})(features, features).value
+    1.0
     """
     spec, component, parameters = resolve(
         "metrics", id, catalog or open_definitions(), overrides
@@ -547,7 +559,18 @@ def ceiling(
     seed: int = 0,
     **overrides: object,
 ) -> BoundCeiling:
-    """Return the ceiling ``id``, overridden as in :func:`metric`."""
+    """Return the ceiling ``id``, overridden as in :func:`metric`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> trials = rng.standard_normal((1, 60, 5)) + rng.standard_normal((8, 60, 5))  # repetition, stimulus, neuroid
+    >>> ceiling = nl.ceiling("internal_consistency")(trials)
+    >>> print(f"{ceiling:.2f}")
+    0.89 [0.83, 0.93]
+    """
     spec, component, parameters = resolve(
         "ceilings", id, catalog or open_definitions(), overrides
     )

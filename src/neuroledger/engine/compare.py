@@ -108,6 +108,15 @@ def compare(
     ------
     RequestError
         A model, benchmark or suite is unknown, or both models are the same.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> found = nl.compare("efficientnet_lite0", "gabor", benchmark="Kriegeskorte2008.monkeyIT-rdm")
+    >>> print(f"{found.overall.value:.3f} [{found.overall.low:.3f}, {found.overall.high:.3f}]")
+    0.305 [0.237, 0.373]
+    >>> found.overall.better
+    'a'
     """
     for subject in (a, b):
         _require_subject(subject)

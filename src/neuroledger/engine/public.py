@@ -45,6 +45,14 @@ def find(kind: str = "benchmarks", **wanted: str) -> pd.DataFrame:
     ------
     RequestError
         The kind or a field is unknown.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> nl.find("benchmarks", dataset="Kriegeskorte2008").index.to_list()
+    ['Kriegeskorte2008.IT-rdm', 'Kriegeskorte2008.monkeyIT-rdm']
+    >>> nl.find("metric").loc["rdm", "scale"]
+    'similarity'
     """
     catalog = open_definitions()
     folder = kind if kind.endswith("s") else f"{kind}s"
@@ -71,6 +79,15 @@ def load(dataset: str) -> Dataset:
     ------
     DataError, UnavailableError
         The files are missing, or they contradict the spec.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> data = nl.load("Kriegeskorte2008")
+    >>> data
+    Dataset(Kriegeskorte2008: 92 stimuli, 5 subject × 92 stimulus × 92 stimulus_b)
+    >>> dict(data.assembly.sizes)
+    {'subject': 5, 'stimulus': 92, 'stimulus_b': 92}
     """
     return load_dataset(open_catalog_with("datasets", dataset), dataset)
 
@@ -95,6 +112,13 @@ def score(
         then the same call works.
     NeuroLedgerError
         The model cannot be scored; the message states the reason.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> score = nl.score("kriegeskorte92.hmax", "Kriegeskorte2008.monkeyIT-rdm")
+    >>> print(f"{score:.3f} {score.scale}")
+    0.245 [0.143, 0.342] similarity
     """
     request = Request(seed=seed, limit=limit, device=device)
     with _session(open_catalog_with("benchmarks", benchmark), request) as session:
@@ -143,6 +167,13 @@ def run(
     ------
     RequestError
         An id is unknown, or nothing is declared for a torch module.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> [record] = nl.run(["kriegeskorte92.hmax"], benchmarks=["Kriegeskorte2008.monkeyIT-rdm"])
+    >>> record.status
+    'scored'
     """
     catalog = open_catalog()
     params = read_params(catalog.root)
@@ -198,5 +229,13 @@ def run(
 
 
 def records(folder: Path | None = None) -> list[Record]:
-    """Return every record of the repository, or below ``folder``."""
+    """Return every record of the repository, or below ``folder``.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> records = nl.records()
+    >>> sorted({one.model for one in records if one.benchmark == "Kriegeskorte2008.IT-rdm"})[:3]
+    ['efficientnet_lite0', 'efficientnet_lite0.untrained', 'efficientnet_lite1']
+    """
     return list(read_all(folder or open_catalog().root / "results" / "records"))

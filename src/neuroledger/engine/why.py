@@ -227,6 +227,16 @@ def explain(
         A definition is unknown.
     NeuroLedgerError
         One of the two scores is undefined, or something is missing here; the message says what.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> benchmark = "Kriegeskorte2008.monkeyIT-rdm"
+    >>> found = nl.why(("kriegeskorte92.hmax", benchmark), ("kriegeskorte92.v1", benchmark))
+    >>> [share.field for share in found.shares]
+    ['model']
+    >>> round(found.difference, 3)
+    -0.171
     """
     catalog = catalog or open_catalog()
     ends = [_definition(catalog, end, seed) for end in (first, second)]

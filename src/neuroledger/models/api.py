@@ -94,6 +94,15 @@ def torch(
     ------
     ModelError
         The module lacks a layer.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import neuroledger as nl
+    >>> network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 8))
+    >>> model = nl.models.torch(network, id="mine", regions={"IT": "1"}, preprocessing={"resize": 32})
+    >>> model.id, model.layers
+    ('mine', ('1',))
     """
     from neuroledger.models.torch_layers import in_memory
     from neuroledger.models.torch_module import TorchOptions, assemble
@@ -169,6 +178,16 @@ def responses(
     ------
     AssemblyError, ModelError
         The assembly violates the conventions, or has several rows for one stimulus.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> import neuroledger as nl
+    >>> coords = {"stimulus_id": ("presentation", ["a", "b", "c"]), "neuroid_id": ("neuroid", [0, 1, 2])}
+    >>> rows = xr.DataArray(np.eye(3), dims=("presentation", "neuroid"), coords=coords)
+    >>> nl.models.responses(rows, id="theirs").id
+    'theirs'
     """
     checked = check(assembly, name=f"responses of {id!r}")
     return from_assembly(
@@ -202,6 +221,18 @@ def brainscore(
     ------
     ModelError
         The object lacks a method of the interface, or has no identifier.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> class Submission:
+    ...     identifier = "mine"
+    ...     def visual_degrees(self): return 8
+    ...     def start_task(self, task, stimuli=None): ...
+    ...     def start_recording(self, region, time_bins): ...
+    ...     def look_at(self, stimuli, number_of_trials=1): ...
+    >>> nl.models.brainscore(Submission()).id
+    'mine'
     """
     reads = hasattr(model, "digest_text")
     needed = (

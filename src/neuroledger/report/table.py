@@ -113,6 +113,15 @@ def leaderboard(
     ------
     RequestError, DataError
         The suite or a benchmark does not exist; a record cannot be read.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> board = nl.leaderboard(benchmarks=["Kriegeskorte2008.IT-rdm", "Kriegeskorte2008.monkeyIT-rdm"])
+    >>> board.to_frame().columns[:3].to_list()
+    ['rank', 'model', 'role']
+    >>> [row.model for row in board.rows[:2]]
+    ['kriegeskorte92.animacy', 'efficientnet_lite0']
     """
     catalog = catalog or open_catalog()
     spec = catalog.suite(suite or read_params(catalog.root).suite)

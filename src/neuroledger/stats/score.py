@@ -116,6 +116,21 @@ class Score:
         What the random items belong to: the id of a data set. Scores of one population share its items.
     varies
         Returns the uncertainty over the named factors; :attr:`uncertainty` is its result. None if it is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> features = rng.standard_normal((80, 6))
+    >>> brain = features @ rng.standard_normal((6, 4)) + rng.standard_normal((80, 4))
+    >>> score = nl.metric("ridge")(features, brain)
+    >>> print(f"{score:.2f}")
+    0.92 [0.82, 0.97]
+    >>> score.interval_covers
+    'the 95 % interval covers new stimuli and new neuroids'
+    >>> score.scale, score.direction
+    ('correlation', 'higher')
     """
 
     value: float
@@ -213,7 +228,14 @@ class Score:
         return known.interval(self.value, self.limits)
 
     def replace(self, **changes: Any) -> Score:
-        """Return a copy with some fields changed."""
+        """Return a copy with some fields changed.
+
+        Examples
+        --------
+        >>> import neuroledger as nl
+        >>> nl.Score(0.4, scale="correlation").replace(value=0.5)
+        Score(0.5 correlation)
+        """
         return replace(self, **changes)
 
     def __float__(self) -> float:

@@ -26,6 +26,7 @@ from neuroledger.families.decoding.training.decoding_recipes import (
     NeuralBench,
     TaskRecipe,
 )
+from tools.long_tables import separated
 
 ROOT = Path(__file__).parents[3]
 DECLARED = Path(__file__).with_name("neuralbench_declared.jsonl")
@@ -339,12 +340,14 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def page(text: str) -> str:
-    """The page with the table written anew."""
+def files(text: str) -> dict[str, str]:
+    """The page with the table written anew, which is a file of its own."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    page = f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    return separated(PAGE.relative_to(ROOT).as_posix(), page)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text("utf-8")), encoding="utf-8")
+    for name, text in files(PAGE.read_text("utf-8")).items():
+        (ROOT / name).write_text(text, encoding="utf-8")

@@ -47,6 +47,14 @@ def layers(
     ------
     RequestError
         There are no layers, or a committed layer is not among them.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> scores = {"conv1": nl.Score(0.2), "conv2": nl.Score(0.4), "logits": nl.Score(0.3)}
+    >>> ax = nl.plot.layers({"IT": scores}, committed={"IT": "conv2"})
+    >>> ax.get_ylabel()
+    'score'
     """
     if isinstance(scores, Curve):
         return _layer_curve(scores.to_dict(), ax or axes(width=7, height=4.4))
@@ -207,6 +215,14 @@ def layer_map(
     ------
     RequestError
         There are no layers, or regions have different layers.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> scores = {"conv1": nl.Score(0.2), "conv2": nl.Score(0.4)}
+    >>> ax = nl.plot.layer_map({"V4": scores, "IT": scores})
+    >>> [label.get_text() for label in ax.get_xticklabels()]
+    ['V4', 'IT']
     """
     from matplotlib.patches import Rectangle
 
@@ -267,6 +283,17 @@ def time(scores: Score | Mapping[str, Score], *, ax: Axes | None = None) -> Axes
         The samples have no time bins.
     RequestError
         There are no scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> import neuroledger as nl
+    >>> bins = {"time_bin_start": ("time_bin", [70, 120]), "time_bin_end": ("time_bin", [120, 170])}
+    >>> samples = xr.DataArray([[0.1, 0.2], [0.3, 0.5]], dims=("time_bin", "neuroid"), coords=bins)
+    >>> ax = nl.plot.time(nl.Score(0.3, scale="correlation", samples=samples))
+    >>> ax.get_xlabel()
+    'middle of the time bin [ms]'
     """
     curves = {"score": scores} if isinstance(scores, Score) else dict(scores)
     if not curves:

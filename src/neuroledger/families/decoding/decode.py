@@ -130,11 +130,12 @@ def decode(
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
+    >>> import neuroledger as nl
     >>> rng = np.random.default_rng(0)
     >>> y = np.repeat(["rest", "move"], 30)
     >>> x = rng.standard_normal((60, 4)) + (y == "move")[:, None]
     >>> order = rng.permutation(60)
-    >>> round(decode(LogisticRegression(), x[order], y[order]).value, 2) > 0.7
+    >>> nl.decode(LogisticRegression(), x[order], y[order]).value > 0.7
     True
     """
     if is_mne(x) or isinstance(x, Mapping):

@@ -28,6 +28,21 @@ def confusion(score: Score | xr.DataArray, *, ax: Axes | None = None) -> Axes:
     ------
     MetricError
         There are no predictions, or they are not classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> labels, people = np.tile(["left", "right"], 30), np.repeat(["a", "b", "c"], 20)
+    >>> windows = rng.standard_normal((60, 4)) + np.where(labels == "left", 0.0, 1.5)[:, None]
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> pipelines = {"linear": LogisticRegression(), "bayes": GaussianNB()}
+    >>> scores = {name: nl.decode(one, windows, labels, groups=people) for name, one in pipelines.items()}
+    >>> ax = nl.plot.confusion(scores["linear"])
+    >>> ax.get_xlabel()
+    'predicted'
     """
     predictions = score.predictions if isinstance(score, Score) else score
     if not isinstance(predictions, xr.DataArray) or "truth" not in predictions.coords:
@@ -96,6 +111,21 @@ def learning_curve(results: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ------
     RequestError
         The table has only one size of the training part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> labels, people = np.tile(["left", "right"], 60), np.repeat(["a", "b", "c"], 40)
+    >>> windows = rng.standard_normal((120, 4)) + np.where(labels == "left", 0.0, 1.5)[:, None]
+    >>> facts = {"subject": people, "session": np.tile(np.repeat(["1", "2"], 20), 3)}
+    >>> rule = {"name": "learning_curve", "sizes": [0.5, 1.0], "permutations": 1}
+    >>> score = nl.decode(LogisticRegression(), windows, labels, groups=facts, train="each", splits=rule)
+    >>> ax = nl.plot.learning_curve(nl.decoding.table(score))
+    >>> ax.get_xlabel()
+    'training windows'
     """
     people = (
         results.groupby(["pipeline", "samples", "subject"])["score"]
@@ -147,6 +177,22 @@ def forest(
     ------
     RequestError
         The two pipelines are not in the table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> labels, people = np.tile(["left", "right"], 30), np.repeat(["a", "b", "c"], 20)
+    >>> windows = rng.standard_normal((60, 4)) + np.where(labels == "left", 0.0, 1.5)[:, None]
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> pipelines = {"linear": LogisticRegression(), "bayes": GaussianNB()}
+    >>> scores = {name: nl.decode(one, windows, labels, groups=people) for name, one in pipelines.items()}
+    >>> results = nl.decoding.table(scores)
+    >>> ax = nl.plot.forest(results, "linear", "bayes")
+    >>> ax.get_xlabel()
+    'effect of linear over bayes, standard deviations'
     """
 
     def of(frame: pd.DataFrame) -> pd.DataFrame:
@@ -210,6 +256,15 @@ def topography(values: Any, positions: Any, *, titles: tuple[str, ...] = ()) -> 
     ------
     RequestError
         Fewer than four channels have a position, or the numbers of values and positions differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> angles = np.arange(8) * np.pi / 4
+    >>> panels = nl.plot.topography(np.cos(angles), 0.08 * np.column_stack([np.cos(angles), np.sin(angles)]))
+    >>> len(panels)
+    1
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle

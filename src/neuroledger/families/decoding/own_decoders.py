@@ -61,6 +61,17 @@ def evaluate_decoder(
     ------
     RequestError
         Nothing is found there, or an argument is invalid.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import neuroledger as nl
+    >>> _ = torch.manual_seed(0)
+    >>> network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(2))
+    >>> recipe = {"name": "laptop", "epochs": 1}
+    >>> [record] = nl.evaluate_decoder(network, benchmarks=["EEGLAB.sample-position"], recipe=recipe)
+    >>> record.status
+    'scored'
     """
     decoder = own_decoder(module, **declared)
     return run([decoder], suite=suite, benchmarks=benchmarks, seed=seed)

@@ -67,6 +67,23 @@ def table(
     ------
     MetricError
         A score has no predictions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> labels, people = np.tile(["left", "right"], 30), np.repeat(["a", "b", "c"], 20)
+    >>> windows = rng.standard_normal((60, 4)) + np.where(labels == "left", 0.0, 1.5)[:, None]
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> pipelines = {"linear": LogisticRegression(), "bayes": GaussianNB()}
+    >>> scores = {name: nl.decode(one, windows, labels, groups=people) for name, one in pipelines.items()}
+    >>> results = nl.decoding.table(scores)
+    >>> list(results.columns[:4])
+    ['dataset', 'pipeline', 'subject', 'session']
+    >>> len(results)
+    6
     """
     scores_by_name = {"decoder": scores} if isinstance(scores, Score) else dict(scores)
     parts = []
@@ -208,6 +225,21 @@ def statistics(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     ------
     RequestError
         A pipeline lacks a subject that another one has, or a score is NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> labels, people = np.tile(["left", "right"], 30), np.repeat(["a", "b", "c"], 20)
+    >>> windows = rng.standard_normal((60, 4)) + np.where(labels == "left", 0.0, 1.5)[:, None]
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> pipelines = {"linear": LogisticRegression(), "bayes": GaussianNB()}
+    >>> scores = {name: nl.decode(one, windows, labels, groups=people) for name, one in pipelines.items()}
+    >>> results = nl.decoding.table(scores)
+    >>> list(nl.decoding.statistics(results).columns)
+    ['dataset', 'pipe1', 'pipe2', 'p', 'smd', 'nsub']
     """
     means = results.groupby(["dataset", "pipeline", "subject"], sort=False)[
         "score"
@@ -298,6 +330,23 @@ def meta_analysis(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     -------
     pandas.DataFrame
         `pipe1`, `pipe2`, `p`, `smd`, `datasets`, `nsub`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> labels, people = np.tile(["left", "right"], 30), np.repeat(["a", "b", "c"], 20)
+    >>> windows = rng.standard_normal((60, 4)) + np.where(labels == "left", 0.0, 1.5)[:, None]
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> pipelines = {"linear": LogisticRegression(), "bayes": GaussianNB()}
+    >>> scores = {name: nl.decode(one, windows, labels, groups=people) for name, one in pipelines.items()}
+    >>> results = nl.decoding.table(scores)
+    >>> both = pd.concat([results.assign(dataset="mine"), results.assign(dataset="theirs")])
+    >>> nl.decoding.meta_analysis(both)[["pipe1", "pipe2"]].to_dict("records")
+    [{'pipe1': 'bayes', 'pipe2': 'linear'}, {'pipe1': 'linear', 'pipe2': 'bayes'}]
     """
     from scipy.stats import norm
 
@@ -350,6 +399,18 @@ def patterns(estimator: Any, x: Array) -> Floats:
     ------
     RequestError
         The estimator is not linear in the values of the windows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> labels, people = np.tile(["left", "right"], 30), np.repeat(["a", "b", "c"], 20)
+    >>> windows = rng.standard_normal((60, 4)) + np.where(labels == "left", 0.0, 1.5)[:, None]
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> fitted = LogisticRegression().fit(windows, labels)
+    >>> nl.decoding.patterns(fitted, windows).shape
+    (1, 4, 1)
     """
     x = np.asarray(x, dtype=float)
     flat = x.reshape(len(x), -1)

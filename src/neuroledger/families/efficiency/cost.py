@@ -143,6 +143,18 @@ def cost(
         A metric or mode is unknown, a metric is not a cost metric, or ``module`` is not a torch module.
     ModelError
         A graph cannot be read, or one of its nodes is not supported.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import neuroledger as nl
+    >>> _ = torch.manual_seed(0)
+    >>> network = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    >>> costs = nl.cost(network, [torch.rand(5, 8)], ["parameter_count", "effective_macs"])
+    >>> costs["parameter_count"].value
+    46.0
+    >>> costs["effective_macs"].samples.to_series().to_dict()
+    {'0': 32.0, '2': 0.8}
     """
     if mode not in ("strict", "neurobench-2.3"):
         raise RequestError(f"unknown mode {mode!r}: use 'strict' or 'neurobench-2.3'")

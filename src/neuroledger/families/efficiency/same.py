@@ -119,6 +119,16 @@ def same(
         ``network`` is neither a module nor a graph, or an argument is invalid.
     ModelError
         A graph cannot be read, or a forward pass fails.
+
+    Examples
+    --------
+    >>> import nir, torch
+    >>> import neuroledger as nl
+    >>> layer = torch.nn.Linear(3, 2)
+    >>> weights = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    >>> graph = nir.NIRGraph.from_list(nir.Affine(*weights))
+    >>> nl.same(torch.nn.Sequential(layer), graph, torch.rand(4, 3)).same
+    True
     """
     from neuroledger.families.efficiency.graphs.files import module_from
 

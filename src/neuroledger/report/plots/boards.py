@@ -73,6 +73,13 @@ def bars(
     ------
     RequestError
         The benchmark is not on the board.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> ax = nl.plot.bars("Kriegeskorte2008.IT-rdm")
+    >>> ax.get_xlabel()
+    'similarity after the ceiling'
     """
     board = _given(board) or leaderboard(benchmarks=[benchmark])
     i, column = _column(board, benchmark)
@@ -114,6 +121,13 @@ def controls(
     ------
     RequestError
         The benchmark is not on the board, or no control was scored on it.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> ax = nl.plot.controls("Kriegeskorte2008.IT-rdm")
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['noise (negative)']
     """
     board = _given(board) or leaderboard(benchmarks=[benchmark])
     i, column = _column(board, benchmark)
@@ -139,7 +153,16 @@ def controls(
 
 
 def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draw a heat map of models by benchmarks: best or tied scores bold, failed ones hatched, missing ones blank."""
+    """Draw a heat map of models by benchmarks: best or tied scores bold, failed ones hatched, missing ones blank.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> board = nl.leaderboard(benchmarks=["Kriegeskorte2008.IT-rdm", "Kriegeskorte2008.monkeyIT-rdm"])
+    >>> ax = nl.plot.heat_map(board)
+    >>> len(ax.get_yticklabels()) > 10
+    True
+    """
     board = _given(board) or leaderboard()
     rows = [row for row in board.rows if row.role == "model"]
     values = _values(rows, board.columns)
@@ -180,6 +203,13 @@ def tradeoff(
     ------
     RequestError
         A benchmark is not on the board, or no model was scored on both.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> ax = nl.plot.tradeoff("Kriegeskorte2008.IT-rdm", "Kriegeskorte2008.monkeyIT-rdm")
+    >>> ax.get_xscale()
+    'log'
     """
     board = _given(board) or leaderboard(benchmarks=[score, cost])
     i, column = _column(board, score)
@@ -224,6 +254,13 @@ def ranks(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axes:
     ------
     RequestError
         No model of the board is ranked.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> ax = nl.plot.ranks(nl.leaderboard(suite="core"))
+    >>> ax.get_xlabel()
+    'rank'
     """
     board = _given(board) or leaderboard()
     rows = [row for row in board.rows if row.rank is not None]
@@ -263,6 +300,14 @@ def agreement(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Ax
     ------
     RequestError
         Fewer than two benchmarks have scores.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> board = nl.leaderboard(benchmarks=["Kriegeskorte2008.IT-rdm", "Kriegeskorte2008.monkeyIT-rdm"])
+    >>> ax = nl.plot.agreement(board)
+    >>> [label.get_text() for label in ax.get_xticklabels()]
+    ['Kriegeskorte2008.IT-rdm', 'Kriegeskorte2008.monkeyIT-rdm']
     """
     board = _given(board) or leaderboard()
     rows = [row for row in board.rows if row.role == "model"]
@@ -346,6 +391,14 @@ def differences(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     ------
     RequestError
         The models share no scored benchmark.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> found = nl.compare("efficientnet_lite0", "gabor", benchmark="Kriegeskorte2008.monkeyIT-rdm")
+    >>> ax = nl.plot.differences(found)
+    >>> ax.get_xlabel()
+    'score of efficientnet_lite0 minus score of gabor'
     """
     every = (*comparison.differences, comparison.overall)
     shared = [item for item in every if item.value is not None]

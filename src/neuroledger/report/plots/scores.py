@@ -36,6 +36,19 @@ def scatter(
         The number of scores is not two.
     MetricError
         A score has no samples, or the samples cannot be paired.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> features = rng.standard_normal((80, 6))
+    >>> brain = features @ rng.standard_normal((6, 4)) + rng.standard_normal((80, 4))
+    >>> score = nl.metric("ridge")(features, brain)
+    >>> other = nl.metric("pls", estimator={"components": 2})(features, brain)
+    >>> ax = nl.plot.scatter({"ridge": score, "pls": other})
+    >>> ax.get_xlabel()
+    'ridge, correlation (higher for 4)'
     """
     scores = (
         dict(a) if isinstance(a, Mapping) else dict(zip(labels, (a, b), strict=True))
@@ -81,6 +94,21 @@ def paired(
         The number of scores is less than two.
     MetricError
         A score has no samples along ``by``, or the scores share no item.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> rng = np.random.default_rng(0)
+    >>> labels, people = np.tile(["left", "right"], 30), np.repeat(["a", "b", "c"], 20)
+    >>> windows = rng.standard_normal((60, 4)) + np.where(labels == "left", 0.0, 1.5)[:, None]
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> pipelines = {"linear": LogisticRegression(), "bayes": GaussianNB()}
+    >>> scores = {name: nl.decode(one, windows, labels, groups=people) for name, one in pipelines.items()}
+    >>> ax = nl.plot.paired(scores, by="split")
+    >>> [label.get_text() for label in ax.get_xticklabels()]
+    ['linear', 'bayes']
     """
     if len(scores) < 2:
         raise RequestError(
@@ -131,6 +159,14 @@ def reliability(score: Score, *, ax: Axes | None = None) -> Axes:
     ------
     MetricError
         The score has no ceiling with samples for the same neuroids.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> score = nl.score("pixels16", "Digits.simulated.V4-pls", limit=100)
+    >>> ax = nl.plot.reliability(score)
+    >>> ax.get_ylabel()
+    'score (correlation, before the ceiling)'
     """
     if score.ceiling is None:
         raise MetricError(

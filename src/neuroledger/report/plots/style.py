@@ -62,6 +62,15 @@ def save(ax: Axes | Sequence[Axes], path: Path | str) -> Path:
         The suffix is not a supported format.
     DataError
         The disk is full or read-only; the old file is unchanged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import neuroledger as nl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = nl.plot.save(nl.plot.bars("Kriegeskorte2008.IT-rdm"), f"{folder}/bars.svg")
+    ...     path.name, path.stat().st_size > 1000
+    ('bars.svg', True)
     """
     import matplotlib as mpl
 

@@ -283,6 +283,18 @@ def layers(
     ------
     NeuroLedgerError
         The model cannot be scored; the message states the reason.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import neuroledger as nl
+    >>> _ = torch.manual_seed(0)
+    >>> network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 7, stride=8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(2))
+    >>> curve = nl.layers(network, "Kriegeskorte2008.monkeyIT-rdm", untrained=False, preprocessing={"resize": 32})
+    >>> list(curve)
+    ['1']
+    >>> curve.commitment
+    'regions: {IT: "1"}'
     """
     catalog = open_catalog()
     session = Session(

@@ -48,6 +48,14 @@ def rdm(
     ------
     RequestError
         There are no assemblies, an assembly has other dimensions, or the coordinate is missing.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> rdms = nl.load("Kriegeskorte2008").assembly
+    >>> panels = nl.plot.rdm({"human": rdms[:4], "monkey": rdms[4:]})
+    >>> len(panels)
+    2
     """
     from matplotlib.figure import Figure
 

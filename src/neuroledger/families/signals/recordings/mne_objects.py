@@ -91,6 +91,22 @@ def windows(
         An object is not a recording, a field is invalid, or `window` is missing for a `Raw`.
     DataError
         A channel or event does not occur, or recordings are inconsistent.
+
+    Examples
+    --------
+    >>> import mne
+    >>> import numpy as np
+    >>> import neuroledger as nl
+    >>> info = mne.create_info(["C3", "C4"], 100, "eeg")
+    >>> noise = 1e-5 * np.random.default_rng(0).standard_normal((2, 500))
+    >>> raw = mne.io.RawArray(noise, info, verbose=False)
+    >>> _ = raw.set_annotations(mne.Annotations([0, 1, 2], 0.0, ["go", "stop", "go"]))
+    >>> window = {"start": 0.0, "duration": 1.0, "labels": {"go": "go", "stop": "stop"}}
+    >>> windows = nl.windows({"anna": raw}, window=window)
+    >>> dict(windows.sizes)
+    {'presentation': 3, 'channel': 2, 'sample': 100}
+    >>> windows["label"].values.tolist()
+    ['go', 'stop', 'go']
     """
     identified = list(_identified(recordings))
     if not identified:
