@@ -28,7 +28,6 @@ from neuroledger.stats.aggregate import aggregate, error_of
 from neuroledger.stats.left_out import general, with_subjects
 from neuroledger.stats.samples import NotKnown, Samples
 from neuroledger.stats.score import LIMITS, Score, natural_scale
-from neuroledger.stats.scorer import Scorer
 from neuroledger.stats.splits import (
     Split,
     draw,
