@@ -337,7 +337,8 @@ def _check_repeats(
             why = f"batches {description} gave other counts than one of {size}: {', '.join(differs[:8])}"
             if counted.beyond:
                 why += f"; the network has iterators, which cannot be restored: {', '.join(counted.beyond)}"
-            failures = {**counted.failures, **dict.fromkeys(needs, why)}
+            failures = dict(counted.failures)
+            failures |= dict.fromkeys(needs, why)
             return replace(counted, failures=failures)
     note = f"checked: batches {' and '.join(runs)} gave the same counts"
     return replace(counted, notes=(*counted.notes, note))
