@@ -46,7 +46,7 @@ def tenth(value: float) -> str:
 
 
 def element(name: str, content: str | None = None, **attributes: object) -> str:
-    """Return an element with its attributes in the given order; those that are None are left out.
+    """Return an element with its attributes in the given order; those with the value None are left out.
 
     ``class_`` stands for the attribute ``class``, and ``text_anchor`` for ``text-anchor``.
 

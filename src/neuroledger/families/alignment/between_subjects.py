@@ -23,7 +23,7 @@ class Align(Frozen):
     """Replace the neuroids of each subject by ``dimensions`` that all subjects share, fitted to some presentations.
 
     ``procrustes`` rotates subjects to their mean (hyperalignment [haxby2011]); ``shared_response`` fits orthonormal
-    dimensions [chen2015]. The rotations are fitted to the presentations whose coordinate ``fitted_by`` has one of
+    dimensions [chen2015srm]. The rotations are fitted to the presentations whose coordinate ``fitted_by`` has one of
     ``fitted_values``, and applied to all: score the other presentations only. ``average`` takes the mean over subjects.
     """
 
@@ -64,7 +64,7 @@ def hyperalignment(responses: Sequence[Floats], dimensions: int) -> list[Floats]
 
 
 def shared_response(responses: Sequence[Floats], dimensions: int) -> list[Floats]:
-    """Return orthonormal dimensions (neuroid × dimension) of each subject that fit a shared response best [chen2015].
+    """Return orthonormal dimensions (neuroid × dimension) of each subject that fit a shared response best [chen2015srm].
 
     Minimises ``Σ_s |X_s − S·W_sᵀ|²`` over the shared response ``S`` (presentation × dimension) and ``W_sᵀW_s = I``,
     alternating between both from the principal components of all subjects together. Parameters are those of

@@ -411,7 +411,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self.masked = None
 
     def _reach_factor(self, tensor: Tensor, name: str) -> str:
-        """Record a factor that is no value of samples, and return the name of its layer."""
+        """Record a factor that does not come from samples, and return the name of its layer."""
         shared = self.origins.shared(tensor)
         if shared is None:
             name = self.name_of(tensor, name)
