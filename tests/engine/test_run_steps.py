@@ -92,7 +92,7 @@ class Bench:
         self.damaged: set[tuple[str, str]] = set()
         self.executed: list[Any] = []
         monkeypatch.setattr(module, "open_store", lambda *given: None)
-        monkeypatch.setattr(module, "Session", lambda *given: given)
+        monkeypatch.setattr(module, "Session", lambda *given, **_: given)
         monkeypatch.setattr(module, "execute", self.execute)
         monkeypatch.setattr(module, "_needed", lambda catalog, job: iter(()))
         monkeypatch.setattr(module, "_invalid", lambda catalog, kind, id: None)

@@ -44,12 +44,14 @@ def as_estimator(
 
     Examples
     --------
+    >>> import neuroledger as nl
     >>> import numpy as np
     >>> from sklearn.model_selection import cross_val_score
     >>> windows = np.random.default_rng(0).normal(size=(40, 3, 50))
     >>> labels = np.repeat(["left", "right"], 20)
     >>> windows[labels == "left", 1] += 1
-    >>> scores = cross_val_score(as_estimator("shrinkage_lda"), windows, labels, cv=2)
+    >>> decoder = nl.as_estimator("shrinkage_lda")
+    >>> scores = cross_val_score(decoder, windows, labels, cv=2)
     >>> print(f"{scores.mean():.2f}")
     0.85
     """
