@@ -196,7 +196,8 @@ def _hum_frequency(values: Floats, rate: float) -> float | None:
         )
     )
     frequencies = np.fft.rfftfreq(8 * length, 1.0 / rate)
-    best, hum = np.log(10.0), None
+    best = np.log(10.0)
+    hum = None
     for at in np.flatnonzero(
         (frequencies >= 20.0) & (frequencies <= 0.47 * rate)
     ).tolist():

@@ -158,7 +158,8 @@ def _match_boxes(
         shares = box_overlap(found_boxes[row], boxes[free])
         if free.size and shares.max() >= TOUCHING:
             best = free[int(np.argmax(shares))]
-            match[best], overlap[best] = row, shares.max()
+            match[best] = row
+            overlap[best] = shares.max()
     return match, overlap
 
 

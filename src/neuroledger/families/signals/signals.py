@@ -227,7 +227,9 @@ def _value_problems(assembly: xr.DataArray) -> list[str]:
 
 
 def _scan_values(assembly: xr.DataArray) -> list[str]:
-    wrong, flat, first = 0, 0, -1
+    wrong = 0
+    flat = 0
+    first = -1
     # A window without spikes is valid.
     silent = set(assembly["channel_type"].values.astype(str)) == {"spikes"}
     for start, values in blocks(assembly):

@@ -133,7 +133,9 @@ def _draw_pairs(
         )
     columns = {name: table[name].astype(str).to_numpy() for name in needed}
     generator = random.Random(seed)
-    first, second, names = [], [], []
+    first = []
+    second = []
+    names = []
     for row in range(len(table)):
         partners = {}
         for name, factor in factors.items():

@@ -25,7 +25,8 @@ HELD = 1 << 30
 # Weights start as standard normal numbers: if all steps together are smaller than this, many cannot reach their optimum.
 REACH = 4.0
 # Adam's decay rates of both moments, and the constant that keeps its steps finite.
-DECAYS, FLOOR = (0.9, 0.999), 1e-8
+DECAYS = (0.9, 0.999)
+FLOOR = 1e-8
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Penalty = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -408,7 +408,9 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: ModuleType) -> tuple[Array,
     if width == 1:
         return c, power * trace
     active = np.arange(splits)
-    current, part, count = c, scaled, 0
+    current = c
+    part = scaled
+    count = 0
     while len(active) and count < rule.iterations - 1:
         steps = min(STEPS, rule.iterations - 1 - count)
         b = _powers(part, current, steps + 1, xp)

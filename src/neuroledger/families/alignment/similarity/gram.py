@@ -507,7 +507,8 @@ def _gram_torch(X: Array, workspace: Workspace) -> Gram:
     dtype = torch.float32 if workspace.dtype == "float32" else torch.float64
     K = torch.zeros((rows, rows), dtype=torch.float64, device=device)
     mean_product = torch.zeros(rows, dtype=torch.float64, device=device)
-    row_sum, mean_square = mean_product.clone(), 0.0
+    row_sum = mean_product.clone()
+    mean_square = 0.0
     offset = float(X[0].mean(dtype=np.float64))
     for start in range(0, count, BLOCK):
         columns = X[:, start : start + BLOCK]

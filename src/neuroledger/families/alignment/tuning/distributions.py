@@ -176,7 +176,8 @@ def drawn_rows(
     """
     if np.isnan(target).all() or np.isnan(source).all():
         raise MetricError("the distribution of one side is empty")
-    size, parts = target.size, []
+    size = target.size
+    parts = []
     step = max(1, CHUNK // max(size, 1))
     for start in range(0, draws, step):
         shape = (min(step, draws - start), size)

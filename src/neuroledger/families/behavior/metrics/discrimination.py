@@ -72,7 +72,9 @@ def discrimination(
     model = pattern(
         rates, trials.truth, level=level, distractors=distractors, normalise=normalise
     )
-    pairs, scores, undefined = [], [], 0
+    pairs = []
+    scores = []
+    undefined = 0
     for half, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
         people_rates = trials.rates(half)
         people = pattern(

@@ -107,7 +107,9 @@ def object_solution_times(
         solve,
         lambda times: sum(part.nbytes for part in times),
     )
-    values, notes, known = [], [], []
+    values = []
+    notes = []
+    known = []
     for number, (split, predicted) in enumerate(zip(splits, solved, strict=True)):
         solved_by_both = ~(np.isnan(predicted) | np.isnan(brain[split.test]))
         enough = solved_by_both.sum() >= 3

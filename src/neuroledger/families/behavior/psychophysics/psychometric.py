@@ -143,7 +143,8 @@ def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | N
     """Return slope, mean and lapse with the lowest loss, or None if no loss is finite."""
     lapse = 1 - float(np.max(y))
     starts = np.asarray([(slope, mean, lapse) for slope in SLOPES for mean in x])
-    best, lowest = None, np.inf
+    best = None
+    lowest = np.inf
     bounds = ((None, None), (None, None), LAPSES)
     for start in starts if thorough else _likely_starts(x, y, guess):
         with np.errstate(all="ignore"):

@@ -111,7 +111,9 @@ def people_thresholds(
         values = values_of_people(target, error=error)
         return Measured(values, [], list(map(str, range(values.size))))
     people = encode(subject)
-    determined, names, failures = [], [], []
+    determined = []
+    names = []
+    failures = []
     for place, name in enumerate(people.labels):
         trials = target.isel(presentation=np.flatnonzero(people.codes == place))
         threshold = model_threshold(trials, **fitting)

@@ -312,7 +312,8 @@ class Node(nn.Module):  # type: ignore[misc]
         opset: int,
     ) -> None:
         super().__init__()
-        self.kind, self.last_uses = kind, list(last_uses)
+        self.kind = kind
+        self.last_uses = list(last_uses)
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self.options: dict[str, Any] = {

@@ -280,7 +280,8 @@ class Presented(nn.Module):  # type: ignore[misc]
 
     def __init__(self, network: nn.Module, shape: Sequence[int]) -> None:
         super().__init__()
-        self.network, self.shape = network, tuple(shape)
+        self.network = network
+        self.shape = tuple(shape)
         self.temporal = bool(getattr(network, "temporal", False))
 
     def forward(self, inputs: Tensor) -> Tensor:

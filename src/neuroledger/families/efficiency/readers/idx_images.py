@@ -82,7 +82,9 @@ def idx_images(
     RequestError
         The images do not fit into memory.
     """
-    pictures, labels, splits = [], [], []
+    pictures = []
+    labels = []
+    splits = []
     for part, names in parts.items():
         images = _array(files, names.images)
         truth = _array(files, names.labels)

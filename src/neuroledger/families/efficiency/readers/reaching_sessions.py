@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["reaching_sessions"]
 
 Units = Literal["channels", "sorted", "all"]
-Share = OpenShare
 Milliseconds = PositiveFloat
 
 STEP: Final = 0.004
@@ -58,8 +57,8 @@ def reaching_sessions(
     lag: NonNegativeFloat = 0.0,
     units: Units = "channels",
     count: Literal["presence", "spikes"] = "presence",
-    train: Share = 0.5,
-    validation: Share = 0.25,
+    train: OpenShare = 0.5,
+    validation: OpenShare = 0.25,
     longest_reach: Milliseconds | None = None,
     mode: Literal["strict", "neurobench-2.3"] = "strict",
 ) -> Dataset:

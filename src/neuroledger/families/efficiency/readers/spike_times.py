@@ -102,7 +102,8 @@ def spike_times(
             units // pool,
             bins,
         )
-        counts, offset = _allocate(shape), 0
+        counts = _allocate(shape)
+        offset = 0
         for part_trains in trains:
             for first in range(0, len(part_trains.labels), AT_ONCE):
                 batch = _count_spikes(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Final, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,6 +21,7 @@ from neuroledger.families.efficiency.sound.clip_store import (
 )
 from neuroledger.families.efficiency.sound.clips import Clip, samples_in
 from neuroledger.families.efficiency.tar_members import Content, tar_members
+from neuroledger.families.fields import Share
 from neuroledger.spec.registry import reader
 
 __all__ = ["Keywords", "word_folders"]
@@ -29,8 +30,6 @@ VERSION: Final = 1
 PARTS: Final = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
 """The section of each background noise from which the silence of a part is cut, so that parts do not share silence."""
 UNKNOWN, SILENCE = "_unknown_", "_silence_"
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Keywords(BaseModel):
@@ -285,7 +284,8 @@ def _select(rows: list[Row], keywords: Keywords, part: str) -> int:
     others = []
     for row in rows:
         if row["label"] in keywords.words:
-            row["keyword"], row["keyword_split"] = row["label"], part
+            row["keyword"] = row["label"]
+            row["keyword_split"] = part
         else:
             others.append(row)
     number = len(rows) - len(others)

@@ -240,7 +240,9 @@ def interpolated(points: Array, shape: Sequence[int]) -> Channels:
     valid = points[inside]
     low = np.clip(np.floor(valid), 0, size - 2).astype(np.int64)
     part = valid - low
-    rows, columns, weights = [], [], []
+    rows = []
+    columns = []
+    weights = []
     for corner in np.ndindex(2, 2, 2):
         offset = np.array(corner)
         x, y, z = (low + offset).T

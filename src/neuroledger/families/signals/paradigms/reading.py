@@ -174,5 +174,7 @@ def in_context(
         texts.append(text)
         contexts.append(joined_by.join(texts))
         parts.append(len(texts) - 1)
-    table["passage"], table["part"], table["context"] = keys, parts, contexts
+    table["passage"] = keys
+    table["part"] = parts
+    table["context"] = contexts
     return replace(stimuli, table=table)

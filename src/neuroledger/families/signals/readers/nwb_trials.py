@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +40,7 @@ from neuroledger.spec.registry import reader
 from neuroledger.store.hashes import sha256_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pynwb
 
 __all__ = ["NwbWindow", "nwb_trials"]
@@ -161,71 +162,53 @@ def _windows(
         raise DataError(
             f"{name} states no subject (`subject/subject_id`): add it, or leave the file out"
         )
-    if content.trials is None or not len(content.trials):
-        raise DataError(f"{name} has no trials (`intervals/trials`)")
-    table = content.trials.to_dataframe()
-    missing = sorted({window.align, *facts.values()} - set(table.columns))
-    if missing:
-        raise DataError(
-            f"{name}: its trials have no column {', '.join(missing)}; they have {', '.join(table.columns)}"
-        )
-    labels = (
-        table[facts["label"]].to_numpy().astype(str)
-        if "label" in facts
-        else np.full(len(table), "")
-    )
-    begins, ends = (
-        table[window.align].to_numpy(float),
-        table["stop_time"].to_numpy(float),
-    )
+    table = _trials(content, name, {window.align, *facts.values()})
+    labels = np.full(len(table), "")
+    if "label" in facts:
+        labels = table[facts["label"]].to_numpy().astype(str)
+    begins = table[window.align].to_numpy(float)
+    ends = table["stop_time"].to_numpy(float)
     trials, onsets = _onsets(begins, ends, window)
-    untimed = ~np.isfinite(begins) | (~np.isfinite(ends) & (window.stride is not None))
+    endless = ~np.isfinite(ends) & (window.stride is not None)
+    untimed = ~np.isfinite(begins) | endless
     left_out = [*count_by_label("without a time", {"label": labels}, untimed)]
     by_window = {"label": labels[trials]}
-    spikes = _Spikes.of(content, name) if series is None else None
-    source = _Series.of(content, name, series) if series is not None else None
-    if spikes is not None:
-        kept = spikes.observed(onsets + window.start, window.duration)
+    source: _Spikes | _Series
+    lost = 0
+    if series is None:
+        source = _Spikes.of(content, name)
+        kept = source.observed(onsets + window.start, window.duration)
         left_out += count_by_label("not observed", by_window, ~kept)
-        lost = 0
     else:
-        assert source is not None
+        source = _Series.of(content, name, series)
         placed, lost = source.placed(onsets, window, name)
         kept = placed.inside
         left_out += count_by_label("across a gap", by_window, placed.across)
-        left_out += count_by_label(
-            "beyond the ends", by_window, placed.before | placed.after
-        )
+        beyond = placed.before | placed.after
+        left_out += count_by_label("beyond the ends", by_window, beyond)
+    total = len(onsets)
     if not kept.any():
-        reasons = ", ".join(
+        counts = ", ".join(
             f"{sum(x.windows for x in left_out if x.reason == y)} {y}"
             for y in _reasons(left_out)
         )
         raise DataError(
-            f"{name}: none of {len(onsets)} windows can be cut ({reasons or 'no trial'})"
+            f"{name}: none of {total} windows can be cut ({counts or 'no trial'})"
         )
-    total = len(onsets)
     trials = trials[kept]
     onsets = onsets[kept]
     extra: dict[str, Array] = {"trial": trials}
-    if series is None:
-        assert spikes is not None
-        values, channels, rate, kind, units = spikes.counted(onsets, window)
+    outside = 0
+    if isinstance(source, _Spikes):
+        values, channels, rate, kind, units = source.counted(onsets, window)
         if held_out is not None:
             out = np.arange(len(channels)) % held_out == held_out - 1
-            extra |= {
-                f"unit_{n}": values[:, n].sum(axis=1) for n in np.flatnonzero(out)
-            }
-            values, channels = (
-                values[:, ~out],
-                [
-                    channel
-                    for channel, removed in zip(channels, out, strict=True)
-                    if not removed
-                ],
-            )
+            for unit in np.flatnonzero(out):
+                extra[f"unit_{unit}"] = values[:, unit].sum(axis=1)
+            values = values[:, ~out]
+            channels = [channels[unit] for unit in np.flatnonzero(~out)]
+        outside = source.outside(onsets + window.start, window.duration)
     else:
-        assert source is not None
         values, channels, rate, kind, units = source.cut(onsets, window, name)
         deviation = float(np.median(values.std(axis=2)))
         require_plausible(
@@ -236,24 +219,10 @@ def _windows(
         )
     for coordinate, where in behavior.items():
         mean = _behavior(content, name, where, onsets, window)
-        extra |= (
-            {coordinate: mean[:, 0]}
-            if mean.shape[1] == 1
-            else {f"{coordinate}_{n}": column for n, column in enumerate(mean.T)}
-        )
-    extra |= {fact: table[column].to_numpy()[trials] for fact, column in facts.items()}
-    events = {
-        "stimulus_id": np.array([f"{name}/{trial}" for trial in trials]),
-        "subject": np.full(len(onsets), str(subject)),
-        "session": np.full(len(onsets), str(content.session_id or content.identifier)),
-        "recording": np.full(len(onsets), name),
-        "recording_sha256": np.full(len(onsets), sha256),
-        "onset": onsets,
-        **{
-            key: column.astype(str) if column.dtype.kind == "O" else column
-            for key, column in extra.items()
-        },
-    }
+        extra |= _named_columns(coordinate, mean)
+    for fact, column in facts.items():
+        extra[fact] = table[column].to_numpy()[trials]
+    session = str(content.session_id or content.identifier)
     windows = signals(
         values.astype(np.float32),
         channels=channels,
@@ -261,20 +230,23 @@ def _windows(
         sampling_rate=rate,
         start=window.start,
         units=units,
-        events=events,
+        events={
+            "stimulus_id": np.array([f"{name}/{trial}" for trial in trials]),
+            "subject": np.full(len(onsets), str(subject)),
+            "session": np.full(len(onsets), session),
+            "recording": np.full(len(onsets), name),
+            "recording_sha256": np.full(len(onsets), sha256),
+            "onset": onsets,
+            **{key: _as_text_if_object(column) for key, column in extra.items()},
+        },
     )
     clocks = RecordingClocks(
         recording=name,
         subject=str(subject),
-        clocks=(
-            spikes.clock if spikes is not None else _known(source).clock,
-            _trial_clock(begins, ends),
-        ),
+        clocks=(source.clock, _trial_clock(begins, ends)),
         windows=len(onsets),
         left_out=tuple(left_out),
-        outside=0
-        if spikes is None
-        else spikes.outside(onsets + window.start, window.duration),
+        outside=outside,
         most_outside=window.beyond,
         most_empty=window.empty,
         any_time=window.beyond == 1,
@@ -282,13 +254,34 @@ def _windows(
     return note_left_out(note_clocks(windows, clocks), name, lost, total, 0)
 
 
+def _trials(content: pynwb.NWBFile, name: str, needed: Set[str]) -> pd.DataFrame:
+    """The table of trials, which has the needed columns."""
+    if content.trials is None or not len(content.trials):
+        raise DataError(f"{name} has no trials (`intervals/trials`)")
+    table: pd.DataFrame = content.trials.to_dataframe()
+    missing = sorted(needed - set(table.columns))
+    if missing:
+        raise DataError(
+            f"{name}: its trials have no column {', '.join(missing)}; they have {', '.join(table.columns)}"
+        )
+    return table
+
+
+def _named_columns(name: str, values: Floats) -> dict[str, Array]:
+    """The columns of (window, dimension), numbered if there are several."""
+    if values.shape[1] == 1:
+        return {name: values[:, 0]}
+    return {f"{name}_{number}": column for number, column in enumerate(values.T)}
+
+
+def _as_text_if_object(column: Array) -> Array:
+    if column.dtype.kind == "O":
+        return column.astype(str)
+    return column
+
+
 def _reasons(left_out: Sequence[LeftOut]) -> list[str]:
     return sorted({one.reason for one in left_out})
-
-
-def _known(source: _Series | None) -> _Series:
-    assert source is not None
-    return source
 
 
 def _onsets(begins: Floats, ends: Floats, window: NwbWindow) -> tuple[Indices, Floats]:

@@ -303,7 +303,9 @@ def _raw(
             f"{where}: `kinds` declares {len(kinds)} channels, but there are {count}"
         )
     joined = len(pieces) > 1 or layout.trials
-    onsets, texts, position = [], [], 0
+    onsets = []
+    texts = []
+    position = 0
     for piece in pieces:
         length = piece.values.shape[1]
         for sample, text in piece.events:

@@ -304,7 +304,9 @@ def _at_events(
             f"{file}: {', '.join(mismatched)} must have one value for each of {len(spans)} events"
         )
     order = np.argsort([span.onset for span in spans], kind="stable")
-    trial, rows, trials = -1, [], []
+    trial = -1
+    rows = []
+    trials = []
     for row in map(int, order):
         if spans[row].description == window.trial_starts_with:
             trial += 1

@@ -86,7 +86,11 @@ SYMBOLS = {
     41: "r",
 }
 DEFAULT_RATE: Final = 250.0
-SKIP, NUM, SUB, CHN, AUX = 59, 60, 61, 62, 63
+SKIP = 59
+NUM = 60
+SUB = 61
+CHN = 62
+AUX = 63
 RESOLUTION = re.compile(r"## time resolution: ([0-9.]+)")
 STORED = re.compile(r"(\d+)(?:x(\d+))?(?::(\d+))?(?:\+(\d+))?")
 SCALED = re.compile(r"([0-9.eE+-]+)(?:\((-?\d+)\))?(?:/(\S+))?")
