@@ -546,3 +546,25 @@ def coverage(part, experiments):
     ]
     truth = np.mean(many)
     return np.mean([score.low <= truth <= score.high for score in found])
+
+
+# --- a real recording ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("sound", "value"), [(0, 0.4354), (1, 0.3273)])
+def test_the_spikes_of_a_receptor_follow_its_sound(sound, value):
+    recorded = nl.load("Rokem2006.receptor")
+    source = recorded.extras["envelope"].isel(presentation=[sound])
+    target = recorded.assembly.isel(presentation=[sound])
+    declared = {"delays": tuple(range(20)), "blocks": {"gap": 20}}
+    score = nl.metric("encoding", **declared)(source, target)
+    assert score.value == pytest.approx(value, abs=2e-3)
+    late = {"name": "shifted", "bins": 200}
+    shifted = nl.metric("encoding_shifted", null=late, **declared)(source, target)
+    assert shifted.low < 0 < shifted.high < score.low
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_receptor_passes_its_controls():
+    outcome = nl.score("Rokem2006.envelope", "Rokem2006.receptor-encoding")
+    assert outcome.value == pytest.approx(0.3869, abs=2e-3)

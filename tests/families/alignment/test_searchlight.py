@@ -115,3 +115,16 @@ def test_maps_are_read_back(tmp_path):
     ):
         with pytest.raises(RequestError, match=message):
             nifti(values, wrong, affine, (6, 5, 4), tmp_path / "m.nii")
+
+
+def test_values_of_vertices_are_drawn_on_a_brain(tmp_path):
+    pytest.importorskip("nilearn")
+    from neuroledger.families.alignment.space.figures import fsaverage
+
+    values = np.full(10_242, np.nan)
+    values[:500] = 1.0
+    ax = fsaverage(values)
+    assert ax.data["value"][0] == 1.0
+    assert nl.plot.save(ax, tmp_path / "brain.png").stat().st_size > 10_000
+    with pytest.raises(RequestError, match="10242 vertices in a hemisphere"):
+        fsaverage(values[:5])
