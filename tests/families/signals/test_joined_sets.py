@@ -66,6 +66,7 @@ def test_a_decoder_trained_on_one_set_is_tested_on_the_other() -> None:
         splits={**rule, "apart": ["subject"]},
     )
     assert score.value > 0.9
+    assert score.predictions is not None
     assert set(score.predictions["subject"].values.ravel()) == {
         f"B/{number}" for number in range(1, 5)
     }

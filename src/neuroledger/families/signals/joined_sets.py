@@ -94,13 +94,13 @@ def _require_alike(
     first: str, one: xr.DataArray, second: str, other: xr.DataArray
 ) -> None:
     for name in EQUAL:
-        here, there = one.attrs[name], other.attrs[name]
-        if here != there:
+        ours, theirs = one.attrs[name], other.attrs[name]
+        if ours != theirs:
             raise RequestError(
-                f"{name} of {first} is {here}, of {second} {there}: prepare both alike"
+                f"{name} of {first} is {ours}, of {second} {theirs}: prepare both alike"
             )
-    times = (data["time_bin_start"].values for data in (one, other))
-    if not np.array_equal(*times):
+    here, there = (data["time_bin_start"].values for data in (one, other))
+    if not np.array_equal(here, there):
         raise RequestError(
             f"windows of {first} and {second} are at other times: cut both alike"
         )
