@@ -20,7 +20,14 @@ from neuroledger.families.decoding.metrics.decoding_measures import MEASURES, Ro
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.stats.score import Score
 
-__all__ = ["meta_analysis", "patterns", "recorded", "statistics", "table"]
+__all__ = [
+    "adjusted_chance",
+    "meta_analysis",
+    "patterns",
+    "recorded",
+    "statistics",
+    "table",
+]
 
 COLUMNS: Final = (
     "dataset",
@@ -38,6 +45,32 @@ FEW: Final = 20
 EXACT: Final = 13
 """Up to this number of subjects, all sign permutations are used; above it, a random sample."""
 DRAWS: Final = 10_000
+
+
+def adjusted_chance(windows: int, classes: int, *, alpha: float = 0.05) -> float:
+    """The accuracy that a decoder at chance exceeds with a probability of at most `alpha` [combrisson2015].
+
+    It is a quantile of the binomial distribution: windows are independent, and classes equally frequent. Windows of one
+    person, session or trial are alike, so that the interval of a score over people is wider than this.
+
+    Parameters
+    ----------
+    windows, classes
+        Number of tested windows, and of classes.
+
+    Raises
+    ------
+    RequestError
+        There are no windows, fewer than two classes, or `alpha` is not between 0 and 1.
+    """
+    from scipy.stats import binom
+
+    if windows < 1 or classes < 2 or not 0 < alpha < 1:
+        raise RequestError(
+            f"{windows} windows of {classes} classes at {alpha}: at least one window and two classes are needed, and "
+            "an alpha between 0 and 1"
+        )
+    return float(binom.isf(alpha, windows, 1 / classes)) / windows
 
 
 def table(

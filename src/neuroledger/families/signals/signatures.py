@@ -213,8 +213,7 @@ def _seconds(assembly: xr.DataArray) -> Floats:
 
 
 def _rate(assembly: xr.DataArray) -> float:
-    seconds = _seconds(assembly)
-    return float((len(seconds) - 1) / (seconds[-1] - seconds[0]))
+    return float(assembly.attrs["sampling_rate"])
 
 
 def _samples(assembly: xr.DataArray, span: tuple[float, float]) -> slice:
