@@ -7,14 +7,14 @@ batches: batches of one sample give the energy of one sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from math import ceil, prod
 from typing import Any, Final
 
 import numpy as np
 from torch import Tensor, nn
 
-from neuroledger.families.efficiency.counting.network import Network, hooks_of
+from neuroledger.families.efficiency.counting.network import Network, Watcher
 from neuroledger.families.efficiency.counting.spiking import spikes
 
 __all__ = ["COMPONENTS", "Lemaire"]
@@ -54,24 +54,14 @@ class Lemaire:
                 if not isinstance(part, SYNAPTIC) and not any(part.children())
             }
         )
-        self._hooks: list[Any] = []
 
-    def __enter__(self) -> Lemaire:
-        with hooks_of(self.network):
-            for _, part in self.network.parts:
-                if part in self._neurons:
-                    self._watch(part, self._count_neurons)
-                elif isinstance(part, SYNAPTIC):
-                    self._watch(part, self._count_synapses)
-        return self
-
-    def _watch(self, part: nn.Module, count: Callable[..., None]) -> None:
-        self._hooks.append(part.register_forward_hook(count, with_kwargs=True))
-
-    def __exit__(self, *_: object) -> None:
-        with hooks_of(self.network):
-            for hook in self._hooks:
-                hook.remove()
+    def watchers(self) -> Iterator[Watcher]:
+        """Yield what counts the calls of each layer."""
+        for _, part in self.network.parts:
+            if part in self._neurons:
+                yield part, None, self._count_neurons
+            elif isinstance(part, SYNAPTIC):
+                yield part, None, self._count_synapses
 
     def _access(self, kind: str, words: float, capacity: float) -> None:
         per_byte = float(np.interp(capacity * WORD, SIZES, PER_BYTE))

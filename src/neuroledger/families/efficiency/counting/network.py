@@ -7,10 +7,10 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -35,7 +35,7 @@ __all__ = [
     "copy_inputs",
     "evaluation",
     "first_sample",
-    "hooks_of",
+    "hooked",
     "inputs_of",
     "may_write",
     "samples_of",
@@ -55,6 +55,10 @@ _LOCKS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = (
 )
 _GUARD = threading.Lock()
 _HOOKS = threading.Lock()
+
+
+Watcher = tuple[nn.Module, Callable[..., None] | None, Callable[..., None] | None]
+"""A module, and what is called before and after it runs."""
 
 
 @dataclass
@@ -246,13 +250,43 @@ def _lock_of(module: nn.Module) -> threading.RLock:
 
 
 @contextmanager
-def hooks_of(network: Network) -> Iterator[None]:
-    """Register or remove hooks within this context: no pass runs the network meanwhile, and no other registers hooks.
+def hooked(network: Network, watchers: Iterable[Watcher]) -> Iterator[None]:
+    """Call watchers before and after modules in this context and thread: ``(module, args, kwargs)``, and the output.
 
-    Torch's counter of hooks is not thread-safe.
+    After an error of the module, there are neither keyword arguments nor an output. Torch's counter of hooks is not
+    thread-safe: no pass runs the network while hooks are registered or removed, and no other registers hooks.
     """
-    with network.lock, _HOOKS:
-        yield
+    thread = threading.get_ident()
+
+    def here(
+        watch: Callable[..., None], part: nn.Module, args: Any, *rest: Any
+    ) -> None:
+        if threading.get_ident() == thread:
+            watch(part, args, *rest)
+
+    def after_error(
+        watch: Callable[..., None], part: Any, args: Any, *rest: Any
+    ) -> None:
+        here(watch, part, args, *(rest if len(rest) == 2 else ({}, None)))
+
+    with ExitStack() as hooks:
+        with network.lock, _HOOKS:
+            for part, before, after in watchers:
+                if before is not None:
+                    hook = part.register_forward_pre_hook(
+                        partial(here, before), with_kwargs=True
+                    )
+                    hooks.callback(hook.remove)
+                if after is not None:
+                    hook = part.register_forward_hook(
+                        partial(after_error, after), with_kwargs=True, always_call=True
+                    )
+                    hooks.callback(hook.remove)
+        try:
+            yield
+        finally:
+            with network.lock, _HOOKS:
+                hooks.close()
 
 
 @contextmanager
@@ -314,25 +348,16 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
     if not (isinstance(answer, (tuple, list)) and len(answer) >= 2):
         return None
     calls: Counter[nn.Module] = Counter()
-    thread = threading.get_ident()
 
-    def count_call(part: nn.Module, _: Any) -> None:
-        calls[part] += threading.get_ident() == thread
+    def count_call(part: nn.Module, *_: Any) -> None:
+        calls[part] += 1
 
-    with hooks_of(network):
-        hooks = [
-            layer.module.register_forward_pre_hook(count_call)
-            for layer in layers.values()
-        ]
+    watchers = [(layer.module, count_call, None) for layer in layers.values()]
     try:
-        with evaluation(network):
+        with hooked(network, watchers), evaluation(network):
             module(sample)
     except CALL_ERRORS:
         return axis
-    finally:
-        with hooks_of(network):
-            for hook in hooks:
-                hook.remove()
     return axis if max(calls.values(), default=0) <= 1 else None
 
 

@@ -7,19 +7,18 @@ candidate is taken from the hidden part. Where NeuroBench itself fails and repor
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from neuroledger.errors import MetricError
 from neuroledger.families.efficiency.counting.counts import Need, Weights
-from neuroledger.families.efficiency.counting.network import Network, hooks_of
+from neuroledger.families.efficiency.counting.network import Network, Watcher, hooked
 from neuroledger.families.efficiency.counting.recurrent import lstm_products
 from neuroledger.families.efficiency.counting.rows import as_values, nonzero, signs_only
 from neuroledger.families.efficiency.counting.spiking import spikes
@@ -82,43 +81,28 @@ class NeuroBenchPass:
         self._zeros = self._elements = 0
         self._past: dict[nn.Module, Tensor] = {}
         self._layers = {layer.module: layer for layer in network.spiking.values()}
-        self._thread: int | None = None
-        self._hooks: list[RemovableHandle] = []
+        self._open = ExitStack()
 
     def begin(self, size: int, shape: tuple[int, ...], inputs: Any) -> None:
         """Start counting in this thread, for a batch of ``size`` samples."""
         self.tally.begin(size, shape)
         self._zeros = self._elements = 0
-        self._thread = threading.get_ident()
-        with hooks_of(self.network):
-            self._register()
+        self._open.enter_context(hooked(self.network, self._watchers()))
 
-    def _register(self) -> None:
+    def _watchers(self) -> Iterator[Watcher]:
         root, needs = self.network.module, self.needs
         connections = CONNECTIONS if "operations" in needs else ()
         for name, child in matching_below(root, lambda m: isinstance(m, connections)):
-            count = partial(self._if_active, self._connection, name)
-            hook = child.register_forward_pre_hook(count, with_kwargs=True)
-            self._hooks.append(hook)
+            yield child, partial(self._connection, name), None
         kinds = ACTIVATIONS if {"activations", "membranes"} & needs else ()
         for name, child in matching_below(
             root, lambda m: isinstance(m, kinds) or m in self._layers
         ):
-            count = partial(self._if_active, self._activation, name)
-            self._hooks.append(child.register_forward_hook(count))
-
-    def _if_active(self, count: Callable[..., None], name: str, *call: Any) -> None:
-        """Count a call in the thread of the pass."""
-        if self._thread == threading.get_ident():
-            count(name, *call)
+            yield child, None, partial(self._activation, name)
 
     def end(self) -> None:
         """Stop counting."""
-        with hooks_of(self.network):
-            for hook in self._hooks:
-                hook.remove()
-        self._hooks.clear()
-        self._thread = None
+        self._open.close()
         self._past.clear()
 
     def settle(self, answer: Any) -> None:
@@ -140,7 +124,11 @@ class NeuroBenchPass:
             why = f"{name!r} cannot be counted as NeuroBench 2.3 does: {error}"
             self.failures["operations"] = why
 
-    def _activation(self, name: str, layer: nn.Module, _: Any, output: Any) -> None:
+    def _activation(
+        self, name: str, layer: nn.Module, _: Any, __: Any, output: Any
+    ) -> None:
+        if output is None:  # after an error
+            return
         counts, fired = self.tally.layer(name), spikes(output)
         silent = int((fired == 0).sum())
         self._zeros += silent

@@ -22,6 +22,7 @@ from neuroledger.families.efficiency.counting.network import (
     copy_inputs,
     evaluation,
     find_meta_tensor,
+    hooked,
     inputs_of,
     may_write,
     run_forward,
@@ -184,7 +185,8 @@ class _Run:
         answer = self._answer(given, size)
         if "lemaire" in self.running:
             self._lemaire = self._lemaire or Lemaire(self.network)
-            with evaluation(self.network, carry=self.carry), self._lemaire:
+            watched = hooked(self.network, self._lemaire.watchers())
+            with evaluation(self.network, carry=self.carry), watched:
                 run_forward(self.network, copy_inputs(inputs), self._time_axis)
         if self.receive is not None:
             self.receive(batch, answer)

@@ -7,9 +7,8 @@ products are those among gates. The hooks count only in the thread of their pass
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from typing import Any, Final
 
 import torch
@@ -20,7 +19,7 @@ import neuroledger.families.efficiency.counting.rules  # noqa: F401 - registers 
 from neuroledger.families.efficiency.counting.counter import Counter
 from neuroledger.families.efficiency.counting.counts import Layer, Need
 from neuroledger.families.efficiency.counting.exits import Exits
-from neuroledger.families.efficiency.counting.network import Network, hooks_of
+from neuroledger.families.efficiency.counting.network import Network, Watcher, hooked
 from neuroledger.families.efficiency.counting.origins import Sample, tensors_in
 from neuroledger.families.efficiency.counting.recurrent import count_recurrent
 from neuroledger.families.efficiency.counting.spiking import spikes
@@ -67,53 +66,39 @@ class StrictPass:
         self.tally.begin(size, shape)
         self.counter.begin(inputs, self.network.sample_axis)
         self._thread = threading.get_ident()
-        with hooks_of(self.network):
-            self._register()
-        if self._exits is not None:
-            self._open.enter_context(self._exits)
-        self.counter.resume()
-
-    def _register(self) -> None:
         # Torch runs a whole layer of a transformer as one operator, unless this is switched off.
         mha = torch.backends.mha
         self._open.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
         mha.set_fastpath_enabled(False)
-        for _, part in self.network.parts:
-            watchers = self._watchers_of(part)
-            if watchers is not None:
-                enter, leave = (partial(self._if_active, watch) for watch in watchers)
-                before = part.register_forward_pre_hook(enter)
-                after = part.register_forward_hook(
-                    leave, with_kwargs=True, always_call=True
-                )
-                self._open.callback(before.remove)
-                self._open.callback(after.remove)
         for layer in self._spiking.values():
             undo = layer.watch_functional_calls(
                 self._enter_spiking, self._leave_spiking, self._is_active
             )
             self._open.callback(undo)
+        self._open.enter_context(hooked(self.network, self._watchers()))
+        if self._exits is not None:
+            self._open.enter_context(self._exits)
+        self.counter.resume()
 
-    def _watchers_of(self, part: nn.Module) -> tuple[Callable[..., None], ...] | None:
-        """Return what is done before and after a module runs; None if it is not observed."""
-        if part in self._spiking:
-            return self._enter_spiking, self._leave_spiking_module
-        if isinstance(part, torch.jit.ScriptModule):
-            return None
-        if _is_recurrent(part):
-            return self._suspend, self._leave_recurrent
-        if isinstance(part, ACTIVATIONS):
-            return self._enter_activation, self._leave_activation
-        if isinstance(part, nn.MultiheadAttention) or packed_weights(part):
-            return self._enter_products, self._leave_products
-        return None
+    def _watchers(self) -> Iterator[Watcher]:
+        """Yield what is done before and after the modules that are observed."""
+        for _, part in self.network.parts:
+            if part in self._spiking:
+                yield part, self._enter_spiking, self._leave_spiking_module
+            elif isinstance(part, torch.jit.ScriptModule):
+                continue
+            elif _is_recurrent(part):
+                yield part, self._suspend, self._leave_recurrent
+            elif isinstance(part, ACTIVATIONS):
+                yield part, self._enter_activation, self._leave_activation
+            elif isinstance(part, nn.MultiheadAttention) or packed_weights(part):
+                yield part, self._enter_products, self._leave_products
 
     def end(self) -> None:
         """Stop counting, also after a failure of the network."""
         if not self._suspended:
             self.counter.suspend()
-        with hooks_of(self.network):
-            self._open.close()
+        self._open.close()
         self._suspended, self._thread = 0, None
         self._before.clear()
         self.counter.inside_activation = 0
@@ -145,13 +130,6 @@ class StrictPass:
     def _is_active(self) -> bool:
         return self._thread == threading.get_ident()
 
-    def _if_active(
-        self, watch: Callable[..., None], part: nn.Module, args: Any, *rest: Any
-    ) -> None:
-        """Call a watcher in the thread of the pass; after an error, torch passes neither keyword arguments nor an output."""
-        if self._is_active():
-            watch(part, args, *rest)
-
     def _name(self, part: nn.Module) -> str:
         return self._names.get(part, type(part).__name__)
 
@@ -168,24 +146,22 @@ class StrictPass:
     def _enter_activation(self, *_: Any) -> None:
         self.counter.inside_activation += 1
 
-    def _leave_activation(self, part: nn.Module, args: Any, *rest: Any) -> None:
+    def _leave_activation(self, part: nn.Module, _: Any, __: Any, output: Any) -> None:
         self.counter.inside_activation -= 1
-        output = rest[-1] if rest else None
         wanted = "activations" in self.needs and not self.counter.inside_activation
         if wanted and isinstance(output, Tensor):
             self._suspend()
             self.tally.activations(self._name(part), output)
             self._resume()
 
-    def _enter_products(self, part: nn.Module, args: Any) -> None:
+    def _enter_products(self, part: nn.Module, *_: Any) -> None:
         self.counter.running.append(self._name(part))
 
     def _leave_products(self, *_: Any) -> None:
         self.counter.running.pop()
 
-    def _leave_recurrent(self, part: Any, args: Any, *rest: Any) -> None:
+    def _leave_recurrent(self, part: Any, args: Any, kwargs: Any, output: Any) -> None:
         try:
-            kwargs, output = rest if len(rest) == 2 else ({}, None)
             wanted = "operations" in self.needs and self._suspended == 1
             if wanted and output is not None:
                 with torch.no_grad():
@@ -194,7 +170,7 @@ class StrictPass:
         finally:
             self._resume()
 
-    def _enter_spiking(self, part: nn.Module, args: Any) -> None:
+    def _enter_spiking(self, part: nn.Module, args: Any, *_: Any) -> None:
         layer = self._spiking[part]
         self.counter.inside_activation += 1
         if part in self._elementwise:
@@ -207,8 +183,10 @@ class StrictPass:
             self._resume()
             layer.record_membrane()
 
-    def _leave_spiking_module(self, part: nn.Module, args: Any, *rest: Any) -> None:
-        self._leave_spiking(part, args, rest[-1] if rest else None)
+    def _leave_spiking_module(
+        self, part: nn.Module, args: Any, _: Any, output: Any
+    ) -> None:
+        self._leave_spiking(part, args, output)
 
     def _leave_spiking(self, part: nn.Module, args: Any, output: Any) -> None:
         self.counter.inside_activation -= 1
