@@ -63,6 +63,10 @@ def test_outside_a_repository_the_package_lists_and_scores(
     assert nl.find("suites").index.tolist() == ["sample"]
     assert main(["list", "metrics"]) == 0 and "ridgecv" in capsys.readouterr().out
     assert main(["show", "sample.IT-rdm"]) == 0
+    assert main(["score", "noise", "sample.V4-ridge"]) == 0
+    assert "ridgecv" in capsys.readouterr().out
+    assert main(["start", "."]) == 2 and "--root . makes" in capsys.readouterr().err
+    assert main(["score", "noise", "sample.V4-ridge", "--record"]) == 2
     table = nl.evaluate("noise", benchmarks=["sample.V4-ridge"], costs=False)
     assert abs(table.scores["sample.V4-ridge"].value) < 0.1
     with pytest.raises(RequestError, match="cd into your clone"):

@@ -360,10 +360,13 @@ def score(
     JSON: the record (docs/records.md), or with --layers the layer curve.
     """
     from neuroledger.engine.run import run as run_jobs
-    from neuroledger.spec.catalog import open_catalog
+    from neuroledger.spec.catalog import open_catalog, open_catalog_with
     from neuroledger.spec.load import read_params
 
-    catalog = open_catalog(root)
+    if write or root is not None:
+        catalog = open_catalog(root)
+    else:
+        catalog = open_catalog_with("benchmarks", benchmark)
     request = _request(read_params(catalog.root), seed, limit, device)
     catalog.model(model)
     if out is not None and layers is None:
@@ -517,12 +520,12 @@ def evaluate(
     import os
 
     from neuroledger.cli.own_models import evaluate as evaluate_model
-    from neuroledger.spec.catalog import open_catalog
+    from neuroledger.spec.catalog import open_definitions
     from neuroledger.spec.load import read_params
 
     if root is not None:
         os.chdir(root)
-    params = read_params(open_catalog().root)
+    params = read_params(open_definitions().root)
     request = _request(params, seed, limit, device)
     subject: object = model
     if ":" in model:

@@ -373,7 +373,10 @@ def _repository(root: Path | None, suite: str) -> Catalog:
             _init_dvc(root)
         # This is last, so that an interrupted call is not taken for a repository that is set up.
         (root / "specs").mkdir()
-    return open_catalog(root)
+    try:
+        return open_catalog(root)
+    except RequestError as error:
+        raise RequestError(f"{error}; --root . makes one of this folder") from error
 
 
 def _init_dvc(root: Path) -> None:
