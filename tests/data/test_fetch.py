@@ -84,7 +84,7 @@ def server() -> Iterator[str]:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr(fetching, "_resolve_url", lambda _: url)
+    monkeypatch.setattr(fetching, "resolve_url", lambda _: url)
 
 
 def test_a_file_is_found_in_the_mirror_by_its_bytes_under_any_name(
@@ -165,7 +165,7 @@ def test_an_s3_source_becomes_a_versioned_https_url() -> None:
         url="s3://bucket/folder/a@b.nc", size=1, sha256="0" * 64, version_id="v+1"
     )
     assert (
-        fetching._resolve_url(source)
+        fetching.resolve_url(source)
         == "https://bucket.s3.amazonaws.com/folder/a%40b.nc?versionId=v%2B1"
     )
 
@@ -490,7 +490,7 @@ def test_every_interrupted_download_is_resumed_with_its_own_bytes(
     host = Raw(answer)
     base = host.url.removesuffix("a.bin")
     monkeypatch.setattr(
-        fetching, "_resolve_url", lambda said: base + said.url.rpartition("/")[2]
+        fetching, "resolve_url", lambda said: base + said.url.rpartition("/")[2]
     )
     monkeypatch.setattr(fetching, "ATTEMPTS", 1)
     for name, content in contents.items():
@@ -539,7 +539,7 @@ def test_a_missing_unpinned_file_does_not_stop_the_others_and_one_error_names_al
     nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
     closed.close()
     monkeypatch.setattr(
-        fetching, "_resolve_url", lambda said: nobody if "gone" in said.url else server
+        fetching, "resolve_url", lambda said: nobody if "gone" in said.url else server
     )
     waits: list[float] = []
     monkeypatch.setattr(fetching.time, "sleep", waits.append)
@@ -866,7 +866,7 @@ class Answer:
 
 def transfer(path: Path, size: int | None = 100) -> Any:
     said = Stated(size=size) if size is None else pin(content=bytes(size))
-    return fetching._Transfer("https://a/x", path, said, "x", fetching._silent)
+    return fetching.Transfer("https://a/x", path, said, "x", fetching._silent)
 
 
 @pytest.mark.parametrize(
@@ -889,7 +889,7 @@ def test_a_response_begins_at_the_requested_byte_or_at_zero(
 ) -> None:
     (tmp_path / "p").write_bytes(b"kept")
     assert (
-        fetching._check_response(
+        fetching.check_response(
             answer, "https://a/x", there, transfer(tmp_path / "p", size)
         )
         == begin
@@ -902,32 +902,32 @@ def test_a_response_begins_at_the_requested_byte_or_at_zero(
     [
         (
             Answer(416),
-            fetching._TransientError,
+            fetching.TransientError,
             "the response does not continue at byte 1,040",
             0.0,
         ),
         (
             Answer(206, Content_Range="bytes 0-9/2000"),
-            fetching._TransientError,
+            fetching.TransientError,
             "the response does not continue at byte 1,040",
             0.0,
         ),
         (
             Answer(206, Content_Range="bytes 1040-9/1999"),
-            fetching._TransientError,
+            fetching.TransientError,
             "the response does not continue at byte 1,040",
             0.0,
         ),
-        (Answer(503, Retry_After="17"), fetching._TransientError, "HTTP 503", 17.0),
-        (Answer(429, Retry_After="1000000"), fetching._TransientError, "HTTP 429", 0.0),
+        (Answer(503, Retry_After="17"), fetching.TransientError, "HTTP 503", 17.0),
+        (Answer(429, Retry_After="1000000"), fetching.TransientError, "HTTP 429", 0.0),
         *(
-            (Answer(status), fetching._TransientError, f"HTTP {status}", 0.0)
+            (Answer(status), fetching.TransientError, f"HTTP {status}", 0.0)
             for status in (408, 425, 429, 500, 502, 503, 504)
         ),
-        (Answer(401), fetching._ForbiddenError, "HTTP 401 Why", None),
-        (Answer(403), fetching._ForbiddenError, "HTTP 403 Why", None),
-        (Answer(404), fetching._RefusedError, "HTTP 404 Why", None),
-        (Answer(204), fetching._RefusedError, "HTTP 204 Why", None),
+        (Answer(401), fetching.ForbiddenError, "HTTP 401 Why", None),
+        (Answer(403), fetching.ForbiddenError, "HTTP 403 Why", None),
+        (Answer(404), fetching.RefusedError, "HTTP 404 Why", None),
+        (Answer(204), fetching.RefusedError, "HTTP 204 Why", None),
         (
             Answer(206, Content_Length="961"),
             IntegrityError,
@@ -942,7 +942,7 @@ def test_every_other_answer_is_an_error_of_its_kind(
     partial = tmp_path / "p"
     partial.write_bytes(b"begun")
     with pytest.raises(kind) as caught:
-        fetching._check_response(answer, "https://a/x", 1040, transfer(partial, 2000))
+        fetching.check_response(answer, "https://a/x", 1040, transfer(partial, 2000))
     assert (
         type(caught.value) is kind
         and "https://a/x" in str(caught.value)
@@ -959,7 +959,7 @@ def test_an_unknown_size_is_taken_from_the_server_up_to_a_limit(
     run = transfer(tmp_path / "p", None)
     assert run.known == "stated" and transfer(tmp_path / "p").known == "pinned"
     assert (
-        fetching._check_response(
+        fetching.check_response(
             Answer(206, Content_Length="60"), "https://a/x", 40, run
         )
         == 40
@@ -970,7 +970,7 @@ def test_an_unknown_size_is_taken_from_the_server_up_to_a_limit(
     with pytest.raises(
         IntegrityError, match="sends more than the 99 bytes that are stated"
     ):
-        fetching._check_response(
+        fetching.check_response(
             Answer(206, Content_Length="60"), "https://a/x", 40, run
         )
     assert transfer(tmp_path / "p", 1 << 15).deadline - transfer(
@@ -1003,7 +1003,7 @@ def test_each_option_that_says_where_files_come_from_is_allowed(
     (tmp_path / "config").write_text(
         f"[core]\n    remote = r\n['remote \"r\"']\n    {option} = x\n"
     )
-    fetching._require_harmless_config(tmp_path / "config")
+    fetching.require_harmless_config(tmp_path / "config")
     assert option in {
         "url", "verify", "region", "endpointurl", "profile", "version_aware", "allow_anonymous_login", "account_name",
         "projectname", "access_key_id", "secret_access_key", "session_token", "user", "password", "port", "account_key",
@@ -1080,7 +1080,7 @@ def test_unpinned_files_are_found_in_the_mirror_by_name_or_reported(
         (tmp_path / "arrived").write_bytes(CONTENT)
         return tmp_path / "arrived"
 
-    monkeypatch.setattr(fetching, "_fetch_url", fetch_url)
+    monkeypatch.setattr(fetching, "fetch_url", fetch_url)
     addressed = Stated(size=len(CONTENT), url="https://example.org/x")
     fetching.fetch_stated(tmp_path, folder, {"y": addressed})
     assert (

@@ -17,8 +17,8 @@ from neuroledger.data.gate.validate import _contents
 from neuroledger.data.load import (
     DeclaredFiles,
     _content_sha256,
-    _with_degrees,
     load_dataset,
+    with_degrees,
 )
 from neuroledger.data.package import expectations_text
 from neuroledger.errors import DataError, SpecError, UnavailableError
@@ -27,10 +27,10 @@ from tests.models.drawn_stimuli import drawn
 
 
 def test_stimuli_have_their_own_degrees_or_those_of_the_data_set() -> None:
-    assert _with_degrees(drawn(2), 8.0).degrees == 8.0
-    assert _with_degrees(drawn(2, degrees=4.0), 8.0).degrees == 4.0
-    assert _with_degrees(drawn(2, columns={"degrees": [4.0, 5.0]}), 8.0).degrees is None
-    assert _with_degrees(drawn(2), None).degrees is None
+    assert with_degrees(drawn(2), 8.0).degrees == 8.0
+    assert with_degrees(drawn(2, degrees=4.0), 8.0).degrees == 4.0
+    assert with_degrees(drawn(2, columns={"degrees": [4.0, 5.0]}), 8.0).degrees is None
+    assert with_degrees(drawn(2), None).degrees is None
 
 
 @pytest.mark.parametrize("degrees", [None, 6.0])

@@ -163,7 +163,7 @@ def fetch(
     """The error of fetching a file from an address, and how long it took."""
     places = {"https://example.org": url, "https://fine.example": fine}
     monkeypatch.setattr(
-        fetching, "_resolve_url", lambda pin: places[str(pin.url).rpartition("/")[0]]
+        fetching, "resolve_url", lambda pin: places[str(pin.url).rpartition("/")[0]]
     )
     started = time.monotonic()
     error = None

@@ -216,16 +216,16 @@ def test_the_largest_screen_is_allowed_and_one_pixel_more_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(screen, "MAX_PIXELS", 16 * 24)
-    screen._check_size((8, 12), "x", 4, 8)
+    screen.check_size((8, 12), "x", 4, 8)
     monkeypatch.setattr(screen, "MAX_PIXELS", 16 * 24 - 1)
     with pytest.raises(DataError) as caught:
-        screen._check_size((8, 12), "x", 4, 8)
+        screen.check_size((8, 12), "x", 4, 8)
     assert str(caught.value) == (
         "image of 'x', 8 x 12 pixels for 4 degrees, needs a screen of 16 x 24 pixels for 8 degrees, "
         "the limit is 383: check the degrees"
     )
     with pytest.raises(DataError) as caught:
-        screen._check_size((8, 12), "x", 80, 2)
+        screen.check_size((8, 12), "x", 80, 2)
     assert str(caught.value) == (
         "image of 'x', 8 x 12 pixels for 80 degrees, has no pixels on a screen of 2 degrees: check the degrees"
     )

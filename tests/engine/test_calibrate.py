@@ -73,10 +73,10 @@ def test_the_hash_covers_what_components_use_indirectly() -> None:
     assert metric is not None
     names = {
         module.__name__.rpartition(".")[2]
-        for module in calibrate._with_families({metric})
+        for module in calibrate.with_families({metric})
     }
     assert names == {"rdm", "pair", "gram", "scale"}
-    alone = {module.__name__ for module in calibrate._with_families({calibrate})}
+    alone = {module.__name__ for module in calibrate.with_families({calibrate})}
     assert alone == {"neuroledger.engine.calibrate"}, "only families"
 
 

@@ -15,8 +15,8 @@ from neuroledger.engine.control import SHUFFLES, Control, in_words, undefined
 from neuroledger.engine.controls import (
     _chance,
     _itself,
-    _mismatched,
     controlled,
+    mismatched,
     require_passed,
 )
 from neuroledger.engine.measurement import Measurement
@@ -200,7 +200,7 @@ def test_permuted_stimuli_are_computed_for_every_model_with_the_seed_of_the_requ
     case.outcomes()
     assert len(case.headlines) == 2
     replaced = case.headlines[0][1]
-    source, target = _mismatched(MEASURED, side, 3)
+    source, target = mismatched(MEASURED, side, 3)
     np.testing.assert_array_equal(replaced.source, source)
     np.testing.assert_array_equal(replaced.target, target)
 
@@ -211,7 +211,7 @@ def test_permuted_stimuli_are_computed_for_every_model_with_the_seed_of_the_requ
 def test_a_permutation_moves_the_values_of_one_side_and_leaves_the_labels(
     side: Any, other: str
 ) -> None:
-    pair = dict(zip(("source", "target"), _mismatched(MEASURED, side, 3), strict=True))
+    pair = dict(zip(("source", "target"), mismatched(MEASURED, side, 3), strict=True))
     assert pair[other] is getattr(MEASURED, other)
     before, after = getattr(MEASURED, side), pair[side]
     assert after["stimulus_id"].values.tolist() == before["stimulus_id"].values.tolist()
@@ -220,9 +220,9 @@ def test_a_permutation_moves_the_values_of_one_side_and_leaves_the_labels(
         map(tuple, before.values.tolist())
     )
     np.testing.assert_array_equal(
-        _mismatched(MEASURED, side, 3)[side == "target"], after
+        mismatched(MEASURED, side, 3)[side == "target"], after
     )
-    assert not np.array_equal(_mismatched(MEASURED, side, 4)[side == "target"], after)
+    assert not np.array_equal(mismatched(MEASURED, side, 4)[side == "target"], after)
 
 
 def test_a_dissimilarity_matrix_is_permuted_in_rows_and_columns_alike() -> None:
@@ -233,7 +233,7 @@ def test_a_dissimilarity_matrix_is_permuted_in_rows_and_columns_alike() -> None:
         dims=("stimulus", "stimulus_b"),
         coords={"stimulus": names, "stimulus_b": names},
     )
-    _, permuted = _mismatched(Measurement(rdm, rdm), "target", 0)
+    _, permuted = mismatched(Measurement(rdm, rdm), "target", 0)
     np.testing.assert_array_equal(np.diag(permuted.values), np.zeros(8))
     np.testing.assert_array_equal(permuted.values, permuted.values.T)
     assert sorted(permuted.values.ravel()) == sorted(values.ravel())
@@ -287,7 +287,7 @@ def test_permuted_stimuli_are_permuted_again_while_their_interval_contains_the_b
     )
     targets = [given[1].target.values for given in case.headlines]
     for number, values in enumerate(targets[:9]):
-        expected = _mismatched(MEASURED, "target", 3, number)[1]
+        expected = mismatched(MEASURED, "target", 3, number)[1]
         np.testing.assert_array_equal(values, expected)
     assert len({values.tobytes() for values in targets}) == len(targets), (
         "every shuffle is another"

@@ -16,11 +16,11 @@ from neuroledger.engine.layer_commitment import (
     _content,
     _contents,
     _disjoint,
-    _may_share,
-    _scored_on,
     commitment_problems,
     committed,
+    may_share,
     rule_of,
+    scored_on,
 )
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.model import LayeredModel
@@ -257,20 +257,20 @@ def test_benchmarks_may_share_stimuli_unless_their_selections_or_files_exclude_i
         table={"stimuli.csv": "2", "a.tsv": "3"},
         none={"x.zip": "9"},
     )
-    assert _may_share(catalog, even, even) and _may_share(catalog, even, all_of)
-    assert not _may_share(catalog, even, odd)
+    assert may_share(catalog, even, even) and may_share(catalog, even, all_of)
+    assert not may_share(catalog, even, odd)
     regions = benchmark("V4", region="V4"), benchmark("IT", region="IT")
-    assert _may_share(catalog, *regions), "a region selects neuroids, not stimuli"
-    assert not _may_share(
+    assert may_share(catalog, *regions), "a region selects neuroids, not stimuli"
+    assert not may_share(
         catalog,
         benchmark("a", region="V4", half="even"),
         benchmark("b", region="IT", half="odd"),
     )
-    assert _may_share(catalog, even, benchmark("c", "copy"))
-    assert not _may_share(catalog, even, benchmark("t", "table")), (
+    assert may_share(catalog, even, benchmark("c", "copy"))
+    assert not may_share(catalog, even, benchmark("t", "table")), (
         "equal tables may list other images"
     )
-    assert not _may_share(catalog, even, benchmark("n", "none"))
+    assert not may_share(catalog, even, benchmark("n", "none"))
 
 
 def test_a_model_is_scored_on_its_own_benchmarks_and_those_of_its_suites() -> None:
@@ -282,12 +282,12 @@ def test_a_model_is_scored_on_its_own_benchmarks_and_those_of_its_suites() -> No
         ),
     }
     catalog: Any = Shelf(*map(benchmark, "abcd"), suites=suites)
-    assert _scored_on(catalog, model_spec(benchmarks=["a", "b", "V4"])) == [
+    assert scored_on(catalog, model_spec(benchmarks=["a", "b", "V4"])) == [
         "a",
         "b",
         "c",
     ]
-    assert _scored_on(catalog, model_spec()) == ["b", "c"]
+    assert scored_on(catalog, model_spec()) == ["b", "c"]
 
 
 def test_problems_of_a_rule_have_a_place_and_a_hint() -> None:

@@ -13,7 +13,7 @@ import xarray as xr
 
 import neuroledger as nl
 from neuroledger.data import assembly as assemblies
-from neuroledger.engine.resolve import _build
+from neuroledger.engine.resolve import build
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import AssemblyError, DataError, ModelError, RequestError
 from neuroledger.models.activation_store import DiskStore
@@ -155,7 +155,7 @@ def test_a_file_of_weights_that_refers_to_other_files_is_refused(lab: Lab) -> No
         weights={"r.nc": pin},
     )
     with pytest.raises(DataError, match="stores its values in another file"):
-        _build(Session(lab.open(), Request()), "p")
+        build(Session(lab.open(), Request()), "p")
 
 
 def test_the_identity_contains_the_hash_of_each_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from neuroledger.spec.catalog import open_catalog
 from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.load import (
     Params,
-    _as_list,
+    as_list,
     load_document,
     read_params,
     read_spec,
@@ -27,7 +27,7 @@ scale: correlation
 
 
 def test_a_count_where_values_are_listed_is_not_taken_for_one_value() -> None:
-    hints = [_as_list(given) for given in (3, 33, "label", True)]
+    hints = [as_list(given) for given in (3, 33, "label", True)]
     assert hints[0] == "write [3] for the one value 3, or [0, 1, 2] for 3 values"
     assert hints[1:] == ["write [33]", "write [label]", "write [True]"]
 

@@ -93,7 +93,7 @@ def test_an_unknown_name_is_reported_with_near_misses_and_broken_packages(
         registry.get("metric", "regresion")
     with caplog.at_level(logging.WARNING, "neuroledger"):
         for error in (ImportError("no torch"), ValueError("again")):
-            registry._note_broken(Family("theirs", "theirs.parts"), error)
+            registry.note_broken(Family("theirs", "theirs.parts"), error)
     (line,) = caplog.messages
     words = "the installed package theirs cannot be used: importing theirs.parts raised ImportError: no torch"
     assert line == f"{words}; fix it, or run `pip uninstall theirs`"

@@ -83,7 +83,7 @@ def test_the_module_of_a_component_is_found_by_its_name() -> None:
             found = {
                 each
                 for family in registry.families()
-                for each in registry._mentioning(family, kind, f'"{name}"')
+                for each in registry.mentioning(family, kind, f'"{name}"')
             }
             if module not in found:
                 elsewhere.add(module)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from neuroledger.stats.variation import _weighted_medians
+from neuroledger.stats.variation import weighted_medians
 
 NAN = math.nan
 
@@ -30,10 +30,8 @@ def test_a_weighted_median_is_where_half_of_the_weight_is_reached(
     weights: list[float], expected: float
 ) -> None:
     values, draws = np.array([4.0, 1.0, 2.0]), np.array([weights])[:, [2, 0, 1]]
-    assert _weighted_medians(values, draws) == pytest.approx([expected])
-    with_missing = _weighted_medians(
-        np.array([NAN, 4.0, 1.0, 2.0]), np.c_[[7.0], draws]
-    )
+    assert weighted_medians(values, draws) == pytest.approx([expected])
+    with_missing = weighted_medians(np.array([NAN, 4.0, 1.0, 2.0]), np.c_[[7.0], draws])
     assert with_missing == pytest.approx([expected]), (
         "the weight of a missing value does not count"
     )
@@ -55,13 +53,13 @@ def test_weighted_medians_of_many_values_agree_with_interpolation_over_all_of_th
         expected[at] = np.interp(
             own.sum() / 2, np.cumsum(own) - own / 2, values[at[1:]][order[at[1:]]]
         )
-    np.testing.assert_allclose(_weighted_medians(values, weights), expected, atol=1e-12)
-    equal = _weighted_medians(values, np.ones((1, count)))
+    np.testing.assert_allclose(weighted_medians(values, weights), expected, atol=1e-12)
+    equal = weighted_medians(values, np.ones((1, count)))
     np.testing.assert_allclose(equal[0], np.median(values, axis=-1), atol=1e-12)
 
 
 def test_a_median_of_missing_values_is_missing() -> None:
-    medians = _weighted_medians(np.array([[NAN, NAN], [NAN, 3.0]]), np.ones((5, 2)))
+    medians = weighted_medians(np.array([[NAN, NAN], [NAN, 3.0]]), np.ones((5, 2)))
     assert (
         medians.shape == (5, 2)
         and np.isnan(medians[:, 0]).all()

@@ -309,7 +309,8 @@ def _run(words: list[str]) -> int:
         program = f"neuroledger {words[0]}"
         words = words[1:]
     else:
-        run, program = get_command(app).main, "neuroledger"
+        run = get_command(app).main
+        program = "neuroledger"
     try:
         status = run(words, prog_name=program, standalone_mode=False)
     except typer.TyperException as error:
@@ -379,7 +380,9 @@ def _status_of(work: Callable[[], int]) -> int:
 def _status_after(error: NeuroLedgerError) -> int:
     if isinstance(error, RequestError):
         return output.WRONG
-    return output.FAILED if about_pair(error) else output.PENDING
+    if about_pair(error):
+        return output.FAILED
+    return output.PENDING
 
 
 def _report_findings(findings: Sequence[Finding]) -> None:

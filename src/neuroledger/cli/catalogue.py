@@ -516,7 +516,8 @@ def _review(
     try:
         problems, count = _check(root, paths, schemas)
     except SpecError as error:  # the catalogue cannot be opened: a duplicate id
-        problems, count = error.findings, 0
+        problems = error.findings
+        count = 0
     changed = {finding.where for finding in reviewed.findings}
     # The proposal did not cause warnings about files that it does not change.
     relevant = [

@@ -58,7 +58,9 @@ def claims(
     if not json and not bibtex:
         for line in pending_lines(pending):
             say(line)
-    return PENDING if pending and not allow_pending else SUCCESS
+    if pending and not allow_pending:
+        return PENDING
+    return SUCCESS
 
 
 def _say_all(found: list[Standing]) -> None:

@@ -44,7 +44,8 @@ __all__ = [
     "with_region",
 ]
 
-TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npy", ".npz", ".mat", ".h5", ".hdf5")
+TABLES = (".csv", ".tsv", ".parquet")
+ARRAYS = (".npy", ".npz", ".mat", ".h5", ".hdf5")
 # Names of columns in lower case by their meaning; a column with another name is a neuroid or a coordinate.
 STIMULUS = (
     "stimulus_id",
@@ -213,11 +214,9 @@ class FolderContent:
         """Id of each image: its name without suffix, or its path without suffix if names repeat."""
         stems = [Path(name).stem for name in self.images]
         unique = len(set(stems)) == len(stems)
-        return (
-            stems
-            if unique
-            else [str(Path(name).with_suffix("").as_posix()) for name in self.images]
-        )
+        if unique:
+            return stems
+        return [str(Path(name).with_suffix("").as_posix()) for name in self.images]
 
 
 def survey(folder: Path, only: Sequence[str] = ()) -> FolderContent:
@@ -344,11 +343,9 @@ def _read_matlab(path: Path) -> dict[str, Array]:
     """Return numeric arrays and lists of text by name; fields of a struct as ``struct.field``."""
     with path.open("rb") as file:
         matlab73 = b"MATLAB 7.3" in file.read(128)
-    return (
-        _read_hdf5(path, matlab73=True)
-        if matlab73
-        else dict(_fields(matlab(path, structs="dicts")))
-    )
+    if matlab73:
+        return _read_hdf5(path, matlab73=True)
+    return dict(_fields(matlab(path, structs="dicts")))
 
 
 def _fields(
@@ -405,7 +402,9 @@ def _texts(file: Any, item: Any, path: Path) -> Array:
         )
     cells = [cell(file, reference, path) for reference in array(item, path).T.ravel()]
     is_text = all(codes.size and codes.dtype == np.uint16 for codes in cells)
-    return np.array([text(codes) for codes in cells]) if is_text else np.empty(0)
+    if is_text:
+        return np.array([text(codes) for codes in cells])
+    return np.empty(0)
 
 
 def _decode_text(value: Array) -> Array:
@@ -413,9 +412,9 @@ def _decode_text(value: Array) -> Array:
     if value.dtype.kind == "S":
         return np.char.decode(value, "utf-8", "replace")
     texts = value.dtype == object and all(isinstance(item, str) for item in value.flat)
-    return (
-        np.char.strip(value.astype(str)) if texts or value.dtype.kind == "U" else value
-    )
+    if texts or value.dtype.kind == "U":
+        return np.char.strip(value.astype(str))
+    return value
 
 
 def _read_nwb(path: Path) -> dict[str, Array]:
@@ -658,7 +657,8 @@ def _require_axes(values: Array, dims: Sequence[str]) -> str:
             f"an array of {values.dtype} with {values.ndim} axes cannot have the axes ({', '.join(dims)})"
         )
     row = "trial" if "trial" in dims else "stimulus"
-    needed, known = {row, "neuroid"}, {row, "neuroid", "repetition", "time_bin"}
+    needed = {row, "neuroid"}
+    known = {row, "neuroid", "repetition", "time_bin"}
     if not needed <= set(dims) <= known:
         raise RequestError(
             f"--dims {','.join(dims)} is invalid: name stimulus or trial, neuroid, and repetition or time_bin"
@@ -773,7 +773,8 @@ def columns_of(
     if stimulus is None:
         return None
     rest = table.drop(columns=stimulus)
-    neuroid, value = _find_column(rest, NEUROID), _find_column(rest, VALUE)
+    neuroid = _find_column(rest, NEUROID)
+    value = _find_column(rest, VALUE)
     choice = None if neuroid else _column_of_choices(rest)
     truth = _find_column(rest.drop(columns=choice), TRUTH) if choice else None
     is_wide = not choice and not (neuroid and value)
@@ -862,7 +863,8 @@ def stimuli_of(
 
 def first_number(values: Array, count: int) -> int | None:
     """Return the number of the first stimulus if the numbers that occur determine it, otherwise None."""
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     return 0 if low == 0 and high < count else 1 if low >= 1 and high == count else None
 
 
@@ -1054,7 +1056,9 @@ def choices_of(
         columns={k: v for k, v in names.items() if k is not None}
     )
     frame.insert(0, "stimulus_id", list(stimuli))
-    return frame if "subject" in frame else frame.assign(subject="all")
+    if "subject" in frame:
+        return frame
+    return frame.assign(subject="all")
 
 
 def natural(names: Sequence[str]) -> list[str]:

@@ -50,7 +50,12 @@ from neuroledger.stats.score import Score
 from neuroledger.stats.stored_score import StoredScore
 from neuroledger.store.files import replacing, write_text
 
-__all__ = ["Evaluated", "evaluate", "package_model"]
+__all__ = [
+    "evaluate",
+    "Evaluated",
+    "package_model",
+    "require_published",
+]
 
 # Keys under which training scripts store the tensors of a model.
 STATE_KEYS = ("state_dict", "model_state_dict", "model", "net", "network", "weights")
@@ -315,7 +320,7 @@ def package_model(
     if not checkpoint.is_file():
         raise RequestError(f"{checkpoint} does not exist")
     if path is not None:
-        _require_published(catalog.model(id), checkpoint)
+        require_published(catalog.model(id), checkpoint)
     tensors = _tensors(checkpoint)
     require_dvc(catalog.root)
     from safetensors.numpy import save_file
@@ -379,7 +384,7 @@ def _new_spec(
     return spec_text("model", spec, schema=has_schemas)
 
 
-def _require_published(spec: ModelSpec, checkpoint: Path) -> None:
+def require_published(spec: ModelSpec, checkpoint: Path) -> None:
     """Check that the checkpoint is one of the files that the spec's ``downloads`` list.
 
     Raises

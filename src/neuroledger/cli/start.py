@@ -292,7 +292,8 @@ def _start_images(
     degrees: float | None,
 ) -> Started:
     """Turn images with responses or choices into a data set, benchmarks and a suite, and score models."""
-    id, tell = goal.id, goal.tell
+    id = goal.id
+    tell = goal.tell
     draft = _draft(content, replies, coordinates)
     license, access = _terms(replies)
     found = [draft.summary, *draft.notes]
@@ -348,7 +349,8 @@ def _package(
     elif draft.trials is not None:
         written += package_trials(catalog, id, draft.trials, terms)
     if draft.stimuli is not None:
-        fresh, known = open_catalog(catalog.root), Terms(reader_of)
+        fresh = open_catalog(catalog.root)
+        known = Terms(reader_of)
         written += package_stimuli(fresh, id, draft.stimuli, folder, known)
     return written
 
@@ -574,7 +576,8 @@ def _describe_responses(
     assembly = with_region(assembly, region)
     draft.assembly = assembly
     counts = pd.Series(assembly["stimulus_id"].values).value_counts()
-    fewest, most = counts.min(), counts.max()
+    fewest = counts.min()
+    most = counts.max()
     times = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     draft.summary = f"{len(draft.stimuli)} images, {assembly.sizes['neuroid']} neuroids, {times} presentations of each image"
     draft.notes += _notes_on_sessions(assembly)
@@ -622,11 +625,9 @@ def _describe_file(file: FileContent) -> str:
 
 
 def _span(names: Sequence[str]) -> str:
-    return (
-        ", ".join(names)
-        if len(names) < 4
-        else f"{names[0]} … {names[-1]}, {len(names)} columns"
-    )
+    if len(names) < 4:
+        return ", ".join(names)
+    return f"{names[0]} … {names[-1]}, {len(names)} columns"
 
 
 def _stimulus_table(content: FolderContent) -> tuple[pd.DataFrame, bool]:
@@ -658,7 +659,8 @@ def _tables_of_stimuli(
 
 def _numbered(reading: _Reading, values: Array) -> tuple[list[str], int | None]:
     """Return the images in the order of their numbers, and the first number; None if stimuli are not numbered."""
-    ids, answers = reading.ids, reading.answers
+    ids = reading.ids
+    answers = reading.answers
     if values.dtype.kind not in "iuf" or set(map(str, values.tolist())) <= set(ids):
         return list(ids), None
     ordered = _in_order(reading)
@@ -678,7 +680,8 @@ def _in_order(reading: _Reading) -> list[str]:
         return list(ids)
     if sorted(ids) == natural(ids) and "order" not in reading.answers.given:
         return sorted(ids)
-    by_name, by_number = _ends(sorted(ids)), _ends(natural(ids))
+    by_name = _ends(sorted(ids))
+    by_number = _ends(natural(ids))
     question = f"order of the images: by name {by_name}; by number {by_number}"
     key = reading.answers.get(
         "order", question, ("name", "number"), suggestion="number"
@@ -700,7 +703,9 @@ def _array(
 
     Without a ``variable``, the array is one of counts of spikes. None if an answer is missing; all are asked for first.
     """
-    answers, bins, onset = reading.answers, "", ""
+    answers = reading.answers
+    bins = ""
+    onset = ""
     if variable:
         shape = file.arrays[variable].shape
         images, names, areas = names_in(file.arrays, reading.ids, shape)
@@ -822,7 +827,8 @@ def _dims(
     neuroids: int | None,
 ) -> tuple[str, ...] | None:
     """Return the axes of an array: the only ones that its shape allows, or an answer; None if that is missing."""
-    answers, ids = reading.answers, reading.ids
+    answers = reading.answers
+    ids = reading.ids
     options: Sequence[tuple[str, ...]] = [("trial", "neuroid")]
     if variable:
         count = len(trials) if trials else None
@@ -967,7 +973,8 @@ def _are_orders(
     reading: _Reading, shape: Sequence[int], vectors: Sequence[Array]
 ) -> bool:
     """Return whether vectors that name every image once are orders of images, because no answer says otherwise."""
-    ids, given = sorted(reading.ids), reading.answers.given
+    ids = sorted(reading.ids)
+    given = reading.answers.given
     stated = "trial" in _stated_dims(reading.answers)
     if given.get("trials") or stated or len(ids) not in shape:
         return False
@@ -984,7 +991,8 @@ def _name_images(values: Array, ids: Sequence[str]) -> bool:
 
 def _divide(draft: _Draft) -> None:
     """Divide the stimuli of a table of choices: every second image of a label fits the readout, the others are tested."""
-    trials, stimuli = draft.trials, draft.stimuli
+    trials = draft.trials
+    stimuli = draft.stimuli
     if trials is None or stimuli is None:
         return
     if "truth" not in trials:
@@ -1114,7 +1122,9 @@ def _ridge(train: float, *, in_time: bool) -> str | dict[str, Any]:
     splits = {"splits": {"train": train}}
     if in_time:
         return {"name": "spantime_ridge", "time": "separate", **splits}
-    return "ridgecv" if train == 0.9 else {"name": "ridgecv", **splits}
+    if train == 0.9:
+        return "ridgecv"
+    return {"name": "ridgecv", **splits}
 
 
 def _start_signals(
@@ -1178,7 +1188,8 @@ def _score(
     catalog: Catalog, goal: _Goal, *, notes: Sequence[str], written: Sequence[Path]
 ) -> Started:
     """Check the specs, validate the data, compute missing scores and write the pages."""
-    id, suite = goal.id, catalog.suite(goal.id)
+    id = goal.id
+    suite = catalog.suite(goal.id)
     benchmarks = tuple(item.id for item in suite.benchmarks)
     _require_valid(catalog, id, benchmarks)
     params = read_params(catalog.root)
@@ -1194,7 +1205,8 @@ def _score(
     folder = goal.out or catalog.root / folder_of(id)
     build_site(catalog, id, folder, alone=True)
     records = tuple(done.record for done in outcomes)
-    page, file = folder / "index.html", folder / one_file_of(id)
+    page = folder / "index.html"
+    file = folder / one_file_of(id)
     sessions = _by_session(catalog.root, benchmarks) if goal.signals else None
     return Started(
         id, benchmarks, id, tuple(notes), records, page, file, tuple(written), sessions
@@ -1208,7 +1220,9 @@ def _by_session(root: Path, benchmarks: Sequence[str]) -> pd.DataFrame | None:
         # Predictions are stored with a score, and can be removed to make room.
         with suppress(RequestError):
             parts.append(recorded(benchmark, root=root).assign(benchmark=benchmark))
-    return pd.concat(parts, ignore_index=True) if parts else None
+    if parts:
+        return pd.concat(parts, ignore_index=True)
+    return None
 
 
 def _require_valid(catalog: Catalog, id: str, benchmarks: Sequence[str]) -> None:

@@ -73,11 +73,9 @@ def recordings_of(content: FolderContent, answers: Answers) -> Recordings | None
     DataError
         The first recording cannot be read.
     """
-    return (
-        _in_bids(content, answers)
-        if content.recordings
-        else _in_folder(content, answers)
-    )
+    if content.recordings:
+        return _in_bids(content, answers)
+    return _in_folder(content, answers)
 
 
 def _in_bids(content: FolderContent, answers: Answers) -> Recordings | None:

@@ -46,14 +46,22 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
 __all__ = [
-    "Progress",
     "absent",
+    "check_response",
     "fetch_each",
     "fetch_files",
     "fetch_stated",
+    "fetch_url",
     "folder_of",
+    "ForbiddenError",
     "mending",
     "mirror_folder",
+    "Progress",
+    "RefusedError",
+    "require_harmless_config",
+    "resolve_url",
+    "Transfer",
+    "TransientError",
 ]
 
 Progress = Callable[[str, int, int], None]
@@ -326,7 +334,7 @@ def _fetch(
             if source is None:
                 raise
             from_source = pin.model_copy(update={"url": source, "dvc": False})
-            _fetch_url(root, from_source, name, progress, tried, sources).replace(path)
+            fetch_url(root, from_source, name, progress, tried, sources).replace(path)
         return
     if pin.by_hand:
         reason = f" ({'; '.join(tried)})" if tried else ""
@@ -334,10 +342,10 @@ def _fetch(
             f"{name} has no address{reason}: follow the data set's access_steps to get it, then set "
             "NEUROLEDGER_MIRROR to the folder that contains it and fetch again"
         )
-    _fetch_url(root, pin, name, progress, tried, sources).replace(path)
+    fetch_url(root, pin, name, progress, tried, sources).replace(path)
 
 
-def _fetch_url(
+def fetch_url(
     root: Path,
     pin: Pin,
     name: str,
@@ -346,7 +354,7 @@ def _fetch_url(
     sources: _Sources,
 ) -> Path:
     """Download the file from its URL into the download folder, and verify it."""
-    url = _resolve_url(pin)
+    url = resolve_url(pin)
     host = "/".join(
         url.split("/")[:3]
     )  # of any address, also of one that cannot be parsed
@@ -359,18 +367,18 @@ def _fetch_url(
             progress,
             attempts=1 if host in sources.silent else ATTEMPTS,
         )
-    except _TransientError as error:
+    except TransientError as error:
         sources.silent.add(host)
         raise _unavailable(name, error, tried) from error
-    except _RefusedError as error:
+    except RefusedError as error:
         raise _unavailable(name, error, tried) from error
 
 
-def _unavailable(name: str, error: _RefusedError, tried: list[str]) -> UnavailableError:
+def _unavailable(name: str, error: RefusedError, tried: list[str]) -> UnavailableError:
     """The error of a file that no source returned: what was tried, and what to do."""
     tried.append(str(error))
     fix = "connect to the network"
-    if isinstance(error, _ForbiddenError):
+    if isinstance(error, ForbiddenError):
         fix = (
             "access to it is restricted: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to "
             "credentials that may read it"
@@ -452,7 +460,7 @@ def _fetch_unpinned(
             f"{name} cannot be fetched ({reason}): follow the data set's access_steps to get it, and point "
             "NEUROLEDGER_MIRROR to the folder that contains it"
         )
-    _fetch_url(root, statement, name, progress, differences, sources).replace(path)
+    fetch_url(root, statement, name, progress, differences, sources).replace(path)
 
 
 def _called(mirror: Path, name: str, names: Iterable[str]) -> list[Path]:
@@ -587,7 +595,7 @@ def _require_harmless_configs(root: Path, pointer: Path) -> None:
         if folder == root:
             return
         for config in sorted((folder / ".dvc").glob("config*")):
-            _require_harmless_config(config)
+            require_harmless_config(config)
 
 
 def _last_lines(output: str) -> str:
@@ -680,7 +688,7 @@ def _require_plain_pointer(pointer: Path, name: str) -> None:
         )
 
 
-def _require_harmless_config(path: Path) -> None:
+def require_harmless_config(path: Path) -> None:
     """Refuse a configuration of a data set's own DVC repository that does more than name the source of its files."""
     try:
         config = _read_dvc_config(path)
@@ -698,19 +706,20 @@ def _require_harmless_config(path: Path) -> None:
                 )
 
 
-def _resolve_url(pin: Pin) -> str:
+def resolve_url(pin: Pin) -> str:
+    """Return the address of a pinned file at its version."""
     return address_of(str(pin.url), pin.version_id, pin.endpoint)
 
 
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """A server did not return the file; the message gives its address and the reason."""
 
 
-class _ForbiddenError(_RefusedError):
+class ForbiddenError(RefusedError):
     """The request is not authorised."""
 
 
-class _TransientError(_RefusedError):
+class TransientError(RefusedError):
     """The server may return the file later, after ``wait`` seconds."""
 
     def __init__(self, message: str, wait: float = 0.0) -> None:
@@ -731,14 +740,14 @@ def _download(
     key = pin.sha256 or pin.sha1 or hashlib.sha256(url.encode()).hexdigest()
     partial = root / ".cache" / "downloads" / f"{key}.part"
     partial.parent.mkdir(parents=True, exist_ok=True)
-    transfer = _Transfer(url, partial, pin, name, progress)
+    transfer = Transfer(url, partial, pin, name, progress)
     failures = 0  # consecutive attempts that received nothing
     while True:
         before = transfer.received
         try:
             _continue(transfer)
             break
-        except _TransientError as error:
+        except TransientError as error:
             failures = 1 if transfer.received > before else failures + 1
             wait = min(max(2.0**failures, error.wait), LONGEST_WAIT_S)
             if failures >= attempts or time.monotonic() + wait > transfer.deadline:
@@ -757,7 +766,7 @@ def _download(
     return partial
 
 
-class _Transfer:
+class Transfer:
     """One download: its source, its target, and its size, which the server states if the spec does not."""
 
     def __init__(
@@ -774,20 +783,23 @@ class _Transfer:
 
     @property
     def received(self) -> int:
+        """Number of bytes that are here."""
         if self.partial.exists():
             return self.partial.stat().st_size
         return 0
 
     @property
     def limit(self) -> int:
+        """Number of bytes at which the download is stopped."""
         return MOST if self.size is None else self.size
 
     @property
     def deadline(self) -> float:
+        """Time of the monotonic clock at which the download is stopped."""
         return self.started + _time_limit(self.limit)
 
 
-def _continue(transfer: _Transfer) -> None:
+def _continue(transfer: Transfer) -> None:
     """Request the remaining bytes and append them to the partial file."""
     url = transfer.url
     received = _usable(transfer)
@@ -798,13 +810,13 @@ def _continue(transfer: _Transfer) -> None:
         try:
             response, address = _request(url, received, transfer.pin, exchange)
             try:
-                received = _check_response(response, address, received, transfer)
+                received = check_response(response, address, received, transfer)
                 exchange.lasts(transfer.deadline)
                 _receive(response, address, transfer, received)
             finally:
                 response.close()
         except (urllib3.exceptions.LocationValueError, UnicodeError) as error:
-            raise _RefusedError(f"{url}: not an address ({error})") from error
+            raise RefusedError(f"{url}: not an address ({error})") from error
         except (
             urllib3.exceptions.HTTPError,
             http.client.HTTPException,
@@ -813,20 +825,20 @@ def _continue(transfer: _Transfer) -> None:
             ValueError,
         ) as error:
             if not exchange.expired:
-                raise _TransientError(f"{url}: {_reason(error)}") from error
+                raise TransientError(f"{url}: {_reason(error)}") from error
         received = transfer.received
         if exchange.expired and received != transfer.size:
             seconds = time.monotonic() - transfer.started
-            raise _RefusedError(
+            raise RefusedError(
                 f"{url}: {received:,} of {transfer.limit:,} bytes in {seconds:.0f} s"
             )
     if transfer.size is not None and received < transfer.size:
-        raise _TransientError(
+        raise TransientError(
             f"{url}: the connection ended after {received:,} of {transfer.size:,} bytes"
         )
 
 
-def _usable(transfer: _Transfer) -> int:
+def _usable(transfer: Transfer) -> int:
     """The number of bytes in the partial file, which is deleted if it is too large."""
     received = transfer.received
     if transfer.size is not None and received > transfer.size:
@@ -836,7 +848,7 @@ def _usable(transfer: _Transfer) -> int:
 
 
 def _receive(
-    response: BaseHTTPResponse, address: str, transfer: _Transfer, received: int
+    response: BaseHTTPResponse, address: str, transfer: Transfer, received: int
 ) -> None:
     """Append the body of a response to the partial file, of which the first ``received`` bytes are kept."""
     with transfer.partial.open("ab" if received else "wb") as file:
@@ -888,7 +900,7 @@ def _request(
         else:
             return response, address
         response.close()
-    raise _RefusedError(f"{url}: more than {REDIRECTS} redirects")
+    raise RefusedError(f"{url}: more than {REDIRECTS} redirects")
 
 
 def _headers(start: int) -> dict[str, str]:
@@ -904,7 +916,7 @@ def _require_web_address(address: str, url: str) -> None:
     parts = urlsplit(address)
     schemes = {"https"} if secure else {"https", "http"}
     if parts.scheme not in schemes or not parts.hostname:
-        raise _RefusedError(
+        raise RefusedError(
             f"{url} redirects to {address[:200]!r}, which is not {'an https' if secure else 'a web'} address"
         )
 
@@ -917,15 +929,15 @@ def _proxy_for(address: str) -> str | None:
     return proxy
 
 
-def _check_response(
-    response: BaseHTTPResponse, address: str, start: int, transfer: _Transfer
+def check_response(
+    response: BaseHTTPResponse, address: str, start: int, transfer: Transfer
 ) -> int:
     """Check status and size of a response; returns the position of its first byte in the file: ``start``, or 0."""
     if response.status == 416 or (
         response.status == 206 and not _continues(response, start, transfer.size)
     ):
         transfer.partial.unlink(missing_ok=True)
-        raise _TransientError(
+        raise TransientError(
             f"{address}: the response does not continue at byte {start:,}"
         )
     _require_success(response, address)
@@ -945,12 +957,12 @@ def _check_response(
 def _require_success(response: BaseHTTPResponse, address: str) -> None:
     if response.status in TRANSIENT:
         wait = response.headers.get("Retry-After", "")
-        raise _TransientError(
+        raise TransientError(
             f"{address}: HTTP {response.status}",
             float(wait) if wait.isdecimal() and len(wait) < 6 else 0,
         )
     if response.status not in {200, 206}:
-        error = _ForbiddenError if response.status in {401, 403} else _RefusedError
+        error = ForbiddenError if response.status in {401, 403} else RefusedError
         raise error(
             f"{address}: HTTP {response.status} {response.reason or ''}".rstrip()
         )

@@ -109,7 +109,8 @@ def refuse_outside_storage(path: Path) -> None:
 
 def _is_hdf5(path: Path) -> bool:
     """Whether the signature is at one of the offsets where HDF5 looks for it: 0, 512, 1024, 2048 and so on."""
-    size, offset = path.stat().st_size, 0
+    size = path.stat().st_size
+    offset = 0
     with path.open("rb") as file:
         while offset + len(SIGNATURE) <= size:
             file.seek(offset)

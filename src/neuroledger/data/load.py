@@ -38,6 +38,7 @@ __all__ = [
     "load_prepared",
     "read_dataset",
     "verified_files",
+    "with_degrees",
 ]
 
 
@@ -150,9 +151,9 @@ def read_dataset(
     degrees = spec.degrees if spec.degrees is not None else data.degrees
     stimuli = data.stimuli
     if stimuli is not None:
-        stimuli = replace(_with_degrees(stimuli, degrees), id=id)
+        stimuli = replace(with_degrees(stimuli, degrees), id=id)
     extra = {
-        name: _with_degrees(stimulus_set, degrees)
+        name: with_degrees(stimulus_set, degrees)
         for name, stimulus_set in data.extra_stimuli.items()
     }
     content = _content_sha256(data) if component.prepares else ""
@@ -184,7 +185,7 @@ def _content_sha256(data: Dataset) -> str:
     return str(stored) or content_sha256(data.assembly)
 
 
-def _with_degrees(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
+def with_degrees(stimuli: StimulusSet, degrees: float | None) -> StimulusSet:
     """The stimulus set with the degrees of the data set, unless it has its own."""
     if "degrees" in stimuli.table.columns:
         own = stimuli.degrees

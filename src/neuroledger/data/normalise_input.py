@@ -74,7 +74,9 @@ def in_numpy(assembly: xr.DataArray) -> xr.DataArray:
         for name, coord in assembly.coords.items()
         if name not in assembly.indexes and is_extension_array_dtype(coord.dtype)
     }
-    return assembly.assign_coords(others) if others else assembly
+    if others:
+        return assembly.assign_coords(others)
+    return assembly
 
 
 def as_text(ids: object) -> Strings:

@@ -458,7 +458,9 @@ def _machine_kind(error: BaseException) -> str:
     if isinstance(error, PendingError) or not is_about_machine(error):
         return ""
     if isinstance(error, OSError):
-        return "" if error.errno in OUTSIDE else StorageError.__name__
+        if error.errno in OUTSIDE:
+            return ""
+        return StorageError.__name__
     if isinstance(error, ImportError):
         return UnavailableError.__name__
     return LimitError.__name__
@@ -592,7 +594,10 @@ def _lower_limit(kind: int, soft: int, hard: int | None = None) -> None:
     resource.setrlimit(kind, (min(soft, hard), hard))
 
 
-READ_FILE, READ_DIR, EXECUTE, DEVICE = 4, 8, 1, 1 << 15
+READ_FILE = 4
+READ_DIR = 8
+EXECUTE = 1
+DEVICE = 1 << 15
 READABLE_ANYWHERE = (
     "/usr",
     "/lib",

@@ -85,7 +85,8 @@ def place_image(image: Image, source_degrees: float, target_degrees: float) -> I
     return screen
 
 
-def _check_size(size: tuple[int, int], name: str, source: float, target: float) -> None:
+def check_size(size: tuple[int, int], name: str, source: float, target: float) -> None:
+    """Refuse an image that has no pixels, or too many, on a screen of another size in degrees."""
     width, height = placement(size, source, target).size
     image = f"image of {name!r}, {size[0]} x {size[1]} pixels for {source:g} degrees,"
     if width * height == 0:
@@ -114,7 +115,7 @@ class ScreenedSet(StimulusSet):
         """The image in ``data``, the file of stimulus ``name``, placed on the screen."""
         image = decode(data, name)
         source = self._sources[name]
-        _check_size(image.size, name, source, self.target_degrees)
+        check_size(image.size, name, source, self.target_degrees)
         return place_image(image, source, self.target_degrees)
 
     @cached_property

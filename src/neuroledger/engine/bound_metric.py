@@ -636,7 +636,9 @@ def _incomplete_neuroids(spec: Comparison, rows: xr.DataArray) -> dict[str, floa
         return {}
     others = [dim for dim in array.dims if dim != "neuroid"]
     incomplete = int(array.isnull().any(others).sum())
-    return {INCOMPLETE: float(incomplete)} if incomplete else {}
+    if incomplete:
+        return {INCOMPLETE: float(incomplete)}
+    return {}
 
 
 def _score(

@@ -30,7 +30,7 @@ from neuroledger.stats.calibration import FEWEST, Calibration, Experiment, calib
 from neuroledger.stats.score import Score
 from neuroledger.store.files import write_json
 
-__all__ = ["calibrate_benchmark"]
+__all__ = ["calibrate_benchmark", "with_families"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
 # Models to try after a benchmark's controls, which may have no interval; models with a record come first.
@@ -149,14 +149,14 @@ def _files_of(job: Resolved, compared: Sequence[Callable[..., object]]) -> list[
     simulators = [] if job.paradigm.simulates is None else [job.paradigm.simulates]
     functions = (*simulators, *compared)
     files += [Path(inspect.getfile(function)) for function in functions]
-    modules = _with_families(
+    modules = with_families(
         {module for function in functions if (module := inspect.getmodule(function))}
     )
     files += sorted(Path(str(module.__file__)) for module in modules)
     return list(dict.fromkeys(files))
 
 
-def _with_families(modules: set[ModuleType]) -> set[ModuleType]:
+def with_families(modules: set[ModuleType]) -> set[ModuleType]:
     """Return the modules and all modules of families that they use."""
     found = set(modules)
     waiting = list(modules)

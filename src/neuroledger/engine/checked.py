@@ -114,4 +114,6 @@ def in_words(verified: Iterable[Verified], *, recomputed: bool) -> str:
 def evidence_of(root: Path, record: Signable) -> Evidence:
     """Return who stands for the numbers of a stored record."""
     signer = signer_in(root, record).name
-    return Evidence(Origin.SIGNED, signer) if signer else SELF_REPORTED
+    if signer:
+        return Evidence(Origin.SIGNED, signer)
+    return SELF_REPORTED

@@ -230,7 +230,8 @@ def _side(
         score = _score_in(found)
     except DataError as error:
         return _Side(None, 0, str(error))
-    seed, reason = found.request.seed, ""
+    seed = found.request.seed
+    reason = ""
     if withheld is not None:
         return _Side(score.replace(varies=None), seed, withheld)
     if lacks_items(score):

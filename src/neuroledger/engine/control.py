@@ -167,7 +167,8 @@ def _judged(control: Control) -> Control:
     smallest = control.bound
     largest = math.inf if control.at_most is None else control.at_most
     if control.role == "negative":
-        smallest, largest = -math.inf, control.bound
+        smallest = -math.inf
+        largest = control.bound
     verdict: Verdict = "undecided"
     if high < smallest or low > largest:
         verdict = "failed"

@@ -27,7 +27,13 @@ from neuroledger.spec.components import Side
 from neuroledger.spec.kinds import BenchmarkSpec, Controls, MetricSpec
 from neuroledger.stats.score import Score
 
-__all__ = ["controlled", "departures", "floor_of", "require_passed"]
+__all__ = [
+    "controlled",
+    "departures",
+    "floor_of",
+    "mismatched",
+    "require_passed",
+]
 
 
 def controlled(
@@ -100,7 +106,7 @@ def controlled(
         seed = session.request.seed
 
         def permuted(number: int) -> Score:
-            return score_from(*_mismatched(measured, side, seed, number))
+            return score_from(*mismatched(measured, side, seed, number))
 
         results["permuted"] = _many("negative", lambda: permuted(0), permuted, floor)
     return results
@@ -268,7 +274,7 @@ def _itself(measured: Measurement) -> xr.DataArray:
     )
 
 
-def _mismatched(
+def mismatched(
     measured: Measurement, side: Side, seed: int, number: int = 0
 ) -> tuple[xr.DataArray, xr.DataArray]:
     """Return source and target, with the values of one side assigned to the wrong stimuli by shuffle ``number``.

@@ -206,7 +206,8 @@ class Proposal:
     @cached_property
     def changed(self) -> dict[str, State]:
         """Changed paths with their state."""
-        old, new = self.base.entries, self.now.entries
+        old = self.base.entries
+        new = self.now.entries
         states: dict[str, State] = {path: "added" for path in new if path not in old}
         states |= {path: "removed" for path in old if path not in new}
         states |= {
@@ -353,7 +354,9 @@ class Proposal:
             return None
         words = f"{state}: git ignores the files that DVC provides"
         is_usual = self._ignores_pins(path)
-        return [_note("review.pointer", path, words)] if is_usual else None
+        if is_usual:
+            return [_note("review.pointer", path, words)]
+        return None
 
     def _texts_examined(self, path: str, state: State) -> Iterable[Finding] | None:
         """Return the findings on a page or an attribution; None for another file."""
@@ -627,7 +630,9 @@ class Proposal:
         spec = self.spec(kind, id)
         if isinstance(spec, DatasetSpec):
             return spec.files
-        return spec.weights if isinstance(spec, ModelSpec) else None
+        if isinstance(spec, ModelSpec):
+            return spec.weights
+        return None
 
     def _pointers(self) -> Iterator[Finding]:
         """Examine every pointer that changed, or whose object or spec changed."""

@@ -90,7 +90,8 @@ def _bare_value(session: Session, benchmark: BenchmarkSpec, model: str) -> float
 
 def dummy_of(session: Session, job: Resolved) -> float:
     """Return the score of the benchmark's dummy before normalisation."""
-    benchmark, rule = job.benchmark, job.benchmark.floor
+    benchmark = job.benchmark
+    rule = job.benchmark.floor
     if rule is None:
         raise RequestError(f"benchmark {benchmark.id!r} has no floor")
     if not isinstance(rule.dummy, str):

@@ -177,7 +177,8 @@ def _processes(
     failed: Failed[T],
     gpus: int,
 ) -> Done[T]:
-    queue, lost = Queue(jobs), list[Job]()
+    queue = Queue(jobs)
+    lost = list[Job]()
     processes = [_process(worker, count, gpus) for worker in range(count)]
     running: dict[Future[T], tuple[int, Job]] = {}
     others = set(active_children())
@@ -288,7 +289,8 @@ def _placed(
     jobs: Sequence[Job], workers: Sequence[str]
 ) -> Iterator[tuple[Job, list[str] | None]]:
     """Yield each job with the worker that should have it; the scheduler may give it to another that is idle."""
-    queue, turn = Queue(jobs), 0
+    queue = Queue(jobs)
+    turn = 0
     while (job := queue.take(turn)) is not None:
         yield job, [workers[turn]] if workers else None
         turn = (turn + 1) % max(1, len(workers))

@@ -17,7 +17,14 @@ from neuroledger.spec.commitment import Rule, rule_of
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.stats.score import Score
 
-__all__ = ["Rule", "committed", "commitment_problems", "rule_of"]
+__all__ = [
+    "commitment_problems",
+    "committed",
+    "may_share",
+    "Rule",
+    "rule_of",
+    "scored_on",
+]
 
 Scoring = Callable[[BenchmarkSpec, Model], Score]
 
@@ -104,8 +111,8 @@ def commitment_problems(
                 "name a benchmark of this repository",
             )
             continue
-        for scored in _scored_on(catalog, spec):
-            if _may_share(
+        for scored in scored_on(catalog, spec):
+            if may_share(
                 catalog, catalog.benchmark(chosen_on), catalog.benchmark(scored)
             ):
                 words = f"the layer of {region} is chosen on stimuli of {scored!r}, on which the model is scored"
@@ -116,7 +123,7 @@ def commitment_problems(
                 )
 
 
-def _scored_on(catalog: Catalog, spec: ModelSpec) -> list[str]:
+def scored_on(catalog: Catalog, spec: ModelSpec) -> list[str]:
     """Return the benchmarks that the model or a suite declares for the model."""
     ids = [id for id in spec.benchmarks if id in catalog.ids("benchmarks")]
     for suite in map(catalog.suite, catalog.ids("suites")):
@@ -129,7 +136,7 @@ def _scored_on(catalog: Catalog, spec: ModelSpec) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def _may_share(
+def may_share(
     catalog: Catalog, chosen_on: BenchmarkSpec, scored: BenchmarkSpec
 ) -> bool:
     """Whether two benchmarks may share stimuli, according to their specs."""

@@ -71,7 +71,8 @@ def apart(measured: Measurement, by: str) -> Iterator[tuple[str, Measurement]]:
     dim = str(target[by].dims[0])
     for value in np.unique(target[by].values.astype(str)).tolist():
         own = target.isel({dim: np.flatnonzero(target[by].values.astype(str) == value)})
-        repeated, splits = measured.repeated, measured.splits
+        repeated = measured.repeated
+        splits = measured.splits
         if repeated is not None:
             same = repeated[by].values.astype(str) == value
             repeated = _with_values(

@@ -144,7 +144,9 @@ def _compare_with(
         known = f"parameters of {component}: {', '.join(parameters) or 'none'}"
         hint = _hint(key, spec, [*sorted(fields), *parameters]) or known
         raise RequestError(f"{kind[:-1]} {spec.id!r} has no field {key!r}; {hint}")
-    return _merged(others, compare) if isinstance(compare, Mapping) else others
+    if isinstance(compare, Mapping):
+        return _merged(others, compare)
+    return others
 
 
 def _same_units(

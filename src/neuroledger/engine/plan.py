@@ -418,9 +418,11 @@ def interface(entry: Entry, stimuli: str) -> Interface | None:
     values = dict[str, object]()
     kind: Literal["paradigm", "builder"]
     if isinstance(spec, BenchmarkSpec):
-        kind, name = "paradigm", spec.paradigm.name
+        kind = "paradigm"
+        name = spec.paradigm.name
     elif isinstance(spec, ModelSpec) and spec.builder is not None:
-        kind, name = "builder", spec.builder.name
+        kind = "builder"
+        name = spec.builder.name
         values = {
             name: getattr(spec, name)
             for name in ("regions", "layers", "readout", "commit")
@@ -489,7 +491,8 @@ class Identities:
 
     def _without_model(self, benchmark: BenchmarkSpec) -> Inputs:
         """Return what a benchmark determines for every model."""
-        catalog, request = self.catalog, self.request
+        catalog = self.catalog
+        request = self.request
         dataset = catalog.dataset(benchmark.dataset)
         if dataset.reader is None:
             raise RequestError(

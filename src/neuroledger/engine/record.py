@@ -336,7 +336,8 @@ def score_in(content: bytes) -> Score:
 
 def _check_control(name: str, control: Control) -> None:
     """Require an interval, and a verdict that follows from the numbers."""
-    low, high = control.low, control.high
+    low = control.low
+    high = control.high
     if (low is None) != (high is None) or (low or 0.0) > (high or 0.0):
         raise ValueError(f"controls.{name}: {low} to {high} is not an interval")
     if not control.follows:

@@ -36,7 +36,13 @@ from neuroledger.spec.components import Paradigm
 from neuroledger.spec.kinds import BenchmarkSpec, Pretraining
 from neuroledger.stats.score import Score
 
-__all__ = ["Resolved", "model_of", "resolve", "untrained_of"]
+__all__ = [
+    "build",
+    "model_of",
+    "resolve",
+    "Resolved",
+    "untrained_of",
+]
 
 Scoring = Callable[[Session, BenchmarkSpec, Model], Score]
 
@@ -152,7 +158,7 @@ def model_of(session: Session, id: str) -> Model:
     """
     with exclusive():
         if id not in session.models:
-            session.models[id] = _build(session, id)
+            session.models[id] = build(session, id)
         return session.models[id]
 
 
@@ -168,10 +174,12 @@ def untrained_of(session: Session, id: str) -> Model | None:
         return None
     component = registry.get("builder", spec.builder.name)
     draws = "seed" in component.parameters.model_fields and component.takes("weights")
-    return _build(session, id, trained=False) if draws else None
+    if draws:
+        return build(session, id, trained=False)
+    return None
 
 
-def _build(session: Session, id: str, *, trained: bool = True) -> Model:
+def build(session: Session, id: str, *, trained: bool = True) -> Model:
     """Build a model from its spec; an untrained one gets no weights, and draws them from the seed of its builder."""
     catalog = session.catalog
     spec = session.catalog.model(id)

@@ -279,7 +279,9 @@ def _needed(catalog: Catalog, job: Job) -> Iterator[tuple[str, str]]:
 def _invalid(catalog: Catalog, kind: str, id: str) -> Pending | None:
     """Return what is wrong in a spec, with file, line and column; None if it is valid."""
     findings = spec_problems(catalog, kind, id)
-    return pending_for(SpecError(findings)) if findings else None
+    if findings:
+        return pending_for(SpecError(findings))
+    return None
 
 
 def _damaged(catalog: Catalog, kind: str, id: str) -> Pending | None:

@@ -346,7 +346,8 @@ class _Mixtures:
     def _models_differ(self) -> bool:
         """Whether both definitions are of one model, whose spec changed."""
         names = {*self.first.fields, *self.second.fields}
-        first, second = self.first.fields, self.second.fields
+        first = self.first.fields
+        second = self.second.fields
         return first["model"] == second["model"] and any(
             first.get(name) != second.get(name)
             for name in names

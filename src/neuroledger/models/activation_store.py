@@ -246,7 +246,9 @@ def _key(
 def time_in_words(seconds: float) -> str:
     """Format a duration: ``90`` → ``1.5 min``."""
     if seconds < 90:
-        return f"{seconds:.0f} s" if seconds >= 1 else "less than 1 s"
+        if seconds >= 1:
+            return f"{seconds:.0f} s"
+        return "less than 1 s"
     if seconds < 5400:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h"

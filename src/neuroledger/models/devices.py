@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ON_DEMAND", "Training", "available", "left_to_right", "reproducible"]
 
-_GUARD, _BEFORE = threading.Lock(), list[dict[str, bool]]()
+_GUARD = threading.Lock()
+_BEFORE = list[dict[str, bool]]()
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ def _deterministic() -> Iterator[None]:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     enabled = torch.are_deterministic_algorithms_enabled()
     only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    cudnn = torch.backends.cudnn
+    matmul = torch.backends.cuda.matmul
     flags = cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
     torch.use_deterministic_algorithms(True, warn_only=True)
     cudnn.benchmark = cudnn.allow_tf32 = matmul.allow_tf32 = False

@@ -544,11 +544,10 @@ class LayeredModel:
             f"model {self.id!r}: deciding from layer {layer!r}, {flat.shape[1]:,} features for {count:,} stimuli,",
             "name a smaller layer as `readout`, or fewer stimuli",
         )
-        return (
-            flat
-            if len(flat) == count
-            else flat.reshape(-1, count, flat.shape[1]).mean(axis=0)
-        )
+        if len(flat) == count:
+            return flat
+        mean: Array = flat.reshape(-1, count, flat.shape[1]).mean(axis=0)
+        return mean
 
     def _responses(self, values: Array, time_bins: Sequence[Bin] | None) -> Array:
         """Return activations of one layer as (presentation, neuroid), or (presentation, neuroid, time_bin) if binned."""

@@ -192,7 +192,8 @@ def assemble(
     from neuroledger.models.torch_layers import Inputs, TorchExtract, check_layers
     from neuroledger.models.torch_weights import load_weights
 
-    id, times = options.id, options.times
+    id = options.id
+    times = options.times
     if options.microsaccades and options.visual_degrees is None:
         raise ModelError(
             f"model {id!r}: microsaccades need the visual angle of the input: give `visual_degrees`"
@@ -239,7 +240,8 @@ def _identity(
     from neuroledger.models.torch_weights import weights_identity
 
     assert isinstance(options.preprocessing, Preprocessing)  # a spec declares its steps
-    weights, times = options.weights, options.times
+    weights = options.weights
+    times = options.times
     return {
         **described,
         "weights": weights_identity(weights) if weights else {"seed": options.seed},

@@ -366,7 +366,9 @@ def describe(column: Column) -> str:
     )
     text += "" if column.direction == "higher" else ", lower is better"
     text += "" if column.counts else ", not part of the score"
-    return f"{text} (simulated data)" if column.simulated else text
+    if column.simulated:
+        return f"{text} (simulated data)"
+    return text
 
 
 def as_csv(board: Leaderboard) -> str:

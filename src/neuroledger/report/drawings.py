@@ -519,9 +519,11 @@ def _curve_of(stages: Sequence[_Stage], name: str, place: _Place) -> list[str]:
     """Draw one network: the band of intervals, the line, a point with a tooltip for each layer, and the name."""
     if not stages:
         return []
-    upper, lower = [], []
+    upper = []
+    lower = []
     for stage in stages:
-        low, high = stage["low"], stage["high"]
+        low = stage["low"]
+        high = stage["high"]
         if low is not None and high is not None:
             upper.append(place(stage["depth"], high))
             lower.append(place(stage["depth"], low))
@@ -553,7 +555,8 @@ def _choice(stage: _Stage, nested: _Mark | None, place: _Place) -> list[str]:
         return parts
     beside, middle = place(stage["depth"], nested["value"])
     beside += 11
-    low, high = nested["low"], nested["high"]
+    low = nested["low"]
+    high = nested["high"]
     if low is not None and high is not None:
         bottom = tenth(place(0, low)[1])
         top = tenth(place(0, high)[1])

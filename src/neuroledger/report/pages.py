@@ -503,7 +503,9 @@ def _state(spec: DatasetSpec, report: ValidationReport | None) -> tuple[str, str
         return "unread" if spec.unread else "unavailable", "warn"
     if report is None:
         return "not validated here", ""
-    return ("valid", "good") if report.success else ("invalid", "bad")
+    if report.success:
+        return ("valid", "good")
+    return ("invalid", "bad")
 
 
 def _claim_pages(world: World) -> Iterator[Page | Picture]:

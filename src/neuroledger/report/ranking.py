@@ -150,7 +150,8 @@ def _mean(
     low, high = joint.uncertainty.interval(joint.value)
     if len(shares) == 1:  # a mean of one score has its interval, on its natural scale
         (score,) = (sources.score(id, model) for id in shares)
-        low, high = score.low, score.high
+        low = score.low
+        high = score.high
     return Cell("scored", joint.value, low, high)
 
 

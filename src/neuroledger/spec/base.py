@@ -179,7 +179,9 @@ class Override(Component):
 
 def id_of(wanted: str | Override) -> str:
     """The id of a metric or ceiling that is given by id alone or with overrides."""
-    return wanted.name if isinstance(wanted, Override) else wanted
+    if isinstance(wanted, Override):
+        return wanted.name
+    return wanted
 
 
 def _require_version(text: str) -> str:

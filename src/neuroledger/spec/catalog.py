@@ -236,9 +236,9 @@ class Catalog:
         if near:
             return f"did you mean {' or '.join(map(repr, near))}?"
         advice = f"see `neuroledger list {kind}`"
-        return (
-            f"{advice}; for those of a repository, {ENTER}" if self.outside else advice
-        )
+        if self.outside:
+            return f"{advice}; for those of a repository, {ENTER}"
+        return advice
 
 
 def _near(id: str, known: Sequence[str]) -> list[str]:

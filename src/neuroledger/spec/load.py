@@ -22,7 +22,15 @@ from neuroledger.spec.trusted import UNTRUSTED
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["Params", "explain", "load_document", "read_params", "read_spec", "spec_of"]
+__all__ = [
+    "as_list",
+    "explain",
+    "load_document",
+    "Params",
+    "read_params",
+    "read_spec",
+    "spec_of",
+]
 
 
 def load_document(path: Path, shown: str | None = None) -> Document:
@@ -164,11 +172,13 @@ def _value_hint(item: ErrorDetails) -> str:
         return f'quote it: "{given}"'
     if kind in {"tuple_type", "list_type"}:
         single = isinstance(given, (str, int, float))
-        return _as_list(given) if single else "begin each item with a dash"
+        if single:
+            return as_list(given)
+        return "begin each item with a dash"
     return ""
 
 
-def _as_list(given: str | float) -> str:
+def as_list(given: str | float) -> str:
     """How to write a single value where a list is expected; a small integer may be meant as the length of the list."""
     if isinstance(given, int) and not isinstance(given, bool):
         count = given

@@ -44,17 +44,19 @@ from neuroledger.spec.components import (
 from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
-    "Example",
-    "Registered",
     "broken",
     "builder",
     "ceiling",
+    "Example",
     "get",
+    "mentioning",
     "metric",
     "names",
+    "note_broken",
     "only_shipped",
     "paradigm",
     "reader",
+    "Registered",
     "stimuli",
 ]
 
@@ -386,7 +388,7 @@ def plugin_specs() -> tuple[tuple[str, Path], ...]:
             try:
                 spec = importlib.util.find_spec(family.module)
             except Exception as error:
-                _note_broken(family, error)
+                note_broken(family, error)
                 continue
             for folder in (
                 (spec.submodule_search_locations or ()) if spec is not None else ()
@@ -435,7 +437,7 @@ def discover(kind: str) -> None:
         except Exception as error:
             if family.distribution == DISTRIBUTION:
                 raise
-            _note_broken(family, error)
+            note_broken(family, error)
 
 
 def _import_one(kind: str, name: str) -> None:
@@ -447,13 +449,13 @@ def _import_one(kind: str, name: str) -> None:
     for family in families():
         if family.distribution != DISTRIBUTION:
             continue
-        for module in _mentioning(family, kind, f'"{name}"'):
+        for module in mentioning(family, kind, f'"{name}"'):
             importlib.import_module(module)
             if (kind, name) in _REGISTRY:
                 return
 
 
-def _mentioning(family: Family, kind: str, text: str) -> list[str]:
+def mentioning(family: Family, kind: str, text: str) -> list[str]:
     """Return the modules of a family, in its folder for a kind, whose source contains a text; those it names come first."""
     found = importlib.util.find_spec(f"{family.module}.{FOLDERS[kind]}")
     modules = []
@@ -477,7 +479,7 @@ def _import_family(family: Family, kind: str) -> None:
             importlib.import_module(module.name)
 
 
-def _note_broken(family: Family, error: Exception) -> None:
+def note_broken(family: Family, error: Exception) -> None:
     """Log once that a distribution cannot be used, and why."""
     if family.distribution not in _BROKEN:
         _BROKEN[family.distribution] = (

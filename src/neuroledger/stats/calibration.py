@@ -117,10 +117,11 @@ class Calibration:
     def to_dict(self) -> dict[str, object]:
         """Return the calibration as plain data."""
         # Rounded, so that different processors give equal files.
-        text, few = (
-            json.dumps(asdict(self)),
-            lambda digits: float(f"{float(digits):.6g}"),
-        )
+        text = json.dumps(asdict(self))
+
+        def few(digits: str) -> float:
+            return float(f"{float(digits):.6g}")
+
         return {**json.loads(text, parse_float=few), "passed": self.passed}
 
     def _repr_html_(self) -> str:

@@ -105,4 +105,6 @@ def status_of(gains: Sequence[Gain], level: float) -> Status:
     """
     if gains and all(path.p_above <= level for path in gains):
         return "supported"
-    return "contradicted" if any(contradicting(gains, level)) else "not_distinguishable"
+    if any(contradicting(gains, level)):
+        return "contradicted"
+    return "not_distinguishable"

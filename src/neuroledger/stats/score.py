@@ -497,7 +497,8 @@ def _slope(function: Callable[[float], float], at: float, reach: float) -> float
 
 def _each_half(raw: Score, ceiling: Score) -> Floats:
     """Return r/√ρ½ of each half for scores that are means over the same halves; empty for other scores."""
-    samples, tops = raw.samples, ceiling.samples
+    samples = raw.samples
+    tops = ceiling.samples
     if (
         samples is None
         or tops is None

@@ -33,7 +33,13 @@ from neuroledger.stats.samples import Samples, Variation
 from neuroledger.stats.splits import Split
 from neuroledger.stats.uncertainty import PAIR, Method, NaturalScale, Part, Uncertainty
 
-__all__ = ["held_out_deviation", "inflation", "one_by_one", "uncertainty_of"]
+__all__ = [
+    "held_out_deviation",
+    "inflation",
+    "one_by_one",
+    "uncertainty_of",
+    "weighted_medians",
+]
 
 # Dimensions whose entries are stimuli or their trials.
 ROWS: Final = ("presentation", "stimulus")
@@ -430,7 +436,7 @@ def _reweighted(whole: _Whole, name: str, groups: Grouping) -> Floats:
     """
     weights = exponentials(name, groups.keys)[:, groups.codes]
     dim = whole.inside[name].dim
-    draws = _weighted_medians(
+    draws = weighted_medians(
         np.moveaxis(whole.values, whole.dims.index(dim), -1), weights
     )
     dims = [other for other in whole.dims if other != dim]
@@ -443,7 +449,7 @@ def _reweighted(whole: _Whole, name: str, groups: Grouping) -> Floats:
     return np.asarray(excess * np.nan_to_num(draws - np.nanmean(draws)))
 
 
-def _weighted_medians(values: Floats, weights: Floats) -> Floats:
+def weighted_medians(values: Floats, weights: Floats) -> Floats:
     """Return weighted medians over the last axis, ``(draw, …)``, ignoring NaN.
 
     Cumulative weights are measured to the middle of each value's weight, so that equal weights give plain medians.

@@ -82,7 +82,8 @@ def contract_checks(
 
 def _checks_of(declared: Declared) -> Iterator[Check]:
     component = declared.component
-    kind, name = component.kind, component.name
+    kind = component.kind
+    name = component.name
     for code, check in COMPONENT_CHECKS[kind].items():
         yield Check(kind, name, "", code, partial(check, declared))
     if not isinstance(component, Metric | Ceiling):

@@ -32,7 +32,8 @@ def _equal(found: float, expected: float, tolerance: float) -> bool:
 
 def _value(case: Case) -> None:
     """A finite score in double precision, with the scale, direction and unit that the spec declares."""
-    score, spec = case.scored, case.bound.spec
+    score = case.scored
+    spec = case.bound.spec
     if not math.isfinite(score.value):
         raise ContractError(f"the score of the example is {score.value}")
     declared = (spec.scale, spec.direction, spec.unit)

@@ -21,7 +21,7 @@ from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError,
 from neuroledger.data.gate.gx_queries import Answer
 from neuroledger.data.gate.gx_suites import answers
 from neuroledger.data.gate.gx_tables import Facts
-from neuroledger.data.gate.run_expectations import REMEDIES, _has_images
+from neuroledger.data.gate.run_expectations import REMEDIES, has_images
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError
 from neuroledger.spec.expectations import Expectation, Expectations
@@ -172,12 +172,12 @@ def test_files_that_are_named_as_images_are_decoded_whatever_is_declared(
     rows = table().assign(
         filename=[*table()["filename"][:-1].str.replace("png", "wav"), f"last.{ending}"]
     )
-    assert _has_images(Dataset(stimulus_set(rows), None)) is (
+    assert has_images(Dataset(stimulus_set(rows), None)) is (
         ending not in {"txt", "pngx"}
     )
     assert (
-        _has_images(Dataset(None, None))
-        is _has_images(Dataset(stimulus_set(rows[["stimulus_id"]]), None))
+        has_images(Dataset(None, None))
+        is has_images(Dataset(stimulus_set(rows[["stimulus_id"]]), None))
         is False
     )
 

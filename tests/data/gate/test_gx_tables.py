@@ -291,8 +291,8 @@ def test_facts_about_a_file_are_its_size_its_hash_and_its_image() -> None:
         "@bytes": len(content),
         "@sha256": hashlib.sha256(content).hexdigest(),
     }
-    assert facts._file_facts("s", content, False) == facts_of_bytes
-    decoded = facts._file_facts("s", content, True)
+    assert facts.file_facts("s", content, False) == facts_of_bytes
+    decoded = facts.file_facts("s", content, True)
     with Image.open(io.BytesIO(content)) as opened:
         size, mode = f"{opened.size[0]} x {opened.size[1]}", opened.mode
     assert decoded == facts_of_bytes | {
@@ -300,7 +300,7 @@ def test_facts_about_a_file_are_its_size_its_hash_and_its_image() -> None:
         "@mode": mode,
         "@size": size,
     }
-    missing = facts._file_facts("s", b"", True)
+    missing = facts.file_facts("s", b"", True)
     assert missing == {
         "@bytes": 0,
         "@sha256": "(nothing)",

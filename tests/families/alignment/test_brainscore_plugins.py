@@ -198,7 +198,7 @@ def test_paths_name_a_repository_in_another_folder(
 def test_a_checkpoint_must_be_the_published_one(
     tmp_path: Path, repository: Path
 ) -> None:
-    from neuroledger.cli.own_models import _require_published
+    from neuroledger.cli.own_models import require_published
 
     path = tmp_path / "net-0123abcd.pth"
     path.write_bytes(b"weights")
@@ -225,15 +225,15 @@ def test_a_checkpoint_must_be_the_published_one(
         "{}",
     ):
         spec(right)
-        _require_published(open_catalog(lab.root).model("published"), path)
+        require_published(open_catalog(lab.root).model("published"), path)
     for wrong in ("{sha256_begins: '01234567'}", "{size: 8}", f"{{sha1: {'0' * 40}}}"):
         spec(wrong)
         with pytest.raises(DataError, match="not the published file"):
-            _require_published(open_catalog(lab.root).model("published"), path)
+            require_published(open_catalog(lab.root).model("published"), path)
     spec("{}")
     other = path.rename(tmp_path / "another.pth")
     with pytest.raises(RequestError, match="published as net-0123abcd"):
-        _require_published(open_catalog(lab.root).model("published"), other)
+        require_published(open_catalog(lab.root).model("published"), other)
 
 
 def test_the_twelve_networks_state_their_files_and_the_source_of_their_layers(

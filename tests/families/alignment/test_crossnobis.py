@@ -90,11 +90,11 @@ def test_a_model_is_compared_with_the_distances_of_the_trials(noise):
 
 
 def test_whitened_residuals_have_unit_covariance():
-    from neuroledger.families.alignment.metrics.crossnobis import _whitening
+    from neuroledger.families.alignment.metrics.crossnobis import whitening
 
     rng = np.random.default_rng(0)
     values = rng.standard_normal((4000, 5)) @ rng.standard_normal((5, 5))
-    W = _whitening(values, np.arange(4000) % 10, "multivariate")
+    W = whitening(values, np.arange(4000) % 10, "multivariate")
     np.testing.assert_allclose(np.cov((values @ W).T), np.eye(5), atol=0.1)
 
 

@@ -195,8 +195,8 @@ def test_a_stored_gram_matrix_has_the_bits_of_a_computed_one(
     store = Store(tmp_path)
     first = gram(X, Workspace(dtype=dtype, store=store))
     assert len(store.entries()) == 1
-    computed = module._gram_numpy
-    monkeypatch.setattr(module, "_gram_numpy", lambda *_: pytest.fail("computed again"))
+    computed = module.gram_numpy
+    monkeypatch.setattr(module, "gram_numpy", lambda *_: pytest.fail("computed again"))
     again = gram(X, Workspace(dtype=dtype, store=store))
     for found in (first, again):
         for name in ("K", "mean_product", "row_sum"):
@@ -210,7 +210,7 @@ def test_a_stored_gram_matrix_has_the_bits_of_a_computed_one(
             plain.offset,
             plain.count,
         )
-    monkeypatch.setattr(module, "_gram_numpy", computed)
+    monkeypatch.setattr(module, "gram_numpy", computed)
     (entry,) = store.entries()
     content = bytearray((entry.place / "K.npy").read_bytes())
     content[200] ^= 1

@@ -243,10 +243,10 @@ def test_gram_matrices_are_shared_between_metrics(monkeypatch):
     from neuroledger.families.alignment.similarity import gram as module
 
     passes = []
-    once = module._gram_numpy
+    once = module.gram_numpy
     monkeypatch.setattr(
         module,
-        "_gram_numpy",
+        "gram_numpy",
         lambda X, workspace: passes.append(X.shape) or once(X, workspace),
     )
     workspace = Workspace()

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.simulated import simulated_recordings
-from neuroledger.families.alignment.simulated_solving import _shift_times
+from neuroledger.families.alignment.simulated_solving import shift_times
 
 COUNT, OBJECTS, SESSIONS, NOISE = 120, 4, 4, 15.0
 
@@ -104,6 +104,6 @@ def test_responses_unrelated_to_the_times_are_refused() -> None:
 def test_responses_move_in_time_and_keep_their_ends() -> None:
     starts = np.array([0.0, 10, 20, 40])
     values = np.array([[[0.0, 1, 2, 4]], [[5.0, 5, 7, 7]]])
-    moved = _shift_times(values, starts, np.array([5.0, -10.0]))
+    moved = shift_times(values, starts, np.array([5.0, -10.0]))
     np.testing.assert_allclose(moved, [[[0, 0.5, 1.5, 3.5]], [[5, 7, 7, 7]]])
-    np.testing.assert_allclose(_shift_times(values, starts, np.zeros(2)), values)
+    np.testing.assert_allclose(shift_times(values, starts, np.zeros(2)), values)

@@ -169,7 +169,7 @@ def test_a_mean_needs_no_copy_of_the_matrices_in_double_precision() -> None:
 def test_a_step_that_fails_is_left_to_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     x = covariances(40, 5, spread=2.0)
     monkeypatch.setattr(
-        riemannian_mean, "_newton", lambda gradient, *rest: -3 * gradient
+        riemannian_mean, "newton", lambda gradient, *rest: -3 * gradient
     )
     np.testing.assert_allclose(mean_riemann(x), by_descent(x), rtol=1e-12)
 

@@ -16,8 +16,8 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import CeilingError, DataError, MetricError, ModelError
 from neuroledger.families.alignment.ceilings.subject_predictivity import (
-    _asymptote,
-    _rise,
+    asymptote,
+    rise,
 )
 from neuroledger.families.signals.ceilings.reader_consistency import reader_consistency
 from neuroledger.families.signals.models.language_readers import (
@@ -195,11 +195,11 @@ def test_the_fitted_curve_over_subjects_recovers_its_asymptote() -> None:
     sizes = range(2, 8)
     rng = np.random.default_rng(1)
     samples = [
-        (float(_rise(np.asarray(n), 0.6, 2.5)) + rng.normal(0, 0.01, 40)).tolist()
+        (float(rise(np.asarray(n), 0.6, 2.5)) + rng.normal(0, 0.01, 40)).tolist()
         for n in sizes
     ]
-    assert _asymptote(samples, sizes, 30, 0) == pytest.approx(0.6, abs=0.02)
-    assert np.isnan(_asymptote([*samples[:-1], []], sizes, 30, 0))
+    assert asymptote(samples, sizes, 30, 0) == pytest.approx(0.6, abs=0.02)
+    assert np.isnan(asymptote([*samples[:-1], []], sizes, 30, 0))
 
 
 def test_the_extrapolated_ceiling_exceeds_the_ceiling_of_the_recorded_subjects() -> (

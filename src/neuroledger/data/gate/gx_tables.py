@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from neuroledger.data.stimuli import StimulusSet
 
 __all__ = [
-    "Facts",
     "content",
     "coordinate_names",
     "coordinates",
+    "Facts",
+    "file_facts",
     "files",
     "lengths",
     "repetitions",
@@ -80,7 +81,7 @@ def files(stimulus_set: StimulusSet, *, decoded: bool) -> Facts:
         archives = list((archive or {}).values())
     per_file = confined(
         lambda: [
-            _file_facts(id, content, decoded) for id, content in _contents(stimulus_set)
+            file_facts(id, content, decoded) for id, content in _contents(stimulus_set)
         ],
         limits_for(archives),
         f"the stimulus files of {stimulus_set.id}",
@@ -170,7 +171,8 @@ def value_range(assembly: xr.DataArray) -> Facts:
     DataError
         The values are not numbers.
     """
-    low, high = np.nan, np.nan
+    low = np.nan
+    high = np.nan
     for block in _blocks(_numbers(assembly)):
         if _cannot_be_missing(block):
             present = block
@@ -347,7 +349,8 @@ def _first(rows: pd.DataFrame, *names: str) -> str | None:
 
 def _contents(stimulus_set: StimulusSet) -> Iterator[tuple[str, bytes]]:
     """Yield id and bytes of every stimulus file; no bytes if it is missing or cannot be unpacked."""
-    ids, start = stimulus_set.ids, 0
+    ids = stimulus_set.ids
+    start = 0
     while start < len(ids):
         try:
             for content in stimulus_set.read(ids[start:]):
@@ -361,7 +364,8 @@ def _contents(stimulus_set: StimulusSet) -> Iterator[tuple[str, bytes]]:
             start += 1
 
 
-def _file_facts(stimulus: str, content: bytes, decoded: bool) -> dict[str, object]:
+def file_facts(stimulus: str, content: bytes, decoded: bool) -> dict[str, object]:
+    """Return the row of a stimulus: size and hash of its file, and whether it can be decoded."""
     digest = hashlib.sha256(content).hexdigest() if content else "(nothing)"
     facts: dict[str, object] = {"@bytes": len(content), "@sha256": digest}
     if decoded:

@@ -23,7 +23,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.expectations import Check
 from neuroledger.spec.kinds import DatasetSpec
 
-__all__ = ["examine", "remedy"]
+__all__ = ["examine", "has_images", "remedy"]
 
 IMAGES: Final = (
     ".png",
@@ -67,7 +67,7 @@ def examine(
 ) -> Examined:
     """``findings``, ``checks`` and the version of ``great_expectations``, for the validation report."""
     items = [*_declared_items(spec), *_default_items(spec, data)]
-    decoded = _has_images(data) or any(
+    decoded = has_images(data) or any(
         isinstance(item.expectation, say.FilesDecode) for item in items
     )
     subject = Subject(
@@ -138,7 +138,8 @@ def _declared_items(spec: DatasetSpec) -> Iterator[_Item]:
 def _default_items(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
     """Expectations for every data set, except those that its spec declares itself."""
     declared = set(map(type, (*spec.expectations.stimuli, *spec.expectations.assembly)))
-    stimuli, assembly = data.stimuli, data.assembly
+    stimuli = data.stimuli
+    assembly = data.assembly
     has_files = (
         stimuli is not None and (stimuli.archive or stimuli.contents) is not None
     )
@@ -153,7 +154,7 @@ def _default_items(spec: DatasetSpec, data: Dataset) -> Iterator[_Item]:
         yield _Item("assembly", say.Aligned(check="aligned"), "")
 
 
-def _has_images(data: Dataset) -> bool:
+def has_images(data: Dataset) -> bool:
     """Whether any stimulus file has the suffix of an image; images are decoded even if the spec does not declare it."""
     if data.stimuli is None or "filename" not in data.stimuli.table.columns:
         return False

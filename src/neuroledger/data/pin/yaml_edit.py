@@ -44,7 +44,9 @@ def inline(value: object) -> str:
         return "[" + ", ".join(map(inline, value)) + "]"
     if isinstance(value, str):
         plain = PLAIN.fullmatch(value) and value.lower() not in WORDS
-        return value if plain else json.dumps(value, ensure_ascii=False)
+        if plain:
+            return value
+        return json.dumps(value, ensure_ascii=False)
     return json.dumps(value)
 
 
@@ -171,7 +173,8 @@ def _last_line(node: yaml.Node) -> int:
     if _is_block(node, yaml.CollectionNode) and node.value:
         last = node.value[-1]
         return _last_line(last[1] if isinstance(last, tuple) else last)
-    start, end = node.start_mark, node.end_mark
+    start = node.start_mark
+    end = node.end_mark
     # A text in several lines (`|`, `>`) ends at the beginning of the line after it.
     return int(end.line - 1 if end.column == 0 and end.line > start.line else end.line)
 

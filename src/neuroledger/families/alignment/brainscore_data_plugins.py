@@ -77,10 +77,8 @@ def _registrations(
             continue
         for target in node.targets:
             if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-                kind, key = (
-                    REGISTRIES.get(target.value.id),
-                    constant(target.slice, variables),
-                )
+                kind = REGISTRIES.get(target.value.id)
+                key = constant(target.slice, variables)
                 if kind is not None and isinstance(key, str):
                     yield _registration(kind, key, node.value, variables)
 

@@ -164,10 +164,8 @@ def _read_commitment(
         if not call_name(call).endswith("ModelCommitment"):
             continue
         arguments = call_constants(call, variables)
-        readout, degrees = (
-            arguments.get("behavioral_readout_layer"),
-            arguments.get("visual_degrees"),
-        )
+        readout = arguments.get("behavioral_readout_layer")
+        degrees = arguments.get("visual_degrees")
         if isinstance(readout, str):
             plugin.readout = readout
         if isinstance(degrees, (int, float)):

@@ -150,11 +150,9 @@ def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
                 for name, (dim, column) in stimulus_coords.items()
             }
             recordings = recordings.assign_coords(coords)
-            return (
-                recordings
-                if "time_bin" in target.dims
-                else recordings.isel(time_bin=0, drop=True)
-            )
+            if "time_bin" in target.dims:
+                return recordings
+            return recordings.isel(time_bin=0, drop=True)
 
         repeated = averaged = assembly(signal, np.arange(count))
         if fitted.presentations is not None:
@@ -272,10 +270,8 @@ def _noise(
     counts = np.bincount(ids.codes)
     present = np.isfinite(values)
     filled = np.where(present, values, 0.0)
-    means, known = (
-        np.zeros((len(counts), values.shape[1])),
-        np.zeros((len(counts), values.shape[1])),
-    )
+    means = np.zeros((len(counts), values.shape[1]))
+    known = np.zeros((len(counts), values.shape[1]))
     np.add.at(means, ids.codes, filled)
     np.add.at(known, ids.codes, present)
     deviations = np.where(
@@ -334,7 +330,8 @@ def _groups(
     members = [np.flatnonzero(own.codes == code) for code in range(len(own.labels))]
 
     def groups(rng: np.random.Generator) -> tuple[Indices, Strings]:
-        chosen, labels = [], []
+        chosen = []
+        labels = []
         for at in range(len(members)):
             pool = members[rng.integers(0, len(members))]
             size = min(len(pool), OF_A_SUBJECT)

@@ -14,7 +14,7 @@ from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
 from neuroledger.stats.calibration import Experiment
 
-__all__ = ["simulated_solving"]
+__all__ = ["shift_times", "simulated_solving"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
 # Maximum number of simulated stimuli and neuroids.
@@ -38,10 +38,8 @@ def simulated_solving(measured: Measurement) -> Draw:
     MetricError
         Stimuli have no object, time bins are not ascending, or the responses do not explain the times.
     """
-    source, target = (
-        measured.source.transpose("presentation", "neuroid", "time_bin"),
-        measured.target,
-    )
+    source = measured.source.transpose("presentation", "neuroid", "time_bin")
+    target = measured.target
     labels = coordinate(target, "image_label", "object_name", "truth")
     if labels is None or source.sizes["presentation"] != target.sizes["presentation"]:
         raise MetricError(
@@ -121,7 +119,7 @@ def simulated_solving(measured: Measurement) -> Draw:
         sources = []
         for _ in range(models):
             model_noise = np.sqrt(OWN) * spread * rng.standard_normal(len(first))
-            shifted = _shift_times(
+            shifted = shift_times(
                 responses[first], starts, drawn - delays[first] + model_noise
             )
             values = xr.DataArray(shifted, dims=("presentation", "neuroid", "time_bin"))
@@ -140,7 +138,7 @@ def _without(coords: Columns, name: str) -> Columns:
     return {key: value for key, value in coords.items() if key != name}
 
 
-def _shift_times(responses: Floats, starts: Floats, later: Floats) -> Floats:
+def shift_times(responses: Floats, starts: Floats, later: Floats) -> Floats:
     """Shift responses (stimulus, neuroid, bin) by ``later`` ms, by linear interpolation; values at the ends are repeated."""
     positions = np.interp(starts - later[:, None], starts, np.arange(len(starts)))
     below = np.minimum(positions.astype(int), max(0, len(starts) - 2))
@@ -182,10 +180,8 @@ def _sessions(repeated: xr.DataArray | None) -> tuple[Array, float]:
     """Names of the repetitions, and the standard deviation about the stimulus mean (0 if there is only one repetition)."""
     if repeated is None or "repetition" not in repeated.coords:
         return np.array(["0"]), 0.0
-    values, stimuli = (
-        np.asarray(repeated.values, dtype=np.float64),
-        encode(repeated["stimulus_id"].values),
-    )
+    values = np.asarray(repeated.values, dtype=np.float64)
+    stimuli = encode(repeated["stimulus_id"].values)
     known = np.isfinite(values)
     count = np.bincount(stimuli.codes[known], minlength=len(stimuli.labels))
     sums = np.bincount(

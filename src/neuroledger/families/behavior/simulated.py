@@ -205,7 +205,8 @@ def _difficulty(people: Answers, level: Floats, between: float) -> float:
             kappas.append(_kappa(replace(people, correct=correct)))
         return float(np.mean(kappas))
 
-    low, high = 0.0, HARDEST
+    low = 0.0
+    high = HARDEST
     for _ in range(STEPS if np.isfinite(observed) and len(people.correct) > 1 else 0):
         middle = (low + high) / 2
         low, high = (middle, high) if agreement(middle) < observed else (low, middle)
@@ -295,10 +296,8 @@ def _discriminations(measured: Measurement) -> Draw:
 
 def _odds(hit: Booleans, codes: Indices, size: int) -> tuple[Floats, float]:
     """Return the log odds of a hit per group, and their deviation beyond sampling noise."""
-    right, count = (
-        np.bincount(codes, hit, minlength=size),
-        np.bincount(codes, minlength=size),
-    )
+    right = np.bincount(codes, hit, minlength=size)
+    count = np.bincount(codes, minlength=size)
     odds = np.log((right + 0.5) / (count - right + 0.5))
     known = count > 0
     noise = (1 / (right[known] + 0.5) + 1 / (count[known] - right[known] + 0.5)).mean()

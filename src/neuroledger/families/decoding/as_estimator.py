@@ -162,4 +162,6 @@ class SignalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _with_samples(windows: Array) -> Array:
     """Return windows of features as those of channels with one sample."""
-    return windows[:, :, None] if windows.ndim == 2 else windows
+    if windows.ndim == 2:
+        return windows[:, :, None]
+    return windows

@@ -329,10 +329,8 @@ def _unexpected_counts(
 
 def _deviations(assembly: xr.DataArray) -> dict[tuple[str, str], Floats]:
     """Median over windows of each channel's standard deviation within a window, by (recording, channel type)."""
-    recordings, kinds = (
-        text_of(assembly, "recording"),
-        text_of(assembly, "channel_type"),
-    )
+    recordings = text_of(assembly, "recording")
+    kinds = text_of(assembly, "channel_type")
     deviation = np.concatenate(
         [np.std(values, axis=2, dtype=float) for _, values in blocks(assembly)]
     )
@@ -442,10 +440,8 @@ def _units_of_channels(assembly: xr.DataArray) -> Problems:
 
 
 def _flat_or_clipped(assembly: xr.DataArray) -> Problems:
-    channels, recordings = (
-        text_of(assembly, "channel_id"),
-        text_of(assembly, "recording"),
-    )
+    channels = text_of(assembly, "channel_id")
+    recordings = text_of(assembly, "recording")
     flat: dict[str, list[str]] = defaultdict(list)
     clipped: dict[str, list[str]] = defaultdict(list)
     values = assembly.values

@@ -39,10 +39,8 @@ WITHIN: Final = 5.0
 
 def same_channels(assembly: xr.DataArray) -> Problems:
     """Pairs of channels with the same signal in a recording: a reference stored twice, a copy, or a gel bridge."""
-    channels, recordings = (
-        text_of(assembly, "channel_id"),
-        text_of(assembly, "recording"),
-    )
+    channels = text_of(assembly, "channel_id")
+    recordings = text_of(assembly, "recording")
     names = sorted(set(recordings.tolist()))
     pairs: dict[tuple[int, int], list[str]] = defaultdict(list)
     for recording in names:
@@ -131,10 +129,8 @@ def mains_only_channels(assembly: xr.DataArray) -> Problems:
     """Channels that contain little except mains hum, while the others have a signal."""
     rate = float(assembly.attrs["sampling_rate"])
     length = assembly.sizes["sample"]
-    channels, recordings = (
-        text_of(assembly, "channel_id"),
-        text_of(assembly, "recording"),
-    )
+    channels = text_of(assembly, "channel_id")
+    recordings = text_of(assembly, "recording")
     frequencies = np.fft.rfftfreq(length, 1.0 / rate)
     wide = 2.5 * rate / length
     known = [line for line in MAINS if line + wide < rate / 2]

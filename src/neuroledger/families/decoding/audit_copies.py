@@ -95,10 +95,8 @@ def same_windows(assembly: xr.DataArray) -> Problems:
 
 def duplicated_events(assembly: xr.DataArray) -> Problems:
     """Recordings with windows that begin at or close to the onset of another one, while other events are far apart."""
-    recordings, onset = (
-        text_of(assembly, "recording"),
-        assembly["onset"].values.astype(float),
-    )
+    recordings = text_of(assembly, "recording")
+    onset = assembly["onset"].values.astype(float)
     labels = text_of(assembly, "label") if "label" in assembly.coords else recordings
     seconds = assembly.sizes["sample"] / float(assembly.attrs["sampling_rate"])
     affected = []

@@ -139,10 +139,8 @@ def labels_predicted_by_subjects(assembly: xr.DataArray) -> Problems:
 
 def events_in_another_unit(assembly: xr.DataArray) -> Problems:
     """Recordings whose intervals between events suggest another unit of time than in the others."""
-    recordings, onset = (
-        text_of(assembly, "recording"),
-        assembly["onset"].values.astype(float),
-    )
+    recordings = text_of(assembly, "recording")
+    onset = assembly["onset"].values.astype(float)
     rate = float(assembly.attrs["sampling_rate"])
     pace = {}
     for name in sorted(set(recordings.tolist())):

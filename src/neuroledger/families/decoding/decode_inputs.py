@@ -325,7 +325,8 @@ def overlap_notes(notes: list[str], assembly: xr.DataArray) -> list[str]:
 def people_seen(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
     """A note about tested subjects that were trained on too; none if there is only one subject."""
     subjects = assembly["subject"].values.astype(str)
-    tested, trained = set[str](), set[str]()
+    tested = set[str]()
+    trained = set[str]()
     for fold in folds:
         in_fold = set(subjects[fold.test].tolist())
         tested |= in_fold
@@ -408,11 +409,9 @@ def partition(
     apart = ("subject",) if grouped else ()
     if isinstance(splits, Mapping):
         partition_of_rule = _by_rule(splits, assembly, train)
-        return (
-            partition_of_rule._replace(apart=apart)
-            if splits.get("name") == "random"
-            else partition_of_rule
-        )
+        if splits.get("name") == "random":
+            return partition_of_rule._replace(apart=apart)
+        return partition_of_rule
     if train == "each":
         raise RequestError(
             "train: each needs a rule that divides the windows of each subject, such as 'cross_session'"
@@ -546,7 +545,9 @@ def _network(module: Any, flat: bool, name: str) -> Decoder:
         from torch import nn
 
         fresh = copy.deepcopy(module)
-        return nn.Sequential(nn.Flatten(), fresh) if flat else fresh
+        if flat:
+            return nn.Sequential(nn.Flatten(), fresh)
+        return fresh
 
     return network_to_decoder(name, make, Laptop(), True, "cpu", False, ANYTHING)
 
@@ -607,7 +608,9 @@ class _EstimatorCopy:
 
     @property
     def _active(self) -> Any:
-        return self._rest if self.takes_features else self.estimator
+        if self.takes_features:
+            return self._rest
+        return self.estimator
 
     def _as_input(self, x: Array) -> Array:
         x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)

@@ -142,7 +142,8 @@ def learning_curve(results: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         PALETTE * 9, people.groupby("pipeline"), strict=False
     ):
         scores = part.groupby("samples")["score"]
-        mean, error = scores.mean(), scores.sem().fillna(0)
+        mean = scores.mean()
+        error = scores.sem().fillna(0)
         ax.plot(
             mean.index, mean, marker="o", markersize=4, color=colour, label=str(name)
         )
@@ -198,13 +199,16 @@ def forest(
     def of(frame: pd.DataFrame) -> pd.DataFrame:
         return frame[(frame["pipe1"] == better) & (frame["pipe2"] == than)]
 
-    by_dataset, pooled = of(statistics(results)), of(meta_analysis(results))
+    by_dataset = of(statistics(results))
+    pooled = of(meta_analysis(results))
     if by_dataset.empty:
         raise RequestError(f"no data set has both {better!r} and {than!r}")
-    effect, people = by_dataset["smd"].to_numpy(), by_dataset["nsub"].to_numpy()
+    effect = by_dataset["smd"].to_numpy()
+    people = by_dataset["nsub"].to_numpy()
     half = 1.96 * np.sqrt(1 / people + effect**2 / (2 * people))
     weights = np.sqrt(people) / np.sqrt(people).sum()
-    middle, width = float(pooled["smd"].iloc[0]), float(np.sqrt(weights**2 @ half**2))
+    middle = float(pooled["smd"].iloc[0])
+    width = float(np.sqrt(weights**2 @ half**2))
     ax = ax or axes(height=1.2 + 0.35 * len(by_dataset))
     place = np.arange(len(by_dataset), 0, -1)
     ax.errorbar(
@@ -270,10 +274,8 @@ def topography(values: Any, positions: Any, *, titles: tuple[str, ...] = ()) -> 
     from matplotlib.patches import Circle
     from scipy.interpolate import RBFInterpolator
 
-    maps, places = (
-        np.atleast_2d(np.asarray(values, dtype=float)),
-        np.asarray(positions, dtype=float),
-    )
+    maps = np.atleast_2d(np.asarray(values, dtype=float))
+    places = np.asarray(positions, dtype=float)
     if places.ndim != 2 or maps.shape[1] != len(places):
         raise RequestError(
             f"topography: {maps.shape[1]} values for {len(places)} positions of channels"
@@ -296,7 +298,8 @@ def topography(values: Any, positions: Any, *, titles: tuple[str, ...] = ()) -> 
     inside = np.hypot(*np.moveaxis(grid, -1, 0)) <= rim
     limit = float(np.abs(maps).max()) or 1.0
     figure = Figure(figsize=(2.4 * len(maps) + 0.8, 2.6), layout="constrained")
-    panels, image = [], None
+    panels = []
+    image = None
     for number, row in enumerate(maps, 1):
         ax: Axes = figure.add_subplot(1, len(maps), number)
         surface = np.full(inside.shape, np.nan)

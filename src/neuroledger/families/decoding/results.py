@@ -174,11 +174,9 @@ def _result_rows(
     count = predictions.sizes["presentation"]
 
     def along(name: str, default: Any = "0") -> Array:
-        return (
-            np.asarray(predictions[name].values)
-            if name in predictions.coords
-            else np.full(count, default)
-        )
+        if name in predictions.coords:
+            return np.asarray(predictions[name].values)
+        return np.full(count, default)
 
     facts = pd.DataFrame(
         {
@@ -315,14 +313,17 @@ def statistics(results: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 def _without_rounding(difference: Floats) -> Floats:
     """Differences rounded to 12 digits, so that equal shares of trials are ties."""
     size = float(np.abs(difference).max())
-    return np.round(difference / size, 12) * size if size > 0 else difference
+    if size > 0:
+        return np.round(difference / size, 12) * size
+    return difference
 
 
 def _effect(difference: Floats) -> float:
     """Mean difference in its own standard deviations: 0 for no difference, infinite if all differences are equal."""
     if len(difference) < 2:
         return np.nan
-    mean, deviation = float(difference.mean()), float(difference.std(ddof=1))
+    mean = float(difference.mean())
+    deviation = float(difference.std(ddof=1))
     if deviation > 1e-9 * abs(mean):
         return mean / deviation
     return float(np.sign(mean) * np.inf) if mean else 0.0
@@ -345,12 +346,11 @@ def _p_better(difference: Floats, flips: Array | None) -> float:
     least = difference.sum() - 1e-9 * np.abs(difference).sum()
     if flips is None:
         signs = np.array(list(product([-1, 1], repeat=len(difference))))
-        hits, draws = int(((difference * signs).sum(axis=1) >= least).sum()), len(signs)
+        hits = int(((difference * signs).sum(axis=1) >= least).sum())
+        draws = len(signs)
     else:
-        hits, draws = (
-            1 + int(((difference * flips).sum(axis=1) >= least).sum()),
-            len(flips),
-        )
+        hits = 1 + int(((difference * flips).sum(axis=1) >= least).sum())
+        draws = len(flips)
     return min(hits, draws - 1) / draws
 
 

@@ -423,10 +423,8 @@ def _score(
     status = reading.status
     reason = reading.reason
     if status != "failed" and not math.isfinite(reading.value):
-        status, reason = (
-            "failed",
-            f"{spec.id} is {reading.value}: the network's values are not finite",
-        )
+        status = "failed"
+        reason = f"{spec.id} is {reading.value}: the network's values are not finite"
     return Score(
         float("nan") if status == "failed" else reading.value,
         scale=spec.scale,

@@ -94,7 +94,8 @@ def _require_alike(
     first: str, one: xr.DataArray, second: str, other: xr.DataArray
 ) -> None:
     for name in EQUAL:
-        ours, theirs = one.attrs[name], other.attrs[name]
+        ours = one.attrs[name]
+        theirs = other.attrs[name]
         if ours != theirs:
             raise RequestError(
                 f"{name} of {first} is {ours}, of {second} {theirs}: prepare both alike"

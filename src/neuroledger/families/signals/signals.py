@@ -260,10 +260,8 @@ def blocks(assembly: xr.DataArray) -> Iterator[tuple[int, Array]]:
 def extents(assembly: xr.DataArray) -> tuple[Array, Array]:
     """Start and end of each window in seconds from the start of its recording, each (presentation,)."""
     onset = assembly["onset"].values.astype(float)
-    first, last = (
-        float(assembly["time_bin_start"].values[0]),
-        float(assembly["time_bin_end"].values[-1]),
-    )
+    first = float(assembly["time_bin_start"].values[0])
+    last = float(assembly["time_bin_end"].values[-1])
     return onset + first / 1000.0, onset + last / 1000.0
 
 

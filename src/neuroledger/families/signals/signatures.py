@@ -135,7 +135,8 @@ def flicker_spectrum(
     RequestError
         A coordinate is missing, or windows are too short for the width.
     """
-    rate, samples = _rate(assembly), assembly.sizes["sample"]
+    rate = _rate(assembly)
+    samples = assembly.sizes["sample"]
     reach = int(width * samples / rate)
     if reach < 2:
         raise RequestError(
@@ -199,7 +200,8 @@ def _student(each: Floats) -> tuple[Floats, Floats, Floats]:
     """Mean over people and the limits of its interval, each (channel, place)."""
     from scipy.stats import t
 
-    count, mean = len(each), each.mean(axis=0)
+    count = len(each)
+    mean = each.mean(axis=0)
     if count < 2:
         return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     error = each.std(axis=0, ddof=1) / np.sqrt(count)

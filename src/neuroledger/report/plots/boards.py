@@ -216,7 +216,8 @@ def tradeoff(
     j, price = _column(board, cost)
     points: dict[str, tuple[float, float]] = {}
     for row in board.rows:
-        x, y = row.cells[j].value, row.cells[i].value
+        x = row.cells[j].value
+        y = row.cells[i].value
         if row.role == "model" and x is not None and y is not None:
             points[row.model] = (x, y)
     if not points:

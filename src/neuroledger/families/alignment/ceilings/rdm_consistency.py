@@ -219,7 +219,9 @@ def _agreement(
         _compared(*rdm, rdm.known if kept is None else rdm.known & kept, comparison)
         for rdm in rdms
     ]
-    return float(np.nanmean(found)) if np.isfinite(found).any() else math.nan
+    if np.isfinite(found).any():
+        return float(np.nanmean(found))
+    return math.nan
 
 
 def _compared(a: Sorted, b: Sorted, entries: Booleans, comparison: Comparison) -> float:
@@ -251,7 +253,8 @@ def _factor(
     order = np.lexsort(
         (noise[:, 0], trials.stimulus)
     )  # draws do not depend on the order of trials
-    halves, reached = [], []
+    halves = []
+    reached = []
     for split in splits:
         drawn = np.empty_like(noise)
         drawn[order] = noise[order][rng.integers(0, len(noise), len(noise))]
@@ -270,7 +273,8 @@ def _factor(
             )
         )
     simulated_rdms = _sorted_rdms(halves, distance, comparison)
-    r, square = _agreement(simulated_rdms, comparison), float(np.mean(reached)) ** 2
+    r = _agreement(simulated_rdms, comparison)
+    square = float(np.mean(reached)) ** 2
     if not r > 0:
         raise CeilingError(
             "halves of simulated experiments with the signal and the noise of these responses do not agree: the data "

@@ -36,7 +36,12 @@ from neuroledger.stats.splits import Split
 from neuroledger.stats.variation import inflation, one_by_one
 from neuroledger.stats.workspace import Workspace
 
-__all__ = ["extrapolated_predictivity", "subject_predictivity"]
+__all__ = [
+    "asymptote",
+    "extrapolated_predictivity",
+    "rise",
+    "subject_predictivity",
+]
 
 FEWEST = 2
 
@@ -237,7 +242,7 @@ def extrapolated_predictivity(
             varying[size].append((columns, cast(Variation, part.variation)))
     asymptotes = np.asarray(
         [
-            _asymptote(
+            asymptote(
                 [samples[size][column] for size in sizes], sizes, bootstraps, seed
             )
             for column in range(len(labels))
@@ -324,7 +329,7 @@ def _heights(means: Floats, sizes: Sequence[int]) -> Floats:
     return np.array([_height(column.tolist(), sizes) for column in means.T])
 
 
-def _asymptote(
+def asymptote(
     samples: Sequence[Sequence[float]], sizes: Sequence[int], bootstraps: int, seed: int
 ) -> float:
     """Median over bootstraps of the height of the fitted curve; NaN if a size has no value or no fit converges."""
@@ -355,12 +360,13 @@ def _height(means: Sequence[float], sizes: Sequence[int]) -> float:
         ):
             warnings.simplefilter("ignore", OptimizeWarning)
             (height, _), _ = curve_fit(
-                _rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf])
+                rise, list(sizes), means, bounds=([0, -np.inf], [1, np.inf])
             )
     except (RuntimeError, ValueError):
         return float("nan")
     return float(height)
 
 
-def _rise(x: np.ndarray, height: float, pace: float) -> np.ndarray:
+def rise(x: np.ndarray, height: float, pace: float) -> np.ndarray:
+    """Return ``height · (1 − exp(−x / pace))``."""
     return height * (1 - np.exp(-np.asarray(x) / pace))

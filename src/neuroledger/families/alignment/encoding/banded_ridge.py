@@ -78,7 +78,8 @@ class BandedRidge:
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order; ``alpha`` is the geometric mean of a target's penalties."""
-        X, Y = np.asarray(problem.X, dtype=np.float64), problem.Y
+        X = np.asarray(problem.X, dtype=np.float64)
+        Y = problem.Y
         for split in problem.splits:
             values, penalties = banded_predictions(self, X, Y, split)
             with np.errstate(divide="ignore"):
@@ -177,14 +178,18 @@ _Fold = _ByFeatures | _ByRows
 
 
 def _fold(readout: BandedRidge, X: Floats, Y: Floats, split: Split) -> _Fold:
-    train, test = X[split.train], X[split.test]
-    level, base = train.mean(axis=0), Y[split.train].mean(axis=0)
+    train = X[split.train]
+    test = X[split.test]
+    level = train.mean(axis=0)
+    base = Y[split.train].mean(axis=0)
     train, test, right = train - level, test - level, Y[split.train] - base
     measured = Y[split.test]
     if train.shape[1] < len(train):
-        square, product = train.T @ train, train.T @ right
+        square = train.T @ train
+        product = train.T @ right
         return _ByFeatures(test, square, product, base, measured, readout.band)
-    among, across = [], []
+    among = []
+    across = []
     for number in range(len(readout.bands)):
         own = readout.band == number
         features = train[:, own]
@@ -213,7 +218,8 @@ def _candidates(search: BandedSearch, bands: int) -> Floats:
     if bands == 1:
         return np.ones((1, 1))
     rng = np.random.default_rng(search.seed)
-    equal, alone = np.full((1, bands), 1 / bands), np.eye(bands)
+    equal = np.full((1, bands), 1 / bands)
+    alone = np.eye(bands)
     drawn = [np.zeros((0, bands))]
     for number in range(search.candidates - bands - 1):
         concentration = CONCENTRATIONS[number % len(CONCENTRATIONS)]

@@ -73,7 +73,8 @@ class Blocks(Frozen):
             _require_disjoint(self.intervals)
             times = start[bin]
             return [(times >= low) & (times < high) for low, high in self.intervals]
-        first, count = int(bin.min()), int(bin.max()) - int(bin.min()) + 1
+        first = int(bin.min())
+        count = int(bin.max()) - int(bin.min()) + 1
         if count < self.folds * FEWEST_TESTED:
             raise MetricError(
                 f"{self.folds} blocks of a run of {count} usable bins have fewer than {FEWEST_TESTED} bins: use "
@@ -149,7 +150,8 @@ def segments(run: Indices, bin: Indices) -> Strings:
 
     Neighbouring bins depend on each other, so that segments, not bins, are the items over which a score varies.
     """
-    runs, count = int(run.max()) + 1, int(bin.max()) + 1
+    runs = int(run.max()) + 1
+    count = int(bin.max()) + 1
     pieces = min(max(1, MOST_GROUPS // runs), count)
     piece = bin * pieces // count
     names = zip(run.tolist(), piece.tolist(), strict=True)

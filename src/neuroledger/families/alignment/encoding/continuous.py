@@ -115,7 +115,8 @@ def continuous(
     if null is not None:
         features = features._replace(values=null.features(features, reach))
     if isinstance(null, Neighbours):
-        labels, delays = np.full(features.values.shape[1], null.name), (0,)
+        labels = np.full(features.values.shape[1], null.name)
+        delays = (0,)
     if not np.isfinite(features.values).all():
         raise MetricError(
             "the source has missing or infinite values, and every feature is needed; drop those neuroids or runs"
@@ -123,7 +124,8 @@ def continuous(
     names, band = np.unique(labels, return_inverse=True)
     X, kept = delayed(features, delays)
     measured = rows_of_runs(target)
-    run, bin = measured.run[kept], measured.bin[kept]
+    run = measured.run[kept]
+    bin = measured.bin[kept]
     starts = np.asarray(target["time_bin_start"].values, dtype=np.float64)
     return Continuous(
         X,

@@ -58,7 +58,8 @@ class Neighbours(Frozen):
     def features(self, rows: Rows, reach: int) -> Floats:
         """Return the features (row × bump) instead of those of the model."""
         del reach
-        runs, count = int(rows.run.max()) + 1, int(rows.bin.max()) + 1
+        runs = int(rows.run.max()) + 1
+        count = int(rows.bin.max()) + 1
         centres = np.arange(0, count, self.bins) + (self.bins - 1) / 2
         distance = np.arange(count)[:, None] - centres
         bumps = np.exp(-0.5 * (distance / self.bins) ** 2)

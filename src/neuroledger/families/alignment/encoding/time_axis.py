@@ -86,12 +86,15 @@ def resampled(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
             "of bins in common"
         )
     part = source.isel(time_bin=slice(first, first + wanted))
-    return part if factor == 1 else _averaged(part, factor, target)
+    if factor == 1:
+        return part
+    return _averaged(part, factor, target)
 
 
 def _factor(source: xr.DataArray, target: xr.DataArray) -> int:
     """Return the number of bins of the source in a bin of the target."""
-    fine, coarse = bin_width(source, "source"), bin_width(target, "target")
+    fine = bin_width(source, "source")
+    coarse = bin_width(target, "target")
     factor = round(coarse / fine)
     rest = abs(factor * fine - coarse)
     if factor < 1 or rest > ROUNDING * coarse:
@@ -201,7 +204,8 @@ def delayed(rows: Rows, delays: Sequence[int]) -> tuple[Floats, Indices]:
     MetricError
         A run has no more bins than the delays reach.
     """
-    low, high = min(0, *delays), max(0, *delays)
+    low = min(0, *delays)
+    high = max(0, *delays)
     bins = int(rows.bin.max()) + 1
     if bins <= high - low:
         raise MetricError(

@@ -55,9 +55,9 @@ def assumed_preprocessing(module: torch.nn.Module) -> tuple[Preprocessing, str]:
 
 def _item(config: Any, name: str) -> Any:
     """Return a field of a configuration, which is a mapping or an object."""
-    return (
-        config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
-    )
+    if isinstance(config, Mapping):
+        return config.get(name)
+    return getattr(config, name, None)
 
 
 def _of_timm(config: Any) -> Preprocessing:

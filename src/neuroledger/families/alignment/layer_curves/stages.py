@@ -82,7 +82,8 @@ def depths(runs: Sequence[Run], layers: Sequence[str]) -> dict[str, float]:
     weighted = {run.name for run in runs if run.weighted and run.name}
     inner = weighted - set(_parents(sorted(weighted)).values())
     counted = inner or {run.name for run in runs}
-    finished, depth = 0, {}
+    finished = 0
+    depth = {}
     for run in runs:
         finished += run.name in counted
         depth[run.name] = finished / len(counted)

@@ -43,7 +43,8 @@ def cka_subjects(
     MetricError
         The neuroids have no subject, or a subject's responses cannot be aligned.
     """
-    parts, rows = {}, {}
+    parts = {}
+    rows = {}
     for name, responses in by_subject(
         target, "for one alignment with all neuroids use `cka`"
     ).items():

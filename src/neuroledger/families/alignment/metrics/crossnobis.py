@@ -26,7 +26,12 @@ from neuroledger.stats.groups import names_of
 from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.workspace import Workspace
 
-__all__ = ["cross_validated_distances", "crossnobis", "unbalanced_distances"]
+__all__ = [
+    "cross_validated_distances",
+    "crossnobis",
+    "unbalanced_distances",
+    "whitening",
+]
 
 Noise = Literal["none", "univariate", "multivariate"]
 Covariance = Literal["pooled", "fold"]
@@ -126,7 +131,8 @@ def unbalanced_distances(patterns: Floats) -> Floats:
     present: Booleans = np.asarray(np.isfinite(patterns).all(axis=2))
     known = np.where(present[..., None], patterns, 0.0)
     folds, stimuli, neuroids = patterns.shape
-    total, count = np.zeros((stimuli, stimuli)), np.zeros((stimuli, stimuli))
+    total = np.zeros((stimuli, stimuli))
+    count = np.zeros((stimuli, stimuli))
     for first, second in combinations(range(folds), 2):
         shared = present[first] & present[second]
         between = known[first] @ known[second].T
@@ -170,12 +176,12 @@ class _Trials(NamedTuple):
         noise, covariance, unbalanced = self.design
         patterns = _patterns(self.values, self.stimulus, self.fold, unbalanced)
         if noise != "none" and covariance == "pooled":
-            patterns = patterns @ _whitening(self.values, self.stimulus, noise)
+            patterns = patterns @ whitening(self.values, self.stimulus, noise)
         elif noise != "none":
             for fold in range(len(patterns)):
                 rows = self.fold == fold
                 own = np.unique(self.stimulus[rows], return_inverse=True)[1]
-                patterns[fold] = patterns[fold] @ _whitening(
+                patterns[fold] = patterns[fold] @ whitening(
                     self.values[rows], own, noise
                 )
         if unbalanced:
@@ -238,7 +244,7 @@ def _patterns(
     return means.reshape(folds, stimuli, -1)
 
 
-def _whitening(values: Floats, stimulus: Indices, noise: Noise) -> Floats:
+def whitening(values: Floats, stimulus: Indices, noise: Noise) -> Floats:
     """The matrix that gives residuals unit variance (``univariate``) or unit covariance (``multivariate``)."""
     count = np.bincount(stimulus)
     order = np.argsort(stimulus, kind="stable")

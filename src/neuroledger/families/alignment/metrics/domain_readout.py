@@ -188,10 +188,8 @@ def _responses(source: xr.DataArray, target: xr.DataArray) -> Floats:
             f"a readout needs responses (presentation, neuroid), not ({dims})"
         )
     X = np.asarray(source.transpose("presentation", "neuroid").values, dtype=np.float64)
-    source_ids, target_ids = (
-        coordinate(source, "stimulus_id"),
-        coordinate(target, "stimulus_id"),
-    )
+    source_ids = coordinate(source, "stimulus_id")
+    target_ids = coordinate(target, "stimulus_id")
     if source_ids is not None and target_ids is not None:
         ids = encode(source_ids)
         if (twice := repeated(ids.codes)).size:
@@ -281,10 +279,8 @@ def _outranked(
             "stimuli of every label"
         )
     true_scores = scores[np.arange(len(scores)), columns][:, None]
-    below, equal = (
-        (true_scores > scores).sum(axis=1),
-        (true_scores == scores).sum(axis=1) - 1,
-    )
+    below = (true_scores > scores).sum(axis=1)
+    equal = (true_scores == scores).sum(axis=1) - 1
     result: Floats = (below + (0.5 * equal if ties == "half" else 0.0)) / (
         len(classes) - 1
     )

@@ -74,7 +74,8 @@ def generalisation(
     if part != "difference":
         chosen = found[part]
         return Samples(chosen.values, chosen.variation, notes=notes)
-    inside, outside = found["inside"], found["outside"]
+    inside = found["inside"]
+    outside = found["outside"]
     values = outside.values.copy(data=outside.values.values - inside.values.values)
     varies = _difference(outside, inside, values)
     return Samples(values, varies, limits=(-2.0, 2.0), notes=notes)
@@ -109,7 +110,8 @@ def _restricted(
 
 def _difference(first: Samples, second: Samples, values: xr.DataArray) -> Variation:
     """Return how the difference changes without stimuli, each of which is in one of both distributions."""
-    own, other = first.variation, second.variation
+    own = first.variation
+    other = second.variation
     if not isinstance(own, Variation) or not isinstance(other, Variation):
         raise MetricError("the variation of a readout is not known")
 

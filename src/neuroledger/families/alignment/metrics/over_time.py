@@ -70,7 +70,8 @@ def over_time(
     found = _compared(source, target, compare, across)
     if not permutations:
         return found
-    rows, rng = source.sizes["presentation"], context.rng
+    rows = source.sizes["presentation"]
+    rng = context.rng
     null = []
     for _ in range(permutations):
         order = rng.permutation(rows)

@@ -87,7 +87,8 @@ def procrustes(
 
 def shape_similarity(X: Floats, Y: Floats) -> float:
     """Return the cosine ``c`` of :func:`procrustes` of two arrays (stimulus × unit); NaN if one does not vary."""
-    A, B = centred(X), centred(Y)
+    A = centred(X)
+    B = centred(Y)
     power = float((A * A).sum()), float((B * B).sum())
     level = float((X * X).sum()), float((Y * Y).sum())
     if any(own <= CONSTANT * whole for own, whole in zip(power, level, strict=True)):
@@ -99,4 +100,6 @@ def shape_similarity(X: Floats, Y: Floats) -> float:
 def _formed(cosine: float, form: Form) -> float:
     if form == "similarity":
         return cosine
-    return math.acos(cosine) if form == "angular" else math.sqrt(2 - 2 * cosine)
+    if form == "angular":
+        return math.acos(cosine)
+    return math.sqrt(2 - 2 * cosine)

@@ -114,7 +114,8 @@ def matched(X: Floats, Y: Floats) -> Matching:
 
     correlation = _correlations(X, Y)
     count, others = correlation.shape
-    one, other = np.ones((1, others)), np.ones((1, count))
+    one = np.ones((1, others))
+    other = np.ones((1, count))
     rows = kron(eye_array(count), one)
     columns = kron(other, eye_array(others))
     masses = np.concatenate([np.full(count, 1 / count), np.full(others, 1 / others)])
@@ -134,7 +135,8 @@ def matched(X: Floats, Y: Floats) -> Matching:
 
 def _correlations(X: Floats, Y: Floats) -> Floats:
     """Return the correlation of each unit of ``X`` with each of ``Y``, (unit × unit)."""
-    A, B = centred(X), centred(Y)
+    A = centred(X)
+    B = centred(Y)
     sizes = np.outer(np.linalg.norm(A, axis=0), np.linalg.norm(B, axis=0))
     return np.asarray(A.T @ B / sizes)
 

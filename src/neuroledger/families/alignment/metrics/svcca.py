@@ -60,4 +60,6 @@ def svcca(
 def mean_canonical_correlation(X: Floats, Y: Floats, variance: float = 0.99) -> float:
     """Return the value of :func:`svcca` of two arrays (stimulus × unit); NaN if one does not vary."""
     found = canonical(X, Y, variance)
-    return float("nan") if found is None else float(found.correlations.mean())
+    if found is None:
+        return float("nan")
+    return float(found.correlations.mean())

@@ -48,7 +48,8 @@ def two_way_predictivity(
     MetricError
         As in the regression; the message names the direction.
     """
-    values, notes = [], []
+    values = []
+    notes = []
     for direction, (given, predicted) in zip(
         DIRECTIONS, ((source, target), (target, source)), strict=True
     ):

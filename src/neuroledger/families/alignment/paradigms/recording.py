@@ -116,7 +116,8 @@ def recording(
                 "a data set of RDMs has no presentations to divide into train and test"
             )
         ids = [str(value) for value in repeated["stimulus_id"].values]
-        target, bins = repeated, time_bins
+        target = repeated
+        bins = time_bins
     else:
         target = (
             average_repetitions(repeated)

@@ -107,7 +107,8 @@ def envelope_spikes(
             "read those of one duration"
         )
     bins = sizes[0]
-    counts, rows = [], []
+    counts = []
+    rows = []
     for id, recording in recordings.items():
         path = files[recording.spikes]
         spikes = _read_spikes(path)

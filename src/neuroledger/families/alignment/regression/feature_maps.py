@@ -43,9 +43,9 @@ class Grid:
     @property
     def shape(self) -> tuple[int, int]:
         """Lengths of the shorter and the longer axis."""
-        return (
-            (self.places, self.channels) if self.deep else (self.channels, self.places)
-        )
+        if self.deep:
+            return (self.places, self.channels)
+        return (self.channels, self.places)
 
     @cached_property
     def order(self) -> Indices:

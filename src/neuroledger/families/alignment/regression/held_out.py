@@ -142,10 +142,8 @@ def correlations(
         rounding = workspace.put(sums * (predicted.rounding * spread + ULPS * level))
         size = len(split.test) // bins
         for t in range(bins):
-            a, b = (
-                predicted.values[t * size : (t + 1) * size],
-                measured[t * size : (t + 1) * size],
-            )
+            a = predicted.values[t * size : (t + 1) * size]
+            b = measured[t * size : (t + 1) * size]
             flat = constant | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
             if correlation == "spearman":
                 a, b = (

@@ -63,10 +63,8 @@ def with_means_for_missing_trials(
 def _means(values: Array, stimulus: Indices, stimuli: int) -> Array:
     """Mean over the responses that exist, (stimulus, neuroid); NaN without any."""
     present = ~np.isnan(values)
-    total, count = (
-        np.zeros((stimuli, values.shape[1])),
-        np.zeros((stimuli, values.shape[1])),
-    )
+    total = np.zeros((stimuli, values.shape[1]))
+    count = np.zeros((stimuli, values.shape[1]))
     np.add.at(total, stimulus, np.where(present, values, 0.0))
     np.add.at(count, stimulus, present)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -331,11 +331,9 @@ def _direct(
     for split in problem.splits:
         train = workspace.indices(split.train)
         test = workspace.indices(split.test)
-        K, cross, Y = (
-            features.block(train, train),
-            features.block(test, train),
-            problem.centred[train],
-        )
+        K = features.block(train, train)
+        cross = features.block(test, train)
+        Y = problem.centred[train]
         rows = K.mean(0)
         base = Y.mean(0)
         total = rows.mean()

@@ -40,10 +40,12 @@ def canonical(X: Floats, Y: Floats, variance: float) -> Canonical | None:
     MetricError
         Both sides together keep so many directions that some combination of them is equal for any data.
     """
-    left, right = _directions(X, variance), _directions(Y, variance)
+    left = _directions(X, variance)
+    right = _directions(Y, variance)
     if left is None or right is None:
         return None
-    rows, kept = len(left), left.shape[1] + right.shape[1]
+    rows = len(left)
+    kept = left.shape[1] + right.shape[1]
     if kept >= rows:
         raise MetricError(
             f"{left.shape[1]} and {right.shape[1]} directions of {rows} stimuli are correlated by 1 in any data: use more "

@@ -62,7 +62,8 @@ def rdm(
     if not assemblies:
         raise RequestError("no assembly to draw")
     figure = Figure(figsize=(3.1 * len(assemblies) + 0.6, 3.4), layout="constrained")
-    panels, image = [], None
+    panels = []
+    image = None
     for i, (label, assembly) in enumerate(assemblies.items(), 1):
         ax: Axes = figure.add_subplot(1, len(assemblies), i)
         dim, matrix = _matrix(label, assembly, distance)

@@ -20,16 +20,17 @@ from neuroledger.stats.workspace import Workspace
 from neuroledger.store.store import Written
 
 __all__ = [
-    "Features",
-    "Gram",
-    "ResponsesLeft",
-    "features",
-    "gram",
-    "mirror_upper",
     "complete_neuroids",
+    "Features",
+    "features",
+    "Gram",
+    "gram",
+    "gram_numpy",
+    "mirror_upper",
     "patterns",
     "relative_gram",
     "responses_left",
+    "ResponsesLeft",
     "square",
     "tall",
 ]
@@ -139,11 +140,9 @@ class Features:
 def features(X: Array, workspace: Workspace, key: str | None = None) -> Features:
     """Convert ``X`` (row × feature) for readouts: to its Gram matrix, or centred if it has far fewer columns than rows."""
     rows, count = X.shape
-    return (
-        tall(X, workspace)
-        if count <= TALL * rows
-        else Features(count, K=gram(X, workspace, key).K)
-    )
+    if count <= TALL * rows:
+        return tall(X, workspace)
+    return Features(count, K=gram(X, workspace, key).K)
 
 
 def tall(X: Array, workspace: Workspace) -> Features:
@@ -237,7 +236,7 @@ def _load_or_compute(X: Array, workspace: Workspace, key: str) -> Gram:
     if workspace.device != "cpu":
         return _gram_torch(X, workspace)
     if store is None or not key or rows * rows * count < WORTH_KEEPING or rows > count:
-        return _gram_numpy(X, workspace)
+        return gram_numpy(X, workspace)
     recipe = {
         "version": VERSION,
         "features": key,
@@ -248,7 +247,7 @@ def _load_or_compute(X: Array, workspace: Workspace, key: str) -> Gram:
     try:
         entry = store.get(KIND, recipe)
         if entry is None and 8 * rows * rows > store.make_room(8 * rows * rows):
-            return _gram_numpy(X, workspace)
+            return gram_numpy(X, workspace)
         entry = entry or store.keep(KIND, recipe, partial(_save, X, workspace))
         K, product, total = (
             np.load(entry.place / f"{name}.npy", allow_pickle=False) for name in ARRAYS
@@ -257,14 +256,14 @@ def _load_or_compute(X: Array, workspace: Workspace, key: str) -> Gram:
         DataError,
         FileNotFoundError,
     ):  # full or read-only disk, or another process evicted the entry
-        return _gram_numpy(X, workspace)
+        return gram_numpy(X, workspace)
     return Gram(
         K, product, entry.about["mean_square"], total, entry.about["offset"], count
     )
 
 
 def _save(X: Array, workspace: Workspace, folder: Path) -> Written:
-    result = _gram_numpy(X, workspace)
+    result = gram_numpy(X, workspace)
     for name in ARRAYS:
         np.save(folder / f"{name}.npy", getattr(result, name), allow_pickle=False)
     return Written({"mean_square": result.mean_square, "offset": result.offset})
@@ -352,7 +351,8 @@ class ResponsesLeft(NamedTuple):
 
     def gram(self, rows: Booleans, columns: Booleans) -> Floats:
         """Products of the responses to some stimuli, over some neuroids, of which a block is in memory at a time."""
-        stimuli, neuroids = np.flatnonzero(rows), np.flatnonzero(columns)
+        stimuli = np.flatnonzero(rows)
+        neuroids = np.flatnonzero(columns)
         products = np.zeros((len(stimuli), len(stimuli)))
         step = max(1, memory.BLOCK // (8 * max(1, len(stimuli))))
         for start in range(0, len(neuroids), step):
@@ -399,11 +399,9 @@ def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gra
         or largest == 0
         or (result is not None and 2.0**-100 < largest < 2.0**100)
     ):
-        return (
-            result
-            if result is not None
-            else gram(values, workspace, key).on_host(workspace)
-        )
+        if result is not None:
+            return result
+        return gram(values, workspace, key).on_host(workspace)
     return gram(
         np.ldexp(np.asarray(values, np.float64), -int(np.frexp(largest)[1])), workspace
     ).on_host(workspace)
@@ -413,7 +411,8 @@ def _means(X: Array) -> Floats:
     return np.asarray(X.mean(axis=0, dtype=np.float64))
 
 
-def _gram_numpy(X: Array, workspace: Workspace) -> Gram:
+def gram_numpy(X: Array, workspace: Workspace) -> Gram:
+    """Return the Gram matrix of features (row, feature) on the host, centred in blocks."""
     from scipy.linalg import blas
 
     rows, count = X.shape

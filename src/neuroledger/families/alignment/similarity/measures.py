@@ -67,7 +67,9 @@ class Chance:
 
     def applied(self, value: float) -> float:
         """Return the value without chance, if it is subtracted."""
-        return (value - self.level) / (1 - self.level) if self.subtracted else value
+        if self.subtracted:
+            return (value - self.level) / (1 - self.level)
+        return value
 
     def notes(self, value: float, source: str) -> list[str]:
         """Say the level that was subtracted, its source, and the value before."""

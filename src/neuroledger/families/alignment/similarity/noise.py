@@ -75,10 +75,8 @@ def rank_agreement(
         inner = np.pad(below, ((1, 0), (1, 0)))
         mid = (inner[1:, 1:] + inner[:-1, 1:] + inner[1:, :-1] + inner[:-1, :-1]) / 4
         return 4 * float((joint * mid).sum()) - 1
-    a, b = (
-        np.cumsum(density) - density / 2 - 0.5,
-        np.cumsum(marginal) - marginal / 2 - 0.5,
-    )
+    a = np.cumsum(density) - density / 2 - 0.5
+    b = np.cumsum(marginal) - marginal / 2 - 0.5
     return float(a @ joint @ b) / math.sqrt(
         float(density @ a**2) * float(marginal @ b**2)
     )

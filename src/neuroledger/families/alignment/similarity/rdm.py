@@ -151,11 +151,16 @@ def prepared(values: Floats, comparison: Comparison) -> Floats:
     """Transform a condensed RDM as the comparison needs it: (centred) ranks, centred values, or unchanged values."""
     if comparison in RANKED:
         return _from_ranks(mean_ranks(values, ALIKE), comparison)
-    return values - values.mean() if comparison == "pearson" else values
+    if comparison == "pearson":
+        centred: Floats = values - values.mean()
+        return centred
+    return values
 
 
 def _from_ranks(ranks: Floats, comparison: Comparison) -> Floats:
-    return ranks if comparison == "kendall_tau_a" else ranks - (len(ranks) + 1) / 2
+    if comparison == "kendall_tau_a":
+        return ranks
+    return ranks - (len(ranks) + 1) / 2
 
 
 class Sorted(NamedTuple):
@@ -207,11 +212,9 @@ def _tau_a(a: Floats, b: Floats) -> float:
     count = len(a)
     total = count * (count - 1) / 2
     untied = np.sqrt((total - _tied(a)) * (total - _tied(b)))
-    return (
-        float(kendalltau(a, b, method="asymptotic").statistic * untied / total)
-        if untied > 0
-        else float("nan")
-    )
+    if untied > 0:
+        return float(kendalltau(a, b, method="asymptotic").statistic * untied / total)
+    return float("nan")
 
 
 def _tied(values: Floats) -> float:

@@ -47,7 +47,8 @@ def in_pairs(
         raise CeilingError(
             "one subject has no other to be aligned with: the ceiling needs at least two"
         )
-    names, notes = list(parts), []
+    names = list(parts)
+    notes = []
     alignments = np.full((len(names), len(names)), np.nan)
     pairs: dict[tuple[int, int], _Pair] = {}
     for a, b in combinations(range(len(names)), 2):

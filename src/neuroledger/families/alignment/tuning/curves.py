@@ -235,17 +235,13 @@ def variance_components(responses: Floats) -> Variances:
         rest = ((responses - sample_means[..., None]) ** 2).sum(axis=(1, 2, 3)) / (
             families * samples * (n - 1)
         )
-        sample, family, residual = (
-            (n * within - rest) / n,
-            (samples * n * between - n * within) / (samples * n),
-            rest,
-        )
+        sample = (n * within - rest) / n
+        family = (samples * n * between - n * within) / (samples * n)
+        residual = rest
     else:
-        sample, family, residual = (
-            within,
-            (samples * between - within) / samples,
-            np.zeros_like(within),
-        )
+        sample = within
+        family = (samples * between - within) / samples
+        residual = np.zeros_like(within)
     total = residual + sample + family
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = (family / total + 0.02) / (sample / total + 0.02)

@@ -127,10 +127,8 @@ def _orientation(grid: Grid, baseline: Floats) -> tuple[Columns, Booleans]:
     width = tuning.orientation_bandwidth(
         curves, angles, smoothing="hanning", threshold=0.707, half=True
     ).width
-    variance, ratio = (
-        tuning.circular_variance(curves, angles),
-        tuning.orthogonal_preferred_ratio(curves),
-    )
+    variance = tuning.circular_variance(curves, angles)
+    ratio = tuning.orthogonal_preferred_ratio(curves)
     max_dc = curves.max(axis=1)
     max_ac = modulation[rows, size, frequency, orientation]
     with np.errstate(invalid="ignore", divide="ignore"):

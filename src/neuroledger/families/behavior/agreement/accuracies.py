@@ -87,10 +87,8 @@ def model_on_trials(source: xr.DataArray, target: xr.DataArray) -> Floats:
     MetricError
         ``stimulus_id`` is missing, or a stimulus that people saw has no answer or several.
     """
-    model_ids, ids = (
-        coordinate(source, "stimulus_id"),
-        coordinate(target, "stimulus_id"),
-    )
+    model_ids = coordinate(source, "stimulus_id")
+    ids = coordinate(target, "stimulus_id")
     if model_ids is None or ids is None:
         raise MetricError(
             "both sides need stimulus_id, to know what the model answered where people did"

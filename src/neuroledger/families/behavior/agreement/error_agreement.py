@@ -164,10 +164,8 @@ def answers_of_people(
         Trials, ``stimulus_id`` or ``subject`` are missing, or a subject answered a stimulus twice in one condition.
     """
     right = correctness(assembly, error=error)
-    stimulus, subject = (
-        coordinate(assembly, "stimulus_id"),
-        coordinate(assembly, "subject", "subject_id"),
-    )
+    stimulus = coordinate(assembly, "stimulus_id")
+    subject = coordinate(assembly, "subject", "subject_id")
     if stimulus is None or subject is None:
         raise error("trials of people need the coordinates stimulus_id and subject")
     condition = coordinate(assembly, by) if by is not None else None
@@ -315,11 +313,9 @@ def measured(
     if measure == "squared_accuracy_difference":
         return np.asarray((pairs.accuracy_a - pairs.accuracy_b) ** 2)
     kappa = pairs.kappa
-    return (
-        np.where(np.isnan(kappa) & (pairs.n > 0), 1.0, kappa)
-        if undefined == "one"
-        else kappa
-    )
+    if undefined == "one":
+        return np.where(np.isnan(kappa) & (pairs.n > 0), 1.0, kappa)
+    return kappa
 
 
 def least_kappa(pairs: Agreement, undefined: Literal["skip", "one"] = "skip") -> float:

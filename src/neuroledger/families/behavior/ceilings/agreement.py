@@ -66,10 +66,8 @@ def agreement(
         dims=("condition", "pair"),
         coords={"condition": people.conditions, "pair": names},
     )
-    missing, unseen = (
-        int((np.isnan(values) & (shared > 0)).sum()),
-        int((shared == 0).sum()),
-    )
+    missing = int((np.isnan(values) & (shared > 0)).sum())
+    unseen = int((shared == 0).sum())
     notes = (
         [f"{missing} pair × condition cells without any error to compare were left out"]
         if missing

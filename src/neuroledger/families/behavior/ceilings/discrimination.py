@@ -55,7 +55,8 @@ def discrimination(
     Rajalingham et al. (2018).
     """
     trials = read_trials(assembly, error=CeilingError)
-    pairs, scores = [], []
+    pairs = []
+    scores = []
     for half, _ in halves(len(trials.image), repetitions=repetitions, seed=seed):
         half_rates = trials.rates_of_both(half)
         first, second = (

@@ -57,7 +57,8 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> Samp
         )
     values = np.asarray(assembly.values, dtype=np.float64)[:, None]
     count = len(stimuli.labels)
-    pairs, counts = [], []
+    pairs = []
+    counts = []
     for split in splits:
         parts = (split.train, split.test)
         halves = [

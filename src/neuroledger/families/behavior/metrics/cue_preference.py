@@ -44,10 +44,8 @@ def cue_preference(
     -----
     Geirhos et al. (2019); Hermann et al. (2020).
     """
-    ids, model_ids = (
-        coordinate(target, "stimulus_id"),
-        coordinate(source, "stimulus_id"),
-    )
+    ids = coordinate(target, "stimulus_id")
+    model_ids = coordinate(source, "stimulus_id")
     cue_values = coordinate(target, cue)
     against_values = coordinate(target, against)
     if ids is None or model_ids is None or cue_values is None or against_values is None:
@@ -64,10 +62,8 @@ def cue_preference(
             f"the model has no answer for {int((rows < 0).sum())} stimuli, first {ids[keep][rows < 0][0]!r}"
         )
     answers = choices(source)[rows]
-    by_cue, by_other = (
-        same(answers, cue_values[keep]),
-        same(answers, against_values[keep]),
-    )
+    by_cue = same(answers, cue_values[keep])
+    by_other = same(answers, against_values[keep])
     if not (by_cue | by_other).any():
         raise MetricError(f"no answer names the {cue} or the {against} of its stimulus")
     values = np.where(by_cue, 1.0, np.where(by_other, 0.0, np.nan))

@@ -108,10 +108,8 @@ def _places(
 ) -> dict[tuple[str, str], Array]:
     """Return the values of every place in the formulas, for each item."""
     numbers = np.asarray(source.values, dtype=np.float64)
-    conditions, regions = (
-        np.asarray(condition).astype(str),
-        np.asarray(region).astype(str),
-    )
+    conditions = np.asarray(condition).astype(str)
+    regions = np.asarray(region).astype(str)
     known = dict.fromkeys(zip(regions.tolist(), conditions.tolist(), strict=True))
     values: dict[tuple[str, str], Array] = {place: np.empty(0) for place in known}
     for where, name in dict.fromkeys(

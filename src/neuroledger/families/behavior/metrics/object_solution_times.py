@@ -85,10 +85,8 @@ def object_solution_times(
     starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
     order = np.argsort(starts)
     responses = source.transpose("time_bin", "presentation", "neuroid").values
-    objects, brain = (
-        encode(labels).codes,
-        np.asarray(target.values, dtype=np.float64).ravel(),
-    )
+    objects = encode(labels).codes
+    brain = np.asarray(target.values, dtype=np.float64).ravel()
     thresholds = people.astype(np.float64)
 
     def solve() -> list[Floats]:

@@ -68,11 +68,9 @@ class StoredAnswers:
                 f"model {self.id!r} has no stored answer for {int((rows < 0).sum())} stimuli, first {first!r}"
             )
         answers = self.answers.isel(presentation=rows)
-        return (
-            answers
-            if task.name == self.kind
-            else self._most_probable(answers, task.choices)
-        )
+        if task.name == self.kind:
+            return answers
+        return self._most_probable(answers, task.choices)
 
     def _most_probable(
         self, answers: xr.DataArray, choices: Sequence[str]

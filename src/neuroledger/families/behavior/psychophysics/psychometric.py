@@ -130,10 +130,8 @@ def fit(
     if best is None:
         return Fit(np.nan, np.nan, np.nan, -np.inf, False)
     result = Fit(float(best[0]), float(best[1]), float(best[2]), 0.0, determined, guess)
-    residual, total = (
-        float(((y - result(x)) ** 2).sum()),
-        float(((y - y.mean()) ** 2).sum()),
-    )
+    residual = float(((y - result(x)) ** 2).sum())
+    total = float(((y - y.mean()) ** 2).sum())
     return result._replace(
         r2=1 - residual / total if total > 0 else float(residual == 0)
     )

@@ -37,11 +37,9 @@ def image_key(name: str) -> str:
     'bird3-bird2.png'
     """
     parts = name.split("_")
-    return (
-        "_".join(parts[-2:])
-        if len(parts) > 1 and parts[-2].startswith("n0")
-        else parts[-1]
-    )
+    if len(parts) > 1 and parts[-2].startswith("n0"):
+        return "_".join(parts[-2:])
+    return parts[-1]
 
 
 def texture_of(key: str) -> str:

@@ -192,11 +192,9 @@ def _objects(
 
 def _moved(coded: Coded, places: Indices) -> Indices:
     """Return the codes of a column after moving its labels to ``places``; the same array if no label moved."""
-    return (
-        coded.codes
-        if np.array_equal(places, np.arange(len(places)))
-        else places[coded.codes]
-    )
+    if np.array_equal(places, np.arange(len(places))):
+        return coded.codes
+    return places[coded.codes]
 
 
 def _chosen(chosen: Words, sample: Words, distractor: Words) -> Booleans | None:
@@ -209,11 +207,10 @@ def _chosen(chosen: Words, sample: Words, distractor: Words) -> Booleans | None:
     for column in range(1, chosen.shape[1]):
         differs |= chosen[:, column] ^ sample[:, column]
     rows = np.flatnonzero(differs)
-    return (
-        differs == 0
-        if np.array_equal(chosen.take(rows, axis=0), distractor.take(rows, axis=0))
-        else None
-    )
+    if not np.array_equal(chosen.take(rows, axis=0), distractor.take(rows, axis=0)):
+        return None
+    equal: Booleans = differs == 0
+    return equal
 
 
 def _codes_in(

@@ -275,10 +275,8 @@ def folds_together(source: xr.DataArray, splits: Array, cluster: str) -> int:
         return len(np.unique(splits))
     if cluster == "subject":
         return 1
-    owners, numbers = (
-        np.asarray(source["decoder"].values),
-        np.asarray(source["split"].values),
-    )
+    owners = np.asarray(source["decoder"].values)
+    numbers = np.asarray(source["split"].values)
     return max(len(np.unique(numbers[owners == owner])) for owner in np.unique(owners))
 
 
@@ -342,10 +340,8 @@ def _units(
             f"{measure} needs one true label for each row, and the truth has {truth.shape[1]}; macro_f1 scores several"
         )
     choices = as_text(source["choice"].values) if "choice" in source.dims else None
-    subject, stimulus = (
-        along(target, "subject", count),
-        along(target, "stimulus_id", count),
-    )
+    subject = along(target, "subject", count)
+    stimulus = along(target, "stimulus_id", count)
     seeds = along(source, "seed", count, 0)
     splits = along(source, "split", count, 0)
     clusters = along(target if cluster in target.coords else source, cluster, count)
@@ -387,11 +383,9 @@ def _units(
 
 def _windows(source: xr.DataArray) -> int:
     """The number of distinct tested windows; each is predicted once per training seed."""
-    return (
-        len(np.unique(source["row"].values))
-        if "row" in source.coords
-        else source.sizes["presentation"]
-    )
+    if "row" in source.coords:
+        return len(np.unique(source["row"].values))
+    return source.sizes["presentation"]
 
 
 def _take(rows: Rows, at: Array) -> Rows:

@@ -67,11 +67,9 @@ def balanced_accuracy(rows: Rows) -> Measure:
     def score(weights: Floats) -> float:
         total = np.bincount(codes, weights, len(names))
         right = np.bincount(codes, weights * hit, len(names))
-        return (
-            float(np.mean(right[total > 0] / total[total > 0]))
-            if (total > 0).any()
-            else float("nan")
-        )
+        if (total > 0).any():
+            return float(np.mean(right[total > 0] / total[total > 0]))
+        return float("nan")
 
     return score
 
@@ -112,11 +110,9 @@ def macro_f1(rows: Rows) -> Measure:
     def score(weights: Floats) -> float:
         hits = weights @ (true & predicted)
         total = weights @ true + weights @ predicted
-        return (
-            float(np.mean(2 * hits[total > 0] / total[total > 0]))
-            if (total > 0).any()
-            else float("nan")
-        )
+        if (total > 0).any():
+            return float(np.mean(2 * hits[total > 0] / total[total > 0]))
+        return float("nan")
 
     return score
 
@@ -220,11 +216,9 @@ def binned_mae(rows: Rows, edges: tuple[float, ...] = ()) -> Measure:
         error_sums = np.bincount(
             np.where(inside, bins, 0), counted * errors, len(edges) - 1
         )
-        return (
-            float(np.mean(error_sums[total > 0] / total[total > 0]))
-            if (total > 0).any()
-            else float("nan")
-        )
+        if (total > 0).any():
+            return float(np.mean(error_sums[total > 0] / total[total > 0]))
+        return float("nan")
 
     return score
 

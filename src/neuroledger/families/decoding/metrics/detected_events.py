@@ -171,7 +171,8 @@ def _scorer(
     of_sums: Callable[[Floats], float],
 ) -> Measure:
     """The measure as a function of weights of windows; a recording counts with the weight of its first window."""
-    firsts, found = [], []
+    firsts = []
+    found = []
     for name in np.unique(recordings):
         rows = np.flatnonzero(recordings == name)
         rows = rows[np.argsort(onsets[rows], kind="stable")]

@@ -47,7 +47,8 @@ __all__ = [
 ]
 
 SEED = 33
-LOGISTIC, LOGISTIC_SEARCH = declared_step("logistic"), declared_step("logistic_search")
+LOGISTIC = declared_step("logistic")
+LOGISTIC_SEARCH = declared_step("logistic_search")
 # Heads whose predictions change as little as their features. A support vector machine stops within 0.001 of its optimum, so
 # that features that differ in the tenth digit can change its predictions: it receives the features of the mean at which
 # pyriemann stops.
@@ -443,7 +444,9 @@ def shrinkage_lda(
 
 
 def _as_tuple(objective: Objective | tuple[Objective, ...]) -> tuple[Objective, ...]:
-    return (objective,) if isinstance(objective, str) else objective
+    if isinstance(objective, str):
+        return (objective,)
+    return objective
 
 
 @builder(

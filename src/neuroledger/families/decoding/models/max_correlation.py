@@ -36,11 +36,9 @@ class MaxCorrelation:
         """Correlations ``(window, class)``."""
         scaled = (x.reshape(len(x), -1).astype(np.float64) - self.mean_) / self.scale_
         scores: Floats = _centred(scaled) @ self.templates_.T
-        return (
-            np.asarray(scores[:, 1] - scores[:, 0])
-            if len(self.classes_) == 2
-            else scores
-        )
+        if len(self.classes_) == 2:
+            return np.asarray(scores[:, 1] - scores[:, 0])
+        return scores
 
     def predict(self, x: Array) -> Array:
         """The class with the highest correlation."""

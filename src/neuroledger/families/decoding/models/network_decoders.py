@@ -551,10 +551,8 @@ def _wrapped_network(network: Any, signature: Signature) -> Any:
                     f"{type(network).__name__} refuses these windows: {error}"
                 ) from error
             over_time = signature.objective != "sequence" and outputs.ndim == 3
-            return (
-                outputs.mean(dim=2)
-                if over_time and outputs.shape[1] == signature.outputs
-                else outputs
-            )
+            if over_time and outputs.shape[1] == signature.outputs:
+                return outputs.mean(dim=2)
+            return outputs
 
     return OneAnswer()

@@ -112,7 +112,8 @@ def _gate(size: int) -> Any:
 
 def _scaled(positions: Floats) -> Floats:
     """Positions in a unit cube: each dimension from 0 to 1 over the channels whose position is known."""
-    low, high = np.nanmin(positions, axis=0), np.nanmax(positions, axis=0)
+    low = np.nanmin(positions, axis=0)
+    high = np.nanmax(positions, axis=0)
     return np.asarray((positions - low) / np.where(high > low, high - low, 1.0))
 
 
@@ -120,7 +121,9 @@ def _embedding(positions: Floats) -> Floats:
     """Cosines and sines of all sums of harmonics of three dimensions, (channel, 2 · FREQUENCIES³)."""
     harmonics = 2 * math.pi * np.arange(FREQUENCIES) / (1 + 2 * MARGIN)
     phases = (positions[:, :, None] + MARGIN) * harmonics
-    first, second, third = phases[:, 0], phases[:, 1], phases[:, 2]
+    first = phases[:, 0]
+    second = phases[:, 1]
+    third = phases[:, 2]
     sums = first[:, :, None, None] + second[:, None, :, None] + third[:, None, None, :]
     flat = sums.reshape(len(positions), -1)
     return np.concatenate([np.cos(flat), np.sin(flat)], axis=1)

@@ -107,10 +107,8 @@ def pose_network(
     times = outputs // joints
     at = [context + time * (samples - context) / times for time in range(times)]
     # The time of a step is the end of its spectrum.
-    first, steps = (
-        shortened * hop + window - 1,
-        (samples - window) // hop + 1 - shortened,
-    )
+    first = shortened * hop + window - 1
+    steps = (samples - window) // hop + 1 - shortened
     place = [min(max((sample - first) / hop, 0.0), steps - 1.0) for sample in at]
     return _layer_classes()["Spread"](encoder, last, place)
 
@@ -164,11 +162,9 @@ def _encoder(
 def _masks(time: tuple[int, int], frequency: tuple[int, int]) -> nn.Module:
     from torch import nn
 
-    return (
-        _layer_classes()["Masks"](time, frequency)
-        if time[0] or frequency[0]
-        else nn.Identity()
-    )
+    if time[0] or frequency[0]:
+        return _layer_classes()["Masks"](time, frequency)
+    return nn.Identity()
 
 
 @cache

@@ -195,10 +195,8 @@ def _scaled(windows: Any, scale: str | None) -> Any:
 def _ends(windows: Any) -> tuple[Any, Any]:
     """The smallest and the largest value of each window, (window, 1, 1)."""
     extremes = windows.aminmax(dim=-1, keepdim=True)
-    low, high = (
-        extremes.min.amin(dim=1, keepdim=True),
-        extremes.max.amax(dim=1, keepdim=True),
-    )
+    low = extremes.min.amin(dim=1, keepdim=True)
+    high = extremes.max.amax(dim=1, keepdim=True)
     return low, high
 
 

@@ -229,13 +229,11 @@ def people_left_out(folds: Sequence[Fold], assembly: xr.DataArray) -> list[str]:
         set(subjects.tolist())
         - {name for fold in folds for name in subjects[fold.test].tolist()}
     )
-    return (
-        [
+    if untested:
+        return [
             f"{len(untested)} of {len(set(subjects.tolist()))} people are not tested: {', '.join(untested[:3])}"
         ]
-        if untested
-        else []
-    )
+    return []
 
 
 def _trained_content_notes(
@@ -524,11 +522,9 @@ def _positions(assembly: xr.DataArray) -> tuple[tuple[float, float, float], ...]
     if not all(axis in assembly.coords for axis in "xyz"):
         return None
     places = np.stack([assembly[axis].values.astype(float) for axis in "xyz"], axis=1)
-    return (
-        tuple((x, y, z) for x, y, z in places.tolist())
-        if np.isfinite(places).any()
-        else None
-    )
+    if np.isfinite(places).any():
+        return tuple((x, y, z) for x, y, z in places.tolist())
+    return None
 
 
 def _labelled(values: Array, choices: Array, coords: dict[str, object]) -> xr.DataArray:

@@ -56,7 +56,8 @@ def _oas(x: Array) -> Array:
     alpha = (scatter**2).reshape(len(x), -1).mean(axis=1)
     mu = _traces(scatter) / channels
     squared = _squares(mu)
-    above, below = alpha + squared, (samples + 1) * (alpha - squared / channels)
+    above = alpha + squared
+    below = (samples + 1) * (alpha - squared / channels)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(below == 0, 1.0, np.minimum(above / below, 1.0))
     return _shrunk(scatter, share, mu)

@@ -71,13 +71,17 @@ def sub_band(x: Floats, rate: float, number: int, hertz: Floats) -> Floats:
     """
     from scipy.signal import cheb1ord, cheby1, sosfiltfilt
 
-    half, low, span = rate / 2, hertz.min(), hertz.max() - hertz.min()
+    half = rate / 2
+    low = hertz.min()
+    span = hertz.max() - hertz.min()
     top = 100.0 if hertz.max() < 40 else 115.0
     top = half - 10 if top >= half else top
     narrower = 2 * number if number < 3 else 0
-    begin, before = low - 2 + number * span, max(low - 4, 2) if low <= 4 else low - 4
+    begin = low - 2 + number * span
+    before = max(low - 4, 2) if low <= 4 else low - 4
     before = before + number * span - narrower
-    inner, outer = [begin / half, top / half], [before / half, (top + 7) / half]
+    inner = [begin / half, top / half]
+    outer = [before / half, (top + 7) / half]
     inner[0] = max(0.01, min(inner[0], inner[1] - 0.01))
     outer[0] = max(0.001, min(outer[0], inner[0] - 0.001))
     inner[1] = min(0.99, max(inner[1], inner[0] + 0.01))
@@ -125,7 +129,9 @@ class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, x: Array) -> Floats:
         """Scores (window, class), or for two classes their difference (window,), second minus first."""
         scores = self.scores(np.asarray(x, dtype=float))
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        if len(self.classes_) == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores
 
     def predict(self, x: Array) -> Array:
         """The class with the highest score."""
@@ -240,7 +246,8 @@ class _Banded(_Flicker):
     """A classifier with filters and mean windows in each sub-band n, weighted by (n + 1) ** -1.25 + 0.25."""
 
     def learn(self, parts: list[Floats]) -> None:
-        hertz, bands = self.hertz, self.fields["bands"]
+        hertz = self.hertz
+        bands = self.fields["bands"]
         if bands > len(hertz):
             raise ModelError(
                 f"{bands} sub-bands need at least {bands} classes, but there are {len(hertz)}: set `bands`"
@@ -288,11 +295,9 @@ class _Trca(_Banded):
                 for part, hz in zip(parts, self.hertz_, strict=True)
             ]
         )
-        return (
-            np.stack([components] * len(parts))
-            if self.fields["ensemble"]
-            else components[:, None]
-        )
+        if self.fields["ensemble"]:
+            return np.stack([components] * len(parts))
+        return components[:, None]
 
     def _component(self, x: Floats, hertz: float) -> Floats:
         """The unit-norm filter with the most reproducible output over windows."""
@@ -329,7 +334,8 @@ def _leading_vectors(eigh: Any, above: Floats, below: Floats, count: int) -> Flo
 
 class _Tdca(_Banded):
     def shaped(self, x: Floats) -> Floats:
-        delays, samples = self.fields["delays"], x.shape[2] - self.fields["delays"] + 1
+        delays = self.fields["delays"]
+        samples = x.shape[2] - self.fields["delays"] + 1
         return np.concatenate(
             [x[:, :, delay : delay + samples] for delay in range(delays)], axis=1
         )

@@ -21,6 +21,7 @@ __all__ = [
     "is_regular",
     "mean_by_descent",
     "mean_riemann",
+    "newton",
     "tangent_vectors",
 ]
 
@@ -61,11 +62,9 @@ def by_descent(metric: str) -> Any:
 
 
 def _metric_with(metric: str, mean: Callable[..., Floats]) -> Any:
-    return (
-        {"mean": mean, "map": metric, "distance": metric}
-        if metric == "riemann"
-        else metric
-    )
+    if metric == "riemann":
+        return {"mean": mean, "map": metric, "distance": metric}
+    return metric
 
 
 def mean_riemann(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
@@ -102,17 +101,22 @@ def mean_riemann(X: Floats, *, sample_weight: Floats | None = None) -> Floats:
     mean = None
     if is_regular(X):
         mean = _minimum(X, _weights(X, sample_weight))
-    return np.asarray(theirs(X, sample_weight=sample_weight)) if mean is None else mean
+    if mean is None:
+        return np.asarray(theirs(X, sample_weight=sample_weight))
+    return mean
 
 
 def _minimum(X: Floats, weights: Floats) -> Floats | None:
     """The mean by Newton's method; None if it does not converge."""
-    mean, before, best = _start(X, weights), np.inf, None
+    mean = _start(X, weights)
+    before = np.inf
+    best = None
     for _ in range(MOST_STEPS):
         step = _step(X, mean, weights)
         if step is None:
             break
-        found, slow = step.norm <= TOLERANCE, step.norm > before / 10
+        found = step.norm <= TOLERANCE
+        slow = step.norm > before / 10
         if not found and (step.norm > before or (before < ROUNDING and slow)):
             break
         best, mean = mean, step.point
@@ -141,7 +145,7 @@ def _step(X: Floats, mean: Floats, weights: Floats) -> _Step | None:
     # The error of the linear equation stays below that of the quadratic convergence.
     error = max(1e-4 * norm**2, TOLERANCE / 100)
     curvature = _curvature(view, weights)
-    step = _newton(view.gradient, curvature, error / max(error, norm))
+    step = newton(view.gradient, curvature, error / max(error, norm))
     return _Step(norm, error, _moved(view.root, step))
 
 
@@ -165,7 +169,8 @@ def _view(
         return None
     root = (vectors * np.sqrt(values)) @ vectors.T
     inverse = (vectors / np.sqrt(values)) @ vectors.T
-    frames, scales = np.empty(X.shape, precision), np.empty(X.shape[:2])
+    frames = np.empty(X.shape, precision)
+    scales = np.empty(X.shape[:2])
     gradient = np.zeros_like(root)
     for rows in _blocks(X):
         scales[rows], block = np.linalg.eigh(inverse @ X[rows] @ inverse)
@@ -211,7 +216,8 @@ def mean_by_descent(X: Floats, *, sample_weight: Floats | None = None) -> Floats
         return fallback()
     weights = _weights(X, sample_weight)
     mean = np.asarray(mean_euclid(X, sample_weight=sample_weight))
-    pace, smallest = 1.0, np.inf
+    pace = 1.0
+    smallest = np.inf
     curvature: Callable[[Floats], Floats] | None = None
     pace_before = pace
     root = gradient = log_step = np.zeros_like(mean)
@@ -220,7 +226,8 @@ def mean_by_descent(X: Floats, *, sample_weight: Floats | None = None) -> Floats
             view = _view(X, mean, weights, np.float64)
             if view is None:
                 return fallback()
-            root, gradient = view.root, view.gradient
+            root = view.root
+            gradient = view.gradient
             log_step = pace * gradient
             mean = root @ _exponential(log_step) @ root
             if np.linalg.norm(gradient) < NEAR:
@@ -228,7 +235,8 @@ def mean_by_descent(X: Floats, *, sample_weight: Floats | None = None) -> Floats
         else:
             gradient = gradient - curvature(pace_before * gradient)
             log_step = log_step + pace * gradient
-        norm, pace_before = float(np.linalg.norm(gradient)), pace
+        norm = float(np.linalg.norm(gradient))
+        pace_before = pace
         moved = pace * norm
         pace, smallest = (
             (0.95 * pace, moved) if moved < smallest else (0.5 * pace, smallest)
@@ -272,17 +280,15 @@ def _weights(X: Floats, sample_weight: Floats | None) -> Floats:
     return np.asarray(weights / weights.sum())
 
 
-def _newton(
+def newton(
     gradient: Floats, curvature: Callable[[Floats], Floats], tolerance: float
 ) -> Floats:
     """Newton's step by conjugate gradients, to a relative tolerance in the norm."""
     step = gradient.copy()
     residual = gradient - curvature(step)
-    direction, size, goal = (
-        residual.copy(),
-        float((residual**2).sum()),
-        (tolerance * float(np.linalg.norm(gradient))) ** 2,
-    )
+    direction = residual.copy()
+    size = float((residual**2).sum())
+    goal = (tolerance * float(np.linalg.norm(gradient))) ** 2
     for _ in range(len(gradient) ** 2):
         if size <= goal:
             break
@@ -317,7 +323,8 @@ def _half_coth(scales: Floats) -> Floats:
 
     The hyperbolic cotangent is that of the scales themselves: (a + b) / (a - b) for x = log a - log b.
     """
-    one, other = scales[:, :, None], scales[:, None, :]
+    one = scales[:, :, None]
+    other = scales[:, None, :]
     logs = np.log(scales)
     differences = logs[:, :, None] - logs[:, None, :]
     near = np.abs(differences) < 1e-4

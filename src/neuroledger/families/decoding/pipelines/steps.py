@@ -307,7 +307,9 @@ def logistic(
         {} if l1 is None else {"l1_ratio": l1, "solver": "saga", "random_state": 0}
     )
     estimator = LogisticRegression(C=c, class_weight=weight, max_iter=iterations, **net)
-    return one_vs_rest(estimator) if signature.objective == "multilabel" else estimator
+    if signature.objective == "multilabel":
+        return one_vs_rest(estimator)
+    return estimator
 
 
 @step("logistic_search", "features", "answers", objectives=LABELS, is_head=True)

@@ -352,10 +352,10 @@ def tangent(metric: str, *, newton: bool = False) -> Any:
 
 def _metric_name(metric: Any) -> str:
     """The name of a metric and its mean, for keys of the cache."""
+    if isinstance(metric, str):
+        return metric
     return (
-        metric
-        if isinstance(metric, str)
-        else f"{metric['map']} at {getattr(metric['mean'], '__qualname__', metric['mean'])}"
+        f"{metric['map']} at {getattr(metric['mean'], '__qualname__', metric['mean'])}"
     )
 
 
@@ -387,10 +387,8 @@ class Recentre(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
         whitened = np.empty_like(x)
         for name in np.unique(names):
-            rows, root = (
-                names == name,
-                self.whitening_.get(str(name), self.whitening_[""]),
-            )
+            rows = names == name
+            root = self.whitening_.get(str(name), self.whitening_[""])
             whitened[rows] = root @ x[rows] @ root
         return whitened
 

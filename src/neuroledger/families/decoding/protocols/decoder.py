@@ -184,11 +184,9 @@ def failure(id: str, doing: str, error: Exception) -> ModelError:
 
 def _message(error: Exception) -> str:
     """The message of an exception, with its type unless the message explains itself."""
-    return (
-        str(error)
-        if isinstance(error, (ValueError, RuntimeError))
-        else f"{type(error).__name__}: {error}"
-    )
+    if isinstance(error, (ValueError, RuntimeError)):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _label_scores(estimator: Any, x: Array) -> Array:

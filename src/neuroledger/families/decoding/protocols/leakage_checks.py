@@ -88,10 +88,8 @@ def runs(codes: Floats, length: int, seed: int) -> Floats:
     weights = rng.standard_normal(length).tolist()
     count = codes.shape[1] - length + 1
     codes_of_runs = np.zeros((len(codes), count))
-    lowest, highest = (
-        np.full(codes_of_runs.shape, np.inf),
-        np.full(codes_of_runs.shape, -np.inf),
-    )
+    lowest = np.full(codes_of_runs.shape, np.inf)
+    highest = np.full(codes_of_runs.shape, -np.inf)
     for place, weight in enumerate(weights):
         part = codes[:, place : place + count]
         codes_of_runs += weight * part
@@ -185,10 +183,8 @@ class Sharing:
             ) from error
 
     def _found(self) -> list[Indices]:
-        windows, samples = (
-            self._assembly.sizes["presentation"],
-            self._assembly.sizes["sample"],
-        )
+        windows = self._assembly.sizes["presentation"]
+        samples = self._assembly.sizes["sample"]
         nothing = np.empty(0, dtype=np.intp)
         length = run_length(self._assembly)
         if length is None:
@@ -662,11 +658,9 @@ def telling_channels(
             for each, least in zip(summaries, TELLS, strict=True)
         )
     ]
-    return (
-        [str(names[k]) for k in telling]
-        if 2 * len(telling) <= max(len(names), 2)
-        else []
-    )
+    if 2 * len(telling) <= max(len(names), 2):
+        return [str(names[k]) for k in telling]
+    return []
 
 
 def _tells(values: Floats, labels: Array, least: float) -> bool:

@@ -261,11 +261,9 @@ def unit_of(rule: _Rule, train: Train) -> tuple[str, ...]:
             "train: each trains one decoder for each subject, but cross_subject tests subjects without training windows: "
             "write train: pooled, or another rule, such as within_session"
         )
-    return (
-        ("subject", "session")
-        if isinstance(rule, Sessions | LearningCurve)
-        else ("subject",)
-    )
+    if isinstance(rule, Sessions | LearningCurve):
+        return ("subject", "session")
+    return ("subject",)
 
 
 def draw_folds(
@@ -316,11 +314,9 @@ def draw_folds(
         for train, test in divided
     ]
     calibration = getattr(rule, "calibration", None)
-    return (
-        folds
-        if calibration is None
-        else [_with_calibration(fold, calibration, assembly) for fold in folds]
-    )
+    if calibration is None:
+        return folds
+    return [_with_calibration(fold, calibration, assembly) for fold in folds]
 
 
 def _with_calibration(
@@ -435,10 +431,8 @@ def _within(rule: Within, assembly: xr.DataArray) -> Parts:
                 )
             )
         ]
-    onset, recordings = (
-        assembly["onset"].values.astype(float),
-        _column(assembly, "recording"),
-    )
+    onset = assembly["onset"].values.astype(float)
+    recordings = _column(assembly, "recording")
     test = np.zeros(len(onset), bool)
     train = np.zeros(len(onset), bool)
     for recording in np.unique(recordings):
@@ -451,10 +445,8 @@ def _within(rule: Within, assembly: xr.DataArray) -> Parts:
 
 
 def _blocked(rule: Blocked, assembly: xr.DataArray) -> Parts:
-    onset, recordings = (
-        assembly["onset"].values.astype(float),
-        _column(assembly, "recording"),
-    )
+    onset = assembly["onset"].values.astype(float)
+    recordings = _column(assembly, "recording")
     trials = (
         np.arange(len(onset)).astype(str)
         if rule.trial is None
@@ -473,10 +465,8 @@ def _blocked(rule: Blocked, assembly: xr.DataArray) -> Parts:
         for fold, block in enumerate(np.array_split(np.array(order), rule.folds)):
             inside = rows[np.isin(trials[rows], block)]
             fold_of[inside] = fold
-            low, high = (
-                onset[inside].min() - rule.purge,
-                onset[inside].max() + rule.purge,
-            )
+            low = onset[inside].min() - rule.purge
+            high = onset[inside].max() + rule.purge
             near[fold, rows] = (onset[rows] > low) & (onset[rows] < high)
     return [
         (
@@ -673,9 +663,9 @@ def _validation_strata(rule: _Rule) -> str | None:
         or rule.validation is None
     ):
         return None
-    return (
-        rule.stratify if rule.validation.by == getattr(rule, "column", None) else None
-    )
+    if rule.validation.by == getattr(rule, "column", None):
+        return rule.stratify
+    return None
 
 
 def _draw_share(

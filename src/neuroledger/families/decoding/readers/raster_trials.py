@@ -118,7 +118,8 @@ def _read_neuron(
 ) -> tuple[npt.NDArray[np.uint8], Strings, Strings]:
     with parsing(path, f"a raster with the labels {' and '.join(labels)}"):
         variables = matlab(path, "raster_data", "raster_labels", structs="squeezed")
-        raster, label_columns = variables["raster_data"], variables["raster_labels"]
+        raster = variables["raster_data"]
+        label_columns = variables["raster_labels"]
         columns = [
             np.asarray(label_columns[name].item()).astype(str) for name in labels
         ]

@@ -88,7 +88,9 @@ FULL = Adaptation(name="full")
 
 def adaptation_of(adapt: Adapt) -> Adaptation:
     """The adaptation that a spec declares, by its name or with its fields."""
-    return Adaptation(name=adapt) if isinstance(adapt, str) else adapt
+    if isinstance(adapt, str):
+        return Adaptation(name=adapt)
+    return adapt
 
 
 class Stage(NamedTuple):
@@ -129,7 +131,8 @@ def stages(
         return
     new = _new_parts(network)
     if adaptation.layer is not None or adaptation.name.endswith("_probe"):
-        layer, pool = adaptation.layer, adaptation.pool
+        layer = adaptation.layer
+        pool = adaptation.pool
         network = probe(network, layer, pool, outputs, example)
         trained = [network.head, *new]
     else:

@@ -212,11 +212,9 @@ class DoublePrecisionPipeline:
 
     @property
     def _rest(self) -> Any:
-        return (
-            self.pipeline[self.shared[0] :]
-            if self.takes_features and self.shared
-            else self.pipeline
-        )
+        if self.takes_features and self.shared:
+            return self.pipeline[self.shared[0] :]
+        return self.pipeline
 
     def fit(self, x: Array | LazyRows, y: Array) -> DoublePrecisionPipeline:
         """Fit to at most `most` windows."""
@@ -285,11 +283,9 @@ def _is_xdawn(step: Any) -> bool:
 
 
 def _in_doubles(x: Array | LazyRows) -> Array:
-    return (
-        np.asarray(x, dtype=np.float64)
-        if isinstance(x, LazyRows)
-        else x.astype(np.float64)
-    )
+    if isinstance(x, LazyRows):
+        return np.asarray(x, dtype=np.float64)
+    return x.astype(np.float64)
 
 
 def fit_first_step(step: Any, x: Array | LazyRows, y: Array) -> Any:

@@ -137,7 +137,8 @@ def ridges(
         (window, feature), (window, output) and (window,).
     """
     share = weights / weights.sum()
-    centre, mean = share @ features, share @ targets
+    centre = share @ features
+    mean = share @ targets
     spread = np.sqrt(share @ (features - centre) ** 2)
     spread = np.where(spread > 0, spread, 1.0)
     root = np.sqrt(weights)[:, None]

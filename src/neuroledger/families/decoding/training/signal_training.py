@@ -90,7 +90,8 @@ def sampling_weights(targets: Tensor, recipe: TrainingRecipe) -> Tensor | None:
     if recipe.sampler == "shuffled":
         return None
     if targets.dtype == torch.long and targets.ndim == 1:
-        groups, inside = targets, torch.ones_like(targets, dtype=torch.bool)
+        groups = targets
+        inside = torch.ones_like(targets, dtype=torch.bool)
     elif targets.ndim == 2 and targets.shape[1] == 1 and len(recipe.bins) > 1:
         edges = torch.tensor(recipe.bins, dtype=targets.dtype, device=targets.device)
         values = targets[:, 0].contiguous()
@@ -224,7 +225,8 @@ class TrainedNetwork:
         targets, validation_targets = (
             self.objective_.targets(part).to(device) for part in (y, validation_y)
         )
-        inputs, validation_inputs = self._inputs(x), self._inputs(validation_x)
+        inputs = self._inputs(x)
+        validation_inputs = self._inputs(validation_x)
         network = self.make(self.signature).to(device)
         self._probe(network, inputs)
         parts = _Parts(y, inputs, targets, validation_inputs, validation_targets)
@@ -232,7 +234,8 @@ class TrainedNetwork:
         example = next(iter(inputs.split(2)))
         outputs = self.signature.outputs
         for stage in stages(self.adapt, network, outputs, example):
-            whole, trained = stage.network.parameters(), stage.parameters
+            whole = stage.network.parameters()
+            trained = stage.parameters
             self.parameters_ = sum(part.numel() for part in whole)
             count = sum(part.numel() for part in trained)
             if self.adapt.name == "ridge_probe":
@@ -255,7 +258,9 @@ class TrainedNetwork:
         """Train the parameters of a stage by the recipe, and load the state that is best on the validation part."""
         import torch
 
-        recipe, network, inputs = self.recipe, stage.network, parts.inputs
+        recipe = self.recipe
+        network = stage.network
+        inputs = parts.inputs
         loss = self.objective_.loss(parts.targets)
         rarity = (
             None
@@ -268,7 +273,9 @@ class TrainedNetwork:
             recipe, optimiser, len(batch_sizes(len(inputs), recipe.batch, join=join))
         )
         order = torch.Generator().manual_seed(self.signature.seed)
-        best, best_state, epochs_without_gain = -np.inf, None, 0
+        best = -np.inf
+        best_state = None
+        epochs_without_gain = 0
         for epoch in range(recipe.epochs):
             stage.train()
             batches = batches_of(len(inputs), recipe, rarity, order, join=join)
@@ -294,7 +301,8 @@ class TrainedNetwork:
                     f"training diverged in epoch {epoch + 1}: lower the learning rate or check the units"
                 )
             if best_state is None or monitor_value > best:
-                best, epochs_without_gain = monitor_value, 0
+                best = monitor_value
+                epochs_without_gain = 0
                 best_state = {
                     name: state.clone() for name, state in network.state_dict().items()
                 }
@@ -339,12 +347,15 @@ class TrainedNetwork:
             self._features(probed, inputs)
             for inputs in (parts.inputs, parts.validation_inputs)
         )
-        loss, best, chosen = self.objective_.loss(parts.targets), -np.inf, None
+        loss = self.objective_.loss(parts.targets)
+        best = -np.inf
+        chosen = None
         for coefficients, bias in ridges(features, targets, weights):
             outputs = (validation @ coefficients.T + bias).astype(np.float32)
             value = self._monitored(outputs, parts.validation_targets, loss)
             if chosen is None or value > best:
-                best, chosen = value, (coefficients, bias)
+                best = value
+                chosen = (coefficients, bias)
         assert chosen is not None
         with torch.no_grad():
             for parameter, values in zip(
@@ -411,11 +422,13 @@ class TrainedNetwork:
     def _learn_scale(self, x: Array | LazyRows) -> None:
         if self.recipe.scale == "robust":
             low, middle, high = quartiles(x)
-            centre, spread = middle, high - low
+            centre = middle
+            spread = high - low
         elif self.recipe.scale == "standard":
             centre, spread = mean_and_spread(x)
         else:
-            centre, spread = np.zeros(x.shape[1]), np.ones(x.shape[1])
+            centre = np.zeros(x.shape[1])
+            spread = np.ones(x.shape[1])
         self.centre_, self.spread_ = (
             centre[:, None],
             np.where(spread > 0, spread, 1.0)[:, None],
@@ -436,7 +449,9 @@ class TrainedNetwork:
 
     def _inputs(self, x: Array | LazyRows) -> Any:
         """The inputs of the network: a tensor, or for a view an object that computes the tensors of its batches."""
-        return _Batches(x, self._tensor) if isinstance(x, LazyRows) else self._tensor(x)
+        if isinstance(x, LazyRows):
+            return _Batches(x, self._tensor)
+        return self._tensor(x)
 
     def _tensor(self, x: Array) -> Any:
         import torch

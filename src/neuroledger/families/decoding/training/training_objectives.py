@@ -109,13 +109,11 @@ class Numbers:
         """The error of the recipe, multiplied by its weight."""
         from torch import nn
 
-        error: Any = nn.L1Loss() if self.recipe.loss == "absolute" else nn.MSELoss()
+        error: Loss = nn.L1Loss() if self.recipe.loss == "absolute" else nn.MSELoss()
         weight = self.recipe.loss_weight
-        return (
-            error
-            if weight == 1.0
-            else lambda predicted, target: weight * error(predicted.flatten(1), target)
-        )
+        if weight == 1.0:
+            return error
+        return lambda predicted, target: weight * error(predicted.flatten(1), target)
 
     def to_array(self, outputs: Tensor) -> Array:
         """(window, output) of a batch."""
@@ -203,11 +201,10 @@ class Labels:
 
     def monitor_value(self, outputs: Array, targets: Tensor) -> float:
         """Macro F1 over all labels; a label that is neither true nor predicted counts as zero, as published."""
-        true, predicted = targets.cpu().numpy() > 0, outputs > 0
-        both, either = (
-            (true & predicted).sum(axis=0),
-            true.sum(axis=0) + predicted.sum(axis=0),
-        )
+        true = targets.cpu().numpy() > 0
+        predicted = outputs > 0
+        both = (true & predicted).sum(axis=0)
+        either = true.sum(axis=0) + predicted.sum(axis=0)
         return float(np.mean(2 * both / np.maximum(either, 1)))
 
     def answers(self, outputs: Array) -> Array:
@@ -267,7 +264,8 @@ class Embeddings:
         batch = self.recipe.batch
         found = []
         for start in range(0, len(outputs), batch):
-            x, y = outputs[start : start + batch], embeddings[start : start + batch]
+            x = outputs[start : start + batch]
+            y = embeddings[start : start + batch]
             if len(x) == 1 and start:
                 continue
             rank = _ranks_within(x, y)
@@ -279,7 +277,9 @@ class Embeddings:
 
     def answers(self, outputs: Array) -> Array:
         """(window, dimension)."""
-        return outputs[:, 0] if self.signature.outputs == 1 else outputs
+        if self.signature.outputs == 1:
+            return outputs[:, 0]
+        return outputs
 
     def probabilities(self, outputs: Array) -> Array:
         """Not defined for embeddings."""
@@ -291,7 +291,8 @@ def _ranks_within(predicted: Array, true: Array) -> Array:
     length = np.linalg.norm(true, axis=1, keepdims=True)
     scores = predicted @ (true / np.maximum(length, 1e-12)).T
     own = np.diag(scores)[:, None]
-    above, at_least = (scores > own).sum(axis=1), (scores >= own).sum(axis=1)
+    above = (scores > own).sum(axis=1)
+    at_least = (scores >= own).sum(axis=1)
     return np.asarray((above + at_least - 1) / 2)
 
 
@@ -323,11 +324,9 @@ def objective_for(
         return Numbers(signature, recipe, y)
     if objective == "multilabel":
         return Labels(signature, recipe, y)
-    return (
-        Texts(signature, recipe, y)
-        if objective == "sequence"
-        else Embeddings(signature, recipe, y)
-    )
+    if objective == "sequence":
+        return Texts(signature, recipe, y)
+    return Embeddings(signature, recipe, y)
 
 
 def _require_matrix(tensor: Tensor, outputs: int) -> Array:
@@ -345,8 +344,6 @@ def _require_matrix(tensor: Tensor, outputs: int) -> Array:
 
 def _correlation(predicted: Array, true: Array) -> float:
     """Pearson's r; -1 for a constant, so that it is never the best."""
-    return (
-        float(np.corrcoef(predicted, true)[0, 1])
-        if predicted.std() > 0 and true.std() > 0
-        else -1.0
-    )
+    if predicted.std() > 0 and true.std() > 0:
+        return float(np.corrcoef(predicted, true)[0, 1])
+    return -1.0

@@ -76,11 +76,9 @@ class Call(NamedTuple):
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         """Return an argument that is passed by position or by name."""
-        return (
-            self.args[position]
-            if len(self.args) > position
-            else self.kwargs.get(name, default)
-        )
+        if len(self.args) > position:
+            return self.args[position]
+        return self.kwargs.get(name, default)
 
 
 Rule = Callable[["Counter", Call], None]
@@ -354,7 +352,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if not x.numel():  # an expert that no sample uses
             return
         width = len(fan_out)
-        rows, inner = as_values(x).reshape(-1, width), self.origins.inner_rows(x, width)
+        rows = as_values(x).reshape(-1, width)
+        inner = self.origins.inner_rows(x, width)
         if inner is None:
             self._add_rows(name, *operations(rows, fan_out))
         else:
@@ -366,7 +365,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
         A factor that is a weight has no say in whether the other, whose values are the inputs, needs multipliers.
         """
-        first, second = self.origins.weight(left), self.origins.weight(right)
+        first = self.origins.weight(left)
+        second = self.origins.weight(right)
         if first and second and not self.origins.is_state(left):
             return  # weights computed from weights are not a cost per sample
         left = left.unsqueeze(0) if left.dim() == 1 else left
@@ -385,7 +385,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def _product_of_values(self, left: Tensor, right: Tensor, name: str) -> None:
         """Count a product of values, or of values and weights that differ between the items of a batch."""
         name = self.running_name(name)
-        first, second = as_values(left), as_values(right)
+        first = as_values(left)
+        second = as_values(right)
         batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         per_column = nonzero(first).sum(-2, dtype=torch.float64)
         per_row = nonzero(second).sum(-1, dtype=torch.float64)
@@ -404,7 +405,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.last_product = (first, second, ternary, inner, name)
         layer = self.tally.layer(name)
         layer.data_type = layer.data_type or str(left.dtype).removeprefix("torch.")
-        rows, columns = left.shape[-2], right.shape[-1]
+        rows = left.shape[-2]
+        columns = right.shape[-1]
         layer.dense += float(len(per_item)) * rows * left.shape[-1] * columns
         if self.masked is not None and self.masked[0] == tuple(left.shape[-2:]):
             layer.dense -= self.masked[1] * columns  # shares of masked pairs
@@ -512,7 +514,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self._note_matrix(matrix, "value by value")
 
     def _note_matrix(self, matrix: Tensor, way: str) -> None:
-        name, why = self._matrix_name(matrix), f"weights multiplied {way}"
+        name = self._matrix_name(matrix)
+        why = f"weights multiplied {way}"
         self.tally.add_uncounted(name, why, matrix.numel())
 
     def _matrix_name(self, matrix: Tensor) -> str:
@@ -594,7 +597,9 @@ def ternary_items(values: Tensor) -> Tensor:
 
 
 def _as_matrix(factor: Tensor) -> Tensor:
-    return factor if factor.dim() == 2 else factor.reshape(factor.shape[-2:])
+    if factor.dim() == 2:
+        return factor
+    return factor.reshape(factor.shape[-2:])
 
 
 def first_two(values: Sequence[Any]) -> tuple[Tensor, Tensor]:

@@ -108,7 +108,8 @@ class Lemaire:
     ) -> None:
         leaky = all(base.__name__ != "IFNode" for base in type(layer).__mro__)
         fired = spikes(output)
-        neurons, count = fired.numel(), int(fired.count_nonzero())
+        neurons = fired.numel()
+        count = int(fired.count_nonzero())
         steps = _steps(layer, _input_of(args, kwargs))
         self._access("potentials", 2 * neurons, neurons // steps)
         self._access("inputs and outputs", count, FIFO)
@@ -122,4 +123,6 @@ def _input_of(args: Any, kwargs: Mapping[str, Any]) -> Tensor:
 
 def _steps(module: nn.Module, x: Tensor) -> int:
     """Return the time steps of one call; a layer of SpikingJelly may take several."""
-    return max(1, len(x)) if getattr(module, "step_mode", "s") == "m" else 1
+    if getattr(module, "step_mode", "s") == "m":
+        return max(1, len(x))
+    return 1

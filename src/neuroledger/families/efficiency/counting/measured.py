@@ -42,7 +42,8 @@ def measure_time(network: Network, inputs: Any, time_axis: int | None) -> Timing
         _times(partial(run_forward, network, given, time_axis), network, device)
         for given in (sample, inputs)
     )
-    size, threads = size_of(inputs, network.sample_axis), torch.get_num_threads()
+    size = size_of(inputs, network.sample_axis)
+    threads = torch.get_num_threads()
     return Timing(latency, batch, size, WARM_UP, threads, str(device))
 
 
@@ -74,7 +75,9 @@ def synchronise(device: torch.device) -> None:
 def device_of(module: nn.Module, inputs: Any) -> torch.device:
     """Return the device of the network's weights, or else of its first input."""
     tensors = [*module.parameters(), *module.buffers(), *tensors_in((inputs,))]
-    return tensors[0].device if tensors else torch.device("cpu")
+    if tensors:
+        return tensors[0].device
+    return torch.device("cpu")
 
 
 class _LiveTensors(TorchDispatchMode):  # type: ignore[misc]
@@ -88,7 +91,8 @@ class _LiveTensors(TorchDispatchMode):  # type: ignore[misc]
     def hold(self, tensor: torch.Tensor) -> None:
         """Count a tensor's storage until it is freed."""
         storage = tensor.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
+        key = storage._cdata
+        size = storage.nbytes()
         if key in self.known:
             return
         self.known.add(key)
@@ -117,7 +121,8 @@ def measure_memory(network: Network, inputs: Any, time_axis: int | None) -> Memo
     On a GPU the allocator's peak is read. Elsewhere every tensor is tracked, but not the workspace of a kernel inside
     one operation.
     """
-    device, axis = device_of(network.module, inputs), network.sample_axis
+    device = device_of(network.module, inputs)
+    axis = network.sample_axis
     sample = first_sample(inputs, axis)
     counts = count_weights(network.module)
     weights = counts.parameter_bytes + counts.buffer_bytes
@@ -166,13 +171,16 @@ def measure_energy(
         with evaluation(network):
             run_forward(network, inputs, time_axis)
     synchronise(device)
-    stop, began, passes = meter.start(), time.perf_counter(), 0
+    stop = meter.start()
+    began = time.perf_counter()
+    passes = 0
     while passes == 0 or time.perf_counter() - began < SHORTEST:
         with evaluation(network):
             run_forward(network, inputs, time_axis)
             synchronise(device)
         passes += 1
-    joules, seconds = stop(), time.perf_counter() - began
+    joules = stop()
+    seconds = time.perf_counter() - began
     if joules <= 0:
         raise MetricError(
             f"the meter {meter.name} counted nothing in {seconds:.2f} s: {INSTEAD}"

@@ -44,7 +44,9 @@ class Domain:
     def since(self, before: int) -> int:
         """Return the microjoules since a reading, with at most one wrap-around of the counter."""
         now = self.read()
-        return now - before if now >= before else now + self.span - before
+        if now >= before:
+            return now - before
+        return now + self.span - before
 
 
 @dataclass(frozen=True)

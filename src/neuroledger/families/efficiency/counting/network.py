@@ -128,7 +128,9 @@ def _parts(
 
 def inputs_of(batch: Any) -> Any:
     """Return the input of a batch: the batch itself, or the first of ``(input, target, …)``."""
-    return batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+    if isinstance(batch, (tuple, list)) and batch:
+        return batch[0]
+    return batch
 
 
 def shape_of(inputs: Any) -> tuple[int, ...]:
@@ -200,7 +202,9 @@ def find_meta_tensor(network: Network, inputs: Any) -> str | None:
         for name, x in part._parameters.items():
             if x is not None and x.is_meta:
                 return f"{prefix}.{name}".lstrip(".")
-    return "the input" if any(x.is_meta for x in tensors_in((inputs,))) else None
+    if any(x.is_meta for x in tensors_in((inputs,))):
+        return "the input"
+    return None
 
 
 def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -212,7 +216,9 @@ def _each(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(inputs, (tuple, list)):
         parts = [_each(value, change) for value in inputs]
         named = hasattr(inputs, "_fields")
-        return type(inputs)(*parts) if named else type(inputs)(parts)
+        if named:
+            return type(inputs)(*parts)
+        return type(inputs)(parts)
     return inputs
 
 
@@ -333,7 +339,8 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
     either fails on a whole sequence or calls each spiking layer once for it. Time is axis 1, or axis 0 if samples are
     along axis 1.
     """
-    layers, module = network.spiking, network.module
+    layers = network.spiking
+    module = network.module
     if not layers or not isinstance(inputs, Tensor) or inputs.dim() < 3:
         return None
     axis = 0 if network.sample_axis else 1
@@ -358,7 +365,9 @@ def steps_through_time(network: Network, inputs: Any) -> int | None:
             module(sample)
     except CALL_ERRORS:
         return axis
-    return axis if max(calls.values(), default=0) <= 1 else None
+    if max(calls.values(), default=0) <= 1:
+        return axis
+    return None
 
 
 def run_forward(network: Network, inputs: Any, time_axis: int | None) -> Any:

@@ -90,7 +90,8 @@ class NeuroBenchPass:
         self._open.enter_context(hooked(self.network, self._watchers()))
 
     def _watchers(self) -> Iterator[Watcher]:
-        root, needs = self.network.module, self.needs
+        root = self.network.module
+        needs = self.needs
         connections = CONNECTIONS if "operations" in needs else ()
         for name, child in matching_below(root, lambda m: isinstance(m, connections)):
             yield child, partial(self._connection, name), None
@@ -129,7 +130,8 @@ class NeuroBenchPass:
     ) -> None:
         if output is None:  # after an error
             return
-        counts, fired = self.tally.layer(name), spikes(output)
+        counts = self.tally.layer(name)
+        fired = spikes(output)
         silent = int((fired == 0).sum())
         self._zeros += silent
         self._elements += fired.numel()
@@ -162,7 +164,8 @@ def count_as_neurobench(
     MetricError
         NeuroBench fails on such a call.
     """
-    kind, failure = type(layer).__name__, ""
+    kind = type(layer).__name__
+    failure = ""
     state = args[1] if len(args) > 1 else None
     if isinstance(layer, nn.RNNBase):
         failure = f"raises an error for {kind} layers and reports 0"
@@ -185,7 +188,8 @@ def count_as_neurobench(
         batched = x.dim() == layer.weight.dim()
         used = (nonzero(t, torch.float64) for t in (x, layer.weight))
         effective = _convolved(layer, *used)
-        first, kernel = x[:1] if batched else x, layer.weight
+        first = x[:1] if batched else x
+        kernel = layer.weight
         full = (torch.ones_like(t, dtype=torch.float64) for t in (first, kernel))
         dense = _convolved(layer, *full) * (len(x) if batched else 1)
     counts = tally.layer(name)

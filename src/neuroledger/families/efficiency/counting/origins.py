@@ -161,7 +161,9 @@ class Origins:
         if entry is not None and entry[0]() is tensor:
             return entry[1]
         storage = _storage(tensor)
-        return self._storages.get(storage) if storage is not None else None
+        if storage is not None:
+            return self._storages.get(storage)
+        return None
 
     def alias(self, tensor: Tensor, origin: Weight | None) -> Tensor:
         """Record that a tensor is a view of one with this origin, and return it."""
@@ -190,7 +192,9 @@ class Origins:
     def shared(self, tensor: Tensor) -> Weight | None:
         """Return the matrix that a tensor repeats for each sample."""
         origin = self.of(tensor)
-        return origin.shared if isinstance(origin, Sample) else None
+        if isinstance(origin, Sample):
+            return origin.shared
+        return None
 
     def add_sample(self, tensor: Tensor, period: int | None = None) -> None:
         """Record a tensor that depends on samples; without ``period``, its axis of samples is found by its shape."""
@@ -278,7 +282,8 @@ class Origins:
         origins: list[Any],
         result: Tensor,
     ) -> Sample:
-        period, distinct = None, distinct_values(result)
+        period = None
+        distinct = distinct_values(result)
         met: dict[int, int] = {}
         for source, origin in zip(sources, origins, strict=True):
             if isinstance(origin, Sample):
@@ -353,7 +358,8 @@ def _moved_axis(
     if name in ("t", "t_", "numpy_T"):
         return rank - 1 - axis
     if name in ("transpose", "transpose_"):
-        first, second = int(args[1]) % rank, int(args[2]) % rank
+        first = int(args[1]) % rank
+        second = int(args[2]) % rank
         return {first: second, second: first}.get(axis, axis)
     if name == "permute":
         return [dim % rank for dim in args[1]].index(axis)

@@ -20,7 +20,7 @@ from neuroledger.families.efficiency.counting.counter import Counter
 from neuroledger.families.efficiency.counting.origins import tensors_in
 from neuroledger.families.efficiency.counting.rows import nonzero
 
-__all__ = ["count_recurrent", "lstm_products"]
+__all__ = ["count_recurrent", "lstm_products", "unroll"]
 
 Kind = Literal["lstm", "gru", "rnn_tanh", "rnn_relu"]
 STEPS = {
@@ -150,7 +150,8 @@ def count_recurrent(
 def count_step(counter: Counter, name: str, module: Any, x: Tensor, state: Any) -> None:
     """Count one step of ``nn.RNNCell``, ``nn.LSTMCell`` or ``nn.GRUCell``."""
     hidden, memory = state if isinstance(state, (tuple, list)) else (state, None)
-    rows, kind = x.reshape(-1, x.shape[-1]), _kind_of(module)
+    rows = x.reshape(-1, x.shape[-1])
+    kind = _kind_of(module)
     empty = rows.new_zeros(len(rows), module.hidden_size)
     before = empty if hidden is None else hidden.reshape(empty.shape)
     if kind == "lstm":
@@ -164,7 +165,9 @@ def _kind_of(module: Any) -> Kind:
         return "lstm"
     if isinstance(module, (nn.GRU, nn.GRUCell)):
         return "gru"
-    return "rnn_relu" if module.nonlinearity == "relu" else "rnn_tanh"
+    if module.nonlinearity == "relu":
+        return "rnn_relu"
+    return "rnn_tanh"
 
 
 def count_layer(
@@ -221,7 +224,9 @@ def _starts(
 
     def start(given: Tensor | None, width: int) -> Tensor:
         shape = (count, values.shape[1], width)
-        return values.new_zeros(shape) if given is None else given.reshape(shape)
+        if given is None:
+            return values.new_zeros(shape)
+        return given.reshape(shape)
 
     before = start(hidden, module.proj_size or module.hidden_size)
     if module.mode != "LSTM":
@@ -245,7 +250,7 @@ def _states(
     A non-zero LSTM output o · tanh(c) implies a non-zero memory c: it is all that is needed unless some outputs are zero.
     """
     if output is None or (memory is not None and not bool(output[:-1].ne(0).all())):
-        return _unroll(cell, x, hidden, memory)
+        return unroll(cell, x, hidden, memory)
     before = torch.cat([hidden[None].to(output.dtype), output[:-1]])
     if memory is None:
         return States(x, before), output
@@ -253,11 +258,14 @@ def _states(
     return States(x, before, kept), output
 
 
-def _unroll(
+def unroll(
     cell: Cell, x: Tensor, hidden: Tensor, memory: Tensor | None
 ) -> tuple[States, Tensor]:
     """Return the states before each step, ``(step, batch, …)``, and the outputs, for inputs ``(step, batch, in)``."""
-    before, memories, unprojected, outputs = [], [], [], []
+    before = []
+    memories = []
+    unprojected = []
+    outputs = []
     weights = cell.w_ih, cell.w_hh, cell.b_ih, cell.b_hh
     for step in x.unbind(0):
         before.append(hidden)

@@ -46,7 +46,9 @@ def as_values(tensor: Tensor) -> Tensor:
         return torch.where(tensor.imag.ne(0), 2.0, tensor.real)
     if tensor.dtype in TINY:
         return tensor.float()
-    return tensor.to(torch.int8) if tensor.dtype == torch.bool else tensor
+    if tensor.dtype == torch.bool:
+        return tensor.to(torch.int8)
+    return tensor
 
 
 def nonzero_per_column(matrix: Tensor) -> Tensor:
@@ -55,7 +57,9 @@ def nonzero_per_column(matrix: Tensor) -> Tensor:
     memory = matrix.t() if by_column else matrix
     size = max(1, VALUES_IN_CACHE // max(1, memory.shape[1]))
     sums = [_nonzero_along(part, int(by_column)) for part in memory.split(size)]
-    return torch.cat(sums) if by_column else torch.stack(sums).sum(0)
+    if by_column:
+        return torch.cat(sums)
+    return torch.stack(sums).sum(0)
 
 
 def _nonzero_along(part: Tensor, axis: int) -> Tensor:
@@ -197,7 +201,8 @@ def axis_uses(
     transposed: bool,
 ) -> Tensor:
     """Return whether a tap of a kernel uses a position of an axis, float64 ``(tap, position)`` of zeros and ones."""
-    taps, positions = torch.arange(kernel)[:, None] * dilation, torch.arange(size)[None]
+    taps = torch.arange(kernel)[:, None] * dilation
+    positions = torch.arange(size)[None]
     if transposed:
         target = positions * stride - padding + taps
         used = (target >= 0) & (target < out)

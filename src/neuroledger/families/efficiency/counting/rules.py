@@ -143,10 +143,12 @@ def count_convolution(
     data_type: str = "",
 ) -> None:
     """Count a convolution of x ``(batch, in, *space)`` with W ``(out, in/groups, *kernel)`` or ``(in, out, …)``."""
-    origins, transposed = counter.origins, geometry.transposed
+    origins = counter.origins
+    transposed = geometry.transposed
     if weight.dim() > 2 and origins.weight(x) and origins.weight(weight):
         return  # weights computed from weights are not a cost per sample
-    space, out = tuple(x.shape[2:]), tuple(result.shape[2:])
+    space = tuple(x.shape[2:])
+    out = tuple(result.shape[2:])
 
     def fan_out() -> Tensor:
         used = nonzero(as_values(weight), torch.float64)
@@ -253,7 +255,9 @@ def _allowed(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """Return which keys each query attends to, ``(…, query, key)``."""
     allowed = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)
     allowed = allowed.tril() if causal else allowed
-    return allowed if mask is None else allowed & mask.isneginf().logical_not()
+    if mask is None:
+        return allowed
+    return allowed & mask.isneginf().logical_not()
 
 
 QUANTISED = tuple(
@@ -275,7 +279,8 @@ def packed(counter: Counter, call: Call) -> None:
     parameters = next(
         value for value in call.args if isinstance(value, torch.ScriptObject)
     )
-    x, weight = call.args[0], parameters.unpack()[0]
+    x = call.args[0]
+    weight = parameters.unpack()[0]
     data_type = "int8" if weight.is_quantized else "float16"
     values = weight.dequantize() if weight.is_quantized else weight.float()
     name = counter.running_name("linear")
@@ -287,7 +292,8 @@ def packed(counter: Counter, call: Call) -> None:
         values = values.squeeze(2)
     numbers = (parameters.stride(), parameters.padding(), parameters.dilation())
     stride, padding, dilation = (tuple(value)[-rank:] for value in numbers)
-    transposed, groups = bool(parameters.transpose()), parameters.groups()
+    transposed = bool(parameters.transpose())
+    groups = parameters.groups()
     geometry = Geometry(stride, padding, dilation, transposed, groups)
     count_convolution(counter, x, values, call.result, geometry, name, data_type)
 

@@ -145,7 +145,8 @@ class _Run:
         """Count parameters and their zeros, if they are asked for."""
         if "weights" not in self.trace.needs:
             return
-        module, parts = self.network.module, self.network.parts
+        module = self.network.module
+        parts = self.network.parts
         strict = self.trace.mode == "strict"
         try:
             counts = (
@@ -205,7 +206,8 @@ class _Run:
         ModelError
             The network or its input has no values.
         """
-        network, axis = self.network, self._asked_axis
+        network = self.network
+        axis = self._asked_axis
         empty = find_meta_tensor(network, inputs)
         if empty is not None:
             raise ModelError(
@@ -234,7 +236,8 @@ class _Run:
         ModelError
             The forward pass fails, or the network takes the axis of samples for time.
         """
-        network, counting = self.network, self.counting
+        network = self.network
+        counting = self.counting
         axis_known = network.axis_stated or self._time_axis is not None
         shape = () if axis_known else shape_of(inputs)
         with evaluation(network, carry=self.carry):
@@ -257,8 +260,11 @@ class _Run:
 
     def finish(self) -> Trace:
         """Return the counts of the pass, which has ended."""
-        done, counting, lemaire = self.trace, self.counting, self._lemaire
-        tally, failures = counting.tally, self.failures
+        done = self.trace
+        counting = self.counting
+        lemaire = self._lemaire
+        tally = counting.tally
+        failures = self.failures
         for need in done.needs & counting.failures.keys():
             failures.setdefault(need, counting.failures[need])
         if tally.unreadable_membranes and "membranes" in done.needs:
@@ -305,7 +311,8 @@ def _check_repeats(
 ) -> Trace:
     """Count a batch again, whole and in two parts: add a note to the trace if counts are equal, else a failure."""
     needs = counted.needs & COUNTED
-    inputs, axis = inputs_of(batch), sample_axis or 0
+    inputs = inputs_of(batch)
+    axis = sample_axis or 0
     size = size_of(inputs, axis)
     half = size // 2
 

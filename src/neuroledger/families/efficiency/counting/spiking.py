@@ -89,7 +89,9 @@ class SpikingLayer:
             )  # refractory cells contain the state of another cell
         else:
             value = getattr(self.module, self.state[0], None) if self.state else None
-        return value if isinstance(value, torch.Tensor) and value.numel() else None
+        if isinstance(value, torch.Tensor) and value.numel():
+            return value
+        return None
 
     def is_elementwise(self) -> bool:
         """Return whether its code is known to be elementwise, without hooks: its functions need not be observed."""
@@ -118,7 +120,8 @@ class SpikingLayer:
         recorded: Any = None
         axis = 1
         if self._is_multi_step():
-            recorded, axis = self.module.v_seq, 0
+            recorded = self.module.v_seq
+            axis = 0
         elif self._records_membrane():
             recorded = (getattr(self.module, "recordings", None) or {}).get("v_mem")
         elif self.framework == "rockpool":
@@ -126,11 +129,14 @@ class SpikingLayer:
         elif self.framework == "norse" and not self._extends(
             "SNNCell SNNRecurrentCell"
         ):
-            membrane, axis = self.membrane(output), 0
+            membrane = self.membrane(output)
+            axis = 0
             if membrane is not None and membrane.dim() > 2:
                 same = membrane.shape == spikes(output).shape
                 recorded = membrane if same else None
-        return (recorded, axis) if isinstance(recorded, Tensor) else None
+        if isinstance(recorded, Tensor):
+            return (recorded, axis)
+        return None
 
     def _extends(self, names: str) -> bool:
         """Return whether the layer's class has one of these bases."""
@@ -138,7 +144,8 @@ class SpikingLayer:
         return not bases.isdisjoint(names_in(names))
 
     def _is_multi_step(self) -> bool:
-        module, multi = self.module, getattr(self.module, "step_mode", "s") == "m"
+        module = self.module
+        multi = getattr(self.module, "step_mode", "s") == "m"
         return (
             self.framework == "spikingjelly"
             and multi
@@ -162,12 +169,14 @@ class SpikingLayer:
             or not hasattr(module, "functional_forward")
         ):
             return lambda: None
-        original, index = module.functional_forward, memories.index("v")
+        original = module.functional_forward
+        index = memories.index("v")
 
         def run(inputs: Any, states: Any, **kwargs: Any) -> Any:
             if not is_active():
                 return original(inputs, states, **kwargs)
-            membrane, output = module.v, None
+            membrane = module.v
+            output = None
             try:
                 module.v = states[index]
                 start(module, inputs)
@@ -237,19 +246,24 @@ def spiking_layer(
 
 def _state_of(module: nn.Module, framework: str) -> tuple[str, ...]:
     """Return the names of a layer's state tensors, the membrane potential first; empty for norse, which passes its state."""
-    own, buffers = vars(module), module._buffers
+    own = vars(module)
+    buffers = module._buffers
     if framework == "rockpool":
         return ROCKPOOL
     if framework == "norse":
         return ()
     if framework == "snntorch":
-        membrane, has = "mem", "mem" in own or "mem" in buffers
+        membrane = "mem"
+        has = "mem" in own or "mem" in buffers
         names = [name for name in buffers if name in module._non_persistent_buffers_set]
     elif framework == "spikingjelly":
         names = list(own.get("_memories", ()))
-        membrane, has = "v", "v" in names or hasattr(module, "v")
+        membrane = "v"
+        has = "v" in names or hasattr(module, "v")
     else:
-        membrane, has, names = "v_mem", True, list(buffers)
+        membrane = "v_mem"
+        has = True
+        names = list(buffers)
     others = (name for name in names if name != membrane)
     return (membrane, *others) if has else tuple(others)
 
@@ -266,7 +280,9 @@ def _package_among(kind: type, spiking: bool) -> str | None:
 
 
 def _framework_of(kind: type) -> str | None:
-    return None if _package_among(kind, False) else _package_among(kind, True)
+    if _package_among(kind, False):
+        return None
+    return _package_among(kind, True)
 
 
 def states_of(module: nn.Module) -> tuple[str, ...]:
@@ -277,7 +293,9 @@ def states_of(module: nn.Module) -> tuple[str, ...]:
     package = _package_among(type(module), False)  # type: ignore[arg-type]
     if package is None:
         return ()
-    return ROCKPOOL if package == "rockpool" else tuple(module._buffers)
+    if package == "rockpool":
+        return ROCKPOOL
+    return tuple(module._buffers)
 
 
 def _reset_of(module: nn.Module) -> Any:
@@ -296,4 +314,6 @@ def _reset_of(module: nn.Module) -> Any:
 
 def spikes(output: Any) -> Tensor:
     """Return the spikes in the output of a spiking layer: the first of several tensors."""
-    return output[0] if isinstance(output, (tuple, list)) else output
+    if isinstance(output, (tuple, list)):
+        return output[0]
+    return output

@@ -198,7 +198,8 @@ class _Copy:
 
     def restore(self) -> None:
         """Write the values back if they have changed."""
-        tensor, place = self.tensor, self.place
+        tensor = self.tensor
+        place = self.place
         if tensor.data_ptr() != place.data_ptr() or tensor.shape != place.shape:
             tensor.data = place
         if not torch.equal(tensor, self.values):
@@ -226,7 +227,9 @@ def _content_undo(value: Any) -> Undo | None:
     """Return a function that restores an object without parts: an array, a set, bytes, a generator; None for others."""
     if isinstance(value, np.ndarray):
         writable = value.flags.writeable
-        return partial(np.copyto, value, value.copy()) if writable else lambda: None
+        if writable:
+            return partial(np.copyto, value, value.copy())
+        return lambda: None
     if isinstance(value, set):
         return partial(_refill, value, tuple(value))
     if isinstance(value, bytearray):

@@ -70,7 +70,8 @@ def packed_weights(module: nn.Module) -> dict[str, Tensor]:
 
 def packed_biases(module: nn.Module) -> list[Tensor]:
     """Return the biases of a quantised layer, which are floating-point."""
-    bias, get = getattr(module, "bias", None), getattr(module, "get_bias", None)
+    bias = getattr(module, "bias", None)
+    get = getattr(module, "get_bias", None)
     if callable(get):
         return list(get().values())
     found = bias() if callable(bias) else bias

@@ -215,8 +215,10 @@ class StrictPass:
         self, part: nn.Module, before: Tensor | None, output: Any
     ) -> None:
         """Count zeros among the spikes, and membranes that the step changed; the first step writes all."""
-        layer, name = self._spiking[part], self._name(part)
-        fired, after = spikes(output).detach(), layer.membrane(output)
+        layer = self._spiking[part]
+        name = self._name(part)
+        fired = spikes(output).detach()
+        after = layer.membrane(output)
         sequence = layer.membrane_over_time(output)
         steps = 1 if sequence is None else sequence[0].shape[sequence[1]]
         self.tally.axes.note_steps(name, fired, steps)

@@ -99,8 +99,6 @@ def _times(
     """Return times as 64-bit µs: each step is the shorter way around the 32-bit range."""
     times = stored.astype(np.int32)
     steps = np.diff(times, prepend=times[:1])  # wraps around like the counter
-    return (
-        times[:1].astype(np.int64) + np.cumsum(steps, dtype=np.int64)
-        if len(times)
-        else times.astype(np.int64)
-    )
+    if len(times):
+        return times[:1].astype(np.int64) + np.cumsum(steps, dtype=np.int64)
+    return times.astype(np.int64)

@@ -38,7 +38,8 @@ def events_of(content: bytes, name: str) -> Events:
         The recording ends within a packet, or a packet is damaged.
     """
     position = _header_end(content, name)
-    data, times = [], []
+    data = []
+    times = []
     while position < len(content):
         if position + PACKET.itemsize > len(content):
             raise DataError(
@@ -46,11 +47,9 @@ def events_of(content: bytes, name: str) -> Events:
             )
         packet = np.frombuffer(content, PACKET, 1, position)[0]
         position += PACKET.itemsize
-        size, capacity, number = (
-            int(packet["size"]),
-            int(packet["capacity"]),
-            int(packet["number"]),
-        )
+        size = int(packet["size"])
+        capacity = int(packet["capacity"])
+        number = int(packet["number"])
         if size <= 0 or not 0 <= number <= capacity:
             raise DataError(
                 f"{name} has a damaged packet at byte {position - PACKET.itemsize}: it is damaged or incomplete"

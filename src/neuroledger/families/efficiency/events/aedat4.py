@@ -77,10 +77,8 @@ def _packets(content: bytes, name: str) -> Iterator[tuple[int, bytes]]:
         )
     end = len(content) if end == -1 else end  # an interrupted recording has no table
     while position < end:
-        number, size = (
-            _number("<I", content, position, name),
-            _number("<I", content, position + 4, name),
-        )
+        number = _number("<I", content, position, name)
+        size = _number("<I", content, position + 4, name)
         if position + 8 + size > end:
             raise DataError(
                 f"{name} ends within the packet at byte {position}: it is damaged or incomplete"

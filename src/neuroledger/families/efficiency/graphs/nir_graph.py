@@ -108,11 +108,9 @@ def _plain_text(value: object) -> Any:
     """Return text without h5py's type metadata."""
     if isinstance(value, dict):
         return {name: _plain_text(item) for name, item in value.items()}
-    return (
-        value.astype(np.dtype("O"))
-        if isinstance(value, np.ndarray) and value.dtype.hasobject
-        else value
-    )
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        return value.astype(np.dtype("O"))
+    return value
 
 
 class Neuron(nn.Module):  # type: ignore[misc]

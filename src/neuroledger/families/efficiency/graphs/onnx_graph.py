@@ -449,11 +449,9 @@ def _plain_value(value: Any) -> Any:
         return value.decode()
     if type(value).__name__ == "TensorProto":
         return _values(value)
-    return (
-        [_plain_value(item) for item in value]
-        if isinstance(value, (list, tuple))
-        else value
-    )
+    if isinstance(value, (list, tuple)):
+        return [_plain_value(item) for item in value]
+    return value
 
 
 def _int_list(x: Tensor | Iterable[int]) -> list[int]:
@@ -549,11 +547,9 @@ def _pool(o: Attributes, x: Tensor, *, mean: bool) -> Tensor:
         raise ModelError(
             "ONNX AveragePool with asymmetric padding is supported only with count_include_pad = 1"
         )
-    steps, gaps, ceil = (
-        o.get("strides", [1] * rank),
-        o.get("dilations", [1] * rank),
-        bool(o.get("ceil_mode", 0)),
-    )
+    steps = o.get("strides", [1] * rank)
+    gaps = o.get("dilations", [1] * rank)
+    ceil = bool(o.get("ceil_mode", 0))
     if mean:
         if gaps != [1] * rank:
             raise ModelError("ONNX AveragePool with dilations is not supported")
@@ -703,14 +699,12 @@ def _clip(
 ) -> Tensor:
     low = o.get("min", low)
     high = o.get("max", high)
-    return (
-        x
-        if low is None and high is None
-        else F.hardtanh(
-            x,
-            -torch.inf if low is None else float(low),
-            torch.inf if high is None else float(high),
-        )
+    if low is None and high is None:
+        return x
+    return F.hardtanh(
+        x,
+        -torch.inf if low is None else float(low),
+        torch.inf if high is None else float(high),
     )
 
 

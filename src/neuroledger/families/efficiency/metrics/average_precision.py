@@ -122,10 +122,8 @@ def detection_average_precision(
     names = np.unique(np.concatenate([scenes, found_scenes]))
     hits: dict[tuple[int, int], tuple[Booleans, Strings, Strings]] = {}
     for column, label in enumerate(classes):
-        own, rows = (
-            np.flatnonzero(labels == label),
-            np.flatnonzero(found_labels == label),
-        )
+        own = np.flatnonzero(labels == label)
+        rows = np.flatnonzero(found_labels == label)
         rows = rows[np.argsort(-scores[rows], kind="stable")]
         for row, overlap in enumerate(overlaps):
             right = _match_boxes(

@@ -323,11 +323,12 @@ def _status_with_membranes(
 ) -> tuple[Literal["scored", "partial", "failed"], str]:
     """Return status and reason: partial if the operations are, or if neuron states cannot be read."""
     failure = trace.failures.get("membranes", "")
-    return (
-        ("partial", "; ".join(reason for reason in (base.reason, failure) if reason))
-        if failure
-        else (base.status, base.reason)
-    )
+    if failure:
+        return (
+            "partial",
+            "; ".join(reason for reason in (base.reason, failure) if reason),
+        )
+    return (base.status, base.reason)
 
 
 @cost_metric("lemaire_energy", version=2, needs=("lemaire",))

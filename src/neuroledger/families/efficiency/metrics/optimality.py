@@ -39,10 +39,8 @@ def optimality_gap(source: xr.DataArray, target: xr.DataArray) -> Samples:
             f"costs found {source.shape} and known {target.shape}: one for each problem is needed"
         )
     require_same_rows(source, target)
-    costs, best_known = (
-        source.values.astype(np.float64),
-        target.values.astype(np.float64),
-    )
+    costs = source.values.astype(np.float64)
+    best_known = target.values.astype(np.float64)
     if (
         not np.isfinite(costs).all()
         or not np.isfinite(best_known).all()

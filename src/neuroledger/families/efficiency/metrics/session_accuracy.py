@@ -61,10 +61,8 @@ def session_accuracy(
         )
     choices = as_text(source["choice"].values)
     right = choices[scores.argmax(axis=1)] == as_text(target.values)
-    session, introduced = (
-        target["session"].values.astype(int),
-        target["introduced"].values.astype(int),
-    )
+    session = target["session"].values.astype(int)
+    introduced = target["introduced"].values.astype(int)
     selected = np.ones(len(right), dtype=bool)
     if of == "base":
         selected = session == 0

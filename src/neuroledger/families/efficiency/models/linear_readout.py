@@ -68,11 +68,9 @@ def _products(examples: Examples, y: Floats) -> tuple[Floats, Floats, Floats]:
     for batch in in_batches(examples.inputs, size):
         mean += batch.reshape(len(batch), -1).astype(np.float64).sum(axis=0)
     mean /= len(y)
-    gram, cross, start = (
-        np.zeros((features, features)),
-        np.zeros((features, y.shape[1])),
-        0,
-    )
+    gram = np.zeros((features, features))
+    cross = np.zeros((features, y.shape[1]))
+    start = 0
     for batch in in_batches(examples.inputs, size):
         x = batch.reshape(len(batch), -1).astype(np.float64) - mean
         gram += x.T @ x

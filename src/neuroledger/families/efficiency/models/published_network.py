@@ -94,8 +94,6 @@ def _reordered(
             f"model {id!r} has no output for class {missing[0]!r}; its classes are {', '.join(classes)}"
         )
     indices = [list(classes).index(name) for name in wanted_classes]
-    return (
-        module
-        if indices == list(range(len(classes)))
-        else nn.Sequential(module, OutputSelection(indices))
-    )
+    if indices == list(range(len(classes))):
+        return module
+    return nn.Sequential(module, OutputSelection(indices))

@@ -94,11 +94,9 @@ def narrow(
 
 
 def _tasks(last_layer: str) -> tuple[Task, ...]:
-    return (
-        ("classification", "incremental")
-        if last_layer == "prototypes"
-        else ("classification",)
-    )
+    if last_layer == "prototypes":
+        return ("classification", "incremental")
+    return ("classification",)
 
 
 @builder(

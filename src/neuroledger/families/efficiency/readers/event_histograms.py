@@ -116,11 +116,9 @@ def event_histograms(
 
     def opened(name: str) -> AbstractContextManager[Frames]:
         path = files[name]
-        return (
-            hdf5_frames(path, frame_us)
-            if stored == "hdf5"
-            else dat_frames(path, frame_us, shrink, most, camera)
-        )
+        if stored == "hdf5":
+            return hdf5_frames(path, frame_us)
+        return dat_frames(path, frame_us, shrink, most, camera)
 
     scenes = []
     for name, table, part in _recordings(files, ENDINGS[stored], parts, unlabelled):

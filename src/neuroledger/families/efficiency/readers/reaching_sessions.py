@@ -107,11 +107,9 @@ def reaching_sessions(
             f"a reaching session is one MATLAB file, not {len(files)}: {', '.join(sorted(files))}"
         )
     path = next(iter(files.values()))
-    width, step, shift = (
-        _samples(bin_width, "bin_width"),
-        _samples(stride, "stride"),
-        _samples(lag, "lag"),
-    )
+    width = _samples(bin_width, "bin_width")
+    step = _samples(stride, "stride")
+    shift = _samples(lag, "lag")
     as_neurobench = mode == "neurobench-2.3"
     if as_neurobench and shift:
         raise DataError(

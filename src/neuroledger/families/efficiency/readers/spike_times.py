@@ -156,10 +156,8 @@ def spike_times(
 def _open_trains(file: h5py.File, path: Path, part: str) -> Trains:
     import h5py
 
-    times, units = (
-        variable(file, "spikes/times", path),
-        variable(file, "spikes/units", path),
-    )
+    times = variable(file, "spikes/times", path)
+    units = variable(file, "spikes/units", path)
     for dataset in (times, units):
         if h5py.check_vlen_dtype(dataset.dtype) is None or dataset.ndim != 1:
             raise DataError(
@@ -208,7 +206,8 @@ def _count_spikes(
     """Return the counts (presentation, neuroid, bin) of up to ``AT_ONCE`` presentations from ``first`` on."""
     rows = slice(first, first + AT_ONCE)
     try:
-        times, units_of_rows = trains.times[rows], trains.units[rows]
+        times = trains.times[rows]
+        units_of_rows = trains.units[rows]
     except (OSError, RuntimeError) as error:
         raise DataError(
             f"{trains.path.name}: presentations from {first} on cannot be read ({error}); fetch the file again"

@@ -120,15 +120,11 @@ def _decode(content: bytes, name: str, rate: int) -> Int16:
 def _decode_wav(content: bytes, name: str) -> tuple[Int16, int, int]:
     try:
         with wave.open(io.BytesIO(content)) as file:
-            width, channels, rate = (
-                file.getsampwidth(),
-                file.getnchannels(),
-                file.getframerate(),
-            )
-            frames, content_bytes = (
-                file.getnframes(),
-                file.readframes(file.getnframes()),
-            )
+            width = file.getsampwidth()
+            channels = file.getnchannels()
+            rate = file.getframerate()
+            frames = file.getnframes()
+            content_bytes = file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:
         raise DataError(
             f"{name} cannot be read as a WAV file of integers ({error})"

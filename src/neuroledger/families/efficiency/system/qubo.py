@@ -126,11 +126,9 @@ class Workload:
 
     def gap(self, cost: float) -> float:
         """Return the distance of a cost from the target, as a share of the target; NaN without a target."""
-        return (
-            float("nan")
-            if self.target is None
-            else abs((cost - self.target) / self.target)
-        )
+        if self.target is None:
+            return float("nan")
+        return abs((cost - self.target) / self.target)
 
 
 def workload(
@@ -301,7 +299,8 @@ def evaluate(
             cost = work.cost(solution)
             now = time.perf_counter() - began
             if cost < best:
-                best, chosen = cost, solution
+                best = cost
+                chosen = solution
                 joules = stop() if stop is not None else float("nan")
                 for threshold in THRESHOLDS:
                     if (

@@ -62,7 +62,8 @@ def reader_consistency(
         )
     legacy = np.random.RandomState(seed)
     rng = np.random.default_rng(seed)
-    correlations, members = [], []
+    correlations = []
+    members = []
     for _ in range(halves):
         generator = legacy if draws == "brainscore" else rng
         first = np.zeros(count, dtype=bool)

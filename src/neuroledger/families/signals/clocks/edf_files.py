@@ -59,11 +59,9 @@ def read_edf_header(path: Path) -> EdfHeader | None:
         head = file.read(256)
         try:
             count = int(head[252:256])
-            start, records, seconds = (
-                int(head[184:192]),
-                int(head[236:244]),
-                float(head[244:252]),
-            )
+            start = int(head[184:192])
+            records = int(head[236:244])
+            seconds = float(head[244:252])
             body = file.read(sum(FIELDS) * count)
             labels = [
                 body[16 * n : 16 * (n + 1)].decode("latin-1").strip()

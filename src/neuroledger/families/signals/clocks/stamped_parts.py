@@ -124,10 +124,8 @@ def _breaks(stamps: Floats, step: float, size: int, limit: float) -> list[int]:
     found = [0, len(stamps)]
     for after in sorted(moving, key=lambda at: -jumps[at - 1]):
         place = bisect_left(found, after)
-        begin, end = (
-            max(found[place - 1], after - size),
-            min(found[place], after + size),
-        )
+        begin = max(found[place - 1], after - size)
+        end = min(found[place], after + size)
         shift = np.median(residuals[after:end]) - np.median(residuals[begin:after])
         if abs(shift) > limit:
             insort(found, after)

@@ -177,11 +177,9 @@ class Source:
             raise RequestError(
                 f"{where}: several files are named {name} ({examples}): give its path"
             )
-        return (
-            self._below[name][0]
-            if name in self._below
-            else (self.folder or Path()) / name
-        )
+        if name in self._below:
+            return self._below[name][0]
+        return (self.folder or Path()) / name
 
     @cached_property
     def _below(self) -> dict[str, list[Path]]:
@@ -291,10 +289,8 @@ def source_of_dataset(
             f"data set {id!r}: its reader {spec.reader.name!r} does not list stimuli (readers that do: "
             f"{', '.join(known)}): give --table"
         )
-    reader, lister = (
-        registry.get("reader", spec.reader.name),
-        registry.get("stimuli", spec.reader.name),
-    )
+    reader = registry.get("reader", spec.reader.name)
+    lister = registry.get("stimuli", spec.reader.name)
     try:
         bound = reader.bind(spec.reader.parameters)
     except ValidationError as error:

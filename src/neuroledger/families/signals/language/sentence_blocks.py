@@ -95,7 +95,8 @@ def _events(
     events: Array, rate: float, name: str
 ) -> tuple[list[tuple[float, int]], list[float]]:
     """The onsets and codes of triggers, and the onsets of boundaries, in seconds."""
-    triggers, joints = [], []
+    triggers = []
+    joints = []
     for number, event in enumerate(np.atleast_1d(events), 1):
         kind = str(event["type"]).strip()
         code = _code(kind)

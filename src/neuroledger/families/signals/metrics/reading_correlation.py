@@ -73,10 +73,8 @@ def reading_correlation(
         raise MetricError(
             f"the model gave no number for {int((rows < 0).sum())} parts, first {str(ids[rows < 0][0])!r}"
         )
-    a, b = (
-        np.asarray(source.values, dtype=np.float64)[rows],
-        np.asarray(target.values, dtype=np.float64),
-    )
+    a = np.asarray(source.values, dtype=np.float64)[rows]
+    b = np.asarray(target.values, dtype=np.float64)
     r = correlated(a, b)
     if np.isnan(r):
         raise MetricError(

@@ -168,7 +168,8 @@ def in_context(
     else:
         keys = table[passage].astype(str).tolist()
     read: dict[str, list[str]] = {}
-    contexts, parts = [], []
+    contexts = []
+    parts = []
     for key, text in zip(keys, table["text"].astype(str), strict=True):
         texts = read.setdefault(str(key), [])
         texts.append(text)

@@ -470,11 +470,9 @@ def _with_reader(
         text = with_field(
             text, ("reader", "task"), task[0] if len(task) == 1 else list(task)
         )
-        return (
-            text
-            if wanted.datatype == "eeg"
-            else with_field(text, ("reader", "datatype"), wanted.datatype)
-        )
+        if wanted.datatype == "eeg":
+            return text
+        return with_field(text, ("reader", "datatype"), wanted.datatype)
     text = with_field(text, ("reader", "name"), "mne_epochs")
     if wanted.people:
         text = with_field(text, ("reader", "people"), dict(wanted.people))

@@ -329,11 +329,9 @@ def _descriptions(
     listed = ", ".join(repr(kind) for kind in kinds[:20]) + (
         ", …" if kinds[20:] else ""
     )
-    return (
-        f"{name} has {listed}"
-        if kinds
-        else f"{name} has no events; if they are in events.tsv, use --bids"
-    )
+    if kinds:
+        return f"{name} has {listed}"
+    return f"{name} has no events; if they are in events.tsv, use --bids"
 
 
 def expected(spec: DatasetSpec, subjects: set[str], downloads: Downloads) -> None:

@@ -88,11 +88,9 @@ class Found(NamedTuple):
     @property
     def files(self) -> tuple[str, ...]:
         """The files to pin; for a recording that is a folder, the files in it."""
-        return (
-            self.companions
-            if self.file.endswith(FOLDER)
-            else (self.file, *self.companions)
-        )
+        if self.file.endswith(FOLDER):
+            return self.companions
+        return (self.file, *self.companions)
 
 
 class Table(NamedTuple):
@@ -528,8 +526,6 @@ def _numbers(values: Sequence[str]) -> list[str | float] | None:
     if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value) for value in values):
         return None
     numbers = [float(value) for value in values]
-    return (
-        [int(n) if n.is_integer() else n for n in numbers]
-        if all(map(math.isfinite, numbers))
-        else None
-    )
+    if all(map(math.isfinite, numbers)):
+        return [int(n) if n.is_integer() else n for n in numbers]
+    return None

@@ -221,11 +221,9 @@ def _repository(archive: str, id: str, root: Path) -> PublishedTree:
 
     def read(path: str) -> str | None:
         file = files.get(path)
-        return (
-            contents[small[path].id].decode("utf-8-sig", "replace")
-            if file and file.at == "git"
-            else None
-        )
+        if file and file.at == "git":
+            return contents[small[path].id].decode("utf-8-sig", "replace")
+        return None
 
     return PublishedTree(archive, id, head, files, read)
 

@@ -263,7 +263,9 @@ def _windows(
     cut: Cut,
 ) -> xr.DataArray:
     """The windows of one run."""
-    seconds, window, volumes = cut.seconds, cut.window, cut.volumes
+    seconds = cut.seconds
+    window = cut.window
+    volumes = cut.volumes
     name = run.series[0]
     values = layout.read(run)
     if volumes is not None and values.shape[1] < volumes:
@@ -397,8 +399,6 @@ def _nearest(volumes: Array) -> Integers:
 def _digest(run: Run, files: Mapping[str, Path]) -> str:
     """SHA-256 of the series; for two hemispheres, of their concatenated hashes."""
     hashes = [sha256_of(files[name]) for name in run.series]
-    return (
-        hashes[0]
-        if len(hashes) == 1
-        else hashlib.sha256("".join(hashes).encode()).hexdigest()
-    )
+    if len(hashes) == 1:
+        return hashes[0]
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()

@@ -190,10 +190,8 @@ def heard_words(
                 }
                 for onset, word in zip(onsets, trial_words, strict=True)
             ]
-            recording, samples = (
-                Recording(file=name, subject=subject),
-                Path(raw.filenames[0]),
-            )
+            recording = Recording(file=name, subject=subject)
+            samples = Path(raw.filenames[0])
             yield cut(raw, recording, unstrided, preprocessing, word_events, samples)
 
     windows = stored(context, parts(), of=len(names))

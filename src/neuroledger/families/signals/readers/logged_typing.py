@@ -238,7 +238,8 @@ def _rows(
     trigger_time = dict(
         zip(pairs.logged.tolist(), trigger_times[pairs.found].tolist(), strict=True)
     )
-    rows, left_out = [], 0
+    rows = []
+    left_out = 0
     for event in np.flatnonzero(log.pressed).tolist():
         trial = int(log.trials[event])
         code = int(log.codes[event])

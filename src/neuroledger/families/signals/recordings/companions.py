@@ -75,11 +75,9 @@ def _of_eeglab(path: Path) -> list[Named]:
     content = matlab(path, structs="dicts")
     fields: Mapping[str, object] = content.get("EEG", content)
     name = fields.get("data")
-    return (
-        [Named("datfile", name)]
-        if isinstance(name, str) and name.endswith(".fdt")
-        else []
-    )
+    if isinstance(name, str) and name.endswith(".fdt"):
+        return [Named("datfile", name)]
+    return []
 
 
 def problems_of(header: Path, exists: Callable[[str], bool]) -> list[str]:

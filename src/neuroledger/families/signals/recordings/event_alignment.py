@@ -107,10 +107,8 @@ def align(
         )
     expected = offset + middle + rate * (times - middle)
     logged, matched = _pairs(codes, expected, found_codes, found_times, rule.tolerance)
-    without_trigger, without_event = (
-        len(codes) - len(logged),
-        len(found_codes) - len(matched),
-    )
+    without_trigger = len(codes) - len(logged)
+    without_event = len(found_codes) - len(matched)
     if max(without_trigger, without_event) > rule.unmatched:
         raise DataError(
             f"{name}: {without_trigger} of {len(codes)} events of its log {log} have no trigger within "
@@ -130,12 +128,11 @@ def _pairs(
     codes: Codes, expected: Times, found_codes: Codes, found_times: Times, limit: float
 ) -> tuple[Indices, Indices]:
     """Mutually nearest events and triggers with equal codes that differ by at most `limit`, without crossing pairs."""
-    logged, matched = [], []
+    logged = []
+    matched = []
     for code in np.unique(codes):
-        events, triggers = (
-            np.flatnonzero(codes == code),
-            np.flatnonzero(found_codes == code),
-        )
+        events = np.flatnonzero(codes == code)
+        triggers = np.flatnonzero(found_codes == code)
         if not len(triggers):
             continue
         nearest = _nearest(found_times[triggers], expected[events])
@@ -145,10 +142,8 @@ def _pairs(
         logged += events[mutual & near].tolist()
         matched += triggers[nearest[mutual & near]].tolist()
     order = np.argsort(logged, kind="stable")
-    first, second = (
-        np.array(logged, dtype=np.intp)[order],
-        np.array(matched, dtype=np.intp)[order],
-    )
+    first = np.array(logged, dtype=np.intp)[order]
+    second = np.array(matched, dtype=np.intp)[order]
     # A pair that crosses the one before it comes from two keys at almost the same time.
     before = (
         np.maximum.accumulate(np.concatenate([[-1], second[:-1]]))

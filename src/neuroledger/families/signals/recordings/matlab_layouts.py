@@ -198,7 +198,8 @@ def matlab_parts(
         parts = parts_at(content, layout.parts, name)
     else:
         parts = [content]
-    event_parts, event_file = parts, name
+    event_parts = parts
+    event_file = name
     if layout.events.file is not None:
         event_file = "/".join([*name.split("/")[:-1], layout.events.file])
         if event_file not in files:
@@ -534,11 +535,9 @@ def _descriptions(event_part: Any, events: MatlabEvents, file: str) -> list[str]
 
 
 def _names(event_part: Any, events: MatlabEvents, file: str) -> list[str]:
-    return (
-        []
-        if events.names is None
-        else as_texts(found_at(event_part, events.names, file), events.names, file)
-    )
+    if events.names is None:
+        return []
+    return as_texts(found_at(event_part, events.names, file), events.names, file)
 
 
 def _named(code: float, names: Sequence[str], events: MatlabEvents, file: str) -> str:

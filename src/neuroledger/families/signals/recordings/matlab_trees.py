@@ -125,10 +125,8 @@ def _from_hdf5(
         if b"cell" in _class(item):
             return []
         return np.empty((0, 0))
-    size, available = (
-        int(np.prod(item.shape, dtype=object)) * item.dtype.itemsize,
-        path.stat().st_size,
-    )
+    size = int(np.prod(item.shape, dtype=object)) * item.dtype.itemsize
+    available = path.stat().st_size
     if size > LARGEST_RATIO * available:
         raise DataError(
             f"{path.name}: {item.name} states {size:,} bytes in a file of {available:,}: it is damaged"
@@ -175,7 +173,8 @@ def found_at(root: Any, place: str, file: str) -> Any:
     DataError
         A field is missing; the message lists the existing ones.
     """
-    value, path = root, ""
+    value = root
+    path = ""
     for name in place.split("."):
         if isinstance(value, list) and len(value) == 1:
             value = value[0]

@@ -43,11 +43,9 @@ def place_of(files: Mapping[str, Path], name: str) -> Path:
 
 def parts_of(recording: Path, pinned: Set[Path]) -> list[Path]:
     """The pinned files of a recording: the file itself, or the files in its folder."""
-    return (
-        [recording]
-        if recording in pinned
-        else sorted(path for path in pinned if recording in path.parents)
-    )
+    if recording in pinned:
+        return [recording]
+    return sorted(path for path in pinned if recording in path.parents)
 
 
 def digest_of(recording: Path, pinned: Set[Path]) -> str:

@@ -817,11 +817,9 @@ def _split(raw: BaseRaw, steps: Preprocessing, file: str) -> None:
 
 def _matching(pattern: str, names: Sequence[str]) -> list[str]:
     """The names that match a pattern with `*`; the pattern itself if it has none."""
-    return (
-        [name for name in names if fnmatchcase(name, pattern)]
-        if "*" in pattern
-        else [pattern]
-    )
+    if "*" in pattern:
+        return [name for name in names if fnmatchcase(name, pattern)]
+    return [pattern]
 
 
 def called_as_declared(

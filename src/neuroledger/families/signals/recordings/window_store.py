@@ -234,10 +234,8 @@ def _write(
         if part is None:
             continue
         if first is None:
-            first, dtype = (
-                part.isel(presentation=slice(0, 1)).copy(deep=True),
-                part.dtype,
-            )
+            first = part.isel(presentation=slice(0, 1)).copy(deep=True)
+            dtype = part.dtype
         _require_consistent(first, part)
         promoted = np.result_type(dtype, part.dtype)
         if promoted != dtype:

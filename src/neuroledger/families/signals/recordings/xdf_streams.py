@@ -112,10 +112,8 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> RawArray:
             f"{path.name} is a damaged XDF file ({problems.messages[0]}): it is damaged or incomplete"
         )
     samples = _samples(path.name, streams, wanted.samples)
-    rate, what = (
-        float(_info(samples, "nominal_srate")),
-        f"{path.name}: {_info(samples, 'name')!r}",
-    )
+    rate = float(_info(samples, "nominal_srate"))
+    what = f"{path.name}: {_info(samples, 'name')!r}"
     parts = stamped_parts(np.asarray(samples["time_stamps"], dtype=float), rate, what)
     values = np.asarray(samples["time_series"], dtype=float).T
     names, types, units = _channels(samples, len(values))
@@ -235,9 +233,9 @@ def _markers(
         raise DataError(
             f"{file} has no stream of markers {', '.join(missing)}; it has {_description(streams)}"
         )
-    return (
-        [stream for name in names for stream in _named(texts, name)] if names else texts
-    )
+    if names:
+        return [stream for name in names for stream in _named(texts, name)]
+    return texts
 
 
 def _events(streams: Sequence[Stream]) -> Iterator[Span]:
