@@ -262,10 +262,10 @@ def _itself(measured: Measurement) -> xr.DataArray:
     valid = np.isfinite(target.values).all(
         axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid")
     )
-    if valid.any():
-        target = target.isel(neuroid=np.flatnonzero(valid))
-    else:
+    if not valid.any():
         target = target.fillna(0.0)
+    elif not valid.all():
+        target = target.isel(neuroid=np.flatnonzero(valid))
     # Readouts that need the position of features get neuroids as channels at one position.
     number = np.arange(target.sizes["neuroid"])
     places = {"channel": number, "channel_x": 0 * number, "channel_y": 0 * number}

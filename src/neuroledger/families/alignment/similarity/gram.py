@@ -319,7 +319,7 @@ def patterns(
         X = assembly.values
     else:
         X = assembly.values.T
-    if drop_missing and not (complete := np.isfinite(X).all(axis=0)).all():
+    if drop_missing and not (complete := _complete(X)).all():
         notes.append(
             f"{int((~complete).sum())} of {X.shape[1]} neuroids left out: responses are missing"
         )
@@ -329,6 +329,14 @@ def patterns(
             f"{name}: no neuroid is left; {notes[-1] if notes else 'there are none'}"
         )
     return X
+
+
+def _complete(X: Array) -> Booleans:
+    """Mask of the columns without missing values, found a block of rows at a time."""
+    complete = np.ones(X.shape[1], dtype=bool)
+    for rows in memory.row_blocks(X):
+        complete &= np.isfinite(X[rows]).all(axis=0)
+    return complete
 
 
 def complete_neuroids(
@@ -368,7 +376,7 @@ def responses_left(assembly: xr.DataArray, *, scaled: bool) -> ResponsesLeft:
         assembly = assembly.isel(time_bin=0)
     values = np.asarray(assembly.transpose("presentation", "neuroid").values)
     names = names_of(assembly, "neuroid")
-    complete = np.isfinite(values).all(axis=0)
+    complete = _complete(values)
     if not complete.all():
         values, names = values[:, complete], names[complete]
     largest = max(abs(float(values.max())), abs(float(values.min())))
