@@ -40,7 +40,6 @@ OTHER_EXTRAS = {
     "dev": "tests, checks and this documentation",
     "hub": "networks of torchvision, timm, transformers and spaCy",
     "perf": "speed compared with other packages",
-    "trackers": "records in MLflow, Weights & Biases, DVCLive, and cards of the Hugging Face Hub",
     "weights": "the trained networks of the suite `real`",
 }
 """What the extras are for of which `neuroledger doctor` names no package, or several alike."""

@@ -39,6 +39,7 @@ NEEDED: Final = (
     "pillow",
     "jinja2",
     "rich",
+    "tqdm",
     "typer",
     "bibtexparser",
     "filelock",
@@ -86,6 +87,10 @@ OPTIONAL: Final = {
     "braindecode": ("braindecode", "braindecode networks for signals"),
     "dvc-s3": ("s3", "the S3 remote"),
     "distributed": ("cluster", "running on a cluster"),
+    "mlflow": ("trackers", "exporting records to MLflow"),
+    "wandb": ("trackers", "exporting records to Weights & Biases"),
+    "dvclive": ("trackers", "exporting records to DVCLive"),
+    "huggingface_hub": ("trackers", "cards of data sets for the Hugging Face Hub"),
 }
 
 
