@@ -987,13 +987,13 @@ def test_an_unknown_size_is_taken_from_the_server_up_to_a_limit(
     ],
 )
 def test_the_innermost_reason_is_one_line(error: Exception, words: str) -> None:
-    assert fetching._reason(error) == words
+    assert fetching.reason_of(error) == words
     outer = RuntimeError("outer")
     outer.__context__ = error
-    assert fetching._reason(outer) == words
+    assert fetching.reason_of(outer) == words
     named = RuntimeError("named")
     named.reason = error  # type: ignore[attr-defined]
-    assert fetching._reason(named) == words
+    assert fetching.reason_of(named) == words
 
 
 @pytest.mark.parametrize("option", sorted(fetching.CONFIG["remote"]))

@@ -16,8 +16,8 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.validate import _contents
 from neuroledger.data.load import (
     DeclaredFiles,
-    _content_sha256,
     load_dataset,
+    prepared_content,
     with_degrees,
 )
 from neuroledger.data.package import expectations_text
@@ -168,11 +168,11 @@ def test_parameters_reach_the_reader_and_degrees_reach_further_stimuli(
 def test_the_content_hash_of_prepared_data_is_taken_from_the_reader_or_computed() -> (
     None
 ):
-    assert _content_sha256(Dataset(drawn(2), None)) == ""
+    assert prepared_content(Dataset(drawn(2), None)) == ""
     assembly = recording()
-    assert _content_sha256(Dataset(None, assembly)) == content_sha256(assembly)
+    assert prepared_content(Dataset(None, assembly)) == content_sha256(assembly)
     assembly.encoding["content_sha256"] = "f" * 64
-    assert _content_sha256(Dataset(None, assembly)) == "f" * 64
+    assert prepared_content(Dataset(None, assembly)) == "f" * 64
     assert assembly.encoding == {}, "it is not stored with other values"
 
 

@@ -61,11 +61,13 @@ def test_a_calibration_is_a_record_of_its_seed_code_and_rates(valid: Lab) -> Non
 
 
 def test_the_hash_of_calibration_code_ignores_comments_and_docstrings() -> None:
-    bare = calibrate._statements("def f(x):\n    return x + 1\n")
+    bare = calibrate.statements_of("def f(x):\n    return x + 1\n")
     reported = '"""A module."""\n\n\ndef f(x):\n    """Add one."""\n    # a reason\n    return (\n        x + 1\n    )\n'
-    assert calibrate._statements(reported) == bare
-    assert calibrate._statements("def f(x):\n    return x + 2\n") != bare
-    assert calibrate._statements('class A:\n    """Empty."""\n') == "class A:\n    pass"
+    assert calibrate.statements_of(reported) == bare
+    assert calibrate.statements_of("def f(x):\n    return x + 2\n") != bare
+    assert (
+        calibrate.statements_of('class A:\n    """Empty."""\n') == "class A:\n    pass"
+    )
 
 
 def test_the_hash_covers_what_components_use_indirectly() -> None:

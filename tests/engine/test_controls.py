@@ -13,9 +13,9 @@ import neuroledger as nl
 from neuroledger.engine import controls as module
 from neuroledger.engine.control import SHUFFLES, Control, in_words, undefined
 from neuroledger.engine.controls import (
-    _chance,
-    _itself,
+    chance_control,
     controlled,
+    itself_control,
     mismatched,
     require_passed,
 )
@@ -249,9 +249,11 @@ def test_subjects_are_averaged_to_predict_themselves() -> None:
     each = xr.DataArray(
         np.stack([np.eye(3), 3 * np.eye(3)]), dims=("subject", "stimulus", "stimulus_b")
     )
-    np.testing.assert_array_equal(_itself(Measurement(each, each)), 2 * np.eye(3))
+    np.testing.assert_array_equal(
+        itself_control(Measurement(each, each)), 2 * np.eye(3)
+    )
     answers = xr.DataArray(np.ones(3), dims="stimulus")
-    assert _itself(Measurement(answers, answers)) is answers
+    assert itself_control(Measurement(answers, answers)) is answers
 
 
 def test_neuroids_with_missing_responses_do_not_predict_and_the_others_are_channels() -> (
@@ -259,10 +261,10 @@ def test_neuroids_with_missing_responses_do_not_predict_and_the_others_are_chann
 ):
     missing = TARGET.copy()
     missing[4, 0] = np.nan
-    source = _itself(Measurement(TARGET, missing))
+    source = itself_control(Measurement(TARGET, missing))
     assert source["neuroid_id"].values.tolist() == ["n1"]
     np.testing.assert_array_equal(source.values, VALUES[:, 1:])
-    both = _itself(Measurement(TARGET, TARGET))
+    both = itself_control(Measurement(TARGET, TARGET))
     assert both["channel"].values.tolist() == [0, 1] and both["channel"].dims == (
         "neuroid",
     )
@@ -270,7 +272,7 @@ def test_neuroids_with_missing_responses_do_not_predict_and_the_others_are_chann
         both["channel_x"].values.tolist() == both["channel_y"].values.tolist() == [0, 0]
     )
     missing[5, 1] = np.inf
-    none_left = _itself(Measurement(TARGET, missing))
+    none_left = itself_control(Measurement(TARGET, missing))
     assert none_left.shape == (10, 2) and none_left.values[4, 0] == 0.0
 
 
@@ -360,7 +362,7 @@ def chance(metric: str, target: xr.DataArray, first: str | None = None) -> float
     job: Any = SimpleNamespace(
         first=first or metric, metrics={metric: nl.metric(metric)}
     )
-    return _chance(job, Measurement(target, target))
+    return chance_control(job, Measurement(target, target))
 
 
 def test_chance_is_that_of_the_metric_or_one_in_the_number_of_classes() -> None:

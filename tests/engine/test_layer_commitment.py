@@ -15,7 +15,7 @@ from neuroledger.engine.layer_commitment import (
     Rule,
     _content,
     _contents,
-    _disjoint,
+    are_disjoint,
     commitment_problems,
     committed,
     may_share,
@@ -239,7 +239,7 @@ def test_the_content_of_an_image_is_its_pixels_and_its_shape() -> None:
 def test_selections_are_disjoint_only_where_values_are_listed(
     first: Any, second: Any, disjoint: bool
 ) -> None:
-    assert _disjoint(first, second) is disjoint
+    assert are_disjoint(first, second) is disjoint
 
 
 def test_benchmarks_may_share_stimuli_unless_their_selections_or_files_exclude_it() -> (

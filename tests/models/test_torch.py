@@ -22,7 +22,7 @@ from neuroledger.data.stimuli import StimulusSet  # noqa: E402
 from neuroledger.errors import LimitError, ModelError, UnavailableError  # noqa: E402
 from neuroledger.families.alignment.models.small_cnn import network, small_cnn  # noqa: E402
 from neuroledger.models.activation_store import DiskStore, attach  # noqa: E402
-from neuroledger.models.devices import _deterministic, left_to_right  # noqa: E402
+from neuroledger.models.devices import deterministic_algorithms, left_to_right  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
 from neuroledger.models.torch_layers import Inputs, in_memory, state_sha256  # noqa: E402
 from neuroledger.models.torch_module import require, torch_module  # noqa: E402
@@ -313,7 +313,7 @@ def test_settings_of_torch_are_restored() -> None:
         )
 
     before = settings()
-    with _deterministic():
+    with deterministic_algorithms():
         assert settings() == (True, False, False, False)
     assert settings() == before
 
@@ -803,7 +803,7 @@ def test_the_cpu_computes_without_the_deterministic_mode_of_torch() -> None:
 def test_a_user_who_only_wants_warnings_keeps_them() -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        with _deterministic():
+        with deterministic_algorithms():
             pass
         assert torch.is_deterministic_algorithms_warn_only_enabled()
         assert torch.are_deterministic_algorithms_enabled()

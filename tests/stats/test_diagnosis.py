@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 
 from neuroledger.errors import RequestError
 from neuroledger.stats import diagnosis
-from neuroledger.stats.diagnosis import Table, _tau, diagnose
+from neuroledger.stats.diagnosis import Table, diagnose, rank_agreement
 
 
 def table(
@@ -293,5 +293,7 @@ def test_models_that_share_no_benchmark_with_the_others_have_no_adjusted_mean() 
 def test_orders_agree_whatever_the_range_of_the_scores() -> None:
     rising = np.arange(4.0)
     for whole in (rising / 3, rising, rising * 1e-9, -rising):
-        assert _tau(rising, whole) == (1.0 if whole[-1] > 0 else -1.0)
-    assert _tau(rising, np.ones(4)) == _tau(np.ones(4), rising) == 0.0
+        assert rank_agreement(rising, whole) == (1.0 if whole[-1] > 0 else -1.0)
+    assert (
+        rank_agreement(rising, np.ones(4)) == rank_agreement(np.ones(4), rising) == 0.0
+    )

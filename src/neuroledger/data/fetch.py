@@ -57,6 +57,7 @@ __all__ = [
     "mending",
     "mirror_folder",
     "Progress",
+    "reason_of",
     "RefusedError",
     "require_harmless_config",
     "resolve_url",
@@ -825,7 +826,7 @@ def _continue(transfer: Transfer) -> None:
             ValueError,
         ) as error:
             if not exchange.expired:
-                raise TransientError(f"{url}: {_reason(error)}") from error
+                raise TransientError(f"{url}: {reason_of(error)}") from error
         received = transfer.received
         if exchange.expired and received != transfer.size:
             seconds = time.monotonic() - transfer.started
@@ -979,7 +980,7 @@ def _continues(response: BaseHTTPResponse, start: int, size: int | None) -> bool
     )
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """The innermost reason of an error in one line; libraries wrap it several times."""
     inner = getattr(error, "reason", None) or error.__context__ or error
     message = " ".join(str(inner).split())

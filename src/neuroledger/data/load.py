@@ -36,6 +36,7 @@ __all__ = [
     "damaged_file",
     "load_dataset",
     "load_prepared",
+    "prepared_content",
     "read_dataset",
     "verified_files",
     "with_degrees",
@@ -156,7 +157,7 @@ def read_dataset(
         name: with_degrees(stimulus_set, degrees)
         for name, stimulus_set in data.extra_stimuli.items()
     }
-    content = _content_sha256(data) if component.prepares else ""
+    content = prepared_content(data) if component.prepares else ""
     return replace(
         data,
         id=id,
@@ -177,7 +178,7 @@ def _in_numpy(data: Dataset) -> Dataset:
     return replace(data, assembly=assembly, extras=extras, metadata=metadata)
 
 
-def _content_sha256(data: Dataset) -> str:
+def prepared_content(data: Dataset) -> str:
     """SHA-256 of the prepared assembly; computed only if the reader did not store it with the assembly."""
     if data.assembly is None:
         return ""

@@ -30,7 +30,7 @@ from neuroledger.stats.calibration import FEWEST, Calibration, Experiment, calib
 from neuroledger.stats.score import Score
 from neuroledger.store.files import write_json
 
-__all__ = ["calibrate_benchmark", "with_families"]
+__all__ = ["calibrate_benchmark", "statements_of", "with_families"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
 # Models to try after a benchmark's controls, which may have no interval; models with a record come first.
@@ -138,7 +138,7 @@ def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     parts = [each.component for each in bound]
     digest = hashlib.sha256()
     for path in _files_of(job, [part.function for part in parts]):
-        digest.update(_statements(path.read_text(encoding="utf-8")).encode())
+        digest.update(statements_of(path.read_text(encoding="utf-8")).encode())
     versions = {f"{part.kind}:{part.name}": part.version for part in parts}
     return {"components": versions, "sha256": digest.hexdigest()}
 
@@ -170,7 +170,7 @@ def with_families(modules: set[ModuleType]) -> set[ModuleType]:
     return found
 
 
-def _statements(source: str) -> str:
+def statements_of(source: str) -> str:
     """Return a module's statements in a canonical layout, without comments and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):

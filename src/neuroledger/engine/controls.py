@@ -28,9 +28,11 @@ from neuroledger.spec.kinds import BenchmarkSpec, Controls, MetricSpec
 from neuroledger.stats.score import Score
 
 __all__ = [
+    "chance_control",
     "controlled",
     "departures",
     "floor_of",
+    "itself_control",
     "mismatched",
     "require_passed",
 ]
@@ -66,7 +68,7 @@ def controlled(
     benchmark = job.benchmark
     results = dict[str, Control]()
     rules = benchmark.controls
-    chance = _chance(job, measured) if benchmark.normalised_by == "none" else 0.0
+    chance = chance_control(job, measured) if benchmark.normalised_by == "none" else 0.0
     floor = floor_of(rules, chance)
 
     def score_from(source: xr.DataArray, target: xr.DataArray) -> Score:
@@ -96,7 +98,7 @@ def controlled(
         if key not in session.controls:
             session.controls[key] = _one(
                 "positive",
-                lambda: score_from(_itself(measured), measured.target),
+                lambda: score_from(itself_control(measured), measured.target),
                 rules.ceiling_at_least,
                 rules.itself_at_most,
             )
@@ -182,7 +184,7 @@ def floor_of(rules: Controls, chance: float) -> float:
     return chance + rules.floor_at_most * (1 - chance)
 
 
-def _chance(job: Resolved, measured: Measurement) -> float:
+def chance_control(job: Resolved, measured: Measurement) -> float:
     """Return the chance level of the headline metric; for one class in n, n is counted in the target."""
     if job.first not in job.metrics or not isinstance(
         spec := job.metrics[job.first].spec, MetricSpec
@@ -252,7 +254,7 @@ def _can_be_recorded(target: xr.DataArray) -> bool:
     return bool({"neuroid", "stimulus"} & set(target.dims))
 
 
-def _itself(measured: Measurement) -> xr.DataArray:
+def itself_control(measured: Measurement) -> xr.DataArray:
     """Return the target as a source: RDMs averaged over subjects, without neuroids that lack responses."""
     target = measured.target
     if "subject" in target.dims:

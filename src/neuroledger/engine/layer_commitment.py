@@ -18,6 +18,7 @@ from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.stats.score import Score
 
 __all__ = [
+    "are_disjoint",
     "commitment_problems",
     "committed",
     "may_share",
@@ -148,7 +149,7 @@ def may_share(
         return bool(_content_pins(ours) & _content_pins(theirs))
     shared = (chosen_on.select.keys() & scored.select.keys()) - NEUROID_COORDINATES
     return not any(
-        _disjoint(chosen_on.select[key], scored.select[key]) for key in shared
+        are_disjoint(chosen_on.select[key], scored.select[key]) for key in shared
     )
 
 
@@ -161,7 +162,8 @@ def _content_pins(dataset: DatasetSpec) -> set[str]:
     }
 
 
-def _disjoint(first: object, second: object) -> bool:
+def are_disjoint(first: object, second: object) -> bool:
+    """Whether two selected values, or lists of values, have none in common."""
     sets = [
         set(value) if isinstance(value, list) else {value}
         for value in (first, second)

@@ -14,7 +14,14 @@ from neuroledger.errors import UnavailableError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ON_DEMAND", "Training", "available", "left_to_right", "reproducible"]
+__all__ = [
+    "available",
+    "deterministic_algorithms",
+    "left_to_right",
+    "ON_DEMAND",
+    "reproducible",
+    "Training",
+]
 
 _GUARD = threading.Lock()
 _BEFORE = list[dict[str, bool]]()
@@ -87,7 +94,7 @@ def reproducible(device: torch.device, seed: int) -> Iterator[None]:
             # The CPU is deterministic already; setting the flag would import torch's compiler, which takes seconds.
             yield
             return
-        with _deterministic():
+        with deterministic_algorithms():
             yield
 
 
@@ -112,7 +119,8 @@ def left_to_right() -> Iterator[None]:
 
 
 @contextmanager
-def _deterministic() -> Iterator[None]:
+def deterministic_algorithms() -> Iterator[None]:
+    """Let torch use deterministic algorithms inside the block, and restore its setting."""
     import torch
 
     # cuBLAS sums in a fixed order only with its own workspace; it reads this variable when it starts.

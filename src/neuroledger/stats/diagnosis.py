@@ -15,7 +15,16 @@ from scipy.stats import kendalltau, norm, rankdata
 from neuroledger.data.arrays import Booleans, Floats, Indices
 from neuroledger.errors import RequestError
 
-__all__ = ["Axis", "Diagnosis", "Explained", "Pair", "Shift", "Table", "diagnose"]
+__all__ = [
+    "Axis",
+    "diagnose",
+    "Diagnosis",
+    "Explained",
+    "Pair",
+    "rank_agreement",
+    "Shift",
+    "Table",
+]
 
 State = Literal["scored", "failed", "never run"]
 FEWEST: Final = 5
@@ -317,7 +326,8 @@ def _standard(scored: pd.DataFrame) -> Floats:
     return ((scored - scored.mean()) / spread).to_numpy(dtype=np.float64)
 
 
-def _tau(first: Floats, second: Floats) -> float:
+def rank_agreement(first: Floats, second: Floats) -> float:
+    """Return Kendall's τ of the scores that both columns have; 0 if one of them does not vary."""
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < 2 or np.ptp(first[known]) == 0 or np.ptp(second[known]) == 0:
         return 0.0
@@ -340,7 +350,7 @@ def _panel(scored: pd.DataFrame) -> tuple[tuple[str, ...], float]:
     while agreement < KEPT and len(chosen) < values.shape[1]:
         remaining = [at for at in range(values.shape[1]) if at not in chosen]
         means = [_mean(values[:, [*chosen, at]]) for at in remaining]
-        taus = [_tau(mean, full) * _ordered_share(mean) for mean in means]
+        taus = [rank_agreement(mean, full) * _ordered_share(mean) for mean in means]
         best = int(np.argmax(taus))
         chosen.append(remaining[best])
         agreement = taus[best]
@@ -382,6 +392,12 @@ def _growth(scored: pd.DataFrame, order: Sequence[str]) -> list[Shift]:
         at = int(np.argmax(distance))
         model = str(scored.index[np.flatnonzero(known)[at]])
         shifts.append(
-            Shift(count, order[count - 1], _tau(part, whole), int(distance[at]), model)
+            Shift(
+                count,
+                order[count - 1],
+                rank_agreement(part, whole),
+                int(distance[at]),
+                model,
+            )
         )
     return shifts

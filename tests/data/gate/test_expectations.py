@@ -325,7 +325,7 @@ def test_a_result_that_does_not_come_back_is_a_failure() -> None:
         {"stimuli": [{"check": "files_exist"}]}
     ).stimuli
     inquiry = inquire(compiled, "stimuli", Subject(stimulus_set()))
-    lost: Answer = suites._answer(
+    lost: Answer = suites.answer_of(
         None, inquiry.questions[0], inquiry.facts, private=False
     )
     assert not lost.success and lost.error == "Great Expectations returned no result"

@@ -96,7 +96,7 @@ def test_penalties_are_those_with_the_least_error_in_inner_blocks(
         )[0]
 
     variance = [X[:48][:, band == b].var(axis=0).sum() for b in (0, 1)]
-    weights = banded_ridge._candidates(search, 2)
+    weights = banded_ridge.candidate_penalties(search, 2)
     np.testing.assert_allclose(weights.sum(axis=1), 1)
     assert len(weights) == 6
     errors = {}

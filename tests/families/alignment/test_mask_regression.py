@@ -10,7 +10,7 @@ import xarray as xr
 import neuroledger as nl
 from neuroledger.errors import MetricError, NeuroLedgerError
 from neuroledger.families.alignment.regression.feature_maps import grid
-from neuroledger.families.alignment.regression.mask import Mask, Weights, _slopes
+from neuroledger.families.alignment.regression.mask import Mask, Weights, slopes_of
 from neuroledger.families.alignment.regression.problem import Problem
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
@@ -177,7 +177,7 @@ def test_slopes_are_those_of_the_loss(shape):
         rng.standard_normal(2),
     )
     X = maps.reshape(8, -1)[:, layout.order].reshape(8, *layout.shape)
-    error, slopes = _slopes(Weights(*parts), X, Y, rule, layout)
+    error, slopes = slopes_of(Weights(*parts), X, Y, rule, layout)
 
     s, d, b = (torch.tensor(part, requires_grad=True) for part in parts)
     windows = s.reshape(2, 1, *shape[1:])

@@ -9,7 +9,7 @@ import xarray as xr
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import answers_of_people
-from neuroledger.families.behavior.simulated import _kappa, simulated_trials
+from neuroledger.families.behavior.simulated import kappa_of, simulated_trials
 
 
 def trials(hard: float, seed: int = 0) -> Measurement:
@@ -40,8 +40,8 @@ def test_people_are_right_and_agree_as_often_as_in_the_data(hard: float) -> None
     assert np.mean([one.correct.mean() for one in each]) == pytest.approx(
         people.correct.mean(), abs=0.04
     )
-    assert np.mean([_kappa(one) for one in each]) == pytest.approx(
-        _kappa(people), abs=0.04
+    assert np.mean([kappa_of(one) for one in each]) == pytest.approx(
+        kappa_of(people), abs=0.04
     )
     one, two = drawn[0].models
     assert not np.array_equal(

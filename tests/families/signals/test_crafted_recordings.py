@@ -16,7 +16,7 @@ from neuroledger.data.hdf5 import refuse_outside_storage
 from neuroledger.data.sandbox import Limits, confined
 from neuroledger.errors import DataError
 from neuroledger.families.signals.readers.mne_epochs import mne_epochs
-from neuroledger.families.signals.recordings.open_recordings import _stated_samples
+from neuroledger.families.signals.recordings.open_recordings import samples_stated
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
     Recording,
@@ -218,7 +218,7 @@ def test_stated_samples_are_found_in_all_variants_of_eeglab_files(
     hdf5(tmp_path / "newest.set", pnts=1000.0)
     savemat(tmp_path / "silent.set", {"EEG": {"nbchan": 3}})
     names = ("flat", "struct", "new", "newest", "silent")
-    assert [_stated_samples(tmp_path / f"{name}.set") for name in names] == [
+    assert [samples_stated(tmp_path / f"{name}.set") for name in names] == [
         1000
     ] * 4 + [None]
 

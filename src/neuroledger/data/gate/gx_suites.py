@@ -21,7 +21,7 @@ import great_expectations as gx
 from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.registry import get_expectation_impl
 
-__all__ = ["answers", "great_expectations_version"]
+__all__ = ["answer_of", "answers", "great_expectations_version"]
 
 MARK: Final = "neuroledger"
 EXAMPLES: Final = 20
@@ -132,12 +132,14 @@ def _run_suite(context: Any, suite: _Suite, *, private: bool) -> dict[Place, Ans
         result.expectation_config.meta[MARK]: result for result in outcome.results
     }
     return {
-        (i, j): _answer(results.get(f"{i}.{j}"), question, suite.facts, private=private)
+        (i, j): answer_of(
+            results.get(f"{i}.{j}"), question, suite.facts, private=private
+        )
         for (i, j), question in suite.questions
     }
 
 
-def _answer(
+def answer_of(
     result: Any,
     question: Question,
     facts: Facts,

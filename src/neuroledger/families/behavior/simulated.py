@@ -24,7 +24,7 @@ from neuroledger.families.behavior.agreement.error_agreement import (
 )
 from neuroledger.stats.calibration import Experiment
 
-__all__ = ["simulated_trials"]
+__all__ = ["kappa_of", "simulated_trials"]
 
 Draw = Callable[[np.random.Generator, int], Experiment[Measurement]]
 # Share of the variance of a model's difficulties that people share.
@@ -187,7 +187,7 @@ def _abilities(people: Answers) -> tuple[Floats, float]:
 
 def _difficulty(people: Answers, level: Floats, between: float) -> float:
     """Return the deviation of difficulty between stimuli at which simulated people have the measured mean kappa."""
-    observed = _kappa(people)
+    observed = kappa_of(people)
 
     def agreement(deviation: float) -> float:
         rng = np.random.default_rng(0)
@@ -202,7 +202,7 @@ def _difficulty(people: Answers, level: Floats, between: float) -> float:
                 ]
             )
             correct = (rng.random(odds.shape) < expit(odds)) * people.seen
-            kappas.append(_kappa(replace(people, correct=correct)))
+            kappas.append(kappa_of(replace(people, correct=correct)))
         return float(np.mean(kappas))
 
     low = 0.0
@@ -220,7 +220,8 @@ def _marginal(level: Floats, deviation: float) -> Floats:
     return np.asarray(level * np.sqrt(1 + (deviation / SCALE) ** 2))
 
 
-def _kappa(people: Answers) -> float:
+def kappa_of(people: Answers) -> float:
+    """Return the mean error consistency of the pairs of people."""
     values = agreement_measured(compare(people, people), "error_consistency")
     pairs = np.triu_indices(len(people.correct), 1)
     kappas = values[:, pairs[0], pairs[1]]

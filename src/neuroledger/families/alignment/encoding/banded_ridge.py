@@ -15,7 +15,12 @@ from neuroledger.families.alignment.encoding.blocks import inner_blocks
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
 from neuroledger.stats.splits import Split
 
-__all__ = ["BandedRidge", "BandedSearch", "banded_predictions"]
+__all__ = [
+    "banded_predictions",
+    "BandedRidge",
+    "BandedSearch",
+    "candidate_penalties",
+]
 
 # Number of targets whose predictions are held at a time.
 TARGETS = 1024
@@ -113,7 +118,7 @@ def banded_predictions(
         given = np.array([search.penalties[name] for name in readout.bands])
         values = _spectral(whole, 1 / given, [1.0])
         return values[0], np.repeat(given[:, None], Y.shape[1], axis=1)
-    weights = _candidates(search, len(readout.bands))
+    weights = candidate_penalties(search, len(readout.bands))
     scale = 1 / _variances(readout, X[split.train])
     chosen = _chosen(readout, X, Y, split.train, weights * scale)
     return _refitted(whole, weights * scale, search.alphas, chosen)
@@ -213,7 +218,7 @@ def _spectral(
     return np.array([test @ each + base for each in shrunk])
 
 
-def _candidates(search: BandedSearch, bands: int) -> Floats:
+def candidate_penalties(search: BandedSearch, bands: int) -> Floats:
     """Return weights of the bands, (candidate × band), each candidate with the sum 1."""
     if bands == 1:
         return np.ones((1, 1))

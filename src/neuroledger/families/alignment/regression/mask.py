@@ -18,7 +18,7 @@ from neuroledger.families.fields import AtLeastOne
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
 
-__all__ = ["Mask", "MaskReadout"]
+__all__ = ["Mask", "MaskReadout", "slopes_of"]
 
 # Features of at most this many bytes are copied to the device as a whole; larger ones batch by batch.
 HELD = 1 << 30
@@ -131,7 +131,7 @@ class MaskReadout:
             order = random.permutation(len(rows))
             for start in range(0, len(rows), rule.batch):
                 chosen = rows[order[start : start + rule.batch]]
-                error, slopes = _slopes(
+                error, slopes = slopes_of(
                     weights, maps(chosen), Y[workspace.indices(chosen)], rule, self.grid
                 )
                 step += 1
@@ -211,7 +211,7 @@ def _read(weights: Weights, X: Array, grid: Grid) -> tuple[Array, Array]:
     return inner, (inner * short.T).sum(1) + weights.offsets
 
 
-def _slopes(
+def slopes_of(
     weights: Weights, X: Array, Y: Array, rule: Mask, grid: Grid
 ) -> tuple[Array, Weights]:
     """Norm of the errors of a batch, and the gradient of the loss with respect to all weights."""

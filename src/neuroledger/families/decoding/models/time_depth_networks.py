@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neuroledger.errors import ModelError
 from neuroledger.spec.trusted import factory
@@ -52,9 +52,8 @@ def typing_network(
     from torch import nn
 
     masks = _masks((time_masks, time_mask), (frequency_masks, frequency_mask))
-    encoder = _encoder(
-        channels, samples, bands, window, hop, features, turns, depths, kernel, masks
-    )
+    shape = _Shape(bands, window, hop, features, turns, depths, kernel)
+    encoder = _encoder(channels, samples, shape, masks)
     return nn.Sequential(encoder, nn.Linear(bands * features, outputs))
 
 
@@ -95,9 +94,8 @@ def pose_network(
             f"{outputs} outputs are not a multiple of {joints} joints: set `joints`"
         )
     rolled = _layer_classes()["Rolled"](bands, rolls) if any(rolls) else nn.Identity()
-    encoder = _encoder(
-        channels, samples, bands, window, hop, features, turns, depths, kernel, rolled
-    )
+    shape = _Shape(bands, window, hop, features, turns, depths, kernel)
+    encoder = _encoder(channels, samples, shape, rolled)
     shortened = sum(kernel - 1 for _ in depths)
     last = nn.Linear(bands * features, joints)
     if not 0 <= context < samples:
@@ -113,21 +111,23 @@ def pose_network(
     return _layer_classes()["Spread"](encoder, last, place)
 
 
-def _encoder(
-    channels: int,
-    samples: int,
-    bands: int,
-    window: int,
-    hop: int,
-    features: int,
-    turns: tuple[int, ...],
-    depths: tuple[int, ...],
-    kernel: int,
-    masks: nn.Module,
-) -> nn.Module:
+class _Shape(NamedTuple):
+    """The shape of an encoder: bands of electrodes, samples of spectra, features, rotations, and its convolutions."""
+
+    bands: int
+    window: int
+    hop: int
+    features: int
+    turns: tuple[int, ...]
+    depths: tuple[int, ...]
+    kernel: int
+
+
+def _encoder(channels: int, samples: int, shape: _Shape, masks: nn.Module) -> nn.Module:
     """(window, channel, sample) to (window, time, band × feature)."""
     from torch import nn
 
+    bands, window, hop, features, turns, depths, kernel = shape
     if channels % bands:
         raise ModelError(
             f"{channels} channels cannot be divided into {bands} bands of equal size: set `bands`"

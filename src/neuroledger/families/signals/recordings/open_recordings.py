@@ -45,12 +45,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EPOCHS",
-    "XDF",
     "note_clock",
     "open_epochs",
     "open_recording",
     "require_believed",
     "require_gapless",
+    "samples_stated",
+    "XDF",
 ]
 
 XDF: Final = frozenset({".xdf", ".xdfz"})
@@ -252,14 +253,14 @@ def _is_hdf5(path: Path) -> bool:
 
 def _require_stated_length(path: Path, raw: BaseRaw) -> None:
     """Return if a file of EEGLAB contains as many samples as it states, which MNE does not check."""
-    stated_samples = _stated_samples(path)
+    stated_samples = samples_stated(path)
     if stated_samples is not None and stated_samples != raw.n_times:
         raise DataError(
             f"{path.name} states {stated_samples:,} samples but contains {raw.n_times:,}: it is truncated"
         )
 
 
-def _stated_samples(path: Path) -> int | None:
+def samples_stated(path: Path) -> int | None:
     """`pnts` of a file of EEGLAB, a variable or a field of `EEG`; None if the file does not state it."""
     from scipy.io import whosmat
 
