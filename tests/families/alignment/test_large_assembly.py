@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from neuroledger.data import assembly as assemblies
 from neuroledger.data.memory import mapped
+from neuroledger.errors import AssemblyError
 from neuroledger.families.alignment import large_assembly
 from neuroledger.families.alignment.large_assembly import read_large
 from neuroledger.store.store import current_store
@@ -115,3 +117,19 @@ def test_a_region_of_a_memory_map_is_averaged_without_a_copy_of_it(
     xr.testing.assert_identical(
         assemblies.average_repetitions(large), assemblies.average_repetitions(small)
     )
+
+
+def test_a_file_whose_values_were_never_written_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("presentation", 100_000)
+        file.createDimension("neuroid", 1000)
+        chunks = (1000, 1000)
+        file.createVariable(
+            "data", "f8", ("presentation", "neuroid"), chunksizes=chunks
+        )
+    with pytest.raises(
+        AssemblyError, match=r"x\.nc declares 0\.7 GiB of values in 0\.0"
+    ):
+        read_large(path)
+    assert not current_store().entries()

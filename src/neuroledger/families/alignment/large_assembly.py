@@ -13,6 +13,7 @@ import xarray as xr
 
 from neuroledger.data.assembly import opened
 from neuroledger.data.memory import WHOLE, require_memory
+from neuroledger.errors import AssemblyError
 from neuroledger.store.hashes import sha256_of
 from neuroledger.store.store import Entry, Written, current_store
 
@@ -22,6 +23,8 @@ KIND: Final = "assemblies"
 VERSION: Final = 1
 """Increased when the stored bytes of the same file change."""
 VALUES: Final = "values.bin"
+MOST_EXPANSION: Final = 1100
+"""Values of a file by its size beyond which most were never written; zlib compresses to a thousandth at best."""
 BLOCK: Final = 1 << 26
 """Bytes that are read at once, unless the chunks of the file are larger."""
 
@@ -36,13 +39,14 @@ def read_large(path: Path) -> xr.DataArray:
     Raises
     ------
     AssemblyError
-        See `neuroledger.data.assembly.read`.
+        The file declares more values than it contains; or see `neuroledger.data.assembly.read`.
     LimitError
         The values fit neither into the store nor into memory.
     """
     with opened(path) as array:
         if array.nbytes <= WHOLE or array.dtype.kind not in "fiub":
             return array.load()
+        _require_written(array, path)
         store = current_store()
         made_of = {"assembly": VERSION, "file": sha256_of(path)}
         entry = store.get(KIND, made_of)
@@ -59,6 +63,15 @@ def read_large(path: Path) -> xr.DataArray:
         coords = {name: coord.load() for name, coord in array.coords.items()}
         return xr.DataArray(
             values, dims=array.dims, coords=coords, attrs=array.attrs, name=array.name
+        )
+
+
+def _require_written(array: xr.DataArray, path: Path) -> None:
+    size = path.stat().st_size
+    if array.nbytes > MOST_EXPANSION * size:
+        raise AssemblyError(
+            f"{path.name} declares {array.nbytes / 1024**3:.1f} GiB of values in {size / 1024**2:.1f} MiB: most of them "
+            "were never written; write the assembly anew"
         )
 
 
