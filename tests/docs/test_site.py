@@ -149,7 +149,7 @@ def test_formulas_are_drawn_by_the_browser_alone(site: Path) -> None:
 
 
 def test_tutorials_are_kept_as_they_ran(site: Path) -> None:
-    assert len(TUTORIALS) == 5
+    assert len(TUTORIALS) == 7
     for path in TUTORIALS:
         shown = (site / "tutorials" / f"{path.stem}.html").read_text(encoding="utf-8")
         assert "data:image/png;base64" in shown, (

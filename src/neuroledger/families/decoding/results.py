@@ -62,6 +62,12 @@ def adjusted_chance(windows: int, classes: int, *, alpha: float = 0.05) -> float
     ------
     RequestError
         There are no windows, fewer than two classes, or `alpha` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import neuroledger as nl
+    >>> nl.decoding.adjusted_chance(100, 2)
+    0.58
     """
     from scipy.stats import binom
 

@@ -48,7 +48,7 @@ def scatter(
     >>> other = nl.metric("pls", estimator={"components": 2})(features, brain)
     >>> ax = nl.plot.scatter({"ridge": score, "pls": other})
     >>> ax.get_xlabel()
-    'ridge, correlation (higher for 4)'
+    'ridge, correlation (higher for 4 of 4)'
     """
     scores = (
         dict(a) if isinstance(a, Mapping) else dict(zip(labels, (a, b), strict=True))
