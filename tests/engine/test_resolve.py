@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from neuroledger.display import NoDisplay
 from neuroledger.engine import resolve as module
 from neuroledger.engine.resolve import Resolved, model_of, resolve
 from neuroledger.engine.session import Request, Session
@@ -19,6 +20,7 @@ from neuroledger.errors import (
     RequestError,
     UnavailableError,
 )
+from neuroledger.models.devices import Training
 from neuroledger.models.model import LayeredModel
 from neuroledger.spec.components import CONTEXT_FIELDS, Builder
 from tests.engine.lab import IMAGES, NEUROIDS, REPETITIONS, Lab
@@ -256,7 +258,10 @@ class Built:
             catalog=catalog,
             models={},
             store="store",
-            request=SimpleNamespace(device="cuda", seed=6),
+            request=SimpleNamespace(
+                device="cuda", seed=6, training=Training(workers=3)
+            ),
+            display=NoDisplay(),
         )
         self.refused: list[Path] = []
         monkeypatch.setattr(module.registry, "get", lambda kind, name: self.component)
@@ -288,6 +293,9 @@ def test_a_builder_gets_its_fields_parameters_and_weights(
     model: Any = model_of(case.session, "net")
     rng = model.pop("rng")
     assert rng.random() == np.random.default_rng(6).random()
+    training = model.pop("training")
+    assert training == Training(workers=3)
+    assert training.tell == case.session.display.progress
     assert model == {
         "id": "net", "weights": weights, "regions": {"V4": "one"}, "layers": ("one",), "readout": "r", "logits": "l",
         "visual_degrees": 8, "device": "cuda", "store": "store", "size": 4,
