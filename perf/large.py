@@ -130,7 +130,7 @@ def limited(root: Path, limit: int, *words: str) -> str:
 def main() -> None:
     """Write the data set, validate it, and score a control model, each within the limit."""
     parser = argparse.ArgumentParser(prog="python -m perf.large", description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=10.0)
+    parser.add_argument("--gigabytes", type=float, default=5.0)
     parser.add_argument("--limit-gib", type=float, default=2.0)
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
