@@ -27,11 +27,11 @@ repro: $(READY)
 
 test: $(READY)
 	@dvc pull --quiet
-	@OMP_NUM_THREADS=1 pytest -n logical --dist worksteal
 	@ruff check .
 	@ruff format --check .
 	@mypy
 	@lint-imports --no-cache
+	@OMP_NUM_THREADS=1 pytest -n logical --dist worksteal
 
 public: $(READY)
 	neuroledger fetch --suite public

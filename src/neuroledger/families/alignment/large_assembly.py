@@ -24,7 +24,10 @@ VERSION: Final = 1
 """Increased when the stored bytes of the same file change."""
 VALUES: Final = "values.bin"
 MOST_EXPANSION: Final = 1032
-"""The largest ratio of deflate, netCDF's compression (zlib, technical details); beyond it, most values were never written."""
+"""The largest ratio of deflate, netCDF's compression (zlib, technical details).
+
+Beyond it, most values were never written.
+"""
 BLOCK: Final = 1 << 26
 """Bytes that are read at once, unless the chunks of the file are larger."""
 
