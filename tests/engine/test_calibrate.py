@@ -115,6 +115,7 @@ def test_metrics_that_cannot_be_simulated_are_recorded_with_the_reason(
     assert refuted(valid.open()) == {}, "nothing is known of it, so nothing is withheld"
 
 
+@pytest.mark.slow
 def test_the_command_states_what_failed(
     valid: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:

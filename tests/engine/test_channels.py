@@ -256,6 +256,7 @@ def test_an_external_model_needs_three_properties_and_one_method(lab: Lab) -> No
         evaluate(Session(catalog), benchmark, type("Linear", (), {})(), controls=False)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_built_models_match_the_interface_of_their_builder(repository: Path) -> None:
     """Of every shipped model that can be built here."""
     catalog = open_catalog(repository)

@@ -10,8 +10,8 @@ import pytest
 from tests.hostile.proposals.chain import CLEAN, Live, Maintainer, follow, obeyed
 from tests.hostile.proposals.corpus import PROPOSALS, Proposal
 
-# Of these, one brings data and a benchmark, one a page: together they pass every call.
-IN_BRIEF = ("a_data_set_with_a_benchmark_of_it", "a_table_and_a_formula_in_a_page")
+# `make hostile` follows all of them, which takes minutes.
+IN_BRIEF = ("a_table_and_a_formula_in_a_page",)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ def test_a_failed_file_operation_leaves_the_old_or_the_new_content(writer: str) 
     assert problems == []
 
 
-IN_PART = {"verb run": 2, "verb sign": 2}
+IN_PART = {"verb sign": 2}
 """Points of the verbs that every run of the tests tries; those of the others take minutes."""
 
 

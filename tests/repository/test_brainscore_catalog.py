@@ -13,6 +13,7 @@ from tools.brainscore import __main__ as generator
 from tools.brainscore import language, pages, upstream, vision
 
 
+@pytest.mark.slow
 def test_generating_again_gives_the_committed_bytes(repository: Path) -> None:
     for name, text in generator.texts().items():
         assert (repository / name).read_text(encoding="utf-8") == text, (

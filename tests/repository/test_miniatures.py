@@ -31,6 +31,8 @@ SETS = {
     "MATLAB": "Acqualagna2013Gaze",
     "CTF, retrieval": "Hebart2023ThingsMeg",
 }
+LONG = {"BrainVision", "MATLAB", "EEGLAB with .fdt in BIDS"}
+"""Formats whose sets take a quarter of a minute each: `make test-slow` and `make miniatures` read them."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,13 @@ def asked(catalog: Catalog, id: str) -> Published:
     return published(catalog, id, SUITE)
 
 
-@pytest.mark.parametrize("format", SETS)
+@pytest.mark.parametrize(
+    "format",
+    [
+        pytest.param(format, marks=[pytest.mark.slow] if format in LONG else [])
+        for format in SETS
+    ],
+)
 def test_a_stand_in_is_pinned_validated_and_decoded(
     catalog: Catalog, tmp_path: Path, format: str
 ) -> None:

@@ -44,6 +44,7 @@ def test_errors_agree_as_declared(catalog, data, truth):
     )
 
 
+@pytest.mark.slow
 def test_shared_decision_agrees_best_and_chance_not_at_all(catalog, truth):
     session = Session(catalog)
     session.valid.update(session.catalog.ids("datasets"))

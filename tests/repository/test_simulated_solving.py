@@ -69,6 +69,7 @@ def test_the_ceiling_is_the_closed_form(catalog, truth):
     )
 
 
+@pytest.mark.slow
 def test_the_generator_reaches_it_and_wrong_times_do_not(scores):
     best = scores["generator.solving"].headline
     assert 0.93 < best.value < 1.03

@@ -92,6 +92,7 @@ def test_boxes_are_detected_as_well_as_in_the_data() -> None:
     )
 
 
+@pytest.mark.slow
 def test_difficult_scenes_are_difficult_for_all_models() -> None:
     rng = np.random.default_rng(5)
     scene = np.repeat(np.arange(200), 3)

@@ -78,9 +78,15 @@ def answers(
     )
     if data_docs is not None:
         _add_site(context, data_docs)
+    # One source serves all tables: Great Expectations writes its whole configuration for each new one.
+    tables = (
+        context.data_sources.add_pandas("neuroledger")
+        .add_dataframe_asset("facts")
+        .add_batch_definition_whole_dataframe("all")
+    )
     result: dict[Place, Answer] = {}
     for suite in _suites(inquiries):
-        result |= _run_suite(context, suite, private=private)
+        result |= _run_suite(context, tables, suite, private=private)
     if data_docs is not None:
         context.build_data_docs()
     return [
@@ -107,12 +113,9 @@ def _suites(inquiries: Sequence[Inquiry]) -> Iterable[_Suite]:
     ]
 
 
-def _run_suite(context: Any, suite: _Suite, *, private: bool) -> dict[Place, Answer]:
-    batches = (
-        context.data_sources.add_pandas(suite.name)
-        .add_dataframe_asset("facts")
-        .add_batch_definition_whole_dataframe("all")
-    )
+def _run_suite(
+    context: Any, tables: Any, suite: _Suite, *, private: bool
+) -> dict[Place, Answer]:
     expectations = [
         get_expectation_impl(question.type)(
             **question.arguments, meta={MARK: f"{i}.{j}"}
@@ -123,7 +126,7 @@ def _run_suite(context: Any, suite: _Suite, *, private: bool) -> dict[Place, Ans
         gx.ExpectationSuite(name=suite.name, expectations=expectations)
     )
     definition = context.validation_definitions.add(
-        gx.ValidationDefinition(name=suite.name, data=batches, suite=declared)
+        gx.ValidationDefinition(name=suite.name, data=tables, suite=declared)
     )
     outcome = definition.run(
         batch_parameters={"dataframe": suite.facts.rows}, result_format=FORMAT

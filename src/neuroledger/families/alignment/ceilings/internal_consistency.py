@@ -166,7 +166,7 @@ def internal_consistency(
         left = np.concatenate(of_parts, axis=2)  # (group, split, column)
         return np.stack(
             [
-                _labelled(corrected(left[group], groups != group), assembly).values
+                _arranged(corrected(left[group], groups != group), assembly)
                 for group in range(count)
             ]
         )
@@ -447,9 +447,15 @@ def _labelled(r: Floats, assembly: xr.DataArray) -> xr.DataArray:
         if c.dims in (("neuroid",), ("time_bin",))
     }
     coords["split"] = xr.DataArray(np.arange(len(r)), dims="split")
+    in_time = [dim for dim in ("time_bin",) if dim in assembly.dims]
+    return xr.DataArray(
+        _arranged(r, assembly), dims=(*in_time, "split", "neuroid"), coords=coords
+    )
+
+
+def _arranged(r: Floats, assembly: xr.DataArray) -> Floats:
+    """Arrange (split, column) as (split, neuroid) or (time_bin, split, neuroid)."""
     if "time_bin" not in assembly.dims:
-        return xr.DataArray(r, dims=("split", "neuroid"), coords=coords)
-    shaped = r.reshape(
-        len(r), assembly.sizes["neuroid"], assembly.sizes["time_bin"]
-    ).transpose(2, 0, 1)
-    return xr.DataArray(shaped, dims=("time_bin", "split", "neuroid"), coords=coords)
+        return r
+    shape = (len(r), assembly.sizes["neuroid"], assembly.sizes["time_bin"])
+    return r.reshape(shape).transpose(2, 0, 1)
