@@ -12,7 +12,7 @@ from neuroledger.errors import EXTRAS, package_missing
 
 # The dependencies by the name of their import, and packages that come with one of them or with an extra.
 CORE = {"PIL", "bibtexparser", "filelock", "jinja2", "markupsafe", "netCDF4", "numpy", "packaging", "pandas", "pydantic",
-        "pydantic_core", "rich", "scipy", "sklearn", "threadpoolctl", "tokenizers", "tqdm", "quantities",
+        "pydantic_core", "rich", "ruamel", "scipy", "sklearn", "threadpoolctl", "tokenizers", "tqdm", "quantities",
         "typer", "urllib3", "xarray", "yaml"}  # fmt: skip
 
 

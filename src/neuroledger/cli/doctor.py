@@ -42,6 +42,7 @@ NEEDED: Final = (
     "tqdm",
     "typer",
     "bibtexparser",
+    "ruamel.yaml",
     "filelock",
     "packaging",
     "urllib3",

@@ -1,17 +1,23 @@
 """Edit the text of a spec and its tables; comments, order and unchanged entries are preserved.
 
-Fields and entries are found by the positions that the YAML parser reports, and only their own lines are written again.
+A field that changes goes through the round trip of ruamel.yaml. The other fields are not read, because the round trip
+would join a list in brackets that is written on several lines, and indent all lists in the same way.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import DatasetSpec
@@ -29,6 +35,7 @@ __all__ = [
 
 # Texts that need no quotes, because no version of YAML reads them as a number, a date or a keyword.
 PLAIN = re.compile(r"(?![\d+.:eE_-]+$)(?!0[xo])[A-Za-z0-9_.][A-Za-z0-9_./+:=-]*(?<!:)")
+DASH_BELOW_NAME = re.compile(r"^( *)[^ #-].*:\n\1- ", re.MULTILINE)
 WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
 
 
@@ -43,11 +50,12 @@ def inline(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(inline, value)) + "]"
     if isinstance(value, str):
-        plain = PLAIN.fullmatch(value) and value.lower() not in WORDS
-        if plain:
-            return value
-        return json.dumps(value, ensure_ascii=False)
+        return value if _is_plain(value) else json.dumps(value, ensure_ascii=False)
     return json.dumps(value)
+
+
+def _is_plain(text: str) -> bool:
+    return PLAIN.fullmatch(text) is not None and text.lower() not in WORDS
 
 
 def _named_inline(entries: Mapping[str, object]) -> list[str]:
@@ -63,7 +71,7 @@ def spec_text(kind: str, fields: Mapping[str, object], *, schema: bool = True) -
 
 
 def with_field(
-    text: str, path: Sequence[str], value: object, *, before: str | Sequence[str] = ""
+    text: str, path: Sequence[str], value: object, *, before: str | Sequence[str] = ()
 ) -> str:
     """`text` with the field at `path` (its name, or a component's name and a field of it) set to `value`, on one line.
 
@@ -73,15 +81,11 @@ def with_field(
     old = _value_at(text, path)
     if old is not None and old == _plain(value):
         return text
-    text = _component_in_lines(text, path)
-    line = f"{path[-1]}: {inline(value)}"
-    place = _find(text, path)
-    if place is None:
-        return _inserted(text, path, [line], before)
-    lines = text.splitlines()
-    return _joined(
-        lines[: place.start], [_rewritten(lines, place, line)], lines[place.stop :]
-    )
+
+    def set_field(spec: CommentedMap) -> None:
+        _owner(spec, path)[path[-1]] = _in_flow(value)
+
+    return _edited(text, path[0], set_field, before)
 
 
 def with_entries(
@@ -89,31 +93,31 @@ def with_entries(
     path: Sequence[str],
     entries: Mapping[str, object] | Sequence[object],
     *,
-    before: str | Sequence[str] = "",
+    before: str | Sequence[str] = (),
 ) -> str:
     """`text` with one line per entry in the field at `path`: `name: value` for a mapping, `- value` for a list.
 
-    Unchanged entries keep their lines, and comments between entries are preserved.
+    Unchanged entries keep their lines. An entry that is removed takes the comment above it along.
     """
     if not entries:
         return with_field(text, path, entries, before=before)
-    text = _component_in_lines(text, path)
-    lines_of_new = _entry_lines(entries)
-    place = _find(text, path)
-    if place is None:
-        return _inserted(
-            text,
-            path,
-            [f"{path[-1]}:", *(f"  {line}" for line in lines_of_new)],
-            before,
-        )
-    lines = text.splitlines()
-    kind = yaml.MappingNode if isinstance(entries, Mapping) else yaml.SequenceNode
-    if not _is_block(place.value, kind):
-        head = _rewritten(lines, place, f"{path[-1]}:")
-        block = [f"{' ' * (place.column + 2)}{line}" for line in lines_of_new]
-        return _joined(lines[: place.start], [head, *block], lines[place.stop :])
-    return _with_block_entries(lines, place, _value_at(text, path), entries)
+    is_mapping = isinstance(entries, Mapping)
+    kind = CommentedMap if is_mapping else CommentedSeq
+    if _value_at(text, path) == _plain(entries):
+        return text
+
+    def set_entries(spec: CommentedMap) -> None:
+        owner = _owner(spec, path)
+        if not isinstance(owner.get(path[-1]), kind):
+            owner[path[-1]] = kind()
+        block = owner[path[-1]]
+        block.fa.set_block_style()
+        if isinstance(entries, Mapping):
+            _update_mapping(block, entries)
+        else:
+            _update_list(block, entries)
+
+    return _edited(text, path[0], set_entries, before)
 
 
 def without(text: str, *path: str) -> str:
@@ -121,176 +125,119 @@ def without(text: str, *path: str) -> str:
     parent = _value_at(text, path[:-1])
     if not isinstance(parent, Mapping) or path[-1] not in parent:
         return text
-    text = _component_in_lines(text, path)
-    place = _find(text, path)
-    assert place is not None
-    lines = text.splitlines()
-    return _joined(lines[: place.start], lines[_end_with_comments(lines, place) :])
+
+    def remove(spec: CommentedMap) -> None:
+        del _owner(spec, path)[path[-1]]
+
+    return _edited(text, path[0], remove, ())
 
 
-class _Place(NamedTuple):
-    """Lines `start` to `stop` (exclusive) of a field or a list item, its indentation, and its value."""
-
-    start: int
-    stop: int
-    column: int
-    value: yaml.Node
-
-
-def _find(text: str, path: Sequence[str]) -> _Place | None:
-    """The place of a field whose parents are written in blocks; None if there is no such field."""
-    lines = text.splitlines()
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
-    place: _Place | None = None
-    for name in path:
-        if not isinstance(node, yaml.MappingNode):
-            return None
-        names = [key.value for key, _ in node.value]
-        if name not in names:
-            return None
-        place = _children(node, lines)[names.index(name)]
-        node = place.value
-    return place
-
-
-def _children(node: yaml.Node, lines: Sequence[str]) -> list[_Place]:
-    """The places of the fields of a mapping, or of the items of a list, that is written in a block."""
-    places = []
-    for child in node.value:
-        first, value = child if isinstance(node, yaml.MappingNode) else (child, child)
-        start = first.start_mark.line
-        if isinstance(node, yaml.SequenceNode):
-            # The dash may be on a line of its own.
-            while not lines[start].lstrip().startswith("-"):
-                start -= 1
-        column = len(lines[start]) - len(lines[start].lstrip())
-        places.append(_Place(start, _last_line(value) + 1, column, value))
-    return places
-
-
-def _last_line(node: yaml.Node) -> int:
-    """Index of the last line of a value; comments after it are not part of it."""
-    if _is_block(node, yaml.CollectionNode) and node.value:
-        last = node.value[-1]
-        return _last_line(last[1] if isinstance(last, tuple) else last)
-    start = node.start_mark
-    end = node.end_mark
-    # A text in several lines (`|`, `>`) ends at the beginning of the line after it.
-    return int(end.line - 1 if end.column == 0 and end.line > start.line else end.line)
-
-
-def _is_block(node: yaml.Node, kind: type[yaml.CollectionNode]) -> bool:
-    return isinstance(node, kind) and not node.flow_style
-
-
-def _end_with_comments(lines: Sequence[str], place: _Place) -> int:
-    """Index of the line after a field and the comments that are indented more than it."""
-    end = place.stop
-    for number in range(place.stop, len(lines)):
-        content = lines[number].strip()
-        indent = len(lines[number]) - len(lines[number].lstrip())
-        if content and not (content.startswith("#") and indent > place.column):
-            break
-        if content:
-            end = number + 1
-    return end
-
-
-def _rewritten(lines: Sequence[str], place: _Place, text: str) -> str:
-    """The line of a field or item with another content; the comment after a value on one line is preserved."""
-    comment = ""
-    if place.stop == place.start + 1:
-        comment = lines[place.start][place.value.end_mark.column :]
-    return " " * place.column + text + comment
-
-
-def _with_block_entries(
-    lines: Sequence[str],
-    place: _Place,
-    old: Mapping[str, object] | Sequence[object],
-    entries: Mapping[str, object] | Sequence[object],
+def _edited(
+    text: str,
+    name: str,
+    change: Callable[[CommentedMap], None],
+    before: str | Sequence[str],
 ) -> str:
-    """The text with the entries of a block; each old entry is kept, written again or dropped."""
-    children = _children(place.value, lines)
-    result = list(lines[: children[0].start])
-    position = children[0].start
-    is_mapping = isinstance(entries, Mapping)
-    # Items of a list have no names: an old item is kept if the new list has an equal one.
-    remaining = [(key, _plain(value)) for key, value in _named(entries)]
-    for child, (key, value) in zip(children, _named(old), strict=True):
-        result += lines[position : child.start]
-        position = child.stop
-        if (key, value) in remaining:
-            remaining.remove((key, value))
-            result += lines[child.start : child.stop]
-            continue
-        replacement = [entry for entry in remaining if is_mapping and entry[0] == key]
-        if replacement:
-            remaining.remove(replacement[0])
-            (line,) = _entry_lines(dict(replacement))
-            result.append(_rewritten(lines, child, line))
-        else:
-            position = _end_with_comments(lines, child)
-    added = _entry_lines(
-        dict(remaining) if is_mapping else [value for _, value in remaining]
-    )
-    result += [f"{' ' * children[0].column}{line}" for line in added]
-    return _joined(result, lines[position:])
-
-
-def _named(
-    entries: Mapping[str, object] | Sequence[object],
-) -> list[tuple[str, object]]:
-    """The entries with their names, which are empty for a list."""
-    if isinstance(entries, Mapping):
-        return list(entries.items())
-    return [("", value) for value in entries]
-
-
-def _entry_lines(entries: Mapping[str, object] | Sequence[object]) -> list[str]:
-    if isinstance(entries, Mapping):
-        return _named_inline(entries)
-    return [f"- {inline(value)}" for value in entries]
-
-
-def _inserted(
-    text: str, path: Sequence[str], block: Sequence[str], before: str | Sequence[str]
-) -> str:
-    """The text with the lines of a new field, at the end of its component or before another field."""
-    lines = text.splitlines()
-    if len(path) > 1:
-        parent = _find(text, path[:-1])
-        if parent is not None:
-            if _is_block(parent.value, yaml.MappingNode):
-                siblings = _children(parent.value, lines)
-            else:
-                siblings = []
-            indent = " " * (siblings[0].column if siblings else parent.column + 2)
-            return _joined(
-                lines[: parent.stop],
-                [indent + line for line in block],
-                lines[parent.stop :],
-            )
-        block = [f"{path[0]}:", *(f"  {line}" for line in block)]
-    names = (before,) if isinstance(before, str) else before
-    found = filter(None, (_find(text, (name,)) for name in names))
-    position = min((place.start for place in found), default=len(lines))
-    return _joined(lines[:position], block, lines[position:])
-
-
-def _component_in_lines(text: str, path: Sequence[str]) -> str:
-    """The text with one line per field of the component that has the field at `path`."""
-    if len(path) > 1:
-        component = _find(text, path[:1])
+    """`text` after a change of its field `name`, which is the only one that is written again."""
+    parts = _parts(text if text.endswith("\n") else text + "\n")
+    names = [part.name for part in parts]
+    if name in names:
+        place = names.index(name)
+        old = parts.pop(place).text
     else:
-        component = None
-    if component is None or _is_block(component.value, yaml.MappingNode):
-        return text
-    lines = text.splitlines()
-    fields: Mapping[str, object] = _value_at(text, path[:1]) or {}
-    block = [f"  {name}: {inline(value)}" for name, value in fields.items()]
-    head = _rewritten(lines, component, f"{path[0]}:")
-    return _joined(lines[: component.start], [head, *block], lines[component.stop :])
+        followers = (before,) if isinstance(before, str) else before
+        places = [names.index(other) for other in followers if other in names]
+        place = min(places, default=len(parts))
+        old = "{}"
+    yaml = _round_trip(old)
+    spec = yaml.load(old)
+    spec.fa.set_block_style()
+    change(spec)
+    written = io.StringIO()
+    if spec:
+        yaml.dump(spec, written)
+    parts.insert(place, _Part(name, written.getvalue()))
+    return "".join(part.text for part in parts)
+
+
+class _Part(NamedTuple):
+    """The lines of one field of a spec, or, without a name, the lines between two fields."""
+
+    name: str | None
+    text: str
+
+
+def _parts(text: str) -> list[_Part]:
+    """The fields of a spec, and the comments at the margin between them, in their order."""
+    lines = text.splitlines(keepends=True)
+    keys = parse(text, "spec").keys
+    starts = {key[0]: line - 1 for key, (line, _) in keys.items() if len(key) == 1}
+    borders = [*starts.values(), len(lines)]
+    parts = [_Part(None, "".join(lines[: borders[0]]))]
+    for name, (start, stop) in zip(starts, pairwise(borders), strict=True):
+        end = stop
+        while not lines[end - 1].strip() or lines[end - 1].startswith("#"):
+            end -= 1
+        parts.append(_Part(str(name), "".join(lines[start:end])))
+        parts.append(_Part(None, "".join(lines[end:stop])))
+    return parts
+
+
+def _round_trip(text: str) -> YAML:
+    """A reader and writer that keeps comments, order, quotes, line widths and the indentation of lists in `text`."""
+    offset = 0 if DASH_BELOW_NAME.search(text) else 2
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = sys.maxsize
+    yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
+    yaml.brace_single_entry_mapping_in_flow_sequence = True
+    return yaml
+
+
+def _owner(spec: CommentedMap, path: Sequence[str]) -> CommentedMap:
+    """The mapping that has the field at `path`, with one line for each of its fields."""
+    owner = spec
+    for name in path[:-1]:
+        if not isinstance(owner.get(name), CommentedMap):
+            owner[name] = CommentedMap()
+        owner = owner[name]
+        owner.fa.set_block_style()
+    return owner
+
+
+def _in_flow(value: object) -> object:
+    """The value in the style of `inline`, for the round trip."""
+    if isinstance(value, Mapping):
+        fields = {_in_flow(str(key)): _in_flow(item) for key, item in value.items()}
+        mapping = CommentedMap(fields)
+        mapping.fa.set_flow_style()
+        return mapping
+    if isinstance(value, (list, tuple)):
+        items = CommentedSeq(map(_in_flow, value))
+        items.fa.set_flow_style()
+        return items
+    if isinstance(value, str) and not _is_plain(value):
+        return DoubleQuotedScalarString(value)
+    return value
+
+
+def _update_mapping(block: CommentedMap, entries: Mapping[str, object]) -> None:
+    for name in [name for name in block if name not in entries]:
+        del block[name]
+    for name, value in entries.items():
+        if name not in block or block[name] != _plain(value):
+            block[_in_flow(name)] = _in_flow(value)
+
+
+def _update_list(block: CommentedSeq, entries: Sequence[object]) -> None:
+    """Items have no names: an old item is kept if the new list has an equal one."""
+    remaining = [_plain(value) for value in entries]
+    for index in reversed(range(len(block))):
+        if block[index] in remaining:
+            remaining.remove(block[index])
+        else:
+            del block[index]
+    block.extend(_in_flow(value) for value in remaining)
 
 
 def _value_at(text: str, path: Sequence[str]) -> Any:
@@ -299,10 +246,6 @@ def _value_at(text: str, path: Sequence[str]) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
-
-
-def _joined(*parts: Sequence[str]) -> str:
-    return "\n".join(line for part in parts for line in part) + "\n"
 
 
 def _plain(value: object) -> object:
