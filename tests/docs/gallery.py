@@ -165,7 +165,7 @@ def index() -> str:
         parts.append(f"## {heading}")
         parts.append(
             "\n".join(
-                f"- [![{one.title}]({one.name}.png)]({one.name}.py) [{one.title}]({one.name}.py)"
+                f"- [![]({one.name}.png) {one.title}]({one.name}.py)"
                 for one in found
             )
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import grimp
@@ -43,8 +43,6 @@ OTHER_EXTRAS = {
     "weights": "the trained networks of the suite `real`",
 }
 """What the extras are for of which `neuroledger doctor` names no package, or several alike."""
-SHOWN_PACKAGES = 5
-SAME_IN_EACH_FAMILY = frozenset(registry.FOLDERS.values())
 
 
 def sentence(path: Path) -> str:
@@ -54,27 +52,19 @@ def sentence(path: Path) -> str:
 
 
 def tree(root: Path) -> str:
-    """The packages of the source tree, each with its sentence."""
+    """The packages and the families of the source tree, each with its sentence."""
     lines = [f"{PACKAGE}/"]
 
-    def below(folder: Path, depth: int) -> Iterator[tuple[str, str]]:
-        names = {
-            path.name for path in folder.iterdir() if (path / "__init__.py").is_file()
-        }
-        order = (
-            [name for name in (*LAYERS, *FAMILIES) if name in names]
-            if depth < 2
-            else []
-        )
-        for name in [*order, *sorted(names - set(order))]:
-            if name not in SAME_IN_EACH_FAMILY or depth == 0:
-                yield (
-                    f"{'  ' * (depth + 1)}{name}/",
-                    sentence(folder / name / "__init__.py"),
-                )
-                yield from below(folder / name, depth + 1)
+    def row(folder: Path, name: str, depth: int) -> tuple[str, str]:
+        return f"{'  ' * depth}{name}/", sentence(folder / name / "__init__.py")
 
-    rows = list(below(root / "src" / PACKAGE, 0))
+    package = root / "src" / PACKAGE
+    rows = []
+    for name in LAYERS:
+        if (package / name / "__init__.py").is_file():
+            rows.append(row(package, name, 1))
+        if name == "families":
+            rows += [row(package / name, family, 2) for family in FAMILIES]
     width = max(len(name) for name, _ in rows) + 2
     lines += [f"{name:<{width}}{words}" for name, words in rows]
     return "\n".join(lines)
@@ -178,20 +168,16 @@ def calibrations(root: Path) -> str:
 
 
 def extras(root: Path) -> str:
-    """The optional dependencies, a row for each extra: what needs it, and its packages."""
+    """The optional dependencies, a row for each extra: what needs it."""
     wanted: dict[str, list[str]] = {}
     for extra, purpose in OPTIONAL.values():
         known = wanted.setdefault(extra, [])
         known += [purpose] if purpose not in known else []
     words = {extra: "; ".join(purposes) for extra, purposes in wanted.items()}
     words |= OTHER_EXTRAS
-    rows = ["| extra | for | packages |", "|---|---|---|"]
-    for extra, packages in sorted(_optional_dependencies(root).items()):
-        plain = [re.split(r"[><=~!;]", package)[0] for package in packages]
-        named = [f"`{name.removeprefix(PACKAGE)}`" for name in plain[:SHOWN_PACKAGES]]
-        left = len(plain) - len(named)
-        shown = ", ".join([*named, *([f"{left} more"] if left else [])])
-        rows.append(f"| `{extra}` | {words[extra]} | {shown} |")
+    rows = ["| extra | for |", "|---|---|"]
+    for extra in sorted(_optional_dependencies(root)):
+        rows.append(f"| `{extra}` | {words[extra]} |")
     return "\n".join(rows)
 
 

@@ -134,10 +134,19 @@ def test_the_readme_shows_the_leaderboard_of_the_records(repository: Path) -> No
 
 
 def shown_board(repository: Path) -> str:
+    """Return the first suite's leaderboard as the command prints it, without the models that have no rank."""
     catalog = open_catalog(repository)
     records = list(read_all(repository / "results" / "records"))
-    shown = [boards_of(catalog, suite, records)[0] for suite in ("real", "core")]
-    text = "\n\n".join(leaderboard_text(board, width=140).rstrip() for board in shown)
+    [board, *_] = boards_of(catalog, read_params(repository).suite, records)
+    left_out = {
+        row.model for row in board.rows if row.role == "model" and row.rank is None
+    }
+    shown: list[str] = []
+    for line in leaderboard_text(board, width=150).rstrip().splitlines():
+        name = line.split(maxsplit=1)[0].rstrip(":") if line.strip() else ""
+        if name not in left_out and line not in shown[-1:]:
+            shown.append(line)
+    text = "\n".join(shown)
     return f"```\n{text}\n```"
 
 

@@ -11,23 +11,27 @@ from neuroledger.families.signals.recordings.formats import FORMATS, OPENED, adv
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "formats.md"
 BEGIN, END = "<!-- formats -->\n", "<!-- /formats -->"
+BY_MNE = 'open it with MNE, and save it by `raw.save("NAME_raw.fif")`'
+"""The way to convert most formats, which the page states once above the table."""
+BY_ITSELF = {"`mne_epochs` (MNE)", "`mne_epochs` (pandas)"}
+"""Readers that need no package beside those of their extra; the page states them once."""
 
 
 def table() -> str:
     lines = [
-        "| suffix | format | read by | works | refused | otherwise |",
-        "|---|---|---|---|---|---|",
+        "| suffix | format | works | refused | otherwise |",
+        "|---|---|---|---|---|",
     ]
     for format in FORMATS:
         suffixes = f"`{' '.join(format.suffixes)}`"
         read_by = format.read_by or "not read"
+        named = format.name if read_by in BY_ITSELF else f"{format.name}: {read_by}"
         cells = [
             suffixes,
-            format.name,
-            read_by,
+            named,
             format.works,
             format.refused,
-            format.otherwise,
+            "by MNE" if format.otherwise == BY_MNE else format.otherwise,
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -24,6 +25,8 @@ from tests.varying import mean_score
 
 pytestmark = needs_chromium
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
+SHEET = 1376
+"""Pixels of a landscape A4 sheet between its margins, at the scale from which a browser begins to shrink a wide page."""
 HERE = Path(__file__).parent
 CONTRAST, RULES, SHOWN = (
     (HERE / f"{name}.js").read_text() for name in ("contrast", "rules", "shown")
@@ -61,7 +64,17 @@ def varied(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     from tests.report.ledger import ledger
 
     lab: Lab = ledger(tmp_path_factory.mktemp("varied") / "lab", repository)
-    lab.dataset(notes=[f"Converted from a file with the SHA-256 {'a1b2' * 16}."])
+    lab.dataset(
+        notes=[f"Converted from a file with the SHA-256 {'a1b2' * 16}."],
+        access_steps=[f"Run `rsync {'server:folder/' * 9} .` and wait."],
+    )
+    lab.spec(
+        "claims",
+        "better",
+        title=f"Ants are better than bees_{'on_every_path_' * 8}",
+        pairs=[{"above": "ant", "below": "bee"}],
+        benchmarks=[RIDGE, PLS],
+    )
     lab.spec("suites", "other", benchmarks=[PLS], models=["ant"])
     lab.spec(
         "suites",
@@ -262,6 +275,39 @@ def test_a_note_with_a_checksum_wraps_on_a_phone(varied: Path) -> None:
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(("width", "paper"), [(PHONE, False), (SHEET, True)])
+def test_no_page_of_the_site_is_wider_than_a_phone_or_a_sheet(
+    varied: Path, width: int, paper: bool
+) -> None:
+    pages = sorted(str(path.relative_to(varied)) for path in varied.rglob("*.html"))
+    assert {"index.html", "claims/better.html", "datasets/lab.html"} <= set(pages)
+    driver = varied / "frame.html"
+    frame = f"<iframe style='border: 0; width: {width}px; height: 900px'></iframe>"
+    driver.write_text(
+        f"<!doctype html><html><head></head><body>{frame}</body></html>",
+        encoding="utf-8",
+    )
+    script = f"""
+    const frame = document.querySelector("iframe"), found = [];
+    for (const name of {json.dumps(pages)}) {{
+      await new Promise((done) => {{ frame.onload = done; frame.src = name; }});
+      const shown = frame.contentDocument;
+      for (const sheet of {json.dumps(paper)} ? shown.styleSheets : []) {{
+        for (const rule of sheet.cssRules) if (rule.media?.mediaText === "print") rule.media.mediaText = "all";
+      }}
+      for (const part of shown.querySelectorAll("details")) part.open = true;
+      const size = shown.scrollingElement.scrollWidth;
+      if (size > {width}) found.push([name, size]);
+    }}
+    return [found, frame.contentWindow.getComputedStyle(frame.contentDocument.querySelector(".skip")).display];
+    """
+    try:
+        wide, skip = evaluate(driver, script)
+    finally:
+        driver.unlink()
+    assert wide == [] and (skip == "none") == paper
 
 
 def test_a_score_is_bold_only_if_no_model_is_clearly_better(varied: Path) -> None:
