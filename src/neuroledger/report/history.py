@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,7 +15,7 @@ from neuroledger.stats.stored import Number
 from neuroledger.store.derived import derived_at, key_of
 from neuroledger.store.git import git
 
-__all__ = ["Step", "history", "log_of"]
+__all__ = ["RECORDS", "Step", "history", "log_of"]
 
 RAW = re.compile(
     r"^:\d+ \d+ [0-9a-f]+ (?P<blob>[0-9a-f]+) [AM]\t(?:.*/)?(?P<benchmark>[^/]+)/(?P<model>[^/]+)\.json$"
@@ -51,8 +51,11 @@ class _Version(BaseModel):
         return self.score.value
 
 
-def log_of(root: Path) -> str:
-    """Return the commits with the versions of records that they added or changed, oldest first; empty without git."""
+RECORDS: Final = "results/records"
+
+
+def log_of(root: Path, *folders: str) -> str:
+    """Return the commits with the versions of files that they added or changed, oldest first; empty without git."""
     arguments = (
         "log",
         "--reverse",
@@ -63,7 +66,7 @@ def log_of(root: Path) -> str:
         "--abbrev=40",
     )
     try:
-        log = git(root, *arguments, "--", "results/records", may_fail=True)
+        log = git(root, *arguments, "--", *folders, may_fail=True)
     except RequestError:
         return ""
     return log.decode(errors="replace")
@@ -71,7 +74,7 @@ def log_of(root: Path) -> str:
 
 def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
     """Return the commits that changed the score of each (benchmark, model), oldest first; empty without git."""
-    versions = _versions(log_of(root))
+    versions = _versions(log_of(root, RECORDS))
     blobs = dict.fromkeys(match["blob"] for _, _, match in versions)
     derived = derived_at(root)
     keys = {blob: key_of("value of a version", blob) for blob in blobs}

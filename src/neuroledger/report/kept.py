@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from neuroledger.report.history import log_of
+from neuroledger.report.history import RECORDS, log_of
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.derived import Derived, derived_at, installed_sha256, key_of
@@ -40,6 +40,7 @@ __all__ = [
 MANIFEST: Final = "pages.json"
 FOLDERS: Final = ("specs", "data", "results")
 FILES: Final = ("params.yaml", "allowed_signers")
+CLAIMS: Final = "results/claims"
 TRACKED: Final = ("results/metrics", "results/leaderboard.json")
 """What is written beside the pages."""
 
@@ -66,7 +67,7 @@ def inputs_of(catalog: Catalog, *asked: str) -> str:
     folders = [layer.folder for layer in catalog.layers]
     folders += [samples, *(root / name for name in FOLDERS)]
     left_out = {root / name for name in TRACKED}
-    digest = hashlib.sha256(log_of(root).encode())
+    digest = hashlib.sha256(log_of(root, RECORDS, CLAIMS).encode())
     newest = 0
     for path in (*_below(folders, left_out), *(root / name for name in FILES)):
         # The time of an index is that of its last use.

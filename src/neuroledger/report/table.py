@@ -308,7 +308,7 @@ def _fitting(
         for column in columns
         if not column.unavailable and model not in sources.records[column.id]
     ]
-    is_known = sources.derived is not None and registry.only_shipped()
+    is_known = bool(pairs) and sources.derived is not None and registry.only_shipped()
     keys: dict[Pair, str] = dict.fromkeys(pairs, "")
     if is_known:
         ids = {column.id: catalog.benchmark(column.id) for column in columns}
@@ -316,7 +316,8 @@ def _fitting(
             id: (spec_sha256(spec), spec_sha256(catalog.about(spec.dataset)))
             for id, spec in ids.items()
         }
-        owners = {model: spec_sha256(catalog.model(model)) for model in models}
+        without = dict.fromkeys(model for model, _ in pairs)
+        owners = {model: spec_sha256(catalog.model(model)) for model in without}
         keys = {
             (model, id): key_of("fits", owners[model], *targets[id])
             for model, id in pairs

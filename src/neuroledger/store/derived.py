@@ -53,7 +53,10 @@ class Derived:
                     rows = connection.execute(
                         f"SELECT key, value FROM derived WHERE key IN ({marks})", some
                     )
-                    found |= {key: json.loads(value) for key, value in rows}
+                    held = dict(rows.fetchall())
+                    # One text is parsed faster than many.
+                    values = json.loads(f"[{','.join(held.values())}]")
+                    found |= zip(held, values, strict=True)
         except (sqlite3.Error, OSError, ValueError):
             return {}
         return found

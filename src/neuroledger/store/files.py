@@ -121,7 +121,13 @@ def sync(path: Path) -> None:
 
 def json_files(folder: Path) -> list[Path]:
     """Return the paths of the JSON files below a folder, such as records, sorted by folder and name."""
-    return sorted(folder.rglob("*.json"), key=lambda path: path.parts)
+    paths = [
+        Path(inside, name)
+        for inside, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(".json")
+    ]
+    return sorted(paths, key=lambda path: path.parts)
 
 
 def write_text(path: Path, text: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 KIND: Final = "summary of a record"
-KEPT_RECORDS: Final = 2000
-"""Number of records of some 50 kB each that stay in memory after they were read for their summary."""
+KEPT_SCORES: Final = 16_000
+"""Number of scores of some 8 kB each that stay in memory after their records were read for their summary."""
 
 
 class Measure(NamedTuple):
@@ -106,10 +106,17 @@ class Summary:
         *fields, verdicts, measures = row
         return cls(*fields, tuple(verdicts), tuple(map(Measure._make, measures)))
 
+    def row(self) -> list[object]:
+        """Return the fields as plain data, to be remembered."""
+        return [getattr(self, name) for name in NAMES]
+
     @property
     def has_score(self) -> bool:
         """Whether the record has a score, which may be undefined."""
         return self.status != "failed"
+
+
+NAMES: Final = tuple(field.name for field in fields(Summary))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,8 @@ class Known:
     summary: Summary
     path: Path | None = None
     sha256: str = ""
-    _held: Record | None = None
+    _record: Record | None = None
+    _score: Score | None = None
 
     def score(self) -> Score:
         """Return the headline score with its deviations.
@@ -135,8 +143,10 @@ class Known:
         DataError
             There is none, or the file was changed or removed meanwhile.
         """
-        if self._held is not None:
-            return self._held.as_score()
+        if self._score is not None:
+            return self._score
+        if self._record is not None:
+            return self._record.as_score()
         from neuroledger.engine.record import score_in
 
         return score_in(self._content())
@@ -150,8 +160,8 @@ class Known:
             The file was changed or removed meanwhile.
         """
         if self.path is None:
-            assert self._held is not None
-            return self._held
+            assert self._record is not None
+            return self._record
         from neuroledger.engine.record import record_in
 
         return record_in(self._content(), self.path)
@@ -170,7 +180,9 @@ class Known:
 def known(records: Iterable[Record | Known]) -> list[Known]:
     """Return records with their summaries."""
     return [
-        record if isinstance(record, Known) else Known(summary_of(record), _held=record)
+        record
+        if isinstance(record, Known)
+        else Known(summary_of(record), _record=record)
         for record in records
     ]
 
@@ -282,6 +294,7 @@ def _parsed(path: Path, new: dict[str, object]) -> Known | None:
         return None
     sha256 = hashlib.sha256(content).hexdigest()
     summary = summary_of(record, stored)
-    held = record if len(new) < KEPT_RECORDS else None
-    new[key_of(KIND, sha256)] = list(astuple(summary))
-    return Known(summary, path, sha256, held)
+    has_room = len(new) < KEPT_SCORES
+    score = record.as_score() if has_room and record.score is not None else None
+    new[key_of(KIND, sha256)] = summary.row()
+    return Known(summary, path, sha256, None, score)
