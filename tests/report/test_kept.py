@@ -91,6 +91,7 @@ def changes(lab: Lab, rng: random.Random) -> list[Callable[[], object]]:
         lambda: rng.choice(pages).write_text("edited"),
         lambda: rng.choice(pages).unlink(),
         lambda: derived_at(catalog.root).path.write_bytes(b"damaged"),
+        lambda: os.truncate(catalog.root / ".cache/neuroledger/hashes.sqlite", 5000),
         lambda: lab.spec("models", "bee", builder={"name": "pixels", "size": 8}, notes=[f"{rng.random()}"]),
     ]  # fmt: skip
 

@@ -152,7 +152,7 @@ class Known:
         return score_in(self._content())
 
     def record(self) -> Record:
-        """Return the whole record.
+        """Return the whole record, whose form is that of the file.
 
         Raises
         ------
@@ -162,9 +162,9 @@ class Known:
         if self.path is None:
             assert self._record is not None
             return self._record
-        from neuroledger.engine.record import record_in
+        from neuroledger.engine.record import parsed_in
 
-        return record_in(self._content(), self.path)
+        return parsed_in(self._content(), self.path)[0]
 
     def _content(self) -> bytes:
         assert self.path is not None
