@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuroledger.engine.plan import Job, plan
-from neuroledger.engine.record import Record, read_record, record_path
+from neuroledger.engine.record import Record, payload_of, read_record, record_path
 from neuroledger.engine.session import Request
 from neuroledger.spec.catalog import open_catalog
 from neuroledger.stats.stored_uncertainty import StoredUncertainty
@@ -66,7 +66,9 @@ def repository(root: Path, benchmarks: int, models: int) -> None:
         made = _record(base, job, skill[job.model], rng)
         place = record_path(root, job.benchmark, job.model)
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(made.model_dump(mode="json"), indent=2))
+        plain = made.model_dump(mode="json")
+        plain["payload_sha256"] = payload_of(plain)
+        place.write_text(json.dumps(plain))
 
 
 def _write_specs(root: Path, benchmarks: int, models: int) -> None:
@@ -102,7 +104,7 @@ def _write_specs(root: Path, benchmarks: int, models: int) -> None:
 
 
 def _record(base: Record, job: Job, skill: float, rng: np.random.Generator) -> Record:
-    """Return a valid record of a job, with a value and deviations of its own."""
+    """Return a record of a job, with a value and deviations of its own; its hash is that of another."""
     assert base.score is not None and base.score.uncertainty is not None
     value = float(skill + rng.normal(0, 0.03))
     known = base.score.uncertainty.uncertainty(DATASET)
@@ -124,7 +126,7 @@ def _record(base: Record, job: Job, skill: float, rng: np.random.Generator) -> R
             "scores": dict.fromkeys(base.scores, alone),
             "controls": controls,
         }
-    ).sealed()
+    )
 
 
 def _varied(known: Uncertainty, rng: np.random.Generator) -> Uncertainty:
@@ -167,6 +169,9 @@ STEPS: dict[str, tuple[tuple[str, ...], Callable[[Path], None]]] = {
     "leaderboard, first": (("leaderboard",), _nothing),
     "leaderboard, again": (("leaderboard",), _nothing),
     "leaderboard, one record changed": (("leaderboard",), _change_one),
+    "report, first": (("report",), _nothing),
+    "report, again": (("report",), _nothing),
+    "report, one record changed": (("report",), _change_one),
     "run --dry-run": (("run", "--dry-run"), _nothing),
     "verify": (("verify",), _nothing),
 }

@@ -12,12 +12,12 @@ import pytest
 from neuroledger.cli import main
 from neuroledger.data.gate.validate import validate
 from neuroledger.report import site as sites
+from neuroledger.report.kept import one_file_of
 from neuroledger.report.site import (
     Section,
     build_site,
     fitting,
     gathered,
-    one_file_of,
 )
 from tests.engine.lab import Lab
 from tests.report.browser import DESK, PHONE, evaluate, needs_chromium

@@ -18,8 +18,7 @@ from neuroledger.engine.records.summary import known_records, summary_of
 from neuroledger.errors import DataError, StorageError
 from neuroledger.report.table import board_of, leaderboard
 from neuroledger.spec.catalog import Catalog
-from neuroledger.stats.differences import Joint
-from neuroledger.stats.packed_joint import packed, unpacked
+from neuroledger.stats.differences import Joint, packed, unpacked
 from neuroledger.stats.uncertainty import Part, Uncertainty
 from neuroledger.store import store
 from neuroledger.store.derived import Derived, derived_at, key_of, remembered

@@ -554,7 +554,7 @@ def _scores_of_suite(
     suite: str | None, published: bool, root: Path | None
 ) -> tuple[str, Table]:
     """Return the title and the scores of a suite, recorded or published."""
-    from neuroledger.engine.record import read_all
+    from neuroledger.engine.records.summary import known_records
     from neuroledger.report.diagnosis import from_published, from_records
     from neuroledger.spec.catalog import open_catalog
     from neuroledger.spec.load import read_params
@@ -564,8 +564,7 @@ def _scores_of_suite(
     title = f"Diagnosis of suite {name}, version {catalog.suite(name).version}"
     if published:
         return f"{title}: published figures", from_published(catalog, name)
-    records = list(read_all(catalog.root / "results" / "records"))
-    return title, from_records(catalog, name, records)
+    return title, from_records(catalog, name, known_records(catalog.root))
 
 
 # The columns of `pareto`.
@@ -645,18 +644,26 @@ def report(
 
     JSON: page (the first one), file (the one that can be mailed; null without --suite), written, notes and next.
     """
-    from neuroledger.report.board import write_tracked
-    from neuroledger.report.site import build_site, folder_of, one_file_of
-    from neuroledger.report.table import boards_of
+    from neuroledger.report.kept import (
+        folder_of,
+        inputs_of,
+        one_file_of,
+        remember_site,
+        unchanged,
+    )
     from neuroledger.spec.catalog import open_catalog
     from neuroledger.spec.load import read_params
 
     catalog = open_catalog(root)
     name = suite or read_params(catalog.root).suite
     folder = out or folder_of(suite)
-    pages = build_site(catalog, name, folder, alone=suite is not None)
-    # DVC shows these files as metrics.
-    write_tracked(catalog.root, boards_of(catalog, name, new=suite is None))
+    asked = (name, "alone" if suite else "all", str(folder.resolve()))
+    inputs = inputs_of(catalog, *asked)
+    pages = unchanged(catalog, inputs, folder)
+    if pages is None:
+        pages = _written(catalog, suite, folder)
+        if inputs == inputs_of(catalog, *asked):
+            remember_site(catalog, inputs, folder)
     answer = Output(json)
     first = folder / "index.html"
     file = folder / one_file_of(suite) if suite else None
@@ -668,6 +675,19 @@ def report(
     if serve:
         _serve(folder)
     return SUCCESS
+
+
+def _written(catalog: Catalog, suite: str | None, folder: Path) -> list[Path]:
+    """Write the pages and the files that DVC shows as metrics; return the paths of the pages."""
+    from neuroledger.report.board import write_tracked
+    from neuroledger.report.site import build_site
+    from neuroledger.report.table import boards_of
+    from neuroledger.spec.load import read_params
+
+    name = suite or read_params(catalog.root).suite
+    pages = build_site(catalog, name, folder, alone=suite is not None)
+    write_tracked(catalog.root, boards_of(catalog, name, new=suite is None))
+    return pages
 
 
 def _serve(folder: Path) -> None:

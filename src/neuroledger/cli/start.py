@@ -72,7 +72,8 @@ from neuroledger.engine.session import Request
 from neuroledger.errors import DataError, RequestError, SpecError, require_package
 from neuroledger.families.alignment.session_effects import session_effects
 from neuroledger.families.decoding.results import recorded
-from neuroledger.report.site import build_site, folder_of, one_file_of
+from neuroledger.report.kept import folder_of, one_file_of
+from neuroledger.report.site import build_site
 from neuroledger.spec.base import sha256_of as identity_of
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.load import read_params

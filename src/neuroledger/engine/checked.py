@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Final
 
+from neuroledger.engine.evidence import SELF_REPORTED, Evidence, Origin
 from neuroledger.engine.record import Signable, Undefined
 from neuroledger.engine.records.signatures import signer_in
 from neuroledger.errors import Finding
@@ -26,43 +25,6 @@ __all__ = [
     "evidence_of",
     "in_words",
 ]
-
-
-class Origin(StrEnum):
-    """Where confidence in the numbers of a record comes from."""
-
-    SELF_REPORTED = "self-reported"
-    """The author of the record states them."""
-    SIGNED = "signed"
-    """An allowed signer recomputed them and signed the record."""
-    RECOMPUTED = "recomputed here"
-    """This call recomputed them."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Who stands for the numbers of a record; ``signer`` is empty without a valid signature."""
-
-    origin: Origin = Origin.SELF_REPORTED
-    signer: str = ""
-
-    def __post_init__(self) -> None:
-        if (self.origin is Origin.SIGNED) != bool(
-            self.signer
-        ) and self.origin is not Origin.RECOMPUTED:
-            raise ValueError(
-                "numbers are signed by somebody, and those that nobody signed are self-reported"
-            )
-
-    def __str__(self) -> str:
-        if self.origin is Origin.SIGNED:
-            return f"recomputed and signed by {self.signer}"
-        if self.origin is Origin.RECOMPUTED and self.signer:
-            return f"recomputed here, and signed by {self.signer}"
-        return str(self.origin.value)
-
-
-SELF_REPORTED: Final = Evidence()
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pandas as pd
 
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.record import Record, Undefined, read_record, record_path
+from neuroledger.engine.record import Record, read_record, record_path
+from neuroledger.engine.records.summary import Known, Summary, known
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import DataError, NeuroLedgerError, RequestError
 from neuroledger.models.model import Model
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import BenchmarkSpec, SuiteSpec
 from neuroledger.spec.load import read_params
-from neuroledger.spec.suites import suites_of, weights_of
+from neuroledger.spec.suites import COMMENSURABLE, suites_of, weights_of
 from neuroledger.stats.differences import (
     Difference,
     Joint,
@@ -26,7 +27,7 @@ from neuroledger.stats.differences import (
     joint_mean,
     overall,
 )
-from neuroledger.stats.score import COMMENSURABLE, Score
+from neuroledger.stats.score import Score
 
 __all__ = ["Comparison", "Subject", "compare", "lacks_items", "pairwise"]
 
@@ -144,23 +145,32 @@ def compare(
 def pairwise(
     catalog: Catalog,
     suite: SuiteSpec,
-    records: Sequence[Record],
+    records: Sequence[Record] | Sequence[Known],
     models: Sequence[str],
     withheld: Mapping[str, str] | None = None,
+    *,
+    pairs: Sequence[tuple[str, str]] | None = None,
 ) -> Iterator[Comparison]:
     """Yield the comparison of each pair of ``models`` on a suite, from ``records`` alone, in the order of the models.
+
+    If ``pairs`` are given, only these are compared.
 
     Each comparison is that of :func:`compare`, except that nothing is scored again: a pair whose records lack the
     variation of the score has the difference without an interval. ``withheld`` maps benchmarks whose intervals failed
     their calibration to the reason; their differences have no interval either.
     """
-    kept = {(record.benchmark, record.model): record for record in records}
+    kept = {
+        (record.summary.benchmark, record.summary.model): record
+        for record in known(records)
+    }
     sides = {
         (item.id, model): _side(
             item.id, model, kept.get((item.id, model)), (withheld or {}).get(item.id)
         )
         for item in suite.benchmarks
-        for model in models
+        for model in (
+            models if pairs is None else {each for both in pairs for each in both}
+        )
     }
     means: dict[tuple[tuple[float, int], ...], Joint] = {}
 
@@ -170,7 +180,7 @@ def pairwise(
             means[key] = joint_mean(parts)
         return means[key]
 
-    for a, b in combinations(models, 2):
+    for a, b in combinations(models, 2) if pairs is None else pairs:
         results = [
             _recorded_pair(
                 catalog.benchmark(item.id), sides[item.id, a], sides[item.id, b]
@@ -223,14 +233,17 @@ class _Side(NamedTuple):
 
 
 def _side(
-    benchmark: str, model: str, record: Record | None, withheld: str | None
+    benchmark: str, model: str, record: Known | None, withheld: str | None
 ) -> _Side:
     try:
-        found = _recorded(benchmark, model, record)
-        score = _score_in(found)
+        summary = None if record is None else record.summary
+        found = _recorded(benchmark, model, summary)
+        _require_defined(found)
     except DataError as error:
         return _Side(None, 0, str(error))
-    seed = found.request.seed
+    assert record is not None
+    score = record.score()
+    seed = found.seed
     reason = ""
     if withheld is not None:
         return _Side(score.replace(varies=None), seed, withheld)
@@ -438,7 +451,10 @@ def _record(catalog: Catalog, benchmark: str, model: str) -> Record:
     return _recorded(benchmark, model, read_record(path) if path.exists() else None)
 
 
-def _recorded(benchmark: str, model: str, record: Record | None) -> Record:
+Found = TypeVar("Found", Record, Summary)
+
+
+def _recorded(benchmark: str, model: str, record: Found | None) -> Found:
     """Return the record if it can be compared."""
     if record is None:
         raise DataError(
@@ -454,11 +470,15 @@ def _recorded(benchmark: str, model: str, record: Record | None) -> Record:
 
 def _score_in(record: Record) -> Score:
     """Return the recorded score if it is defined."""
-    if isinstance(record.result, Undefined):
+    _require_defined(record)
+    return record.as_score()
+
+
+def _require_defined(record: Record | Summary) -> None:
+    if record.value is None:
         raise DataError(
             f"the score of {record.model} on {record.benchmark} is undefined and cannot be compared"
         )
-    return record.as_score()
 
 
 def _overall(

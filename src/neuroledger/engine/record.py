@@ -19,6 +19,7 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from neuroledger.display import card, visible
 from neuroledger.engine.control import Control, in_words
+from neuroledger.engine.evidence import ALLOWED
 from neuroledger.engine.records.earlier import in_present_form
 from neuroledger.engine.records.environment import Environment
 from neuroledger.engine.records.inputs import Inputs
@@ -28,7 +29,7 @@ from neuroledger.spec.document import json_object
 from neuroledger.stats.score import Score, Status
 from neuroledger.stats.stored import Stored
 from neuroledger.stats.stored_score import StoredScore
-from neuroledger.store.files import write_json
+from neuroledger.store.files import json_files, write_json
 
 __all__ = [
     "Failure",
@@ -41,10 +42,10 @@ __all__ = [
     "key_of_text",
     "keygen",
     "message_of",
+    "parsed_in",
     "payload_of",
     "read_all",
     "read_record",
-    "record_files",
     "record_in",
     "record_of",
     "record_path",
@@ -304,15 +305,26 @@ def record_of(plain: object) -> Record:
     ValueError
         A field is missing, unknown or of another type, a number is not finite, or fields contradict each other.
     """
-    if not isinstance(plain, dict):
-        raise ValueError("it is not a mapping")
-    record = Record.model_validate(in_present_form(plain))
-    stored = payload_of(plain)
+    record, stored = parsed(plain)
     if record.payload() != stored:
         is_intact = record.payload_sha256 == stored
         if is_intact:
             record = record.sealed()
         record._earlier_sha256 = stored
+    return record
+
+
+def parsed(plain: object) -> tuple[Record, str]:
+    """Return a record that may not be in the present form, and the hash of its payload in the form that it has.
+
+    Raises
+    ------
+    ValueError
+        As :func:`record_of`.
+    """
+    if not isinstance(plain, dict):
+        raise ValueError("it is not a mapping")
+    record = Record.model_validate(in_present_form(plain))
     if record.score is not None and not any(
         _agree(record.score, score) for score in record.scores.values()
     ):
@@ -323,7 +335,7 @@ def record_of(plain: object) -> Record:
         raise ValueError("its id is not the hash of its inputs")
     if (record.score is None) != (record.status == "failed"):
         raise ValueError(f"status {record.status!r} contradicts its score")
-    return record
+    return record, payload_of(plain)
 
 
 def score_in(content: bytes) -> Score:
@@ -331,7 +343,7 @@ def score_in(content: bytes) -> Score:
     plain = in_present_form(json.loads(content))
     stored = StoredScore.model_validate(plain["score"])
     name = f"{plain['model']} on {plain['benchmark']}"
-    return stored.score(Inputs.model_validate(plain["inputs"]).dataset.id, name)
+    return stored.score(plain["inputs"].get("dataset", {}).get("id", ""), name)
 
 
 def _check_control(name: str, control: Control) -> None:
@@ -383,6 +395,20 @@ def record_in(content: bytes, path: Path) -> Record:
         raise _no_record(path, error) from error
 
 
+def parsed_in(content: bytes, path: Path) -> tuple[Record, str]:
+    """Return what :func:`parsed` does of the content of a file.
+
+    Raises
+    ------
+    DataError
+        The content is not a record.
+    """
+    try:
+        return parsed(json_object(content))
+    except ValueError as error:
+        raise _no_record(path, error) from error
+
+
 def _no_record(path: Path, error: Exception) -> DataError:
     return DataError(
         f"{path} is not a record ({first_problem(error)}); delete it and run again"
@@ -402,16 +428,11 @@ def first_problem(error: Exception) -> str:
 
 def read_all(folder: Path) -> Iterator[Record]:
     """Yield every record below ``folder``, sorted by path; invalid files are logged as findings and left out."""
-    for path in record_files(folder):
+    for path in json_files(folder):
         try:
             yield read_record(path)
         except DataError as error:
             say_unreadable(path, error)
-
-
-def record_files(folder: Path) -> list[Path]:
-    """Return the paths of the records below ``folder``, sorted by folder and name."""
-    return sorted(folder.rglob("*.json"), key=lambda path: path.parts)
 
 
 def say_unreadable(path: Path, error: Exception) -> None:
@@ -465,7 +486,6 @@ class Signable(Protocol):
 
 NAMESPACE: Final = "neuroledger-record"
 SECONDS: Final = 60
-ALLOWED: Final = "allowed_signers"
 FOLDER: Final = "neuroledger-signature-"
 
 

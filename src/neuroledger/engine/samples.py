@@ -14,7 +14,7 @@ from neuroledger.errors import AssemblyError
 from neuroledger.stats.score import Score
 from neuroledger.store.store import Written, open_store
 
-__all__ = ["keep_samples", "predictions_of", "samples_of"]
+__all__ = ["keep_samples", "predictions_of", "samples_of", "state_of_samples"]
 
 KIND: Final = "samples"
 SAMPLES: Final = "samples"
@@ -81,6 +81,11 @@ def samples_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
 def predictions_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
     """Return the stored predictions and truth, or None."""
     return _stored(root, job, metric, PREDICTIONS)
+
+
+def state_of_samples(root: Path, job: str, metric: str) -> str:
+    """Return a text that changes whenever the stored samples change; empty without any."""
+    return open_store(root).state(KIND, _key(job, metric))
 
 
 def _stored(root: Path, job: str, metric: str, part: str) -> xr.DataArray | None:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from neuroledger.engine.record import Record
+from neuroledger.engine.records.summary import Known
 from neuroledger.errors import DataError, RequestError
 from neuroledger.report.table import board_of
 from neuroledger.spec.base import id_of
@@ -34,7 +35,9 @@ MAX_LOADINGS: Final = 12
 STATES: Final = {"scored": "scored", "failed": "failed"}
 
 
-def from_records(catalog: Catalog, suite: str, records: Sequence[Record]) -> Table:
+def from_records(
+    catalog: Catalog, suite: str, records: Sequence[Record] | Sequence[Known]
+) -> Table:
     """Return the scores of the models of a suite without controls; lower-is-better scores change their sign."""
     board = board_of(catalog, catalog.suite(suite), records)
     columns = [column for column in board.columns if not column.unavailable]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from itertools import combinations
+from typing import Final, NamedTuple, TypedDict
 
 from markupsafe import Markup
 
 from neuroledger.engine.compare import Comparison, pairwise
 from neuroledger.engine.record import Record
+from neuroledger.engine.records.summary import Known, Summary, known
 from neuroledger.errors import MetricError
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
 from neuroledger.report.forest import Line, alone, forest
@@ -19,7 +21,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import SuiteSpec
 from neuroledger.stats.differences import Difference
 from neuroledger.stats.score import Score, normalise
-from neuroledger.stats.stored_score import StoredScore
+from neuroledger.store.derived import derived_at, key_of
 
 __all__ = [
     "MAX_COMPARED",
@@ -55,7 +57,10 @@ class Front:
     further: int
 
 
-def front(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> Front:
+Records = Sequence[Record] | Sequence[Known]
+
+
+def front(catalog: Catalog, board: Leaderboard, records: Records) -> Front:
     """Return the sentence and the forest plots of a board."""
     drawn = list(panels(catalog, board, records))
     of_benchmarks = sum(bool(panel.benchmark) for panel in drawn)
@@ -66,11 +71,10 @@ def front(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> Fr
     )
 
 
-def panels(
-    catalog: Catalog, board: Leaderboard, records: Sequence[Record]
-) -> Iterator[Panel]:
+def panels(catalog: Catalog, board: Leaderboard, records: Records) -> Iterator[Panel]:
     """Yield the forest plot of the suite mean, if models have one, then that of each scored benchmark."""
     grey = untrained_twins(catalog, [row.model for row in board.rows])
+    summaries = [record.summary for record in known(records)]
     if _has_means(board):
         yield _of_means(board, grey)
     for i in _scored_columns(board)[:MAX_PANELS]:
@@ -82,7 +86,7 @@ def panels(
         names = ("ceiling" if column.normalise == "ceiling" else "perfect", "floor")
         is_floor_below = column.direction == "higher" or column.normalise == "floor"
         floor = column.floor if is_floor_below else None
-        axis = _Axis(describe(column), _band(column, records), floor, names)
+        axis = _Axis(describe(column), _band(column, summaries), floor, names)
         yield _panel(column.title, column.id, cells, grey, axis)
 
 
@@ -193,7 +197,7 @@ def _key(
     return f"{'; '.join(key)}."
 
 
-def _band(column: Column, records: Sequence[Record]) -> tuple[float, float] | None:
+def _band(column: Column, records: Sequence[Summary]) -> tuple[float, float] | None:
     """Return the interval of the ceiling on the normalised scale; both ends are 1 if it has none.
 
     A score that equals the ceiling is 1. The ends are what the same raw score would be if the ceiling were at the ends of
@@ -203,30 +207,29 @@ def _band(column: Column, records: Sequence[Record]) -> tuple[float, float] | No
         return None
     for record in records:
         is_scored = record.benchmark == column.id and record.status == "scored"
-        if column.normalise == "ceiling" and is_scored and record.score is not None:
-            ends = _ends(record.score)
+        if column.normalise == "ceiling" and is_scored:
+            ends = _ends(record)
             if ends is not None:
                 return ends
     return 1.0, 1.0
 
 
-def _ends(score: StoredScore) -> tuple[float, float] | None:
+def _ends(found: Summary) -> tuple[float, float] | None:
     """Return the ends of the ceiling, or None if its scales, its interval or another formula do not give them."""
-    ceiling = score.ceiling
-    if not score.raw or ceiling is None or ceiling.interval is None:
+    low, value, high = found.ceiling_low, found.ceiling, found.ceiling_high
+    if not found.raw or low is None or value is None or high is None:
         return None
-    (low, high), value = ceiling.interval, ceiling.value
     if not 0 < low <= value <= high:
         return None
-    raw = Score(score.raw, scale=score.scale)
+    raw = Score(found.raw, scale=found.scale)
     try:
         least, middle, most = (
-            normalise(raw, Score(end, scale=ceiling.scale)).value
+            normalise(raw, Score(end, scale=found.ceiling_scale)).value
             for end in (low, value, high)
         )
     except MetricError:
         return None
-    if not middle or abs(middle - (score.value or 0.0)) > 1e-6 * abs(middle):
+    if not middle or abs(middle - (found.value or 0.0)) > 1e-6 * abs(middle):
         return None
     return middle / least, middle / most
 
@@ -235,7 +238,7 @@ def packed_pairs(
     catalog: Catalog,
     suite: SuiteSpec,
     board: Leaderboard,
-    records: Sequence[Record],
+    records: Records,
     withheld: Mapping[str, str],
 ) -> dict[str, object]:
     """Return the paired differences of all models of a board as short lists, in the order of the pairs of ``models``.
@@ -248,29 +251,91 @@ def packed_pairs(
         row.model for row in board.rows if any(_is_drawn(cell) for cell in row.cells)
     ]
     models = scored[:MAX_COMPARED]
+    held = known(records)
+    keys = _keys_of_pairs(catalog, suite, held, models, withheld)
+    is_stored = any(keys.values())
+    derived = derived_at(catalog.root) if is_stored else None
+    recalled = derived.recall(keys.values()) if derived else {}
+    new = [pair for pair, key in keys.items() if key not in recalled]
+    compared = pairwise(catalog, suite, held, models, withheld, pairs=new)
+    found = {pair: _both(each) for pair, each in zip(new, compared, strict=True)}
+    if derived:
+        derived.remember({keys[pair]: each for pair, each in found.items()})
     texts: dict[str, int] = {}
 
-    def pack(found: Difference) -> list[object] | None:
-        if found.value is None:
+    def pack(difference: Short | None) -> list[object] | None:
+        if difference is None:
             return None
-        numbers = [
-            _short(each)
-            for each in (found.value, found.low, found.high, found.p_corrected)
-        ]
-        return [*numbers, texts.setdefault(found.reason, len(texts))]
+        *numbers, reason = difference
+        return [*numbers, texts.setdefault(str(reason), len(texts))]
 
-    def both(comparison: Comparison) -> dict[str, object]:
-        packed = [pack(found) for found in comparison.differences]
-        return {"each": packed, "mean": pack(comparison.overall)}
-
-    compared = pairwise(catalog, suite, records, models, withheld)
-    pairs = [both(comparison) for comparison in compared]
+    pairs = []
+    for pair, key in keys.items():
+        both = found.get(pair) or recalled[key]
+        each = [pack(difference) for difference in both["each"]]
+        pairs.append({"each": each, "mean": pack(both["mean"])})
     return {
         "models": models,
         "pairs": pairs,
         "texts": list(texts),
         "left_out": len(scored) - len(models),
     }
+
+
+Short = Sequence[float | str | None]
+"""A difference: value, low, high, p corrected by Holm over the benchmarks, reason."""
+
+
+class Both(TypedDict):
+    """The differences of two models on each benchmark, and of their means."""
+
+    each: list[Short | None]
+    mean: Short | None
+
+
+def _keys_of_pairs(
+    catalog: Catalog,
+    suite: SuiteSpec,
+    records: Sequence[Known],
+    models: Sequence[str],
+    withheld: Mapping[str, str],
+) -> dict[tuple[str, str], str]:
+    """Return the key of the differences of each pair of models; empty of records in memory."""
+    ids = [item.id for item in suite.benchmarks]
+    specs = map(catalog.benchmark, ids)
+    common = repr(
+        (
+            suite,
+            [(spec.unavailable, spec.parent, withheld.get(spec.id)) for spec in specs],
+        )
+    )
+    hashes: dict[str, dict[str, str]] = {model: {} for model in models}
+    columns = set(ids)
+    for record in records:
+        if record.summary.model in hashes and record.summary.benchmark in columns:
+            hashes[record.summary.model][record.summary.benchmark] = record.sha256
+    stored = {
+        model: "" if "" in own.values() else repr([own.get(id) for id in ids])
+        for model, own in hashes.items()
+    }
+    return {
+        (a, b): key_of("pair", common, a, b, stored[a], stored[b])
+        if stored[a] and stored[b]
+        else ""
+        for a, b in combinations(models, 2)
+    }
+
+
+def _both(comparison: Comparison) -> Both:
+    each = [_numbers(found) for found in comparison.differences]
+    return {"each": each, "mean": _numbers(comparison.overall)}
+
+
+def _numbers(found: Difference) -> Short | None:
+    if found.value is None:
+        return None
+    numbers = (found.value, found.low, found.high, found.p_corrected)
+    return [*map(_short, numbers), found.reason]
 
 
 def _short(value: float | None) -> float | None:

@@ -6,15 +6,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
 from neuroledger.errors import RequestError
 from neuroledger.stats.stored import Number
+from neuroledger.store.derived import derived_at, key_of
 from neuroledger.store.git import git
 
-__all__ = ["Step", "history"]
+__all__ = ["RECORDS", "Step", "history", "log_of"]
 
 RAW = re.compile(
     r"^:\d+ \d+ [0-9a-f]+ (?P<blob>[0-9a-f]+) [AM]\t(?:.*/)?(?P<benchmark>[^/]+)/(?P<model>[^/]+)\.json$"
@@ -50,8 +51,11 @@ class _Version(BaseModel):
         return self.score.value
 
 
-def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
-    """Return the commits that changed the score of each (benchmark, model), oldest first; empty without git."""
+RECORDS: Final = "results/records"
+
+
+def log_of(root: Path, *folders: str) -> str:
+    """Return the commits with the versions of files that they added or changed, oldest first; empty without git."""
     arguments = (
         "log",
         "--reverse",
@@ -62,12 +66,25 @@ def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
         "--abbrev=40",
     )
     try:
-        log = git(root, *arguments, "--", "results/records", may_fail=True)
+        log = git(root, *arguments, "--", *folders, may_fail=True)
     except RequestError:
-        return {}
-    versions = _versions(log.decode(errors="replace"))
+        return ""
+    return log.decode(errors="replace")
+
+
+def history(root: Path) -> Mapping[tuple[str, str], tuple[Step, ...]]:
+    """Return the commits that changed the score of each (benchmark, model), oldest first; empty without git."""
+    versions = _versions(log_of(root, RECORDS))
     blobs = dict.fromkeys(match["blob"] for _, _, match in versions)
-    values = dict(_values(root, list(blobs)))
+    derived = derived_at(root)
+    keys = {blob: key_of("value of a version", blob) for blob in blobs}
+    known = derived.recall(keys.values())
+    values = {blob: known[key] for blob, key in keys.items() if key in known}
+    new = dict(_values(root, [blob for blob in blobs if blob not in values]))
+    # A version without a value may only be missing from this clone.
+    found = {keys[blob]: value for blob, value in new.items() if value is not None}
+    derived.remember(found)
+    values |= new
     steps: dict[tuple[str, str], list[Step]] = {}
     for commit, date, match in versions:
         pair = match["benchmark"], match["model"]
@@ -108,6 +125,8 @@ def _is_unchanged(value: float | None, before: float | None) -> bool:
 
 def _values(root: Path, blobs: list[str]) -> Iterator[tuple[str, float | None]]:
     """Yield each blob with the score of this version of a record; None if it failed or is not a record."""
+    if not blobs:
+        return
     names = "".join(f"{blob}\n" for blob in blobs).encode()
     out = git(root, "cat-file", "--batch", stdin=names, may_fail=True)
     position = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from neuroledger.engine.record import Record
+from neuroledger.engine.records.summary import Known, Summary, known
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import BenchmarkSpec
@@ -38,7 +39,11 @@ class Opening:
         return f"{self.name}{self.rest}"
 
 
-def opening(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> Opening:
+def opening(
+    catalog: Catalog,
+    board: Leaderboard,
+    records: Sequence[Record] | Sequence[Known],
+) -> Opening:
     """Return what the first benchmark of a board shows, in words.
 
     The sentence names the best model that is not a control, with its value and interval, and its untrained twin or, if its
@@ -62,7 +67,8 @@ def opening(catalog: Catalog, board: Leaderboard, records: Sequence[Record]) -> 
         sign = -1
     best = max(scored or models, key=lambda row: sign * (row.cells[i].value or 0.0))
     name, rest = _named(best)
-    kept = {record.model: record for record in records if record.benchmark == column.id}
+    summaries = [record.summary for record in known(records)]
+    kept = {each.model: each for each in summaries if each.benchmark == column.id}
     says = _achievement(spec, column, best.cells[i], kept.get(best.model), len(scored))
     twin = catalog.model(best.model).untrained
     rest = f"{rest} {says}{_compared(board, i, twin)}."
@@ -110,7 +116,7 @@ def _value(cell: Cell) -> str:
 
 
 def _achievement(
-    spec: BenchmarkSpec, column: Column, cell: Cell, record: Record | None, models: int
+    spec: BenchmarkSpec, column: Column, cell: Cell, record: Summary | None, models: int
 ) -> str:
     """Return verb, value and reference of a score, in the words of its benchmark."""
     value = _value(cell)
@@ -120,9 +126,7 @@ def _achievement(
     if column.normalise == "ceiling" and column.scale == "consistency":
         return f"errs on the same images as people to {value} of the consistency of people with each other"
     if column.normalise == "ceiling" and column.direction == "higher":
-        score = None if record is None else record.score
-        ceiling = None if score is None else score.ceiling
-        if ceiling is not None and ceiling.scale in EXPLAINED and place:
+        if record is not None and record.ceiling_scale in EXPLAINED and place:
             return f"explains {value} of what can be explained{within}"
         return (
             f"reaches {value} of the {scale} that the noise of the data allows{within}"

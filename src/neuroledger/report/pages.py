@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os.path import commonprefix
 from typing import Final, NamedTuple
 
@@ -14,17 +16,14 @@ from markupsafe import Markup
 
 from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.data.images import thumbnail
-from neuroledger.data.load import load_dataset
+from neuroledger.data.load import load_dataset, verified_files
 from neuroledger.engine.claims.looks import read_looks
 from neuroledger.engine.claims.standing import standing
 from neuroledger.engine.control import Control
 from neuroledger.engine.record import Record
-from neuroledger.engine.records.calibrations import (
-    calibration_in,
-    calibration_path,
-    refuted,
-)
-from neuroledger.engine.samples import samples_of
+from neuroledger.engine.records.calibrations import calibration_in, calibration_path
+from neuroledger.engine.records.summary import Known, Summary, known
+from neuroledger.engine.samples import samples_of, state_of_samples
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.report import claims
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
@@ -32,16 +31,32 @@ from neuroledger.report.curves import Curve, curves_in, figures
 from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, scatter
 from neuroledger.report.front import front, packed_pairs
 from neuroledger.report.history import Step, history
-from neuroledger.report.table import board_of
+from neuroledger.report.table import board_of, withheld_in
 from neuroledger.report.timelines import clock_rows, timeline
+from neuroledger.spec import registry
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.bibliography import Reference, joined
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import DatasetSpec, SuiteSpec
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of, to_score
+from neuroledger.store.derived import (
+    derived_at,
+    installed_sha256,
+    key_of,
+    remembered,
+)
 
-__all__ = ["Page", "Picture", "World", "gather", "packed", "pages", "thumbnails"]
+__all__ = [
+    "Late",
+    "Page",
+    "Picture",
+    "World",
+    "gather",
+    "packed",
+    "pages",
+    "thumbnails",
+]
 
 MAX_COSTS = 3  # figures of score against cost on the page of a benchmark
 # States of cells that pages do not show.
@@ -52,12 +67,30 @@ MAX_CHANGES = 40  # latest changes of scores on the page of a benchmark
 FAMILY = r"\{[^{}]*\}$|[^,]+(?=,)|\S*$"  # {Institution}; Family, Given; Given Family
 
 
+class Late(NamedTuple):
+    """Further context of a page, which whole records give: it is made when the page is rendered.
+
+    ``key`` tells what it follows from; it is empty if that is known to this process only.
+    """
+
+    key: str
+    make: Callable[[], dict[str, object]]
+
+
 class Page(NamedTuple):
     """One page of the site: its path, its template, and the context of the template."""
 
     path: str
     template: str
-    context: dict[str, object]
+    known: dict[str, object]
+    late: Late | None = None
+
+    @property
+    def context(self) -> dict[str, object]:
+        """The whole context."""
+        if self.late is None:
+            return self.known
+        return self.known | self.late.make()
 
 
 class Picture(NamedTuple):
@@ -65,6 +98,13 @@ class Picture(NamedTuple):
 
     path: str
     content: bytes
+
+
+class Entrant(NamedTuple):
+    """A model on the page of a benchmark, which does not show its scores on others."""
+
+    model: str
+    role: str
 
 
 class Shown(NamedTuple):
@@ -82,7 +122,7 @@ class World:
     main: Leaderboard
     boards: tuple[Leaderboard, ...]
     everything: Leaderboard
-    records: tuple[Record, ...]
+    records: tuple[Known, ...]
     reports: Mapping[str, ValidationReport]
     references: Mapping[str, Reference]
     history: Mapping[tuple[str, str], tuple[Step, ...]]
@@ -97,7 +137,11 @@ class World:
 
 
 def gather(
-    catalog: Catalog, suite: str, records: Sequence[Record], *, alone: bool = False
+    catalog: Catalog,
+    suite: str,
+    given: Sequence[Record] | Sequence[Known],
+    *,
+    alone: bool = False,
 ) -> World:
     """Gather the content of the pages of a suite: its boards, then the boards of other suites that have scores.
 
@@ -108,14 +152,17 @@ def gather(
     SpecError, RequestError
         A spec is wrong, or the suite does not exist.
     """
-    withheld = refuted(catalog)
+    records = known(given)
+    withheld = withheld_in(catalog)
     is_default = suite == read_params(catalog.root).suite and not alone
     suites = (to_score if is_default else suites_of)(catalog, suite)
     boards = tuple(board_of(catalog, spec, records, withheld) for spec in suites)
     further: tuple[SuiteSpec, ...] = ()
     shown = _only(catalog, boards) if alone else _whole(catalog)
     if alone:
-        records = [item for item in records if item.benchmark in shown.benchmarks]
+        records = [
+            item for item in records if item.summary.benchmark in shown.benchmarks
+        ]
     else:
         further = _further(catalog, boards, records)
     further_boards = [board_of(catalog, other, records, withheld) for other in further]
@@ -179,11 +226,11 @@ def _reports(catalog: Catalog, datasets: Sequence[str]) -> dict[str, ValidationR
 
 
 def _further(
-    catalog: Catalog, boards: Sequence[Leaderboard], records: Sequence[Record]
+    catalog: Catalog, boards: Sequence[Leaderboard], records: Sequence[Known]
 ) -> tuple[SuiteSpec, ...]:
     """Return the other suites with a scored benchmark that is on none of the boards."""
     on_boards = {column.id for board in boards for column in board.columns}
-    scored = {record.benchmark for record in records} - on_boards
+    scored = {record.summary.benchmark for record in records} - on_boards
     shown = {board.suite for board in boards}
     others = (catalog.suite(id) for id in catalog.ids("suites") if id not in shown)
     return tuple(
@@ -194,7 +241,7 @@ def _further(
 def _every(
     catalog: Catalog,
     benchmarks: Sequence[str],
-    records: Sequence[Record],
+    records: Sequence[Known],
     withheld: Mapping[str, str],
 ) -> Leaderboard:
     """Return one board of all benchmarks that have a page."""
@@ -298,16 +345,15 @@ def _front(
 def _numbers(world: World, board: Leaderboard) -> list[tuple[str, str]]:
     """Return the labels and numbers above a board."""
     ids = {column.id for column in board.columns}
-    controls = [
-        control
+    verdicts = Counter(
+        verdict
         for record in world.records
-        if record.benchmark in ids
-        for control in record.controls.values()
-    ]
+        if record.summary.benchmark in ids
+        for verdict in record.summary.verdicts
+    )
     states = Counter(cell.status for row in board.rows for cell in row.cells)
     datasets = {column.dataset for column in board.columns if not column.unavailable}
     valid = sum(world.reports[id].success for id in datasets if id in world.reports)
-    verdicts = Counter(control.verdict for control in controls)
     undecided = f", {verdicts['undecided']} undecided" if verdicts["undecided"] else ""
     return [
         ("models", str(sum(row.role == "model" for row in board.rows))),
@@ -317,22 +363,26 @@ def _numbers(world: World, board: Leaderboard) -> list[tuple[str, str]]:
         ("data sets validated", f"{valid} of {len(datasets)}"),
         (
             "control checks passed",
-            f"{verdicts['passed']} of {len(controls)}{undecided}",
+            f"{verdicts['passed']} of {verdicts.total()}{undecided}",
         ),
     ]
 
 
 def _benchmark_pages(world: World) -> Iterator[Page]:
     items = []
+    by_benchmark: dict[str, list[Known]] = {}
+    for record in world.records:
+        by_benchmark.setdefault(record.summary.benchmark, []).append(record)
     for i, column in enumerate(world.everything.columns):
         spec = world.catalog.benchmark(column.id)
         dataset = world.catalog.dataset(column.dataset)
         lines = []
         for row in world.everything.rows:
             if row.cells[i].status not in ABSENT:
-                lines.append((row, row.cells[i]))
+                lines.append((Entrant(row.model, row.role), row.cells[i]))
         lines.sort(key=lambda line: _by_value(line[0], line[1], column))
-        records = [record for record in world.records if record.benchmark == column.id]
+        records = by_benchmark.get(column.id, [])
+        summaries = [record.summary for record in records]
         curves = figures(world.curves, column.id)
         context = {
             "spec": spec,
@@ -340,17 +390,15 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
             "dataset": dataset,
             "lines": lines,
             "axis": axis([cell for _, cell in lines], [column]),
-            "controls": sorted(_controls_of(records).items()),
-            "records": records,
             "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
-            "notes": _notes(records),
-            "figures": [*curves, *_costs(column, lines, records)],
+            "figures": [*curves, *_costs(column, lines, summaries)],
             "calibration": _calibration(world, column.id),
             "history": _changes(world, benchmark=column.id),
             "cited": _cited(world, [*spec.cite, *dataset.cite]),
         }
         context |= _source(world, "benchmarks", column.id)
-        yield Page(f"benchmarks/{column.id}.html", "benchmark.html.j2", context)
+        late = Late(_key(records), partial(_of_records, records))
+        yield Page(f"benchmarks/{column.id}.html", "benchmark.html.j2", context, late)
         scored = sum(cell.status == "scored" for _, cell in lines)
         state, tone = _state_of_scores(scored, column.unavailable)
         cells = [spec.parent, spec.dataset]
@@ -360,6 +408,20 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
     yield _list(
         "benchmarks", "Benchmarks", ["benchmark", "part of", "data set", "state"], items
     )
+
+
+def _key(records: Sequence[Known]) -> str:
+    """Return the hashes of the files of records; empty if one is in memory."""
+    if not all(record.sha256 for record in records):
+        return ""
+    return " ".join(["records", *(record.sha256 for record in records)])
+
+
+def _of_records(known_ones: Sequence[Known]) -> dict[str, object]:
+    """Return what the page of a benchmark shows of its whole records."""
+    records = [each.record() for each in known_ones]
+    controls = sorted(_controls_of(records).items())
+    return {"controls": controls, "records": records, "notes": _notes(records)}
 
 
 def _state_of_scores(scored: int, unavailable: object) -> tuple[str, str]:
@@ -399,16 +461,15 @@ def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
 
 def _model_pages(world: World) -> Iterator[Page]:
     rows = {row.model: row for row in world.everything.rows}
-    known = {column.id for column in world.everything.columns}
+    on_pages = {column.id for column in world.everything.columns}
     items = []
     own = set(world.catalog.own("models"))
+    states: dict[str, list[str]] = {}
+    for record in world.records:
+        if record.summary.benchmark in on_pages:
+            states.setdefault(record.summary.model, []).append(record.summary.status)
     for id in world.models:
         spec = world.catalog.model(id)
-        records = [
-            record
-            for record in world.records
-            if record.model == id and record.benchmark in known
-        ]
         row = rows.get(id)
         context = {
             "spec": spec,
@@ -418,11 +479,11 @@ def _model_pages(world: World) -> Iterator[Page]:
         yield Page(
             f"models/{id}.html", "model.html.j2", context | _source(world, "models", id)
         )
-        scored = sum(record.status == "scored" for record in records)
+        scored = states.get(id, []).count("scored")
         state, tone = _state_of_scores(scored, spec.unavailable)
         role = f"{spec.control} control" if spec.control else "model"
         cells = [spec.builder.name if spec.builder else "", role]
-        if records or id in own:
+        if id in states or id in own:
             items.append(
                 _item(id, spec.title, cells, state, tone, simulated=spec.simulated)
             )
@@ -568,7 +629,7 @@ def _source(world: World, kind: str, id: str) -> dict[str, object]:
     }
 
 
-def _by_value(row: Row, cell: Cell, column: Column) -> tuple[bool, float, str]:
+def _by_value(row: Entrant, cell: Cell, column: Column) -> tuple[bool, float, str]:
     sign = -1 if column.direction == "higher" else 1
     return cell.value is None, sign * (cell.value or 0.0), row.model
 
@@ -587,33 +648,58 @@ def _record_pages(world: World) -> Iterator[Page]:
     indices = {column.id: i for i, column in enumerate(world.everything.columns)}
     rows = {row.model: row for row in world.everything.rows}
     for record in world.records:
-        if record.benchmark not in indices or record.model not in rows:
+        i = indices.get(record.summary.benchmark)
+        row = rows.get(record.summary.model)
+        if i is None or row is None:
             continue
-        row = rows[record.model]
-        i = indices[record.benchmark]
         column = world.everything.columns[i]
         cell = row.cells[i]
-        score = record.score
         spec = world.catalog.benchmark(column.id)
-        dataset = world.catalog.dataset(column.dataset)
+        cites = [*spec.cite, *world.catalog.dataset(column.dataset).cite]
         context = {
             "section": "index",
-            "record": record,
             "column": column,
             "cell": cell,
             "role": row.role,
-            "ceiling": None if score is None else score.ceiling,
-            "facts": {} if score is None else score.facts,
-            "notes": () if score is None else score.notes,
             "axis": axis([cell], [column]),
-            "controls": sorted(record.controls.items()),
-            "figures": _details(world, record, column),
             "history": world.history.get((column.id, row.model), ()),
-            "cited": _cited(
-                world, [*spec.cite, *dataset.cite, *world.catalog.model(row.model).cite]
-            ),
+            "cited": _cited(world, [*cites, *world.catalog.model(row.model).cite]),
         }
-        yield Page(f"records/{column.id}/{row.model}.html", "record.html.j2", context)
+        late = Late(
+            _key_with_samples(world, record, column),
+            partial(_of_record, world, record, column),
+        )
+        path = f"records/{column.id}/{row.model}.html"
+        yield Page(path, "record.html.j2", context, late)
+
+
+def _key_with_samples(world: World, record: Known, column: Column) -> str:
+    """Return what the details of a record follow from: its file, and its samples if they are shown."""
+    summary = record.summary
+    key = _key([record])
+    if not key or column.private or not summary.has_score:
+        return key
+    return (
+        f"{key} {state_of_samples(world.catalog.root, summary.id, _headline(summary))}"
+    )
+
+
+def _headline(summary: Summary) -> str:
+    return summary.measures[0].metric if summary.measures else ""
+
+
+def _of_record(world: World, known_one: Known, column: Column) -> dict[str, object]:
+    """Return what the page of a record shows of the whole record."""
+    record = known_one.record()
+    score = record.score
+    return {
+        "record": record,
+        "ceiling": None if score is None else score.ceiling,
+        "facts": {} if score is None else score.facts,
+        "notes": () if score is None else score.notes,
+        "controls": sorted(record.controls.items()),
+        "figures": _details(world, record, column),
+    }
 
 
 def _details(world: World, record: Record, column: Column) -> list[tuple[str, Markup]]:
@@ -637,16 +723,16 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
 
 
 def _costs(
-    column: Column, lines: Sequence[tuple[Row, Cell]], records: Sequence[Record]
+    column: Column, lines: Sequence[tuple[Entrant, Cell]], summaries: Sequence[Summary]
 ) -> list[tuple[str, Markup]]:
     """Return one figure for each cost that was measured in the same pass as the score; partial costs are too low."""
     costs: dict[str, dict[str, float]] = {}
-    for record in records:
+    for summary in summaries:
         # The first score is that of the benchmark itself.
-        for metric, score in list(record.scores.items())[1:]:
-            is_cost = score.direction == "lower" and score.status == "scored"
-            if is_cost and score.value is not None:
-                costs.setdefault(metric, {})[record.model] = score.value
+        for each in summary.measures[1:]:
+            is_cost = each.direction == "lower" and each.status == "scored"
+            if is_cost and each.value is not None:
+                costs.setdefault(each.metric, {})[summary.model] = each.value
     drawn = []
     for cost, by_model in list(costs.items())[:MAX_COSTS]:
         points = _cost_points(by_model, lines)
@@ -660,7 +746,7 @@ def _costs(
 
 
 def _cost_points(
-    costs: Mapping[str, float], lines: Sequence[tuple[Row, Cell]]
+    costs: Mapping[str, float], lines: Sequence[tuple[Entrant, Cell]]
 ) -> list[Point]:
     """Return a point for each model that has a score and a cost."""
     points = []
@@ -738,8 +824,6 @@ def _has_files(report: ValidationReport | None) -> bool:
     return stimuli is not None and "filename" in stimuli.columns
 
 
-THUMBNAILS: Final = 24
-THUMBNAIL_PIXELS: Final = 96
 STATES: Final = {
     "failed": "f",
     "partial": "p",
@@ -837,11 +921,32 @@ def _short(value: float | None) -> float | None:
     return float(f"{value:.5g}")
 
 
+THUMBNAILS: Final = 24
+THUMBNAIL_PIXELS: Final = 96
+
+
 def thumbnails(catalog: Catalog, dataset: str) -> Iterator[tuple[str, bytes]]:
     """Yield stimulus ids and small PNG images, evenly spaced in the table; none for private or missing data."""
     spec = catalog.dataset(dataset)
-    if spec.access != "public" or spec.unavailable is not None:
+    if spec.access != "public" or spec.closed is not None:
         return
+    try:
+        verified_files(catalog, "datasets", dataset)
+    except NeuroLedgerError:  # missing or changed; the validation section reports it
+        return
+    # The spec pins the content of the files.
+    key = key_of("thumbnails", repr(spec), installed_sha256())
+    if not registry.only_shipped():
+        key = ""
+    found = remembered(
+        derived_at(catalog.root), {dataset: key}, lambda id: list(_drawn(catalog, id))
+    )
+    for id, content in found[dataset]:
+        yield id, b64decode(content)
+
+
+def _drawn(catalog: Catalog, dataset: str) -> Iterator[tuple[str, str]]:
+    """Yield stimulus ids and images in base64."""
     try:
         stimuli = load_dataset(catalog, dataset).stimuli
         if stimuli is None or "filename" not in stimuli.table.columns:
@@ -850,8 +955,6 @@ def thumbnails(catalog: Catalog, dataset: str) -> Iterator[tuple[str, bytes]]:
         count = min(THUMBNAILS, len(ids))
         ids = [ids[i * len(ids) // count] for i in range(count)]
         for id, content in zip(ids, stimuli.read(ids), strict=True):
-            yield id, thumbnail(content, id, THUMBNAIL_PIXELS)
-    except (
-        NeuroLedgerError
-    ):  # missing, changed, or not images; the validation section reports it
+            yield id, b64encode(thumbnail(content, id, THUMBNAIL_PIXELS)).decode()
+    except NeuroLedgerError:  # not images; the validation section reports it
         return

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from neuroledger.engine.record import Record, Undefined, read_all
+from neuroledger.engine.record import Record
+from neuroledger.engine.records.summary import Known, Summary, known, known_records
 from neuroledger.errors import RequestError
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.stats.score import Score
@@ -42,7 +43,7 @@ def pareto(
     benchmark: str,
     cost: str = DEFAULT_COSTS[0],
     *,
-    records: Iterable[Record] | None = None,
+    records: Iterable[Record | Known] | None = None,
     costs: Mapping[str, Cost] | None = None,
     catalog: Catalog | None = None,
 ) -> pd.DataFrame:
@@ -72,24 +73,23 @@ def pareto(
     """
     catalog = catalog or open_catalog()
     headline = catalog.benchmark(benchmark).all_metrics[0]
-    records = list(
-        read_all(catalog.root / "results" / "records") if records is None else records
-    )
-    measured = _measured(records, benchmark, cost, costs or {})
+    if records is None:
+        records = known_records(catalog.root)
+    summaries = [record.summary for record in known(records)]
+    measured = _measured(summaries, benchmark, cost, costs or {})
     rows: list[dict[str, object]] = []
-    for record in records:
-        result = record.result
-        if record.benchmark != benchmark or record.model not in measured:
+    for summary in summaries:
+        if summary.benchmark != benchmark or summary.model not in measured:
             continue
-        if isinstance(result, Undefined):
+        if summary.value is None:
             continue
-        value, unit, counted_on = measured[record.model]
+        value, unit, counted_on = measured[summary.model]
         rows.append(
             {
-                "model": record.model,
-                "score": result.value,
-                "low": result.low,
-                "high": result.high,
+                "model": summary.model,
+                "score": summary.value,
+                "low": summary.low,
+                "high": summary.high,
                 "cost": value,
                 "unit": unit,
                 "counted_on": counted_on,
@@ -104,7 +104,7 @@ def pareto(
             "lists this cost, or pass `costs`"
         )
     table = pd.DataFrame(rows).sort_values(["cost", "model"], ignore_index=True)
-    lower = _direction(records, benchmark) == "lower"
+    lower = _direction(summaries, benchmark) == "lower"
     table.insert(
         6,
         "reads",
@@ -153,18 +153,21 @@ def front(
 
 
 def _measured(
-    records: Iterable[Record], benchmark: str, cost: str, costs: Mapping[str, Cost]
+    summaries: Sequence[Summary], benchmark: str, cost: str, costs: Mapping[str, Cost]
 ) -> dict[str, tuple[float, str, str]]:
     """Return the cost of each model, its unit, and where it was counted: given, on the benchmark, or on another one."""
 
-    def nearest_first(record: Record) -> tuple[bool, str]:
-        return record.benchmark != benchmark, record.benchmark
+    def nearest_first(summary: Summary) -> tuple[bool, str]:
+        return summary.benchmark != benchmark, summary.benchmark
 
     measured: dict[str, tuple[float, str, str]] = {}
-    for record in sorted(records, key=nearest_first):
-        value, unit = _number(record.scores.get(cost))
-        if value is not None and record.status != "failed":
-            measured.setdefault(record.model, (value, unit, record.benchmark))
+    for summary in sorted(summaries, key=nearest_first):
+        found = next((each for each in summary.measures if each.metric == cost), None)
+        if found is None or found.value is None or not summary.has_score:
+            continue
+        if found.status == "scored":
+            count = (found.value, found.unit, summary.benchmark)
+            measured.setdefault(summary.model, count)
     for model, stated_cost in costs.items():
         value, unit = _number(stated_cost)
         if value is not None:
@@ -172,12 +175,12 @@ def _measured(
     return measured
 
 
-def _direction(records: Iterable[Record], benchmark: str) -> str:
+def _direction(summaries: Iterable[Summary], benchmark: str) -> str:
     """Return whether higher or lower scores of the benchmark are better."""
     scored = (
-        record.score.direction
-        for record in records
-        if record.benchmark == benchmark and record.score is not None
+        summary.direction
+        for summary in summaries
+        if summary.benchmark == benchmark and summary.has_score
     )
     return next(scored)
 
@@ -258,9 +261,7 @@ def _places() -> list[tuple[float, float, str]]:
     ]
 
 
-def _number(cost: Cost | None) -> tuple[float | None, str]:
-    if cost is None:
-        return None, ""
+def _number(cost: Cost) -> tuple[float | None, str]:
     if isinstance(cost, Score | StoredScore):
         return (cost.value if cost.status == "scored" else None), cost.unit or ""
     return float(cost), ""

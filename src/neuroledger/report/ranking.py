@@ -1,19 +1,24 @@
-"""Means, ranks and tops of a board, each remembered by the records that it follows from."""
+"""Means, ranks and tops of a board, each remembered by the records that it follows from.
+
+The statistics are imported when something must be computed: that takes longer than a board that is remembered.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from neuroledger.engine.records.summary import Known
 from neuroledger.report.board import Cell, Column, Row
 from neuroledger.spec.suites import Group
-from neuroledger.stats.differences import Joint, clearly_better, joint_mean, rank_sets
-from neuroledger.stats.packed_joint import packed, unpacked
-from neuroledger.stats.score import Score
 from neuroledger.store.derived import Derived, key_of, remembered
+
+if TYPE_CHECKING:
+    from neuroledger.stats.differences import Joint
+    from neuroledger.stats.score import Score
 
 __all__ = ["Means", "Sources", "means_of", "with_ranks"]
 
@@ -42,6 +47,7 @@ class Sources:
 
     def __post_init__(self) -> None:
         self._scores: dict[tuple[str, str], Score] = {}
+        self._means: dict[str, Joint] = {}
 
     def score(self, benchmark: str, model: str) -> Score:
         """Return a score with its deviations, or without an interval if it is withheld.
@@ -61,6 +67,12 @@ class Sources:
             self._scores.clear()
         self._scores[benchmark, model] = score
         return score
+
+    def mean(self, model: str, weights: Mapping[str, float]) -> Joint:
+        """Return the mean of a model by the weights of the suite, which is computed once."""
+        if model not in self._means:
+            self._means[model] = _joint(self, model, weights)
+        return self._means[model]
 
     def key(self, kind: str, pairs: Sequence[tuple[str, str]], *more: object) -> str:
         """Return the key of what follows from the records of these pairs, and from ``more``; empty of records in memory."""
@@ -111,11 +123,14 @@ def means_of(
     }
 
     def compute(model: str) -> list[dict[str, Any]]:
-        means = [_mean(sources, model, cells[model], each) for each in shares]
-        return [
-            _plain(cell)
-            for cell in (*means, _mean(sources, model, cells[model], weights))
+        own = cells[model]
+        means = [
+            _mean(sources, model, own, each, partial(_joint, sources, model, each))
+            for each in shares
         ]
+        of_suite = partial(sources.mean, model, weights)
+        means.append(_mean(sources, model, own, weights, of_suite))
+        return [_plain(cell) for cell in means]
 
     found = remembered(sources.derived, keys, compute)
     return {
@@ -134,7 +149,11 @@ def _plain(cell: Cell) -> dict[str, Any]:
 
 
 def _mean(
-    sources: Sources, model: str, cells: Mapping[str, Cell], shares: Mapping[str, float]
+    sources: Sources,
+    model: str,
+    cells: Mapping[str, Cell],
+    shares: Mapping[str, float],
+    mean: Callable[[], Joint],
 ) -> Cell:
     """Return the mean over benchmarks by their shares (which sum to 1), or a cell with the reason why it is missing."""
     missing = [
@@ -144,7 +163,7 @@ def _mean(
         return Cell("missing", reason="the suite's benchmarks have no common scale")
     if missing:
         return Cell("partial", reason=f"without {', '.join(missing)}")
-    joint = _joint(sources, model, shares)
+    joint = mean()
     if joint.uncertainty is None:
         return Cell("scored", joint.value)
     low, high = joint.uncertainty.interval(joint.value)
@@ -156,6 +175,8 @@ def _mean(
 
 
 def _joint(sources: Sources, model: str, shares: Mapping[str, float]) -> Joint:
+    from neuroledger.stats.differences import joint_mean
+
     return joint_mean(
         [(share, sources.score(id, model)) for id, share in shares.items()]
     )
@@ -197,6 +218,8 @@ def _ranks(
     key = key_of("ranks", *keys) if all(keys) else ""
 
     def compute(_: str) -> list[tuple[int, int]]:
+        from neuroledger.stats.differences import clearly_better, rank_sets
+
         joints = _joints(sources, models, weights, means)
         return rank_sets(clearly_better(joints))
 
@@ -213,12 +236,14 @@ def _joints(
     means: Mapping[str, Means],
 ) -> list[Joint]:
     """Return the score of each model with its deviations."""
+    from neuroledger.stats.differences import packed, unpacked
+
     keys = {
         model: key_of("joint", means[model].key) if means[model].key else ""
         for model in models
     }
     found = remembered(
-        sources.derived, keys, lambda model: packed(_joint(sources, model, weights))
+        sources.derived, keys, lambda model: packed(sources.mean(model, weights))
     )
     return [unpacked(found[model]) for model in models]
 
@@ -253,6 +278,8 @@ def _tops_of(
 
 def _tops(sources: Sources, column: Column, models: Sequence[str]) -> list[str]:
     """Return the models that no other is clearly better than; values without intervals are compared exactly."""
+    from neuroledger.stats.differences import clearly_better
+
     joints = [_joint(sources, model, {column.id: 1.0}) for model in models]
     higher = column.direction == "higher"
     if not column.counts and all(joint.uncertainty is None for joint in joints):

@@ -6,7 +6,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -20,13 +20,16 @@ from pydantic import BaseModel
 
 from neuroledger.display import visible
 from neuroledger.engine.control import in_words
-from neuroledger.engine.record import Record, read_all
+from neuroledger.engine.record import Record
+from neuroledger.engine.records.summary import known_records
 from neuroledger.errors import RequestError
 from neuroledger.report.board import FORMATS, Leaderboard, amount, describe, number
+from neuroledger.report.kept import MANIFEST, Wanted, one_file_of, write_all
 from neuroledger.report.pages import Page, Picture, World, gather, pages
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.score import counts_to_show
-from neuroledger.store.files import replacing, sweep, write_json, write_text
+from neuroledger.store.derived import derived_at, installed_sha256, key_of
+from neuroledger.store.files import sweep, write_json
 
 __all__ = [
     "MOST_BYTES",
@@ -35,13 +38,11 @@ __all__ = [
     "command_of",
     "counted",
     "fitting",
-    "folder_of",
     "gathered",
     "hash_of_script",
     "in_bytes",
     "in_one_line",
     "json_of",
-    "one_file_of",
     "prose",
     "record_text",
     "render_alone",
@@ -49,7 +50,6 @@ __all__ = [
 ]
 
 ASSETS: Final = ("style.css", "site.js")
-MANIFEST: Final = "pages.json"
 MOST_BYTES: Final = 2_000_000
 """Size that mail programs and forms accept."""
 AROUND: Final = 400  # bytes around a section, with a margin
@@ -84,34 +84,46 @@ def build_site(
         A record cannot be read, or the disk is full or read-only.
     """
     previous = _previous_files(out)
-    if records is None:
-        records = list(read_all(catalog.root / "results" / "records"))
-    world = gather(catalog, suite, records, alone=alone)
-    contents = dict(_contents(world))
+    is_stored = records is None
+    derived = derived_at(catalog.root) if is_stored else None
+    memory = catalog.root / ".cache" if is_stored else None
+    given = known_records(catalog.root) if records is None else records
+    world = gather(catalog, suite, given, alone=alone)
+    wanted = {name: _wanted(content, world) for name, content in _contents(world)}
     if alone:
-        contents[one_file_of(suite)] = _in_one_file(world)
-        contents[".gitignore"] = "*\n"
+        wanted[one_file_of(suite)] = Wanted("", partial(_in_one_file, world))
+        wanted[".gitignore"] = Wanted("", lambda: "*\n")
     # The manifest is written first, so that the next build recognises the files of one that was killed.
-    write_json(out / MANIFEST, sorted(previous | set(contents)))
-    for name, content in contents.items():
-        if isinstance(content, str):
-            write_text(out / name, content)
-        else:
-            with replacing(out / name) as temporary:
-                temporary.write_bytes(content)
-    for name in previous - set(contents):
+    write_json(out / MANIFEST, sorted(previous | set(wanted)))
+    write_all(out, wanted, derived, memory)
+    for name in previous - set(wanted):
         (out / name).unlink(missing_ok=True)
-    write_json(out / MANIFEST, sorted(contents))
-    return [out / name for name in sorted(contents)]
+    write_json(out / MANIFEST, sorted(wanted))
+    return [out / name for name in sorted(wanted)]
 
 
-def _contents(world: World) -> Iterator[tuple[str, str | bytes]]:
+def _wanted(content: Page | str | bytes, world: World) -> Wanted:
+    """Return how a file is made, and what it follows from."""
+    if not isinstance(content, Page):
+        return Wanted("", lambda: content)
+    return Wanted(
+        _key_of_page(content, world.main), partial(rendered, content, world.main)
+    )
+
+
+def _key_of_page(page: Page, main: Leaderboard) -> str:
+    """Return the key of a page, of which nothing but its context is known before it is rendered."""
+    late = "none" if page.late is None else page.late.key
+    if not late:
+        return ""
+    cited = f"{main.suite} {main.version}"
+    known = repr((page.path, page.template, cited, page.known))
+    return key_of("page", known, late, installed_sha256())
+
+
+def _contents(world: World) -> Iterator[tuple[str, Page | str | bytes]]:
     for page in pages(world):
-        yield (
-            page
-            if isinstance(page, Picture)
-            else (page.path, rendered(page, world.main))
-        )
+        yield page if isinstance(page, Picture) else (page.path, page)
     for name in ASSETS:
         yield name, _template(name)
     for suffix, kind in (
@@ -122,16 +134,6 @@ def _contents(world: World) -> Iterator[tuple[str, str | bytes]]:
     ):
         for board in world.boards:
             yield f"{board.suite}.{suffix}", FORMATS[kind](board)
-
-
-def folder_of(suite: str | None) -> Path:
-    """Return the folder of the pages of a suite, or of all scores."""
-    return Path("site" if suite is None else f"site-{suite}")
-
-
-def one_file_of(suite: str) -> str:
-    """Return the name of the file that has all pages of a suite and can be mailed."""
-    return f"{suite}-in-one-file.html"
 
 
 def _in_one_file(world: World) -> str:

@@ -7,11 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from neuroledger.engine.checked import evidence_of
-from neuroledger.engine.plan import fits
-from neuroledger.engine.record import Record, signers_of
-from neuroledger.engine.records.calibrations import refuted
-from neuroledger.engine.records.summary import Known, Summary, known_records
+from neuroledger.engine.evidence import ALLOWED
+from neuroledger.engine.records.summary import Known, Summary, known, known_records
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.report.ranking import Means, Sources, means_of, with_ranks
@@ -21,20 +18,21 @@ from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.spec.kinds import MetricSpec, SuiteSpec, Weighted
 from neuroledger.spec.load import read_params
 from neuroledger.spec.pretraining import overlap_notes
-from neuroledger.spec.suites import groups_of, suites_of, to_score, weights_of
-from neuroledger.stats.score import COMMENSURABLE
-from neuroledger.stats.stored_score import StoredScore
-from neuroledger.stats.task_ranks import (
-    Agreement,
-    agreement,
-    mean_rank,
-    normalised_ranks,
-    published_table,
+from neuroledger.spec.suites import (
+    COMMENSURABLE,
+    groups_of,
+    suites_of,
+    to_score,
+    weights_of,
 )
 from neuroledger.store.derived import derived_at, key_of, remembered
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from neuroledger.engine.record import Record
+    from neuroledger.stats.stored_score import StoredScore
+    from neuroledger.stats.task_ranks import Agreement
 
 __all__ = [
     "Basis",
@@ -47,6 +45,7 @@ __all__ = [
     "pretrained_on",
     "standings",
     "tidy",
+    "withheld_in",
 ]
 
 
@@ -150,7 +149,7 @@ def boards_of(
     """
     suites = to_score(catalog, suite) if new else suites_of(catalog, suite)
     shown = known_records(catalog.root) if records is None else records
-    withheld = refuted(catalog)
+    withheld = withheld_in(catalog)
     return tuple(board_of(catalog, spec, shown, withheld) for spec in suites)
 
 
@@ -160,9 +159,9 @@ def board_of(
     records: Sequence[Record] | Sequence[Known],
     withheld: Mapping[str, str] | None = None,
 ) -> Leaderboard:
-    """Return the board of a suite, which need not be in the catalogue; ``withheld``: result of `refuted`, if known."""
+    """Return the board of a suite, which need not be in the catalogue; ``withheld``: result of `withheld_in`, if known."""
     if withheld is None:
-        withheld = refuted(catalog)
+        withheld = withheld_in(catalog)
     sources = _sources(catalog, suite, records, withheld)
     columns = tuple(
         _column(catalog, item.id, item.weight, sources.records[item.id])
@@ -189,6 +188,15 @@ def board_of(
     )
 
 
+def withheld_in(catalog: Catalog) -> dict[str, str]:
+    """Return the benchmarks whose intervals failed their calibration, with the reason."""
+    if not any((catalog.root / "results" / "calibration").glob("*.json")):
+        return {}
+    from neuroledger.engine.records.calibrations import refuted
+
+    return refuted(catalog)
+
+
 def _sources(
     catalog: Catalog,
     suite: SuiteSpec,
@@ -197,12 +205,11 @@ def _sources(
 ) -> Sources:
     """Return the records of the benchmarks of a suite."""
     shown: dict[str, dict[str, Known]] = {item.id: {} for item in suite.benchmarks}
-    for record in records:
-        known = Known.of(record) if isinstance(record, Record) else record
-        if known.summary.benchmark in shown:
-            shown[known.summary.benchmark][known.summary.model] = known
-    is_stored = any(known.sha256 for each in shown.values() for known in each.values())
-    is_signed = signers_of(catalog.root) is not None
+    for record in known(records):
+        if record.summary.benchmark in shown:
+            shown[record.summary.benchmark][record.summary.model] = record
+    is_stored = all(each.sha256 for row in shown.values() for each in row.values())
+    is_signed = (catalog.root / ALLOWED).is_file()
     derived = derived_at(catalog.root) if is_stored else None
     return Sources(shown, withheld, is_signed, derived)
 
@@ -228,7 +235,7 @@ def _column(
         metric = catalog.metric(name)
     else:
         metric = None
-    summaries = [known.summary for known in records.values()]
+    summaries = [record.summary for record in records.values()]
     scored = [summary for summary in summaries if summary.has_score]
     scale, direction = _scale_of(scored, metric, name)
     ceilings = [each.ceiling for each in scored if each.ceiling is not None]
@@ -301,7 +308,7 @@ def _fitting(
         for column in columns
         if not column.unavailable and model not in sources.records[column.id]
     ]
-    is_known = sources.derived is not None and registry.only_shipped()
+    is_known = bool(pairs) and sources.derived is not None and registry.only_shipped()
     keys: dict[Pair, str] = dict.fromkeys(pairs, "")
     if is_known:
         ids = {column.id: catalog.benchmark(column.id) for column in columns}
@@ -309,12 +316,19 @@ def _fitting(
             id: (spec_sha256(spec), spec_sha256(catalog.about(spec.dataset)))
             for id, spec in ids.items()
         }
-        owners = {model: spec_sha256(catalog.model(model)) for model in models}
+        without = dict.fromkeys(model for model, _ in pairs)
+        owners = {model: spec_sha256(catalog.model(model)) for model in without}
         keys = {
             (model, id): key_of("fits", owners[model], *targets[id])
             for model, id in pairs
         }
-    return remembered(sources.derived, keys, lambda pair: fits(catalog, *pair))
+
+    def compute(pair: Pair) -> bool:
+        from neuroledger.engine.plan import fits
+
+        return fits(catalog, *pair)
+
+    return remembered(sources.derived, keys, compute)
 
 
 def _cell(
@@ -326,15 +340,17 @@ def _cell(
 ) -> Cell:
     if column.unavailable:
         return Cell("unavailable", reason=column.unavailable)
-    known = sources.records[column.id].get(model)
-    if known is None:
+    found = sources.records[column.id].get(model)
+    if found is None:
         is_fitting = fitting[model, column.id]
         words = "not run yet" if is_fitting else "the model does not fit this benchmark"
         return Cell("missing", reason=words)
-    cell = _recorded(catalog, known.summary, column, sources.withheld)
+    cell = _recorded(catalog, found.summary, column, sources.withheld)
     if not sources.is_signed:
         return cell
-    return replace(cell, evidence=evidence_of(catalog.root, known.summary))
+    from neuroledger.engine.checked import evidence_of
+
+    return replace(cell, evidence=evidence_of(catalog.root, found.summary))
 
 
 def _recorded(
@@ -482,6 +498,8 @@ def standings(
     models = sorted({model for row in scored.values() for model in row})
     if len(models) < 2:
         raise RequestError(_too_few(suite, len(models), published=published))
+    from neuroledger.stats.task_ranks import mean_rank, normalised_ranks
+
     ranks = mean_rank(
         normalised_ranks(scored, lower_is_better=figures.lower),
         group={id: catalog.benchmark(id).parent for id in scored},
@@ -539,6 +557,8 @@ class _Figures(NamedTuple):
 
 def _published_figures(catalog: Catalog, suite: str) -> _Figures:
     """Return the published figures of a suite."""
+    from neuroledger.stats.task_ranks import published_table
+
     table = {id: dict(row) for id, row in published_table(suite, catalog).items()}
     known = {model for row in table.values() for model in row}
     return _Figures(table, (), [name for name in ("Dummy", "Chance") if name in known])
@@ -597,6 +617,8 @@ def agreement_of(
     RequestError
         The suites share fewer than three models.
     """
+    from neuroledger.stats.task_ranks import agreement
+
     dummies = [
         model for model in {*first.dummies, *second.dummies} if model in first.ranks
     ]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from neuroledger.engine.record import Record, read_record, record_files
+from neuroledger.engine.record import Record, read_record
 from neuroledger.errors import RequestError, require_package
 from neuroledger.spec.catalog import Catalog
-from neuroledger.store.files import replacing
+from neuroledger.store.files import json_files, replacing
 
 __all__ = [
     "dataset_card",
@@ -37,7 +37,7 @@ def records_of(catalog: Catalog, id: str) -> list[Record]:
     else:
         benchmarks = {catalog.benchmark(id).id}
     folder = catalog.root / "results" / "records"
-    paths = [path for path in record_files(folder) if path.parent.name in benchmarks]
+    paths = [path for path in json_files(folder) if path.parent.name in benchmarks]
     records = [record for record in map(read_record, paths) if record.value is not None]
     if not records:
         raise RequestError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Final
 
 from neuroledger.errors import CircleError, RequestError, SpecError
 from neuroledger.spec.catalog import Catalog
@@ -12,6 +13,7 @@ from neuroledger.spec.document import Location
 from neuroledger.spec.kinds import SuiteSpec, Weighted
 
 __all__ = [
+    "COMMENSURABLE",
     "Group",
     "groups_of",
     "suite_problems",
@@ -20,6 +22,20 @@ __all__ = [
     "unlisted",
     "weights_of",
 ]
+
+# Scales from 0 (no agreement) to 1 (perfect), whose values can be averaged over benchmarks.
+COMMENSURABLE: Final = frozenset(
+    {
+        "correlation",
+        "reliability",
+        "explained_variance",
+        "similarity",
+        "consistency",
+        "accuracy",
+        "fraction",
+        "score",
+    }
+)
 
 UNLISTED = "unlisted"
 

@@ -114,13 +114,16 @@ def _places(uncertainties: Sequence[Uncertainty]) -> list[_Place]:
 
 def _place(name: tuple[str, tuple[str, ...]], parts: Sequence[Part | None]) -> _Place:
     """Return the deviations of all scores at one place; a score without this part does not vary there."""
-    keys = dict.fromkeys(key for part in parts if part for key in part.keys)
+    # Most scores have the same groups.
+    groups = dict.fromkeys(part.keys for part in parts if part)
+    keys = dict.fromkeys(key for each in groups for key in each)
     column = {key: at for at, key in enumerate(keys)}
+    columns = {each: [column[key] for key in each] for each in groups}
     values = np.zeros((len(parts), len(column)))
     freedom = np.full(len(parts), np.inf)
     for row, part in enumerate(parts):
         if part is not None:
-            values[row, [column[key] for key in part.keys]] += part.values
+            values[row, columns[part.keys]] += part.values
             freedom[row] = part.freedom
     population, over = name
     return _Place(population, len(over) == 1, values, freedom)

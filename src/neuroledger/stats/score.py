@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = [
-    "COMMENSURABLE",
     "LIMITS",
     "Score",
     "Status",
@@ -45,19 +44,6 @@ __all__ = [
 Status = Literal["scored", "partial", "failed"]
 Varies = Callable[[Sequence[str] | None], Uncertainty | None]
 NAN: Final = float("nan")
-# Scales from 0 (no agreement) to 1 (perfect), whose values can be averaged over benchmarks.
-COMMENSURABLE: Final = frozenset(
-    {
-        "correlation",
-        "reliability",
-        "explained_variance",
-        "similarity",
-        "consistency",
-        "accuracy",
-        "fraction",
-        "score",
-    }
-)
 # Smallest and largest possible value on each scale.
 LIMITS: Final[Mapping[str, tuple[float, float]]] = {
     "accuracy": (0.0, 1.0),

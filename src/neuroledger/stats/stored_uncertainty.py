@@ -189,8 +189,9 @@ def _packed_keys(keys: tuple[str, ...]) -> Keys:
     return keys
 
 
+@lru_cache(maxsize=256)
 def _unpacked_keys(keys: Keys) -> tuple[str, ...]:
-    """Return the name of each group, or of each pair of groups."""
+    """Return the name of each group, or of each pair of groups; scores of the same items share them."""
     if isinstance(keys, int):
         return tuple(f"#{at}" for at in range(keys))
     rows, columns = _sides(keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Final, Literal
 
 import numpy as np
@@ -66,7 +66,7 @@ class Part:
     values: Floats
     freedom: float
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Variance of the score due to these groups."""
         return float(self.values @ self.values)
@@ -122,7 +122,7 @@ class Uncertainty:
         """Return the part of a population and factors, or None."""
         return next((part for part in self.parts if part.place == place), None)
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Variance of the score over new items of all factors; different populations are independent."""
         populations = dict.fromkeys(part.population for part in self.parts)
@@ -149,7 +149,7 @@ class Uncertainty:
         """
         return max(math.sqrt(self.variance), self.outcome)
 
-    @property
+    @cached_property
     def freedom(self) -> float:
         """Degrees of freedom of the variance (Satterthwaite 1946)."""
         if math.sqrt(self.variance) <= ROUNDING * self.outcome:

@@ -16,7 +16,16 @@ from uuid import uuid4
 
 from neuroledger.errors import StorageError
 
-__all__ = ["alive", "owner", "replacing", "sweep", "sync", "write_json", "write_text"]
+__all__ = [
+    "alive",
+    "json_files",
+    "owner",
+    "replacing",
+    "sweep",
+    "sync",
+    "write_json",
+    "write_text",
+]
 
 TOKEN: Final = uuid4().hex[:8]
 HOST: Final = re.sub(r"\W", "_", socket.gethostname()) or "here"
@@ -108,6 +117,17 @@ def sync(path: Path) -> None:
     """Wait until the bytes of a file are on the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def json_files(folder: Path) -> list[Path]:
+    """Return the paths of the JSON files below a folder, such as records, sorted by folder and name."""
+    paths = [
+        Path(inside, name)
+        for inside, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(".json")
+    ]
+    return sorted(paths, key=lambda path: path.parts)
 
 
 def write_text(path: Path, text: str) -> bool:

@@ -16,6 +16,7 @@ __all__ = [
     "recalled",
     "remember",
     "remember_settled",
+    "SETTLED_NS",
     "remembering",
     "sha256_of",
     "state_of",

@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
-from numpy.typing import NDArray
 
 from neuroledger.errors import RequestError, StorageError
 from neuroledger.spec.base import canonical
 from neuroledger.spec.base import sha256_of as key_of
 from neuroledger.store.files import alive, owner, sync
 from neuroledger.store.git import git
-from neuroledger.store.hashes import hashed, remember, sha256_of
+from neuroledger.store.hashes import hashed, remember, sha256_of, state_of
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "Entry",
@@ -360,6 +360,21 @@ class Store:
             if entry.place.name not in in_use and self._remove(entry.place):
                 removed += entry.size
         return removed
+
+    def state(self, kind: str, made_of: Mapping[str, object]) -> str:
+        """Return a text that changes whenever files of an entry change; empty without the entry."""
+        place = self._place(kind, key_of(dict(made_of)), own=False)
+        try:
+            # The time of the index is that of its last use.
+            states = [f"{(place / INDEX).stat().st_size}"]
+            states += [
+                f"{path.name}|{state_of(path)}"
+                for path in sorted(place.iterdir())
+                if path.name != INDEX
+            ]
+        except OSError:
+            return ""
+        return "\n".join(states)
 
     def _place(self, kind: str, key: str, own: bool) -> Path:
         self.require_own()

@@ -1,31 +1,48 @@
-"""What boards need of every record, without its deviations: kept by the content of the file, so that it is parsed once."""
+"""What boards need of every record, without its deviations: kept by the content of the file, so that it is parsed once.
+
+The modules of records are imported when a file must be parsed: they take longer than a board whose records are known.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from neuroledger.engine.record import (
-    Record,
-    record_files,
-    record_in,
-    say_unreadable,
-    score_in,
-)
 from neuroledger.errors import DataError
-from neuroledger.stats.score import Score, Status
 from neuroledger.store.derived import derived_at, key_of
+from neuroledger.store.files import json_files
 from neuroledger.store.hashes import recalled, remember_settled, remembering
 
-__all__ = ["Known", "Summary", "known_at", "known_records", "summary_of"]
+if TYPE_CHECKING:
+    from neuroledger.engine.record import Record
+    from neuroledger.stats.score import Score, Status
+
+__all__ = [
+    "Known",
+    "Measure",
+    "Summary",
+    "known",
+    "known_at",
+    "known_records",
+    "summary_of",
+]
 
 KIND: Final = "summary of a record"
-KEPT_RECORDS: Final = 2000
-"""Number of records of some 50 kB each that stay in memory after they were read for their summary."""
+KEPT_SCORES: Final = 16_000
+"""Number of scores of some 8 kB each that stay in memory after their records were read for their summary."""
+
+
+class Measure(NamedTuple):
+    """The number of one metric of a record; ``unit`` is empty without one."""
+
+    metric: str
+    value: float | None
+    unit: str
+    status: Status
+    direction: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,8 @@ class Summary:
         Version of the benchmark.
     value, low, high, raw, scale, direction, ceiling, covers, reason
         Those of the headline score; None or empty without one.
+    ceiling_low, ceiling_high, ceiling_scale
+        The interval of its ceiling, and the scale.
     floor
         The highest value of a negative control, or None.
     signed_sha256
@@ -48,6 +67,12 @@ class Summary:
         Identity of the job.
     failure
         Name of the error of a failed job.
+    seed
+        Seed of the run.
+    verdicts
+        The verdict of each control.
+    measures
+        The number of each metric, the headline first.
     """
 
     benchmark: str
@@ -62,12 +87,28 @@ class Summary:
     scale: str
     direction: str
     ceiling: float | None
+    ceiling_low: float | None
+    ceiling_high: float | None
+    ceiling_scale: str
     covers: str
     reason: str
     floor: float | None
     signed_sha256: str
     id: str
     failure: str
+    seed: int
+    verdicts: tuple[str, ...]
+    measures: tuple[Measure, ...]
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> Self:
+        """Return the summary whose fields are in a remembered row."""
+        *fields, verdicts, measures = row
+        return cls(*fields, tuple(verdicts), tuple(map(Measure._make, measures)))
+
+    def row(self) -> list[object]:
+        """Return the fields as plain data, to be remembered."""
+        return [getattr(self, name) for name in NAMES]
 
     @property
     def has_score(self) -> bool:
@@ -75,24 +116,87 @@ class Summary:
         return self.status != "failed"
 
 
-class Known(NamedTuple):
-    """A record by its summary; its headline score is read when its deviations are needed.
+NAMES: Final = tuple(field.name for field in fields(Summary))
 
-    ``sha256`` is the hash of the file, empty of a record in memory.
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A record by its summary; the file is read again when more of it is needed.
+
+    Attributes
+    ----------
+    sha256
+        Hash of the file; empty of a record in memory.
     """
 
     summary: Summary
-    score: Callable[[], Score]
+    path: Path | None = None
     sha256: str = ""
+    _record: Record | None = None
+    _score: Score | None = None
 
-    @classmethod
-    def of(cls, record: Record) -> Known:
-        """Return a record in memory."""
-        return cls(summary_of(record), record.as_score)
+    def score(self) -> Score:
+        """Return the headline score with its deviations.
+
+        Raises
+        ------
+        DataError
+            There is none, or the file was changed or removed meanwhile.
+        """
+        if self._score is not None:
+            return self._score
+        if self._record is not None:
+            return self._record.as_score()
+        from neuroledger.engine.record import score_in
+
+        return score_in(self._content())
+
+    def record(self) -> Record:
+        """Return the whole record, whose form is that of the file.
+
+        Raises
+        ------
+        DataError
+            The file was changed or removed meanwhile.
+        """
+        if self.path is None:
+            assert self._record is not None
+            return self._record
+        from neuroledger.engine.record import parsed_in
+
+        return parsed_in(self._content(), self.path)[0]
+
+    def _content(self) -> bytes:
+        assert self.path is not None
+        try:
+            content = self.path.read_bytes()
+        except OSError:
+            content = b""
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise DataError(f"{self.path} was changed meanwhile; run the command again")
+        return content
 
 
-def summary_of(record: Record) -> Summary:
-    """Return the summary of a record."""
+def known(records: Iterable[Record | Known]) -> list[Known]:
+    """Return records with their summaries."""
+    return [
+        record
+        if isinstance(record, Known)
+        else Known(summary_of(record), _record=record)
+        for record in records
+    ]
+
+
+def summary_of(record: Record, stored_sha256: str | None = None) -> Summary:
+    """Return the summary of a record.
+
+    Parameters
+    ----------
+    stored_sha256
+        Hash of the payload in the form that the file has, which is what a signature covers, if the record was only
+        parsed: then nothing else is hashed if that is the hash that the record states.
+    """
+    signed = record.signed_sha256 if stored_sha256 is None else stored_sha256
     score = record.score
     negative = [
         control.value
@@ -104,7 +208,7 @@ def summary_of(record: Record) -> Summary:
         benchmark=record.benchmark,
         model=record.model,
         status=record.status,
-        intact=record.intact,
+        intact=record.payload_sha256 == stored_sha256 or record.intact,
         version=record.inputs.benchmark.version,
         value=None if score is None else score.value,
         low=None if score is None else score.low,
@@ -113,18 +217,27 @@ def summary_of(record: Record) -> Summary:
         scale="" if score is None else score.scale,
         direction="" if score is None else score.direction,
         ceiling=None if ceiling is None else ceiling.value,
+        ceiling_low=None if ceiling is None else ceiling.low,
+        ceiling_high=None if ceiling is None else ceiling.high,
+        ceiling_scale="" if ceiling is None else ceiling.scale,
         covers="" if score is None else score.covers,
         reason=record.reason,
         floor=max(negative, default=None),
-        signed_sha256=record.signed_sha256,
+        signed_sha256=signed,
         id=record.id,
         failure="" if record.error is None else record.error.type,
+        seed=record.request.seed,
+        verdicts=tuple(control.verdict for control in record.controls.values()),
+        measures=tuple(
+            Measure(metric, each.value, each.unit or "", each.status, each.direction)
+            for metric, each in record.scores.items()
+        ),
     )
 
 
 def known_records(root: Path) -> list[Known]:
     """Return every record of a repository, sorted by path; see :func:`known_at`."""
-    return list(known_at(root, record_files(root / "results" / "records")).values())
+    return list(known_at(root, json_files(root / "results" / "records")).values())
 
 
 def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
@@ -143,18 +256,17 @@ def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
         keys = {sha256: key_of(KIND, sha256) for sha256 in hashes.values()}
         found = derived.recall(keys.values())
         new: dict[str, object] = {}
-        known = dict[Path, Known]()
+        records = dict[Path, Known]()
         for path, sha256 in hashes.items():
             row = found.get(keys[sha256])
             if row is not None:
-                read = partial(_score_at, path, sha256)
-                known[path] = Known(Summary(*row), read, sha256)
+                records[path] = Known(Summary.of_row(row), path, sha256)
                 continue
             parsed = _parsed(path, new)
             if parsed is not None:
-                known[path] = parsed
+                records[path] = parsed
     derived.remember(new)
-    return known
+    return records
 
 
 def _hash(path: Path, memory: Path) -> str:
@@ -172,25 +284,17 @@ def _hash(path: Path, memory: Path) -> str:
 
 def _parsed(path: Path, new: dict[str, object]) -> Known | None:
     """Read a record, and add its summary to what is new; None, with a finding, if the file is not a record."""
+    from neuroledger.engine.record import parsed_in, say_unreadable
+
     try:
         content = path.read_bytes()
-        record = record_in(content, path)
+        record, stored = parsed_in(content, path)
     except (OSError, DataError) as error:
         say_unreadable(path, error)
         return None
     sha256 = hashlib.sha256(content).hexdigest()
-    summary = summary_of(record)
-    if len(new) < KEPT_RECORDS:
-        read = record.as_score
-    else:
-        read = partial(_score_at, path, sha256)
-    new[key_of(KIND, sha256)] = list(astuple(summary))
-    return Known(summary, read, sha256)
-
-
-def _score_at(path: Path, sha256: str) -> Score:
-    """Return the headline score of a record whose file has a known content."""
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise DataError(f"{path} was changed meanwhile; run the command again")
-    return score_in(content)
+    summary = summary_of(record, stored)
+    has_room = len(new) < KEPT_SCORES
+    score = record.as_score() if has_room and record.score is not None else None
+    new[key_of(KIND, sha256)] = summary.row()
+    return Known(summary, path, sha256, None, score)

@@ -1,0 +1,200 @@
+"""What was written before: pages are rendered again only if what they follow from has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from neuroledger.report.history import RECORDS, log_of
+from neuroledger.spec import registry
+from neuroledger.spec.catalog import Catalog
+from neuroledger.store.derived import Derived, derived_at, installed_sha256, key_of
+from neuroledger.store.files import replacing
+from neuroledger.store.hashes import (
+    SETTLED_NS,
+    hashed,
+    recalled,
+    remember,
+    remembering,
+    state_of,
+)
+from neuroledger.store.store import INDEX, store_folder
+
+__all__ = [
+    "MANIFEST",
+    "Wanted",
+    "folder_of",
+    "inputs_of",
+    "one_file_of",
+    "remember_site",
+    "unchanged",
+    "write_all",
+]
+
+MANIFEST: Final = "pages.json"
+FOLDERS: Final = ("specs", "data", "results")
+FILES: Final = ("params.yaml", "allowed_signers")
+CLAIMS: Final = "results/claims"
+TRACKED: Final = ("results/metrics", "results/leaderboard.json")
+"""What is written beside the pages."""
+
+
+def folder_of(suite: str | None) -> Path:
+    """Return the folder of the pages of a suite, or of all scores."""
+    return Path("site" if suite is None else f"site-{suite}")
+
+
+def one_file_of(suite: str) -> str:
+    """Return the name of the file that has all pages of a suite and can be mailed."""
+    return f"{suite}-in-one-file.html"
+
+
+def inputs_of(catalog: Catalog, *asked: str) -> str:
+    """Return the key of the states of all files from which the site that is ``asked`` for follows.
+
+    It is empty if one of them was changed so recently that it may change again unnoticed, or if plugins are installed.
+    """
+    if not registry.only_shipped():
+        return ""
+    root = catalog.root
+    samples = store_folder(root) / "samples"
+    folders = [layer.folder for layer in catalog.layers]
+    folders += [samples, *(root / name for name in FOLDERS)]
+    left_out = {root / name for name in TRACKED}
+    digest = hashlib.sha256(log_of(root, RECORDS, CLAIMS).encode())
+    newest = 0
+    for path in (*_below(folders, left_out), *(root / name for name in FILES)):
+        # The time of an index is that of its last use.
+        if path.name == INDEX and samples in path.parents:
+            continue
+        with suppress(OSError):
+            state = state_of(path)
+            digest.update(f"{path}|{state}\n".encode())
+            newest = max(newest, int(state.rpartition("|")[2]))
+    if time.time_ns() - newest <= SETTLED_NS:
+        return ""
+    return key_of("site", *asked, installed_sha256(), digest.hexdigest())
+
+
+def _below(folders: Iterable[Path], left_out: Collection[Path]) -> Iterator[Path]:
+    """Yield the files below folders, in a fixed order."""
+    for top in dict.fromkeys(folders):
+        for name, inside, names in os.walk(top):
+            folder = Path(name)
+            inside[:] = sorted(each for each in inside if folder / each not in left_out)
+            paths = (folder / each for each in sorted(names))
+            yield from (path for path in paths if path not in left_out)
+
+
+def unchanged(catalog: Catalog, key: str, out: Path) -> list[Path] | None:
+    """Return the files of the site if neither they nor what they follow from have changed since; else None."""
+    if not key:
+        return None
+    names = _names(out)
+    known = derived_at(catalog.root).recall([key]).get(key)
+    if known is None or known != _outputs(catalog, out, names):
+        return None
+    return [out / name for name in names]
+
+
+def remember_site(catalog: Catalog, key: str, out: Path) -> None:
+    """Remember that the files of a site, as they are, follow from the inputs of the key."""
+    if key:
+        state = _outputs(catalog, out, _names(out))
+        derived_at(catalog.root).remember({key: state})
+
+
+def _names(out: Path) -> list[str]:
+    """Return the names of the files of a site."""
+    try:
+        names = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _outputs(catalog: Catalog, out: Path, names: Sequence[str]) -> str:
+    """Return a hash of the states of the files of a site, and of the files that are tracked beside it."""
+    digest = hashlib.sha256()
+    root = catalog.root
+    metrics, board = (root / name for name in TRACKED)
+    paths = [out / MANIFEST, *(out / name for name in names)]
+    for path in (*paths, *sorted(metrics.glob("*.json")), board):
+        state = "missing"
+        with suppress(OSError):
+            state = state_of(path)
+        digest.update(f"{path}|{state}\n".encode())
+    return digest.hexdigest()
+
+
+class Wanted(NamedTuple):
+    """A file of a site: what makes its content, and the key of what that follows from (empty: made each time)."""
+
+    key: str
+    make: Callable[[], str | bytes]
+
+
+def write_all(
+    out: Path,
+    wanted: Mapping[str, Wanted],
+    derived: Derived | None,
+    memory: Path | None,
+) -> int:
+    """Write those files below ``out`` whose content is not what they have; return how many were made.
+
+    Parameters
+    ----------
+    derived
+        Where the hash of the content of each key is remembered; None makes every file.
+    memory
+        Folder of the hashes of files; None hashes them.
+    """
+    known = (
+        derived.recall(each.key for each in wanted.values() if each.key)
+        if derived
+        else {}
+    )
+    new: dict[str, object] = {}
+    made = 0
+    with remembering(memory):
+        for name, each in wanted.items():
+            path = out / name
+            present = _sha256(path, memory)
+            if present and known.get(each.key) == present:
+                continue
+            made += 1
+            sha256 = _write(path, each.make(), present, memory)
+            if each.key:
+                new[each.key] = sha256
+    if derived:
+        derived.remember(new)
+    return made
+
+
+def _sha256(path: Path, memory: Path | None) -> str:
+    """Return the hash of a file; empty if it cannot be read."""
+    try:
+        known = None if memory is None else recalled(path, memory)
+        if known is None:
+            known = hashed(path)
+            remember(path, known, memory)
+    except OSError:
+        return ""
+    return known
+
+
+def _write(path: Path, content: str | bytes, present: str, memory: Path | None) -> str:
+    """Write a file unless it has this content already; return the hash of the content."""
+    raw = content.encode() if isinstance(content, str) else content
+    sha256 = hashlib.sha256(raw).hexdigest()
+    if sha256 != present:
+        with replacing(path) as temporary:
+            temporary.write_bytes(raw)
+        remember(path, sha256, memory)
+    return sha256

@@ -1,0 +1,166 @@
+"""A site that is written over an earlier one has the bytes of a site that is written from nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from neuroledger.cli.results import report
+from neuroledger.data.gate.validate import validate
+from neuroledger.engine.record import read_all, read_record, record_path
+from neuroledger.engine.samples import keep_samples
+from neuroledger.report import site
+from neuroledger.report.site import build_site
+from neuroledger.spec.catalog import Catalog
+from neuroledger.stats.score import Score
+from neuroledger.store.derived import derived_at
+from tests.engine.lab import Lab
+from tests.report.ledger import keep, record
+
+RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
+MODELS = ("ant", "bee", "cat")
+
+
+@pytest.fixture
+def scored(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A repository with the records of three models, whose files count as settled at once."""
+    for name in ("store.hashes", "report.kept"):
+        monkeypatch.setattr(f"neuroledger.{name}.SETTLED_NS", -1)
+    catalog = lab.open()
+    for model, value in zip(MODELS, (0.9, 0.5, 0.3), strict=True):
+        keep(catalog, record(model, RIDGE, value), record(model, PLS, value))
+    validate(catalog, "lab")
+    return lab
+
+
+@pytest.fixture
+def rendered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the pages that were rendered."""
+    paths: list[str] = []
+    render = site.rendered
+
+    def watched(page: site.Page, *args: object) -> str:
+        paths.append(page.path)
+        return render(page, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(site, "rendered", watched)
+    return paths
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def whole(lab: Lab, out: Path) -> dict[str, bytes]:
+    """The site without anything remembered."""
+    catalog = lab.open()
+    every = list(read_all(catalog.root / "results" / "records"))
+    build_site(catalog, "lab", out, records=every)
+    return contents(out)
+
+
+def changes(lab: Lab, rng: random.Random) -> list[Callable[[], object]]:
+    """Return random changes of records, specs, samples, pages and of what is remembered."""
+    catalog = lab.open()
+    model, benchmark = rng.choice(MODELS), rng.choice((RIDGE, PLS))
+    path = record_path(catalog.root, benchmark, model)
+    value = rng.choice((None, rng.random()))
+    samples = xr.DataArray([rng.random(), 0.1], dims="neuroid")
+    pages = sorted((lab.root / "site").rglob("*.html"))
+
+    def measure() -> None:
+        if path.exists():
+            id = read_record(path).id
+            keep_samples(catalog.root, id, {"ridge": Score(0.5, samples=samples)})
+
+    return [
+        lambda: keep(catalog, record(model, benchmark, value)),
+        lambda: path.unlink(missing_ok=True),
+        lambda: path.exists() and path.write_bytes(path.read_bytes()[:-40]),
+        lambda: lab.benchmark(benchmark, title=f"Title {rng.random()}"),
+        measure,
+        lambda: rng.choice(pages).write_text("edited"),
+        lambda: rng.choice(pages).unlink(),
+        lambda: derived_at(catalog.root).path.write_bytes(b"damaged"),
+        lambda: os.truncate(catalog.root / ".cache/neuroledger/hashes.sqlite", 5000),
+        lambda: lab.spec("models", "bee", builder={"name": "pixels", "size": 8}, notes=[f"{rng.random()}"]),
+    ]  # fmt: skip
+
+
+def test_what_is_written_over_an_earlier_site_is_what_is_written_from_nothing(
+    scored: Lab, tmp_path: Path
+) -> None:
+    rng = random.Random(5)
+    out = scored.root / "site"
+    build_site(scored.open(), "lab", out)
+    for number in range(5):
+        for change in rng.sample(changes(scored, rng), 3):
+            change()
+        build_site(scored.open(), "lab", out)
+        assert contents(out) == whole(scored, tmp_path / str(number))
+
+
+def test_only_pages_that_show_a_change_are_rendered(
+    scored: Lab, rendered: list[str]
+) -> None:
+    out = scored.root / "site"
+    build_site(scored.open(), "lab", out)
+    assert len(rendered) > 15
+    rendered.clear()
+    build_site(scored.open(), "lab", out)
+    assert rendered == []
+    keep(scored.open(), record("cat", RIDGE, 0.31))
+    build_site(scored.open(), "lab", out)
+    assert set(rendered) == {
+        "index.html", f"benchmarks/{RIDGE}.html", "models/cat.html", f"records/{RIDGE}/cat.html",
+    }  # fmt: skip
+
+
+def test_a_report_of_what_did_not_change_reads_no_record(
+    scored: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (scored.root / "params.yaml").write_text("suite: lab\n")
+    out = scored.root / "site"
+    asked = {"out": out, "root": scored.root}
+    built: list[Catalog] = []
+    build = site.build_site
+
+    def watched(catalog: Catalog, *args: object, **options: object) -> list[Path]:
+        built.append(catalog)
+        return build(catalog, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(site, "build_site", watched)
+    report(**asked)
+    said = capsys.readouterr().out
+    before = contents(scored.root / "results"), contents(out)
+    report(**asked)
+    assert (len(built), capsys.readouterr().out) == (1, said)
+    board = scored.root / "results" / "leaderboard.json"
+    for number, path in enumerate((out / "models" / "ant.html", board), 2):
+        path.write_bytes(b"edited")
+        report(**asked)
+        assert len(built) == number
+        assert (contents(scored.root / "results"), contents(out)) == before
+    for path in (scored.root / "params.yaml", record_path(scored.root, PLS, "ant")):
+        os.utime(path)
+        report(**asked)
+    assert len(built) == 5
+
+
+def test_inputs_that_were_just_written_are_read_again(
+    scored: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from neuroledger.report.kept import inputs_of
+
+    assert inputs_of(scored.open(), "lab")
+    monkeypatch.setattr("neuroledger.report.kept.SETTLED_NS", 10**12)
+    assert inputs_of(scored.open(), "lab") == ""
