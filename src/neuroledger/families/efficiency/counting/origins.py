@@ -201,6 +201,13 @@ class Origins:
         found = self.period_by_shape(tensor.shape) if period is None else period
         self._set(tensor, Sample(found, distinct_values(tensor)))
 
+    def follow_part(self, tensor: Tensor) -> None:
+        """Record that a tensor depends on samples if a part of it does: a series that is written step by step."""
+        whole = tensor._base
+        written = isinstance(self.of(tensor), Sample)
+        if whole is not None and written and not isinstance(self.of(whole), Sample):
+            self.add_sample(whole)
+
     def period_by_shape(self, shape: Sequence[int]) -> int | None:
         """Return the number of successive values of a sample: axis 0, or axis 1 if only that has the batch's length."""
         for axis in range(min(2, len(shape))):
@@ -265,14 +272,19 @@ class Origins:
             which = (result.storage_offset(), tuple(result.shape), result.stride())
             count = int(result.numel())
             pieces = frozenset((root, which, count) for root, _, _ in pieces)
-        keeps_rows = any(
-            weight is not None
-            and weight.state
-            and source.dim() > 1
-            and source.shape[:1] == result.shape[:1]
+        states = (
+            source
             for source, weight in zip(sources, origins, strict=True)
+            if weight is not None and weight.state
         )
+        keeps_rows = any(self._has_rows_of(result, state) for state in states)
         return Weight(weights[0].name, pieces, keeps_rows)
+
+    def _has_rows_of(self, result: Tensor, state: Tensor) -> bool:
+        """Return whether a tensor has the rows of a buffer, or repeats the buffer for each sample."""
+        if result.dim() > state.dim():
+            return len(result) == self.samples
+        return state.dim() > 1 and state.shape[:1] == result.shape[:1]
 
     def _sample(
         self,

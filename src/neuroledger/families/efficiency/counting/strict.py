@@ -41,6 +41,8 @@ ACTIVATIONS: Final = tuple(
     and issubclass(kind, nn.Module)
     and name not in (*NO_ACTIVATIONS, "MultiheadAttention")
 )
+# Layers in which torch calls an activation function that is none of the network's.
+POWER_POOLS: Final = (nn.LPPool1d, nn.LPPool2d, nn.LPPool3d)
 
 
 class StrictPass:
@@ -91,6 +93,8 @@ class StrictPass:
                 yield part, self._suspend, self._leave_recurrent
             elif isinstance(part, ACTIVATIONS):
                 yield part, self._enter_activation, self._leave_activation
+            elif isinstance(part, POWER_POOLS):
+                yield part, self._enter_activation, self._leave_inside
             elif isinstance(part, nn.MultiheadAttention) or packed_weights(part):
                 yield part, self._enter_products, self._leave_products
 
@@ -145,6 +149,9 @@ class StrictPass:
 
     def _enter_activation(self, *_: Any) -> None:
         self.counter.inside_activation += 1
+
+    def _leave_inside(self, *_: Any) -> None:
+        self.counter.inside_activation -= 1
 
     def _leave_activation(self, part: nn.Module, _: Any, __: Any, output: Any) -> None:
         self.counter.inside_activation -= 1
