@@ -161,7 +161,7 @@ class _Run:
     def over(self, batches: Iterable[Any]) -> None:
         """Run and count all batches."""
         try:
-            with _preserving_state(self.network), uncompiled():
+            with _preserving_state(self.network, self.carry), uncompiled():
                 for batch in batches:
                     self._count_batch(batch)
         except ModelError as error:
@@ -354,14 +354,15 @@ def _check_repeats(
 
 
 @contextmanager
-def _preserving_state(network: Network) -> Iterator[None]:
-    """Restore the network and the random generators at the end."""
+def _preserving_state(network: Network, carry: bool) -> Iterator[None]:
+    """Restore the random generators at the end, and the network if its batches are one series."""
     network.state = network.take_state()
     try:
         yield
     finally:
         with network.lock:
-            network.state.restore()
+            if carry:
+                network.state.restore()
             network.state.streams.restore(network.state.streams.start)
 
 
