@@ -187,7 +187,7 @@ class SpikingLayer:
                 outputs, after = original(inputs, states, **kwargs)
                 module.v, output = after[index], outputs[0]
             finally:
-                end(module, inputs, output)
+                end(module, inputs, {}, output)
                 module.v = membrane
             return outputs, after
 

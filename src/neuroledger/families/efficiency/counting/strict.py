@@ -86,7 +86,7 @@ class StrictPass:
         """Yield what is done before and after the modules that are observed."""
         for _, part in self.network.parts:
             if part in self._spiking:
-                yield part, self._enter_spiking, self._leave_spiking_module
+                yield part, self._enter_spiking, self._leave_spiking
             elif isinstance(part, torch.jit.ScriptModule):
                 continue
             elif _is_recurrent(part):
@@ -190,12 +190,7 @@ class StrictPass:
             self._resume()
             layer.record_membrane()
 
-    def _leave_spiking_module(
-        self, part: nn.Module, args: Any, _: Any, output: Any
-    ) -> None:
-        self._leave_spiking(part, args, output)
-
-    def _leave_spiking(self, part: nn.Module, args: Any, output: Any) -> None:
+    def _leave_spiking(self, part: nn.Module, args: Any, _: Any, output: Any) -> None:
         self.counter.inside_activation -= 1
         before = self._before.pop(part, None)
         if output is not None:
