@@ -284,7 +284,11 @@ def test_sinabs_layers_take_whole_sequences():
         nn.Sequential(*layers(lambda _: sinabs.IAF(spike_fn=single))), by_hand(one, 1)
     )
     adaptive = nn.Sequential(
-        *layers(lambda _: sinabs.ALIF(tau_mem=20.0, tau_adapt=20.0))
+        *layers(
+            lambda _: sinabs.ALIF(
+                tau_mem=20.0, tau_adapt=20.0, spike_threshold=torch.tensor(0.1)
+            )
+        )
     )
     costs = nl.cost(adaptive, [torch.as_tensor(problem()[0])], METRICS)
     assert (

@@ -66,8 +66,9 @@ def in_spikingjelly():
 def in_norse(kind):
     def made():
         norse = need("norse.torch")
-        cell, end = getattr(norse, kind)(), norse.LICell()
-        parts = (nn.Linear(6, 8), nn.Hardtanh(0, 4), cell, nn.Linear(8, 3), end)
+        cell, end, first = getattr(norse, kind)(), norse.LICell(), nn.Linear(6, 8)
+        first.weight.data *= 8  # so that the neurons fire
+        parts = (first, nn.Hardtanh(0, 4), cell, nn.Linear(8, 3), end)
         return Stepped(*parts, states=(2, 4)), (SAMPLES, STEPS, 6), 0, lambda _: None
 
     return made

@@ -451,9 +451,12 @@ def _facts(trace: Trace, reading: Reading) -> dict[str, Fact]:
 
 def _samples(id: str, reading: Reading) -> xr.DataArray:
     """Return the parts of a reading, by layer or repeat."""
-    return xr.DataArray(
-        np.fromiter(reading.parts.values(), dtype=np.float64),
-        dims=(reading.parts_are,),
-        coords={reading.parts_are: list(reading.parts)},
-        name=id,
-    )
+    values = np.fromiter(reading.parts.values(), dtype=np.float64)
+    empty = _empty_samples(reading.parts_are, tuple(reading.parts))
+    return empty.copy(deep=False, data=values).rename(id)
+
+
+@lru_cache(maxsize=256)
+def _empty_samples(axis: str, names: tuple[str, ...]) -> xr.DataArray:
+    """Return an array with these labels: indexing them takes longer than a pass of a small network."""
+    return xr.DataArray(np.zeros(len(names)), {axis: list(names)}, (axis,))

@@ -83,6 +83,22 @@ def test_values_that_stay_in_torch_do_not(way):
     assert (score.status, score.reason) == ("scored", "")
 
 
+def test_an_answer_written_step_by_step_stays_in_torch():
+    class Series(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 6)
+
+        def forward(self, x):
+            answer = torch.zeros(x.shape)
+            for step in range(x.shape[1]):
+                answer[:, step] = self.layer(x[:, step])
+            return answer
+
+    score = nl.cost(Series(), [torch.ones(5, 4, 6)], ["effective_acs"])["effective_acs"]
+    assert (score.status, score.reason, score.value) == ("scored", "", 4 * 36)
+
+
 def test_nothing_remains_on_torch_after_an_error():
     def fails(h):
         h.numpy()

@@ -235,3 +235,24 @@ def test_networks_of_this_package_do_not_modify_their_inputs(inner):
     ):
         nl.cost(net, [x], ["effective_macs", "spikes"])
         assert torch.equal(x, before)
+
+
+def test_a_sum_pool_has_no_activation_of_its_own():
+    network = nn.Sequential(nn.LPPool2d(1, 2), nn.ReLU())
+    x = torch.randn(3, 1, 4, 4)
+    layers = counted(network, x, needs=("activations",)).layers
+    assert set(layers) == {"1"} and layers["1"].elements == 3 * 4
+
+
+def test_a_start_state_multiplied_with_ones_counts_for_each_sample():
+    class Started(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 2, bias=False)
+            self.register_buffer("start", torch.tensor([1.0, 0.0, 2.0]))
+
+        def forward(self, x):
+            return x + self.layer(torch.ones(len(x), 3) * self.start)
+
+    found = counted(Started(), torch.rand(5, 2), needs=("operations",))
+    assert per_sample(found) == (4, 0, 6)

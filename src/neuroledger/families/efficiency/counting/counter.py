@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
@@ -95,6 +95,7 @@ def counting_rule(*names: str) -> Callable[[RuleType], RuleType]:
 
     def register(rule: RuleType) -> RuleType:
         _RULES.update(dict.fromkeys(names, rule))
+        _describe.cache_clear()
         return rule
 
     return register
@@ -107,6 +108,8 @@ class Operator(NamedTuple):
     ----------
     rule
         Its counting rule.
+    programs
+        Whether it takes programs as arguments.
     opens
         Runs the operators that it consists of; None for operators with a rule, and for those that are not decomposed.
     note
@@ -119,6 +122,7 @@ class Operator(NamedTuple):
 
     name: str
     rule: Rule | None = None
+    programs: bool = False
     opens: Callable[..., Any] | None = None
     note: Callable[[Counter, Call], None] | None = None
     activation: str = ""
@@ -130,6 +134,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return that torch need not guard this mode from its compiler: compiled networks run uncompiled."""
+        return False
+
     def __init__(self, tally: Tally, needs: frozenset[Need]) -> None:
         super().__init__()
         self.tally = tally
@@ -139,7 +148,6 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.inside_activation = 0
         # Names of running modules whose products have no weights with a name.
         self.running: list[str] = []
-        self._operators: dict[Any, Operator] = {}
         # Of stored weights in this batch; a write into a weight discards them.
         self._fan_outs: dict[object, Tensor] = {}
         # Factors of the latest product of values, whether its items are signs, items of a sample, and its name.
@@ -179,9 +187,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         """Run an operator, then count it."""
         kwargs = kwargs or {}
-        operator = self._operators.get(func)
-        if operator is None:
-            operator = self._operators[func] = self._describe(func)
+        operator = _describe(func)
+        if operator.programs:
+            with self:
+                return self._run_programs(func, *args, **kwargs)
         if operator.opens is not None:
             with self:
                 result = operator.opens(*args, **kwargs)
@@ -213,24 +222,6 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.origins.follow("clone", (value,), [value], [copied])
         return copied
 
-    def _describe(self, func: Any) -> Operator:
-        """Return what is known of an operator, looked up once in a pass."""
-        if isinstance(func, HigherOrderOperator):
-            return Operator(func.name(), opens=partial(self._run_programs, func))
-        own = func.namespace in ("aten", "prim", "prims")
-        name = func._opname if own else func.name().partition(".")[0]
-        plain = CONVERTS.get(name, name.removesuffix("_"))
-        rule = _RULES.get(name)
-        arguments = enumerate(func._schema.arguments)
-        return Operator(
-            name,
-            rule,
-            opens=_parts_of(func) if rule is None else None,
-            note=_note_of(func, name),
-            activation=plain if plain in NAMED_ACTIVATIONS else "",
-            writes=tuple(n for n, argument in arguments if argument.is_write),
-        )
-
     def _run_programs(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a condition or a loop with its operators seen; report any other operator that takes programs."""
         if func.name() == "cond":
@@ -259,7 +250,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self._note_operations(operator, call)
         has_rule = operator.rule is not None
         self.origins.follow(call.name, given, sources, results, has_rule=has_rule)
-        if operator.writes and self._fan_outs:
+        if operator.writes:
             self._note_writes(operator, call)
         if (
             operator.activation
@@ -278,11 +269,13 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             operator.note(self, call)
 
     def _note_writes(self, operator: Operator, call: Call) -> None:
-        """Discard what was counted of stored weights if an operator writes into their memory."""
-        written = [call.args[n] for n in operator.writes if n < len(call.args)]
-        written += call.kwargs.values()
-        if any(map(self.origins.stored_view, tensors_in(written))):
+        """Follow what an operator writes: a written weight is counted again, and a part of a tensor belongs to the whole."""
+        given = [call.args[n] for n in operator.writes if n < len(call.args)]
+        written = tensors_in((*given, *call.kwargs.values()))
+        if any(map(self.origins.stored_view, written)):
             self._fan_outs.clear()
+        for tensor in written:
+            self.origins.follow_part(tensor)
 
     def note_unknown(self, call: Call) -> None:
         """Report an operator that no rule counts, unless it computes weights from weights."""
@@ -355,7 +348,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         rows = as_values(x).reshape(-1, width)
         inner = self.origins.inner_rows(x, width)
         if inner is None:
-            self._add_rows(name, *operations(rows, fan_out))
+            self._add_rows(name, *operations(rows, fan_out, self.tally.space))
         else:
             sums = self.tally.sums(name, (pieces, width), x.device)
             sums.add(rows, fan_out, inner)
@@ -542,6 +535,26 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         # A subclass wraps the results of operators anew.
         if plain and self.counts_operations and not any(map(self._is_value, tensors)):
             self.tally.add_uncounted("the answer", LEFT)
+
+
+@lru_cache(maxsize=4096)
+def _describe(func: Any) -> Operator:
+    """Return what is known of an operator."""
+    if isinstance(func, HigherOrderOperator):
+        return Operator(func.name(), programs=True)
+    own = func.namespace in ("aten", "prim", "prims")
+    name = func._opname if own else func.name().partition(".")[0]
+    plain = CONVERTS.get(name, name.removesuffix("_"))
+    rule = _RULES.get(name)
+    arguments = enumerate(func._schema.arguments)
+    return Operator(
+        name,
+        rule,
+        opens=_parts_of(func) if rule is None else None,
+        note=_note_of(func, name),
+        activation=plain if plain in NAMED_ACTIVATIONS else "",
+        writes=tuple(n for n, argument in arguments if argument.is_write),
+    )
 
 
 def _parts_of(func: Any) -> Callable[..., Any] | None:

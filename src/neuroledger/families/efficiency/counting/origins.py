@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -81,6 +81,19 @@ class Sample(NamedTuple):
     shared: Weight | None = None
 
 
+class _Step(NamedTuple):
+    """One call of an operator: its name and arguments, and the tensors among these with their origins."""
+
+    name: str
+    args: Sequence[Any]
+    sources: list[Tensor]
+    origins: list[Any]
+
+    def pairs(self) -> Iterator[tuple[Tensor, Any]]:
+        """Return the tensors with their origins."""
+        return zip(self.sources, self.origins, strict=True)
+
+
 def tensors_in(values: Iterable[Any]) -> list[Tensor]:
     """Return the tensors among values and in nested lists and mappings."""
     found: list[Tensor] = []
@@ -144,6 +157,7 @@ class Origins:
         self.samples = samples
         self._limit = self.ADDED_BEFORE_DROPPING
         self._known: dict[int, tuple[weakref.ref[Tensor], Weight | Sample]] = {}
+        self._samples_found: dict[object, Sample] = {}
         for tensor, weight in self._own:
             self._set(tensor, weight)
 
@@ -201,6 +215,13 @@ class Origins:
         found = self.period_by_shape(tensor.shape) if period is None else period
         self._set(tensor, Sample(found, distinct_values(tensor)))
 
+    def follow_part(self, tensor: Tensor) -> None:
+        """Record that a tensor depends on samples if a part of it does: a series that is written step by step."""
+        whole = tensor._base
+        written = isinstance(self.of(tensor), Sample)
+        if whole is not None and written and not isinstance(self.of(whole), Sample):
+            self.add_sample(whole)
+
     def period_by_shape(self, shape: Sequence[int]) -> int | None:
         """Return the number of successive values of a sample: axis 0, or axis 1 if only that has the batch's length."""
         for axis in range(min(2, len(shape))):
@@ -236,27 +257,45 @@ class Origins:
         A rule counts what is not a weight as a value of samples.
         """
         origins = [self.of(tensor) for tensor in sources]
+        if len(sources) == 1 and self._is_stored(origins[0], sources[0], results):
+            return
+        step = _Step(name, args, sources, origins)
         depends = any(isinstance(origin, Sample) for origin in origins)
         unknown = has_rule and None in origins
         if sources and (depends or unknown or name in FRESH):
             for tensor in results:
-                self._set(tensor, self._sample(name, args, sources, origins, tensor))
+                self._set(tensor, self._sample_like(step, tensor))
             return
         weights = [origin for origin in origins if isinstance(origin, Weight)]
         for tensor in results if weights else ():
             if not any(tensor is source for source in sources):
-                self._set(tensor, self._derived(sources, origins, weights, tensor))
+                self._set(tensor, self._derived(step, weights, tensor))
 
-    def _derived(
-        self,
-        sources: list[Tensor],
-        origins: list[Any],
-        weights: list[Weight],
-        result: Tensor,
-    ) -> Weight:
+    def _is_stored(self, origin: object, source: Tensor, results: list[Tensor]) -> bool:
+        """Return whether all results are views of a whole parameter, whose origin is found by their memory."""
+        if not isinstance(origin, Weight) or origin.state:
+            return False
+        storage = _storage(source)
+        return origin is self._storages.get(storage) and all(
+            x.numel() == source.numel() and _storage(x) == storage for x in results
+        )
+
+    def _sample_like(self, step: _Step, result: Tensor) -> Sample:
+        """Return the origin of a result, which is the same for every call with the same shapes and origins."""
+        by_shape = step.name not in COPIES and step.name not in MOVES
+        if not by_shape or result.layout is not torch.strided:
+            return self._sample(step, result)
+        shapes = (tensor.shape for tensor in (result, *step.sources))
+        key = (step.name, result.stride(), *shapes, *step.origins)
+        found = self._samples_found.get(key)
+        if found is None:
+            found = self._samples_found[key] = self._sample(step, result)
+        return found
+
+    def _derived(self, step: _Step, weights: list[Weight], result: Tensor) -> Weight:
         """Return the origin of a tensor that is made from weights alone; a part of one weight is a piece of it."""
-        first = sources[0]
-        if len(weights) == len(sources) == 1:
+        first = step.sources[0]
+        if len(weights) == len(step.sources) == 1:
             pieces = weights[0].pieces
         else:
             pieces = frozenset(piece for weight in weights for piece in weight.pieces)
@@ -265,48 +304,38 @@ class Origins:
             which = (result.storage_offset(), tuple(result.shape), result.stride())
             count = int(result.numel())
             pieces = frozenset((root, which, count) for root, _, _ in pieces)
-        keeps_rows = any(
-            weight is not None
-            and weight.state
-            and source.dim() > 1
-            and source.shape[:1] == result.shape[:1]
-            for source, weight in zip(sources, origins, strict=True)
+        states = (
+            x for x, origin in step.pairs() if origin is not None and origin.state
         )
+        keeps_rows = any(self._has_rows_of(result, state) for state in states)
         return Weight(weights[0].name, pieces, keeps_rows)
 
-    def _sample(
-        self,
-        name: str,
-        args: Sequence[Any],
-        sources: list[Tensor],
-        origins: list[Any],
-        result: Tensor,
-    ) -> Sample:
+    def _has_rows_of(self, result: Tensor, state: Tensor) -> bool:
+        """Return whether a tensor has the rows of a buffer, or repeats the buffer for each sample."""
+        if result.dim() > state.dim():
+            return len(result) == self.samples
+        return state.dim() > 1 and state.shape[:1] == result.shape[:1]
+
+    def _sample(self, step: _Step, result: Tensor) -> Sample:
         period = None
         distinct = distinct_values(result)
         met: dict[int, int] = {}
-        for source, origin in zip(sources, origins, strict=True):
+        for source, origin in step.pairs():
             if isinstance(origin, Sample):
                 met[id(source)] = origin.distinct
                 if period is None and origin.period is not None:
-                    period = self._next_period(
-                        name, args, source, origin.period, result
-                    )
+                    period = self._next_period(step, source, origin.period, result)
         if period is None:
             period = self.period_by_shape(result.shape)
-        if met and name in COPIES:
+        if met and step.name in COPIES:
             distinct = min(distinct, sum(met.values()) or distinct)
-        return Sample(period, distinct, _shared(name, sources, origins))
+        return Sample(period, distinct, _shared(step))
 
     def _next_period(
-        self,
-        name: str,
-        args: Sequence[Any],
-        source: Tensor,
-        period: int,
-        result: Tensor,
+        self, step: _Step, source: Tensor, period: int, result: Tensor
     ) -> int | None:
         """Return the period of a result from that of a source; None if the axis of samples is lost."""
+        name = step.name
         samples = self.samples
         if samples == 1:
             return None
@@ -317,7 +346,7 @@ class Origins:
             return None
         axis, inner = place
         if name in MOVES:
-            moved = _moved_axis(name, args, axis, source.dim(), result.dim())
+            moved = _moved_axis(name, step.args, axis, source.dim(), result.dim())
         else:  # axes are added in front
             added = result.dim() - source.dim()
             moved = axis + added if added >= 0 or name == "expand" else None
@@ -331,13 +360,14 @@ class Origins:
         return inner * after
 
 
-def _shared(name: str, sources: list[Tensor], origins: list[Any]) -> Weight | None:
+def _shared(step: _Step) -> Weight | None:
     """Return the matrix that the result of an operator repeats for each sample."""
-    if name not in COPIES or len(sources) != 1:
+    if step.name not in COPIES or len(step.sources) != 1:
         return None
-    if isinstance(origins[0], Sample):
-        return origins[0].shared
-    return origins[0] or OUTSIDE if name in REPEATS else None
+    origin = step.origins[0]
+    if isinstance(origin, Sample):
+        return origin.shared
+    return origin or OUTSIDE if step.name in REPEATS else None
 
 
 def _axis_of(period: int, shape: Sequence[int], samples: int) -> tuple[int, int] | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import repeat
 
 import torch
 from torch import Tensor
 
 __all__ = [
     "SampleSums",
+    "Workspace",
     "as_values",
     "axis_uses",
     "kernel_uses",
@@ -23,7 +25,7 @@ __all__ = [
 # Sums of integers are exact in float32 below this.
 EXACT = 2**24
 # Values processed at a time, so that intermediate values stay in the processor's cache.
-VALUES_IN_CACHE = 2**17
+VALUES_IN_CACHE = 2**18
 # Inputs are held until the next ones are counted together with them only if so many fit.
 HELD_TOGETHER = 4
 TINY = frozenset(
@@ -56,19 +58,20 @@ def nonzero_per_column(matrix: Tensor) -> Tensor:
     by_column = matrix.stride(0) < matrix.stride(1)
     memory = matrix.t() if by_column else matrix
     size = max(1, VALUES_IN_CACHE // max(1, memory.shape[1]))
-    sums = [_nonzero_along(part, int(by_column)) for part in memory.split(size)]
-    if by_column:
-        return torch.cat(sums)
-    return torch.stack(sums).sum(0)
+    rows, columns = matrix.shape
+    result = matrix.new_full((columns,), rows, dtype=torch.float64)
+    counts = result.split(size) if by_column else repeat(result)
+    axis = int(by_column)
+    for part, count in zip(memory.split(size), counts, strict=False):
+        if not _has_no_zeros(part):
+            count -= part.shape[axis] - nonzero(part).sum(axis, dtype=torch.float64)
+    return result
 
 
-def _nonzero_along(part: Tensor, axis: int) -> Tensor:
-    """Return the number of non-zero values along an axis, float64."""
-    comparable = part.is_cpu and part.dtype in (torch.float32, torch.float64)
-    if comparable and part.numpy(force=True).all():  # of most weights, none is zero
-        shape = part.shape[1 - axis]
-        return part.new_full((shape,), part.shape[axis], dtype=torch.float64)
-    return nonzero(part).sum(axis, dtype=torch.float64)
+def _has_no_zeros(values: Tensor) -> bool:
+    """Return whether NumPy, which is faster than torch here and stops at the first zero, finds none."""
+    comparable = values.is_cpu and values.dtype in (torch.float32, torch.float64)
+    return comparable and bool(values.numpy(force=True).all())
 
 
 def nonzero(values: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -82,8 +85,25 @@ def exact(fan_out: Tensor) -> Tensor:
     return fan_out.to(torch.float32 if float(fan_out.sum()) < EXACT else torch.float64)
 
 
+class Workspace:
+    """Memory in which one block of rows after another is counted: to get new memory takes longer than to count."""
+
+    def __init__(self) -> None:
+        self._memory: dict[object, Tensor] = {}
+
+    def take(self, rows: Tensor, dtype: torch.dtype, role: str) -> Tensor:
+        """Return memory of the shape of ``rows``, which lasts until the next call with this type and role."""
+        key = (dtype, role, rows.device)
+        memory = self._memory.get(key)
+        if memory is None or len(memory) < rows.numel():
+            size = max(VALUES_IN_CACHE, rows.numel())
+            memory = torch.empty(size, dtype=dtype, device=rows.device)
+            self._memory[key] = memory
+        return memory[: rows.numel()].view(rows.shape)
+
+
 def operations(
-    rows: Tensor, fan_out: Tensor, *, classify: bool = True
+    rows: Tensor, fan_out: Tensor, space: Workspace, *, classify: bool = True
 ) -> tuple[Tensor, Tensor | None]:
     """Return the operations of each row ``(row, feature)``, float64, and whether it needs no multiplier.
 
@@ -91,37 +111,30 @@ def operations(
     multiplier; None without ``classify``.
     """
     size = max(1, VALUES_IN_CACHE // max(1, rows.shape[1]))
-    if len(rows) <= size:
-        return _operations_of_part(rows, fan_out, classify)
-    parts = [_operations_of_part(part, fan_out, classify) for part in rows.split(size)]
-    signs = [signs for _, signs in parts if signs is not None]
-    return torch.cat([amounts for amounts, _ in parts]), (
-        torch.cat(signs) if signs else None
-    )
-
-
-def _operations_of_part(
-    rows: Tensor, fan_out: Tensor, classify: bool
-) -> tuple[Tensor, Tensor | None]:
-    rows = (
-        rows.contiguous()
-    )  # slices of time are read twice: once from memory, once from the cache
-    used = nonzero(rows, fan_out.dtype)
-    amounts = (used @ fan_out).to(torch.float64)
-    return amounts, _signs(rows, used) if classify else None
+    amounts = []
+    ternary = []
+    for part in rows.split(size):
+        if not part.is_contiguous():  # is read several times: once from far memory
+            part = space.take(part, part.dtype, "copy").copy_(part)
+        used = torch.ne(part, 0, out=space.take(part, fan_out.dtype, "used"))
+        amounts.append((used @ fan_out).to(torch.float64))
+        if classify:
+            sizes = space.take(part, part.dtype, "sizes")
+            ternary.append(_signs(part, used, sizes))
+    return torch.cat(amounts), torch.cat(ternary) if classify else None
 
 
 def signs_only(rows: Tensor) -> Tensor:
     """Return whether each row ``(row, feature)`` has only -1, 0 and 1, so that it needs no multiplier."""
-    return _signs(rows, nonzero(rows))
+    return _signs(rows, nonzero(rows), torch.empty_like(rows))
 
 
-def _signs(rows: Tensor, used: Tensor) -> Tensor:
+def _signs(rows: Tensor, used: Tensor, sizes: Tensor) -> Tensor:
     """Return whether the sizes of all values of each row are 0 or 1: where they are not zero, they are 1."""
+    torch.abs(rows, out=sizes)
     # A comparison with a result of the same type is five times as fast as one with a boolean result.
-    differs = rows.new_empty(rows.shape, dtype=torch.float32)
-    torch.ne(rows.abs(), used, out=differs)
-    return differs.sum(1).eq(0)
+    torch.ne(sizes, used, out=sizes)
+    return sizes.sum(1).eq(0)
 
 
 class SampleSums:
@@ -131,12 +144,13 @@ class SampleSums:
     of calls nor other samples of the batch matter.
     """
 
-    def __init__(self, samples: int, device: torch.device) -> None:
+    def __init__(self, samples: int, device: torch.device, space: Workspace) -> None:
         self.amounts = torch.zeros(samples, dtype=torch.float64, device=device)
         self.ternary = torch.ones(samples, dtype=torch.bool, device=device)
+        self._space = space
         self._undecided = True
-        self._held: list[Tensor] = []
-        # The fan-out of the inputs that are held, and how many of their rows belong to a sample.
+        # Inputs of several calls, their number, their fan-out, and how many of their rows belong to a sample.
+        self._held, self._calls = self.amounts, 0
         self._fan_out, self._inner = self.amounts, 1
 
     def add(self, rows: Tensor, fan_out: Tensor, inner: int) -> None:
@@ -144,28 +158,34 @@ class SampleSums:
 
         Small inputs, such as those of single time steps, are copied and counted together.
         """
-        if rows.numel() > VALUES_IN_CACHE // HELD_TOGETHER:
-            self.fold(*operations(rows, fan_out, classify=self._undecided), inner)
+        together = VALUES_IN_CACHE // rows.numel()
+        if together < HELD_TOGETHER:
+            self._count(rows, fan_out, inner)
             return
-        if self._held and (
+        if (
             self._fan_out is not fan_out
             or self._inner != inner
-            or self._held[0].shape != rows.shape
-            or self._held[0].dtype != rows.dtype
+            or self._held.shape[1:] != rows.shape
+            or self._held.dtype != rows.dtype
         ):
             self._count_held()
-        self._fan_out, self._inner = fan_out, inner
-        self._held.append(rows.clone(memory_format=torch.contiguous_format))
-        if (len(self._held) + 1) * rows.numel() > VALUES_IN_CACHE:
+            self._held = rows.new_empty(together, *rows.shape)
+            self._fan_out, self._inner = fan_out, inner
+        self._held[self._calls].copy_(rows)
+        self._calls += 1
+        if self._calls == together:
             self._count_held()
 
     def _count_held(self) -> None:
         """Count the inputs that are held."""
-        if self._held:
-            rows = torch.cat(self._held)
-            self._held.clear()
-            counts = operations(rows, self._fan_out, classify=self._undecided)
-            self.fold(*counts, self._inner)
+        if self._calls:
+            rows = self._held[: self._calls].flatten(0, 1)
+            self._calls = 0
+            self._count(rows, self._fan_out, self._inner)
+
+    def _count(self, rows: Tensor, fan_out: Tensor, inner: int) -> None:
+        counts = operations(rows, fan_out, self._space, classify=self._undecided)
+        self.fold(*counts, inner)
 
     def fold(self, per_row: Tensor, ternary: Tensor | None, inner: int) -> None:
         """Add operations given by row, ``ternary`` where they need no multiplier; None if this is decided."""
@@ -219,8 +239,6 @@ def kernel_uses(driven: Tensor, uses: Sequence[Tensor]) -> Tensor:
     are the matrices ``(tap, position)`` of each axis.
     """
     result = driven.to(torch.float64)
-    for (
-        matrix
-    ) in uses:  # contracts the first remaining tap axis and appends its positions
-        result = torch.tensordot(result, matrix.to(result.device), dims=([1], [0]))
+    for matrix in uses:  # contracts the first tap axis left and appends its positions
+        result = result.movedim(1, -1) @ matrix.to(result.device)
     return result.reshape(math.prod(result.shape))

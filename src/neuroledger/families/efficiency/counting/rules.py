@@ -152,12 +152,13 @@ def count_convolution(
 
     def fan_out() -> Tensor:
         used = nonzero(as_values(weight), torch.float64)
-        grouped = used if transposed else used.unflatten(0, (geometry.groups, -1))
-        driven = grouped.sum(1)
+        per_group = (geometry.groups, -1, *weight.shape[1:])
+        grouped = used if transposed else used.view(per_group)
         kernel = tuple(weight.shape[2:])
+        driven = grouped.sum(1).view(x.shape[1], *kernel)
         axes = zip(space, out, kernel, *geometry[:3], strict=True)
         uses = [axis_uses(*axis, transposed) for axis in axes]
-        return kernel_uses(driven if transposed else driven.flatten(0, 1), uses)
+        return kernel_uses(driven, uses)
 
     values = float(x.numel() if transposed else result.numel())
     dense = values * math.prod(weight.shape[1:])

@@ -110,9 +110,7 @@ def trace(
     counted = run.finish()
     repeats = run.first is not None and receive is None
     if repeats and (check or counted.beyond):
-        return _check_repeats(
-            counted, module, run.first, time_axis, sample_axis, spiking
-        )
+        return _check_repeats(counted, network, run.first, time_axis)
     return counted
 
 
@@ -161,7 +159,7 @@ class _Run:
     def over(self, batches: Iterable[Any]) -> None:
         """Run and count all batches."""
         try:
-            with _preserving_state(self.network), uncompiled():
+            with _preserving_state(self.network, self.carry), uncompiled():
                 for batch in batches:
                     self._count_batch(batch)
         except ModelError as error:
@@ -302,17 +300,12 @@ def _facts_of(network: Network) -> dict[str, Fact]:
 
 
 def _check_repeats(
-    counted: Trace,
-    module: nn.Module,
-    batch: Any,
-    time_axis: TimeAxis,
-    sample_axis: int | None,
-    spiking: Registered,
+    counted: Trace, network: Network, batch: Any, time_axis: TimeAxis
 ) -> Trace:
     """Count a batch again, whole and in two parts: add a note to the trace if counts are equal, else a failure."""
     needs = counted.needs & COUNTED
     inputs = inputs_of(batch)
-    axis = sample_axis or 0
+    axis = network.sample_axis
     size = size_of(inputs, axis)
     half = size // 2
 
@@ -321,14 +314,7 @@ def _check_repeats(
         parts = [
             samples_of(inputs, axis, *part) for part in zip(starts, sizes, strict=True)
         ]
-        run = _Run(
-            Network.of(module, spiking, sample_axis),
-            needs,
-            counted.mode,
-            time_axis,
-            False,
-            None,
-        )
+        run = _Run(network, needs, counted.mode, time_axis, False, None)
         run.over([(part, None) for part in parts])
         return run.finish()
 
@@ -354,14 +340,15 @@ def _check_repeats(
 
 
 @contextmanager
-def _preserving_state(network: Network) -> Iterator[None]:
-    """Restore the network and the random generators at the end."""
+def _preserving_state(network: Network, carry: bool) -> Iterator[None]:
+    """Restore the random generators at the end, and the network if its batches are one series."""
     network.state = network.take_state()
     try:
         yield
     finally:
         with network.lock:
-            network.state.restore()
+            if carry:
+                network.state.restore()
             network.state.streams.restore(network.state.streams.start)
 
 

@@ -49,6 +49,8 @@ NON_SPIKING: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "rockpool": names_in("ExpSynExodus LIFMembraneExodus"),
     }
 )
+# Packages whose layers can record their membrane potential over a whole sequence, if they are told to.
+WHOLE_SEQUENCES = frozenset({"spikingjelly", "sinabs", "rockpool"})
 ROCKPOOL = ("vmem", "isyn", "spikes")
 RESETS = ("reset", "reset_states", "reset_mem")
 # Packages whose neurons, if they have no parts of their own, multiply only elementwise.
@@ -107,6 +109,8 @@ class SpikingLayer:
 
     def record_membrane(self) -> None:
         """Make a layer that takes a whole sequence per call record its membrane potential at every step."""
+        if self.framework not in WHOLE_SEQUENCES:
+            return
         if self._is_multi_step():
             if not self.module.store_v_seq:
                 self.module.store_v_seq = True
@@ -183,7 +187,7 @@ class SpikingLayer:
                 outputs, after = original(inputs, states, **kwargs)
                 module.v, output = after[index], outputs[0]
             finally:
-                end(module, inputs, output)
+                end(module, inputs, {}, output)
                 module.v = membrane
             return outputs, after
 

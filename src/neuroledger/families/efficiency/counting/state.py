@@ -62,6 +62,8 @@ class State:
             for part in parts
         )
         self.streams = Streams(parts, every=custom)
+        # This package's own layers have a state, but change no parameter.
+        self._keeps_parameters = runs_other_code(("", part) for part in parts)
         for part in parts if custom else ():
             self._visit(part)
 
@@ -99,7 +101,8 @@ class State:
             return
         for container in (module._parameters, module._buffers):
             self._keep_entries(container)
-            self._visit_tuple(container.values())
+            if self._keeps_parameters or container is module._buffers:
+                self._visit_tuple(container.values())
         # A lazy layer keeps the shape that it gets from the first batch.
         if isinstance(module, LazyModuleMixin):
             return

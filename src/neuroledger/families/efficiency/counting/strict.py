@@ -41,6 +41,8 @@ ACTIVATIONS: Final = tuple(
     and issubclass(kind, nn.Module)
     and name not in (*NO_ACTIVATIONS, "MultiheadAttention")
 )
+# Layers in which torch calls an activation function that is none of the network's.
+POWER_POOLS: Final = (nn.LPPool1d, nn.LPPool2d, nn.LPPool3d)
 
 
 class StrictPass:
@@ -84,13 +86,15 @@ class StrictPass:
         """Yield what is done before and after the modules that are observed."""
         for _, part in self.network.parts:
             if part in self._spiking:
-                yield part, self._enter_spiking, self._leave_spiking_module
+                yield part, self._enter_spiking, self._leave_spiking
             elif isinstance(part, torch.jit.ScriptModule):
                 continue
             elif _is_recurrent(part):
                 yield part, self._suspend, self._leave_recurrent
             elif isinstance(part, ACTIVATIONS):
                 yield part, self._enter_activation, self._leave_activation
+            elif isinstance(part, POWER_POOLS):
+                yield part, self._enter_activation, self._leave_inside
             elif isinstance(part, nn.MultiheadAttention) or packed_weights(part):
                 yield part, self._enter_products, self._leave_products
 
@@ -146,6 +150,9 @@ class StrictPass:
     def _enter_activation(self, *_: Any) -> None:
         self.counter.inside_activation += 1
 
+    def _leave_inside(self, *_: Any) -> None:
+        self.counter.inside_activation -= 1
+
     def _leave_activation(self, part: nn.Module, _: Any, __: Any, output: Any) -> None:
         self.counter.inside_activation -= 1
         wanted = "activations" in self.needs and not self.counter.inside_activation
@@ -183,12 +190,7 @@ class StrictPass:
             self._resume()
             layer.record_membrane()
 
-    def _leave_spiking_module(
-        self, part: nn.Module, args: Any, _: Any, output: Any
-    ) -> None:
-        self._leave_spiking(part, args, output)
-
-    def _leave_spiking(self, part: nn.Module, args: Any, output: Any) -> None:
+    def _leave_spiking(self, part: nn.Module, args: Any, _: Any, output: Any) -> None:
         self.counter.inside_activation -= 1
         before = self._before.pop(part, None)
         if output is not None:

@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 from neuroledger.families.efficiency.counting.counts import Layer, Uncounted
 from neuroledger.families.efficiency.counting.network import Network
 from neuroledger.families.efficiency.counting.origins import Origins, Piece
-from neuroledger.families.efficiency.counting.rows import SampleSums
+from neuroledger.families.efficiency.counting.rows import SampleSums, Workspace
 from neuroledger.families.efficiency.counting.static import (
     compiled_constants,
     coverable_weights,
@@ -31,6 +31,7 @@ class Tally:
         self.axes = SampleAxes()
         self.fired: dict[str, bool] = {}  # whether each spiking layer has fired
         self.unreadable_membranes: set[str] = set()
+        self.space = Workspace()
         self._sums: dict[object, tuple[Layer, SampleSums]] = {}
         self._weights = coverable_weights(network.parts)
         self._reached: dict[int, dict[object, int]] = {}
@@ -65,7 +66,8 @@ class Tally:
         """Return the sums of a layer's inputs that are multiplied with the same weights (``role``) in this batch."""
         key = (name, role, device)
         if key not in self._sums:
-            self._sums[key] = (self.layer(name), SampleSums(self.samples, device))
+            sums = SampleSums(self.samples, device, self.space)
+            self._sums[key] = (self.layer(name), sums)
         return self._sums[key][1]
 
     def activations(self, name: str, values: Tensor) -> None:
