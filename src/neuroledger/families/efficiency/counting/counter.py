@@ -605,8 +605,12 @@ def refuse_unsafe_product(values: Tensor, weight: Tensor) -> None:
 
 def ternary_items(values: Tensor) -> Tensor:
     """Return whether each item ``(…, row, column)`` has only -1, 0 and 1, ``(…)``."""
-    rows = values.reshape(-1, values.shape[-2] * values.shape[-1])
-    return signs_only(rows).reshape(values.shape[:-2])
+    *items, rows, columns = values.shape
+    number = math.prod(items)
+    first = signs_only(values[..., :1, :].reshape(number, min(1, rows) * columns))
+    if not bool(first.any()):  # the first row of each says it already
+        return first.reshape(items)
+    return signs_only(values.reshape(number, rows * columns)).reshape(items)
 
 
 def _as_matrix(factor: Tensor) -> Tensor:

@@ -257,7 +257,8 @@ class Origins:
         A rule counts what is not a weight as a value of samples.
         """
         origins = [self.of(tensor) for tensor in sources]
-        if len(sources) == 1 and self._is_stored(origins[0], sources[0], results):
+        views = len(sources) == 1 and name not in FRESH
+        if views and self._is_stored(origins[0], sources[0], results):
             return
         step = _Step(name, args, sources, origins)
         depends = any(isinstance(origin, Sample) for origin in origins)

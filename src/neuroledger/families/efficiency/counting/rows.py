@@ -15,6 +15,7 @@ __all__ = [
     "Workspace",
     "as_values",
     "axis_uses",
+    "has_no_zeros",
     "kernel_uses",
     "nonzero",
     "nonzero_per_column",
@@ -28,6 +29,8 @@ EXACT = 2**24
 VALUES_IN_CACHE = 2**18
 # Inputs are held until the next ones are counted together with them only if so many fit.
 HELD_TOGETHER = 4
+# Of numbers that are not -1, 0 or 1, so many columns nearly always suffice to see it.
+LOOKED_AT_FIRST = 16
 TINY = frozenset(
     {
         torch.float8_e4m3fn,
@@ -63,12 +66,12 @@ def nonzero_per_column(matrix: Tensor) -> Tensor:
     counts = result.split(size) if by_column else repeat(result)
     axis = int(by_column)
     for part, count in zip(memory.split(size), counts, strict=False):
-        if not _has_no_zeros(part):
+        if not has_no_zeros(part):
             count -= part.shape[axis] - nonzero(part).sum(axis, dtype=torch.float64)
     return result
 
 
-def _has_no_zeros(values: Tensor) -> bool:
+def has_no_zeros(values: Tensor) -> bool:
     """Return whether NumPy, which is faster than torch here and stops at the first zero, finds none."""
     comparable = values.is_cpu and values.dtype in (torch.float32, torch.float64)
     return comparable and bool(values.numpy(force=True).all())
@@ -131,10 +134,17 @@ def signs_only(rows: Tensor) -> Tensor:
 
 def _signs(rows: Tensor, used: Tensor, sizes: Tensor) -> Tensor:
     """Return whether the sizes of all values of each row are 0 or 1: where they are not zero, they are 1."""
-    torch.abs(rows, out=sizes)
-    # A comparison with a result of the same type is five times as fast as one with a boolean result.
-    torch.ne(sizes, used, out=sizes)
-    return sizes.sum(1).eq(0)
+    width = rows.shape[1]
+    ternary = rows.new_empty(0, dtype=torch.bool)
+    for columns in sorted({min(LOOKED_AT_FIRST, width), width}):
+        part = sizes[:, :columns]
+        torch.abs(rows[:, :columns], out=part)
+        # A comparison with a result of the same type is five times as fast as one with a boolean result.
+        torch.ne(part, used[:, :columns], out=part)
+        ternary = part.sum(1).eq(0)
+        if not bool(ternary.any()):
+            break
+    return ternary
 
 
 class SampleSums:
