@@ -145,7 +145,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.origins = tally.origins
         self.counts_operations = "operations" in needs
         self.counts_activations = "activations" in needs
-        self.inside_activation = 0
+        self.inside_activation = self.suspended = 0
         # Names of running modules whose products have no weights with a name.
         self.running: list[str] = []
         # Of stored weights in this batch; a write into a weight discards them.
@@ -158,13 +158,17 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         # Storages of values that were taken from their tensors, and are not yet in another one.
         self.storages_taken: dict[int, torch.UntypedStorage] = {}
 
-    def suspend(self) -> None:
+    def suspend(self, *_: Any) -> None:
         """Stop seeing operators: what runs is counted as a whole, or multiplies only elementwise."""
-        self.__exit__(None, None, None)
+        self.suspended += 1
+        if self.suspended == 1:
+            self.__exit__(None, None, None)
 
     def resume(self) -> None:
-        """See operators again."""
-        self.__enter__()
+        """See operators again, once every suspension has ended."""
+        self.suspended -= 1
+        if self.suspended == 0:
+            self.__enter__()
 
     def begin(self, inputs: Any, sample_axis: int) -> None:
         """Start a batch with these inputs, whose samples are along an axis."""
