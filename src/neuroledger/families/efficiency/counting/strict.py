@@ -17,7 +17,7 @@ from torch.nn.modules import activation
 
 import neuroledger.families.efficiency.counting.rules  # noqa: F401 - registers the counting rules
 from neuroledger.families.efficiency.counting.counter import Counter
-from neuroledger.families.efficiency.counting.counts import Layer, Need
+from neuroledger.families.efficiency.counting.counts import Need
 from neuroledger.families.efficiency.counting.exits import Exits
 from neuroledger.families.efficiency.counting.network import Network, Watcher, hooked
 from neuroledger.families.efficiency.counting.origins import Sample, tensors_in
@@ -227,22 +227,13 @@ class StrictPass:
         if sequence is not None and sequence[0].numel() == fired.numel():
             membranes, axis = sequence
             first = membranes.select(axis, 0)
-            _add_updates(counts, before, first)
+            self.tally.updates(name, before, first)
             counts.updates += int(membranes.diff(dim=axis).count_nonzero())
             counts.membranes += membranes.numel() - first.numel()
         elif after is None or fired.numel() != after.numel():
             self.tally.unreadable_membranes.add(name)
         else:
-            _add_updates(counts, before, after)
-
-
-def _add_updates(counts: Layer, before: Tensor | None, after: Tensor) -> None:
-    """Count the membranes that one step changed."""
-    counts.membranes += after.numel()
-    if before is None or before.shape != after.shape:
-        counts.updates += after.numel()
-    else:
-        counts.updates += int(after.ne(before).count_nonzero())
+            self.tally.updates(name, before, after)
 
 
 def _is_recurrent(part: nn.Module) -> bool:
