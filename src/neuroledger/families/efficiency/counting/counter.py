@@ -145,7 +145,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self.origins = tally.origins
         self.counts_operations = "operations" in needs
         self.counts_activations = "activations" in needs
-        self.inside_activation = 0
+        self.inside_activation = self.suspended = 0
         # Names of running modules whose products have no weights with a name.
         self.running: list[str] = []
         # Of stored weights in this batch; a write into a weight discards them.
@@ -158,13 +158,17 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         # Storages of values that were taken from their tensors, and are not yet in another one.
         self.storages_taken: dict[int, torch.UntypedStorage] = {}
 
-    def suspend(self) -> None:
+    def suspend(self, *_: Any) -> None:
         """Stop seeing operators: what runs is counted as a whole, or multiplies only elementwise."""
-        self.__exit__(None, None, None)
+        self.suspended += 1
+        if self.suspended == 1:
+            self.__exit__(None, None, None)
 
     def resume(self) -> None:
-        """See operators again."""
-        self.__enter__()
+        """See operators again, once every suspension has ended."""
+        self.suspended -= 1
+        if self.suspended == 0:
+            self.__enter__()
 
     def begin(self, inputs: Any, sample_axis: int) -> None:
         """Start a batch with these inputs, whose samples are along an axis."""
@@ -605,8 +609,12 @@ def refuse_unsafe_product(values: Tensor, weight: Tensor) -> None:
 
 def ternary_items(values: Tensor) -> Tensor:
     """Return whether each item ``(…, row, column)`` has only -1, 0 and 1, ``(…)``."""
-    rows = values.reshape(-1, values.shape[-2] * values.shape[-1])
-    return signs_only(rows).reshape(values.shape[:-2])
+    *items, rows, columns = values.shape
+    number = math.prod(items)
+    first = signs_only(values[..., :1, :].reshape(number, min(1, rows) * columns))
+    if not bool(first.any()):  # the first row of each says it already
+        return first.reshape(items)
+    return signs_only(values.reshape(number, rows * columns)).reshape(items)
 
 
 def _as_matrix(factor: Tensor) -> Tensor:

@@ -130,13 +130,9 @@ class NeuroBenchPass:
     ) -> None:
         if output is None:  # after an error
             return
-        counts = self.tally.layer(name)
         fired = spikes(output)
-        silent = int((fired == 0).sum())
-        self._zeros += silent
+        self._zeros += self.tally.activations(name, fired)
         self._elements += fired.numel()
-        counts.elements += fired.numel()
-        counts.zeros += silent
         neuron = self._layers.get(layer)
         if neuron is None:
             return
@@ -145,12 +141,10 @@ class NeuroBenchPass:
         self.tally.axes.note_sequence(name, fired, potential)
         if potential is None:
             return
-        past = self._past.get(layer)
+        counts = self.tally.layer(name)
         counts.neuron = type(layer).__name__
         counts.per_update = neuron.operations_per_update()
-        counts.membranes += potential.numel()
-        changed = potential.numel() if past is None else int(potential.ne(past).sum())
-        counts.updates += changed
+        self.tally.updates(name, self._past.get(layer), potential)
         self._past[layer] = potential.clone()
 
 

@@ -157,7 +157,6 @@ class Origins:
         self.samples = samples
         self._limit = self.ADDED_BEFORE_DROPPING
         self._known: dict[int, tuple[weakref.ref[Tensor], Weight | Sample]] = {}
-        self._samples_found: dict[object, Sample] = {}
         for tensor, weight in self._own:
             self._set(tensor, weight)
 
@@ -257,40 +256,17 @@ class Origins:
         A rule counts what is not a weight as a value of samples.
         """
         origins = [self.of(tensor) for tensor in sources]
-        if len(sources) == 1 and self._is_stored(origins[0], sources[0], results):
-            return
         step = _Step(name, args, sources, origins)
         depends = any(isinstance(origin, Sample) for origin in origins)
         unknown = has_rule and None in origins
         if sources and (depends or unknown or name in FRESH):
             for tensor in results:
-                self._set(tensor, self._sample_like(step, tensor))
+                self._set(tensor, self._sample(step, tensor))
             return
         weights = [origin for origin in origins if isinstance(origin, Weight)]
         for tensor in results if weights else ():
             if not any(tensor is source for source in sources):
                 self._set(tensor, self._derived(step, weights, tensor))
-
-    def _is_stored(self, origin: object, source: Tensor, results: list[Tensor]) -> bool:
-        """Return whether all results are views of a whole parameter, whose origin is found by their memory."""
-        if not isinstance(origin, Weight) or origin.state:
-            return False
-        storage = _storage(source)
-        return origin is self._storages.get(storage) and all(
-            x.numel() == source.numel() and _storage(x) == storage for x in results
-        )
-
-    def _sample_like(self, step: _Step, result: Tensor) -> Sample:
-        """Return the origin of a result, which is the same for every call with the same shapes and origins."""
-        by_shape = step.name not in COPIES and step.name not in MOVES
-        if not by_shape or result.layout is not torch.strided:
-            return self._sample(step, result)
-        shapes = (tensor.shape for tensor in (result, *step.sources))
-        key = (step.name, result.stride(), *shapes, *step.origins)
-        found = self._samples_found.get(key)
-        if found is None:
-            found = self._samples_found[key] = self._sample(step, result)
-        return found
 
     def _derived(self, step: _Step, weights: list[Weight], result: Tensor) -> Weight:
         """Return the origin of a tensor that is made from weights alone; a part of one weight is a piece of it."""

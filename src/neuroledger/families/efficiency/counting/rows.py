@@ -15,6 +15,7 @@ __all__ = [
     "Workspace",
     "as_values",
     "axis_uses",
+    "has_no_zeros",
     "kernel_uses",
     "nonzero",
     "nonzero_per_column",
@@ -63,12 +64,12 @@ def nonzero_per_column(matrix: Tensor) -> Tensor:
     counts = result.split(size) if by_column else repeat(result)
     axis = int(by_column)
     for part, count in zip(memory.split(size), counts, strict=False):
-        if not _has_no_zeros(part):
+        if not has_no_zeros(part):
             count -= part.shape[axis] - nonzero(part).sum(axis, dtype=torch.float64)
     return result
 
 
-def _has_no_zeros(values: Tensor) -> bool:
+def has_no_zeros(values: Tensor) -> bool:
     """Return whether NumPy, which is faster than torch here and stops at the first zero, finds none."""
     comparable = values.is_cpu and values.dtype in (torch.float32, torch.float64)
     return comparable and bool(values.numpy(force=True).all())
@@ -131,6 +132,8 @@ def signs_only(rows: Tensor) -> Tensor:
 
 def _signs(rows: Tensor, used: Tensor, sizes: Tensor) -> Tensor:
     """Return whether the sizes of all values of each row are 0 or 1: where they are not zero, they are 1."""
+    if rows.dtype == used.dtype and torch.equal(rows, used):  # spikes
+        return used.new_ones(len(used), dtype=torch.bool)
     torch.abs(rows, out=sizes)
     # A comparison with a result of the same type is five times as fast as one with a boolean result.
     torch.ne(sizes, used, out=sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,12 +20,16 @@ from neuroledger.families.efficiency.counting.origins import tensors_in
 from neuroledger.families.efficiency.counting.rows import (
     as_values,
     axis_uses,
+    has_no_zeros,
     kernel_uses,
     nonzero,
     signs_only,
 )
 
 __all__: list[str] = []
+
+# A share of attention is not zero if its score is less than this below the largest: e to this power is a normal number.
+VANISHES: Final = {torch.float32: 80.0, torch.float64: 700.0}
 
 
 @counting_rule(
@@ -195,23 +199,37 @@ def attention(counter: Counter, call: Call) -> None:
     if repeats > 1:
         k, v = (x.repeat_interleave(repeats, -3) for x in (k, v))
     allowed = _allowed(q, k, mask, causal)
-    scores = (q @ k.transpose(-1, -2)) * scale
-    scores = (scores if mask is None else scores + mask).masked_fill(
-        ~allowed, -math.inf
-    )
-    shares = torch.softmax(scores, -1).nan_to_num()
     inner = counter.origins.inner_rows(q, q.shape[-2] * q.shape[-1])
     name = counter.running_name("attention")
     count_pairs(counter, q, k, allowed, inner, name)
-    pairs = nonzero(shares).sum(-2, dtype=torch.float64)
+    used = allowed
+    # Where a query attends to one key, its share is 1.
+    single = allowed.sum(-1).le(1).all(-1).expand(q.shape[:-2])
+    if _may_vanish(q, k, mask, scale):
+        scores = (q @ k.transpose(-1, -2)) * scale
+        scores = scores if mask is None else scores + mask
+        shares = torch.softmax(scores.masked_fill(~allowed, -math.inf), -1).nan_to_num()
+        used = shares.ne(0)
+        single = ternary_items(as_values(shares))
     per_row = nonzero(v).sum(-1, dtype=torch.float64)
-    per_item = (pairs * per_row).sum(-1).reshape(-1)
-    ternary = ternary_items(as_values(v)).reshape(-1) | ternary_items(
-        as_values(shares)
-    ).reshape(-1)
+    per_item = (used.sum(-2) * per_row).sum(-1).reshape(-1)
+    ternary = ternary_items(as_values(v)).reshape(-1) | single.reshape(-1)
     counter.items(per_item, ternary, inner, name, "mixture")
-    dense = float(allowed.expand(*q.shape[:-1], k.shape[-2]).sum())
+    dense = float(allowed.sum((-1, -2)).expand(q.shape[:-2]).sum())
     counter.tally.layer(name).dense += dense * (q.shape[-1] + v.shape[-1])
+
+
+def _may_vanish(q: Tensor, k: Tensor, mask: Tensor | None, scale: float) -> bool:
+    """Return whether the share of a pair that is not masked may be zero: its score is too far below the largest one.
+
+    By Cauchy and Schwarz, no score is larger than the product of the largest norms of a query and a key.
+    """
+    if mask is not None and bool((mask.ne(0) & ~mask.isneginf()).any()):
+        return True
+    ones = q.new_ones(q.shape[-1])
+    squares = [float((x.square() @ ones).max()) for x in (q, k)]
+    distance = 2 * abs(scale) * math.sqrt(math.prod(squares)) + math.log(k.shape[-2])
+    return not distance < VANISHES.get(q.dtype, 0.0)
 
 
 @counting_rule("_safe_softmax")
@@ -240,8 +258,12 @@ def count_pairs(
     name: str,
 ) -> None:
     """Count the products q·k of the pairs of query and key ``allowed``: masked pairs are not computed."""
-    both = nonzero(q) @ nonzero(k).transpose(-1, -2)
-    per_item = (both * allowed).sum((-1, -2), dtype=torch.float64).reshape(-1)
+    if has_no_zeros(q) and has_no_zeros(k):
+        pairs = allowed.sum((-1, -2), dtype=torch.float64).expand(q.shape[:-2])
+        per_item = pairs.reshape(-1) * q.shape[-1]
+    else:
+        both = nonzero(q) @ nonzero(k).transpose(-1, -2)
+        per_item = (both * allowed).sum((-1, -2), dtype=torch.float64).reshape(-1)
     counter.items(
         per_item,
         ternary_items(as_values(q)).reshape(-1)

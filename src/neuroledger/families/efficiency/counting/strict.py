@@ -17,7 +17,7 @@ from torch.nn.modules import activation
 
 import neuroledger.families.efficiency.counting.rules  # noqa: F401 - registers the counting rules
 from neuroledger.families.efficiency.counting.counter import Counter
-from neuroledger.families.efficiency.counting.counts import Layer, Need
+from neuroledger.families.efficiency.counting.counts import Need
 from neuroledger.families.efficiency.counting.exits import Exits
 from neuroledger.families.efficiency.counting.network import Network, Watcher, hooked
 from neuroledger.families.efficiency.counting.origins import Sample, tensors_in
@@ -59,28 +59,28 @@ class StrictPass:
         self._spiking = {layer.module: layer for layer in network.spiking.values()}
         self._elementwise = {p for p, x in self._spiking.items() if x.is_elementwise()}
         self._before: dict[nn.Module, Tensor | None] = {}
-        self._suspended = 0
-        self._thread: int | None = None
         self._open = ExitStack()
 
     def begin(self, size: int, shape: tuple[int, ...], inputs: Any) -> None:
         """Start counting in this thread, for a batch of ``size`` samples."""
         self.tally.begin(size, shape)
         self.counter.begin(inputs, self.network.sample_axis)
-        self._thread = threading.get_ident()
         # Torch runs a whole layer of a transformer as one operator, unless this is switched off.
         mha = torch.backends.mha
         self._open.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
         mha.set_fastpath_enabled(False)
+        thread = threading.get_ident()
         for layer in self._spiking.values():
             undo = layer.watch_functional_calls(
-                self._enter_spiking, self._leave_spiking, self._is_active
+                self._enter_spiking,
+                self._leave_spiking,
+                lambda: threading.get_ident() == thread,
             )
             self._open.callback(undo)
         self._open.enter_context(hooked(self.network, self._watchers()))
         if self._exits is not None:
             self._open.enter_context(self._exits)
-        self.counter.resume()
+        self._open.enter_context(self.counter)
 
     def _watchers(self) -> Iterator[Watcher]:
         """Yield what is done before and after the modules that are observed."""
@@ -90,7 +90,7 @@ class StrictPass:
             elif isinstance(part, torch.jit.ScriptModule):
                 continue
             elif _is_recurrent(part):
-                yield part, self._suspend, self._leave_recurrent
+                yield part, self.counter.suspend, self._leave_recurrent
             elif isinstance(part, ACTIVATIONS):
                 yield part, self._enter_activation, self._leave_activation
             elif isinstance(part, POWER_POOLS):
@@ -100,10 +100,10 @@ class StrictPass:
 
     def end(self) -> None:
         """Stop counting, also after a failure of the network."""
-        if not self._suspended:
-            self.counter.suspend()
+        if self.counter.suspended:  # the network failed inside of a layer
+            self.counter.suspended = 1
+            self.counter.resume()
         self._open.close()
-        self._suspended, self._thread = 0, None
         self._before.clear()
         self.counter.inside_activation = 0
         self.counter.running.clear()
@@ -131,21 +131,8 @@ class StrictPass:
         why = f"no spiking layer was called as a module: {layers} cannot be observed"
         return {"membranes": why, "activations": why}
 
-    def _is_active(self) -> bool:
-        return self._thread == threading.get_ident()
-
     def _name(self, part: nn.Module) -> str:
         return self._names.get(part, type(part).__name__)
-
-    def _suspend(self, *_: Any) -> None:
-        self._suspended += 1
-        if self._suspended == 1:
-            self.counter.suspend()
-
-    def _resume(self) -> None:
-        self._suspended -= 1
-        if self._suspended == 0:
-            self.counter.resume()
 
     def _enter_activation(self, *_: Any) -> None:
         self.counter.inside_activation += 1
@@ -157,9 +144,9 @@ class StrictPass:
         self.counter.inside_activation -= 1
         wanted = "activations" in self.needs and not self.counter.inside_activation
         if wanted and isinstance(output, Tensor):
-            self._suspend()
+            self.counter.suspend()
             self.tally.activations(self._name(part), output)
-            self._resume()
+            self.counter.resume()
 
     def _enter_products(self, part: nn.Module, *_: Any) -> None:
         self.counter.running.append(self._name(part))
@@ -169,25 +156,25 @@ class StrictPass:
 
     def _leave_recurrent(self, part: Any, args: Any, kwargs: Any, output: Any) -> None:
         try:
-            wanted = "operations" in self.needs and self._suspended == 1
+            wanted = "operations" in self.needs and self.counter.suspended == 1
             if wanted and output is not None:
                 with torch.no_grad():
                     name = self._name(part)
                     count_recurrent(self.counter, name, part, args, kwargs, output)
         finally:
-            self._resume()
+            self.counter.resume()
 
     def _enter_spiking(self, part: nn.Module, args: Any, *_: Any) -> None:
         layer = self._spiking[part]
         self.counter.inside_activation += 1
         if part in self._elementwise:
-            self._suspend()
+            self.counter.suspend()
         if "membranes" in self.needs:
             membrane = layer.membrane(args)
-            self._suspend()
+            self.counter.suspend()
             kept = None if membrane is None else membrane.detach().clone()
             self._before[part] = kept
-            self._resume()
+            self.counter.resume()
             layer.record_membrane()
 
     def _leave_spiking(self, part: nn.Module, args: Any, _: Any, output: Any) -> None:
@@ -195,11 +182,11 @@ class StrictPass:
         before = self._before.pop(part, None)
         if output is not None:
             self._saw_spiking_layer = True
-            self._suspend()
+            self.counter.suspend()
             self._count_spikes(part, before, output)
-            self._resume()
+            self.counter.resume()
         if part in self._elementwise:
-            self._resume()
+            self.counter.resume()
             self._record_origins(part, args, output)
 
     def _record_origins(self, part: nn.Module, args: Any, output: Any) -> None:
@@ -240,22 +227,13 @@ class StrictPass:
         if sequence is not None and sequence[0].numel() == fired.numel():
             membranes, axis = sequence
             first = membranes.select(axis, 0)
-            _add_updates(counts, before, first)
+            self.tally.updates(name, before, first)
             counts.updates += int(membranes.diff(dim=axis).count_nonzero())
             counts.membranes += membranes.numel() - first.numel()
         elif after is None or fired.numel() != after.numel():
             self.tally.unreadable_membranes.add(name)
         else:
-            _add_updates(counts, before, after)
-
-
-def _add_updates(counts: Layer, before: Tensor | None, after: Tensor) -> None:
-    """Count the membranes that one step changed."""
-    counts.membranes += after.numel()
-    if before is None or before.shape != after.shape:
-        counts.updates += after.numel()
-    else:
-        counts.updates += int(after.ne(before).count_nonzero())
+            self.tally.updates(name, before, after)
 
 
 def _is_recurrent(part: nn.Module) -> bool:

@@ -70,12 +70,23 @@ class Tally:
             self._sums[key] = (self.layer(name), sums)
         return self._sums[key][1]
 
-    def activations(self, name: str, values: Tensor) -> None:
-        """Count the zeros among a layer's activations."""
+    def activations(self, name: str, values: Tensor) -> int:
+        """Count, and return, the zeros among a layer's activations."""
         layer = self.layer(name)
+        zeros = values.numel() - int(torch.count_nonzero(values))
         layer.elements += values.numel()
         layer.width = values.element_size()
-        layer.zeros += values.numel() - int(torch.count_nonzero(values))
+        layer.zeros += zeros
+        return zeros
+
+    def updates(self, name: str, before: Tensor | None, after: Tensor) -> None:
+        """Count the membranes of a layer that one step changed; the first step writes all."""
+        layer = self.layer(name)
+        layer.membranes += after.numel()
+        if before is None or before.shape != after.shape:
+            layer.updates += after.numel()
+        else:
+            layer.updates += int(after.ne(before).count_nonzero())
 
     def add_uncounted(self, name: str, why: str, weights: int = 0) -> None:
         """Record a part that cannot be counted."""
