@@ -17,8 +17,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
+from neuroledger.engine.evidence import ALLOWED
 from neuroledger.engine.record import (
-    ALLOWED,
     NAMESPACE,
     Record,
     Signable,
