@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from neuroledger.engine.evidence import ALLOWED
 from neuroledger.engine.record import (
-    ALLOWED,
     first_problem,
     signature_path,
     signer_of_text,
