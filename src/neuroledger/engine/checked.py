@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from neuroledger.engine.evidence import SELF_REPORTED, Evidence, Origin
 from neuroledger.engine.record import Signable, Undefined
+from neuroledger.engine.records.evidence import SELF_REPORTED, Evidence, Origin
 from neuroledger.engine.records.signatures import signer_in
 from neuroledger.errors import Finding
 

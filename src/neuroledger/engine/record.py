@@ -19,9 +19,9 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from neuroledger.display import card, visible
 from neuroledger.engine.control import Control, in_words
-from neuroledger.engine.evidence import ALLOWED
 from neuroledger.engine.records.earlier import in_present_form
 from neuroledger.engine.records.environment import Environment
+from neuroledger.engine.records.evidence import ALLOWED
 from neuroledger.engine.records.inputs import Inputs
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.base import sha256_of

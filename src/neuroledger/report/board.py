@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from neuroledger.engine.evidence import SELF_REPORTED, Evidence, Origin
+from neuroledger.engine.records.evidence import SELF_REPORTED, Evidence, Origin
 from neuroledger.spec.suites import Group
 from neuroledger.store.files import write_json, write_text
 

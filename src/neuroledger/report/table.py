@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from neuroledger.engine.evidence import ALLOWED
+from neuroledger.engine.records.evidence import ALLOWED
 from neuroledger.engine.records.summary import Known, Summary, known, known_records
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row

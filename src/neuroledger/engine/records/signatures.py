@@ -18,7 +18,6 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from neuroledger.engine.record import (
-    ALLOWED,
     NAMESPACE,
     Record,
     Signable,
@@ -33,6 +32,7 @@ from neuroledger.engine.record import (
     signer_of_text,
     signers_of,
 )
+from neuroledger.engine.records.evidence import ALLOWED
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.document import json_object
 from neuroledger.store.files import write_text

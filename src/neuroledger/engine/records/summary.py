@@ -104,7 +104,8 @@ class Summary:
     def of_row(cls, row: Sequence[Any]) -> Self:
         """Return the summary whose fields are in a remembered row."""
         *fields, verdicts, measures = row
-        return cls(*fields, tuple(verdicts), tuple(map(Measure._make, measures)))
+        values = [*fields, tuple(verdicts), tuple(map(Measure._make, measures))]
+        return cls(*values)
 
     def row(self) -> list[object]:
         """Return the fields as plain data, to be remembered."""

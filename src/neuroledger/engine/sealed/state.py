@@ -9,11 +9,11 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from neuroledger.engine.record import (
-    ALLOWED,
     first_problem,
     signature_path,
     signer_of_text,
 )
+from neuroledger.engine.records.evidence import ALLOWED
 from neuroledger.errors import DataError, Finding
 from neuroledger.spec.base import Id, Sha256, canonical
 from neuroledger.spec.document import json_object
