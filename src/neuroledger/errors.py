@@ -133,6 +133,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "spec.unlabelled": "A benchmark decodes, divides or groups by a coordinate that its data set does not declare.",
         "spec.recordings": "The reader cannot find, label or cut recordings among the pinned files of a data set.",
         "spec.copied-recording": "A benchmark tests recordings that have the same bytes as recordings on which it trains.",
+        "spec.members": "The members of a data set do not fit it or its reader.",
         "spec.private": "Private data would be stored in the remote of the repository.",
         "spec.pointer": "A pinned file that DVC provides has no pointer.",
         "spec.layer": "A region, the readout or the logits name a layer that is not declared.",

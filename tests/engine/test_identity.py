@@ -140,7 +140,7 @@ def test_data_and_model_are_part_of_the_identity(lab: Lab) -> None:
 
 
 DECISIVE = {
-    "datasets": (DATASET_ONLY_SAYS, {"degrees", "files", "id", "reader", "version"}),
+    "datasets": (DATASET_ONLY_SAYS, {"degrees", "files", "id", "members", "reader", "version"}),
     "benchmarks": (
         BENCHMARK_ONLY_SAYS,
         {"answers", "ceiling", "compat", "controls", "dataset", "each", "floor", "generalise", "id", "metric", "metrics",

@@ -109,7 +109,7 @@ def _row(catalog: Catalog, spec: Spec) -> dict[str, object]:
     match spec:
         case kinds.DatasetSpec():
             row["license"], row["access"] = spec.license, spec.access
-            row["state"] = _state(spec)
+            row["state"] = _state(catalog, spec)
         case kinds.BenchmarkSpec():
             row |= _columns_of_benchmark(catalog, spec)
         case kinds.ModelSpec():
@@ -125,7 +125,7 @@ def _row(catalog: Catalog, spec: Spec) -> dict[str, object]:
 
 
 def _columns_of_benchmark(catalog: Catalog, spec: BenchmarkSpec) -> dict[str, str]:
-    closed = spec.unavailable or catalog.about(spec.dataset).closed
+    closed = spec.unavailable or catalog.closed(spec.dataset)
     return {
         "parent": spec.parent,
         "dataset": spec.dataset,
@@ -135,12 +135,12 @@ def _columns_of_benchmark(catalog: Catalog, spec: BenchmarkSpec) -> dict[str, st
     }
 
 
-def _state(spec: DatasetSpec) -> str:
+def _state(catalog: Catalog, spec: DatasetSpec) -> str:
     """Return whether the data set is available, and whether it is simulated."""
-    if spec.unavailable:
-        return "unavailable"
     if spec.unread:
         return "unread"
+    if catalog.closed(spec.id):
+        return "unavailable"
     return "simulated" if spec.simulated else "real"
 
 
@@ -223,12 +223,15 @@ def _card(catalog: Catalog, entry: Entry) -> None:
 
 def _files(catalog: Catalog, spec: DatasetSpec) -> None:
     """Print the pinned files of a data set, its expectations and its prepared signals."""
-    for name, pin in islice(spec.files.items(), SHOWN_FILES):
+    from neuroledger.data.fetch import pinned_files
+
+    _, pins = pinned_files(catalog, "datasets", spec.id)
+    for name, pin in islice(pins.items(), SHOWN_FILES):
         source = "DVC" if pin.dvc else pin.url or "by hand"
         say(f"  {name:<28}{pin.size:>12,} bytes  sha256 {pin.sha256[:16]}…  {source}")
-    if len(spec.files) > SHOWN_FILES:
-        total = sum(pin.size for pin in spec.files.values())
-        say(f"  … {len(spec.files):,} files in all, {total / 1e9:,.2f} GB")
+    if len(pins) > SHOWN_FILES:
+        total = sum(pin.size for pin in pins.values())
+        say(f"  … {len(pins):,} files in all, {total / 1e9:,.2f} GB")
     count = len(spec.expectations.stimuli) + len(spec.expectations.assembly)
     say(f"  {count} expectations; `neuroledger validate {spec.id}` checks them")
     _prepared(catalog, spec)
@@ -265,7 +268,7 @@ def _prepared(catalog: Catalog, spec: DatasetSpec) -> None:
         report is None
         or assembly is None
         or not assembly.sha256
-        or report.identity != identity(spec)
+        or report.identity != identity(spec, map(catalog.dataset, spec.members))
     ):
         return
     sizes = " × ".join(

@@ -128,7 +128,7 @@ def _fetch(
     catalog: Catalog, kind: str, id: str, display: Display, *, asked: bool, force: bool
 ) -> _Fetched:
     """Fetch and verify the files of one data set or model; pin those that its spec only lists."""
-    from neuroledger.data.fetch import fetch_files, folder_of
+    from neuroledger.data.fetch import fetch_files, pinned_files
     from neuroledger.data.pin.pin import alone
     from neuroledger.spec.catalog import open_catalog
     from neuroledger.spec.kinds import DatasetSpec, ModelSpec
@@ -136,13 +136,16 @@ def _fetch(
     spec = catalog.entry(kind, id).spec
     assert isinstance(spec, DatasetSpec | ModelSpec)
     unpinned = isinstance(spec, DatasetSpec) and _only_listed(spec)
-    if spec.unavailable and not (unpinned and asked):
-        return _Fetched(kind, id, "unavailable", str(spec.unavailable), asked)
+    if isinstance(spec, DatasetSpec) and spec.members:
+        closed = catalog.closed(id)
+    else:
+        closed = spec.unavailable
+    if closed and not (unpinned and asked):
+        return _Fetched(kind, id, "unavailable", closed, asked)
     if unpinned:
         with alone(catalog.root):
             return _fetch_and_pin(open_catalog(catalog.root), id, display)
-    files = spec.files if isinstance(spec, DatasetSpec) else spec.weights
-    folder = folder_of(catalog.root, kind, id)
+    folder, files = pinned_files(catalog, kind, id)
     try:
         fetched = fetch_files(
             catalog.root, folder, files, progress=display.progress, force=force
@@ -274,7 +277,7 @@ def validate(
     reports = []
     pending = False
     for id in _to_validate(catalog, ids or [], suite):
-        if (reason := catalog.about(id).closed) is not None:
+        if (reason := catalog.closed(id)) is not None:
             (say_problem if json else say)(f"– {id}: unavailable: {reason}")
             continue
         try:
@@ -303,7 +306,7 @@ def _to_validate(catalog: Catalog, ids: list[str], suite: str | None) -> list[st
         selected = [
             id
             for id in catalog.ids("datasets")
-            if catalog.about(id).closed is None and is_here(catalog, id)
+            if catalog.closed(id) is None and is_here(catalog, id)
         ]
     return list(dict.fromkeys(selected))
 

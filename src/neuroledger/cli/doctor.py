@@ -8,12 +8,12 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from neuroledger.data.fetch import folder_of, mirror_folder
+from neuroledger.data.fetch import folder_of, mirror_folder, pinned_files
 from neuroledger.data.gate.validation import refusal
 from neuroledger.data.packaged import packaged_problem
 from neuroledger.errors import DataError, Finding, RequestError, Severity
@@ -338,7 +338,7 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
         yield Finding("machine.suite", "error", "suite", what, fix)
         used = set()
     for id in catalog.ids("datasets"):
-        if catalog.dataset(id).closed is None:
+        if catalog.closed(id) is None:
             yield _dataset(catalog, id, "error" if id in used else "note")
     for id in catalog.ids("models"):
         if catalog.model(id).unavailable is None:
@@ -347,18 +347,18 @@ def _data(catalog: Catalog) -> Iterator[Finding]:
 
 def _dataset(catalog: Catalog, id: str, severity: Severity) -> Finding:
     """Return whether the files of a data set are here and valid; ``severity`` is that of a problem."""
-    spec = catalog.dataset(id)
     topic = f"data set {id}"
-    missing = _missing_files(folder_of(catalog.root, "datasets", id), spec.files)
+    folder, pins = pinned_files(catalog, "datasets", id)
+    missing = _missing_files(folder, pins)
     if missing:
-        what = f"{len(missing)} of {len(spec.files)} files missing or of the wrong size"
+        what = f"{len(missing)} of {len(pins)} files missing or of the wrong size"
         fix = f"`neuroledger fetch {id}`"
         return Finding("machine.data", severity, topic, what, fix)
     if refused := refusal(catalog, id):
         what = f"{refused.where}: {refused.what}"
         fix = f"`neuroledger validate {id}`"
         return Finding("machine.data", severity, topic, what, fix)
-    return Finding("machine.data", "ok", topic, f"{len(spec.files)} files, valid")
+    return Finding("machine.data", "ok", topic, f"{len(pins)} files, valid")
 
 
 def _weights(catalog: Catalog, id: str) -> Iterator[Finding]:
@@ -379,7 +379,7 @@ def _weights(catalog: Catalog, id: str) -> Iterator[Finding]:
         yield Finding("machine.data", "note", topic, what, fix)
 
 
-def _missing_files(folder: Path, pins: dict[str, SourceFile]) -> list[str]:
+def _missing_files(folder: Path, pins: Mapping[str, SourceFile]) -> list[str]:
     """Return the files that are missing or differ from the pinned size; `validate` checks their bytes."""
     return [
         name

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
@@ -56,6 +56,8 @@ __all__ = [
     "ForbiddenError",
     "mending",
     "mirror_folder",
+    "pinned_files",
+    "PinnedFiles",
     "Progress",
     "reason_of",
     "RefusedError",
@@ -90,11 +92,7 @@ def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
 
     For a file of a package, the finding says what is wrong with the package, and gives the command that installs it.
     """
-    if kind == "datasets":
-        pins = catalog.dataset(id).files
-    else:
-        pins = catalog.model(id).weights
-    folder = folder_of(catalog.root, kind, id)
+    folder, pins = pinned_files(catalog, kind, id)
     where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
     missing = []
     for name, pin in sorted(pins.items()):
@@ -118,10 +116,7 @@ def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
 
 def mending(catalog: Catalog, kind: str, id: str) -> str:
     """The exact command that brings what :func:`absent` reports."""
-    if kind == "datasets":
-        pins = catalog.dataset(id).files
-    else:
-        pins = catalog.model(id).weights
+    _, pins = pinned_files(catalog, kind, id)
     for name, pin in sorted(pins.items()):
         if pin.package is not None:
             problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
@@ -133,6 +128,29 @@ def mending(catalog: Catalog, kind: str, id: str) -> str:
 def folder_of(root: Path, kind: str, id: str) -> Path:
     """The folder of a data set's or model's files."""
     return root / KINDS[kind] / id
+
+
+class PinnedFiles(NamedTuple):
+    """A folder, and the pins of the files in it by name."""
+
+    folder: Path
+    pins: Mapping[str, SourceFile]
+
+
+def pinned_files(catalog: Catalog, kind: str, id: str) -> PinnedFiles:
+    """The pinned files of a data set or model; of a data set with members, those of its members, as `MEMBER/NAME`."""
+    own = folder_of(catalog.root, kind, id)
+    if kind == "models":
+        return PinnedFiles(own, catalog.model(id).weights)
+    spec = catalog.dataset(id)
+    if not spec.members:
+        return PinnedFiles(own, spec.files)
+    pins = {
+        f"{member}/{name}": pin
+        for member in spec.members
+        for name, pin in catalog.dataset(member).files.items()
+    }
+    return PinnedFiles(own.parent, pins)
 
 
 def mirror_folder() -> Path | None:

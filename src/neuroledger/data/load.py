@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import check, content_sha256
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import folder_of
+from neuroledger.data.fetch import pinned_files
 from neuroledger.data.hdf5 import refuse_outside_storage
 from neuroledger.data.integrity import remembering, verify_file
 from neuroledger.data.normalise_input import in_numpy
@@ -25,8 +26,8 @@ from neuroledger.errors import (
     UnavailableError,
     about_pair,
 )
-from neuroledger.spec.base import SourceFile
 from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.components import Reader
 from neuroledger.spec.expectations import Content
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.store.files import sweep
@@ -55,8 +56,7 @@ def verified_files(
     UnavailableError
         A file's package is not installed as pinned; the message gives the command that installs it.
     """
-    pins = _pins(catalog, kind, id)
-    folder = folder_of(catalog.root, kind, id)
+    folder, pins = pinned_files(catalog, kind, id)
     memory = catalog.root / ".cache" if trust_memory else None
     for parent in {
         (folder / name).parent for name, pin in pins.items() if pin.package is None
@@ -78,19 +78,12 @@ def verified_files(
     return files
 
 
-def _pins(catalog: Catalog, kind: str, id: str) -> dict[str, SourceFile]:
-    return dict(
-        catalog.dataset(id).files if kind == "datasets" else catalog.model(id).weights
-    )
-
-
 def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
     """The first file of a data set or model that was fetched and differs from its pin, or None.
 
     A file of a package is not in the repository: if it differs, the model is not available on this machine.
     """
-    pins = _pins(catalog, kind, id)
-    folder = folder_of(catalog.root, kind, id)
+    folder, pins = pinned_files(catalog, kind, id)
     for name, pin in sorted(pins.items()):
         if pin.package is None and (folder / name).exists():
             try:
@@ -113,16 +106,16 @@ class DeclaredFiles(dict[str, Path]):
 def read_dataset(
     catalog: Catalog, id: str, files: dict[str, Path], needs: object = None
 ) -> Dataset:
-    """Run the data set's reader on its verified files, in a confined child process.
+    """Run the data set's reader on its verified files, in a confined child process; join members, each read in this way.
 
-    ``needs`` are those of a model, by which the reader's parameters are changed.
+    ``needs`` are those of a model, by which the parameters of the readers are changed.
 
     Raises
     ------
     UnavailableError
         The spec declares the data unavailable, or names no reader.
     SpecError
-        The reader's parameters are invalid.
+        The reader's parameters or the members are invalid.
     RequestError
         The data set cannot be prepared as the model needs.
     DataError
@@ -130,25 +123,13 @@ def read_dataset(
     """
     spec = catalog.dataset(id)
     component, parameters = reader_parameters(catalog, id)
-    parameters |= changed_parameters(catalog, id, needs)
-    store = open_store(catalog.root)
-
-    def read() -> Dataset:
-        for path in files.values():
-            refuse_outside_storage(path)
-        with store_at(catalog.root):
-            dataset: Dataset = component.function(DeclaredFiles(files), **parameters)
-            return _in_numpy(dataset)
-
-    store.require_own()  # the child process cannot run git
-    with suppress(OSError):  # in a read-only repository, prepared data are not stored
-        store.folder.mkdir(parents=True, exist_ok=True)
-    data = confined(
-        read,
-        limits_for(files.values(), writable=[store.folder]),
-        f"data set {id!r}: reader {component.name!r}",
-        mapped=store.use_file,
-    )
+    if spec.members:
+        data: Dataset = component.function(
+            _read_members(catalog, spec, files, needs), **parameters
+        )
+    else:
+        parameters |= changed_parameters(catalog, id, needs)
+        data = _read_confined(catalog, id, component, files, parameters)
     degrees = spec.degrees if spec.degrees is not None else data.degrees
     stimuli = data.stimuli
     if stimuli is not None:
@@ -166,6 +147,54 @@ def read_dataset(
         extra_stimuli=extra,
         content=content,
     )
+
+
+def _read_members(
+    catalog: Catalog, spec: DatasetSpec, files: Mapping[str, Path], needs: object
+) -> dict[str, Dataset]:
+    """The data of each member, which follow the conventions and the member's own pin of its content."""
+    members: dict[str, Dataset] = {}
+    for member in spec.members:
+        begin = f"{member}/"
+        own = {
+            name.removeprefix(begin): path
+            for name, path in files.items()
+            if name.startswith(begin)
+        }
+        members[member] = read_dataset(catalog, member, own, needs)
+        _require_conventions(
+            catalog.dataset(member), members[member], pinned=needs is None
+        )
+    return members
+
+
+def _read_confined(
+    catalog: Catalog,
+    id: str,
+    component: Reader,
+    files: Mapping[str, Path],
+    parameters: Mapping[str, object],
+) -> Dataset:
+    """What a reader returns of the files of a data set, in a confined child process."""
+    store = open_store(catalog.root)
+
+    def read() -> Dataset:
+        for path in files.values():
+            refuse_outside_storage(path)
+        with store_at(catalog.root):
+            dataset: Dataset = component.function(DeclaredFiles(files), **parameters)
+            return _in_numpy(dataset)
+
+    store.require_own()  # the child process cannot run git
+    with suppress(OSError):  # in a read-only repository, prepared data are not stored
+        store.folder.mkdir(parents=True, exist_ok=True)
+    found: Dataset = confined(
+        read,
+        limits_for(files.values(), writable=[store.folder]),
+        f"data set {id!r}: reader {component.name!r}",
+        mapped=store.use_file,
+    )
+    return found
 
 
 def _in_numpy(data: Dataset) -> Dataset:
@@ -205,15 +234,22 @@ def load_dataset(catalog: Catalog, id: str, *, trust_memory: bool = True) -> Dat
     DataError, IntegrityError, AssemblyError
         The data are missing, changed, or break the conventions.
     """
-    spec = catalog.dataset(id)
-    if spec.closed is not None:
-        raise UnavailableError(f"data set {id!r} is unavailable: {spec.closed}")
+    closed = catalog.closed(id)
+    if closed is not None:
+        raise UnavailableError(f"data set {id!r} is unavailable: {closed}")
     files = verified_files(catalog, "datasets", id, trust_memory=trust_memory)
     data = read_dataset(catalog, id, files)
-    if data.assembly is not None:
-        check(data.assembly, name=f"data set {id!r}")
-        _require_pinned_content(spec, data)
+    _require_conventions(catalog.dataset(id), data, pinned=True)
     return data
+
+
+def _require_conventions(spec: DatasetSpec, data: Dataset, *, pinned: bool) -> None:
+    """Refuse an assembly that breaks the conventions or, if it is prepared as `pinned`, has another content."""
+    if data.assembly is None:
+        return
+    check(data.assembly, name=f"data set {spec.id!r}")
+    if pinned:
+        _require_pinned_content(spec, data)
 
 
 def load_prepared(catalog: Catalog, own: Dataset, needs: object) -> Dataset:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
-from neuroledger.errors import RequestError, SpecError, UnavailableError
+from neuroledger.errors import Finding, RequestError, SpecError, UnavailableError
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog, Entry
 from neuroledger.spec.components import Reader
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
 
-__all__ = ["changed_parameters", "reader_parameters"]
+__all__ = [
+    "MemberProblem",
+    "changed_parameters",
+    "member_problems",
+    "reader_parameters",
+]
 
 
 def reader_parameters(catalog: Catalog, id: str) -> tuple[Reader, dict[str, object]]:
@@ -32,7 +37,40 @@ def reader_parameters(catalog: Catalog, id: str) -> tuple[Reader, dict[str, obje
     if spec.reader is None or spec.closed is not None:
         raise UnavailableError(f"data set {id!r} is unavailable: {spec.closed}")
     component, parameters = _bound_reader(catalog.entry("datasets", id))
+    problem = next(iter(member_problems(catalog, spec)), None)
+    if problem is not None:
+        where = catalog.shown(catalog.entry("datasets", id).path)
+        raise SpecError(
+            [Finding("spec.members", "error", where, problem.what, problem.fix)]
+        )
     return component, dict(parameters)
+
+
+class MemberProblem(NamedTuple):
+    """A field of a data set that its members contradict, what is wrong, and how to fix it."""
+
+    field: str
+    what: str
+    fix: str
+
+
+def member_problems(catalog: Catalog, spec: DatasetSpec) -> Iterator[MemberProblem]:
+    """Yield what is wrong in the members of a data set, all of which have a spec, or in its reader."""
+    reader = spec.reader
+    joins = reader is not None and registry.get("reader", reader.name).joins
+    if reader is not None and joins != bool(spec.members):
+        what = f"the reader {reader.name!r} reads {'members' if joins else 'files'}, and the data set has none"
+        yield MemberProblem("reader", what, "name a reader of what the data set has")
+    for member in map(catalog.about, spec.members):
+        if member.members:
+            what = f"{member.id} has members itself"
+            yield MemberProblem("members", what, "list its members here")
+        if member.access == "private" and spec.access != "private":
+            what = f"its member {member.id} is private"
+            yield MemberProblem("access", what, "write `access: private`")
+        if member.simulated and not spec.simulated:
+            what = f"its member {member.id} is simulated"
+            yield MemberProblem("simulated", what, "write `simulated: true`")
 
 
 @lru_cache(maxsize=256)
@@ -52,6 +90,8 @@ def _bound_reader(entry: Entry) -> tuple[Reader, Mapping[str, object]]:
 def changed_parameters(catalog: Catalog, id: str, needs: object) -> dict[str, object]:
     """The parameters of a data set's reader that a model's needs change, by name; none without needs.
 
+    Those of the readers of members are by member.
+
     Raises
     ------
     RequestError
@@ -59,6 +99,12 @@ def changed_parameters(catalog: Catalog, id: str, needs: object) -> dict[str, ob
     """
     if needs is None:
         return {}
+    members = catalog.dataset(id).members
+    if members:
+        changed = {
+            member: changed_parameters(catalog, member, needs) for member in members
+        }
+        return {member: fields for member, fields in changed.items() if fields}
     component, parameters = reader_parameters(catalog, id)
     begin = f"data set {id!r} cannot be prepared as the model needs: "
     if component.composes is None:

@@ -16,6 +16,7 @@ import pydantic
 from pydantic import BaseModel, ValidationError
 
 from neuroledger.data.fetch import folder_of
+from neuroledger.data.reader import member_problems
 from neuroledger.engine.control import Role, bounded, in_words
 from neuroledger.engine.controls import floor_of
 from neuroledger.engine.layer_commitment import commitment_problems
@@ -411,6 +412,7 @@ def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
 def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     spec = entry.spec
     if isinstance(spec, DatasetSpec) and spec.closed is None:
+        yield from _members(catalog, entry, spec)
         if not spec.expectations.stimuli and not spec.expectations.assembly:
             yield _at(
                 entry,
@@ -439,6 +441,16 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     elif isinstance(spec, SuiteSpec):
         for location, words, hint in suite_problems(catalog, spec):
             yield _at(entry, location, words, hint, code="spec.suite")
+
+
+def _members(catalog: Catalog, entry: Entry, spec: DatasetSpec) -> Iterator[Finding]:
+    """Report members that do not fit; those without a spec are reported as references, other readers as components."""
+    known = set(catalog.ids("datasets")).issuperset(spec.members)
+    readers = registry.names("reader")
+    if known and spec.reader is not None and spec.reader.name in readers:
+        for problem in member_problems(catalog, spec):
+            place = (problem.field,)
+            yield _at(entry, place, problem.what, problem.fix, code="spec.members")
 
 
 def _foreseen(

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -634,6 +634,11 @@ class Proposal:
             return spec.weights
         return None
 
+    def _members(self, spec: DatasetSpec) -> list[DatasetSpec]:
+        """Return the members of a data set whose specs are in the proposal or installed."""
+        found = [self.spec("datasets", member) for member in spec.members]
+        return [each for each in found if isinstance(each, DatasetSpec)]
+
     def _pointers(self) -> Iterator[Finding]:
         """Examine every pointer that changed, or whose object or spec changed."""
         changed = [
@@ -851,7 +856,8 @@ class Proposal:
         model = self.spec("models", record.model)
         if isinstance(data, DatasetSpec) and data.access == "private":
             return "its data are private"
-        pins = data.files if isinstance(data, DatasetSpec) else {}
+        parts = (data, *self._members(data)) if isinstance(data, DatasetSpec) else ()
+        pins = {name: pin for part in parts for name, pin in part.files.items()}
         weights = model.weights if isinstance(model, ModelSpec) else {}
         for kind, files in (("data", pins), ("weights", weights)):
             by_hand = sorted(name for name, pin in files.items() if pin.by_hand)
@@ -871,7 +877,10 @@ class Proposal:
         for kind, id, recorded in (
             ("benchmark", record.benchmark, inputs.benchmark.spec_sha256),
             ("model", record.model, inputs.model.spec_sha256),
-            ("dataset", inputs.dataset.id, inputs.dataset.spec_sha256),
+            *(
+                ("dataset", part.id, part.spec_sha256)
+                for part in (inputs.dataset, *inputs.dataset.members)
+            ),
         ):
             spec = self.spec(f"{kind}s", id)
             if spec is not None and recorded not in (
@@ -922,7 +931,9 @@ class Proposal:
             yield _error(
                 "data.report-edited", path, "its content does not match its own hash"
             )
-        elif not isinstance(spec, DatasetSpec) or not _matches(report, spec):
+        elif not isinstance(spec, DatasetSpec) or not _matches(
+            report, spec, self._members(spec)
+        ):
             words = "it is of another spec or reader than those of the proposal"
             yield _error(
                 "data.report-stale", path, words, f"`neuroledger validate {id}`"
@@ -1289,8 +1300,10 @@ def _value(record: Record | None) -> str:
     return f"{record.value:.6g}"
 
 
-def _matches(report: ValidationReport, spec: DatasetSpec) -> bool:
+def _matches(
+    report: ValidationReport, spec: DatasetSpec, members: Sequence[DatasetSpec]
+) -> bool:
     try:
-        return report.identity == identity(spec)
+        return report.identity == identity(spec, members)
     except (NeuroLedgerError, ValidationError):
         return False

@@ -212,7 +212,7 @@ def plan(
 def unavailable(catalog: Catalog, benchmark: BenchmarkSpec) -> str | None:
     """Return why a benchmark cannot be scored: its own reason, that of its data set, or missing private data; or None."""
     data = catalog.about(benchmark.dataset)
-    reason = benchmark.unavailable or data.closed
+    reason = benchmark.unavailable or catalog.closed(data.id)
     if (
         reason is None
         and data.access == "private"
@@ -267,7 +267,7 @@ def lacking(catalog: Catalog, model: str, benchmark: str) -> list[str]:
 def _lacking_preparation(catalog: Catalog, model: str, dataset: str) -> list[str]:
     """What a model lacks if the data set cannot be prepared as it needs."""
     needs = needs_of(catalog, model)
-    if needs is None or catalog.about(dataset).closed is not None:
+    if needs is None or catalog.closed(dataset) is not None:
         return []
     try:
         changed_parameters(catalog, dataset, needs)
@@ -400,6 +400,10 @@ def prepared_as(catalog: Catalog, dataset: str, needs: object) -> dict[str, obje
         The data set cannot be prepared in this way.
     """
     changed = changed_parameters(catalog, dataset, needs)
+    members = catalog.dataset(dataset).members
+    if members:
+        prepared = {each: prepared_as(catalog, each, needs) for each in members}
+        return {each: fields for each, fields in prepared.items() if fields}
     declared = catalog.dataset(dataset).reader
     if declared is None or not changed:
         return {}
@@ -494,10 +498,6 @@ class Identities:
         catalog = self.catalog
         request = self.request
         dataset = catalog.dataset(benchmark.dataset)
-        if dataset.reader is None:
-            raise RequestError(
-                f"data set {dataset.id!r} is unavailable: {dataset.closed}"
-            )
         ceiling = benchmark.ceiling
         return Inputs(
             schema_version=SCHEMA_VERSION,
@@ -506,13 +506,7 @@ class Identities:
                 version=benchmark.version,
                 spec_sha256=spec_sha256(benchmark, without=BENCHMARK_ONLY_SAYS),
             ),
-            dataset=DatasetIdentity(
-                id=dataset.id,
-                version=dataset.version,
-                spec_sha256=spec_sha256(dataset, without=DATASET_ONLY_SAYS),
-                files=files_of(dataset),
-                component=_component("reader", dataset.reader.name),
-            ),
+            dataset=_dataset(catalog, dataset),
             paradigm=_component("paradigm", benchmark.paradigm.name),
             metrics=tuple(
                 _comparison(catalog, "metrics", metric, benchmark.compat)
@@ -553,6 +547,23 @@ def other_models(benchmark: BenchmarkSpec) -> set[str]:
     )
     ids = (*benchmark.controls.positive, *benchmark.controls.negative, *floor)
     return {id for id in ids if isinstance(id, str)}
+
+
+def _dataset(catalog: Catalog, spec: DatasetSpec) -> DatasetIdentity:
+    """Return the identity of a data set, with those of its members if it has any."""
+    if spec.reader is None:
+        raise RequestError(f"data set {spec.id!r} is unavailable: {spec.closed}")
+    own = DatasetIdentity(
+        id=spec.id,
+        version=spec.version,
+        spec_sha256=spec_sha256(spec, without=DATASET_ONLY_SAYS),
+        files=files_of(spec),
+        component=_component("reader", spec.reader.name),
+    )
+    if not spec.members:
+        return own
+    members = tuple(_dataset(catalog, catalog.dataset(id)) for id in spec.members)
+    return own.model_copy(update={"members": members})
 
 
 def _component(kind: str, name: str) -> str:

@@ -229,7 +229,7 @@ def _column(
     spec = catalog.benchmark(id)
     dataset = catalog.about(spec.dataset)
     name = id_of(spec.all_metrics[0])
-    unavailable = spec.unavailable or dataset.closed or ""
+    unavailable = spec.unavailable or catalog.closed(spec.dataset) or ""
     # The metric of an unavailable benchmark may be unknown.
     if not unavailable or name in catalog.ids("metrics"):
         metric = catalog.metric(name)

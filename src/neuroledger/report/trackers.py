@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from neuroledger.data.fetch import pinned_files
 from neuroledger.engine.record import Record, read_record
 from neuroledger.errors import RequestError, require_package
 from neuroledger.spec.catalog import Catalog
@@ -151,7 +152,7 @@ def dataset_card(catalog: Catalog, id: str, out: Path) -> Path:
     )
     files = [
         f"| `{name}` | {pin.size:,} | `{pin.sha256}` |"
-        for name, pin in spec.files.items()
+        for name, pin in pinned_files(catalog, "datasets", id).pins.items()
     ]
     benchmarks = [
         f"* `{name}`: {catalog.benchmark(name).title}"

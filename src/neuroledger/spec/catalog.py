@@ -148,6 +148,19 @@ class Catalog:
             return self._about[key]
         return self.dataset(id)
 
+    def closed(self, id: str) -> str | None:
+        """Why a data set cannot be scored, by its own spec or by that of a member; None if it can."""
+        spec = self.about(id)
+        if spec.closed is not None:
+            return spec.closed
+        for member in spec.members:
+            if not self.has("datasets", member):
+                return f"there is no data set {member!r}, which is a member of it"
+            reason = self.about(member).closed
+            if reason is not None:
+                return f"its member {member} is unavailable: {reason}"
+        return None
+
     def metric(self, id: str) -> MetricSpec:
         """The metric spec ``id``."""
         return cast(MetricSpec, self.entry("metrics", id).spec)
@@ -409,6 +422,8 @@ def references(entry: Entry) -> list[Reference]:
     spec = entry.spec
     if isinstance(spec, BenchmarkSpec):
         return list(_of_benchmark(spec))
+    if isinstance(spec, DatasetSpec):
+        return list(_all_of("datasets", spec.members, "members"))
     if isinstance(spec, SuiteSpec):
         return [
             *_all_of("benchmarks", [item.id for item in spec.benchmarks], "benchmarks"),

@@ -319,6 +319,8 @@ class Reader(Registered):
 
     Attributes
     ----------
+    joins
+        Whether it is given the members of its data set, by id, in place of files.
     reads
         Function that selects its files from a folder.
     pins
@@ -332,6 +334,7 @@ class Reader(Registered):
     """
 
     kind: ClassVar[str] = "reader"
+    joins: bool = False
     reads: Reads | None = None
     pins: Pins | None = None
     prepares: bool = False

@@ -170,6 +170,10 @@ class DatasetSpec(Spec):
     files: dict[FileName, SourceFile] = Field(default_factory=dict)
     downloads: dict[DownloadName, Stated] = Field(default_factory=dict)
     lists: dict[ListTarget, Listed] = Field(default_factory=dict)
+    members: Annotated[
+        tuple[Id, ...], Field(exclude_if=lambda members: not members)
+    ] = ()
+    """Data sets that this one consists of: their files are its files, and its reader joins what their readers return."""
     reader: Component | None = None
     degrees: Annotated[float, Field(gt=0)] | None = None
     expectations: Expectations = Field(default_factory=Expectations)
@@ -222,7 +226,7 @@ class DatasetSpec(Spec):
 
     @model_validator(mode="after")
     def _readable(self) -> DatasetSpec:
-        has_files = bool(self.files) or "files" in self.lists
+        has_files = bool(self.files) or "files" in self.lists or bool(self.members)
         if self.unavailable is not None and self.unread is not None:
             raise ValueError("a data set is `unavailable` or `unread`, not both")
         if self.unread is not None and not has_files:
@@ -231,6 +235,18 @@ class DatasetSpec(Spec):
             raise ValueError(
                 "a data set needs `files` and a `reader`, or the reason why it is `unavailable`"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _consists_of_others(self) -> DatasetSpec:
+        if not self.members:
+            return self
+        if self.files or self.downloads or self.lists:
+            raise ValueError(
+                "a data set with `members` has their files: remove its own `files`, `downloads` and `lists`"
+            )
+        if len(self.members) < 2 or len(set(self.members)) < len(self.members):
+            raise ValueError("`members` are two or more different data sets")
         return self
 
     @model_validator(mode="after")

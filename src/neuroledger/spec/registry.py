@@ -275,6 +275,7 @@ def reader(
     prepares: bool = False,
     composes: Composes | None = None,
     foresees: Foresees | None = None,
+    joins: bool = False,
 ) -> Callable[[F], F]:
     """Register a reader: ``(files, *, …) -> Dataset``.
 
@@ -283,10 +284,11 @@ def reader(
     raises an error if one is missing. ``pins(catalog, spec, text, downloads)`` converts a folder of downloads to files
     and fields of the spec, for readers whose fields state the subject of each file. ``composes(parameters, needs)`` returns
     the parameters that change if a model has ``needs`` (a field of its builder), and raises a RequestError if it cannot.
-    ``foresees(files, parameters)`` states what the data will be, from the pinned files (name to pin) alone.
+    ``foresees(files, parameters)`` states what the data will be, from the pinned files (name to pin) alone. A reader that
+    ``joins`` is for data sets with members: its first argument are their data, as ``Mapping[str, Dataset]``.
     """
     declared: dict[str, Any] = {"reads": reads, "pins": pins, "prepares": prepares}
-    declared |= {"composes": composes, "foresees": foresees}
+    declared |= {"composes": composes, "foresees": foresees, "joins": joins}
     return _register(Reader, name, version, **declared)
 
 

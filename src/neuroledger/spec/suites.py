@@ -100,12 +100,13 @@ def unlisted(catalog: Catalog, models: tuple[str, ...]) -> SuiteSpec | None:
 def _has_data_here(catalog: Catalog, id: str) -> bool:
     """Whether the repository has all data of a benchmark."""
     spec = catalog.benchmark(id)
+    if spec.unavailable is not None or catalog.closed(spec.dataset) is not None:
+        return False
     dataset = catalog.about(spec.dataset)
-    return (
-        spec.unavailable is None
-        and dataset.closed is None
-        and "files" not in dataset.lists
-        and all(pin.dvc for pin in dataset.files.values())
+    parts = map(catalog.about, dataset.members or [dataset.id])
+    return all(
+        "files" not in part.lists and all(pin.dvc for pin in part.files.values())
+        for part in parts
     )
 
 

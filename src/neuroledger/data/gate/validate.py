@@ -12,7 +12,7 @@ import xarray as xr
 from neuroledger.data.assembly import check
 from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import absent, folder_of
+from neuroledger.data.fetch import absent, pinned_files
 from neuroledger.data.gate.clocks import count_empty, judge
 from neuroledger.data.gate.repetitions import repetitions_of
 from neuroledger.data.gate.rows import row_findings
@@ -64,10 +64,8 @@ NOT_REACHED: Final = "not reached"
 
 def is_here(catalog: Catalog, id: str) -> bool:
     """Whether at least one file of the data set exists on this machine."""
-    folder = folder_of(catalog.root, "datasets", id)
-    return folder.is_dir() and any(
-        (folder / name).exists() for name in catalog.dataset(id).files
-    )
+    folder, pins = pinned_files(catalog, "datasets", id)
+    return folder.is_dir() and any((folder / name).exists() for name in pins)
 
 
 def validate(
@@ -77,7 +75,7 @@ def validate(
 
     There are three stages, and each requires the one before: the files match their pins (hash), the reader's result
     follows the conventions (structure), the expectations are met. If there is a valid report for the same inputs, only
-    the first stage is repeated.
+    the first stage is repeated. The members of a data set are validated before it, and must be valid.
 
     Parameters
     ----------
@@ -112,10 +110,12 @@ def validate(
             f"data set {id!r} is private, and Great Expectations' pages quote values: omit the pages"
         )
     force = force or data_docs is not None
+    for member in spec.members:
+        validate(catalog, member, force=force)
     with remembering(None if force else catalog.root / ".cache"):
         _require_files(catalog, spec, trust_memory=not force)
     path = report_path(catalog.root, id)
-    existing = _valid_report(path, spec)
+    existing = _valid_report(catalog, spec)
     if existing is None:
         report = seal(_report(catalog, spec, data_docs))
     elif not force and seen_here(catalog, existing):
@@ -130,12 +130,11 @@ def validate(
     return report
 
 
-def _valid_report(path: Path, spec: DatasetSpec) -> ValidationReport | None:
-    """The written report, if the data set passed it with the same inputs."""
-    report = read_report(path)
-    if report is None or not report.success or report.identity != identity(spec):
+def _valid_report(catalog: Catalog, spec: DatasetSpec) -> ValidationReport | None:
+    """The written report, if the data set and its members passed it with the same inputs."""
+    if refusal(catalog, spec.id) is not None:
         return None
-    return report
+    return read_report(report_path(catalog.root, spec.id))
 
 
 def _same_verdict(one: ValidationReport, other: ValidationReport) -> bool:
@@ -146,6 +145,10 @@ def _same_verdict(one: ValidationReport, other: ValidationReport) -> bool:
 
 def refused_here(catalog: Catalog, id: str) -> Finding | None:
     """Why the data set cannot be scored, or None; a report from another machine is first made again on this one."""
+    for member in catalog.dataset(id).members:
+        problem = refused_here(catalog, member)
+        if problem is not None:
+            return problem
     finding = refusal(catalog, id)
     if finding is not None:
         return finding
@@ -188,8 +191,8 @@ def _report(
 ) -> ValidationReport:
     """The report on a data set whose files match their pins."""
     stages = {"hash": "passed", "structure": "passed", "expectations": NOT_REACHED}
-    folder = folder_of(catalog.root, "datasets", spec.id)
-    data, problems = _read(catalog, spec, {name: folder / name for name in spec.files})
+    folder, pins = pinned_files(catalog, "datasets", spec.id)
+    data, problems = _read(catalog, spec, {name: folder / name for name in pins})
     private = spec.access == "private"
     if data is None or problems:
         stages["structure"] = "failed"
@@ -211,13 +214,13 @@ def _report(
             "title": spec.title,
             "access": spec.access,
             "simulated": spec.simulated,
-            "identity": identity(spec),
+            "identity": identity(spec, map(catalog.dataset, spec.members)),
             "spec_sha256": spec_sha256(spec),
             "suite_sha256": sha256_of(spec.expectations.model_dump(mode="json")),
             "reader": {"name": reader, "version": get("reader", reader).version},
             "files": {
                 name: {"sha256": pin.sha256, "size": pin.size}
-                for name, pin in spec.files.items()
+                for name, pin in pins.items()
             },
             "stages": stages,
             "clocks": () if data is None or private else data.clocks,
@@ -259,10 +262,10 @@ def _require_files(catalog: Catalog, spec: DatasetSpec, *, trust_memory: bool) -
         raise MissingError(
             f"{missing.where}: {missing.what}", f"neuroledger fetch {spec.id}"
         )
-    folder = folder_of(catalog.root, "datasets", spec.id)
+    folder, pins = pinned_files(catalog, "datasets", spec.id)
     memory = catalog.root / ".cache" if trust_memory else None
     problems = list[StorageError]()
-    for name, pin in sorted(spec.files.items()):
+    for name, pin in sorted(pins.items()):
         try:
             verify_file(folder / name, pin, memory=memory)
         except StorageError as error:
@@ -291,6 +294,9 @@ def _read(
     def finding(what: str, place: str = where) -> Finding:
         return Finding("data.structure", "error", place, what, do)
 
+    refused = [found for member in spec.members if (found := refusal(catalog, member))]
+    if refused:
+        return None, [finding(found.what, found.where) for found in refused]
     try:
         if data is None:
             data = read_dataset(catalog, spec.id, dict(files))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
@@ -198,18 +199,20 @@ def seal(report: ValidationReport) -> ValidationReport:
     return report.model_copy(update={"payload_sha256": _payload(report)})
 
 
-def identity(spec: DatasetSpec) -> str:
+def identity(spec: DatasetSpec, members: Iterable[DatasetSpec] = ()) -> str:
     """SHA-256 of everything that the verdict depends on, provided that the files match their pins."""
     reader = spec.reader
-    return sha256_of(
-        {
-            "gate": GATE_VERSION,
-            "spec": spec_sha256(spec),
-            "reader": None
-            if reader is None
-            else [reader.name, get("reader", reader.name).version],
-        }
-    )
+    parts: dict[str, object] = {
+        "gate": GATE_VERSION,
+        "spec": spec_sha256(spec),
+        "reader": None
+        if reader is None
+        else [reader.name, get("reader", reader.name).version],
+    }
+    verdicts = [identity(member) for member in members]
+    if verdicts:
+        parts["members"] = verdicts
+    return sha256_of(parts)
 
 
 def report_path(root: Path, dataset: str) -> Path:
@@ -265,6 +268,10 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
     Only the report is checked; the files are verified against their pins when they are loaded.
     """
     spec = catalog.dataset(dataset)
+    for member in spec.members:
+        problem = refusal(catalog, member)
+        if problem is not None:
+            return problem
     path = report_path(catalog.root, dataset)
     where = f"data set {dataset!r}"
     command = f"run `neuroledger validate {dataset}`"
@@ -279,7 +286,7 @@ def refusal(catalog: Catalog, dataset: str) -> Finding | None:
     if report is None:
         what = f"{catalog.shown(path)} cannot be read or was edited by hand"
         return Finding("data.report-edited", "error", where, what, command)
-    if report.identity != identity(spec):
+    if report.identity != identity(spec, map(catalog.dataset, spec.members)):
         what = "its spec or reader changed since it was validated"
         return Finding("data.report-stale", "error", where, what, command)
     if (

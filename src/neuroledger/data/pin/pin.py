@@ -162,6 +162,10 @@ def _recorded(
     catalog: Catalog, spec: DatasetSpec, text: str, downloads: Downloads
 ) -> Recorded:
     """The files to pin: those that the reader finds itself, else those that the spec names."""
+    if spec.members:
+        raise RequestError(
+            f"data set {spec.id!r} has no files of its own: pin those of its members, {', '.join(spec.members)}"
+        )
     if spec.reader is None:
         path = catalog.entry("datasets", spec.id).path
         raise RequestError(

@@ -43,6 +43,8 @@ class DatasetIdentity(SpecIdentity):
     """SHA-256 of each file; of more than a thousand files, their count and one sha256."""
     component: str = ""
     """Reader and its version, as name@version."""
+    members: tuple[DatasetIdentity, ...] = ()
+    """The data sets that it consists of; left out of others."""
 
 
 class ModelIdentity(SpecIdentity):

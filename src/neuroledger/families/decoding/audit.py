@@ -12,7 +12,13 @@ import xarray as xr
 
 from neuroledger.data.arrays import Floats
 from neuroledger.data.load import read_dataset, verified_files
-from neuroledger.errors import DataError, Finding, ImplausibleError, UnlikeError
+from neuroledger.errors import (
+    DataError,
+    Finding,
+    ImplausibleError,
+    RequestError,
+    UnlikeError,
+)
 from neuroledger.families.decoding.audit_altered import altered_copies
 from neuroledger.families.decoding.audit_altered_windows import altered_windows
 from neuroledger.families.decoding.audit_channels import (
@@ -100,10 +106,16 @@ def audit_dataset(catalog: Catalog, id: str) -> list[Finding]:
 
     Raises
     ------
+    RequestError
+        The data set consists of others.
     DataError
         The data are missing, cannot be read, or are not signals.
     """
     spec = catalog.dataset(id)
+    if spec.members:
+        raise RequestError(
+            f"data set {id!r} has no recordings of its own: audit its members, {', '.join(spec.members)}"
+        )
     files = verified_files(catalog, "datasets", id)
     name = f"data set {id}"
     findings: list[Finding] = []

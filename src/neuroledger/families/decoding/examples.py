@@ -9,10 +9,11 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.families.decoding.hypnograms import STAGES
 from neuroledger.spec.registry import Example
 
-__all__ = ["of_events", "of_measure"]
+__all__ = ["of_events", "of_measure", "of_nights"]
 
 ROWS, SUBJECTS, COLUMNS = 120, 6, 5
 Sides = tuple[Any, Any]
@@ -34,8 +35,24 @@ def of_events(rng: np.random.Generator, given: Mapping[str, Any]) -> Example:
     names = np.array(["background", positive])
     true = np.zeros((SUBJECTS, windows), dtype=int)
     true[:, 20:26] = true[:, 80:90] = 1
+    return _recorded(rng, true, names, step)
+
+
+def of_nights(rng: np.random.Generator, given: Mapping[str, Any]) -> Example:
+    """Predicted probabilities and true stages of six nights of two hours, in windows of 30 s."""
+    names = np.array(list((given.get("stages") or {}) or STAGES))
+    stages = rng.integers(1, len(names), (SUBJECTS, 24))
+    stages[:, :2] = 0
+    return _recorded(rng, np.repeat(stages, 10, axis=1), names, 30.0)
+
+
+def _recorded(
+    rng: np.random.Generator, true: Indices, names: Array, step: float
+) -> Example:
+    """Predicted probabilities and true labels of windows (subject, window) that are `step` seconds apart."""
+    windows = true.shape[1]
     truth = true.ravel()
-    evidence = rng.normal(0, 1, (truth.size, 2))
+    evidence = rng.normal(0, 1, (truth.size, len(names)))
     evidence[np.arange(truth.size), truth] += 2.0
     subject = np.repeat(np.arange(SUBJECTS), windows)
     columns = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,8 @@ def joined(sets: Mapping[str, xr.DataArray]) -> xr.DataArray:
     """Windows of all sets, (presentation, channel, sample), with the coordinate `dataset`.
 
     Channels are those that all sets have, by name in any spelling of capitals, in the order of the first set. Coordinates of
-    presentations are those that all sets have; subjects, sessions, recordings and trials are named `SET/NAME`.
+    presentations are those that all sets have, as numbers or as text in all; subjects, sessions, recordings and trials are
+    named `SET/NAME`.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ def joined(sets: Mapping[str, xr.DataArray]) -> xr.DataArray:
     Raises
     ------
     RequestError
-        There are fewer than two sets, they are prepared differently, or no channel is in all of them.
+        There are fewer than two sets, they are prepared differently, no channel is in all of them, or one has another type.
     """
     if len(sets) < 2:
         raise RequestError("joined signals need at least two data sets")
@@ -40,18 +41,18 @@ def joined(sets: Mapping[str, xr.DataArray]) -> xr.DataArray:
     first = next(iter(ordered))
     for name in ordered:
         _require_alike(first, ordered[first], name, ordered[name])
-    rows = {name: _channel_rows(data) for name, data in ordered.items()}
+    rows = {name: _channel_rows(name, data) for name, data in ordered.items()}
     shared = [
         name for name in rows[first] if all(name in found for found in rows.values())
     ]
     if not shared:
         raise RequestError(f"no channel is in all of {', '.join(ordered)}")
-    kept = set.intersection(*(_columns(data) for data in ordered.values()))
+    kept = _common_columns(ordered.values())
     places = {name: [rows[name][channel] for channel in shared] for name in ordered}
-    parts = [
-        _part(name, data.isel(channel=places[name]), kept)
-        for name, data in ordered.items()
-    ]
+    chosen = {name: data.isel(channel=places[name]) for name, data in ordered.items()}
+    for name, data in chosen.items():
+        _require_same_types(first, chosen[first], name, data)
+    parts = [_part(name, data, kept) for name, data in chosen.items()]
     values = np.concatenate([part.values for part in parts])
     columns = {
         name: ("presentation", np.concatenate([part[name].values for part in parts]))
@@ -85,9 +86,44 @@ def _columns(data: xr.DataArray) -> set[str]:
     }
 
 
-def _channel_rows(data: xr.DataArray) -> dict[str, int]:
+def _common_columns(sets: Iterable[xr.DataArray]) -> set[str]:
+    """Coordinates of presentations that all sets have, and that are names within a set, or numbers or texts in all."""
+    ordered = list(sets)
+    common = set.intersection(*(_columns(data) for data in ordered))
+    return {
+        name
+        for name in common
+        if name in NAMED_WITHIN
+        or len({data[name].dtype.kind in "OU" for data in ordered}) == 1
+    }
+
+
+def _channel_rows(name: str, data: xr.DataArray) -> dict[str, int]:
     names = data["channel_id"].values.astype(str)
-    return {name.lower(): row for row, name in enumerate(names.tolist())}
+    rows = {channel.lower(): row for row, channel in enumerate(names.tolist())}
+    if len(rows) < len(names):
+        raise RequestError(
+            f"two channels of {name} differ only in capitals: drop one, or rename it"
+        )
+    return rows
+
+
+def _require_same_types(
+    first: str, one: xr.DataArray, second: str, other: xr.DataArray
+) -> None:
+    names, ours, theirs = (
+        values.astype(str).tolist()
+        for values in (
+            one["channel_id"].values,
+            one["channel_type"].values,
+            other["channel_type"].values,
+        )
+    )
+    for channel, here, there in zip(names, ours, theirs, strict=True):
+        if here != there:
+            raise RequestError(
+                f"channel {channel} is of type {here} in {first}, and {there} in {second}: correct the type of one"
+            )
 
 
 def _require_alike(

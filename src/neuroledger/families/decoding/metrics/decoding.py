@@ -24,6 +24,7 @@ from neuroledger.stats.samples import Keep, NotKnown, Samples, Variation
 from neuroledger.stats.variation import held_out_deviation
 
 __all__ = [
+    "Cell",
     "along",
     "cells_of",
     "decoding",

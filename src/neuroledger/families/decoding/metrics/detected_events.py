@@ -13,17 +13,12 @@ from neuroledger.data.arrays import Array, Floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.examples import of_events
-from neuroledger.families.decoding.metrics.decoding import (
-    along,
-    cells_of,
-    folds_together,
-    inflation_of_folds,
-    variation_of,
+from neuroledger.families.decoding.metrics.by_recording import (
+    Recording,
+    samples_by_recording,
 )
-from neuroledger.families.decoding.metrics.decoding_measures import Measure
-from neuroledger.families.same_rows import require_same_rows
 from neuroledger.spec.registry import metric
-from neuroledger.stats.samples import NotKnown, Samples, Variation
+from neuroledger.stats.samples import Samples
 
 __all__ = ["Found", "Rules", "Span", "detected_events", "events_of", "found_in"]
 
@@ -103,86 +98,33 @@ def detected_events(
     MetricError
         The rows do not match, have no onset or recording, or `positive` is not among the true labels.
     """
-    require_same_rows(source, target)
-    count = target.sizes["presentation"]
-    missing = [name for name in ("onset", "recording") if name not in target.coords]
-    if missing:
-        raise MetricError(
-            f"events need the coordinate {' and '.join(missing)} of each window"
-        )
     truth = as_text(target.values)
     if positive not in truth:
         known = ", ".join(np.unique(truth)[:5])
         raise MetricError(
             f"no window is labelled {positive!r}; labels are {known}: change `positive`"
         )
-    answer = np.asarray(source.values)
-    if "choice" in source.dims:
-        answer = as_text(source["choice"].values)[np.argmax(answer, axis=1)]
-    is_true = truth == positive
-    is_predicted = as_text(answer) == positive
     rules = Rules(before, after, merge, longest)
-    onsets = along(target, "onset", count, 0.0).astype(float)
-    recordings = along(target, "recording", count)
-    clusters = along(target if cluster in target.coords else source, cluster, count)
-    seeds = along(source, "seed", count, 0)
-    splits = along(source, "split", count, 0)
-    cells = cells_of(seeds, splits)
-    of_sums = MEASURES[measure]
-    scorers = {
-        cell: _scorer(
-            is_true[at], is_predicted[at], onsets[at], recordings[at], rules, of_sums
+
+    def found(windows: Recording) -> Found:
+        true, predicted = (
+            events_of(labels == positive, windows.onsets, windows.step, rules)
+            for labels in (windows.truth, windows.answer)
         )
-        for cell, at in cells.items()
-    }
-    seed_names = np.unique(seeds)
-    split_names = np.unique(splits)
-    values = np.full((len(seed_names), len(split_names)), np.nan)
-    for (seed, split), at in cells.items():
-        place = np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
-        values[place] = scorers[seed, split](np.ones(len(at)))
-    coords = {"seed": seed_names, "split": split_names}
-    samples = xr.DataArray(values, dims=("seed", "split"), coords=coords)
-    folds = folds_together(source, splits, cluster)
-    names = np.unique(clusters)
-    variation: Variation | NotKnown = NotKnown(f"all rows have one {cluster}")
-    if len(names) > 1 and np.isfinite(values).any(axis=1).all():
-        inflated = inflation_of_folds(source, splits, clusters, folds, pool=False)
-        variation = variation_of(
-            samples, cells, scorers, {cluster: clusters}, {cluster: inflated}
-        )
-    return Samples(
-        samples,
-        variation,
+        hours = windows.step * len(windows.onsets) / HOUR
+        return found_in(true, predicted, hours, rules)
+
+    return samples_by_recording(
+        source,
+        target,
+        found,
+        lambda weights, table: MEASURES[measure](weights @ table),
+        cluster=cluster,
         limits=None if measure == "false_alarms" else (0.0, 1.0),
-        counts={"windows": count, cluster: len(names)},
         notes=[
             f"events of {positive}: extended by {before:g} s before and {after:g} s after"
         ],
     )
-
-
-def _scorer(
-    is_true: Array,
-    is_predicted: Array,
-    onsets: Floats,
-    recordings: Array,
-    rules: Rules,
-    of_sums: Callable[[Floats], float],
-) -> Measure:
-    """The measure as a function of weights of windows; a recording counts with the weight of its first window."""
-    firsts = []
-    found = []
-    for name in np.unique(recordings):
-        rows = np.flatnonzero(recordings == name)
-        rows = rows[np.argsort(onsets[rows], kind="stable")]
-        step = float(np.diff(onsets[rows]).min()) if len(rows) > 1 else 0.0
-        true = events_of(is_true[rows], onsets[rows], step, rules)
-        predicted = events_of(is_predicted[rows], onsets[rows], step, rules)
-        firsts.append(rows[0])
-        found.append(found_in(true, predicted, step * len(rows) / HOUR, rules))
-    table = np.array(found, dtype=float)
-    return lambda weights: of_sums(weights[firsts] @ table)
 
 
 def events_of(
