@@ -134,11 +134,6 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
     supports_higher_order_operators = True
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return that torch need not guard this mode from its compiler: compiled networks run uncompiled."""
-        return False
-
     def __init__(self, tally: Tally, needs: frozenset[Need]) -> None:
         super().__init__()
         self.tally = tally

@@ -289,8 +289,8 @@ class Origins:
     def _has_rows_of(self, result: Tensor, state: Tensor) -> bool:
         """Return whether a tensor has the rows of a buffer, or repeats the buffer for each sample."""
         if result.dim() > state.dim():
-            return len(result) == self.samples
-        return state.dim() > 1 and state.shape[:1] == result.shape[:1]
+            return bool(len(result) == self.samples)
+        return bool(state.dim() > 1 and state.shape[:1] == result.shape[:1])
 
     def _sample(self, step: _Step, result: Tensor) -> Sample:
         period = None

@@ -49,7 +49,7 @@ NON_SPIKING: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "rockpool": names_in("ExpSynExodus LIFMembraneExodus"),
     }
 )
-# Packages whose layers can record their membrane potential over a whole sequence, if they are told to.
+# Packages whose layers record their membrane potential over a whole sequence if an attribute is set.
 WHOLE_SEQUENCES = frozenset({"spikingjelly", "sinabs", "rockpool"})
 ROCKPOOL = ("vmem", "isyn", "spikes")
 RESETS = ("reset", "reset_states", "reset_mem")

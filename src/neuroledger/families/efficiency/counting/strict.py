@@ -41,7 +41,7 @@ ACTIVATIONS: Final = tuple(
     and issubclass(kind, nn.Module)
     and name not in (*NO_ACTIVATIONS, "MultiheadAttention")
 )
-# Layers in which torch calls an activation function that is none of the network's.
+# Layers for which torch itself calls an activation function: the network has none there.
 POWER_POOLS: Final = (nn.LPPool1d, nn.LPPool2d, nn.LPPool3d)
 
 

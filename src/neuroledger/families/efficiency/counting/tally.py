@@ -73,7 +73,7 @@ class Tally:
     def activations(self, name: str, values: Tensor) -> int:
         """Count, and return, the zeros among a layer's activations."""
         layer = self.layer(name)
-        zeros = values.numel() - int(torch.count_nonzero(values))
+        zeros = int(values.numel() - torch.count_nonzero(values))
         layer.elements += values.numel()
         layer.width = values.element_size()
         layer.zeros += zeros
