@@ -63,7 +63,7 @@ class Shelf:
             name: SimpleNamespace(sha256=text)
             for name, text in self._files.get(id, {}).items()
         }
-        return SimpleNamespace(id=id, files=pins)
+        return SimpleNamespace(id=id, files=pins, members=())
 
     def ids(self, kind: str) -> list[str]:
         return sorted(self._benchmarks if kind == "benchmarks" else self._suites)

@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Final
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import pinned_files
 from neuroledger.data.images import decode
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.models.model import LayeredModel, Model, unknown
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.commitment import Rule, rule_of
-from neuroledger.spec.kinds import BenchmarkSpec, ModelSpec
+from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
 from neuroledger.stats.score import Score
 
 __all__ = [
@@ -147,18 +146,19 @@ def may_share(
     ours = catalog.dataset(chosen_on.dataset)
     theirs = catalog.dataset(scored.dataset)
     if ours.id != theirs.id:
-        return bool(_content_pins(catalog, ours.id) & _content_pins(catalog, theirs.id))
+        return bool(_content_pins(catalog, ours) & _content_pins(catalog, theirs))
     shared = (chosen_on.select.keys() & scored.select.keys()) - NEUROID_COORDINATES
     return not any(
         are_disjoint(chosen_on.select[key], scored.select[key]) for key in shared
     )
 
 
-def _content_pins(catalog: Catalog, dataset: str) -> set[str]:
+def _content_pins(catalog: Catalog, dataset: DatasetSpec) -> set[str]:
     """Return the pins of files that may contain stimuli; not of tables, which may be equal for different images."""
     return {
         pin.sha256
-        for name, pin in pinned_files(catalog, "datasets", dataset).pins.items()
+        for part in (dataset, *map(catalog.dataset, dataset.members))
+        for name, pin in part.files.items()
         if not name.endswith((".csv", ".tsv", ".txt"))
     }
 

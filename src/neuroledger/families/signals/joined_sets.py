@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -38,92 +38,48 @@ def joined(sets: Mapping[str, xr.DataArray]) -> xr.DataArray:
     if len(sets) < 2:
         raise RequestError("joined signals need at least two data sets")
     ordered = {name: data.transpose(*DIMS) for name, data in sets.items()}
-    first = next(iter(ordered))
-    for name in ordered:
-        _require_alike(first, ordered[first], name, ordered[name])
-    rows = {name: _channel_rows(name, data) for name, data in ordered.items()}
-    shared = [
-        name for name in rows[first] if all(name in found for found in rows.values())
-    ]
-    if not shared:
-        raise RequestError(f"no channel is in all of {', '.join(ordered)}")
-    kept = _common_columns(ordered.values())
-    places = {name: [rows[name][channel] for channel in shared] for name in ordered}
-    chosen = {name: data.isel(channel=places[name]) for name, data in ordered.items()}
-    for name, data in chosen.items():
-        _require_same_types(first, chosen[first], name, data)
+    chosen = _on_shared_channels(ordered)
+    first, one = next(iter(chosen.items()))
+    for name, other in chosen.items():
+        _require_alike(first, one, name, other)
+        _require_same_types(first, one, name, other)
+    kept = _common_columns(chosen)
     parts = [_part(name, data, kept) for name, data in chosen.items()]
-    values = np.concatenate([part.values for part in parts])
-    columns = {
-        name: ("presentation", np.concatenate([part[name].values for part in parts]))
-        for name in sorted(kept | {"dataset"})
-    }
-    others = {
-        name: coordinate
-        for name, coordinate in parts[0].coords.items()
-        if "presentation" not in coordinate.dims
-    }
-    attributes = {name: ordered[first].attrs[name] for name in EQUAL}
-    return xr.DataArray(
-        values, dims=DIMS, coords={**others, **columns}, attrs=attributes
+    whole = xr.concat(
+        parts,
+        "presentation",
+        coords="minimal",
+        compat="override",
+        combine_attrs="override",
     )
+    whole.attrs = {name: one.attrs[name] for name in EQUAL}
+    return whole
 
 
-def _part(name: str, data: xr.DataArray, kept: set[str]) -> xr.DataArray:
-    """The signals of one set with the coordinates that all have, and names that tell its people from those of others."""
-    columns = {"dataset": ("presentation", np.full(data.sizes["presentation"], name))}
-    for column in sorted(kept.intersection(NAMED_WITHIN)):
-        names = np.asarray(data[column].values).astype(str)
-        columns[column] = ("presentation", np.char.add(f"{name}/", names))
-    return data.drop_vars(_columns(data) - kept).assign_coords(columns)
-
-
-def _columns(data: xr.DataArray) -> set[str]:
-    return {
-        str(name)
-        for name, values in data.coords.items()
-        if values.dims == ("presentation",)
-    }
-
-
-def _common_columns(sets: Iterable[xr.DataArray]) -> set[str]:
-    """Coordinates of presentations that all sets have, and that are names within a set, or numbers or texts in all."""
-    ordered = list(sets)
-    common = set.intersection(*(_columns(data) for data in ordered))
-    return {
-        name
-        for name in common
-        if name in NAMED_WITHIN
-        or len({data[name].dtype.kind in "OU" for data in ordered}) == 1
-    }
+def _on_shared_channels(sets: Mapping[str, xr.DataArray]) -> dict[str, xr.DataArray]:
+    """The sets on the channels that all have, in the order of the first one."""
+    rows = {name: _channel_rows(name, data) for name, data in sets.items()}
+    shared = list(next(iter(rows.values())))
+    for own in rows.values():
+        shared = [channel for channel in shared if channel in own]
+    if not shared:
+        raise RequestError(f"no channel is in all of {', '.join(sets)}")
+    chosen: dict[str, xr.DataArray] = {}
+    for name, data in sets.items():
+        places = [rows[name][channel] for channel in shared]
+        chosen[name] = data.isel(channel=places)
+    return chosen
 
 
 def _channel_rows(name: str, data: xr.DataArray) -> dict[str, int]:
-    names = data["channel_id"].values.astype(str)
-    rows = {channel.lower(): row for row, channel in enumerate(names.tolist())}
+    """The row of each channel by its name in small letters."""
+    names = data["channel_id"].values.astype(str).tolist()
+    rows = {channel.lower(): row for row, channel in enumerate(names)}
     if len(rows) < len(names):
         raise RequestError(
             f"two channels of {name} differ only in capitals: drop one, or rename it"
         )
     return rows
-
-
-def _require_same_types(
-    first: str, one: xr.DataArray, second: str, other: xr.DataArray
-) -> None:
-    names, ours, theirs = (
-        values.astype(str).tolist()
-        for values in (
-            one["channel_id"].values,
-            one["channel_type"].values,
-            other["channel_type"].values,
-        )
-    )
-    for channel, here, there in zip(names, ours, theirs, strict=True):
-        if here != there:
-            raise RequestError(
-                f"channel {channel} is of type {here} in {first}, and {there} in {second}: correct the type of one"
-            )
 
 
 def _require_alike(
@@ -136,8 +92,49 @@ def _require_alike(
             raise RequestError(
                 f"{name} of {first} is {ours}, of {second} {theirs}: prepare both alike"
             )
-    here, there = (data["time_bin_start"].values for data in (one, other))
+    here = one["time_bin_start"].values
+    there = other["time_bin_start"].values
     if not np.array_equal(here, there):
         raise RequestError(
             f"windows of {first} and {second} are at other times: cut both alike"
         )
+
+
+def _require_same_types(
+    first: str, one: xr.DataArray, second: str, other: xr.DataArray
+) -> None:
+    ours = one["channel_type"].values.astype(str)
+    theirs = other["channel_type"].values.astype(str)
+    apart = np.flatnonzero(ours != theirs)
+    if len(apart):
+        row = int(apart[0])
+        channel = one["channel_id"].values[row]
+        raise RequestError(
+            f"channel {channel} is of type {ours[row]} in {first}, and {theirs[row]} in {second}: correct the type of one"
+        )
+
+
+def _common_columns(sets: Mapping[str, xr.DataArray]) -> set[str]:
+    """Coordinates of presentations that all sets have, and that are names within a set, or numbers or texts in all."""
+    common = set.intersection(*map(_columns, sets.values()))
+    return {name for name in common if name in NAMED_WITHIN or _is_alike(name, sets)}
+
+
+def _is_alike(name: str, sets: Mapping[str, xr.DataArray]) -> bool:
+    """Whether a coordinate is text in all sets or in none."""
+    are_texts = {data[name].dtype.kind in "OU" for data in sets.values()}
+    return len(are_texts) == 1
+
+
+def _columns(data: xr.DataArray) -> set[str]:
+    coords = data.coords.items()
+    return {str(name) for name, values in coords if values.dims == ("presentation",)}
+
+
+def _part(name: str, data: xr.DataArray, kept: set[str]) -> xr.DataArray:
+    """The signals of one set with the coordinates that all have, and names that tell its people from those of others."""
+    columns = {"dataset": ("presentation", np.full(data.sizes["presentation"], name))}
+    for column in sorted(kept.intersection(NAMED_WITHIN)):
+        names = np.asarray(data[column].values).astype(str)
+        columns[column] = ("presentation", np.char.add(f"{name}/", names))
+    return data.drop_vars(_columns(data) - kept).assign_coords(columns)

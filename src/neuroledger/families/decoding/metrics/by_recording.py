@@ -18,6 +18,7 @@ from neuroledger.families.decoding.metrics.decoding import (
     cells_of,
     folds_together,
     inflation_of_folds,
+    scored,
     variation_of,
 )
 from neuroledger.families.decoding.metrics.decoding_measures import Measure
@@ -77,11 +78,7 @@ def samples_by_recording(
     """
     require_same_rows(source, target)
     count = target.sizes["presentation"]
-    missing = [name for name in ("onset", "recording") if name not in target.coords]
-    if missing:
-        raise MetricError(
-            f"recordings need the coordinate {' and '.join(missing)} of each window"
-        )
+    _require_recordings(target)
     truth = as_text(target.values)
     answer = _labels(source)
     onsets = along(target, "onset", count, 0.0).astype(float)
@@ -98,29 +95,31 @@ def samples_by_recording(
     scorers: dict[Cell, Measure] = {
         cell: partial(_total, total, *table) for cell, table in tables.items()
     }
-    seed_names = np.unique(seeds)
-    split_names = np.unique(splits)
-    values = np.full((len(seed_names), len(split_names)), np.nan)
-    for (seed, split), at in cells.items():
-        place = np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
-        values[place] = scorers[seed, split](np.ones(len(at)))
-    coords = {"seed": seed_names, "split": split_names}
-    samples = xr.DataArray(values, dims=("seed", "split"), coords=coords)
-    folds = folds_together(source, splits, cluster)
+    samples = scored(scorers, cells)
     names = np.unique(clusters)
     variation: Variation | NotKnown = NotKnown(f"all rows have one {cluster}")
-    if len(names) > 1 and np.isfinite(values).any(axis=1).all():
+    if len(names) > 1 and np.isfinite(samples.values).any(axis=1).all():
+        folds = folds_together(source, splits, cluster)
         inflated = inflation_of_folds(source, splits, clusters, folds, pool=False)
         variation = variation_of(
             samples, cells, scorers, {cluster: clusters}, {cluster: inflated}
         )
+    numbers = [table for _, table in tables.values()]
     return Samples(
         samples,
         variation,
         limits=limits,
         counts={"windows": count, cluster: len(names)},
-        notes=[*notes, *_undefined([numbers for _, numbers in tables.values()])],
+        notes=[*notes, *_undefined(numbers)],
     )
+
+
+def _require_recordings(target: xr.DataArray) -> None:
+    missing = [name for name in ("onset", "recording") if name not in target.coords]
+    if missing:
+        raise MetricError(
+            f"recordings need the coordinate {' and '.join(missing)} of each window"
+        )
 
 
 def _total(

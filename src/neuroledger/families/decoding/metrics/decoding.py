@@ -30,6 +30,7 @@ __all__ = [
     "decoding",
     "folds_together",
     "inflation_of_folds",
+    "scored",
     "variation_of",
 ]
 
@@ -122,26 +123,12 @@ def decoding(
         cell: MEASURES[measure](_take(rows, at), **options)
         for cell, at in cells.items()
     }
-    seed_names = np.unique(seeds)
-    split_names = np.unique(splits)
-    values = np.full((len(seed_names), len(split_names)), np.nan)
-    for (seed, split), at in cells.items():
-        position = (
-            np.searchsorted(seed_names, seed),
-            np.searchsorted(split_names, split),
-        )
-        values[position] = scorers[seed, split](np.ones(len(at)))
+    samples = scored(scorers, cells)
+    values = samples.values
     constant = _constant(rows, cells, scorers) if measure == "pearson_r" else []
     for seed, split in constant if np.isfinite(values).any() else []:
-        values[
-            np.searchsorted(seed_names, seed), np.searchsorted(split_names, split)
-        ] = 0.0
+        samples.loc[{"seed": seed, "split": split}] = 0.0
         scorers[seed, split] = lambda weights: 0.0
-    samples = xr.DataArray(
-        values,
-        dims=("seed", "split"),
-        coords={"seed": seed_names, "split": split_names},
-    )
     names = np.unique(clusters)
     variation: Variation | NotKnown
     if len(names) > 1 and np.isfinite(values).any(axis=1).all():
@@ -161,7 +148,9 @@ def decoding(
         samples,
         variation,
         limits=BOUNDED.get(measure),
-        outcome=_step(measure, rows, len(seed_names)) if measure in SHARES else 0.0,
+        outcome=_step(measure, rows, samples.sizes["seed"])
+        if measure in SHARES
+        else 0.0,
         counts={"windows": _windows(source), cluster: len(names)},
         notes=_notes(per, cluster, len(names), folds)
         + _undefined(values, len(constant)),
@@ -180,6 +169,21 @@ def cells_of(seeds: Array, splits: Array) -> dict[Cell, Array]:
         for seed in np.unique(seeds)
         for split in np.unique(splits[seeds == seed])
     }
+
+
+def scored(
+    scorers: Mapping[Cell, Measure], cells: Mapping[Cell, Array]
+) -> xr.DataArray:
+    """The value of each seed and split, (seed, split); not a number for a split that a seed does not have."""
+    seeds = np.unique([seed for seed, _ in cells])
+    splits = np.unique([split for _, split in cells])
+    values = np.full((len(seeds), len(splits)), np.nan)
+    for (seed, split), rows in cells.items():
+        place = np.searchsorted(seeds, seed), np.searchsorted(splits, split)
+        values[place] = scorers[seed, split](np.ones(len(rows)))
+    return xr.DataArray(
+        values, dims=("seed", "split"), coords={"seed": seeds, "split": splits}
+    )
 
 
 def variation_of(

@@ -33,17 +33,11 @@ def joined_sets(
     DataError
         A member has no signals, members are prepared differently, or their words have nothing in common.
     """
-    for id, data in members.items():
-        if data.assembly is None or not signals.is_signals(data.assembly):
-            raise DataError(f"member {id!r} has no signals: name data sets of windows")
-    parts = {
-        id: data.assembly for id, data in members.items() if data.assembly is not None
-    }
+    parts = {id: _windows_of(id, data) for id, data in members.items()}
     for id, words in (labels or {}).items():
         if id not in parts:
-            raise DataError(
-                f"`labels` name {id!r}, and the members are {', '.join(members) or 'none'}"
-            )
+            listed = ", ".join(members) or "none"
+            raise DataError(f"`labels` name {id!r}, and the members are {listed}")
         parts[id] = _translated(id, parts[id], words, target)
     _require_common_words(parts, target)
     try:
@@ -53,6 +47,12 @@ def joined_sets(
     return Dataset(stimuli=None, assembly=whole, notes=tuple(_notes(members)))
 
 
+def _windows_of(id: str, data: Dataset) -> xr.DataArray:
+    if data.assembly is None or not signals.is_signals(data.assembly):
+        raise DataError(f"member {id!r} has no signals: name data sets of windows")
+    return data.assembly
+
+
 def _translated(
     id: str, windows: xr.DataArray, words: Mapping[str, str], target: str
 ) -> xr.DataArray:
@@ -60,28 +60,29 @@ def _translated(
     if target not in windows.coords:
         raise DataError(f"member {id!r} has no coordinate {target!r}")
     own = windows[target].values.astype(str).tolist()
-    unknown = sorted(set(words) - set(own))
+    unknown = ", ".join(sorted(set(words) - set(own)))
     if unknown:
+        known = ", ".join(sorted(set(own)))
         raise DataError(
-            f"no window of {id!r} has the {target} {', '.join(unknown)}; it has {', '.join(sorted(set(own)))}"
+            f"no window of {id!r} has the {target} {unknown}; it has {known}"
         )
     common = np.array([words.get(word, word) for word in own])
     return windows.assign_coords({target: ("presentation", common)})
 
 
 def _require_common_words(parts: Mapping[str, xr.DataArray], target: str) -> None:
-    """Refuse members whose classes have different words, which would be different classes."""
-    words = {
-        id: set(windows[target].values.tolist())
-        for id, windows in parts.items()
-        if target in windows.coords and windows[target].dtype.kind in "OU"
-    }
+    """Refuse a member whose classes have words of its own only, which would be other classes than those of the rest."""
+    words: dict[str, set[str]] = {}
+    for id, windows in parts.items():
+        if target in windows.coords and windows[target].dtype.kind in "OU":
+            words[id] = set(windows[target].values.astype(str).tolist())
     for id, own in words.items():
         others = [known for other, known in words.items() if other != id]
-        if others and own.isdisjoint(set.union(*others)):
+        rest = set[str]().union(*others)
+        if rest and own.isdisjoint(rest):
             raise DataError(
-                f"no other member has a {target} of {id!r}, {', '.join(sorted(map(str, own)))}; the others have "
-                f"{', '.join(sorted(map(str, set.union(*others))))}: give the common words by `labels` of the reader"
+                f"no other member has a {target} of {id!r}, {', '.join(sorted(own))}; the others have "
+                f"{', '.join(sorted(rest))}: give the common words by `labels` of the reader"
             )
 
 
