@@ -165,8 +165,7 @@ def index() -> str:
         parts.append(f"## {heading}")
         parts.append(
             "\n".join(
-                f"- [![]({one.name}.png) {one.title}]({one.name}.py)"
-                for one in found
+                f"- [![]({one.name}.png) {one.title}]({one.name}.py)" for one in found
             )
         )
     return "\n\n".join(parts) + "\n"
