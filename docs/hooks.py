@@ -103,7 +103,7 @@ def on_page_markdown(
     text = LINK.sub(linked, text)
     if page.file.src_uri == "gallery/README.md":
         text = text.replace(".py)", ".md)")
-    if FORMULA.search(text):
+    if FORMULA.search(text) or INLINE.search(text):
         text = FORMULA.sub(
             lambda found: _place(convert(found.group(1).strip(), display="block")), text
         )

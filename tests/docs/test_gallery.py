@@ -42,7 +42,7 @@ def test_the_index_lists_every_script_once() -> None:
     """Written by `python -m tests.docs.gallery`."""
     text = gallery.INDEX.read_text(encoding="utf-8")
     assert text == gallery.index()
-    shown = re.findall(r"\]\((\w+)\.py\) \[", text)
+    shown = re.findall(r"\]\((\w+)\.py\)", text)
     assert sorted(shown) == sorted(one.name for one in EXAMPLES)
 
 

@@ -143,9 +143,12 @@ def test_every_script_of_the_gallery_has_its_page(site: Path) -> None:
     assert "[data-bs-theme=dark] .codehilite .k " in styles
 
 
-def test_formulas_are_drawn_by_the_browser_alone(site: Path) -> None:
-    text = (site / "formulas.html").read_text(encoding="utf-8")
-    assert text.count("<math") > 20 and "$" not in re.sub(r"<[^>]+>", "", text)
+@pytest.mark.parametrize(("name", "fewest"), [("formulas", 20), ("metrics", 3)])
+def test_formulas_are_drawn_by_the_browser_alone(
+    site: Path, name: str, fewest: int
+) -> None:
+    text = (site / f"{name}.html").read_text(encoding="utf-8")
+    assert text.count("<math") > fewest and "$" not in re.sub(r"<[^>]+>", "", text)
 
 
 def test_tutorials_are_kept_as_they_ran(site: Path) -> None:
