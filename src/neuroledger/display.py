@@ -56,9 +56,10 @@ def visible(text: str) -> str:
 
 def some(names: Sequence[str]) -> str:
     """Return the first three names and the number of others."""
-    return ", ".join(names[:3]) + (
-        f" and {len(names) - 3} more" if len(names) > 3 else ""
-    )
+    shown = ", ".join(names[:3])
+    if len(names) > 3:
+        return f"{shown} and {len(names) - 3} more"
+    return shown
 
 
 def say(text: str = "") -> None:

@@ -72,6 +72,7 @@ __all__ = [
     "naming_extras",
     "package_missing",
     "require_package",
+    "some_of",
 ]
 
 
@@ -553,3 +554,11 @@ def require_package(package: str) -> None:
     """
     if importlib.util.find_spec(package) is None:
         raise package_missing(package)
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """Return the first of several names for a message, with an ellipsis if there are more."""
+    shown = ", ".join(names[:most])
+    if len(names) > most:
+        return f"{shown}, …"
+    return shown

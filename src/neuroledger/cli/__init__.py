@@ -205,7 +205,9 @@ class Verbs(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         """Return the command of a verb, or None if there is none of this name."""
-        return command_of(cmd_name) if cmd_name in VERBS else None
+        if cmd_name in VERBS:
+            return command_of(cmd_name)
+        return None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name and command of the verb and the words after it; the nearest name is in the error."""
@@ -251,7 +253,9 @@ def _sentence(verb: str) -> str:
 
 def _near(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
     near = get_close_matches(name, list(known), n=1)
-    return f": did you mean {near[0]!r}?" if near else "."
+    if near:
+        return f": did you mean {near[0]!r}?"
+    return "."
 
 
 def _show_version(wanted: bool) -> None:
@@ -296,7 +300,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _with_root_after_the_verb(words: Sequence[str]) -> list[str]:
     """Return the words with ``--root FOLDER`` after the verb, if it is before: only the verb is then built."""
-    before = 2 if words[:1] == ["--root"] else 1
+    if words[:1] == ["--root"]:
+        before = 2
+    else:
+        before = 1
     if words[:1] and words[0].partition("=")[0] == "--root" and words[before:]:
         return [words[before], *words[:before], *words[before + 1 :]]
     return list(words)
@@ -315,7 +322,10 @@ def _run(words: list[str]) -> int:
         status = run(words, prog_name=program, standalone_mode=False)
     except typer.TyperException as error:
         what = _misuse(error)
-        end = "" if what.endswith(("?", ".")) else "."
+        if what.endswith(("?", ".")):
+            end = ""
+        else:
+            end = "."
         say_problem(f"{program}: {what}{end} See `{program} --help`")
         return output.WRONG
     return int(status or 0)

@@ -47,7 +47,7 @@ def claims(
     catalog = open_catalog(root)
     found = [look_at(catalog, id) for id in ids or catalog.own("claims")]
     if json:
-        say_json([plain_claim(one) for one in found])
+        say_json(list(map(plain_claim, found)))
     elif bibtex:
         say("\n\n".join(entry(one) for one in found))
     elif ids:

@@ -69,7 +69,9 @@ class _Asked(NamedTuple):
             raise RequestError(
                 f"plot {self.figure} shows one benchmark, got {len(self.benchmarks)}"
             )
-        return self.benchmarks[0] if self.benchmarks else None
+        if self.benchmarks:
+            return self.benchmarks[0]
+        return None
 
     def scores(self, count: int | None = None) -> dict[str, Score]:
         """Score the models on the benchmark: a figure needs samples, which records do not contain."""

@@ -403,7 +403,7 @@ def _texts(file: Any, item: Any, path: Path) -> Array:
     cells = [cell(file, reference, path) for reference in array(item, path).T.ravel()]
     is_text = all(codes.size and codes.dtype == np.uint16 for codes in cells)
     if is_text:
-        return np.array([text(codes) for codes in cells])
+        return np.array(list(map(text, cells)))
     return np.empty(0)
 
 
@@ -447,7 +447,7 @@ def _read_nwb(path: Path) -> dict[str, Array]:
         trains = [np.asarray(units["spike_times"][i]) for i in range(len(units))]
         arrays = {
             "spike_times": np.concatenate(trains),
-            "ends": np.cumsum([len(train) for train in trains]),
+            "ends": np.cumsum(list(map(len, trains))),
         }
         tables = {
             "units": units,
@@ -467,7 +467,9 @@ def _read_nwb(path: Path) -> dict[str, Array]:
 def _plain_columns(table: Any, name: str) -> Iterator[tuple[str, Array]]:
     """Yield the columns of a table of NWB with one number or text per row."""
     for column in table.columns:
-        values = np.asarray(column.data[:]) if column.name in table.colnames else None
+        values = None
+        if column.name in table.colnames:
+            values = np.asarray(column.data[:])
         if values is None or values.ndim != 1 or len(values) != len(table):
             continue
         plain = _decode_text(values)
@@ -615,13 +617,19 @@ def assembly_of(
         The axes do not fit the array, or time bins have no edges.
     """
     row = _require_axes(values, dims)
-    rows = list(ids) if row == "stimulus" else list(trials or ())
+    if row == "stimulus":
+        rows = list(ids)
+    else:
+        rows = list(trials or ())
     _require_length(row, values.shape[list(dims).index(row)], len(rows))
     plain = xr.DataArray(
         values.astype(float) if values.dtype.kind in "iub" else values, dims=tuple(dims)
     )
     plain, stimuli, repetition = _presentations(plain, row, rows)
-    in_time = ["time_bin"] if "time_bin" in dims else []
+    if "time_bin" in dims:
+        in_time = ["time_bin"]
+    else:
+        in_time = []
     plain = plain.transpose("presentation", "neuroid", *in_time)
     count = plain.sizes["neuroid"]
     width = len(str(count - 1))
@@ -733,7 +741,8 @@ def spike_counts(arrays: Mapping[str, Array], start: str, window: str) -> Array:
             f"--time-bins {window!r} is not a window: give its ends in ms from the start of a trial, such as 70:170"
         )
     ends = arrays["ends"].astype(int)
-    low, high = (arrays[start][:, None] + float(edge) / 1000 for edge in edges.groups())
+    starts = arrays[start][:, None]
+    low, high = (starts + float(edge) / 1000 for edge in edges.groups())
     units = np.split(arrays["spike_times"], ends[:-1])
     return np.hstack(
         [
@@ -775,8 +784,13 @@ def columns_of(
     rest = table.drop(columns=stimulus)
     neuroid = _find_column(rest, NEUROID)
     value = _find_column(rest, VALUE)
-    choice = None if neuroid else _column_of_choices(rest)
-    truth = _find_column(rest.drop(columns=choice), TRUTH) if choice else None
+    if neuroid:
+        choice = None
+    else:
+        choice = _column_of_choices(rest)
+    truth = None
+    if choice:
+        truth = _find_column(rest.drop(columns=choice), TRUTH)
     is_wide = not choice and not (neuroid and value)
     wide = _columns_of_neuroids(rest, coordinates) if is_wide else ()
     subject = _find_column(rest, SUBJECT)
@@ -799,7 +813,9 @@ def _column_of_stimuli(table: pd.DataFrame, ids: Sequence[str]) -> str | None:
         for name in table
         if table[name].dtype.kind in "OTUS" and names_stimuli(table[name], ids)
     ]
-    return fits[0] if len(fits) == 1 else None
+    if len(fits) == 1:
+        return fits[0]
+    return None
 
 
 def _column_of_choices(table: pd.DataFrame) -> str | None:
@@ -858,7 +874,7 @@ def stimuli_of(
         raise DataError(
             f"{source} names {unknown.nunique()} stimuli that have no image, the first is {unknown.iloc[0]!r}"
         )
-    return [str(stimulus) for stimulus in stimuli]
+    return list(map(str, stimuli))
 
 
 def first_number(values: Array, count: int) -> int | None:
@@ -881,7 +897,7 @@ def require_own_rows(table: pd.DataFrame, columns: Columns, source: str) -> None
         "wide": columns.wide,
         "choices": (columns.choice,),
     }[columns.kind]
-    names = [str(name) for name in measured]
+    names = list(map(str, measured))
     keys = {
         str(name): table[name].to_numpy() for name in table if str(name) not in names
     }
@@ -922,7 +938,7 @@ def _assembly_of_long(frame: pd.DataFrame, columns: Columns) -> xr.DataArray:
     if "repetition" not in frame:
         frame["repetition"] = _count_repetitions(frame)
     constant = frame.groupby("neuroid_id").nunique().eq(1).all()
-    of_neuroids = {str(name) for name in constant.index[constant]}
+    of_neuroids = set(map(str, constant.index[constant]))
     region = _find_column(frame[sorted(of_neuroids)], REGION)
     if region is not None:
         frame = frame.rename(columns={region: "region"})
@@ -1075,7 +1091,10 @@ def candidates(content: FolderContent) -> Iterator[tuple[str, FileContent, str]]
     """Yield everything in a folder that may be responses: its address (file or ``file:variable``), file and variable."""
     for file in content.files:
         name = file.path.relative_to(content.folder).as_posix()
-        columns = None if file.table is None else columns_of(file.table, content.ids)
+        if file.table is None:
+            columns = None
+        else:
+            columns = columns_of(file.table, content.ids)
         has_responses = columns is not None and columns.kind != "stimuli"
         if file.assembly is not None or has_responses or "spike_times" in file.arrays:
             yield name, file, ""

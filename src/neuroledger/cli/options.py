@@ -232,7 +232,10 @@ class Answers:
         if value:
             self.given[name] = value
         else:
-            choices = f" ({' | '.join(options)})" if options else ""
+            if options:
+                choices = f" ({' | '.join(options)})"
+            else:
+                choices = ""
             self.missing.append(f"{flag}: {question}{choices}")
         return value
 
@@ -253,7 +256,10 @@ class Answers:
             Too many answers are wrong.
         """
         menu = "".join(f"\n  {n}  {text}" for n, text in enumerate(options, start=1))
-        hint = f" [{suggestion}]" if suggestion else ""
+        if suggestion:
+            hint = f" [{suggestion}]"
+        else:
+            hint = ""
         problem = ""
         for _ in range(MOST_TRIES):
             value = ask(f"{problem}{question}{menu}{hint}: ").strip() or suggestion

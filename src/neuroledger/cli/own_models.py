@@ -336,7 +336,9 @@ def package_model(
     else:
         path = catalog.root / "specs" / "models" / f"{id}.yaml"
         text = _new_spec(catalog, id, checkpoint, str(module), dict(fields or {}))
-    before = path.read_text(encoding="utf-8") if path.is_file() else None
+    before = None
+    if path.is_file():
+        before = path.read_text(encoding="utf-8")
     write_text(path, with_entries(text, ("weights",), {target.name: pin}))
     try:
         fresh = open_catalog(catalog.root)

@@ -157,7 +157,7 @@ def run(
             executor=executor,
         )
     if json:
-        say_json(_plain_run(planned, [_plain_done(done) for done in outcomes]))
+        say_json(_plain_run(planned, list(map(_plain_done, outcomes))))
     else:
         named = any([suites, benchmarks, models])
         _say_outcomes(planned, outcomes, with_unavailable=named)
@@ -304,7 +304,10 @@ def _states(
     found = states(catalog, jobs, request, retry_failed=retry_failed)
     rows = []
     for job, status in zip(jobs, found, strict=True):
-        state = "to do" if status is None or force else f"up to date ({status})"
+        if status is None or force:
+            state = "to do"
+        else:
+            state = f"up to date ({status})"
         row = {"benchmark": job.benchmark, "model": job.model, "state": state}
         rows.append({**row, "id": job.id})
     return rows
@@ -471,7 +474,9 @@ def _describe(score: StoredScore) -> str:
     from neuroledger.stats.score import counts_in_words
 
     def number(value: float | None) -> str:
-        return "–" if value is None else f"{value:.4f}"
+        if value is None:
+            return "–"
+        return f"{value:.4f}"
 
     text = number(score.value)
     ceiling = score.ceiling
@@ -640,7 +645,10 @@ def same(
         reset=reset,
     )
     if json:
-        parted = None if result.parted is None else vars(result.parted)
+        if result.parted is None:
+            parted = None
+        else:
+            parted = vars(result.parted)
         facts = {name: fact.to_dict() for name, fact in result.facts.items()}
         plain = {"same": result.same, "difference": result.difference}
         say_json({**plain, "parted": parted, "facts": facts})
@@ -714,7 +722,7 @@ def _verify(
             key=key,
         )
     if json:
-        say_json([_plain_result(result) for result in results])
+        say_json(list(map(_plain_result, results)))
     else:
         for result in results:
             say(f"{SIGNS[result.finding.severity]} {result.finding}")

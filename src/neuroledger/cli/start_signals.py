@@ -16,7 +16,7 @@ from neuroledger.cli.options import Answers
 from neuroledger.data.file_names import fields_of
 from neuroledger.data.parsing import parsing
 from neuroledger.data.sandbox import confined, limits_for
-from neuroledger.errors import RequestError
+from neuroledger.errors import RequestError, some_of
 from neuroledger.families.signals.recordings.open_recordings import open_recording
 from neuroledger.families.signals.recordings.signal_spans import all_spans
 from neuroledger.spec.catalog import Catalog
@@ -111,8 +111,12 @@ def license_in(content: FolderContent) -> str:
         return ""
     with parsing(path, "JSON"):
         described = json.loads(path.read_text(encoding="utf-8-sig"))
-    license = described.get("License") if isinstance(described, dict) else None
-    return license.strip() if isinstance(license, str) else ""
+    license = None
+    if isinstance(described, dict):
+        license = described.get("License")
+    if isinstance(license, str):
+        return license.strip()
+    return ""
 
 
 def _sessions_in_names(names: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -139,7 +143,7 @@ def _types_in_tables(files: Sequence[Path]) -> list[str]:
 def _in_folder(content: FolderContent, answers: Answers) -> Recordings | None:
     """Return what a pattern of names and the first recording of a plain folder say; None without the pattern."""
     names = content.signals
-    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    shown = some_of(names, 3)
     suffix = Path(names[0]).suffix
     question = (
         f"pattern of the names of the recordings ({shown}), such as S{{subject}}_{{session}}{suffix}: {{subject}}, and "
@@ -198,7 +202,7 @@ def _read_first(path: Path) -> tuple[str, list[str]]:
 def decoded(recordings: Recordings, answers: Answers) -> Decoded | None:
     """Return what is decoded, from the answers; None if one is missing."""
     types = list(recordings.events)
-    listed = ", ".join(types[:SHOWN]) + (", …" if types[SHOWN:] else "")
+    listed = some_of(types, SHOWN)
     events = answers.get(
         "events",
         f"events to decode, of {listed or 'none found'}, as DESCRIPTION=LABEL,…",
@@ -263,11 +267,15 @@ def _band(kind: str, answers: Answers) -> tuple[float, float] | None:
     suggestion = "1:40" if kind in ("eeg", "meg") else UNFILTERED
     question = f"filter signals to this band in Hz, as LOW:HIGH, or {UNFILTERED}"
     text = answers.get("filter", question, suggestion=suggestion, read=_band_read)
-    return None if text == UNFILTERED else _ends(text)
+    if text == UNFILTERED:
+        return None
+    return _ends(text)
 
 
 def _band_read(text: str) -> str:
-    return text if text == UNFILTERED else _window_read(text)
+    if text == UNFILTERED:
+        return text
+    return _window_read(text)
 
 
 def dataset_of(id: str, recordings: Recordings, decoded: Decoded) -> dict[str, Any]:
@@ -295,7 +303,10 @@ def dataset_of(id: str, recordings: Recordings, decoded: Decoded) -> dict[str, A
 def protocols_of(recordings: Recordings) -> list[str]:
     """Return how the recordings can be divided: between subjects, between sessions of a subject, within sessions."""
     several = [len(own) > 1 for own in recordings.sessions.values()]
-    protocols = ["cross_subject"] if len(several) > 2 else []
+    if len(several) > 2:
+        protocols = ["cross_subject"]
+    else:
+        protocols = []
     protocols += ["cross_session"] if any(several) else []
     return [*protocols, "within_session"]
 

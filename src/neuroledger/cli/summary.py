@@ -269,7 +269,9 @@ def _number(value: object) -> str:
         and not isinstance(value, bool)
         and math.isfinite(value)
     )
-    return f"{value:.4g}" if finite else "–"
+    if finite:
+        return f"{value:.4g}"
+    return "–"
 
 
 def _safe(text: str) -> str:

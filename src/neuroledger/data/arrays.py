@@ -1,4 +1,4 @@
-"""Names of array types, each defined once."""
+"""Names of array types, each defined once, and the conversion to the usual one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = [
     "Reals",
     "Singles",
     "Strings",
+    "floats",
 ]
 
 Array = npt.NDArray[Any]
@@ -29,3 +30,8 @@ Indices = npt.NDArray[np.intp]
 Places = npt.NDArray[np.signedinteger[Any]]
 Booleans = npt.NDArray[np.bool_]
 Strings = npt.NDArray[np.str_]
+
+
+def floats(values: object) -> Floats:
+    """Return the values as an array of float64, without a copy if they are one."""
+    return np.asarray(values, dtype=np.float64)

@@ -24,7 +24,7 @@ from neuroledger.data.memory import (
 from neuroledger.data.normalise_input import as_text, in_numpy
 from neuroledger.data.parsing import note_opened
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import AssemblyError, StorageError
+from neuroledger.errors import AssemblyError, StorageError, some_of
 from neuroledger.store.files import replacing
 
 __all__ = [
@@ -265,7 +265,7 @@ def select(
     assembly = in_numpy(assembly)
     for coordinate, condition in conditions.items():
         if coordinate not in assembly.coords:
-            known = ", ".join(str(c) for c in assembly.coords)
+            known = ", ".join(map(str, assembly.coords))
             raise AssemblyError(
                 f"{name}: cannot select by {coordinate!r}; coordinates are {known}"
             )
@@ -364,9 +364,7 @@ def _as_number(text: str) -> float | None:
 
 def _describe_values(values: Array) -> str:
     labels = np.unique(as_text(values)).tolist()
-    return (
-        "the values are " + ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
-    )
+    return f"the values are {some_of(labels, 8)}"
 
 
 def _row_index(assembly: xr.DataArray, keep: Array, coordinate: str) -> slice | Array:
@@ -448,7 +446,7 @@ def opened(path: Path) -> Iterator[xr.DataArray]:
         with xr.open_dataset(
             path, engine="netcdf4", decode_times=False, cache=False
         ) as dataset:
-            variables = [str(name) for name in dataset.data_vars]
+            variables = list(map(str, dataset.data_vars))
             chosen = (
                 "data"
                 if "data" in variables

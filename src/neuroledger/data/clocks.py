@@ -190,5 +190,8 @@ def _left_out_note(
     if not parts:
         return ""
     more = len(parts) - SHOWN
-    rest = f", and {more} more recordings" if more > 0 else ""
+    if more > 0:
+        rest = f", and {more} more recordings"
+    else:
+        rest = ""
     return f"{total} windows {words} and are left out: {'; '.join(parts[:SHOWN])}{rest}"

@@ -26,7 +26,9 @@ PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)(?::(\d+))?\}|([?*])")
 def suffix_of(name: str) -> str:
     """Return the end of a file name from its last point, as ``PurePosixPath(name).suffix`` does in a tenth of the time."""
     stem, _, end = name.rpartition("/")[2].rpartition(".")
-    return f".{end}" if stem and end else ""
+    if stem and end:
+        return f".{end}"
+    return ""
 
 
 def _require_valid_placeholders(pattern: str) -> str:
@@ -105,7 +107,9 @@ def tail(pattern: str, name: str) -> tuple[str, str]:
 def fields_of(pattern: str, name: str) -> dict[str, str] | None:
     """The values of the placeholders in a name; None if the name does not match the pattern."""
     match = expression(pattern).fullmatch(tail(pattern, name)[1])
-    return None if match is None else match.groupdict()
+    if match is None:
+        return None
+    return match.groupdict()
 
 
 def written(pattern: str, known: Mapping[str, str], name: str) -> bool:

@@ -45,7 +45,10 @@ def verify_file(
     IntegrityError
         Its bytes differ.
     """
-    suffix = f"; {fix}" if fix else ""
+    if fix:
+        suffix = f"; {fix}"
+    else:
+        suffix = ""
     _require_size(path, pin, suffix, command)
     known = memory is not None and recalled(path, memory) == pin.sha256
     if pin.sha1 is not None and not (known and (path, pin.sha1) in _SHA1):
@@ -106,7 +109,10 @@ def compare(path: Path, stated: Stated, *, fix: str = "", command: str = "") -> 
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, new_hash).hexdigest()
         if not digest.startswith(checksum):
-            ellipsis = "…" if len(checksum) < len(digest) else ""
+            if len(checksum) < len(digest):
+                ellipsis = "…"
+            else:
+                ellipsis = ""
             raise IntegrityError(
                 _difference(path, fix, f"{name} {digest}", f"{checksum}{ellipsis}"),
                 command,

@@ -48,7 +48,9 @@ def available_bytes() -> int | None:
     None if the system reports neither; the system must then refuse an allocation itself.
     """
     known = [value for value in (_machine_bytes(), _group_bytes()) if value is not None]
-    return min(known) if known else None
+    if known:
+        return min(known)
+    return None
 
 
 def require_memory(needed: int, what: str, change: str) -> None:
@@ -132,7 +134,9 @@ def mapped(values: object) -> mmap.mmap | None:
     base = values
     while isinstance(base, np.ndarray):
         base = base.base
-    return base if isinstance(base, mmap.mmap) else None
+    if isinstance(base, mmap.mmap):
+        return base
+    return None
 
 
 def release(values: object) -> None:

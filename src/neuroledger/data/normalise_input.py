@@ -91,9 +91,9 @@ def as_text(ids: object) -> Strings:
     if values.dtype.kind == "S":
         return np.char.decode(values, "utf-8")
     if values.dtype.kind == "O":
-        return np.array(
-            [_text(value) for value in values.ravel()], dtype=np.str_
-        ).reshape(values.shape)
+        return np.array(list(map(_text, values.ravel())), dtype=np.str_).reshape(
+            values.shape
+        )
     return values.astype(np.str_)
 
 

@@ -245,7 +245,7 @@ def _coordinates(
 def observed(assembly: xr.DataArray) -> list[dict[str, object]]:
     """Expectations that the assembly meets now: dimensions, shape, alignment, missing values, repetitions."""
     expectations: list[dict[str, object]] = [
-        {"check": "dims", "dims": [str(d) for d in assembly.dims]},
+        {"check": "dims", "dims": list(map(str, assembly.dims))},
         {
             "check": "shape",
             "sizes": {str(d): int(n) for d, n in assembly.sizes.items()},

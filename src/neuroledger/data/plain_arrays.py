@@ -36,10 +36,10 @@ def alike(source: Any, target: Any) -> tuple[Any, Any]:
     AssemblyError
         The arrays have different numbers of rows.
     """
-    plain = [is_plain(values) for values in (source, target)]
+    plain = list(map(is_plain, (source, target)))
     if not any(plain):
         return source, target
-    rows = [len(values) for values in (source, target)]
+    rows = list(map(len, (source, target)))
     if rows[0] != rows[1]:
         raise AssemblyError(
             f"source has {rows[0]} rows and target {rows[1]}: without ids, row i of both is stimulus i. Give pandas tables "
@@ -69,7 +69,9 @@ def labelled(values: object, name: str, ids: Array | None = None) -> xr.DataArra
     own = _ids(values)
     rows = own if own is not None else ids
     numbered = np.arange(len(array)).astype(str)
-    columns = values.columns if isinstance(values, pd.DataFrame) else None
+    columns = None
+    if isinstance(values, pd.DataFrame):
+        columns = values.columns
     return xr.DataArray(
         array,
         dims=RESPONSES[: array.ndim],
@@ -145,4 +147,4 @@ def _ids(values: object) -> Array | None:
 def _named(columns: Iterable[object] | None, count: int) -> Array:
     """The names of the columns, or their numbers."""
     names = range(count) if columns is None else columns
-    return np.array([str(name) for name in names], dtype=np.str_)
+    return np.array(list(map(str, names)), dtype=np.str_)

@@ -277,7 +277,10 @@ def limits_for(files: Iterable[Path], writable: Sequence[Path] = ()) -> Limits:
             )
         seconds = int(override)
     free = available_bytes()
-    memory = None if free is None else int(MEMORY_SHARE * free)
+    if free is None:
+        memory = None
+    else:
+        memory = int(MEMORY_SHARE * free)
     return Limits(readable, tuple(writable), seconds, memory)
 
 
@@ -470,16 +473,23 @@ def _as_own_error(described: dict[str, str], what: str) -> NeuroLedgerError:
     """The child's exception: of the same class if it is this project's, of the machine's state, or a `DataError`."""
     kind = described["kind"]
     text = described["text"]
-    own = None if kind == SpecError.__name__ else error_named(kind)
+    if kind == SpecError.__name__:
+        own = None
+    else:
+        own = error_named(kind)
     if own is not None and issubclass(own, PendingError):
         command = described["command"]
         # A file may have taken over the child: only the command that installs an extra is passed on.
-        return own(text, command if INSTALLATION.fullmatch(command) else "")
+        if INSTALLATION.fullmatch(command) is None:
+            command = ""
+        return own(text, command)
     machine = {
         each.__name__: each for each in (LimitError, StorageError, UnavailableError)
     }.get(described["machine"])
     if machine is not None:
-        return machine(text if own is not None else f"{what} failed ({kind}: {text})")
+        if own is None:
+            text = f"{what} failed ({kind}: {text})"
+        return machine(text)
     if own is not None:
         return own(text)
     return DataError(

@@ -135,7 +135,7 @@ class ScreenedSet(StimulusSet):
         original = {
             field.name: getattr(self, field.name) for field in fields(StimulusSet)
         }
-        sources = [repr(value) for value in source_degrees(self).values()]
+        sources = list(map(repr, source_degrees(self).values()))
         text = f"{StimulusSet(**original).content_sha256} on {self.target_degrees!r} from {' '.join(sources)}"
         return hashlib.sha256(text.encode()).hexdigest()
 

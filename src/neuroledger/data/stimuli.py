@@ -81,7 +81,7 @@ class StimulusSet:
     @property
     def ids(self) -> list[str]:
         """Stimulus ids as text, in table order."""
-        return [str(value) for value in self.table["stimulus_id"]]
+        return list(map(str, self.table["stimulus_id"]))
 
     @cached_property
     def _filenames(self) -> dict[str, str]:
@@ -342,7 +342,9 @@ def further_sets(
                 raise DataError(
                     f"the stimulus set {name!r} needs the file {file!r}; the spec's `files` are {', '.join(sorted(files))}"
                 )
-        archive = files[declared.archive] if declared.archive is not None else None
+        archive = None
+        if declared.archive is not None:
+            archive = files[declared.archive]
         if archive is not None:
             safe_members(archive)
         sets[name] = StimulusSet(

@@ -484,7 +484,9 @@ class Scorer:
             predicted = np.asarray(estimator.predict(X))
             score = self.metric(_rows(predicted), _rows(true))
         is_better = self.metric.spec.direction == "higher"
-        return score.value if is_better else -score.value
+        if is_better:
+            return score.value
+        return -score.value
 
 
 def _columns(values: Array) -> xr.DataArray:

@@ -110,7 +110,9 @@ def _calibrated(
         if name not in measured.costs
     }
     job = replace(job, metrics=metrics)
-    dummy = dummy_of(session, job) if job.benchmark.normalised_by == "floor" else None
+    dummy = None
+    if job.benchmark.normalised_by == "floor":
+        dummy = dummy_of(session, job)
 
     def scores_of(simulated: Measurement) -> dict[str, Score]:
         if len(session.ceilings) > 1:  # keep the ceiling of this experiment only
@@ -134,8 +136,9 @@ def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
 
 def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     """Return the versions of the components and the SHA-256 of the code that infers and simulates."""
-    bound = [*job.metrics.values()] + ([] if job.ceiling is None else [job.ceiling])
-    parts = [each.component for each in bound]
+    parts = [metric.component for metric in job.metrics.values()]
+    if job.ceiling is not None:
+        parts.append(job.ceiling.component)
     digest = hashlib.sha256()
     for path in _files_of(job, [part.function for part in parts]):
         digest.update(statements_of(path.read_text(encoding="utf-8")).encode())

@@ -132,7 +132,7 @@ def shuffled(
         return control
     values = [first.value]
     for look in SHUFFLES:
-        values += [value_of(number) for number in range(len(values), look)]
+        values += list(map(value_of, range(len(values), look)))
         control = _over_shuffles(role, np.array(values), bound)
         is_decided = control.verdict != "undecided" and control.low is not None
         if is_decided or control.value is None:

@@ -53,7 +53,9 @@ def evaluate(
     job = resolve(session, benchmark, model, headline_of)
     measured = measure(job, session)
     floored = job.benchmark.normalised_by == "floor" and job.first not in measured.costs
-    dummy = dummy_of(session, job) if floored else None
+    dummy = None
+    if floored:
+        dummy = dummy_of(session, job)
     scores = score(job, measured, session, dummy)
     outcomes: dict[str, Control] = {}
     if controls:

@@ -199,7 +199,8 @@ def _processes(
                 processes[worker] = _process(worker, count, gpus)
             start(worker, queue.take(worker))
             if not isinstance(error, BrokenProcessPool):
-                yield job, future.result() if error is None else failed(job, error)
+                outcome = future.result() if error is None else failed(job, error)
+                yield job, outcome
     except (
         BaseException
     ):  # interrupted: without this, jobs in progress would be waited for
@@ -292,7 +293,10 @@ def _placed(
     queue = Queue(jobs)
     turn = 0
     while (job := queue.take(turn)) is not None:
-        yield job, [workers[turn]] if workers else None
+        preferred = None
+        if workers:
+            preferred = [workers[turn]]
+        yield job, preferred
         turn = (turn + 1) % max(1, len(workers))
 
 
@@ -303,7 +307,10 @@ def _close(client: Any) -> None:
 
 
 def _lost(job: Job, address: str | None, words: str) -> PendingError:
-    executor = f"dask:{address}" if address else "dask"
+    if address:
+        executor = f"dask:{address}"
+    else:
+        executor = "dask"
     return PendingError(
         words, command=f"{again(job.model, job.benchmark)} --executor {executor}"
     )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.data.facts import Fact
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, some_of
 from neuroledger.spec.kinds import Pretraining
 from neuroledger.stats.score import Score
 from neuroledger.stats.splits import Split, rows_of_stimuli
@@ -136,7 +136,10 @@ def part_of(measured: Measurement, stimuli: Collection[str]) -> Measurement:
             raise DataError(
                 "a predefined split has no train or test rows of these stimuli"
             )
-    repeated = None if measured.repeated is None else kept(measured.repeated)
+    if measured.repeated is None:
+        repeated = None
+    else:
+        repeated = kept(measured.repeated)
     return replace(
         measured,
         source=kept(measured.source),
@@ -153,7 +156,9 @@ def _with_values(assembly: xr.DataArray) -> tuple[xr.DataArray, npt.NDArray[np.i
     if not count or not others or assembly.dtype.kind != "f":
         return assembly, np.arange(count)
     rows = np.flatnonzero(assembly.notnull().any(others).values)
-    return (assembly if len(rows) == count else assembly.isel(presentation=rows)), rows
+    if len(rows) < count:
+        assembly = assembly.isel(presentation=rows)
+    return assembly, rows
 
 
 def recording_overlap(
@@ -176,7 +181,7 @@ def recording_overlap(
     shared = sorted(name for name, digest in present.items() if digest in known)
     if not shared:
         return ()
-    names = ", ".join(shared[:3]) + (", …" if len(shared) > 3 else "")
+    names = some_of(shared, 3)
     return (
         f"pretraining overlap: {len(shared)} of {len(present)} recordings by content ({names})",
     )

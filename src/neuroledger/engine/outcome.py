@@ -127,8 +127,14 @@ def _reason(error: BaseException, cause: BaseException) -> str:
             place = f"{first.where}:{first.line}:{first.column}"
         else:
             place = first.where
-        more = f" and {count - 1} more" if count > 1 else ""
-        hint = f" ({first.fix})" if first.fix else ""
+        if count > 1:
+            more = f" and {count - 1} more"
+        else:
+            more = ""
+        if first.fix:
+            hint = f" ({first.fix})"
+        else:
+            hint = ""
         return _one_line(f"{place}: {first.what}{hint}{more}")
     if isinstance(error, PendingError):
         return _one_line(error.message)

@@ -198,7 +198,9 @@ def _hint(key: str, spec: Comparison, known: list[str]) -> str:
         if near:
             return f"did you mean {name}={{{near[0]!r}: …}}?"
     close = difflib.get_close_matches(key, known, 1, 0.6)
-    return f"did you mean {close[0]!r}?" if close else ""
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return ""
 
 
 def _nested_fields(spec: Comparison) -> dict[str, list[str]]:

@@ -191,7 +191,10 @@ def build(session: Session, id: str, *, trained: bool = True) -> Model:
             raise RequestError(
                 f"model {id!r}: builder {component.name!r} does not use `{name}`; remove it"
             )
-    weights = verified_files(catalog, "models", id) if trained else {}
+    if trained:
+        weights = verified_files(catalog, "models", id)
+    else:
+        weights = {}
     if weights:
         files = list(weights.values())
         confined(

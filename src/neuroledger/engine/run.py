@@ -299,7 +299,9 @@ def not_ready(catalog: Catalog, kind: str, id: str) -> Pending | None:
     Reasons are missing files and missing validation; data that failed validation give a failed record instead.
     """
     missing = absent(catalog, kind, id)
-    refused = refusal(catalog, id) if kind == "datasets" else None
+    refused = None
+    if kind == "datasets":
+        refused = refusal(catalog, id)
     if refused is not None and refused.code == "data.invalid":
         refused = None
     problem = missing or refused

@@ -122,7 +122,9 @@ def _normalised(
         score = normalise_by_floor(raw, dummy, benchmark.floor.perfect)
     else:
         return raw
-    return clipped(score) if rule.clip else score
+    if rule.clip:
+        return clipped(score)
+    return score
 
 
 def _raw(job: Resolved, name: str, measured: Measurement) -> Score:

@@ -84,7 +84,10 @@ class Session:
     )
 
     def __post_init__(self) -> None:
-        store = None if self.store is None else open_store(self.catalog.root)
+        if self.store is None:
+            store = None
+        else:
+            store = open_store(self.catalog.root)
         self.workspace = Workspace(
             device=device_for_metrics(self.request.device), store=store
         )

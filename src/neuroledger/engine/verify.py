@@ -321,7 +321,10 @@ def _recomputed(desk: _Desk, record: Record, inputs: Inputs, place: str) -> Veri
 def _not_checked(
     code: str, place: str, reason: str, what: str, command: str = ""
 ) -> Verified:
-    fix = f"`{command}`" if command else ""
+    if command:
+        fix = f"`{command}`"
+    else:
+        fix = ""
     return Verified(
         Finding(code, "warning", place, f"not checked: {what}", fix),
         NotChecked(reason.rstrip(".")),
@@ -405,7 +408,10 @@ class _Apart(NamedTuple):
 
 def _apart(record: Record) -> _Apart | None:
     """Return what of a record is of an earlier method than that of a recomputation, or None."""
-    known = None if record.score is None else record.score.uncertainty
+    if record.score is None:
+        known = None
+    else:
+        known = record.score.uncertainty
     if known is not None and known.method == "draws":
         return _Apart("its interval, which is of earlier methods", AGAIN)
     earlier = earlier_version(record)
@@ -423,7 +429,10 @@ def _verdicts(record: Record) -> dict[str, str]:
 
 
 def _of_version(earlier: int) -> str:
-    before = f"version {earlier}" if earlier else "earlier methods"
+    if earlier:
+        before = f"version {earlier}"
+    else:
+        before = "earlier methods"
     return (
         f"its interval is of {before}, the current one is version {inference.VERSION}"
     )

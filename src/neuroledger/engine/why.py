@@ -514,7 +514,10 @@ def _interval(share: Share) -> str:
         text = ""
     else:
         text = f" [{share.low:+.3g}, {share.high:+.3g}]"
-    drawn = f" ± {share.sampling_error:.1g}" if share.sampling_error else ""
+    if share.sampling_error:
+        drawn = f" ± {share.sampling_error:.1g}"
+    else:
+        drawn = ""
     return text + drawn
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroledger.data.arrays import Indices
+from neuroledger.data.arrays import Indices, floats
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
 from neuroledger.stats.calibration import Experiment
@@ -140,11 +140,9 @@ def _classes(measured: Measurement, codes: Indices) -> Draw:
 def _numbers(measured: Measurement, codes: Indices) -> Draw:
     source = measured.source
     target = measured.target
-    truth, predicted = (
-        np.asarray(side.values, dtype=np.float64) for side in (target, source)
-    )
+    truth, predicted = (floats(side.values) for side in (target, source))
     members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
-    if len({len(rows) for rows in members}) > 1:
+    if len(set(map(len, members))) > 1:
         raise MetricError(
             "no generative model of numbers of items of different lengths is known"
         )
@@ -176,10 +174,10 @@ def _counts(measured: Measurement, codes: Indices) -> Draw:
     """Return the generator for spike counts (window, neuron) of items with equal lengths."""
     source = measured.source
     target = measured.target
-    counts = np.asarray(target.values, dtype=np.float64)
+    counts = floats(target.values)
     members = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
     if (
-        len({len(rows) for rows in members}) > 1
+        len(set(map(len, members))) > 1
         or not (np.isfinite(counts) & (counts >= 0)).all()
     ):
         raise MetricError(

@@ -10,7 +10,7 @@ import xarray as xr
 from pydantic import ValidationError
 
 from neuroledger.data.assembly import check, content_sha256
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import ModelError, RequestError, some_of
 from neuroledger.models.brainscore_object import (
     BrainModel,
     BrainScoreModel,
@@ -266,7 +266,7 @@ def wrapped(model: object, **declared: Any) -> Model | str:
         name = type(model).__name__
         if not {"regions", "readout", "logits", "layers"} & set(declared):
             layers = [layer for layer, _ in model.named_modules() if layer]
-            listed = ", ".join(layers[:8]) + (", …" if len(layers) > 8 else "")
+            listed = some_of(layers, 8)
             raise RequestError(
                 f"{name} is a torch module without declared layers: give regions={{'IT': '<layer>'}} or "
                 f"readout='<layer>', and its preprocessing; its layers are {listed}"

@@ -98,7 +98,7 @@ class BrainScoreModel:
         bins = (
             [WHOLE_RESPONSE]
             if time_bins is None
-            else [_integer_edges(bin_) for bin_ in time_bins]
+            else list(map(_integer_edges, time_bins))
         )
         with _uncached(), as_files(stimuli) as files:
             answer = self._responses(candidate, region, bins, files, trials)
@@ -260,9 +260,7 @@ class BrainScoreSubject:
                     "behavioral_task",
                     _constant(candidate, "Task", question.task.name),
                 )
-            outputs = candidate.digest_text(
-                [str(text) for text in table["text"].iloc[rows]]
-            )
+            outputs = candidate.digest_text(list(map(str, table["text"].iloc[rows])))
             answer = outputs.get("behavior" if region is None else "neural")
             if not isinstance(answer, xr.DataArray) or answer.sizes.get(
                 "presentation"
@@ -439,7 +437,7 @@ def _align_time_bins(
             f"model {model!r} returned {answer.sizes['time_bin']} time bins, not {len(bins)}"
         )
     edges: Mapping[Any, Any] = {
-        "time_bin_start": ("time_bin", [float(start) for start in starts]),
+        "time_bin_start": ("time_bin", list(map(float, starts))),
         "time_bin_end": ("time_bin", [float(end) for _, end in bins]),
     }
     return answer.drop_vars(["time_bin", *edges], errors="ignore").assign_coords(edges)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats, Reals, Singles
+from neuroledger.data.arrays import Floats, Reals, Singles, floats
 from neuroledger.errors import DataError
 from neuroledger.spec.channels import Channels, Sense
 
@@ -132,5 +132,5 @@ def grouped_mean(frames: Reals, groups: int) -> Floats:
         raise DataError(
             f"{len(frames)} frames cannot be divided into {groups} parts: use a longer window"
         )
-    parts = np.array_split(np.asarray(frames, dtype=np.float64), groups)
+    parts = np.array_split(floats(frames), groups)
     return np.concatenate([part.mean(axis=0) for part in parts])

@@ -266,7 +266,10 @@ def shown_to(
             stimuli, question.region, question.time_bins, question.trials
         )
     fitting = question.fitting_stimuli
-    fitting = None if fitting is None else place(fitting, degrees)
+    if fitting is None:
+        fitting = None
+    else:
+        fitting = place(fitting, degrees)
     return model.perform(question.task, stimuli, fitting, question.trials)
 
 
@@ -451,7 +454,7 @@ class LayeredModel:
             raise RequestError(
                 f"fitting stimuli {fitting_stimuli.id!r} have no column {task.label_column!r}"
             )
-        labels = [str(value) for value in fitting_stimuli.table[task.label_column]]
+        labels = list(map(str, fitting_stimuli.table[task.label_column]))
         return readout.probabilities(
             self._features(fitting_stimuli, layer, 1), labels, features, stimuli.ids
         )
@@ -532,7 +535,9 @@ class LayeredModel:
         ids = stimuli.ids[:PROBE]
         now = checked(self.extract(stimuli, ids, layers, Trial()), ids, layers, self.id)
         first = {layer: np.asarray(stored[layer][: len(ids)]) for layer in layers}
-        return stored if differing(first, now) is None else None
+        if differing(first, now) is None:
+            return stored
+        return None
 
     def _features(self, stimuli: StimulusSet, layer: str, trials: int) -> Array:
         """Return the features (stimulus, feature) of one layer: time bins concatenated, trials averaged."""

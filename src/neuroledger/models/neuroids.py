@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.errors import ModelError
 
 Bin = tuple[float, float]
@@ -134,7 +134,7 @@ def labelled(
     dims: tuple[str, ...] = ("presentation", "neuroid")
     if time_bins is not None:
         dims = (*dims, "time_bin")
-        edges = np.asarray(time_bins, dtype=float).reshape(-1, 2)
+        edges = floats(time_bins).reshape(-1, 2)
         coords |= {
             "time_bin_start": ("time_bin", edges[:, 0]),
             "time_bin_end": ("time_bin", edges[:, 1]),

@@ -93,7 +93,7 @@ def from_assembly(
 
     If ``regions`` is empty and there are several layers, each layer is committed to the region of the same name.
     """
-    ids = [str(value) for value in responses["stimulus_id"].values]
+    ids = list(map(str, responses["stimulus_id"].values))
     positions = {name: row for row, name in enumerate(ids)}
     if len(positions) < len(ids):
         raise ModelError(

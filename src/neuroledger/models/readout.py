@@ -263,7 +263,8 @@ def odd_one_out(
         )
     if similarity == "cosine":
         norms = np.sqrt(np.einsum("nf,nf->n", features, features))[rows]
-        pairs = pairs / np.stack([norms[:, i] * norms[:, j] for i, j in PAIRS], axis=1)
+        lengths = [norms[:, i] * norms[:, j] for i, j in PAIRS]
+        pairs = pairs / np.stack(lengths, axis=1)
     odd = rows[np.arange(len(rows)), 2 - np.argmax(pairs, axis=1)]
     joined = np.array(
         ["|".join(map(str, names[triplet])) for triplet in rows], dtype=object

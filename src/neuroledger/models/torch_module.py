@@ -358,7 +358,7 @@ def _source_sha256(package: str) -> str:
     spec = importlib.util.find_spec(package)
     if spec is None:
         return "unknown"
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    folders = list(map(Path, spec.submodule_search_locations or ()))
     files = {
         path.relative_to(folder).as_posix(): path
         for folder in folders

@@ -102,7 +102,10 @@ def safetensors(path: Path) -> dict[str, torch.Tensor]:
         }
 
     tensors = confined(layout, limits_for([path]), path.name)
-    file = np.memmap(path, np.uint8, mode="c") if tensors else np.empty(0, np.uint8)
+    if tensors:
+        file = np.memmap(path, np.uint8, mode="c")
+    else:
+        file = np.empty(0, np.uint8)
     return {name: _tensor(file, *tensor) for name, tensor in tensors.items()}
 
 
@@ -208,7 +211,10 @@ def load_weights(
     given = _without(state, fresh)
     problems = _mismatches(given, _without(own, fresh))
     if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        if len(problems) > 5:
+            more = f"; and {len(problems) - 5} more"
+        else:
+            more = ""
         raise ModelError(
             f"model {model!r}: weights do not fit: {'; '.join(problems[:5])}{more}"
         )

@@ -74,7 +74,10 @@ def claim_text(found: Standing) -> str:
 def _details(found: Standing) -> str:
     if found.look is None:
         return ""
-    at_least = f" by at least {found.claim.at_least:g}" if found.claim.at_least else ""
+    if found.claim.at_least:
+        at_least = f" by at least {found.claim.at_least:g}"
+    else:
+        at_least = ""
     count = f"{found.agreeing} of {len(found.paths)} paths are above{at_least}"
     look = f"look {found.look.number}, each path tested at {found.look.level:.2g}"
     commit = since(found)
@@ -83,7 +86,10 @@ def _details(found: Standing) -> str:
 
 def _path(path: Tried) -> str:
     found = path.gain
-    value = "undefined" if found.value is None else f"{found.value:+.3f}"
+    if found.value is None:
+        value = "undefined"
+    else:
+        value = f"{found.value:+.3f}"
     interval = found.interval
     if interval is None:
         ends = ""

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from markupsafe import Markup, escape
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 
 __all__ = [
     "Axis",
@@ -149,7 +149,7 @@ def _logarithmic(values: Sequence[float]) -> Axis:
     pad = 0.06 * (high - low) or 0.5
     low = low - pad
     high = high + pad
-    ticks = tuple(float(i) for i in range(math.ceil(low), math.floor(high) + 1))
+    ticks = tuple(map(float, range(math.ceil(low), math.floor(high) + 1)))
     return Axis(low, high, ticks[:: max(1, len(ticks) // 5)] or (min(ends), max(ends)))
 
 
@@ -214,7 +214,10 @@ def _ticks(frame: _Frame) -> Iterator[str]:
     for tick in frame.y.ticks:
         yield from _tick_beside("grid", frame.at_y(tick), tick)
     for tick in frame.x.ticks:
-        number = f"{10**tick:,.3g}" if frame.logarithmic else f"{tick:,.10g}"
+        if frame.logarithmic:
+            number = f"{10**tick:,.3g}"
+        else:
+            number = f"{tick:,.10g}"
         x = tenth(frame.at_x(tick))
         yield text(x, HEIGHT - BOTTOM + 16, number, "middle")
 
@@ -364,7 +367,7 @@ def _means_along(samples: xr.DataArray, dim: str) -> tuple[list[str], Floats]:
     rest = [other for other in samples.dims if other != dim]
     values = samples.mean(rest, skipna=True) if rest else samples
     labels = samples[dim].values if dim in samples.coords else range(values.size)
-    return list(map(str, labels)), np.asarray(values.values, dtype=np.float64)
+    return list(map(str, labels)), floats(values.values)
 
 
 def _ranked(names: Sequence[str], means: Floats, finite: Sequence[int]) -> list[Point]:

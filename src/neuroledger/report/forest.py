@@ -152,8 +152,14 @@ def _limit_names(
     names: tuple[str, str],
 ) -> Iterator[str]:
     """Yield the words above the band and the dotted line, which must not overlap or leave the picture."""
-    top = None if ceiling is None else at(sum(ceiling) / 2)
-    low = None if floor is None else at(floor)
+    if ceiling is None:
+        top = None
+    else:
+        top = at(sum(ceiling) / 2)
+    if floor is None:
+        low = None
+    else:
+        low = at(floor)
     close = top is not None and low is not None and abs(top - low) < CLOSE
     for x, name, side in ((top, names[0], "start"), (low, names[1], "end")):
         if x is None:
@@ -181,7 +187,10 @@ def _line(form: _Layout, index: int, drawn: Line, at: Callable[[float], float]) 
     name = drawn.label
     if len(name) > MAX_LABEL:
         name = f"{name[: MAX_LABEL - 1]}…"
-    anchor = "end" if form.row == BESIDE.row else "start"
+    if form.row == BESIDE.row:
+        anchor = "end"
+    else:
+        anchor = "start"
     control = " control" if drawn.grey else ""
     height = f"{words:g}"
     parts = [text(f"{across:g}", height, name, anchor, f"label{control}")]

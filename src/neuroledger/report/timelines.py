@@ -35,7 +35,9 @@ def timeline(recordings: Sequence[RecordingClocks]) -> Markup | None:
         for clock in item.clocks
         if clock.start is not None and clock.stop is not None
     ]
-    return strips(rows, "s") if rows else None
+    if rows:
+        return strips(rows, "s")
+    return None
 
 
 def clock_rows(recordings: Sequence[RecordingClocks]) -> list[ClockRow]:
@@ -76,7 +78,10 @@ def _described(clock: Clock) -> str:
         rate = ""
     else:
         rate = f", {clock.rate.value:g} Hz ({clock.rate.origin})"
-    aligned = "" if clock.aligned == "the same clock" else f", {clock.aligned}"
+    if clock.aligned == "the same clock":
+        aligned = ""
+    else:
+        aligned = f", {clock.aligned}"
     return f"{clock.count:,} {clock.of}, {span} ({clock.unit.origin}){rate}{aligned}"
 
 

@@ -51,8 +51,14 @@ def bars_of(found: Explanation) -> list[Bar]:
     at = found.first_value
     rows = [Bar(found.first, at, at, None, None, f"{at:.4g}", "end")]
     for share in found.shares:
-        low = None if share.low is None else at + share.low
-        high = None if share.high is None else at + share.high
+        if share.low is None:
+            low = None
+        else:
+            low = at + share.low
+        if share.high is None:
+            high = None
+        else:
+            high = at + share.high
         rows.append(_step(share.field, at, share.value, low, high))
         at += share.value
     if found.published is not None:

@@ -315,7 +315,10 @@ def worded(item: ErrorDetails) -> str:
     kind = item["type"]
     context = item.get("ctx", {})
     value = item["input"]
-    given_value = repr(value) if isinstance(value, (str, int, float)) else "the value"
+    if isinstance(value, (str, int, float)):
+        given_value = repr(value)
+    else:
+        given_value = "the value"
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind in _BOUNDS:

@@ -75,7 +75,7 @@ def read_bibliography(path: Path) -> Bibliography:
 
 def joined(paths: Iterable[Path]) -> Bibliography:
     """The entries of several files; for a repeated key the first file wins. Problems are those of the first file."""
-    bibliographies = [read_bibliography(path) for path in paths]
+    bibliographies = list(map(read_bibliography, paths))
     references: dict[str, Reference] = {}
     for bibliography in reversed(bibliographies):
         references |= bibliography.references

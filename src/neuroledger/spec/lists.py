@@ -112,7 +112,9 @@ def with_lists(document: Document, tables: Tables) -> Document:
     SpecError
         A table is missing or differs from its hash, a line of it is invalid, or the spec contains the list too.
     """
-    lists = document.data.get("lists") if isinstance(document.data, dict) else None
+    lists = None
+    if isinstance(document.data, dict):
+        lists = document.data.get("lists")
     if not isinstance(lists, dict):
         return document
     data = dict(document.data)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.errors import MetricError
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def aggregate(samples: xr.DataArray, steps: Sequence[Step]) -> float:
     MetricError
         A dimension is left over after the last step.
     """
-    values = np.asarray(samples.values, dtype=np.float64)
-    values, dims = _apply(values, [str(dim) for dim in samples.dims], steps)
+    values = floats(samples.values)
+    values, dims = _apply(values, list(map(str, samples.dims)), steps)
     if dims:
         absent = ", ".join(repr(dim) for dim, _ in steps if dim not in samples.dims)
         raise MetricError(
@@ -122,8 +122,8 @@ def error_of(
         if step[0] == over:
             break
         earlier.append(step)
-    values = np.asarray(samples.values, dtype=np.float64)
-    values, dims = _apply(values, [str(dim) for dim in samples.dims], earlier)
+    values = floats(samples.values)
+    values, dims = _apply(values, list(map(str, samples.dims)), earlier)
     if over not in dims:
         return float("nan")
     axis = dims.index(over)
@@ -139,7 +139,7 @@ def error_of(
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:
     """Return Holm's step-down adjusted p values, in the order of ``p_values``."""
-    p = np.asarray(p_values, dtype=np.float64)
+    p = floats(p_values)
     order = np.argsort(p, kind="stable")
     scaled = np.minimum(1.0, p[order] * np.arange(len(p), 0, -1))
     adjusted = np.empty_like(p)

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.display import card
 from neuroledger.errors import MetricError
 from neuroledger.stats.differences import (
@@ -158,7 +158,7 @@ def share(k: float, n: float, runs: int) -> Rate:
 
 def rate(hits: npt.ArrayLike) -> Rate:
     """Return the share of hits ``(experiment, …)``; correlated hits of one experiment count as fewer trials."""
-    table = np.asarray(hits, dtype=np.float64)
+    table = floats(hits)
     means = table.reshape(len(table), -1).mean(axis=1)
     mean = float(means.mean())
     runs = len(means)
@@ -195,7 +195,7 @@ def calibrate(
     for run in range(runs):
         experiment = draw(np.random.default_rng([seed, run]), LEAGUE)
         try:
-            league = [score(model) for model in experiment.models]
+            league = list(map(score, experiment.models))
             if experiment.noiseless is not None:
                 true.append(next(iter(score(experiment.noiseless).values())).value)
         except MetricError as error:
@@ -245,7 +245,7 @@ def _calibrated(
         length=_mean((length / needed).mean(axis=1).tolist()),
         interval_score=_mean((penalised / needed).mean(axis=1).tolist()),
         false_positives=rate(pairs),
-        false_ranks=rate([_separates(league) for league in leagues]),
+        false_ranks=rate(list(map(_separates, leagues))),
         ceiling=_of_ceiling([league[0].ceiling for league in leagues]),
         recovered=_mean(true) if true else None,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices, floats
 from neuroledger.errors import MetricError
 
 if TYPE_CHECKING:
@@ -207,13 +207,14 @@ def discoveries(p: Floats | Sequence[float], rate: float = 0.05) -> Booleans:
     MetricError
         A p value is not between 0 and 1.
     """
-    values = np.asarray(p, dtype=np.float64)
+    values = floats(p)
     tested = np.flatnonzero(np.isfinite(values))
     known = values[tested]
     if known.size and not ((known >= 0) & (known <= 1)).all():
         raise MetricError("p values must be between 0 and 1")
     order = np.argsort(known, kind="stable")
-    below = known[order] <= rate * np.arange(1, len(known) + 1) / max(len(known), 1)
+    ranks = np.arange(1, len(known) + 1)
+    below = known[order] <= rate * ranks / max(len(known), 1)
     rejected = np.zeros(values.shape, dtype=bool)
     if below.any():
         last = int(np.flatnonzero(below)[-1])

@@ -199,7 +199,8 @@ def _pairs(scored: pd.DataFrame) -> list[Pair]:
             rho = float(np.corrcoef(first_ranks, second_ranks)[0, 1])
             rho = float(np.clip(rho, -1 + 1e-12, 1 - 1e-12))
             spread = _spread(rho, len(values), 0.025)
-            low, high = np.tanh([np.arctanh(rho) - spread, np.arctanh(rho) + spread])
+            z = np.arctanh(rho)
+            low, high = np.tanh([z - spread, z + spread])
             pairs.append(
                 Pair(str(first), str(second), rho, float(low), float(high), len(values))
             )
@@ -208,7 +209,8 @@ def _pairs(scored: pd.DataFrame) -> list[Pair]:
 
 def _spread(rho: float, models: int, tail: float) -> float:
     """Return half the width of the interval of Fisher's z of a rank correlation (Bonett and Wright, 2000)."""
-    return float(norm.ppf(1 - tail) * np.sqrt((1 + rho**2 / 2) / max(models - 3, 1)))
+    variance = (1 + rho**2 / 2) / max(models - 3, 1)
+    return float(norm.ppf(1 - tail) * np.sqrt(variance))
 
 
 def _explained(
@@ -251,8 +253,9 @@ def _explained_share(rho: Floats, columns: Sequence[Floats]) -> float:
         return 0.0
     design = np.column_stack([np.ones(len(rho)), *columns])
     fitted = design @ np.linalg.lstsq(design, rho, rcond=None)[0]
-    unexplained = ((rho - fitted) ** 2).sum() / ((rho - rho.mean()) ** 2).sum()
-    return float(1 - unexplained)
+    unexplained = ((rho - fitted) ** 2).sum()
+    whole = ((rho - rho.mean()) ** 2).sum()
+    return float(1 - unexplained / whole)
 
 
 def _mantel_p(
@@ -291,7 +294,8 @@ def _axes(pairs: Sequence[Pair], names: Sequence[str], count: int) -> list[Axis]
     values, vectors = np.linalg.eigh(matrix)
     axes = []
     for at in np.argsort(values)[::-1][:count]:
-        vector = vectors[:, at] * (np.sign(vectors[:, at].sum()) or 1.0)
+        vector = vectors[:, at]
+        vector = vector * (np.sign(vector.sum()) or 1.0)
         loadings = dict(
             sorted(zip(names, vector.tolist(), strict=True), key=lambda item: -item[1])
         )
@@ -303,15 +307,17 @@ def _adjusted(scored: pd.DataFrame) -> dict[str, float]:
     """Return each model's mean over all benchmarks in an additive model, best first."""
     values = scored.to_numpy(dtype=np.float64)
     models, benchmarks = values.shape
-    row, column = np.nonzero(np.isfinite(values))
+    known = np.isfinite(values)
+    row, column = np.nonzero(known)
     design = np.zeros((len(row), models + benchmarks))
     design[np.arange(len(row)), row] = 1
     design[np.arange(len(row)), models + column] = 1
     effects = np.linalg.lstsq(design, values[row, column], rcond=None)[0]
-    groups = connected_components(np.isfinite(values) @ np.isfinite(values).T)[1]
+    groups = connected_components(known @ known.T)[1]
     group = groups == np.bincount(groups).argmax()
-    reached = np.isfinite(values[group]).any(axis=0)
-    means = np.where(group, effects[:models] + effects[models:][reached].mean(), np.nan)
+    reached = known[group].any(axis=0)
+    of_benchmarks = effects[models:][reached].mean()
+    means = np.where(group, effects[:models] + of_benchmarks, np.nan)
     adjusted = dict(zip(map(str, scored.index), means.tolist(), strict=True))
     return dict(
         sorted(
@@ -374,10 +380,11 @@ def _separated(scores: pd.Series[float], half_widths: pd.Series[float]) -> float
     if len(known) < 2:
         return float("nan")
     upper = np.triu_indices(len(known), 1)
-    difference = np.abs(known[:, None, 0] - known[None, :, 0])[upper]
-    return float(
-        (difference > np.hypot(known[:, None, 1], known[None, :, 1])[upper]).mean()
-    )
+    values = known[:, 0]
+    halves = known[:, 1]
+    difference = np.abs(values[:, None] - values)[upper]
+    apart = np.hypot(halves[:, None], halves)[upper]
+    return float((difference > apart).mean())
 
 
 def _growth(scored: pd.DataFrame, order: Sequence[str]) -> list[Shift]:
@@ -388,7 +395,8 @@ def _growth(scored: pd.DataFrame, order: Sequence[str]) -> list[Shift]:
         known = np.isfinite(part)
         if known.sum() < 3:
             continue
-        distance = np.abs(rankdata(-part[known]) - rankdata(-whole[known]))
+        ranks = rankdata(-part[known])
+        distance = np.abs(ranks - rankdata(-whole[known]))
         at = int(np.argmax(distance))
         model = str(scored.index[np.flatnonzero(known)[at]])
         shifts.append(

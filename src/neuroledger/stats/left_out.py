@@ -83,7 +83,10 @@ def general(
             whole,
         )
 
-    factor = {"stimulus": inflation(splits)} if tested and splits is not None else {}
+    if tested and splits is not None:
+        factor = {"stimulus": inflation(splits)}
+    else:
+        factor = {}
     return Variation(items, without, inflation=factor)
 
 
@@ -159,7 +162,10 @@ def _rows(assembly: xr.DataArray, names: Mapping[str, set[str]]) -> Booleans:
     """Return which rows of the assembly keep their stimulus and subject."""
     stimuli = _stimuli(assembly)
     subjects = _subjects(assembly)
-    count = 0 if stimuli is None else len(stimuli)
+    if stimuli is None:
+        count = 0
+    else:
+        count = len(stimuli)
     rows = np.ones(count, dtype=bool)
     if "stimulus" in names and stimuli is not None:
         rows &= np.isin(stimuli, list(names["stimulus"]))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neuroledger.data.arrays import floats
 from neuroledger.errors import RequestError
 from neuroledger.stats.uncertainty import LEVEL, quantile
 
@@ -56,7 +57,7 @@ def pooled(effects: Sequence[float], errors: Sequence[float]) -> Pooled:
     RequestError
         There are fewer than two data sets, or an error is not positive.
     """
-    y = np.asarray(effects, dtype=np.float64)
+    y = floats(effects)
     within = np.square(errors)
     count = len(y)
     if count < 2 or len(within) != count:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.normalise_input import as_text
-from neuroledger.errors import MetricError, UnavailableError
+from neuroledger.errors import MetricError, UnavailableError, some_of
 from neuroledger.spec.kinds import SplitsSpec
 
 __all__ = [
@@ -337,7 +337,7 @@ def _by_values(spec: SplitsSpec, assembly: xr.DataArray) -> Split:
 
 def _typed(names: tuple[str | int | float, ...], values: Array) -> Array:
     return np.asarray(
-        [str(v) for v in names] if values.dtype.kind in "UO" else list(names)
+        list(map(str, names)) if values.dtype.kind in "UO" else list(names)
     )
 
 
@@ -390,5 +390,5 @@ def _hint(name: str | int | float, values: Array) -> str:
 
 
 def _few(values: Array) -> str:
-    names = sorted({str(v) for v in values})
-    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    names = sorted(set(map(str, values)))
+    return some_of(names, 8)

@@ -99,7 +99,10 @@ class StoredCeiling(_Estimate):
     @property
     def limits(self) -> tuple[float, float]:
         """Smallest and largest possible value."""
-        stated = None if self.uncertainty is None else self.uncertainty.ends
+        if self.uncertainty is None:
+            stated = None
+        else:
+            stated = self.uncertainty.ends
         return stated or LIMITS.get(self.scale, NOWHERE)
 
     def by_current_method(self) -> Self:
@@ -167,7 +170,10 @@ class StoredScore(_Estimate):
     @property
     def limits(self) -> tuple[float, float]:
         """Smallest and largest possible value; without deviations they follow from scale and normalisation."""
-        stated = None if self.uncertainty is None else self.uncertainty.ends
+        if self.uncertainty is None:
+            stated = None
+        else:
+            stated = self.uncertainty.ends
         if stated is not None:
             return stated
         if self.ceiling is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.errors import RequestError
 from neuroledger.spec.base import id_of
 from neuroledger.stats.aggregate import holm
@@ -203,7 +203,7 @@ def sign_flip_p(differences: Sequence[float] | Floats, *, seed: int = 0) -> floa
     RequestError
         There are no pairs.
     """
-    values = np.asarray(differences, dtype=np.float64)
+    values = floats(differences)
     values = values[np.isfinite(values)]
     if values.size == 0:
         raise RequestError("a paired test needs at least one pair")

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices, floats
 from neuroledger.errors import MetricError
 from neuroledger.stats.aggregate import FIXED, Step, reduced
 from neuroledger.stats.groups import (
@@ -86,11 +86,11 @@ def one_by_one(
     """Return the samples without each group of one factor in turn, [group]."""
     inner = _inner(variation, factor)
     if variation.each is not None:
-        return list(np.asarray(variation.each(inner, codes), dtype=np.float64))
+        return list(floats(variation.each(inner, codes)))
     parts = [
         variation.without({inner: codes != group}).values for group in range(count)
     ]
-    return [np.asarray(part, dtype=np.float64) for part in parts]
+    return list(map(floats, parts))
 
 
 class _Entries(NamedTuple):
@@ -145,9 +145,7 @@ class _Whole:
             if name not in self.inside
         }
         if outside and self.variation is not None:
-            values = np.asarray(
-                self.variation.without(outside).values, dtype=np.float64
-            )
+            values = floats(self.variation.without(outside).values)
         for name, kept in keep.items():
             if name in self.inside:
                 values = np.compress(
@@ -176,16 +174,14 @@ class _Whole:
         out makes. Their sum is removed, and the root of G/(G − 1) makes the sum of squares an unbiased variance.
         """
         count = len(groups.keys)
-        left = np.array(
-            [self.of(part, smooth=smooth) for part in self.without_each(name, groups)]
-        )
-        moved = np.nan_to_num(
-            self.weight(name, groups) * (self.of(self.values, smooth=smooth) - left)
-        )
-        centred = moved - groups.sizes / groups.sizes.sum() * moved.sum()
-        return np.asarray(
-            math.sqrt(self.inflation(name) * count / (count - 1)) * centred
-        )
+        parts = self.without_each(name, groups)
+        left = np.array([self.of(part, smooth=smooth) for part in parts])
+        whole = self.of(self.values, smooth=smooth)
+        moved = np.nan_to_num(self.weight(name, groups) * (whole - left))
+        shares = groups.sizes / groups.sizes.sum()
+        centred = moved - shares * moved.sum()
+        unbiased = self.inflation(name) * count / (count - 1)
+        return np.asarray(math.sqrt(unbiased) * centred)
 
     def without_each(self, name: str, groups: Grouping) -> list[Floats]:
         """Return the samples without each group of a factor in turn, [group]."""
@@ -239,7 +235,8 @@ class _Whole:
         for count in table.shape:
             scale *= count / max(count - 1, 1)
         keys = tuple(map(PAIR.join, product(rows.keys, columns.keys)))
-        return Part("", pair, keys, math.sqrt(scale) * table.ravel(), table.size - 1)
+        deviations = math.sqrt(scale) * table.ravel()
+        return Part("", pair, keys, deviations, table.size - 1)
 
     def smooth(self, parts: Iterable[Floats]) -> Floats:
         """Return the aggregate of each of several samples, with means in place of medians."""
@@ -283,7 +280,10 @@ def uncertainty_of(
     MetricError
         A factor is unknown, or has one item only.
     """
-    fixed = FIXED if variation is None else FIXED | set(variation.fixed)
+    if variation is None:
+        fixed = FIXED
+    else:
+        fixed = FIXED | set(variation.fixed)
     array = samples.values
     how = dict(steps)
     dims = [dim for dim in map(str, array.dims) if dim in how and dim not in fixed]
@@ -293,7 +293,7 @@ def uncertainty_of(
         every = _inside(array, dims, None)
         possible = [*every, *_left_out(variation, [*every, *dims], None)]
         _require_known(factors, [*inside, *outside], possible, variation)
-    values = np.asarray(array.values, dtype=np.float64)
+    values = floats(array.values)
     whole = _Whole(values, tuple(map(str, array.dims)), tuple(steps), variation, inside)
     groups = _groups(inside, outside)
     parts = _parts(whole, groups)
@@ -368,7 +368,9 @@ def _inside(
     """Return the items of random dimensions of the samples; in place of neuroids, their subjects if these are asked for."""
     found = {}
     by_subject = factors is not None and "subject" in factors
-    owners = samples.coords.get("subject") if by_subject else None
+    owners = None
+    if by_subject:
+        owners = samples.coords.get("subject")
     for dim in dims:
         if samples.sizes[dim] < 2:
             continue
@@ -412,7 +414,10 @@ def _require_known(
     """Raise an error if a factor was not found, with those that can be named."""
     unknown = [name for name in factors if name not in found]
     if unknown:
-        nested = {} if variation is None else variation.nested
+        if variation is None:
+            nested = {}
+        else:
+            nested = variation.nested
         known = [
             name for name in dict.fromkeys([*found, *possible]) if name not in unknown
         ]
@@ -461,9 +466,8 @@ def weighted_medians(values: Floats, weights: Floats) -> Floats:
         if known.size:
             order = known[np.argsort(cell[known], kind="stable")]
             own = weights[:, order]
-            place = (
-                np.cumsum(own, axis=1) - own / 2 - own.sum(axis=1, keepdims=True) / 2
-            )
+            middle = np.cumsum(own, axis=1) - own / 2
+            place = middle - own.sum(axis=1, keepdims=True) / 2
             out[:, at] = _crossing(place, cell[order])
     return out.reshape(len(weights), *values.shape[:-1])
 
@@ -476,9 +480,8 @@ def _crossing(place: Floats, values: Floats) -> Floats:
     rows = np.arange(len(place))
     low = place[rows, above - 1]
     high = place[rows, above]
-    share = np.clip(
-        np.divide(-low, high - low, out=np.zeros(len(place)), where=high > low),
-        0.0,
-        1.0,
-    )
-    return np.asarray(values[above - 1] + share * (values[above] - values[above - 1]))
+    share = np.zeros(len(place))
+    np.divide(-low, high - low, out=share, where=high > low)
+    share = np.clip(share, 0.0, 1.0)
+    below_value = values[above - 1]
+    return np.asarray(below_value + share * (values[above] - below_value))

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, floats
 from neuroledger.data.threads import limited
 from neuroledger.errors import UnavailableError
 from neuroledger.store.hashes import sha256_of
@@ -131,7 +131,7 @@ class Workspace:
     def put(self, values: Array) -> Array:
         """Return ``values`` on the device, in float64."""
         if self.device == "cpu":
-            return np.asarray(values, dtype=np.float64)
+            return floats(values)
         return self.send(np.ascontiguousarray(values, dtype=np.float64))
 
     def indices(self, rows: NDArray[np.intp]) -> Array:
@@ -189,7 +189,9 @@ class Workspace:
 
 def device_of(values: Array) -> dict[str, object]:
     """Return the keyword argument that creates a new array on the device of ``values``; empty on the host for NumPy 1."""
-    return {} if isinstance(values, np.ndarray) else {"device": values.device}
+    if isinstance(values, np.ndarray):
+        return {}
+    return {"device": values.device}
 
 
 def _frozen_owner(values: Array) -> Array | None:

@@ -154,7 +154,10 @@ def _require_genuine(root: Path, ids: Sequence[bytes]) -> None:
         head, _, _ = output[start : start + 200].partition(b"\n")
         id, kind, size = (*head.decode(errors="replace").split(), "", "")[:3]
         begin = start + len(head) + 1
-        length = int(size) if size.isdecimal() else 0
+        if size.isdecimal():
+            length = int(size)
+        else:
+            length = 0
         content = output[begin : begin + length]
         if not size or _id([content], length, Entry("", id, 0), kind) != id:
             raise _damaged(requested.decode(errors="replace"))

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, floats
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text
 
@@ -64,7 +64,7 @@ def equal_responses(assembly: xr.DataArray) -> Equal | None:
     chosen = np.unique(
         np.linspace(0, values.shape[1] - 1, MOST_CELLS).round().astype(np.intp)
     )
-    cells = np.asarray(values[:, chosen], dtype=np.float64) + 0.0  # -0.0 becomes 0.0
+    cells = floats(values[:, chosen]) + 0.0  # -0.0 becomes 0.0
     rows = _equal_rows(cells, stimuli)
     # The examined cells find candidates; the whole rows confirm them.
     rows = [

@@ -181,7 +181,10 @@ def _file_questions(expectation: say.RowCheck) -> Iterable[Question]:
     """The questions about the number of rows, and about the files of stimuli."""
     match expectation:
         case say.RowCount(count=count, low=low, high=high):
-            yield ask.row_count(*((low, high) if count is None else (count, count)))
+            if count is not None:
+                low = count
+                high = count
+            yield ask.row_count(low, high)
         case say.FilesExist():
             yield ask.between("@bytes", 1, None, "files missing or empty", quote="rows")
         case say.FilesDecode(mode=mode, size=size):
@@ -345,7 +348,7 @@ def _joined_ids(presented: Sequence[str], ids: set[str]) -> list[str]:
 
 
 def _require_name(name: str, names: Iterable[object], noun: str, owner: str) -> None:
-    known = [str(each) for each in names]
+    known = list(map(str, names))
     if name in known:
         return
     near = difflib.get_close_matches(name, known, 1, 0.5)

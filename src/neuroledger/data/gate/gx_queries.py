@@ -204,8 +204,14 @@ def has_columns(columns: Sequence[str], *, only: bool) -> Question:
     def breach(answer: Answer) -> str:
         observed = list(answer.observed or ())
         absent = [name for name in columns if name not in observed]
-        surplus = [name for name in observed if name not in columns] if only else []
-        parts = [f"columns missing: {listed(absent)}"] if absent else []
+        if only:
+            surplus = [name for name in observed if name not in columns]
+        else:
+            surplus = []
+        if absent:
+            parts = [f"columns missing: {listed(absent)}"]
+        else:
+            parts = []
         if surplus:
             parts += [f"columns that were not declared: {listed(surplus)}"]
         return "; ".join(parts)
@@ -240,7 +246,7 @@ def named(answer: Answer, quote: Quote) -> str:
 
 def listed(items: Iterable[object]) -> str:
     """The first few of ``items`` in one text, with an ellipsis if there are more."""
-    texts = [str(item) for item in items]
+    texts = list(map(str, items))
     return ", ".join(texts[:EXAMPLES]) + (", …" if len(texts) > EXAMPLES else "")
 
 

@@ -139,7 +139,7 @@ def _owners(assembly: xr.DataArray) -> Strings | None:
 
 def _rows_by(columns: list[Strings]) -> dict[tuple[str, ...], Indices]:
     """Rows by the values of some columns, sorted by these values."""
-    coded = [encode(column) for column in columns]
+    coded = list(map(encode, columns))
     codes = np.stack([column.codes for column in coded], axis=1)
     keys, group = np.unique(codes, axis=0, return_inverse=True)
     return {

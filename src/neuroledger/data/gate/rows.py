@@ -206,7 +206,9 @@ def _windows(assembly: xr.DataArray, name: str) -> Iterator[RowTable]:
     }
     if not {"recording", "onset"} <= set(key):
         return
-    labels = as_text(assembly["label"].values) if "label" in assembly.coords else None
+    labels = None
+    if "label" in assembly.coords:
+        labels = as_text(assembly["label"].values)
     ids = as_text(assembly["stimulus_id"].values)
     numbered = len(np.unique(ids)) == len(ids)  # then an id only numbers the windows
 
@@ -233,12 +235,21 @@ def findings_about(table: RowTable, where: str, *, quote: bool = True) -> list[F
     result = doubled(table)
     findings = []
     if result.copies:
-        often = "twice" if result.most == 2 else f"up to {result.most} times"
-        first = f", first: {result.first_copy}" if quote else ""
+        if result.most == 2:
+            often = "twice"
+        else:
+            often = f"up to {result.most} times"
+        if quote:
+            first = f", first: {result.first_copy}"
+        else:
+            first = ""
         what = f"{result.copies} {table.rows} occur {often}{first}"
         findings.append(Finding("data.copies", "error", where, what, COPIES))
     if result.conflicts:
-        first = f", first: {result.first_conflict}" if quote else ""
+        if quote:
+            first = f", first: {result.first_conflict}"
+        else:
+            first = ""
         differ = "values" if table.rows != "windows" else "labels"
         what = f"{result.conflicts} {table.rows} have the key of an earlier one and other {differ}{first}"
         findings.append(Finding("data.conflict", "error", where, what, CONFLICT))
@@ -285,7 +296,10 @@ def row_findings(
 
 def _equal_words(equal: Equal, assembly: xr.DataArray, quote: bool) -> str:
     stimulus = str(as_text(assembly["stimulus_id"].values)[equal.row])
-    first = f", first: {stimulus}, presentation {equal.row + 1}" if quote else ""
+    if quote:
+        first = f", first: {stimulus}, presentation {equal.row + 1}"
+    else:
+        first = ""
     if equal.cells:
         return (
             f"{equal.count} pairs of responses to one stimulus are exactly equal, where {equal.by_chance} by chance would "

@@ -194,7 +194,10 @@ def _breaches(inquiry: Inquiry, answers: tuple[Answer, ...]) -> list[str]:
 
 
 def _finding(item: _Item, what: str, where: str, do: str) -> Finding:
-    why = f" ({item.expectation.why})" if item.expectation.why else ""
+    if item.expectation.why:
+        why = f" ({item.expectation.why})"
+    else:
+        why = ""
     return Finding(
         f"expectation.{item.name}", item.expectation.severity, where, what + why, do
     )
@@ -214,11 +217,16 @@ def _check_result(item: _Item, about: str, *, success: bool) -> CheckResult:
 
 def _column(item: _Item) -> str:
     column = getattr(item.expectation, "column", None)
-    return f", {column}" if column else ""
+    if column:
+        return f", {column}"
+    return ""
 
 
 def _where(spec: DatasetSpec, item: _Item, about: str) -> str:
-    place = f" ({item.place})" if item.place else ""
+    if item.place:
+        place = f" ({item.place})"
+    else:
+        place = ""
     return f"data set {spec.id}, {about}{_column(item)}{place}"
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from neuroledger.data.file_names import matching
 from neuroledger.data.integrity import verify_file
-from neuroledger.errors import RequestError
+from neuroledger.errors import RequestError, some_of
 from neuroledger.spec.base import SourceFile, is_file_name, is_pattern
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.store.files import replacing
@@ -266,7 +266,7 @@ def _describe_missing(
     folder: Path, missing: Sequence[str], names: Sequence[str]
 ) -> str:
     """An error message for missing files, with a hint where they are if they are in a subfolder or an archive."""
-    examples = f"{', '.join(missing[:SHOWN])}{', …' if missing[SHOWN:] else ''}"
+    examples = some_of(missing, SHOWN)
     deeper = [name for name in names if name.endswith(f"/{missing[0]}")]
     if deeper:
         subfolder = folder / deeper[0].removesuffix(missing[0])

@@ -11,7 +11,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from neuroledger.spec.lists import LONG, ListTarget, file_rows, table_of
 __all__ = [
     "Written",
     "inline",
+    "listed",
     "spec_text",
     "with_entries",
     "with_field",
@@ -50,7 +51,9 @@ def inline(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(inline, value)) + "]"
     if isinstance(value, str):
-        return value if _is_plain(value) else json.dumps(value, ensure_ascii=False)
+        if _is_plain(value):
+            return value
+        return json.dumps(value, ensure_ascii=False)
     return json.dumps(value)
 
 
@@ -139,13 +142,16 @@ def _edited(
     before: str | Sequence[str],
 ) -> str:
     """`text` after a change of its field `name`, which is the only one that is written again."""
-    parts = _parts(text if text.endswith("\n") else text + "\n")
+    parts = _parts(text)
     names = [part.name for part in parts]
     if name in names:
         place = names.index(name)
         old = parts.pop(place).text
     else:
-        followers = (before,) if isinstance(before, str) else before
+        if isinstance(before, str):
+            followers = (before,)
+        else:
+            followers = before
         places = [names.index(other) for other in followers if other in names]
         place = min(places, default=len(parts))
         old = "{}"
@@ -169,7 +175,7 @@ class _Part(NamedTuple):
 
 def _parts(text: str) -> list[_Part]:
     """The fields of a spec, and the comments at the margin between them, in their order."""
-    lines = text.splitlines(keepends=True)
+    lines = [f"{line}\n" for line in text.splitlines()]
     keys = parse(text, "spec").keys
     starts = {key[0]: line - 1 for key, (line, _) in keys.items() if len(key) == 1}
     borders = [*starts.values(), len(lines)]
@@ -231,7 +237,7 @@ def _update_mapping(block: CommentedMap, entries: Mapping[str, object]) -> None:
 
 def _update_list(block: CommentedSeq, entries: Sequence[object]) -> None:
     """Items have no names: an old item is kept if the new list has an equal one."""
-    remaining = [_plain(value) for value in entries]
+    remaining = list(map(_plain, entries))
     for index in reversed(range(len(block))):
         if block[index] in remaining:
             remaining.remove(block[index])
@@ -244,7 +250,10 @@ def _value_at(text: str, path: Sequence[str]) -> Any:
     """The data at `path`; None if there are none."""
     value = parse(text, "spec").data
     for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping):
+            value = value.get(name)
+        else:
+            value = None
     return value
 
 
@@ -253,8 +262,23 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return list(map(_plain, value))
     return value
+
+
+class Listed(NamedTuple):
+    """A table: its name, its text, and the entry of the field `lists` that states it."""
+
+    name: str
+    text: str
+    entry: dict[str, object]
+
+
+def listed(name: str, rows: Iterable[Mapping[str, object]]) -> Listed:
+    """These rows as a table."""
+    text, count = table_of(rows)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Listed(name, text, {"table": name, "sha256": digest, "rows": count})
 
 
 class Written(NamedTuple):
@@ -285,9 +309,9 @@ def write_lists(
             name = old.table
         else:
             name = f"{spec.id}.{target.removeprefix('reader.')}.jsonl"
-        tables[name], count = table_of(rows)
-        digest = hashlib.sha256(tables[name].encode()).hexdigest()
-        lists[target] = {"table": name, "sha256": digest, "rows": count}
+        table = listed(name, rows)
+        tables[name] = table.text
+        lists[target] = table.entry
         return True
 
     if recordings is not None:

@@ -95,7 +95,10 @@ def _changes(root: Path, path: Path, record: Record) -> Iterator[str]:
     """
     earlier = earlier_version(record)
     if earlier is not None:
-        before = f"version {earlier}" if earlier else "earlier methods"
+        if earlier:
+            before = f"version {earlier}"
+        else:
+            before = "earlier methods"
         yield f"its interval was of {before}, and is now of version {inference.VERSION}"
     if record.has_earlier_form and (
         earlier is not None or not _is_signed(root, path, record)

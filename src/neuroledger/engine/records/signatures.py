@@ -319,7 +319,10 @@ def single_signature(
     """Yield the findings on the changed signature of one record; ``record`` is the one beside it, if it can be read."""
     state = changed[path]
     if state != "removed":
-        text = None if record is None else message_of(record)
+        if record is None:
+            text = None
+        else:
+            text = message_of(record)
         yield from _worth(base, path, state, text, _text_in(now, path), NAMESPACE)
     elif path.removesuffix(".sig") in changed:
         yield Finding(REVIEWED, "note", path, "removed: a signature, with its record")
@@ -379,7 +382,10 @@ def signer_in_proposal(base: Tree, now: Tree, record: Record) -> str:
     single = _text_in(
         now, f"results/records/{record.benchmark}/{record.model}.json.sig"
     )
-    texts = [(message_of(record), single, NAMESPACE)] if single else []
+    if single:
+        texts = [(message_of(record), single, NAMESPACE)]
+    else:
+        texts = []
     for root in _roots_in(now):
         if (
             _hashes_in_proposal(now, root, record.benchmark).get(record.model)

@@ -137,7 +137,9 @@ def unseal(catalog: Catalog, benchmark: str, answers: Path) -> Iterator[Finding]
 
 def _signed(root: Path, benchmark: str) -> Finding:
     path = state_path(root, benchmark)
-    signer = signer_of_state(root, path) if path.is_file() else None
+    signer = None
+    if path.is_file():
+        signer = signer_of_state(root, path)
     place = f"results/sealed/{benchmark}.json"
     if signer is None:
         words = "the looks have no signature of an allowed signer"

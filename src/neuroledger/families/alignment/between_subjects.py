@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Booleans, Floats
+from neuroledger.data.arrays import Booleans, Floats, floats
 from neuroledger.errors import AssemblyError
 from neuroledger.spec.base import Frozen
 
@@ -126,7 +126,7 @@ def _by_subject(assembly: xr.DataArray, dimensions: int) -> dict[str, Floats]:
     names = list(dict.fromkeys(subjects.tolist()))
     if len(names) < 2:
         raise AssemblyError("subjects are aligned with each other; there is only one")
-    values = np.asarray(assembly.values, dtype=np.float64)
+    values = floats(assembly.values)
     if not np.isfinite(values).all():
         raise AssemblyError(
             "responses are missing; alignment needs every subject's response to every presentation"
@@ -142,7 +142,7 @@ def _by_subject(assembly: xr.DataArray, dimensions: int) -> dict[str, Floats]:
 
 def _fitted(assembly: xr.DataArray, step: Align) -> Booleans:
     """Return which presentations rotations are fitted to."""
-    wanted = [str(value) for value in step.fitted_values]
+    wanted = list(map(str, step.fitted_values))
     labels = _coordinate(assembly, step.fitted_by, "presentation")
     fitted: Booleans = np.asarray(np.isin(labels, wanted))
     if fitted.sum() <= step.dimensions:

@@ -114,7 +114,9 @@ def _registration(
             if isinstance(text, str) and text not in {"", "null"}:
                 files[name][field_name] = text
     loader = keyword(body, "stimulus_set_loader")
-    inner = loader.body if isinstance(loader, ast.Lambda) else None
+    inner = None
+    if isinstance(loader, ast.Lambda):
+        inner = loader.body
     stimuli = (
         constant(inner.args[0], variables)
         if isinstance(inner, ast.Call) and inner.args

@@ -446,7 +446,9 @@ def _write_stimuli(stimuli: StimulusSet, stem: str, out: Path) -> list[Path]:
     write_text(path, table.to_csv(index=False, lineterminator="\n"))
     if stimuli.archive is None and stimuli.contents is None:
         return [path]
-    source = stimuli.archive if isinstance(stimuli.archive, Path) else None
+    source = None
+    if isinstance(stimuli.archive, Path):
+        source = stimuli.archive
     if source is not None and {
         member.filename for member in safe_members(source, repeated=True)
     } == set(flat_names.values()):
@@ -483,7 +485,7 @@ def _with_upstream_ids(
     if stimuli is None or "stimulus_id" not in array.coords:
         return array
     known = set(stimuli.ids)
-    old = [str(id) for id in array["stimulus_id"].values.tolist()]
+    old = list(map(str, array["stimulus_id"].values.tolist()))
     ids = [id if id in known else id.rpartition("|")[2] for id in old]
     numbers = (
         all(id.isdecimal() and str(int(id)) == id for id in known) and set(ids) <= known
@@ -507,7 +509,10 @@ def _to_netcdf(array: xr.DataArray, path: Path, **options: Any) -> None:
 
 def _with_upstream_names(assembly: xr.DataArray) -> xr.DataArray:
     """Use the names of the peer's writer: ``neuronal_property``, and ``_`` after a coordinate named as its dimension."""
-    renamed = {"property": "neuronal_property"} if "property" in assembly.dims else {}
+    if "property" in assembly.dims:
+        renamed = {"property": "neuronal_property"}
+    else:
+        renamed = {}
     coords = {}
     for name, coord in assembly.coords.items():
         label = renamed.get(str(name), str(name))

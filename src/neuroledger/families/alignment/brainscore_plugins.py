@@ -74,7 +74,7 @@ def read_plugin(path: Path, key: str | None = None) -> Plugin:
         raise RequestError(
             f"{path} contains no plugin: name a folder with __init__.py and model.py, or one Python file"
         )
-    trees = [parse_source(source) for source in sources]
+    trees = list(map(parse_source, sources))
     calls = [
         node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)
     ]
@@ -217,7 +217,7 @@ def _read_preprocessing(plugin: Plugin, calls: list[ast.Call]) -> None:
             if isinstance(values, (list, tuple)) and all(
                 isinstance(value, (int, float)) for value in values
             ):
-                plugin.preprocessing[name] = [float(value) for value in values]
+                plugin.preprocessing[name] = list(map(float, values))
 
 
 def _last_name(node: ast.expr) -> str:
@@ -298,7 +298,10 @@ def _find_plugin_folder(path: Path, key: str) -> Path:
         near = difflib.get_close_matches(
             key, [source.parent.name for source in plugins], 3
         )
-        hint = f"; folders with a similar name are {', '.join(near)}" if near else ""
+        if near:
+            hint = f"; folders with a similar name are {', '.join(near)}"
+        else:
+            hint = ""
         raise RequestError(
             f"none of the {len(plugins)} plugins in {path} registers a model {key!r}{hint}"
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from neuroledger.data.arrays import floats
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.report.plots.style import INK, PALETTE, SOFT, axes, finish, legend
 from neuroledger.stats.score import Score
@@ -295,7 +296,10 @@ def time(scores: Score | Mapping[str, Score], *, ax: Axes | None = None) -> Axes
     >>> ax.get_xlabel()
     'middle of the time bin [ms]'
     """
-    curves = {"score": scores} if isinstance(scores, Score) else dict(scores)
+    if isinstance(scores, Score):
+        curves = {"score": scores}
+    else:
+        curves = dict(scores)
     if not curves:
         raise RequestError("no score to draw")
     ax = ax or axes(width=6, height=3.6)
@@ -363,7 +367,7 @@ def _in_clusters(score: Score) -> Any:
 def _time_matrix(label: str, score: Score, ax: Axes) -> Axes:
     """Draw samples (source_bin, time_bin), with the outline of clusters with p ≤ .05."""
     samples: Any = score.samples
-    values = np.asarray(samples.values, dtype=np.float64)
+    values = floats(samples.values)
     image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis")
     marked = _in_clusters(score)
     if marked is not None and marked.any():
@@ -386,9 +390,9 @@ def _time_course(score: Score) -> tuple[Any, Any]:
         samples.mean("split", skipna=True) if "split" in samples.dims else samples
     )
     rest = [dim for dim in over_splits.dims if dim != "time_bin"]
-    values = np.asarray(over_splits.median(rest, skipna=True).values, dtype=np.float64)
+    values = floats(over_splits.median(rest, skipna=True).values)
     if {"time_bin_start", "time_bin_end"} <= set(samples.coords):
         times = (samples["time_bin_start"].values + samples["time_bin_end"].values) / 2
     else:
         times = np.arange(values.size)
-    return np.asarray(times, dtype=np.float64), values
+    return floats(times), values

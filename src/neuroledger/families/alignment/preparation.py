@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field, PositiveFloat
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text
@@ -364,7 +364,7 @@ def _group_means(assembly: xr.DataArray, dim: str, labels: Array) -> xr.DataArra
     groups = encode(labels)
     first = np.unique(groups.codes, return_index=True)[1]
     axis = assembly.dims.index(dim)
-    values = np.moveaxis(np.asarray(assembly.values, dtype=np.float64), axis, 0)
+    values = np.moveaxis(floats(assembly.values), axis, 0)
     present = np.isfinite(values)
     total = np.zeros((len(first), *values.shape[1:]))
     count = np.zeros_like(total)
@@ -478,7 +478,10 @@ def _centre(assembly: xr.DataArray, step: Centre) -> xr.DataArray:
     _require_dims(assembly, *step.over)
     if step.by is None:
         return assembly - assembly.mean(step.over)
-    dim = str(assembly[step.by].dims[0]) if step.by in assembly.coords else ""
+    if step.by in assembly.coords:
+        dim = str(assembly[step.by].dims[0])
+    else:
+        dim = ""
     codes = encode(_coordinate(assembly, step.by)).codes
     values: Floats = np.array(assembly.values, dtype=np.float64)
     by_first = np.moveaxis(
@@ -578,11 +581,7 @@ def _even_odd_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:
         )
     ids = encode(_coordinate(assembly, "stimulus_id", "presentation")).codes
     array = assembly.transpose("presentation", "neuroid", ...)
-    values = (
-        np.asarray(array.values, dtype=np.float64)
-        .reshape(*array.shape[:2], -1)
-        .mean(axis=2)
-    )
+    values = floats(array.values).reshape(*array.shape[:2], -1).mean(axis=2)
     plain = xr.DataArray(
         values,
         dims=("presentation", "neuroid"),
@@ -611,9 +610,7 @@ def _even_odd_reliability(assembly: xr.DataArray, step: Reliable) -> Floats:
 
 
 def _affine(assembly: xr.DataArray, step: Affine) -> xr.DataArray:
-    return assembly.copy(
-        data=step.factor * np.asarray(assembly.values, dtype=np.float64) + step.offset
-    )
+    return assembly.copy(data=step.factor * floats(assembly.values) + step.offset)
 
 
 _FUNCTIONS: dict[type, Callable[[xr.DataArray, Any], xr.DataArray]] = {

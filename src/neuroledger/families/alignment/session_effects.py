@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices, floats
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text
 
@@ -58,7 +58,7 @@ def session_effects(
     if count < 2 or not _shared(stimuli, sessions):
         return None
     array = assembly.transpose("presentation", "neuroid", ...)
-    values = np.asarray(array.values, dtype=np.float64)
+    values = floats(array.values)
     values = values.reshape(*values.shape[:2], -1).mean(axis=2)
     chosen = np.unique(
         np.linspace(0, values.shape[1] - 1, MOST_NEUROIDS).round().astype(np.intp)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings, floats
 from neuroledger.data.assembly import average_repetitions
 from neuroledger.data.factorize import encode
 from neuroledger.engine.measurement import Measurement
@@ -78,7 +78,7 @@ def simulated_recordings(measured: Measurement, factors: Collection[str]) -> Dra
 def _responses(measured: Measurement, subjects: bool, new: bool) -> Draw:
     """Simulate responses; ``new``: the neuroids are drawn anew in each experiment."""
     target = measured.target.transpose("presentation", "neuroid", ...)
-    values = np.asarray(target.values, dtype=np.float64).reshape(*target.shape[:2], -1)
+    values = floats(target.values).reshape(*target.shape[:2], -1)
     usable: Booleans = np.isfinite(values).all(axis=(0, 2)) & (
         np.ptp(values, axis=0) > 0
     ).all(axis=1)
@@ -263,9 +263,7 @@ def _noise(
 ) -> tuple[Floats, Indices]:
     """Standard deviation of presentations about the stimulus mean, (neuroid · bin,), and presentations per stimulus."""
     repeated = repeated.transpose("presentation", "neuroid", ...)
-    values = np.asarray(repeated.values, dtype=np.float64)[:, usable].reshape(
-        len(repeated), -1
-    )
+    values = floats(repeated.values)[:, usable].reshape(len(repeated), -1)
     ids = encode(repeated["stimulus_id"].values.astype(str))
     counts = np.bincount(ids.codes)
     present = np.isfinite(values)
@@ -347,7 +345,8 @@ def _smoothed(drawn: Floats, all_: Floats, rng: np.random.Generator) -> Floats:
     mean = all_.mean(axis=0)
     spread = all_.std(axis=0)
     noise = spread * rng.standard_normal(drawn.shape)
-    return np.asarray(mean + np.sqrt(1 - MOVED**2) * (drawn - mean) + MOVED * noise)
+    shrunk = np.sqrt(1 - MOVED**2) * (drawn - mean)
+    return np.asarray(mean + shrunk + MOVED * noise)
 
 
 def _dissimilarities(measured: Measurement) -> Draw:
@@ -357,7 +356,7 @@ def _dissimilarities(measured: Measurement) -> Draw:
     subject-specific dimensions is chosen such that two subjects agree as much as in the data.
     """
     rdms = measured.target.transpose(..., "stimulus", "stimulus_b")
-    table = np.asarray(rdms.values, dtype=np.float64).reshape(-1, *rdms.shape[-2:])
+    table = floats(rdms.values).reshape(-1, *rdms.shape[-2:])
     upper = np.triu_indices(table.shape[1], 1)
     pairs = np.stack([matrix[upper] for matrix in table])
     if not np.isfinite(pairs).all():
@@ -374,9 +373,10 @@ def _dissimilarities(measured: Measurement) -> Draw:
     level, axes = np.linalg.eigh(-centre @ mean @ centre / 2)
     rank = max(2, min(LATENT, int((level > 0).sum())))
     places = axes[:, -rank:] * np.sqrt(np.maximum(level[-rank:], 1e-12))
-    names = (
-        [str(name) for name in rdms["subject"].values] if "subject" in rdms.dims else []
-    )
+    if "subject" in rdms.dims:
+        names = list(map(str, rdms["subject"].values))
+    else:
+        names = []
     # The noise is that of the measured stimuli: noise in proportion to the drawn ones would offset their variation.
     own = _own_share(places, shared)
     scale = places.std()
@@ -467,7 +467,7 @@ def simulated_properties(measured: Measurement, factors: Collection[str]) -> Dra
         raise MetricError(
             f"no generative model of properties with dimensions {tuple(target.dims)} is known"
         )
-    table = np.asarray(target.transpose("neuroid", ...).values, dtype=np.float64)
+    table = floats(target.transpose("neuroid", ...).values)
     names = {
         n: c for n, c in target.coords.items() if c.dims and "neuroid" not in c.dims
     }

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
@@ -47,10 +47,8 @@ def simulated_solving(measured: Measurement) -> Draw:
         )
     objects = encode(labels)
     chosen = np.random.default_rng(0).permutation(source.sizes["neuroid"])[:NEUROIDS]
-    responses = np.asarray(
-        source.isel(neuroid=np.sort(chosen)).values, dtype=np.float64
-    )
-    times = np.asarray(target.values, dtype=np.float64)
+    responses = floats(source.isel(neuroid=np.sort(chosen)).values)
+    times = floats(target.values)
     solved = np.isfinite(times)
     course = np.stack(
         [responses[objects.codes == k].mean(axis=0) for k in range(len(objects.labels))]
@@ -58,7 +56,7 @@ def simulated_solving(measured: Measurement) -> Draw:
     _refuse_unrelated((responses - course[objects.codes])[solved], times[solved])
     mean = float(times[solved].mean())
     delays = np.where(solved, times - mean, 0.0)
-    starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
+    starts = floats(source["time_bin_start"].values)
     if (np.diff(starts) <= 0).any():
         raise MetricError(
             "no generative model of times is known where time bins do not follow one another"
@@ -180,7 +178,7 @@ def _sessions(repeated: xr.DataArray | None) -> tuple[Array, float]:
     """Names of the repetitions, and the standard deviation about the stimulus mean (0 if there is only one repetition)."""
     if repeated is None or "repetition" not in repeated.coords:
         return np.array(["0"]), 0.0
-    values = np.asarray(repeated.values, dtype=np.float64)
+    values = floats(repeated.values)
     stimuli = encode(repeated["stimulus_id"].values)
     known = np.isfinite(values)
     count = np.bincount(stimuli.codes[known], minlength=len(stimuli.labels))
@@ -190,4 +188,6 @@ def _sessions(repeated: xr.DataArray | None) -> tuple[Array, float]:
     deviations = values[known] - (sums / np.maximum(count, 1))[stimuli.codes[known]]
     free = np.maximum(count - 1, 0).sum()
     names = np.unique(repeated["repetition"].values)
-    return names, float(np.sqrt((deviations**2).sum() / free)) if free else 0.0
+    if not free:
+        return names, 0.0
+    return names, float(np.sqrt((deviations**2).sum() / free))

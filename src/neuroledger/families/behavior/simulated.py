@@ -172,9 +172,10 @@ def _abilities(people: Answers) -> tuple[Floats, float]:
     answered = people.seen.sum(axis=1)
     odds = np.log((right + 0.5) / (answered - right + 0.5))
     noise = (1 / (right + 0.5) + 1 / (answered - right + 0.5)).mean()
-    between = (
-        float(np.sqrt(max(0.0, odds.var(ddof=1) - noise))) if len(odds) > 1 else 0.0
-    )
+    if len(odds) > 1:
+        between = float(np.sqrt(max(0.0, odds.var(ddof=1) - noise)))
+    else:
+        between = 0.0
     level = []
     for c in range(len(people.conditions)):
         cells = people.condition == c
@@ -301,5 +302,7 @@ def _odds(hit: Booleans, codes: Indices, size: int) -> tuple[Floats, float]:
     count = np.bincount(codes, minlength=size)
     odds = np.log((right + 0.5) / (count - right + 0.5))
     known = count > 0
-    noise = (1 / (right[known] + 0.5) + 1 / (count[known] - right[known] + 0.5)).mean()
+    hits = right[known]
+    misses = count[known] - hits
+    noise = (1 / (hits + 0.5) + 1 / (misses + 0.5)).mean()
     return odds, float(np.sqrt(max(0.05, odds[known].var() - noise)))

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.session import Session
 from neuroledger.errors import RequestError
@@ -146,7 +146,7 @@ class SignalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class ``(window, class)``."""
-        return np.asarray(self.fitted_.predict_proba(self._checked(X)), dtype=float)
+        return floats(self.fitted_.predict_proba(self._checked(X)))
 
     def _is_fitted(self) -> bool:
         """Return whether the decoder was trained; scikit-learn's error says that it was not."""

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.data.arrays import Array, Floats, Indices, floats
 from neuroledger.families.decoding.audit_common import Problems, first_names, text_of
 from neuroledger.families.decoding.audit_copies import SAME, normalised
 
@@ -58,9 +58,7 @@ def altered_copies(assembly: xr.DataArray) -> Problems:
     names, counts = np.unique(text_of(assembly, "recording"), return_counts=True)
     if (counts >= FEWEST).sum() < 2 or assembly.sizes["sample"] < 2 * BANDS:
         return
-    spectra = whitened_spectra(
-        assembly, [str(name) for name in names[counts >= FEWEST]]
-    )
+    spectra = whitened_spectra(assembly, list(map(str, names[counts >= FEWEST])))
     found = []
     for one, other in combinations(spectra.rows, 2):
         matched = _matches(spectra, spectra.rows[one], spectra.rows[other])
@@ -99,7 +97,7 @@ def whitened_spectra(
     for name in names:
         here = np.flatnonzero(recordings == name)
         here = here[np.argsort(onsets[here], kind="stable")][:most]
-        values = np.asarray(assembly.values[here], dtype=float)
+        values = floats(assembly.values[here])
         values = (values - values.mean(axis=2, keepdims=True)) * taper
         spectrum = np.fft.rfft(values, axis=2)[:, channel_of, frequencies[bin_of]]
         # The mean over windows is what every window of a task shares; copies share what is left.

@@ -52,7 +52,7 @@ def altered_windows(assembly: xr.DataArray) -> Problems:
     are identical up to gain, or that belong to two recordings which are copies as a whole are left out.
     """
     names, counts = np.unique(text_of(assembly, "recording"), return_counts=True)
-    chosen = [str(name) for name in names[counts >= FEWEST]]
+    chosen = list(map(str, names[counts >= FEWEST]))
     if (
         not chosen
         or assembly.sizes["sample"] < 2 * BANDS

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, floats
 from neuroledger.families.decoding.audit_common import (
     MAINS,
     Problems,
@@ -138,7 +138,7 @@ def mains_only_channels(assembly: xr.DataArray) -> Problems:
         return
     affected: dict[str, list[str]] = defaultdict(list)
     for recording in sorted(set(recordings.tolist())):
-        values = np.asarray(assembly.values[recordings == recording], dtype=float)
+        values = floats(assembly.values[recordings == recording])
         values = (values - values.mean(axis=2, keepdims=True)) * np.hanning(length)
         power = (np.abs(np.fft.rfft(values, axis=2)) ** 2).mean(axis=0)
         total_power = np.maximum(power.sum(axis=1), 1e-300)
@@ -204,7 +204,7 @@ def inconsistent_units(
 
 def _correlation(assembly: xr.DataArray, rows: Floats) -> Floats:
     """Correlations between channels over the samples of centred windows, (channel, channel)."""
-    values = np.asarray(assembly.values[rows], dtype=float)
+    values = floats(assembly.values[rows])
     values = values - values.mean(axis=2, keepdims=True)
     covariance = np.einsum("wcs,wds->cd", values, values)
     size = np.sqrt(np.maximum(np.diag(covariance), 1e-300))

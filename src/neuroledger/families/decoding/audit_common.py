@@ -26,4 +26,7 @@ def text_of(assembly: xr.DataArray, name: str) -> Strings:
 
 def first_names(names: Sequence[str]) -> str:
     """The first names, separated by commas, and the number of the others."""
-    return f"{', '.join(names[:SHOWN])}{f' and {len(names) - SHOWN} more' if names[SHOWN:] else ''}"
+    shown = ", ".join(names[:SHOWN])
+    if len(names) > SHOWN:
+        return f"{shown} and {len(names) - SHOWN} more"
+    return shown

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.families.decoding.audit_common import Problems, first_names, text_of
 from neuroledger.families.signals.signals import blocks, recording_digests
 
@@ -186,7 +186,7 @@ def normalised(values: npt.NDArray[np.generic]) -> Floats:
     """
     line = np.arange(values.shape[2], dtype=float)
     line = (line - line.mean()) / max(float(np.linalg.norm(line - line.mean())), 1e-30)
-    normalised = np.asarray(values, dtype=float)
+    normalised = floats(values)
     normalised = normalised - normalised.mean(axis=2, keepdims=True)
     normalised = normalised - (normalised @ line)[:, :, None] * line
     flat = normalised.reshape(len(normalised), -1)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Strings
+from neuroledger.data.arrays import Floats, Strings, floats
 from neuroledger.families.decoding.audit_common import Problems, first_names, text_of
 
 __all__ = [
@@ -58,7 +58,7 @@ def labels_of_other_windows(assembly: xr.DataArray) -> Problems:
         return
     labels_of = {name: labels[rows_here] for name, rows_here in rows.items()}
     sides = {
-        name: _window_features(np.asarray(assembly.values[rows_here], dtype=float))
+        name: _window_features(floats(assembly.values[rows_here]))
         for name, rows_here in rows.items()
     }
     shifted: dict[str, str] = {}

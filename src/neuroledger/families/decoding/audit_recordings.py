@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.families.decoding.audit_common import (
     MAINS,
     Problems,
@@ -101,7 +101,7 @@ def _same_owner(owners: Sequence[str], nearest: Floats) -> Floats:
 
 def _log_covariance(assembly: xr.DataArray, rows: Floats) -> Floats:
     """Logarithm of the mean covariance of these windows, scaled to a trace of 1, as a vector."""
-    values = np.asarray(assembly.values[rows], dtype=float)
+    values = floats(assembly.values[rows])
     values = values - values.mean(axis=2, keepdims=True)
     covariance = np.einsum("wcs,wds->cd", values, values)
     covariance /= max(float(np.trace(covariance)), 1e-300)
@@ -124,9 +124,7 @@ def shifted_events(assembly: xr.DataArray) -> Problems:
     for power in (False, True):
         means = np.stack(
             [
-                _mean_response(
-                    np.asarray(assembly.values[recordings == name], dtype=float), power
-                )
+                _mean_response(floats(assembly.values[recordings == name]), power)
                 for name in names
             ]
         )
@@ -158,7 +156,7 @@ def wrong_sampling_rates(assembly: xr.DataArray) -> Problems:
     hums = {}
     for name in np.unique(recordings).tolist():
         hum_frequency = _hum_frequency(
-            np.asarray(assembly.values[recordings == name], dtype=float), rate
+            floats(assembly.values[recordings == name]), rate
         )
         if hum_frequency is not None:
             hums[name] = hum_frequency

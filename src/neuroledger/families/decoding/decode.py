@@ -151,7 +151,9 @@ def decode(
     assembly, truth = assemble(x, y, facts, sampling_rate, start, objective, measure)
     if objective == "classification" and truth.ndim == 2:
         objective = "multilabel"
-    labels = truth.astype(str) if objective == "classification" else None
+    labels = None
+    if objective == "classification":
+        labels = truth.astype(str)
     decoder = decoder_of(
         estimator, np.shape(x), objective, taught=truth if labels is not None else None
     )
@@ -185,7 +187,7 @@ def decode(
         waive=[*waive, *waived],
         labelled=labelled,
     )
-    digest = partition_sha256(folds, [str(row) for row in range(len(truth))])
+    digest = partition_sha256(folds, list(map(str, range(len(truth)))))
     notes = [
         *overlap_notes(notes, assembly),
         f"{len(folds)} folds, sha256 {digest[:12]}",

@@ -103,7 +103,7 @@ def training_seeds(seed: int, seeds: Sequence[int]) -> tuple[int, ...]:
         raise RequestError(
             f"seed and seeds must be non-negative whole numbers, not {values}"
         )
-    return tuple(int(number) for number in seeds)
+    return tuple(map(int, seeds))
 
 
 def facts_of(
@@ -159,7 +159,10 @@ def facts_of(
 def _stimuli(count: int, embeddings: Any) -> Array:
     """A stimulus id for each window: its own, or that of the first window with an equal embedding."""
     first_rows = np.arange(count)
-    rows = np.empty(0) if embeddings is None else np.asarray(embeddings)
+    if embeddings is None:
+        rows = np.empty(0)
+    else:
+        rows = np.asarray(embeddings)
     if rows.ndim == 2 and len(rows) == count:
         _, first, inverse = np.unique(
             rows, axis=0, return_index=True, return_inverse=True
@@ -218,7 +221,10 @@ def assemble(
     ):
         truth = truth[:, 0]
     if truth.ndim == 0 or len(truth) != assembly.sizes["presentation"]:
-        problem = "is one value" if truth.ndim == 0 else f"has {len(truth)} values"
+        if truth.ndim == 0:
+            problem = "is one value"
+        else:
+            problem = f"has {len(truth)} values"
         raise RequestError(f"y {problem} for {assembly.sizes['presentation']} windows")
     _check_truth(truth, objective, measure)
     return assembly, truth.astype(str) if objective == "sequence" else truth
@@ -227,7 +233,8 @@ def assemble(
 def _from_array(
     values: Array, facts: dict[str, Array], rate: float, start: float
 ) -> xr.DataArray:
-    values = values[:, :, None] if values.ndim == 2 else values
+    if values.ndim == 2:
+        values = values[:, :, None]
     if values.ndim != 3:
         raise RequestError(
             f"x must be (window, channel, sample) or (window, feature), not {values.shape}"
@@ -417,7 +424,7 @@ def partition(
             "train: each needs a rule that divides the windows of each subject, such as 'cross_session'"
         )
     if isinstance(splits, Path):
-        keys = [str(row) for row in range(assembly.sizes["presentation"])]
+        keys = list(map(str, range(assembly.sizes["presentation"])))
         if not splits.is_file():
             raise RequestError(f"splits: file {splits} does not exist")
         return Partition(read_partition(splits, keys), apart, ())
@@ -432,7 +439,7 @@ def partition(
                     f"splits: {type(splits).__name__} cannot divide these windows: {error}"
                 ) from error
     try:
-        listed = [_fold(parts) for parts in splits]
+        listed = list(map(_fold, splits))
     except (TypeError, ValueError) as error:
         raise RequestError(
             f"splits: each fold must be (train, test) or (train, validation, test) row numbers ({error})"
@@ -453,7 +460,7 @@ def _by_rule(
         raise RequestError(f"splits: {problems}") from None
     folds = draw_folds(rule, assembly, train)
     digest = partition_sha256(
-        folds, [str(row) for row in range(assembly.sizes["presentation"])]
+        folds, list(map(str, range(assembly.sizes["presentation"])))
     )
     if rule.sha256 is not None and rule.sha256 != digest:
         raise RequestError(
@@ -614,7 +621,9 @@ class _EstimatorCopy:
 
     def _as_input(self, x: Array) -> Array:
         x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
-        return x[:, :, 0] if self.flat else x
+        if self.flat:
+            return x[:, :, 0]
+        return x
 
 
 def _split_pipeline(estimator: Any) -> tuple[Any, Any]:

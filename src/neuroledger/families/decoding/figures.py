@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from neuroledger.data.arrays import floats
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.families.decoding.results import meta_analysis, statistics
 from neuroledger.report.plots.style import INK, PALETTE, SOFT, Panels, axes, finish
@@ -274,8 +275,8 @@ def topography(values: Any, positions: Any, *, titles: tuple[str, ...] = ()) -> 
     from matplotlib.patches import Circle
     from scipy.interpolate import RBFInterpolator
 
-    maps = np.atleast_2d(np.asarray(values, dtype=float))
-    places = np.asarray(positions, dtype=float)
+    maps = np.atleast_2d(floats(values))
+    places = floats(positions)
     if places.ndim != 2 or maps.shape[1] != len(places):
         raise RequestError(
             f"topography: {maps.shape[1]} values for {len(places)} positions of channels"

@@ -173,7 +173,9 @@ def loaded(place: str) -> Any:
             f"{place!r} names no network: write FILE.py:NAME or package.module:NAME"
         )
     try:
-        module = _from_file(Path(source)) if source.endswith(".py") else None
+        module = None
+        if source.endswith(".py"):
+            module = _from_file(Path(source))
         module = module or importlib.import_module(source)
     except Exception as error:
         raise RequestError(f"{source} cannot be imported ({error})") from error

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.engine.record import read_all
 from neuroledger.engine.samples import predictions_of
 from neuroledger.errors import MetricError, RequestError
@@ -124,7 +124,10 @@ def table(
     >>> len(results)
     6
     """
-    scores_by_name = {"decoder": scores} if isinstance(scores, Score) else dict(scores)
+    if isinstance(scores, Score):
+        scores_by_name = {"decoder": scores}
+    else:
+        scores_by_name = dict(scores)
     parts = []
     for pipeline, score in scores_by_name.items():
         predictions = score.predictions
@@ -201,7 +204,9 @@ def _result_rows(
         lambda values: values.max() > 1.5 * max(1, values.min())
     )
     curve = bool(growing.any())
-    keys = [*facts.columns[:2], *(["samples"] if curve else [])]
+    keys = list(facts.columns[:2])
+    if curve:
+        keys.append("samples")
     facts["seed"], facts["split"] = along("seed", 0), along("split", 0)
     choices = (
         np.asarray(predictions["choice"].values).astype(str)
@@ -332,7 +337,9 @@ def _effect(difference: Floats) -> float:
     deviation = float(difference.std(ddof=1))
     if deviation > 1e-9 * abs(mean):
         return mean / deviation
-    return float(np.sign(mean) * np.inf) if mean else 0.0
+    if mean:
+        return float(np.sign(mean) * np.inf)
+    return 0.0
 
 
 def _p_better(difference: Floats, flips: Array | None) -> float:
@@ -451,7 +458,7 @@ def patterns(estimator: Any, x: Array) -> Floats:
     >>> nl.decoding.patterns(fitted, windows).shape
     (1, 4, 1)
     """
-    x = np.asarray(x, dtype=float)
+    x = floats(x)
     flat = x.reshape(len(x), -1)
     steps: Sequence[Any] = [
         step for _, step in getattr(estimator, "steps", [("", estimator)])

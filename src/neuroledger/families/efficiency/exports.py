@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -69,44 +70,40 @@ def flat(
     for name, names in NAMES.items():
         if name in scores:
             value = _complete_value(scores[name])
-            result[names[index]] = (
-                int(value) if name in COUNTS and value is not None else value
-            )
-    activity = scores.get("activation_sparsity")
-    if (
-        isinstance(activity, Score)
-        and activity.samples is not None
-        and "layer" in activity.samples.dims
-    ):
-        key = (
-            "ActivationSparsityByLayer"
-            if version == "v2"
-            else "activation_sparsity_by_layer"
-        )
-        layers = activity.samples["layer"].values.tolist()
-        result[key] = dict(zip(layers, activity.samples.values.tolist(), strict=True))
-    operations = {
-        key: _complete_value(scores[name])
-        for name, key in OPERATIONS.items()
-        if name in scores
+            if name in COUNTS and value is not None:
+                value = int(value)
+            result[names[index]] = value
+    further: dict[str, object] = {
+        "ActivationSparsityByLayer": _by_layer(scores.get("activation_sparsity")),
+        "SynapticOperations": _complete_values(scores, OPERATIONS),
+        "NeuronOperations": _complete_values(scores, NEURONS),
     }
-    if operations:
-        result["SynapticOperations" if version == "v2" else "synaptic_operations"] = (
-            operations
-        )
-    neurons = {
-        key: _complete_value(scores[name])
-        for name, key in NEURONS.items()
-        if name in scores
-    }
-    if neurons:
-        result["NeuronOperations" if version == "v2" else "neuron_operations"] = neurons
     modes = _modes(scores)
     if modes - {"neurobench-2.3"}:
-        result["CountingMode" if version == "v2" else "counting_mode"] = _common_mode(
-            modes
-        )
+        further["CountingMode"] = _common_mode(modes)
+    for name, content in further.items():
+        if content:
+            # Version 1 writes ActivationSparsityByLayer as activation_sparsity_by_layer.
+            old_name = re.sub(r"\B([A-Z])", r"_\1", name).lower()
+            result[(name, old_name)[index]] = content
     return result
+
+
+def _by_layer(activity: AnyScore | None) -> dict[str, float]:
+    """Return the activation sparsity of each layer; empty if it is not known."""
+    samples = activity.samples if isinstance(activity, Score) else None
+    if samples is None or "layer" not in samples.dims:
+        return {}
+    layers = samples["layer"].values.tolist()
+    return dict(zip(layers, samples.values.tolist(), strict=True))
+
+
+def _complete_values(
+    scores: Mapping[str, AnyScore], names: Mapping[str, str]
+) -> dict[str, float | None]:
+    """Return the values of those metrics that were scored, by other names."""
+    present = {name: key for name, key in names.items() if name in scores}
+    return {key: _complete_value(scores[name]) for name, key in present.items()}
 
 
 def _common_mode(modes: set[str]) -> str:
@@ -196,7 +193,7 @@ def nested(
     parts = [
         scores[name] for name in ("effective_macs", "effective_acs") if name in scores
     ]
-    totals = [_total_count(score) for score in parts]
+    totals = list(map(_total_count, parts))
     # Networks without time steps state none; if nothing was counted, their number is unknown.
     steps = [
         score.n["time_steps"] for score in scores.values() if "time_steps" in score.n
@@ -267,7 +264,7 @@ def _json(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_json(item) for item in value]
+        return list(map(_json, value))
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

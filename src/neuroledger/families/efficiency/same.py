@@ -139,7 +139,10 @@ def same(
     parted = (
         _first_parting(ours, theirs, tolerance) if ours.kinds == theirs.kinds else None
     )
-    layers = len(ours.kinds) if ours.kinds == theirs.kinds else 0
+    if ours.kinds == theirs.kinds:
+        layers = len(ours.kinds)
+    else:
+        layers = 0
     return Sameness(
         difference <= tolerance,
         difference,

@@ -10,7 +10,7 @@ import xarray as xr
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
-from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.data.arrays import Array, Floats, Indices, floats
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import MetricError
 from neuroledger.families.efficiency.metrics.average_precision import BOX, box_overlap
@@ -61,13 +61,11 @@ def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
         np.asarray(array["scene"].values).astype(str) for array in (truth, predictions)
     )
     names = np.unique(np.concatenate([scenes, found_scenes]))
-    boxes, found_boxes = (
-        np.asarray(array.values, dtype=np.float64) for array in (truth, predictions)
-    )
+    boxes, found_boxes = (floats(array.values) for array in (truth, predictions))
     labels, found_labels = (
         np.asarray(array["label"].values).astype(str) for array in (truth, predictions)
     )
-    scores = np.asarray(predictions["score"].values, dtype=np.float64)
+    scores = floats(predictions["score"].values)
     match, overlap = _match_boxes(boxes, scenes, found_boxes, found_scenes, scores)
     matched = match >= 0
     if matched.mean() < FEWEST:
@@ -122,7 +120,7 @@ def simulated_answers(measured: Measurement, factors: Collection[str]) -> Draw:
                     np.concatenate(
                         [
                             names[scene][detected],
-                            np.repeat(names, [len(part) for part in spurious_rows]),
+                            np.repeat(names, list(map(len, spurious_rows))),
                         ]
                     ),
                     np.concatenate(
@@ -167,7 +165,7 @@ def _within(overlap: Floats, scene: Indices) -> float:
     """Return the intraclass correlation, within scenes, of the normal scores of overlaps."""
     z = ndtri((rankdata(overlap) - 0.5) / len(overlap))
     groups = [z[scene == s] for s in np.unique(scene)]
-    sizes = np.array([len(group) for group in groups])
+    sizes = np.array(list(map(len, groups)))
     if len(groups) < 2 or len(z) <= len(groups):
         return 0.0
     inside = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.signals import DIMS
 
@@ -53,7 +53,10 @@ def evoked_response(
     RequestError
         A coordinate is missing, or no sample lies in the baseline.
     """
-    before = None if baseline is None else _samples(assembly, baseline)
+    if baseline is None:
+        before = None
+    else:
+        before = _samples(assembly, baseline)
 
     def response(windows: Windows) -> Floats:
         mean = windows.mean(axis=0)
@@ -211,7 +214,7 @@ def _student(each: Floats) -> tuple[Floats, Floats, Floats]:
 
 def _seconds(assembly: xr.DataArray) -> Floats:
     """Seconds from the event to the start of each sample."""
-    return np.asarray(assembly["time_bin_start"].values, dtype=float) / 1000.0
+    return floats(assembly["time_bin_start"].values) / 1000.0
 
 
 def _rate(assembly: xr.DataArray) -> float:

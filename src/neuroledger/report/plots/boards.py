@@ -103,7 +103,7 @@ def bars(
                 color=INK,
             )
     _limits(ax, column)
-    ax.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    ax.set_yticks(range(len(rows)), list(map(_label, rows)))
     span = axis_of([row.cells[i] for row in rows], [column])
     ax.set_xlim(span.low, span.high)
     ax.set_xlabel(describe(column))
@@ -181,7 +181,7 @@ def heat_map(board: Leaderboard | None = None, *, ax: Axes | None = None) -> Axe
         rotation=40,
         ha="right",
     )
-    ax.set_yticks(range(len(rows)), [_label(row) for row in rows])
+    ax.set_yticks(range(len(rows)), list(map(_label, rows)))
     ax.tick_params(length=0)
     ax.set_title(
         f"{board.title} (suite {board.suite}, version {board.version})", loc="left"

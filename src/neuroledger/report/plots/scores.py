@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuroledger.data.arrays import floats
 from neuroledger.errors import MetricError, RequestError
 from neuroledger.report.plots.style import ACCENT, SOFT, axes, finish, legend
 from neuroledger.stats.score import Score
@@ -50,9 +51,10 @@ def scatter(
     >>> ax.get_xlabel()
     'ridge, correlation (higher for 4 of 4)'
     """
-    scores = (
-        dict(a) if isinstance(a, Mapping) else dict(zip(labels, (a, b), strict=True))
-    )
+    if isinstance(a, Mapping):
+        scores = dict(a)
+    else:
+        scores = dict(zip(labels, (a, b), strict=True))
     if len(scores) != 2 or not all(
         isinstance(score, Score) for score in scores.values()
     ):
@@ -212,7 +214,10 @@ def _means_by(label: str, score: Score, by: str) -> dict[str, float]:
     """Return the mean of the samples of each item along a dimension, by its name."""
     samples = score.samples
     if samples is None or by not in samples.dims:
-        dims = "none" if samples is None else ", ".join(map(str, samples.dims))
+        if samples is None:
+            dims = "none"
+        else:
+            dims = ", ".join(map(str, samples.dims))
         raise MetricError(
             f"score {label!r} has no samples along {by!r}; its dimensions: {dims}"
         )
@@ -227,9 +232,9 @@ def _samples(score: Score) -> Floats:
     samples = score.samples
     if samples is None or not samples.dims:
         raise MetricError(f"score {score.id!r} has no samples to plot")
-    values = np.asarray(samples.values, dtype=np.float64)
+    values = floats(samples.values)
     if "split" in samples.dims and len(samples.dims) > 1:
-        values = np.asarray(samples.mean("split", skipna=True).values, dtype=np.float64)
+        values = floats(samples.mean("split", skipna=True).values)
     return values.ravel()
 
 
@@ -247,5 +252,7 @@ def _pairs(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _diagonal(ax: Axes, x: Floats, y: Floats) -> None:
-    ends = [float(min(x.min(), y.min(), 0)), float(max(x.max(), y.max()))]
+    low = float(min(x.min(), y.min(), 0))
+    high = float(max(x.max(), y.max()))
+    ends = [low, high]
     ax.plot(ends, ends, color=SOFT, linewidth=1, linestyle="--", zorder=1)

@@ -83,7 +83,10 @@ def save(ax: Axes | Sequence[Axes], path: Path | str) -> Path:
         )
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "neuroledger"}):
-        options = {"metadata": {"Date": None}} if kind == "svg" else {}
+        if kind == "svg":
+            options = {"metadata": {"Date": None}}
+        else:
+            options = {}
         figure.savefig(buffer, format=kind, bbox_inches="tight", **options)
     with replacing(path) as temporary:
         temporary.write_bytes(buffer.getvalue())

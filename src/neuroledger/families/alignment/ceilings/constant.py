@@ -28,7 +28,10 @@ def constant(
     Samples
         One number, which does not vary with the assembly.
     """
-    margin = "" if error is None else f" ± {error}"
+    if error is None:
+        margin = ""
+    else:
+        margin = f" ± {error}"
     note = f"constant{margin}, not computed here: {source}"
     return Samples(
         xr.DataArray(value), NotKnown("the ceiling is not computed here"), notes=[note]

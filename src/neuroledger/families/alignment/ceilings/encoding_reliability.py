@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment import examples
@@ -46,10 +46,7 @@ def encoding_reliability(assembly: xr.DataArray, *, splits: Sequence[Split]) -> 
         raise CeilingError(
             "the reliability over time needs (presentation, neuroid, time_bin) with stimulus_id and repetitions"
         )
-    values = np.asarray(
-        assembly.transpose("presentation", "time_bin", "neuroid").values,
-        dtype=np.float64,
-    )
+    values = floats(assembly.transpose("presentation", "time_bin", "neuroid").values)
     if not np.isfinite(values).all():
         raise CeilingError(
             "the reliability over time needs complete responses; drop neuroids with missing bins"

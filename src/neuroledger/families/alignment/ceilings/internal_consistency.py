@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from scipy.sparse import coo_array
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, floats
 from neuroledger.data.factorize import encode
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import CeilingError
@@ -275,7 +275,7 @@ def _levelled(values: Array) -> Array:
 
     The difference of two numbers this close to each other is exact.
     """
-    sample = np.asarray(values[:SAMPLE], dtype=np.float64)
+    sample = floats(values[:SAMPLE])
     low = np.fmin.reduce(sample)
     high = np.fmax.reduce(sample)
     with np.errstate(invalid="ignore"):
@@ -373,7 +373,7 @@ def _pieces(layout: _Layout, columns: int) -> Iterator[slice]:
 
 def _table(values: Array, rows: Indices) -> Floats:
     """Responses as stimulus × slot × column; 0 where there is no presentation."""
-    table = np.asarray(values.take(rows.ravel(), axis=0, mode="wrap"), dtype=np.float64)
+    table = floats(values.take(rows.ravel(), axis=0, mode="wrap"))
     if rows.min() < 0:
         table[rows.ravel() < 0] = 0.0
     return table.reshape(*rows.shape, -1)

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import NonNegativeInt
 
-from neuroledger.data.arrays import Booleans, Floats, Indices, Reals
+from neuroledger.data.arrays import Booleans, Floats, Indices, Reals, floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.halves import halves_without_groups
@@ -193,7 +193,7 @@ def _means(
     values: Reals, draws: list[tuple[csr_array, csr_array]]
 ) -> Iterator[tuple[Floats, Floats]]:
     """Yield the means of both halves of each draw (stimulus × column), ignoring missing values; NaN without any."""
-    values = np.asarray(values, dtype=np.float64)
+    values = floats(values)
     present = np.isfinite(values)
     complete = bool(present.all())
     filled = values if complete else np.where(present, values, 0.0)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices, floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.missing import dissimilarities_of_present
@@ -146,9 +146,7 @@ def rdm_consistency(
 
 def _scaled(assembly: xr.DataArray) -> Floats:
     """Responses (presentation, neuroid) with magnitudes up to 1, NaN where missing."""
-    values = np.asarray(
-        assembly.transpose("presentation", "neuroid").values, dtype=np.float64
-    )
+    values = floats(assembly.transpose("presentation", "neuroid").values)
     values = np.where(np.isfinite(values), values, np.nan)
     if np.isnan(values).all():
         raise CeilingError("the assembly has no responses: all are missing")

@@ -169,7 +169,7 @@ def _expected(rdms: Floats, comparison: Comparison) -> list[float]:
             rank_agreement(rdm, float(r), comparison)
             for rdm, r in zip(rdms, reliability, strict=True)
         ]
-    return [float(r) for r in np.sqrt(reliability)]
+    return list(map(float, np.sqrt(reliability)))
 
 
 def _reliability(products: Floats) -> Floats:
@@ -201,7 +201,7 @@ def _rdms(
         stacked = assembly.transpose("subject", "stimulus", "stimulus_b").values.astype(
             np.float64
         )
-        return list(labels), np.stack([condensed(matrix) for matrix in stacked])
+        return list(labels), np.stack(list(map(condensed, stacked)))
     if set(assembly.dims) != {"presentation", "neuroid"} or assembly[
         "subject"
     ].dims != ("neuroid",):

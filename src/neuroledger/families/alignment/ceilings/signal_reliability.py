@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.scale import moderate_columns
@@ -53,9 +53,7 @@ def signal_reliability(assembly: xr.DataArray) -> Samples:
         )
     assembly = assembly.transpose(*dims)
     shape = assembly.shape[1:]
-    values = moderate_columns(
-        np.asarray(assembly.values, dtype=np.float64).reshape(len(assembly), -1)
-    )
+    values = moderate_columns(floats(assembly.values).reshape(len(assembly), -1))
     coded = encode(assembly["stimulus_id"].values)
     if len(coded.labels) == len(values):
         raise CeilingError(

@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 from pydantic import PositiveFloat
 
+from neuroledger.data.arrays import floats
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment import examples
 from neuroledger.spec.registry import ceiling
@@ -43,7 +44,7 @@ def stored(
         raise CeilingError(
             f"the neuroids have no coordinate {coordinate!r}; correct `coordinate` of the ceiling"
         )
-    values = np.asarray(assembly[coordinate].values, dtype=np.float64) / divide_by
+    values = floats(assembly[coordinate].values) / divide_by
     values = np.where(values > 0, values, np.nan)
     if not np.isfinite(values).any():
         raise CeilingError(

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.encoding.blocks import inner_blocks
 from neuroledger.families.alignment.regression.problem import Prediction, Problem
@@ -26,7 +26,7 @@ __all__ = [
 TARGETS = 1024
 # Concentrations of the Dirichlet distributions of band weights, in turn: sparse and even ones [dupre2022].
 CONCENTRATIONS = (0.1, 1.0)
-DEFAULT_ALPHAS = tuple(float(alpha) for alpha in np.logspace(-4, 4, 17))
+DEFAULT_ALPHAS = tuple(map(float, np.logspace(-4, 4, 17)))
 
 
 class BandedSearch(BaseModel):
@@ -83,7 +83,7 @@ class BandedRidge:
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
         """Yield one prediction for each split, in order; ``alpha`` is the geometric mean of a target's penalties."""
-        X = np.asarray(problem.X, dtype=np.float64)
+        X = floats(problem.X)
         Y = problem.Y
         for split in problem.splits:
             values, penalties = banded_predictions(self, X, Y, split)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings, floats
 from neuroledger.errors import MetricError
 from neuroledger.spec.base import Frozen
 from neuroledger.stats.groups import MOST_GROUPS
@@ -53,7 +53,7 @@ class Blocks(Frozen):
         MetricError
             Intervals overlap or are empty, there is one run only, or a part has too few rows.
         """
-        tested = self._tested(run, bin, np.asarray(start, dtype=np.float64))
+        tested = self._tested(run, bin, floats(start))
         return [_apart(mask, run, bin, self.gap) for mask in tested]
 
     def _tested(

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats, Indices, Strings
+from neuroledger.data.arrays import Floats, Indices, Strings, floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.encoding.blocks import Blocks, segments
 from neuroledger.families.alignment.encoding.nulls import Neighbours, Null
@@ -126,13 +126,13 @@ def continuous(
     measured = rows_of_runs(target)
     run = measured.run[kept]
     bin = measured.bin[kept]
-    starts = np.asarray(target["time_bin_start"].values, dtype=np.float64)
+    starts = floats(target["time_bin_start"].values)
     return Continuous(
         X,
         measured.values[kept],
         blocks.splits(run, bin, starts.tolist()),
         segments(run, bin),
-        tuple(str(name) for name in names),
+        tuple(map(str, names)),
         np.tile(band, len(delays)),
     )
 

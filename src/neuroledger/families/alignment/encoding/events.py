@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, floats
 from neuroledger.errors import MetricError
 
 __all__ = ["Events", "in_bins"]
@@ -73,8 +73,8 @@ def _binned(
     combine: Literal["sum", "mean"],
 ) -> Floats:
     """Return the features of one run, (bin × unit)."""
-    onsets = np.asarray(events[0], dtype=np.float64)
-    features = np.asarray(events[1], dtype=np.float64)
+    onsets = floats(events[0])
+    features = floats(events[1])
     if features.ndim != 2 or len(onsets) != len(features):
         raise MetricError(
             f"run {name!r} has {len(onsets)} onsets and features of shape {features.shape}; give one row for each onset"

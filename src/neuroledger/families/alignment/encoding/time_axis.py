@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, floats
 from neuroledger.errors import MetricError
 
 __all__ = [
@@ -52,8 +52,7 @@ def bin_width(assembly: xr.DataArray, name: str) -> float:
                 f"the {name} needs the coordinates time_bin_start and time_bin_end (ms) on `time_bin`"
             )
     start, end = (
-        np.asarray(assembly[f"time_bin_{edge}"].values, dtype=np.float64)
-        for edge in ("start", "end")
+        floats(assembly[f"time_bin_{edge}"].values) for edge in ("start", "end")
     )
     widths = end - start
     width = float(widths[0])
@@ -113,7 +112,9 @@ def _offset(source: xr.DataArray, target: xr.DataArray) -> int | None:
     late = float(target["time_bin_start"].values[0]) - begin
     offset = round(late / width)
     is_edge = abs(offset * width - late) <= ROUNDING * width
-    return offset if offset >= 0 and is_edge else None
+    if offset >= 0 and is_edge:
+        return offset
+    return None
 
 
 def _extent(assembly: xr.DataArray) -> str:
@@ -164,7 +165,7 @@ def convolved(source: xr.DataArray, response: Floats) -> xr.DataArray:
     from scipy.signal import fftconvolve
 
     ordered = source.transpose("presentation", "neuroid", "time_bin")
-    values = np.asarray(ordered.values, dtype=np.float64)
+    values = floats(ordered.values)
     length = values.shape[-1]
     whole = fftconvolve(values, response[None, None, :], axes=-1)
     return ordered.copy(data=whole[..., :length])
@@ -173,7 +174,7 @@ def convolved(source: xr.DataArray, response: Floats) -> xr.DataArray:
 def rows_of_runs(assembly: xr.DataArray) -> Rows:
     """Return the bins of all presentations (runs) one after the other."""
     ordered = assembly.transpose("presentation", "time_bin", "neuroid")
-    values = np.asarray(ordered.values, dtype=np.float64)
+    values = floats(ordered.values)
     runs, bins, units = values.shape
     return Rows(
         values.reshape(-1, units),

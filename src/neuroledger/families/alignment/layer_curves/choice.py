@@ -139,7 +139,10 @@ def layers_by_depth(
     if layers == ALL:
         names = known
     elif layers:
-        names = [layers] if isinstance(layers, str) else list(layers)
+        if isinstance(layers, str):
+            names = [layers]
+        else:
+            names = list(layers)
     else:
         names = stages(runs) if model.only_commits else list(model.layers)
     names = names or [OUTPUT]
@@ -252,7 +255,10 @@ def halves(
         The presentations have no stimuli, or there are fewer than two units.
     """
     stimuli = stimuli_of(assembly)
-    named = None if spec is None else spec.groups or spec.by
+    if spec is None:
+        named = None
+    else:
+        named = spec.groups or spec.by
     known = (
         named is not None
         and named in assembly.coords
@@ -314,5 +320,7 @@ def _scored_on(
     stimuli: frozenset[str],
 ) -> Score:
     job = resolve(session, benchmark, model, headline_of)
-    dummy = dummy_of(session, job) if job.benchmark.normalised_by == "floor" else None
+    dummy = None
+    if job.benchmark.normalised_by == "floor":
+        dummy = dummy_of(session, job)
     return headline(job, replace(measure(job, session), tested=stimuli), session, dummy)

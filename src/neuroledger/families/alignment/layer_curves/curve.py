@@ -434,7 +434,10 @@ def _drawn_again(
         return None, (f"no untrained twin: {error}",)
     notes = [f"untrained: a copy with weights drawn by reset_parameters, seed {seed}"]
     if shuffled:
-        more = f" and {len(shuffled) - 3} more" if len(shuffled) > 3 else ""
+        if len(shuffled) > 3:
+            more = f" and {len(shuffled) - 3} more"
+        else:
+            more = ""
         names = ", ".join(shuffled[:3])
         notes.append(
             f"untrained: without an initialiser, in random order: {names}{more}"
@@ -474,7 +477,9 @@ def _finite(value: float) -> float | None:
 def _range(value: float, low: float, high: float) -> str:
     if not math.isfinite(value):
         return "–"
-    return f"{value:.3f}" + (f" [{low:.3f}, {high:.3f}]" if math.isfinite(low) else "")
+    if not math.isfinite(low):
+        return f"{value:.3f}"
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _in_words(score: Score) -> str:

@@ -119,7 +119,10 @@ def _grams(
             if relative
             else gram(X, workspace).on_host(workspace)
         ).K
-        trace = float(np.trace(K)) if relative else 0.0
+        if relative:
+            trace = float(np.trace(K))
+        else:
+            trace = 0.0
         grams.append(K / trace if trace else K)
     if len(grams[0]) != len(grams[1]):
         raise MetricError(
@@ -154,7 +157,9 @@ def _biased(K: Floats, L: Floats) -> float:
     n = len(K)
     k = K.sum(axis=1)
     m = L.sum(axis=1)
-    return float(np.vdot(K, L) - 2 * (k @ m) / n + k.sum() * m.sum() / n**2)
+    rows = 2 * (k @ m) / n
+    whole = k.sum() * m.sum() / n**2
+    return float(np.vdot(K, L) - rows + whole)
 
 
 def _unbiased(K: Floats, L: Floats) -> float:
@@ -165,7 +170,9 @@ def _unbiased(K: Floats, L: Floats) -> float:
     k = K.sum(axis=1) - a
     m = L.sum(axis=1) - b
     products = float(np.vdot(K, L) - a @ b)
-    shifted = products + k.sum() * m.sum() / ((n - 1) * (n - 2)) - 2 * (k @ m) / (n - 2)
+    rows = 2 * (k @ m) / (n - 2)
+    whole = k.sum() * m.sum() / ((n - 1) * (n - 2))
+    shifted = products + whole - rows
     return float(shifted / (n * (n - 3)))
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings, floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import paired
@@ -79,9 +79,7 @@ def crossnobis(
         raise MetricError(
             f"crossnobis needs the coordinate {fold!r} on the target's presentations"
         )
-    values = np.asarray(
-        target.transpose("presentation", "neuroid").values, dtype=np.float64
-    )
+    values = floats(target.transpose("presentation", "neuroid").values)
     if not np.isfinite(values).all():
         raise MetricError(
             "crossnobis needs complete responses; drop neuroids or presentations with missing ones"

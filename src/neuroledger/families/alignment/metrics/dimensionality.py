@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
@@ -53,7 +53,7 @@ def factor_dimensionality(
     Islam et al. (2021).
     """
     a, b = (
-        np.asarray(side.transpose("presentation", "neuroid").values, np.float64)
+        floats(side.transpose("presentation", "neuroid").values)
         for side in (source, target)
     )
     labels = coordinate(source, by)
@@ -69,7 +69,7 @@ def factor_dimensionality(
             f"pairs do not match: {a.shape} and {b.shape} responses must share {by!r} row by row"
         )
     factors = encode(labels)
-    names = [str(label) for label in factors.labels.tolist()]
+    names = list(map(str, factors.labels.tolist()))
     if factor is None and len(names) == 1:
         factor = names[0]
     if factor not in (*names, RESIDUAL):

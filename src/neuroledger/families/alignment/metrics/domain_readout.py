@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
-from neuroledger.data.arrays import Array, Floats, Indices, Strings
+from neuroledger.data.arrays import Array, Floats, Indices, Strings, floats
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
@@ -94,9 +94,12 @@ def domain_readout(
         )
     X = moderate_columns(_responses(source, target))
     labels = encode(as_text(target.values))
-    names = list(dict.fromkeys(str(name) for name in domains))
+    names = list(dict.fromkeys(map(str, domains)))
     rows = {name: np.flatnonzero(domains.astype(str) == name) for name in names}
-    pairs = None if paired is None else coordinate(target, paired.by)
+    if paired is None:
+        pairs = None
+    else:
+        pairs = coordinate(target, paired.by)
     missing = [
         name
         for name in (fitted, *(paired.domains if paired else ()))
@@ -187,7 +190,7 @@ def _responses(source: xr.DataArray, target: xr.DataArray) -> Floats:
         raise MetricError(
             f"a readout needs responses (presentation, neuroid), not ({dims})"
         )
-    X = np.asarray(source.transpose("presentation", "neuroid").values, dtype=np.float64)
+    X = floats(source.transpose("presentation", "neuroid").values)
     source_ids = coordinate(source, "stimulus_id")
     target_ids = coordinate(target, "stimulus_id")
     if source_ids is not None and target_ids is not None:

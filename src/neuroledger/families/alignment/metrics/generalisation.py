@@ -56,7 +56,7 @@ def generalisation(
     MetricError
         The coordinate is missing, or a test part has fewer than 3 presentations of either kind.
     """
-    own = _inside(target, by, [str(value) for value in fitted])
+    own = _inside(target, by, list(map(str, fitted)))
     found = {}
     for name, kind in (("inside", own), ("outside", ~own)):
         found[name] = regression(

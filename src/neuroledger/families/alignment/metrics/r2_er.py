@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
+from neuroledger.data.arrays import Booleans, Floats, Indices, Strings, floats
 from neuroledger.data.factorize import encode, first_rows
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.held_out import Estimator
@@ -58,9 +58,7 @@ def r2_er(
     MetricError
         A stimulus was presented only once, no neuroid is complete, or a split tests on fewer than 5 stimuli.
     """
-    values = np.asarray(
-        target.transpose("presentation", "neuroid").values, dtype=np.float64
-    )
+    values = floats(target.transpose("presentation", "neuroid").values)
     X = source.transpose("presentation", "neuroid").values
     coded = encode(target["stimulus_id"].values)
     count = np.bincount(coded.codes).astype(np.float64)
@@ -198,5 +196,6 @@ def _terms(predicted: Floats, measured: Floats, noise: Floats) -> tuple[Floats, 
     y = measured - measured.mean(axis=0)
     size = (x * x).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        product = np.where(size > 0, (x * y).sum(axis=0) ** 2 / size - noise, np.nan)
+        explained = (x * y).sum(axis=0) ** 2 / size
+        product = np.where(size > 0, explained - noise, np.nan)
     return product, (y * y).sum(axis=0) - (len(y) - 1) * noise

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Reals
+from neuroledger.data.arrays import Floats, Reals, floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import patterns, relative_gram
 from neuroledger.families.alignment.similarity.pair import (
@@ -77,7 +77,7 @@ def rdm(
     values = pair.compared(np.flatnonzero(pair.usable), comparison)
     samples = xr.DataArray(values[0])
     if "subject" in target.dims:
-        names = [str(name) for name in target["subject"].values]
+        names = list(map(str, target["subject"].values))
         samples = xr.DataArray(values, dims="subject", coords={"subject": names})
     # Dissimilarities ranked as the peer computes them are those of whole assemblies: the general route.
     variation = (
@@ -172,7 +172,7 @@ def _side(
         order = ("stimulus", "stimulus_b")
         if "subject" in assembly.dims:
             order = ("subject", *order)  # type: ignore[assignment]
-        values = np.asarray(assembly.transpose(*order).values, dtype=np.float64)
+        values = floats(assembly.transpose(*order).values)
         if values.ndim != 3:
             values = values[None]
         return Side(None, values, distance, workspace.key(values), workspace)
@@ -203,7 +203,7 @@ def _ranked_as_computed(X: Reals, assembly: xr.DataArray) -> Floats:
     else:
         order = np.argsort(ids.values)
     with np.errstate(invalid="ignore", divide="ignore"):
-        values = condensed(np.asarray(1 - np.corrcoef(X[order]), dtype=np.float64))
+        values = condensed(floats(1 - np.corrcoef(X[order])))
     ranks = np.full(len(values), np.nan)
     known = np.isfinite(values)
     ranks[known] = rankdata(values[known])
@@ -216,7 +216,7 @@ def _aligned(source: xr.DataArray, target: xr.DataArray) -> xr.DataArray:
     """Reorder the source's rows to the order of the target's stimuli."""
     key = "stimulus_id"
     positions = {str(id): row for row, id in enumerate(source[key].values)}
-    ids = [str(id) for id in target[key].values]
+    ids = list(map(str, target[key].values))
     missing = [id for id in ids if id not in positions]
     if missing:
         raise MetricError(

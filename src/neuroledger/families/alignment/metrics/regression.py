@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
@@ -148,7 +148,7 @@ def _places(splits: int, bins: int, time: str) -> list[list[int]]:
 
 def _of_unit_variance(features: Array) -> Array:
     """Divide features (row × …) by the root of their mean variance over rows; constant features are returned unchanged."""
-    values = np.asarray(features, dtype=np.float64)
+    values = floats(features)
     largest = float(np.abs(values).max(initial=0.0))
     if not largest or not math.isfinite(largest):
         return features

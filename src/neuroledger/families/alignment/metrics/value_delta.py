@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from pydantic import PositiveFloat
 
+from neuroledger.data.arrays import floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment import examples
 from neuroledger.spec.registry import metric
@@ -32,10 +33,7 @@ def value_delta(source: Any, target: Any, *, scale: PositiveFloat = 1.0) -> Samp
     MetricError
         A side is not a single finite number.
     """
-    sides = [
-        np.asarray(getattr(side, "values", side), dtype=np.float64).ravel()
-        for side in (source, target)
-    ]
+    sides = [floats(getattr(side, "values", side)).ravel() for side in (source, target)]
     if any(side.size != 1 or not np.isfinite(side[0]) for side in sides):
         raise MetricError("value_delta compares one finite number with one other")
     delta = abs(float(sides[0][0]) - float(sides[1][0]))

@@ -36,7 +36,8 @@ def gabor_transfer(size: int, frequency: float, angle: float) -> Floats:
     along = x * np.cos(angle) + y * np.sin(angle)
     across = -x * np.sin(angle) + y * np.cos(angle)
     spread = frequency / 3 / np.sqrt(2 * np.log(2))
-    gain: Floats = np.exp(-((along - frequency) ** 2 + across**2) / (2 * spread**2))
+    distance = (along - frequency) ** 2 + across**2
+    gain: Floats = np.exp(-distance / (2 * spread**2))
     gain[0, 0] = 0.0
     return gain
 

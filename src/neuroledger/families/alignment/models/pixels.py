@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.data.screen import shown
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.models.activations import Store, Trial
@@ -27,7 +27,7 @@ def grey_pixels(image: Image, size: int) -> Floats:
     from PIL.Image import Resampling
 
     grey = image.convert("L").resize((size, size), Resampling.BOX)
-    return np.asarray(grey, dtype=np.float64) / 255
+    return floats(grey) / 255
 
 
 @builder(

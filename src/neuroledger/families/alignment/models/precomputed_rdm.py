@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet
@@ -122,7 +122,7 @@ def _read_rdms(path: Path, variable: str, id: str) -> dict[str, Floats]:
     try:
         with parsing(path, f"a MATLAB file with RDMs in {variable!r}"):
             return {
-                str(entry["name"].item()): np.asarray(entry["RDM"], dtype=np.float64)
+                str(entry["name"].item()): floats(entry["RDM"])
                 for entry in matlab(path, variable)[variable].ravel()
             }
     except DataError as error:

@@ -146,4 +146,4 @@ def _read_labels(stimuli: StimulusSet, column: str) -> list[str]:
         raise DataError(
             f"{int(missing.sum())} stimuli have no {column!r}, first {stimuli.ids[int(missing.argmax())]!r}"
         )
-    return [str(label) for label in labels]
+    return list(map(str, labels))

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from pydantic import PositiveFloat
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate
 from neuroledger.data.screen import spanning
@@ -163,13 +163,11 @@ def _record(
     recorded = recorded.assign_coords(
         {name: ("presentation", rows[name].to_numpy()) for name in columns}
     )
-    return recorded.copy(
-        data=np.maximum(np.asarray(recorded.values, dtype=np.float64), 0.0)
-    )
+    return recorded.copy(data=np.maximum(floats(recorded.values), 0.0))
 
 
 def _mean(assembly: xr.DataArray) -> Floats:
-    return np.asarray(assembly.values.mean(axis=0), dtype=np.float64)
+    return floats(assembly.values.mean(axis=0))
 
 
 def _position(stimuli: StimulusSet) -> Floats:

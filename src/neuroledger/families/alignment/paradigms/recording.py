@@ -115,7 +115,7 @@ def recording(
             raise RequestError(
                 "a data set of RDMs has no presentations to divide into train and test"
             )
-        ids = [str(value) for value in repeated["stimulus_id"].values]
+        ids = list(map(str, repeated["stimulus_id"].values))
         target = repeated
         bins = time_bins
     else:
@@ -124,7 +124,7 @@ def recording(
             if "repetition" in repeated.coords
             else repeated
         )
-        ids = list(dict.fromkeys(str(value) for value in target["stimulus_id"].values))
+        ids = list(dict.fromkeys(map(str, target["stimulus_id"].values)))
         bins = time_bins if time_bins is not None else _bins_of(target)
     if varies_in_time and len(bins or []) < 2:
         raise RequestError(

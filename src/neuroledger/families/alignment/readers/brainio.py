@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ import pandas as pd
 import xarray as xr
 from pydantic import BaseModel, ConfigDict
 
+from neuroledger.data.arrays import Strings
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.parsing import note_opened
@@ -226,7 +227,9 @@ def _read_stimuli(
             )
         table = table[~repeated].reset_index(drop=True)
     _require_unique_numbers(table, name)
-    archive_path = files[archive] if archive is not None else None
+    archive_path = None
+    if archive is not None:
+        archive_path = files[archive]
     if archive_path is not None:
         _require_same_files(table, archive_path, name)
     return StimulusSet(Path(name).stem, table, archive_path)
@@ -332,58 +335,69 @@ def _join_parts(
             name: array if along in array.dims else array.expand_dims(along)
             for name, array in parts.items()
         }
-    labelled = {
-        name: array.assign_coords(
-            {part: (along, [name] * array.sizes[along])}
-        ).transpose(along, ...)
-        for name, array in parts.items()
-    }
+    labelled = {}
+    for name, array in parts.items():
+        labels = [name] * array.sizes[along]
+        named = array.assign_coords({part: (along, labels)})
+        labelled[name] = named.transpose(along, ...)
     reference = next(iter(labelled.values()))
-    for name, array in labelled.items():
-        for dim in (dim for dim in array.dims if dim != along):
-            key = next(
-                (
-                    key
-                    for key in KEYS
-                    if key in reference.coords and reference[key].dims == (dim,)
-                ),
-                None,
-            )
-            labels, reference_labels = (
-                as_text(side[key].values if key else np.arange(side.sizes[dim]))
-                for side in (array, reference)
-            )
-            if not np.array_equal(labels, reference_labels):
-                raise AssemblyError(
-                    f"part {name!r} and the first part differ along {dim!r}: select the same items in both"
-                )
-    coords: dict[str, object] = {}
-    for coord in dict.fromkeys(
-        str(coord) for array in labelled.values() for coord in array.coords
-    ):
-        owner = next(array for array in labelled.values() if coord in array.coords)
-        if owner[coord].dims != (along,):
-            coords[coord] = (owner[coord].dims, owner[coord].values)
-            continue
-        columns = [
-            array[coord].values
-            if coord in array.coords
-            else np.full(array.sizes[along], _missing_value(owner[coord].dtype))
-            for array in labelled.values()
-        ]
-        coords[coord] = (along, np.concatenate(columns))
+    _require_same_items(labelled, reference, along)
+    coords = _joined_coordinates(list(labelled.values()), along)
     values = np.concatenate(
         [array.transpose(*reference.dims).values for array in labelled.values()]
     )
-    attrs = {
-        key: value for key, value in reference.attrs.items() if key != "identifier"
-    }
+    attrs = dict(reference.attrs)
+    attrs.pop("identifier", None)
     joined = xr.DataArray(
         values, dims=reference.dims, coords=coords, attrs=attrs, name="data"
     )
     if along in first.dims:
         return joined.transpose(*first.dims)
     return joined
+
+
+def _require_same_items(
+    parts: Mapping[str, xr.DataArray], reference: xr.DataArray, along: str
+) -> None:
+    """Refuse parts whose items differ from those of the first along another dimension."""
+    for name, array in parts.items():
+        for dim in array.dims:
+            if dim == along:
+                continue
+            keys = [key for key in KEYS if key in reference.coords]
+            keys = [key for key in keys if reference[key].dims == (dim,)]
+            labels = _labels(array, dim, keys)
+            if not np.array_equal(labels, _labels(reference, dim, keys)):
+                raise AssemblyError(
+                    f"part {name!r} and the first part differ along {dim!r}: select the same items in both"
+                )
+
+
+def _labels(array: xr.DataArray, dim: Hashable, keys: Sequence[str]) -> Strings:
+    """The items along a dimension, by the first of the keys, else by their number."""
+    if keys:
+        return as_text(array[keys[0]].values)
+    return as_text(np.arange(array.sizes[dim]))
+
+
+def _joined_coordinates(arrays: Sequence[xr.DataArray], along: str) -> dict[str, Any]:
+    """The coordinates of all parts; those along the joined dimension follow one another."""
+    coords: dict[str, Any] = {}
+    every = dict.fromkeys(str(coord) for array in arrays for coord in array.coords)
+    for coord in every:
+        owner = next(array[coord] for array in arrays if coord in array.coords)
+        if owner.dims != (along,):
+            coords[coord] = (owner.dims, owner.values)
+            continue
+        columns = []
+        for array in arrays:
+            if coord in array.coords:
+                columns.append(array[coord].values)
+            else:
+                missing = _missing_value(owner.dtype)
+                columns.append(np.full(array.sizes[along], missing))
+        coords[coord] = (along, np.concatenate(columns))
+    return coords
 
 
 def _missing_value(dtype: np.dtype[Any]) -> str | float:

@@ -13,7 +13,7 @@ import pandas as pd
 import xarray as xr
 from pydantic import PositiveFloat
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import parsing
 from neuroledger.data.stimuli import StimulusSet
@@ -100,7 +100,7 @@ def envelope_spikes(
     envelopes = [
         _read_envelope(files[each.envelope], bin_width) for each in recordings.values()
     ]
-    sizes = sorted({len(envelope) for envelope in envelopes})
+    sizes = sorted(set(map(len, envelopes)))
     if len(sizes) > 1:
         raise DataError(
             f"the sounds last from {sizes[0] * bin_width:g} to {sizes[-1] * bin_width:g} ms: "
@@ -193,9 +193,7 @@ def _read_spikes(path: Path) -> Spikes:
                 repetitions[-1].append(float(line))
     if not repetitions:
         raise DataError(f"{path.name} has no line '# {REPETITION}: …'")
-    return Spikes(
-        header, [np.asarray(times, dtype=np.float64) for times in repetitions]
-    )
+    return Spikes(header, list(map(floats, repetitions)))
 
 
 def _count(times: Floats, bin_width: float, bins: int, path: Path) -> Indices:

@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import matlab
 from neuroledger.data.stimuli import StimulusSet
@@ -90,7 +90,7 @@ def _read_people(path: Path) -> list[_Subject]:
             str(person[0]["name"].item()).split("|")[1].strip(),
             "human",
             np.mean(
-                [np.asarray(session["RDM"], dtype=np.float64) for session in person],
+                [floats(session["RDM"]) for session in person],
                 axis=0,
             ),
         )
@@ -107,7 +107,7 @@ def _read_monkeys(path: Path) -> _Subject:
             return _Subject(
                 name,
                 "monkey",
-                squareform(np.asarray(entry["RDM"], dtype=np.float64).ravel()),
+                squareform(floats(entry["RDM"]).ravel()),
             )
     raise DataError(f"{path.name} has no monkey RDM (a name that begins with 'mIT')")
 

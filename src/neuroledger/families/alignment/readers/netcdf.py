@@ -62,7 +62,10 @@ def _read_stimuli(
     content = read_table(
         table
     )  # before the archive, so that errors name a damaged table first
-    archive = None if archive_name is None else files[archive_name]
+    if archive_name is None:
+        archive = None
+    else:
+        archive = files[archive_name]
     stimuli = StimulusSet(table.stem, content, archive)
     if archive is not None:
         if "filename" not in stimuli.table:

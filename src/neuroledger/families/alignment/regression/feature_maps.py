@@ -87,7 +87,7 @@ def grid(source: xr.DataArray) -> Grid:
         [labels for labels, _ in codings],
         [number for _, number in codings],
     )
-    channels, width, height = shape = tuple(len(label) for label in labels)
+    channels, width, height = shape = tuple(map(len, labels))
     flat = np.ravel_multi_index(tuple(numbers), shape)
     filled = np.bincount(flat, minlength=channels * width * height)
     if filled.max() > 1:
@@ -107,7 +107,7 @@ def grid(source: xr.DataArray) -> Grid:
 
 
 def _place(at: int, labels: list[NDArray[np.generic]]) -> str:
-    where = np.unravel_index(at, tuple(len(label) for label in labels))
+    where = np.unravel_index(at, tuple(map(len, labels)))
     return ", ".join(
         f"{name} {label[i]}" for name, label, i in zip(AXES, labels, where, strict=True)
     )

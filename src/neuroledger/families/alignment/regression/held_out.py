@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.best_unit import BestUnit
 from neuroledger.families.alignment.regression.linear import Linear
@@ -211,4 +211,4 @@ def _usable(Y: Array) -> _Usable:
 def _ranks(values: Floats) -> Floats:
     from scipy.stats import rankdata
 
-    return np.asarray(rankdata(values, axis=0), dtype=np.float64)
+    return floats(rankdata(values, axis=0))

@@ -70,7 +70,8 @@ def _moved(part: HeldOutPart, rows: Booleans) -> Floats:
     a = a - a.mean(axis=0)
     b = b - b.mean(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        left = (a * b).sum(axis=0) / np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
+        power = (a * a).sum(axis=0) * (b * b).sum(axis=0)
+        left = (a * b).sum(axis=0) / np.sqrt(power)
     return held_out_deviation(part.r, left, np.asarray(1 - rows.mean()))
 
 
@@ -102,10 +103,14 @@ def without_groups(a: Floats, b: Floats, groups: Indices, count: int) -> Floats:
     rest = len(a) - members.sum(axis=1, keepdims=True)
     sum_a = -members @ a
     sum_b = -members @ b
+
+    def without_each(products: Floats) -> Floats:
+        return np.asarray(products.sum(axis=0) - members @ products)
+
     with np.errstate(invalid="ignore", divide="ignore"):
-        product = (a * b).sum(axis=0) - members @ (a * b) - sum_a * sum_b / rest
-        own = (a * a).sum(axis=0) - members @ (a * a) - sum_a**2 / rest
-        other = (b * b).sum(axis=0) - members @ (b * b) - sum_b**2 / rest
+        product = without_each(a * b) - sum_a * sum_b / rest
+        own = without_each(a * a) - sum_a**2 / rest
+        other = without_each(b * b) - sum_b**2 / rest
         return np.asarray(product / np.sqrt(own * other))
 
 

@@ -8,7 +8,7 @@ from typing import Literal, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.problem import (
     DIFFERENCE,
@@ -80,7 +80,7 @@ def _by_lapack(problem: Problem) -> Iterator[Prediction]:
     """Predictions fitted split by split with LAPACK's default cut-off."""
     from scipy.linalg import lstsq
 
-    X = np.asarray(problem.X, dtype=np.float64)
+    X = floats(problem.X)
     for split in problem.splits:
         A = X[split.train]
         B = problem.Y[split.train]
@@ -108,7 +108,10 @@ def _wide_inverse(problem: Problem) -> Floats | None:
     reduced = np.asfortranarray(_reflected(K, v)[1:, 1:])
     size = float(np.abs(reduced).sum(axis=0).max())
     factor, failed = lapack.dpotrf(reduced, lower=0, overwrite_a=1, clean=1)
-    condition = 0.0 if failed else float(lapack.dpocon(factor, size, uplo="U")[0])
+    if failed:
+        condition = 0.0
+    else:
+        condition = float(lapack.dpocon(factor, size, uplo="U")[0])
     if condition > FIRM and condition <= SOUND:
         factor = _refined(problem.X, factor, v)
     elif condition <= FIRM:
@@ -137,7 +140,7 @@ def _refined(X: Array, factor: Floats, v: Floats) -> Floats:
 
     second = np.zeros_like(factor, order="F")
     for start in range(0, X.shape[1], BLOCK):
-        part = np.asarray(X[:, start : start + BLOCK], dtype=np.float64)
+        part = floats(X[:, start : start + BLOCK])
         part = part - part.mean(axis=0)
         part -= 2 * v[:, None] * (v @ part)
         rows = solve_triangular(factor, part[1:], trans="T", check_finite=False)
@@ -170,8 +173,8 @@ def _tall_basis(problem: Problem) -> Floats | None:
 
 def _centred(X: Array) -> Floats:
     """Features minus their means, in two passes to remove the rounding error of large means."""
-    centred = np.asarray(X - np.mean(X, axis=0, dtype=np.float64), dtype=np.float64)
-    return np.asarray(centred - centred.mean(axis=0), dtype=np.float64)
+    centred = floats(X - np.mean(X, axis=0, dtype=np.float64))
+    return floats(centred - centred.mean(axis=0))
 
 
 def _left_out_of_hat(problem: Problem, Q: Floats) -> Iterator[Prediction]:

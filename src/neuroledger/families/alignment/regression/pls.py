@@ -364,7 +364,8 @@ def _latent_of_features(
         loads[:, k] = load
         Q[:, k] = load_of_targets
         sizes_of_splits = size[:, None, None]
-        C = C - sizes_of_splits * loads[:, k][:, :, None] * Q[:, k][:, None, :]
+        load_of_features = loads[:, k][:, :, None]
+        C = C - sizes_of_splits * load_of_features * Q[:, k][:, None, :]
     return _Latent(T, used)
 
 

@@ -87,7 +87,8 @@ def column_correlation(A: Array, B: Array, xp: ModuleType) -> Array:
     a = (A * A).sum(0)
     b = (B * B).sum(0)
     # The product of two small sums of squares underflows before the product of their roots.
-    size = xp.where(a * b > SMALL, xp.sqrt(a * b), xp.sqrt(a) * xp.sqrt(b))
+    product = a * b
+    size = xp.where(product > SMALL, xp.sqrt(product), xp.sqrt(a) * xp.sqrt(b))
     flat = constant | (size == 0)
     return cast(
         Array, xp.where(flat, xp.nan, (A * B).sum(0) / xp.where(flat, 1.0, size))

@@ -286,15 +286,18 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     wide = count >= rows
     if wide:
         N = A @ A.T
+        # The constant vector is in the null space of a wide product; centred targets have no component along it.
+        N = N + float(N.diagonal().sum()) / rows**2
     else:
         N = A.T @ A
-    # The constant vector is in the null space of a wide product; centred targets have no component along it.
-    N = N + (float(N.diagonal().sum()) / rows**2 if wide else 0.0)
     N = N + alpha * xp.eye(len(N), dtype=N.dtype, **device_of(N))
     L = root(N, SINGULAR * float(N.diagonal().max()), xp)
     if L is not None:
-        solved = divided(L, divided(L, B if wide else A.T @ B, xp), xp, transposed=True)
-        values = test_features @ (A.T @ solved if wide else solved)
+        products = B if wide else A.T @ B
+        half_solved = divided(L, products, xp)
+        solved = divided(L, half_solved, xp, transposed=True)
+        weights = A.T @ solved if wide else solved
+        values = test_features @ weights
     else:
         U, s, V = xp.linalg.svd(A, full_matrices=False)
         usable = s > max(A.shape) * float(np.finfo(np.float64).eps) * s[0]

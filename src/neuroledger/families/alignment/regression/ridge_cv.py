@@ -25,7 +25,7 @@ def _default_alphas() -> tuple[float, ...]:
         for d, n in zip(range(1, 6), (4, 18, 18, 18, 18), strict=True)
     ]
     grid = np.concatenate([[0.01, 0.1, 0.5, 1.0], *decades, np.linspace(1e6, 1e7, 19)])
-    return tuple(float(a) for a in grid)
+    return tuple(map(float, grid))
 
 
 DEFAULT_ALPHAS = _default_alphas()

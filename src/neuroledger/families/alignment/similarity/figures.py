@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Floats, Indices
+from neuroledger.data.arrays import Floats, Indices, floats
 from neuroledger.errors import RequestError
 from neuroledger.families.alignment.similarity.gram import gram
 from neuroledger.families.alignment.similarity.rdm import Distance, dissimilarities
@@ -89,9 +89,7 @@ def _matrix(
     label: str, assembly: xr.DataArray, distance: Distance
 ) -> tuple[str, Floats]:
     if set(assembly.dims) == {"presentation", "neuroid"}:
-        values = np.asarray(
-            assembly.transpose("presentation", "neuroid").values, dtype=np.float64
-        )
+        values = floats(assembly.transpose("presentation", "neuroid").values)
         condensed = dissimilarities(gram(values, Workspace()), distance)
         full = np.zeros((len(values), len(values)))
         full[np.triu_indices(len(values), 1)] = condensed
@@ -101,9 +99,7 @@ def _matrix(
         {"subject", "stimulus", "stimulus_b"},
     ):
         mean = assembly.mean("subject") if "subject" in assembly.dims else assembly
-        return "stimulus", np.asarray(
-            mean.transpose("stimulus", "stimulus_b").values, dtype=np.float64
-        )
+        return "stimulus", floats(mean.transpose("stimulus", "stimulus_b").values)
     raise RequestError(
         f"{label!r} has dims {assembly.dims}; an RDM is drawn of (presentation, neuroid) or (stimulus, stimulus_b)"
     )

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data import memory
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Strings
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Strings, floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import DataError, MetricError
@@ -154,7 +154,7 @@ def tall(X: Array, workspace: Workspace) -> Features:
         Features are missing or infinite.
     """
     means = _means(X)
-    centred = _finite(np.asarray(X, np.float64) - means, 0)
+    centred = _finite(floats(X) - means, 0)
     # The means of large numbers are rounded; a second pass removes the remainder.
     centred -= centred.mean(axis=0)
     deviation = float((centred * centred).sum())
@@ -186,7 +186,7 @@ def square(X: Array, workspace: Workspace, key: str) -> Features:
         for start in range(0, count, QR_BLOCK * rows):
             part = X[:, start : start + QR_BLOCK * rows]
             means = _means(part)
-            centred = _finite(np.asarray(part, np.float64) - means, 0)
+            centred = _finite(floats(part) - means, 0)
             centred -= centred.mean(axis=0)
             deviation += float((centred * centred).sum())
             level += rows * float((means**2).sum())
@@ -411,7 +411,7 @@ def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gra
             return result
         return gram(values, workspace, key).on_host(workspace)
     return gram(
-        np.ldexp(np.asarray(values, np.float64), -int(np.frexp(largest)[1])), workspace
+        np.ldexp(floats(values), -int(np.frexp(largest)[1])), workspace
     ).on_host(workspace)
 
 
@@ -430,10 +430,12 @@ def gram_numpy(X: Array, workspace: Workspace) -> Gram:
     row_sum = np.zeros(rows)
     mean_square = 0.0
     offset = float(X[0].mean(dtype=np.float64))
-    space = np.empty((rows, min(BLOCK, count)), np.float32 if single else np.float64)
+    dtype = np.float32 if single else np.float64
+    space = np.empty((rows, min(BLOCK, count)), dtype)
     # All products use SciPy's BLAS: the idle threads of NumPy's and SciPy's libraries would compete for the cores.
     times = blas.sgemv if single else blas.dgemv
-    part_sum = np.zeros((rows, rows) if single else (0, 0), np.float32, order="F")
+    size = rows if single else 0
+    part_sum = np.zeros((size, size), np.float32, order="F")
     for start in range(0, count, BLOCK):
         part = X[:, start : start + BLOCK]
         block = space[:, : part.shape[1]]

@@ -33,8 +33,11 @@ def halves_without_groups(
     sum_b = rest(b)
     with np.errstate(invalid="ignore", divide="ignore"):
         product = rest(a * b) - sum_a * sum_b / stimuli
-        power = (rest(a * a) - sum_a**2 / stimuli) * (rest(b * b) - sum_b**2 / stimuli)
-        return np.where((stimuli > 2) & (power > 0), product / np.sqrt(power), np.nan)
+        own = rest(a * a) - sum_a**2 / stimuli
+        other = rest(b * b) - sum_b**2 / stimuli
+        power = own * other
+        known = (stimuli > 2) & (power > 0)
+        return np.where(known, product / np.sqrt(power), np.nan)
 
 
 def _centred(values: Floats, present: Booleans) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Array, Floats, Indices, Strings
+from neuroledger.data.arrays import Array, Floats, Indices, Strings, floats
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import (
     complete_neuroids,
@@ -185,9 +185,9 @@ def sides(
         raise MetricError(f"the measure needs at least {fewest} stimuli, not {rows}")
     if rotated and features.shape[1] > rows:
         reduced = square(features, workspace, workspace.key(features))
-        values = np.asarray(workspace.take(cast(Array, reduced.X)), dtype=np.float64)
+        values = floats(workspace.take(cast(Array, reduced.X)))
     else:
-        values = np.asarray(features, dtype=np.float64)
+        values = floats(features)
     if not np.isfinite(values).all():
         raise MetricError(
             "the source has missing or infinite values, and every activation is needed; drop those neuroids or stimuli"

@@ -65,7 +65,8 @@ def rank_agreement(
     spread = math.sqrt(float(density @ (at - level) ** 2))
     true = level + (at - level) * (math.sqrt(reliability * variance) / spread)
     width = noise(true)[:, None]
-    observed = np.linspace(true[0] - 4 * average, true[-1] + 4 * average, 2 * POINTS)
+    beyond = 4 * average
+    observed = np.linspace(true[0] - beyond, true[-1] + beyond, 2 * POINTS)
     joint = np.exp(-0.5 * ((observed - true[:, None]) / width) ** 2)
     joint *= (density / joint.sum(axis=1))[:, None]
     marginal = joint.sum(axis=0)
@@ -73,7 +74,8 @@ def rank_agreement(
         below = np.cumsum(np.cumsum(joint, axis=0), axis=1)
         # Mass strictly below in both, plus half of the mass in the same row or column.
         inner = np.pad(below, ((1, 0), (1, 0)))
-        mid = (inner[1:, 1:] + inner[:-1, 1:] + inner[1:, :-1] + inner[:-1, :-1]) / 4
+        upper = inner[1:, 1:] + inner[:-1, 1:]
+        mid = (upper + inner[1:, :-1] + inner[:-1, :-1]) / 4
         return 4 * float((joint * mid).sum()) - 1
     a = np.cumsum(density) - density / 2 - 0.5
     b = np.cumsum(marginal) - marginal / 2 - 0.5

@@ -88,7 +88,7 @@ class Side:
             raise MetricError(
                 "an RDM has missing entries for stimuli that have others; complete it or drop them"
             )
-        return [moderate(entries) for entries in values]
+        return list(map(moderate, values))
 
     def prepared(self, rows: Indices, comparison: Comparison) -> list[Floats]:
         """Dissimilarities among ``rows``, prepared for comparison, one array per subject."""
@@ -187,7 +187,10 @@ def _of_target(
         place = hashlib.sha256(pair.usable.tobytes())
         for name in sorted(keep):
             place.update(name.encode() + np.asarray(keep[name]).tobytes())
-        key = f"{side.key} {place.hexdigest()}" if side.key and small else ""
+        if side.key and small:
+            key = f"{side.key} {place.hexdigest()}"
+        else:
+            key = ""
         name = f"rdm {side.distance} {comparison} without"
         return cast(
             Left,

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from neuroledger.data.arrays import Booleans, Floats, Indices
+from neuroledger.data.arrays import Booleans, Floats, Indices, floats
 from neuroledger.families.alignment.similarity.gram import Gram
 
 __all__ = [
@@ -116,9 +116,7 @@ def condensed(matrix: Floats) -> Floats:
     """Upper triangle without the diagonal, row by row."""
     from scipy.spatial.distance import squareform
 
-    return np.asarray(
-        squareform(matrix, force="tovector", checks=False), dtype=np.float64
-    )
+    return floats(squareform(matrix, force="tovector", checks=False))
 
 
 def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:

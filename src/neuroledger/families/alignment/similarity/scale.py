@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, floats
 
 __all__ = ["moderate", "moderate_columns"]
 
@@ -30,10 +30,8 @@ def moderate_columns(values: Array) -> Array:
 
 
 def _rescaled(values: Array, highest: Array, lowest: Array) -> Array:
-    largest = np.maximum(
-        np.asarray(highest, np.float64), -np.asarray(lowest, np.float64)
-    )
+    largest = np.maximum(floats(highest), -floats(lowest))
     exponent = np.frexp(np.where(np.isfinite(largest), largest, 0.0))[1]
     if (np.abs(exponent) <= MODERATE).all():
         return values
-    return np.ldexp(np.asarray(values, dtype=np.float64), -exponent)
+    return np.ldexp(floats(values), -exponent)

@@ -27,7 +27,10 @@ def by_subject(
         The neuroids have no subject; ``hint`` in the message names the component for such an assembly. ``error`` replaces
         the class.
     """
-    dim = "subject" if {"stimulus_b", "subject"} <= set(target.dims) else "neuroid"
+    if {"stimulus_b", "subject"} <= set(target.dims):
+        dim = "subject"
+    else:
+        dim = "neuroid"
     if "subject" not in target.coords or target["subject"].dims != (dim,):
         raise error(f"the neuroids have no coordinate 'subject'; {hint}")
     labels = target["subject"].values.astype(str)

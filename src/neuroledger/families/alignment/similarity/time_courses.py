@@ -49,7 +49,7 @@ def time_course(
     means = [_mean(cell.values) if cell else np.nan for cell in cells]
     values = xr.DataArray(np.reshape(means, shape), dims=dims, coords=dict(edges))
     notes = _notes(cells)
-    varies = [_variation(cell) for cell in cells]
+    varies = list(map(_variation, cells))
     known = [each for each in varies if each is not None]
     if len(known) < np.isfinite(means).sum():
         return Samples(values, notes=notes)

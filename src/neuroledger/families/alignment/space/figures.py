@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.errors import RequestError, naming_extras
 from neuroledger.report.plots.style import finish
 
@@ -51,7 +51,7 @@ def fsaverage(
     ax = figure.add_subplot(projection="3d")
     plotting.plot_surf_stat_map(
         mesh[f"infl_{hemisphere}"],
-        np.asarray(values, dtype=np.float64),
+        floats(values),
         bg_map=mesh[f"sulc_{hemisphere}"],
         hemi=hemisphere,
         view=view,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.errors import RequestError, naming_extras
 
 __all__ = ["gifti", "nifti"]
@@ -41,7 +41,7 @@ def nifti(
     """
     import nibabel
 
-    places = np.c_[np.asarray(millimetres, dtype=np.float64), np.ones(len(values))]
+    places = np.c_[floats(millimetres), np.ones(len(values))]
     exact = (places @ np.linalg.inv(affine).T)[:, :3]
     index = exact.round().astype(np.intp)
     if np.abs(exact - index).max() > 1e-3:
@@ -55,7 +55,7 @@ def nifti(
     volume = np.full(shape, np.nan, dtype=np.float32)
     volume[tuple(index.T)] = values
     make: Any = nibabel.Nifti1Image
-    nibabel.save(make(volume, np.asarray(affine, dtype=np.float64)), str(path))
+    nibabel.save(make(volume, floats(affine)), str(path))
     return Path(path)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field, model_validator
 
-from neuroledger.data.arrays import Floats, Indices, Strings
+from neuroledger.data.arrays import Floats, Indices, Strings, floats
 from neuroledger.errors import MetricError
 from neuroledger.spec.base import Frozen
 
@@ -86,7 +86,7 @@ class Lights(Frozen):
         return np.asarray(assembly[self.within].values).astype(str)
 
     def _require_enough(self, found: Sequence[Indices]) -> None:
-        sizes = np.array([len(members) for members in found])
+        sizes = np.array(list(map(len, found)))
         if (lacking := int((sizes < self.fewest).sum())) == 0:
             return
         raise MetricError(
@@ -113,9 +113,7 @@ def coordinates_of(assembly: xr.DataArray, names: Sequence[str]) -> Floats:
             "of the data in "
             "`coordinates`"
         )
-    places = np.stack(
-        [np.asarray(assembly[name].values, dtype=np.float64) for name in names], axis=1
-    )
+    places = np.stack([floats(assembly[name].values) for name in names], axis=1)
     if not np.isfinite(places).all():
         raise MetricError("coordinates of neuroids must be finite")
     return places

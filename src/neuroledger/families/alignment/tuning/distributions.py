@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Places
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Places, floats
 from neuroledger.errors import MetricError
 
 __all__ = [
@@ -32,8 +32,8 @@ def ks_similarity(p: npt.ArrayLike, q: npt.ArrayLike) -> Floats:
     in the last bin. NaN if there is a single bin.
     """
     p, q = (
-        np.atleast_1d(np.asarray(p, dtype=np.float64)),
-        np.asarray(q, dtype=np.float64),
+        np.atleast_1d(floats(p)),
+        floats(q),
     )
     below = np.cumsum(q, axis=-1)
     distance = np.abs(np.cumsum(p, axis=-1) - below).max(axis=-1)
@@ -64,15 +64,13 @@ def property_values(assembly: xr.DataArray | npt.ArrayLike, name: str | None) ->
             else []
         )
         if name is None and assembly.sizes[along] == 1:
-            return np.asarray(assembly.isel({along: 0}).values, dtype=np.float64)
+            return floats(assembly.isel({along: 0}).values)
         if name not in names:
             raise MetricError(
                 f"there is no property {name!r}; known: {', '.join(names) or 'none'}"
             )
-        return np.asarray(
-            assembly.isel({along: names.index(name)}).values, dtype=np.float64
-        )
-    values = np.asarray(getattr(assembly, "values", assembly), dtype=np.float64)
+        return floats(assembly.isel({along: names.index(name)}).values)
+    values = floats(getattr(assembly, "values", assembly))
     if values.ndim != 1:
         raise MetricError(
             f"property values have {values.ndim} dimensions; give (neuroid,) or (neuroid, property)"
@@ -100,9 +98,8 @@ def bins_of(target: object, name: str | None, bins: tuple[float, ...]) -> Floats
     MetricError
         The edges are missing or do not increase.
     """
-    edges = np.asarray(
-        bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ()),
-        dtype=np.float64,
+    edges = floats(
+        bins if bins else getattr(target, "attrs", {}).get(f"{name}_bins", ())
     )
     if edges.size < 2 or not (np.diff(edges) > 0).all():
         raise MetricError(

@@ -68,11 +68,10 @@ def _on_grid(
         )
     # Rows within a cell are sorted, not matched, by `rest`, because sizes may increase with the period.
     order = np.lexsort((keys[-1], cell))
-    values = assembly.transpose("presentation", "neuroid").values.astype(np.float64)[
-        order
-    ]
+    values = assembly.transpose("presentation", "neuroid").values.astype(np.float64)
     shape = [len(coded[name][1]) for name in names]
-    grid = np.moveaxis(values.reshape(*shape, int(counts[0]), -1), (-1, -2), (0, 1))
+    cells = values[order].reshape(*shape, int(counts[0]), -1)
+    grid = np.moveaxis(cells, (-1, -2), (0, 1))
     axes = {name: coded[name][1] for name in names}
     if remaining is not None and rest is not None:
         axes[rest] = remaining.labels

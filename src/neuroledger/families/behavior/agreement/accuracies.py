@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, floats
 from neuroledger.data.factorize import coordinate, encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import (
@@ -61,7 +61,7 @@ def table_of_people(
     MetricError
         There are no trials, or ``subject`` or a coordinate of ``variables`` is missing.
     """
-    right = np.asarray(correctness(assembly, error=error), dtype=np.float64)
+    right = floats(correctness(assembly, error=error))
     subject = coordinate(assembly, "subject", "subject_id")
     if subject is None:
         raise error("trials of people need the coordinate subject")
@@ -108,7 +108,7 @@ def model_on_trials(source: xr.DataArray, target: xr.DataArray) -> Floats:
         )
     truth = coordinate(target, *TRUTHS)
     if truth is None:
-        return np.asarray(correctness(source), dtype=np.float64)[rows]
+        return floats(correctness(source))[rows]
     answers = choices(source)
     if answers.dtype.kind == "b":
         return answers[rows].astype(np.float64)

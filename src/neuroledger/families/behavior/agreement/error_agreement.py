@@ -168,7 +168,9 @@ def answers_of_people(
     subject = coordinate(assembly, "subject", "subject_id")
     if stimulus is None or subject is None:
         raise error("trials of people need the coordinates stimulus_id and subject")
-    condition = coordinate(assembly, by) if by is not None else None
+    condition = None
+    if by is not None:
+        condition = coordinate(assembly, by)
     conditions = encode(
         condition if condition is not None else np.zeros(right.size, dtype=np.intp)
     )

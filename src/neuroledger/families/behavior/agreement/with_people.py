@@ -40,7 +40,9 @@ def agreement_with_people(
         coords={"condition": people.conditions, "subject": people.observers},
     )
     known = measure == "error_consistency" and not np.isnan(values).all()
-    limits = (least_kappa(pairs, undefined), 1.0) if known else None
+    limits = None
+    if known:
+        limits = (least_kappa(pairs, undefined), 1.0)
     return Samples(out, limits=limits, outcome=step_of(pairs, measure)), pairs.n[
         :, 0, :
     ]

@@ -54,7 +54,9 @@ def accuracy_delta(
         There are fewer than two subjects, a condition is missing, or the reference half loses no accuracy.
     """
     people = drops_of_people(assembly, image_types, by=by, error=CeilingError)
-    peer = np.random.RandomState(0) if subjects == "brainscore" else None
+    peer = None
+    if subjects == "brainscore":
+        peer = np.random.RandomState(0)
     halves = [half_of(people.names, peer=peer, rng=rng) for _ in range(draws)]
 
     def of_whole(drops: Floats) -> xr.DataArray:

@@ -86,8 +86,5 @@ def _of_people(person: Indices, cells: Indices, people: int, size: int) -> Float
     """Return the off-diagonal confusions of each person, (person, cell)."""
     counts = np.bincount(person * size**2 + cells, minlength=people * size**2)
     return np.stack(
-        [
-            off_diagonal(own)
-            for own in counts.reshape(people, size, size).astype(np.float64)
-        ]
+        list(map(off_diagonal, counts.reshape(people, size, size).astype(np.float64)))
     )

@@ -70,11 +70,11 @@ def discrimination(
             for rates in half_rates
         )
         known = ~(np.isnan(first) | np.isnan(second))
-        enough = (
-            independent(known, trials.truth, normalise=normalise and level == "image")
-            >= FREE
-        )
-        scores.append(pearson(first[known], second[known]) if enough else np.nan)
+        by_image = normalise and level == "image"
+        score = np.nan
+        if independent(known, trials.truth, normalise=by_image) >= FREE:
+            score = pearson(first[known], second[known])
+        scores.append(score)
         pairs.append(half_rates)
     if np.isnan(scores).any():
         raise CeilingError(

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import rankdata
 
+from neuroledger.data.arrays import floats
 from neuroledger.data.factorize import encode
 from neuroledger.errors import CeilingError
 from neuroledger.families.behavior import examples
@@ -55,7 +56,7 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> Samp
             "no repetitions: each stimulus was measured once, so nothing says how reliable the values are; use an "
             "assembly with repetitions, or the constant ceiling with its source"
         )
-    values = np.asarray(assembly.values, dtype=np.float64)[:, None]
+    values = floats(assembly.values)[:, None]
     count = len(stimuli.labels)
     pairs = []
     counts = []
@@ -78,7 +79,7 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> Samp
         raise CeilingError(
             f"only {fewest} stimuli have values in both halves; at least {FEWEST_STIMULI} are needed"
         )
-    lengths = np.asarray(counts, dtype=np.float64)
+    lengths = floats(counts)
 
     agreed = np.array([[pearson(rankdata(a), rankdata(b))] for a, b in pairs])
     mean = np.clip(np.nanmean(agreed, axis=0), -0.99, 1)
@@ -91,6 +92,9 @@ def rank_consistency(assembly: xr.DataArray, *, splits: Sequence[Split]) -> Samp
             f"halves of the repetitions do not agree over {fewest} stimuli or more: there is no order for a model to find"
         )
     missing = count - fewest
-    notes = [f"{missing} stimuli have no value in a half: left out"] if missing else []
+    if missing:
+        notes = [f"{missing} stimuli have no value in a half: left out"]
+    else:
+        notes = []
 
     return Samples(xr.DataArray(value), notes=notes)

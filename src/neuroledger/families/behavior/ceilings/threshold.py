@@ -102,9 +102,7 @@ def threshold_elevation(
         raise CeilingError(
             "one subject: an elevation can be compared with others' only if there are others"
         )
-    return _ceiling(
-        Measured(values, [], [str(i) for i in range(values.size)]), procedure
-    )
+    return _ceiling(Measured(values, [], list(map(str, range(values.size)))), procedure)
 
 
 def _ceiling(people: Measured, procedure: Literal["each", "brainscore"]) -> Samples:

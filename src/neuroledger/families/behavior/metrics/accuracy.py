@@ -87,7 +87,10 @@ def _correct(source: xr.DataArray, target: Any) -> xr.DataArray:
     ids = (
         coordinate(target, "stimulus_id") if isinstance(target, xr.DataArray) else None
     )
-    coords = {"stimulus_id": ("presentation", ids)} if ids is not None else {}
+    if ids is not None:
+        coords = {"stimulus_id": ("presentation", ids)}
+    else:
+        coords = {}
     return xr.DataArray(correct, dims=("presentation",), coords=coords)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import NonNegativeInt, PositiveFloat
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, floats
 from neuroledger.data.factorize import coordinate
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior import examples
@@ -128,12 +128,12 @@ def _read(
             f"answers of {who} have no coordinate {over if x is None else block!r}"
         )
     try:
-        levels = np.asarray(x, dtype=np.float64)
+        levels = floats(x)
     except ValueError:
         raise MetricError(
             f"{over!r} of {who} holds {x[0]!r}, which cannot be integrated over: levels must be numbers"
         ) from None
-    right = np.asarray(correctness(answers), dtype=np.float64)
+    right = floats(correctness(answers))
     grid, level = np.unique(levels, return_inverse=True)
     if len(grid) < 2:
         raise MetricError(

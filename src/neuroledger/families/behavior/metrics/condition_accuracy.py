@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans
+from neuroledger.data.arrays import Booleans, floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
@@ -140,7 +140,7 @@ def _matched(
     conditions = encode(names)
     if len(conditions.labels) < FEWEST:
         raise MetricError(_too_few(variables, len(conditions.labels)))
-    right = np.asarray(correctness(source), dtype=np.float64)
+    right = floats(correctness(source))
     rows = []
     for name in map(str, conditions.labels):
         if name not in match:
@@ -160,8 +160,8 @@ def _matched(
                 f"no stimulus of the model is of people's condition {name!r}: {dict(match[name])}"
             )
         rows.append(matches)
-    membership = np.asarray(rows, dtype=np.float64)
-    sides = [ids_of(side) for side in (source, target)]
+    membership = floats(rows)
+    sides = list(map(ids_of, (source, target)))
     if any(stimulus is None for stimulus, _ in sides):
         raise MetricError(
             "both sides need stimulus_id, to know which stimuli they share"

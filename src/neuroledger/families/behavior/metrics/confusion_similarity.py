@@ -59,7 +59,7 @@ def confusion_similarity(source: xr.DataArray, target: xr.DataArray) -> Samples:
         )
     cells = [cells_of(a, t, labels) for a, t in ((people, truth), (model, model_truth))]
     trials = TrialItems.of(
-        [ids_of(target), (ids_of(source)[0], None)], [len(side) for side in cells]
+        [ids_of(target), (ids_of(source)[0], None)], list(map(len, cells))
     )
 
     def correlation(rows: list[Booleans]) -> xr.DataArray:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.data.factorize import encode, locate, repeated
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.tasks.discrimination import (
@@ -87,11 +87,11 @@ def discrimination(
         known = ~np.isnan(people)
         undefined += int((known & np.isnan(model)).sum())
         known &= ~np.isnan(model)
-        enough = (
-            independent(known, trials.truth, normalise=normalise and level == "image")
-            >= FREE
-        )
-        scores.append(pearson(model[known], people[known]) if enough else np.nan)
+        by_image = normalise and level == "image"
+        score = np.nan
+        if independent(known, trials.truth, normalise=by_image) >= FREE:
+            score = pearson(model[known], people[known])
+        scores.append(score)
         pairs.append((rates, people_rates))
     if undefined:
         notes.append(
@@ -150,7 +150,7 @@ def _model_rates(
             f"stimulus {str(name)!r} has several rows of model behaviour; average them first"
         )
     columns = locate(trials.objects, source["choice"].values)
-    values = np.asarray(probabilities.values, dtype=np.float64)[np.ix_(rows, columns)]
+    values = floats(probabilities.values)[np.ix_(rows, columns)]
     if np.isnan(values).any() or (values < 0).any():
         raise MetricError(
             "model probabilities are negative or missing for some stimuli; give p ≥ 0 for every choice"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior import examples
@@ -72,7 +72,7 @@ def formula(
     columns = {name: coordinate(source, name) for name in (item, condition, region)}
     _require_places(source, columns, f"{item!r}, {condition!r} and {region!r}")
     formulas = formulas or _stored(source, criterion)
-    parsed = [parse(text) for text in formulas]
+    parsed = list(map(parse, formulas))
     items = encode(columns[item])
     values = _places(
         source,
@@ -107,7 +107,7 @@ def _places(
     region: Array | None,
 ) -> dict[tuple[str, str], Array]:
     """Return the values of every place in the formulas, for each item."""
-    numbers = np.asarray(source.values, dtype=np.float64)
+    numbers = floats(source.values)
     conditions = np.asarray(condition).astype(str)
     regions = np.asarray(region).astype(str)
     known = dict.fromkeys(zip(regions.tolist(), conditions.tolist(), strict=True))

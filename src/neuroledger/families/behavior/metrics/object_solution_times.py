@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import rankdata
 
-from neuroledger.data.arrays import Floats, Indices, Reals
+from neuroledger.data.arrays import Floats, Indices, Reals, floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior import examples
@@ -82,11 +82,11 @@ def object_solution_times(
         raise MetricError(
             f"solution times need the coordinates {label!r} (the object) and {threshold!r} (people's d-prime)"
         )
-    starts = np.asarray(source["time_bin_start"].values, dtype=np.float64)
+    starts = floats(source["time_bin_start"].values)
     order = np.argsort(starts)
     responses = source.transpose("time_bin", "presentation", "neuroid").values
     objects = encode(labels).codes
-    brain = np.asarray(target.values, dtype=np.float64).ravel()
+    brain = floats(target.values).ravel()
     thresholds = people.astype(np.float64)
 
     def solve() -> list[Floats]:

@@ -90,7 +90,10 @@ def threshold(
         people.values * 0 if fitted.failure else nearness(fitted.value, people.values)
     )
     out = xr.DataArray(similarity, dims=("target",))
-    notes = [f"no threshold, counted as 0: {fitted.failure}"] if fitted.failure else []
+    if fitted.failure:
+        notes = [f"no threshold, counted as 0: {fitted.failure}"]
+    else:
+        notes = []
     if not fitted.determined:
         notes.append(
             "accuracy jumps between two points: the threshold anywhere between them fits as well"
@@ -123,10 +126,12 @@ def _variation(
             value_of(model_threshold(table.isel(presentation=stay), **fitting))
             for table, stay in zip(tables, rows, strict=True)
         )
-        return own, np.asarray(others) if others else people.values
+        if others:
+            return own, np.asarray(others)
+        return own, people.values
 
     return without_people_or_stimuli(
-        people, value, [stimuli_of(table) for table in tables], refit
+        people, value, list(map(stimuli_of, tables)), refit
     )
 
 

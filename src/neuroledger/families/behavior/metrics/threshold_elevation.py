@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import Field
 
-from neuroledger.data.arrays import Booleans, Floats
+from neuroledger.data.arrays import Booleans, Floats, floats
 from neuroledger.data.factorize import coordinate
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior import examples
@@ -85,13 +85,11 @@ def threshold_elevation(
     elevations = elevations_of_people(
         target, baseline=baseline_condition, test=test_condition
     )
-    people = Measured(elevations, [], [str(i) for i in range(elevations.size)])
+    people = Measured(elevations, [], list(map(str, range(elevations.size))))
     if not isinstance(source, Mapping | xr.DataArray) or (
         isinstance(source, xr.DataArray) and source.ndim == 0
     ):
-        value = float(
-            np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(())
-        )
+        value = float(floats(getattr(source, "values", source)).reshape(()))
         near = xr.DataArray(nearness(value, elevations), dims=("target",))
         return Samples(near, without_people_or_stimuli(people, value))
     names = (baseline_condition, test_condition)
@@ -131,7 +129,10 @@ def threshold_elevation(
         elevations * 0 if failures else nearness(high.value / low.value, elevations)
     )
     out = xr.DataArray(similarity, dims=("target",))
-    notes = [f"no elevation, counted as 0: {'; '.join(failures)}"] if failures else []
+    if failures:
+        notes = [f"no elevation, counted as 0: {'; '.join(failures)}"]
+    else:
+        notes = []
     if not (low.determined and high.determined):
         notes.append(
             "accuracy jumps between two points: the threshold anywhere between them fits as well"

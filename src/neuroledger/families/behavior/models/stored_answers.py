@@ -137,7 +137,9 @@ def stored_probabilities(*, id: str, weights: Mapping[str, Path]) -> StoredAnswe
     probabilities = probabilities.transpose("presentation", "choice")
     stimuli = coordinate(probabilities, "stimulus_id", "image_id")
     names = [name for name in ("choice", "choice_") if name in probabilities.coords]
-    objects = probabilities[names[0]].values if names else None
+    objects = None
+    if names:
+        objects = probabilities[names[0]].values
     if stimuli is None or objects is None:
         raise ModelError(
             f"model {id!r}: its file lacks the coordinates of stimuli (stimulus_id, image_id) or objects (choice)"

@@ -12,7 +12,7 @@ import pandas as pd
 import xarray as xr
 from pydantic import Field, PositiveFloat
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, floats
 from neuroledger.data.assembly import among
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.factorize import coordinate, encode, locate
@@ -283,7 +283,10 @@ def _shown(
 ) -> tuple[StimulusSet, StimulusSet | None]:
     """Return both sets as they are displayed; a model that looks at them sees them displaced."""
     tested = _on_screen(tested, *display)
-    fitted = None if fitted is None else _on_screen(fitted, *display)
+    if fitted is None:
+        fitted = None
+    else:
+        fitted = _on_screen(fitted, *display)
     if microsaccades is None or not looks(model):
         return tested, fitted
     tested = in_trials(tested, microsaccades.tested)
@@ -498,7 +501,10 @@ def _tested(
         chosen = stimuli.select(list(map(str, ids)))
     else:
         has_fitted = fitted is not None and fitted.id == stimuli.id
-        used = set(fitted.ids) if fitted is not None and has_fitted else set()
+        if fitted is not None and has_fitted:
+            used = set(fitted.ids)
+        else:
+            used = set()
         chosen = stimuli.select([id for id in stimuli.ids if id not in used])
     overlap = _overlap(stimuli, fitted, chosen)
     if overlap:
@@ -545,13 +551,15 @@ def _labels(
     if choices:
         return choices
     if column in stimuli.table:
-        return tuple(sorted({str(value) for value in stimuli.table[column]}))
-    truth = coordinate(target, "truth") if target is not None else None
+        return tuple(sorted(set(map(str, stimuli.table[column]))))
+    truth = None
+    if target is not None:
+        truth = coordinate(target, "truth")
     if truth is None:
         raise DataError(
             f"there are no choices: give `choices`, a column {column!r}, or trials with a truth"
         )
-    return tuple(sorted({str(value) for value in truth}))
+    return tuple(sorted(set(map(str, truth))))
 
 
 def _on_screen(
@@ -592,7 +600,7 @@ def _averaged(source: xr.DataArray, model: str) -> xr.DataArray:
         )
     ordered = source.transpose("presentation", "choice")
     total = np.zeros((len(ids.labels), ordered.sizes["choice"]))
-    np.add.at(total, ids.codes, np.asarray(ordered.values, dtype=np.float64))
+    np.add.at(total, ids.codes, floats(ordered.values))
     return xr.DataArray(
         total / np.bincount(ids.codes)[:, None],
         dims=("presentation", "choice"),

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from neuroledger.data.arrays import Booleans, Floats
+from neuroledger.data.arrays import Booleans, Floats, floats
 
 __all__ = ["Fit", "Threshold", "accuracies", "before_decline", "fit", "threshold"]
 
@@ -36,7 +36,7 @@ class Fit(NamedTuple):
 
     def __call__(self, x: npt.ArrayLike) -> Floats:
         """Return the expected accuracy at ``x``."""
-        z = self.slope * (np.asarray(x, dtype=np.float64) - self.mean)
+        z = self.slope * (floats(x) - self.mean)
         return np.asarray(self.guess + (1 - self.guess - self.lapse) * ndtr(z))
 
     def inverse(self, accuracy: float) -> float:
@@ -82,10 +82,15 @@ def before_decline(x: Floats, y: Floats) -> tuple[Floats, Floats, bool]:
     return x[:end], y[:end], end / len(y) >= 1 / 3
 
 
+def _log_likelihoods(y: Floats, p: Floats) -> Floats:
+    """Log likelihood of a share `y` of hits where a share `p` is expected."""
+    return np.asarray(y * np.log(p) + (1 - y) * np.log(1 - p))
+
+
 def _loss(parameters: Floats, x: Floats, y: Floats, guess: float) -> float:
     slope, mean, lapse = parameters
     p = guess + (1 - guess - lapse) * ndtr(slope * (x - mean))
-    return float(-np.sum(y * np.log(p) + (1 - y) * np.log(1 - p)))
+    return float(-np.sum(_log_likelihoods(y, p)))
 
 
 def _loss_and_gradient(
@@ -105,7 +110,7 @@ def _loss_and_gradient(
             -(pull * rise).sum(),
         ]
     )
-    return float(-np.sum(y * np.log(p) + (1 - y) * np.log(1 - p))), gradient
+    return float(-np.sum(_log_likelihoods(y, p))), gradient
 
 
 def fit(
@@ -162,7 +167,7 @@ def _search(x: Floats, y: Floats, guess: float, *, thorough: bool) -> Floats | N
                 )
             value = _loss(optimum.x, x, y, guess)
         if value < lowest:
-            best = np.asarray(optimum.x, dtype=np.float64)
+            best = floats(optimum.x)
             lowest = value
     return best
 
@@ -192,10 +197,9 @@ def _likely_starts(x: Floats, y: Floats, guess: float) -> Floats:
     rise = ndtr(SLOPES[:, None, None] * (x - x[:, None]))  # (slope, mean, point)
     p = guess + (1 - guess - lapses[:, None, None, None]) * rise
     with np.errstate(divide="ignore", invalid="ignore"):
-        losses = -(y * np.log(p) + (1 - y) * np.log(1 - p)).sum(axis=-1)
-    losses = np.moveaxis(np.where(np.isnan(losses), np.inf, losses), -1, 0).reshape(
-        len(x), -1
-    )
+        losses = -_log_likelihoods(y, p).sum(axis=-1)
+    losses = np.where(np.isnan(losses), np.inf, losses)
+    losses = np.moveaxis(losses, -1, 0).reshape(len(x), -1)
     lapse, slope = np.unravel_index(losses.argmin(axis=1), (len(lapses), len(SLOPES)))
     return np.stack([SLOPES[slope], x, lapses[lapse]], axis=1)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Strings
+from neuroledger.data.arrays import Booleans, Floats, Strings, floats
 from neuroledger.data.factorize import coordinate, encode
 from neuroledger.errors import MetricError
 from neuroledger.families.behavior.agreement.error_agreement import correctness
@@ -63,9 +63,7 @@ def model_threshold(
         The behaviour lacks the independent variable, or the number is not finite.
     """
     if not isinstance(source, xr.DataArray) or source.ndim == 0:
-        value = float(
-            np.asarray(getattr(source, "values", source), dtype=np.float64).reshape(())
-        )
+        value = float(floats(getattr(source, "values", source)).reshape(()))
         if not np.isfinite(value):
             raise MetricError(f"the threshold given for the model is {value}")
         return Threshold(value, np.nan)
@@ -140,7 +138,7 @@ def values_of_people(target: Any, *, error: type[MetricError] = MetricError) -> 
     MetricError
         There are no thresholds, or some are missing or not positive.
     """
-    values = np.asarray(getattr(target, "values", target), dtype=np.float64).ravel()
+    values = floats(getattr(target, "values", target)).ravel()
     if values.size == 0 or not np.isfinite(values).all() or (values <= 0).any():
         raise error(
             "people's thresholds must be positive numbers, at least one; leave out subjects without one"
@@ -196,7 +194,7 @@ def _by_condition(
         raise error(
             "thresholds of two conditions need the coordinate 'subject', to know whose they are"
         )
-    values = np.asarray(target.values, dtype=np.float64).ravel()
+    values = floats(target.values).ravel()
     thresholds = {}
     for name in names:
         rows = np.flatnonzero((condition == name) & np.isfinite(values))

@@ -70,7 +70,9 @@ def choice_trials(
     )
     stimulus_set = None
     if stimuli is not None:
-        zipped = files[archive] if archive is not None else None
+        zipped = None
+        if archive is not None:
+            zipped = files[archive]
         stimulus_set = StimulusSet(
             files[stimuli].stem, read_table(files[stimuli]), zipped
         )

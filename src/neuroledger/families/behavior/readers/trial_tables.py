@@ -46,7 +46,10 @@ def trial_tables(files: Mapping[str, Path], *, archive: str | None = None) -> Da
     trials = read_trial_tables(
         [files[name] for name in sorted(files) if name != archive]
     )
-    stimuli = None if archive is None else _images(trials, files[archive])
+    if archive is None:
+        stimuli = None
+    else:
+        stimuli = _images(trials, files[archive])
     return Dataset(stimuli=stimuli, assembly=trials)
 
 

@@ -223,7 +223,8 @@ def pearson(x: Floats, y: Floats) -> float:
         return float("nan")
     x = x - x.mean()
     y = y - y.mean()
-    return float(np.clip(x @ y / float(np.sqrt((x @ x) * (y @ y))), -1.0, 1.0))
+    size = float(np.sqrt((x @ x) * (y @ y)))
+    return float(np.clip(x @ y / size, -1.0, 1.0))
 
 
 def _alike(values: Floats) -> bool:

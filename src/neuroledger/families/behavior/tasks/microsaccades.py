@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from pydantic import Field
 
+from neuroledger.data.arrays import floats
 from neuroledger.data.images import decode
 from neuroledger.data.screen import source_degrees
 from neuroledger.data.stimuli import StimulusSet
@@ -73,7 +74,10 @@ def in_trials(stimuli: StimulusSet, trials: int) -> StimulusSet:
 
 def _table_of_trial(stimuli: StimulusSet, trial: int) -> pd.DataFrame:
     table = stimuli.table.copy()
-    mark = f"{MARK}{trial}" if trial else ""
+    if trial:
+        mark = f"{MARK}{trial}"
+    else:
+        mark = ""
     table["filename"] = [f"{trial}/{name}" for name in table["filename"].astype(str)]
     table["stimulus_id"] = [id + mark for id in stimuli.ids]
     return table
@@ -97,7 +101,7 @@ class _DisplacedFiles(Mapping[str, bytes]):
             return content
         import PIL.Image
 
-        image = np.asarray(decode(content, id), dtype=np.float64).transpose(2, 0, 1)
+        image = floats(decode(content, id)).transpose(2, 0, 1)
         moved = look(image, trial, self.trials, self.degrees[id]).transpose(1, 2, 0)
         file_content = io.BytesIO()
         PIL.Image.fromarray(np.rint(moved).astype(np.uint8)).save(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.errors import MetricError
 
 __all__ = ["crossing_times", "softmax_readout"]
@@ -73,7 +73,7 @@ def softmax_readout(
         max_iter=2000,
     ).fit(np.hstack([z_train, ones]), labels)
     probabilities = model.predict_proba(np.hstack([z_test, test_ones]))
-    return np.asarray(probabilities, dtype=np.float64), np.asarray(model.classes_)
+    return floats(probabilities), np.asarray(model.classes_)
 
 
 def _project_on_span(x: Floats, test: Floats) -> tuple[Floats, Floats]:

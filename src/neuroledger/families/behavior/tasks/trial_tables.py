@@ -64,7 +64,7 @@ def read_trial_tables(paths: Sequence[Path]) -> xr.DataArray:
     DataError
         A file is not a table of this format.
     """
-    tables = [_table(path) for path in paths]
+    tables = list(map(_table, paths))
     if not tables:
         raise DataError("there are no trial tables to read")
     table = pd.concat(tables, ignore_index=True)

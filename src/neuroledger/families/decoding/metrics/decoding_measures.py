@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.decoding.training.text_reading import edit_distance
@@ -361,8 +361,7 @@ def _mean(values: Floats, weights: Floats) -> float:
 def _columns(rows: Rows) -> tuple[Array, Array]:
     """True values and predictions as arrays (row, column) of 64-bit numbers."""
     truth, answer = (
-        np.asarray(part, dtype=float).reshape(len(part), -1)
-        for part in (rows.truth, rows.answer)
+        floats(part).reshape(len(part), -1) for part in (rows.truth, rows.answer)
     )
     if truth.shape != answer.shape:
         raise MetricError(

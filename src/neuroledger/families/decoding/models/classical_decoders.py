@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, JsonValue
 
 import neuroledger.families.decoding.pipelines.steps  # noqa: F401 (registers the steps)
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, floats
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.pipelines import transforms
 from neuroledger.families.decoding.pipelines.declare import (
@@ -71,7 +71,7 @@ class Dummy:
             self.classes_ = names
             self.constant_: Any = names[np.argmax(counts)]
         elif self.objective == "sequence":
-            letters = Counter("".join(str(text) for text in y))
+            letters = Counter("".join(map(str, y)))
             commonest = (
                 max(sorted(letters), key=lambda letter: letters[letter])
                 if letters
@@ -92,10 +92,8 @@ class Dummy:
         """Probabilities of zero or one, (window, class) or (window, label)."""
         if self.objective == "multilabel":
             rng = np.random.default_rng(SEED)
-            return np.asarray(
-                rng.random((len(x), len(self.constant_))) < self.constant_, dtype=float
-            )
-        return np.asarray(self.predict(x)[:, None] == self.classes_, dtype=float)
+            return floats(rng.random((len(x), len(self.constant_))) < self.constant_)
+        return floats(self.predict(x)[:, None] == self.classes_)
 
 
 Most = Annotated[int, Field(ge=1)]
@@ -498,8 +496,14 @@ def sklearn_decoder(
                 f"model {id!r}: {path} does not take these parameters: {error}"
             ) from error
         last = for_objective(last, signature, f"model {id!r}: {path}")
-        flattening = [Stateless(every_nth, step=1)] if flatten else []
-        scaling = [StandardScaler()] if flatten and standardise else []
+        if flatten:
+            flattening = [Stateless(every_nth, step=1)]
+        else:
+            flattening = []
+        if flatten and standardise:
+            scaling = [StandardScaler()]
+        else:
+            scaling = []
         return DoublePrecisionPipeline(make_pipeline(*flattening, *scaling, last), most)
 
     return Decoder(

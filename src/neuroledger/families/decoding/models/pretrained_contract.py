@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -74,6 +74,9 @@ def tensor_adapter(
     return adapt
 
 
-def _first_few(names: Any) -> str:
+def _first_few(names: Iterable[str]) -> str:
     listed = list(names)
-    return f"{', '.join(listed[:8])}{f' and {len(listed) - 8} more' if len(listed) > 8 else ''}"
+    shown = ", ".join(listed[:8])
+    if len(listed) > 8:
+        return f"{shown} and {len(listed) - 8} more"
+    return shown

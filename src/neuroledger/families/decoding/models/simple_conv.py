@@ -50,7 +50,10 @@ def simple_conv_time_agg(
     """
     from torch import nn
 
-    known = np.full((channels, 3), np.nan) if positions is None else np.array(positions)
+    if positions is None:
+        known = np.full((channels, 3), np.nan)
+    else:
+        known = np.array(positions)
     if not np.isfinite(known).all(axis=1).any():
         raise ModelError(
             "simple_conv_time_agg merges channels by their positions, and none is known: declare a montage in the reader, "
@@ -98,7 +101,9 @@ def _block(inputs: int, outputs: int, dilation: int) -> Any:
 
         def forward(self, windows: Any) -> Any:
             changed = self.layers(windows)
-            return changed + windows if inputs == outputs else changed
+            if inputs == outputs:
+                return changed + windows
+            return changed
 
     return Block()
 

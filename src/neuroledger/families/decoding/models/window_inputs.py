@@ -92,7 +92,10 @@ def with_inputs(
         )
     seen = adapted.signature._replace(samples=signature.samples + lacking)
     if inputs.amplitude is not None:
-        places = None if seen.positions is None else (*seen.positions, UNKNOWN)
+        if seen.positions is None:
+            places = None
+        else:
+            places = (*seen.positions, UNKNOWN)
         names = (*seen.channel_ids, "SCALE")
         seen = seen._replace(channels=len(names), channel_ids=names, positions=places)
     network = make(seen)
@@ -162,7 +165,10 @@ def _wrapped(
             return self.network(windows)
 
     wrapped = WithInputs()
-    wrapped.notes = () if isinstance(inputs.channels, Learned) else _notes(adapted, own)
+    if isinstance(inputs.channels, Learned):
+        wrapped.notes = ()
+    else:
+        wrapped.notes = _notes(adapted, own)
     return wrapped
 
 
@@ -171,7 +177,10 @@ def _notes(adapted: Adapted, own: Sequence[str]) -> tuple[str, ...]:
     zero = ", ".join(adapted.missing)
     used = np.flatnonzero(adapted.matrix.any(axis=0))
     unused = ", ".join(name for row, name in enumerate(own) if row not in used)
-    notes = [f"channels are zero: {zero}"] if zero else []
+    if zero:
+        notes = [f"channels are zero: {zero}"]
+    else:
+        notes = []
     return (*notes, *([f"channels are not used: {unused}"] if unused else []))
 
 

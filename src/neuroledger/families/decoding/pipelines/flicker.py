@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.errors import ModelError
 
 __all__ = ["CLASSIFIERS", "canonical", "references", "sub_band"]
@@ -36,26 +36,28 @@ def _basis(x: Floats) -> tuple[Floats, Floats]:
     left, size, right = np.linalg.svd(np.swapaxes(scaled, -1, -2), full_matrices=False)
     real = size > size.max(axis=-1, keepdims=True) * SMALL
     inverse = np.where(real, 1 / np.where(real, size, 1.0), 0.0)
-    return left * real[..., None, :], np.swapaxes(right, -1, -2) * inverse[..., None, :]
+    weights = np.swapaxes(right, -1, -2) * inverse[..., None, :]
+    return left * real[..., None, :], weights
 
 
 def canonical(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """First canonical correlation of two sets of channels, (…), and the weights of standardised `x`, (…, channel)."""
-    (u, weights), (v, _) = _basis(x), _basis(y)
+    u, weights = _basis(x)
+    v, _ = _basis(y)
     left, size, _ = np.linalg.svd(np.swapaxes(u, -1, -2) @ v)
     x_weights = (weights @ left[..., :, :1])[..., 0]
-    return np.minimum(size[..., 0], 1.0), x_weights / np.linalg.norm(
-        x_weights, axis=-1, keepdims=True
-    )
+    length = np.linalg.norm(x_weights, axis=-1, keepdims=True)
+    return np.minimum(size[..., 0], 1.0), x_weights / length
 
 
 def _correlation(a: Floats, b: Floats) -> Floats:
     """Correlation along the last axis; -1 if one of the two is constant."""
-    a, b = a - a.mean(axis=-1, keepdims=True), b - b.mean(axis=-1, keepdims=True)
+    a = a - a.mean(axis=-1, keepdims=True)
+    b = b - b.mean(axis=-1, keepdims=True)
     size = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-    return np.where(
-        size > 0, (a * b).sum(axis=-1) / np.where(size > 0, size, 1.0), -1.0
-    )
+    varies = size > 0
+    correlation = (a * b).sum(axis=-1) / np.where(varies, size, 1.0)
+    return np.where(varies, correlation, -1.0)
 
 
 def sub_band(x: Floats, rate: float, number: int, hertz: Floats) -> Floats:
@@ -75,7 +77,8 @@ def sub_band(x: Floats, rate: float, number: int, hertz: Floats) -> Floats:
     low = hertz.min()
     span = hertz.max() - hertz.min()
     top = 100.0 if hertz.max() < 40 else 115.0
-    top = half - 10 if top >= half else top
+    if top >= half:
+        top = half - 10
     narrower = 2 * number if number < 3 else 0
     begin = low - 2 + number * span
     before = max(low - 4, 2) if low <= 4 else low - 4
@@ -114,7 +117,7 @@ class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The name of a class is not a frequency, or a class has too few windows.
         """
         self.classes_ = np.unique(y)
-        x = np.asarray(x, dtype=float)
+        x = floats(x)
         self.learn([x[y == name] for name in self.classes_])
         return self
 
@@ -128,16 +131,14 @@ class _Flicker(ABC, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, x: Array) -> Floats:
         """Scores (window, class), or for two classes their difference (window,), second minus first."""
-        scores = self.scores(np.asarray(x, dtype=float))
+        scores = self.scores(floats(x))
         if len(self.classes_) == 2:
             return scores[:, 1] - scores[:, 0]
         return scores
 
     def predict(self, x: Array) -> Array:
         """The class with the highest score."""
-        return np.asarray(
-            self.classes_[self.scores(np.asarray(x, dtype=float)).argmax(axis=1)]
-        )
+        return np.asarray(self.classes_[self.scores(floats(x)).argmax(axis=1)])
 
     @property
     def hertz(self) -> Floats:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 
 __all__ = [
     "by_descent",
@@ -272,11 +272,7 @@ def is_regular(X: Floats) -> bool:
 
 
 def _weights(X: Floats, sample_weight: Floats | None) -> Floats:
-    weights = (
-        np.ones(len(X))
-        if sample_weight is None
-        else np.asarray(sample_weight, dtype=float)
-    )
+    weights = np.ones(len(X)) if sample_weight is None else floats(sample_weight)
     return np.asarray(weights / weights.sum())
 
 

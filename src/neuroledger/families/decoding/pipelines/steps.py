@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from neuroledger.errors import ModelError
+from neuroledger.errors import ModelError, some_of
 from neuroledger.families.decoding.pipelines import transforms
 from neuroledger.families.decoding.pipelines.covariances import (
     CovarianceEstimator,
@@ -481,7 +481,7 @@ def filter_bank(
     if found is None:
         raise ModelError(
             "filter_bank: the recording was not filtered in bands; its channels are "
-            f"{', '.join(signature.channel_ids[:6])}{', …' if signature.channel_ids[6:] else ''}. Add "
+            f"{some_of(signature.channel_ids, 6)}. Add "
             "`bands: [[8, 12], …]` to the preprocessing of the data set, or give the step bands in Hz"
         )
     return transforms.FilterBank(inner, found, order, signature.sampling_rate)

@@ -212,7 +212,8 @@ def stacked_covariances(kind: str, **arguments: Any) -> Any:
         """Windows stacked under mean responses."""
 
         def transform(self, X: Array) -> Array:
-            X = self.Xd_.transform(X) if getattr(self, "applyfilters", False) else X
+            if getattr(self, "applyfilters", False):
+                X = self.Xd_.transform(X)
             above = np.broadcast_to(self.P_, (len(X), *self.P_.shape))
             return covariances(np.concatenate([above, X], axis=1), self.estimator)
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, floats
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.training.decoding_recipes import TaskRecipe
 from neuroledger.families.signals.model_needs import Needs
@@ -193,24 +193,26 @@ def _label_scores(estimator: Any, x: Array) -> Array:
     """(window, label) probabilities; scikit-learn returns a list of two-column arrays, one per label."""
     probabilities = estimator.predict_proba(x)
     if not isinstance(probabilities, list):
-        return np.asarray(probabilities, dtype=float)
+        return floats(probabilities)
     classes_of_labels = getattr(estimator, "classes_", None) or [
         np.array([0, 1])
     ] * len(probabilities)
     columns = []
     for scores, classes in zip(probabilities, classes_of_labels, strict=True):
         (at,) = np.nonzero(np.asarray(classes).astype(float) == 1)
-        columns.append(
-            np.asarray(scores, dtype=float)[:, at[0]] if len(at) else np.zeros(len(x))
-        )
+        if len(at):
+            column = floats(scores)[:, at[0]]
+        else:
+            column = np.zeros(len(x))
+        columns.append(column)
     return np.stack(columns, axis=1)
 
 
 def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
     if hasattr(estimator, "predict_proba"):
-        scores = np.asarray(estimator.predict_proba(x), dtype=float)
+        scores = floats(estimator.predict_proba(x))
     elif hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(x), dtype=float)
+        scores = floats(estimator.decision_function(x))
         if scores.ndim == 1:
             scores = np.stack([-scores, scores], axis=1)
     else:
@@ -230,7 +232,7 @@ def _class_scores(estimator: Any, x: Array, choices: Array, id: str) -> Array:
             raise ModelError(
                 f"decoder {id!r} answers {', '.join(unknown[:3])}, which is not a class of the training part{numbers}"
             )
-        return np.asarray(labels[:, None] == choices, dtype=float)
+        return floats(labels[:, None] == choices)
     own = np.asarray(getattr(estimator, "classes_", choices)).astype(str)
     if scores.shape != (len(x), len(own)):
         raise ModelError(

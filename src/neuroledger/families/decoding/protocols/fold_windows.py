@@ -75,7 +75,10 @@ def _order_statistics(x: LazyRows, places: Integers) -> Array:
     """The order statistics of each channel at these places, (place, channel)."""
     channels = x.shape[1]
     bits = 8 * x.dtype.itemsize
-    digit = 16 if channels * (1 << 16) <= COUNTERS else 8
+    if channels * (1 << 16) <= COUNTERS:
+        digit = 16
+    else:
+        digit = 8
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     known = np.zeros((len(places), channels), dtype=unsigned)
     rest = np.repeat(places[:, None], channels, axis=1)
@@ -179,7 +182,7 @@ def _matched(assembly: xr.DataArray, embeddings: xr.DataArray, target: str) -> A
     """The embedding of each window's stimulus, (presentation, feature)."""
     known = embeddings["stimulus_id"].values
     row_of = {str(id): row for row, id in enumerate(known)}
-    wanted = [str(id) for id in assembly["stimulus_id"].values]
+    wanted = list(map(str, assembly["stimulus_id"].values))
     missing = sorted(set(wanted) - set(row_of))
     if missing:
         raise DataError(

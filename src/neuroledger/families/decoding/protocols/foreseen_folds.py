@@ -23,7 +23,10 @@ WHOLE = frozenset({"cross_subject", "cross_session", "declared"})
 def needed_coordinates(values: Mapping[str, Any]) -> dict[Place, str]:
     """The coordinates that are decoded, and those by which the rule divides windows, by the fields that name them."""
     target = values.get("target", "label")
-    names = [target] if isinstance(target, str) else list(target)
+    if isinstance(target, str):
+        names = [target]
+    else:
+        names = list(target)
     needed: dict[Place, str] = {
         ("target",) if isinstance(target, str) else ("target", number): name
         for number, name in enumerate(names)

@@ -18,9 +18,9 @@ from typing import IO, Final
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats, Indices, Strings
+from neuroledger.data.arrays import Array, Floats, Indices, Strings, floats
 from neuroledger.data.memory import found_once, release
-from neuroledger.errors import DataError
+from neuroledger.errors import DataError, some_of
 from neuroledger.families.decoding.protocols.splits import NONE, Fold
 from neuroledger.families.signals.signals import DIMS, blocks, extents
 from neuroledger.store.files import write_text
@@ -318,7 +318,9 @@ def gate(
         else fold._replace(calibration=NONE)
         for fold in folds
     ]
-    sharing = Sharing(assembly, training) if "overlap" not in waive else None
+    sharing = None
+    if "overlap" not in waive:
+        sharing = Sharing(assembly, training)
     half_sample = 0.5 / float(assembly.attrs["sampling_rate"])
     problems: list[str] = []
     for number, fold in enumerate(folds):
@@ -346,12 +348,15 @@ def gate(
         if len(repeated) and "duplicates" not in waive:
             names = assembly["stimulus_id"].values.astype(str)[repeated].tolist()
             fold_problems += [
-                f"{len(repeated)} tested windows have the samples of a trained one: {_first_few(names)}"
+                f"{len(repeated)} tested windows have the samples of a trained one: {some_of(names, 3)}"
             ]
         fold_problems += [] if labels is None else _class_problems(labels, fold)
         problems += [f"fold {number}: {problem}" for problem in fold_problems]
     if problems:
-        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        if len(problems) > SHOWN:
+            more = f"; and {len(problems) - SHOWN} more"
+        else:
+            more = ""
         overlap = any("windows overlap" in problem for problem in problems)
         remedy = (
             ". Divide by blocks of time (`splits: {name: blocked, purge: SECONDS}`), make windows shorter than the time "
@@ -372,8 +377,9 @@ def _row_problems(fold: Fold, count: int) -> list[str]:
         return [*problems, f"rows outside 0…{count - 1}"]
     unique, counts = np.unique(rows, return_counts=True)
     if (counts > 1).any():
+        doubled = unique[counts > 1].astype(str).tolist()
         problems.append(
-            f"{int((counts > 1).sum())} rows in two parts or twice: {_first_few(unique[counts > 1].astype(str).tolist())}"
+            f"{len(doubled)} rows in two parts or twice: {some_of(doubled, 3)}"
         )
     return problems
 
@@ -387,7 +393,7 @@ def _shared_values(
     tested = set(values[test].tolist())
     shared = sorted(trained & tested)
     if shared:
-        return [f"{name} on both sides: {_first_few(shared)}"]
+        return [f"{name} on both sides: {some_of(shared, 3)}"]
     if name != "subject":
         return []
     plain = {_normalised_subject(value): value for value in trained}
@@ -397,7 +403,7 @@ def _shared_values(
         if _normalised_subject(value) in plain
     ]
     problems = (
-        [f"one subject in two spellings on both sides: {_first_few(spellings)}"]
+        [f"one subject in two spellings on both sides: {some_of(spellings, 3)}"]
         if spellings
         else []
     )
@@ -407,7 +413,7 @@ def _shared_values(
         owners = [sorted(set(values[files == file].tolist())) for file in same]
         names = [" and ".join(subjects) for subjects in owners if len(subjects) > 1]
         problems += (
-            [f"one recording under the names of several subjects: {_first_few(names)}"]
+            [f"one recording under the names of several subjects: {some_of(names, 3)}"]
             if names
             else []
         )
@@ -428,7 +434,7 @@ def _common_samples(assembly: xr.DataArray, hits: Indices) -> list[str]:
         return []
     names = assembly["stimulus_id"].values.astype(str)[hits].tolist()
     return [
-        f"{len(hits)} tested windows overlap with trained ones, whose samples they hold: {_first_few(names)}"
+        f"{len(hits)} tested windows overlap with trained ones, whose samples they hold: {some_of(names, 3)}"
     ]
 
 
@@ -460,7 +466,7 @@ def _overlapping_windows(
         f"{recordings[row]} at {starts[row]:.2f}–{ends[row]:.2f} s" for row in hits
     ]
     return [
-        f"{len(hits)} tested windows overlap in time with trained ones: {_first_few(places)}"
+        f"{len(hits)} tested windows overlap in time with trained ones: {some_of(places, 3)}"
     ]
 
 
@@ -468,17 +474,13 @@ def _class_problems(labels: Strings, fold: Fold) -> list[str]:
     trained = set(labels[fold.train].tolist())
     tested = set(labels[fold.test].tolist())
     problems = (
-        [f"classes tested but never trained: {_first_few(sorted(tested - trained))}"]
+        [f"classes tested but never trained: {some_of(sorted(tested - trained), 3)}"]
         if tested - trained
         else []
     )
     return problems + (
         ["fewer than two classes to train on"] if len(trained) < 2 else []
     )
-
-
-def _first_few(items: Sequence[str]) -> str:
-    return ", ".join(items[:3]) + (", …" if len(items) > 3 else "")
 
 
 def partition_sha256(folds: Sequence[Fold], keys: Sequence[str]) -> str:
@@ -514,7 +516,7 @@ def read_partition(
     try:
         content = json.loads(path.read_bytes())
         keys_of_folds = [
-            {part: [str(key) for key in fold.get(part, ())] for part in Fold._fields}
+            {part: list(map(str, fold.get(part, ()))) for part in Fold._fields}
             for fold in content
         ]
     except (ValueError, AttributeError, TypeError) as error:
@@ -532,7 +534,7 @@ def read_partition(
     )
     if unknown:
         raise DataError(
-            f"{path.name} names {len(unknown)} keys that no window has: {_first_few(unknown)}"
+            f"{path.name} names {len(unknown)} keys that no window has: {some_of(unknown, 3)}"
         )
     folds = [
         Fold(
@@ -641,7 +643,7 @@ def telling_channels(
     values = assembly.transpose(*DIMS).values
     summaries = np.empty((3, len(rows), values.shape[1]))
     for place, row in enumerate(rows):
-        window = np.asarray(values[row], dtype=np.float64)
+        window = floats(values[row])
         summaries[:, place] = (
             window.mean(axis=1),
             window.min(axis=1),

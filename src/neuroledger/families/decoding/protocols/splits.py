@@ -18,7 +18,7 @@ from pydantic import (
 
 from neuroledger.data.arrays import Array, Booleans, Indices
 from neuroledger.data.assembly import among
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError, RequestError, some_of
 from neuroledger.families.fields import AtLeastOne, AtLeastTwo, OpenShare
 from neuroledger.families.signals.signals import extents
 from neuroledger.spec.base import Frozen, Sha256
@@ -348,11 +348,8 @@ Parts = list[tuple[Indices, Indices]]
 def _declared(rule: Declared, assembly: xr.DataArray) -> Parts:
     parts = _column(assembly, rule.column)
     known = set(parts.tolist())
-    test = {str(value) for value in rule.test}
-    if rule.train is None:
-        train = known - test
-    else:
-        train = {str(value) for value in rule.train}
+    test = set(map(str, rule.test))
+    train = known - test if rule.train is None else set(map(str, rule.train))
     if (train | test) - known:
         absent = ", ".join(sorted((train | test) - known))
         raise DataError(
@@ -439,8 +436,9 @@ def _within(rule: Within, assembly: xr.DataArray) -> Parts:
         rows = np.flatnonzero(recordings == recording)
         rows = rows[np.argsort(onset[rows], kind="stable")]
         cut = len(rows) - max(1, round(len(rows) * (rule.test or 0)))
+        before = rows[:cut]
         test[rows[cut:]] = True
-        train[rows[:cut]] = onset[rows[:cut]] <= onset[rows[cut]] - rule.purge
+        train[before] = onset[before] <= onset[rows[cut]] - rule.purge
     return [(np.flatnonzero(train), np.flatnonzero(test))]
 
 
@@ -481,7 +479,10 @@ def _random(rule: Random, assembly: xr.DataArray) -> Parts:
     if (rule.folds is None) == (rule.test is None):
         raise RequestError("splits 'random': give `folds` or the share to `test`")
     count = assembly.sizes["presentation"]
-    labels = None if rule.stratify is None else _column(assembly, rule.stratify)
+    if rule.stratify is None:
+        labels = None
+    else:
+        labels = _column(assembly, rule.stratify)
     if rule.test is not None:
         chosen = _draw_share(np.arange(count), rule.test, rule.seed, labels)
         return [_train_and_test(np.isin(np.arange(count), chosen))]
@@ -628,7 +629,10 @@ def _validation_groups(rule: _Rule, assembly: xr.DataArray, keys: Array) -> Arra
     order in which that draw left them, as NeuralBench shuffles its people twice.
     """
     names = _in_order(keys, rule.order)
-    by = None if rule.validation is None else rule.validation.by
+    if rule.validation is None:
+        by = None
+    else:
+        by = rule.validation.by
     if rule.order == "sorted" or not isinstance(rule, Grouped):
         return names
     if by != rule.column or rule.test is None:
@@ -728,4 +732,4 @@ def _column(assembly: xr.DataArray, name: str) -> Array:
 
 
 def _first_few(values: Sequence[str] | set[str]) -> str:
-    return ", ".join(sorted(values)[:5]) + (", …" if len(values) > 5 else "")
+    return some_of(sorted(values), 5)

@@ -125,6 +125,6 @@ def _read_neuron(
         ]
     if raster.ndim != 2 or any(len(column) != len(raster) for column in columns):
         raise DataError(
-            f"{path.name}: {raster.shape} raster for {[len(column) for column in columns]} labels"
+            f"{path.name}: {raster.shape} raster for {list(map(len, columns))} labels"
         )
     return raster, columns[0], columns[1]

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from neuroledger.data.arrays import Array, Integers
+from neuroledger.data.arrays import Array, Integers, floats
 from neuroledger.data.memory import (
     WHOLE,
     LazyRows,
@@ -112,7 +112,7 @@ def _probability(part: Any, x: Array) -> Array:
         return np.full(len(x), part)
     if hasattr(part, "predict_proba"):
         return np.asarray(part.predict_proba(x)[:, 1])
-    return np.asarray(part.predict(x), dtype=float)
+    return floats(part.predict(x))
 
 
 def sample_rows(y: Array, most: int | None) -> Integers:
@@ -208,7 +208,10 @@ class DoublePrecisionPipeline:
     def _set_subjects(self, rows: Any = slice(None)) -> None:
         for _, step in self.pipeline.steps:
             if hasattr(step, "adapt"):
-                step.subjects = None if self.subjects is None else self.subjects[rows]
+                if self.subjects is None:
+                    step.subjects = None
+                else:
+                    step.subjects = self.subjects[rows]
 
     @property
     def _rest(self) -> Any:
@@ -268,7 +271,9 @@ class DoublePrecisionPipeline:
         if not self._by_blocks(x):
             predictions = getattr(self._rest, name)(_in_doubles(x))
             is_list = isinstance(predictions, list)
-            return predictions if is_list else np.asarray(predictions)
+            if is_list:
+                return predictions
+            return np.asarray(predictions)
         parts = []
         for rows, block in _blocks(x):
             self._set_subjects(rows)
@@ -284,7 +289,7 @@ def _is_xdawn(step: Any) -> bool:
 
 def _in_doubles(x: Array | LazyRows) -> Array:
     if isinstance(x, LazyRows):
-        return np.asarray(x, dtype=np.float64)
+        return floats(x)
     return x.astype(np.float64)
 
 
@@ -298,7 +303,10 @@ def fit_first_step(step: Any, x: Array | LazyRows, y: Array) -> Any:
         return step.fit(x, y)
     if not _is_xdawn(step):
         return step.fit(x[:1].astype(np.float64), y[:1])
-    classes = np.unique(y) if step.classes is None else np.asarray(step.classes)
+    if step.classes is None:
+        classes = np.unique(y)
+    else:
+        classes = np.asarray(step.classes)
     means = np.stack([_mean(x.part(np.flatnonzero(y == name))) for name in classes])
     step.set_params(baseline_cov=_covariance(x))
     return step.fit(means, classes)

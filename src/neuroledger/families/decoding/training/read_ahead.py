@@ -32,5 +32,8 @@ def read_ahead(
 
 def how_trained(training: Training, device: str) -> str:
     """How networks were trained, for the notes of a score."""
-    precision = "mixed" if training.mixed and device == "cuda" else "full"
+    if training.mixed and device == "cuda":
+        precision = "mixed"
+    else:
+        precision = "full"
     return f"trained on {device} in {precision} precision, {training.workers} workers read ahead"

@@ -62,7 +62,7 @@ class Texts:
         """Numbers of symbols, (window, place), padded with blanks."""
         import torch
 
-        texts = [str(text) for text in y]
+        texts = list(map(str, y))
         unknown = sorted(
             {symbol for text in texts for symbol in text} - set(self.number)
         )
@@ -171,7 +171,7 @@ def greedy(scores: Array, blank: int) -> list[int]:
     """
     best = scores.argmax(axis=1)
     changed = np.concatenate([[True], best[1:] != best[:-1]])
-    return [int(k) for k in best[changed & (best != blank)]]
+    return list(map(int, best[changed & (best != blank)]))
 
 
 def beam(scores: Array, blank: int, breadth: int) -> list[int]:
@@ -185,7 +185,7 @@ def beam(scores: Array, blank: int, breadth: int) -> list[int]:
         candidates: dict[tuple[int, ...], list[float]] = defaultdict(
             lambda: [LOWEST, LOWEST]
         )
-        likely = [int(k) for k in np.argsort(-scores_now, kind="stable")[: breadth + 1]]
+        likely = list(map(int, np.argsort(-scores_now, kind="stable")[: breadth + 1]))
         for text, (after_blank, after_symbol) in beams.items():
             either = _sum((after_blank, after_symbol))
             same = candidates[text]

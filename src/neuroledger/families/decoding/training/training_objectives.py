@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, floats
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.protocols.decoder import Signature
 from neuroledger.families.decoding.training.decoding_recipes import TrainingRecipe
@@ -103,7 +103,7 @@ class Numbers:
         """The targets that a balanced sampler uses: the numbers in their own units."""
         import torch
 
-        return torch.from_numpy(np.asarray(y, dtype=float).reshape(len(y), -1))
+        return torch.from_numpy(floats(y).reshape(len(y), -1))
 
     def loss(self, targets: Tensor) -> Loss:
         """The error of the recipe, multiplied by its weight."""
@@ -143,18 +143,24 @@ class Numbers:
         # Numbers at an edge may be off after standardisation in single precision.
         near = 1e-5 * (edges[-1] - edges[0])
         bin_of = np.digitize(numbers + near, edges[1:-1])
-        bin_of[(numbers < edges[0] - near) | (numbers > edges[-1] + near)] = -1
+        below = numbers < edges[0] - near
+        above = numbers > edges[-1] + near
+        bin_of[below | above] = -1
         means = [
             errors[bin_of == k].mean()
             for k in range(len(edges) - 1)
             if (bin_of == k).any()
         ]
-        return -float(np.mean(means)) if means else -np.inf
+        if means:
+            return -float(np.mean(means))
+        return -np.inf
 
     def answers(self, outputs: Array) -> Array:
         """Predictions in their own units, (window,) or (window, output)."""
         values = outputs * self.spread + self.mean
-        return np.asarray(values[:, 0] if self.signature.outputs == 1 else values)
+        if self.signature.outputs == 1:
+            values = values[:, 0]
+        return np.asarray(values)
 
     def probabilities(self, outputs: Array) -> Array:
         """Not defined for numbers."""

@@ -50,7 +50,10 @@ def polarity_events(
         The recording is compressed, and the package to decompress it is not installed.
     """
     first = FIRST.match(content)
-    version = int(first[1]) if first else 0
+    if first:
+        version = int(first[1])
+    else:
+        version = 0
     if version == 2:
         events = aedat2.events_of(content, name, height, chip)
     elif version == 3:

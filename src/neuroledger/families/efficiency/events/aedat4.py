@@ -153,7 +153,10 @@ def _decompress(body: bytes, method: int, name: str) -> bytes:
                 content = opened.read(MOST)
                 is_complete = len(content) < MOST
     except ImportError as error:
-        package = "lz4" if method in (LZ4, LZ4_HIGH) else "zstandard"
+        if method in (LZ4, LZ4_HIGH):
+            package = "lz4"
+        else:
+            package = "zstandard"
         raise UnavailableError(
             f"{name} is compressed, and the package {package} is not installed",
             "pip install 'neuroledger[events]'",

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
 
-from neuroledger.data.arrays import Array, Booleans, Integers
+from neuroledger.data.arrays import Array, Booleans, Integers, floats
 from neuroledger.data.hdf5 import opened, variable
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError
@@ -104,7 +104,9 @@ class Grid(BaseModel):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Storage type of a value."""
-        return np.dtype(np.uint16 if self.values == "counts" else np.uint8)
+        if self.values == "counts":
+            return np.dtype(np.uint16)
+        return np.dtype(np.uint8)
 
     def coords(self) -> dict[str, object]:
         """Return the coordinates of the neuroids: channel by channel, row by row."""
@@ -291,10 +293,7 @@ def boxes_by_frame(
     scale = np.array([frame[0] / camera[0], frame[1] / camera[1]])
     low = np.stack([boxes["x"], boxes["y"]], axis=1)
     high = low + np.stack([boxes["w"], boxes["h"]], axis=1)
-    low, high = (
-        np.clip(corner, 0, np.asarray(camera, dtype=np.float64))
-        for corner in (low, high)
-    )
+    low, high = (np.clip(corner, 0, floats(camera)) for corner in (low, high))
     visible = ((high - low) > THIN).all(axis=1)
     low = low * scale
     high = high * scale

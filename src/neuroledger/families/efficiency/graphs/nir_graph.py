@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neuroledger.data.arrays import floats
 from neuroledger.data.facts import Fact
 from neuroledger.data.hdf5 import opened
 from neuroledger.data.sandbox import confined, limits_for
@@ -137,9 +138,7 @@ class Neuron(nn.Module):  # type: ignore[misc]
         ):
             self.register_buffer(
                 name,
-                None
-                if tau is None
-                else compact(time_step / np.asarray(tau, np.float64)),
+                None if tau is None else compact(time_step / floats(tau)),
             )
         self.time_step = time_step
         self.v: Tensor | None = None
@@ -499,7 +498,7 @@ def module_of(
 
 def compact(value: object) -> Tensor:
     """Return a parameter of neurons as 32-bit numbers: a single one if all are equal."""
-    values = np.asarray(value, dtype=np.float64)
+    values = floats(value)
     same = values.size > 0 and bool((values == values.flat[0]).all())
     return torch.tensor(values.flat[0] if same else values, dtype=torch.float32)
 
@@ -523,7 +522,7 @@ def _declared_shape(node: nir.NIRNode, side: str) -> tuple[int, ...]:
 
 
 def _ints(value: object) -> tuple[int, ...]:
-    return tuple(int(x) for x in np.atleast_1d(np.asarray(value)))
+    return tuple(map(int, np.atleast_1d(np.asarray(value))))
 
 
 def _topological_order(

@@ -438,10 +438,10 @@ def run_recurrent(
     state = tuple(start) if len(start) == 2 else start[0] if start else None
     output, last = layer(x, state)
     ways = 2 if layer.bidirectional else 1
-    return (
-        output.unflatten(-1, (ways, -1)).transpose(1, 2),
-        *(last if isinstance(last, tuple) else (last,)),
-    )
+    outputs = output.unflatten(-1, (ways, -1)).transpose(1, 2)
+    if isinstance(last, tuple):
+        return outputs, *last
+    return outputs, last
 
 
 def _plain_value(value: Any) -> Any:
@@ -450,12 +450,14 @@ def _plain_value(value: Any) -> Any:
     if type(value).__name__ == "TensorProto":
         return _values(value)
     if isinstance(value, (list, tuple)):
-        return [_plain_value(item) for item in value]
+        return list(map(_plain_value, value))
     return value
 
 
 def _int_list(x: Tensor | Iterable[int]) -> list[int]:
-    return [int(v) for v in (x.reshape(-1).tolist() if isinstance(x, Tensor) else x)]
+    if isinstance(x, Tensor):
+        x = x.reshape(-1).tolist()
+    return list(map(int, x))
 
 
 def _pads(
@@ -636,7 +638,10 @@ def _slice(o: Attributes, x: Tensor, *given: Tensor | None) -> Tensor:
     else:
         steps = _int_list(steps)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        last = None if step < 0 and end < -x.shape[axis] else end
+        if step < 0 and end < -x.shape[axis]:
+            last = None
+        else:
+            last = end
         indices = range(*slice(start, last, step).indices(x.shape[axis]))
         if step < 0:  # torch supports only positive steps
             x = x.index_select(axis, torch.tensor(list(indices), device=x.device))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Booleans, Floats, Strings
+from neuroledger.data.arrays import Booleans, Floats, Strings, floats
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError
 from neuroledger.families.efficiency import examples
@@ -45,9 +45,7 @@ def average_precision(source: xr.DataArray, target: xr.DataArray) -> Samples:
         raise MetricError(
             "average precision needs scores (presentation, choice), not labels"
         )
-    scores = np.asarray(
-        source.transpose("presentation", "choice").values, dtype=np.float64
-    )
+    scores = floats(source.transpose("presentation", "choice").values)
     truth = as_text(target.values)
     require_same_rows(source, target)
     if not np.isfinite(scores).all():
@@ -114,7 +112,7 @@ def detection_average_precision(
     found_boxes, found_scenes, found_labels = _boxes(source, "boxes found")
     if "score" not in source.coords:
         raise MetricError("boxes found have no coordinate 'score' to be ranked by")
-    scores = np.asarray(source["score"].values, dtype=np.float64)
+    scores = floats(source["score"].values)
     if len(boxes) == 0:
         raise MetricError("there are no true boxes to be found")
     classes = np.unique(labels)
@@ -198,9 +196,7 @@ def _boxes(array: xr.DataArray, role: str) -> tuple[Floats, Strings, Strings]:
         raise MetricError(
             f"{role} are (presentation, corner) with four corners and coordinates scene and label"
         )
-    values = np.asarray(
-        array.transpose("presentation", "corner").values, dtype=np.float64
-    )
+    values = floats(array.transpose("presentation", "corner").values)
     return (
         values,
         np.asarray(array["scene"].values).astype(str),

@@ -101,7 +101,10 @@ def operations_per_sample(trace: Trace, count: Callable[[Layer], float]) -> Read
     names = "; ".join(
         f"{part.name or 'the network'} ({part.why})" for part in missing[:8]
     )
-    and_more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+    if len(missing) > 8:
+        and_more = f" and {len(missing) - 8} more"
+    else:
+        and_more = ""
     reason = f"not counted: {names}{and_more}; operations were counted for {coverage:.1%} of the weights"
     if not parts:
         return failed(reason)

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from pydantic import PositiveFloat
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.errors import MetricError
 from neuroledger.families.efficiency import examples
 from neuroledger.families.same_rows import require_same_rows
@@ -140,7 +140,7 @@ def coefficient_of_determination(predicted: Floats, true: Floats) -> float:
 
 
 def _columns(array: xr.DataArray) -> Floats:
-    values = np.asarray(getattr(array, "values", array), dtype=np.float64)
+    values = floats(getattr(array, "values", array))
     if values.ndim == 0 or values.size == 0:
         raise MetricError("there are no predictions to compare")
     return values.reshape(len(values), -1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats, Integers
+from neuroledger.data.arrays import Floats, Integers, floats
 from neuroledger.families.efficiency.networks.trainable_model import (
     TAKES,
     Examples,
@@ -41,7 +41,7 @@ def constant(*, id: str) -> Learner:
     require("torch", "torch")
 
     def ready(examples: Examples) -> nn.Module:
-        truth = np.asarray(examples.truth, dtype=np.float64)
+        truth = floats(examples.truth)
         if truth.ndim == 2 and examples.classes:
             return _constant_answer(_mean_boxes(truth, len(examples.classes)))
         if examples.classes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.networks.trainable_model import (
     TAKES,
@@ -32,7 +32,7 @@ def ridge(features: Floats, targets: Floats, penalty: float) -> Floats:
 def solve_ridge(gram: Floats, cross: Floats, penalty: float) -> Floats:
     """Return the same weights from the products ``featuresᵀ·features`` (changed in place) and ``featuresᵀ·targets``."""
     gram[np.diag_indices_from(gram)] += penalty
-    return np.asarray(np.linalg.solve(gram, cross), dtype=np.float64)
+    return floats(np.linalg.solve(gram, cross))
 
 
 @builder("echo_state", version=1, takes=TAKES, gives=answering("forecast"))
@@ -75,7 +75,8 @@ def echo_state(
         state = np.zeros(units)
         features = np.empty((len(series), units + 2))
         for step, value in enumerate(series):
-            state = (1 - leak) * state + leak * np.tanh(w_in @ [1.0, value] + w @ state)
+            drive = w_in @ [1.0, value] + w @ state
+            state = (1 - leak) * state + leak * np.tanh(drive)
             features[step] = [1.0, value, *state]
         targets = examples.truth.reshape(-1, 1).astype(np.float64)
         fitted = ridge(features[warm_up:], targets[warm_up:], penalty)
@@ -117,7 +118,7 @@ def linear_forecast(
 
 
 def _series(examples: Examples, needed: int, id: str) -> Floats:
-    values = np.asarray(examples.inputs, dtype=np.float64)
+    values = floats(examples.inputs)
     if values.ndim != 3 or values.shape[:2] != (1, 1):
         raise ModelError(
             f"model {id!r} forecasts one series of single values, not inputs {values.shape}"

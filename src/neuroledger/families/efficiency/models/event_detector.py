@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 from pydantic import Field, PositiveFloat
 
+from neuroledger.data.arrays import floats
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.networks.trainable_model import (
     TAKES,
@@ -67,7 +67,7 @@ def mean_sizes(examples: Examples, id: str) -> list[tuple[int, int]]:
     ModelError
         A class has no box in the training part.
     """
-    boxes = np.asarray(examples.truth, dtype=np.float64)
+    boxes = floats(examples.truth)
     sizes = []
     for number, name in enumerate(examples.classes):
         own = boxes[boxes[:, 5] == number]

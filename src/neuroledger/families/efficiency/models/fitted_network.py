@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
+from neuroledger.data.arrays import floats
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.ann import network as artificial
 from neuroledger.families.efficiency.models.spiking import network as spiking
@@ -110,7 +111,9 @@ def _cross_entropy(
     truth = torch.from_numpy(np.asarray(examples.truth, dtype=np.int64))
     counts = torch.bincount(truth, minlength=len(examples.classes))
     weights = len(truth) / counts.clamp(min=1) / (counts > 0).sum()
-    weight = weights.to(device, torch.float32) if balanced else None
+    weight = None
+    if balanced:
+        weight = weights.to(device, torch.float32)
     return lambda answer, rows: cross_entropy(
         answer, truth[rows].to(device), weight=weight
     )
@@ -164,9 +167,7 @@ def fitted_regression(
             raise ModelError(
                 f"model {id!r} cannot be trained: the data have no training part"
             )
-        truth = np.asarray(examples.truth, dtype=np.float64).reshape(
-            len(examples.inputs), -1
-        )
+        truth = floats(examples.truth).reshape(len(examples.inputs), -1)
         _, neuroids, bins = examples.inputs.shape
         from neuroledger.families.efficiency.networks.layers import fit, seeded
 
@@ -212,12 +213,19 @@ def _regression_network(
     from neuroledger.families.efficiency.networks.layers import Lif, OverTime
 
     spiking = architecture == "spiking"
-    layers: list[nn.Module] = [] if spiking else [nn.Flatten()]
-    for before, after in pairwise((neuroids if spiking else neuroids * bins, *units)):
-        layers += [nn.Linear(before, after), Lif(beta) if spiking else nn.ReLU()]
+    layers: list[nn.Module] = []
+    inputs = neuroids
+    if not spiking:
+        layers.append(nn.Flatten())
+        inputs = neuroids * bins
+    for before, after in pairwise((inputs, *units)):
+        layers.append(nn.Linear(before, after))
+        layers.append(Lif(beta) if spiking else nn.ReLU())
     last = nn.Linear(units[-1], outputs)
     network = nn.Sequential(*layers, last)
-    return (OverTime(network) if spiking else network), last
+    if spiking:
+        return OverTime(network), last
+    return network, last
 
 
 def _squared_error(truth: Any, device: torch.device) -> Callable[[Any, Any], Any]:

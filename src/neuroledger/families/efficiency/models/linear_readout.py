@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from pydantic import PositiveFloat
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.errors import ModelError
 from neuroledger.families.efficiency.models.echo_state import solve_ridge
 from neuroledger.families.efficiency.networks.trainable_model import (
@@ -45,9 +45,7 @@ def linear_readout(
             raise ModelError(
                 f"model {id!r} cannot be trained: the data have no training part"
             )
-        y = np.asarray(examples.truth, dtype=np.float64).reshape(
-            len(examples.inputs), -1
-        )
+        y = floats(examples.truth).reshape(len(examples.inputs), -1)
         target_mean = y.mean(axis=0)
         mean, gram, cross = _products(examples, y - target_mean)
         weights = solve_ridge(gram, cross, penalty)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.data.arrays import Reals
+from neuroledger.data.arrays import Reals, floats
 from neuroledger.families.efficiency.networks.trainable_model import (
     TAKES,
     Examples,
@@ -56,7 +56,9 @@ def prototypes(
             np.concatenate([old[0], new[0]]), np.concatenate([old[1], new[1]]), device
         )
 
-    prepare = partial(represent, hearing) if hearing is not None else None
+    prepare = None
+    if hearing is not None:
+        prepare = partial(represent, hearing)
     return Learner(
         id=id,
         tasks=("classification", "incremental"),
@@ -68,8 +70,7 @@ def prototypes(
 
 def _rows(examples: Examples, classes: range) -> tuple[np.ndarray, np.ndarray]:
     rates = [
-        np.asarray(batch, dtype=np.float64).mean(axis=2)
-        for batch in in_batches(examples.inputs, AT_ONCE)
+        floats(batch).mean(axis=2) for batch in in_batches(examples.inputs, AT_ONCE)
     ]
     return prototype_rows(np.concatenate(rates), examples.truth, classes)
 

@@ -76,7 +76,10 @@ def published_network(
         load_weights(module, weights, id)
         return _reordered(module, classes, examples.classes, id).to(available(device))
 
-    prepare = None if hearing is None else partial(represent, hearing)
+    if hearing is None:
+        prepare = None
+    else:
+        prepare = partial(represent, hearing)
     return Learner(id=id, tasks=("classification",), ready=ready, prepare=prepare)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Indices, Singles, Strings
+from neuroledger.data.arrays import Array, Indices, Singles, Strings, floats
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.measurement import Measurement
 from neuroledger.errors import DataError, ModelError
@@ -189,7 +189,7 @@ def _boxes(text: object, name: str) -> list[Box]:
     try:
         boxes = json.loads(str(text))
         valid = isinstance(boxes, list) and all(
-            len(box) == 5 and np.isfinite([float(corner) for corner in box[1:]]).all()
+            len(box) == 5 and np.isfinite(list(map(float, box[1:]))).all()
             for box in boxes
         )
     except (ValueError, TypeError):
@@ -208,7 +208,7 @@ def _numbered(scenes: Sequence[list[Box]], classes: Sequence[str]) -> Array:
         for scene, boxes in enumerate(scenes)
         for box in boxes
     ]
-    return np.asarray(rows, dtype=np.float64).reshape(-1, 6)
+    return floats(rows).reshape(-1, 6)
 
 
 def _detected(
@@ -346,7 +346,10 @@ def incremental(
     source = xr.concat(parts, "presentation")
     target = source["truth"].drop_vars("truth").astype(str)
     note = "costs are those of the last session, when all classes are known"
-    result = None if traced is None else replace(traced, notes=(*traced.notes, note))
+    if traced is None:
+        result = None
+    else:
+        result = replace(traced, notes=(*traced.notes, note))
     return Measurement(source.drop_vars("truth"), target), result
 
 
@@ -441,7 +444,7 @@ def forecast(
     with _one_thread():
         for number in range(assembly.sizes["presentation"]):
             name = str(assembly["stimulus_id"].values[number])
-            series = np.asarray(assembly.values[number, 0], dtype=np.float64)
+            series = floats(assembly.values[number, 0])
             for window in range(windows):
                 start = int(window * stride)
                 piece = series[start : start + train + test + 1]
@@ -479,7 +482,10 @@ def forecast(
     truth = xr.DataArray(
         np.asarray(rows["truth"]), dims=("presentation",), coords=coords
     )
-    result = None if traced is None else replace(traced, notes=(*traced.notes, *notes))
+    if traced is None:
+        result = None
+    else:
+        result = replace(traced, notes=(*traced.notes, *notes))
     return Measurement(source, truth), result
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Singles
+from neuroledger.data.arrays import Array, Singles, floats
 from neuroledger.data.memory import WHOLE, LazyRows, Rows
 from neuroledger.errors import DataError, ModelError
 from neuroledger.models.model import Fit
@@ -50,7 +50,10 @@ class Presentations(LazyRows):
         self._full_scale = (
             float(assembly.attrs.get("full_scale", 1.0)) if integers else 1.0
         )
-        self._rate = _bins_per_second(assembly) if prepare is not None else 0.0
+        if prepare is not None:
+            self._rate = _bins_per_second(assembly)
+        else:
+            self._rate = 0.0
         self._prepare = prepare
         if prepare is not None:
             first = np.array(self._values[:1], dtype=np.float32)
@@ -91,7 +94,7 @@ def in_batches(inputs: Singles | Presentations, size: int) -> Iterator[Singles]:
 
 def _bins_per_second(assembly: xr.DataArray) -> float:
     """Return the number of time bins per second."""
-    starts = np.asarray(assembly["time_bin_start"].values, dtype=np.float64)
+    starts = floats(assembly["time_bin_start"].values)
     steps = np.diff(starts)
     if (
         len(steps) == 0

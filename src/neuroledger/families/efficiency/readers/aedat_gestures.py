@@ -251,7 +251,7 @@ def _rows(
         if not line.strip():
             continue
         try:
-            kind, start, end = (int(value) for value in line.split(","))
+            kind, start, end = map(int, line.split(","))
         except ValueError as error:
             raise DataError(
                 f"{table}, line {number}: {line[:40]!r} is not class, startTime_usec, endTime_usec"

@@ -124,7 +124,10 @@ def event_histograms(
     for name, table, part in _recordings(files, ENDINGS[stored], parts, unlabelled):
         with opened(name) as recording:
             labelled = read_boxes(files[table], boxes)
-            end = int(labelled["t"][-1]) if len(labelled) else 0
+            if len(labelled):
+                end = int(labelled["t"][-1])
+            else:
+                end = 0
             if end > recording.number * frame_us + TOLERANCE_US:
                 raise DataError(
                     f"{table} has boxes until {end / 1e6:g} s, but {name} ends at {recording.number * frame_us / 1e6:g} s: "

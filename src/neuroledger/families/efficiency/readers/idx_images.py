@@ -192,7 +192,10 @@ def _parse_idx(opened: _BinaryFile, name: str) -> Array:
     )
     content = opened.read(expected + 1)
     if len(content) != expected:
-        size = f"{len(content):,}" if len(content) < expected else "more"
+        if len(content) < expected:
+            size = f"{len(content):,}"
+        else:
+            size = "more"
         raise DataError(
             f"{name} states {' x '.join(map(str, shape))} values ({expected:,} bytes) but contains {size}: it is incomplete"
         )

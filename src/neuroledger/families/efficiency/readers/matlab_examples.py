@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from pydantic import PositiveFloat
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
@@ -76,7 +76,7 @@ def matlab_examples(
         conditions = [
             _variable(variables, name, path).ravel() for name in condition.values()
         ]
-        if [len(kind) for kind in conditions] != [len(values) for values in x.values()]:
+        if list(map(len, conditions)) != list(map(len, x.values())):
             raise DataError(f"{path.name}: conditions and inputs differ in number")
         coords["condition"] = ("presentation", np.concatenate(conditions))
     values = np.concatenate(list(x.values()))[:, :, None]
@@ -92,7 +92,7 @@ def matlab_examples(
             "stimulus_id": ("presentation", ids),
             "split": (
                 "presentation",
-                np.repeat(list(x), [len(arrays) for arrays in x.values()]),
+                np.repeat(list(x), list(map(len, x.values()))),
             ),
             **coords,
             "neuroid_id": (
@@ -110,4 +110,4 @@ def _variable(variables: Mapping[str, object], name: str, path: Path) -> Floats:
     if name not in variables or getattr(variables[name], "ndim", 0) != 2:
         names = ", ".join(sorted(key for key in variables if not key.startswith("__")))
         raise DataError(f"{path.name} has no matrix {name!r}; it has {names}")
-    return np.asarray(variables[name], dtype=np.float64)
+    return floats(variables[name])

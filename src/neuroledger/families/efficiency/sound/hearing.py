@@ -16,7 +16,7 @@ from pydantic import (
     PositiveInt,
 )
 
-from neuroledger.data.arrays import Array, Reals, Singles
+from neuroledger.data.arrays import Array, Reals, Singles, floats
 from neuroledger.errors import DataError, RequestError
 
 __all__ = [
@@ -96,7 +96,7 @@ def band_energies(
         flat
     ):  # one at a time: overlapping frames need many times the memory of a sound
         padded = np.pad(
-            np.asarray(clip, dtype=np.float64),
+            floats(clip),
             (points // 2, (points + 1) // 2),
             mode="reflect",
         )
@@ -116,7 +116,7 @@ def changes(signal: Array, step: float) -> Singles:
     A level starts at the first value, rounded. A value more than ``step`` above the level gives 1 and raises it by
     ``step``; a value more than ``step`` below gives -1 and lowers it. A frame changes the level at most once.
     """
-    level = np.rint(np.asarray(signal[..., 0], dtype=np.float64))
+    level = np.rint(floats(signal[..., 0]))
     spikes = np.zeros((*signal.shape[:-1], signal.shape[-1] - 1), dtype=np.float32)
     for time in range(1, signal.shape[-1]):
         difference = signal[..., time] - level

@@ -293,7 +293,9 @@ def evaluate(
         best = 0
         chosen = np.zeros(work.nodes)
         times: dict[str, float] = {}
-        stop = counter.start() if counter is not None else None
+        stop = None
+        if counter is not None:
+            stop = counter.start()
         began = time.perf_counter()
         for solution in solver(work, rng):
             cost = work.cost(solution)

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from pydantic import NonNegativeInt
 
+from neuroledger.data.arrays import floats
 from neuroledger.errors import CeilingError
 from neuroledger.families.fields import AtLeastOne
 from neuroledger.families.signals.metrics.reading_correlation import correlated
@@ -52,9 +53,7 @@ def reader_consistency(
         raise CeilingError(
             f"reader consistency needs (presentation, {over}), not {tuple(assembly.dims)}"
         )
-    values = np.asarray(
-        assembly.transpose("presentation", over).values, dtype=np.float64
-    )
+    values = floats(assembly.transpose("presentation", over).values)
     count = values.shape[1]
     if count < 2:
         raise CeilingError(

@@ -89,7 +89,10 @@ def _remarks(raw: BaseRaw, in_file: Mapping[str, str]) -> list[str]:
 
 
 def _names(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    if len(names) > SHOWN:
+        rest = f" and {len(names) - SHOWN} more"
+    else:
+        rest = ""
     return f"{', '.join(names[:SHOWN])}{rest}"
 
 

@@ -39,7 +39,7 @@ def count_by_label(
     reason: Reason, columns: Mapping[str, Iterable[Any]], chosen: Booleans
 ) -> Iterator[LeftOut]:
     """Yield the number of chosen windows of each label; the label is the column ``label``, or empty without it."""
-    labels = [str(label) for label in columns.get("label", [""] * len(chosen))]
+    labels = list(map(str, columns.get("label", [""] * len(chosen))))
     counts = Counter(
         label for label, one in zip(labels, chosen.tolist(), strict=True) if one
     )

@@ -73,7 +73,10 @@ def read_edf_header(path: Path) -> EdfHeader | None:
             )
         except ValueError:
             return None
-    width = 3 if head[:1] == b"\xff" else 2
+    if head[:1] == b"\xff":
+        width = 3
+    else:
+        width = 2
     size = width * sum(samples)
     whole = (path.stat().st_size - start) // size if size else 0
     return EdfHeader(

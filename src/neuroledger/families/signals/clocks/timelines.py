@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroledger.data.arrays import Booleans, Floats
+from neuroledger.data.arrays import Booleans, Floats, floats
 from neuroledger.data.clocks import Gap
 from neuroledger.data.facts import Fact, Origin
 
@@ -125,7 +125,7 @@ def place(
     begins, samples
         When each part begins (s), and its number of samples at this rate.
     """
-    moments = np.asarray(onsets, dtype=float)
+    moments = floats(onsets)
     start = moments + offset / rate
     part = np.searchsorted(begins, start + 0.5 / rate, side="right") - 1
     part = np.clip(part, 0, len(begins) - 1).astype(int)

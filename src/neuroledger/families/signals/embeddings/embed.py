@@ -91,7 +91,10 @@ def _embedded(
         raise RequestError(
             f"--mean is for layers: the spec of model {built.id!r} declares what it averages"
         )
-    requested = None if layer is None else _states(layer, built)
+    if layer is None:
+        requested = None
+    else:
+        requested = _states(layer, built)
     result = embeddings(built, source.shown(built.shown), requested, tell)
     states = requested if requested is not None else built.described.get("states", ())
     attributes = {
@@ -105,7 +108,7 @@ def _embedded(
 
 def _states(layer: str, built: Embedder) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in layer.split(","))
+        return tuple(map(int, layer.split(",")))
     except ValueError:
         raise RequestError(
             f"--layer {layer}: model {built.id!r} has hidden states by number, from 0: --layer 8, or 22,24 for their mean"

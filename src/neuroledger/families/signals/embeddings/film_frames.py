@@ -57,7 +57,10 @@ def _clips(path: Path, moments: Floats, prepare: Prepare) -> list[Singles]:
     ready: dict[float, Singles] = {}
     with _opened(path) as film:
         stream = _video(film, path)
-        frame_seconds = float(1 / stream.average_rate) if stream.average_rate else 0.04
+        if stream.average_rate:
+            frame_seconds = float(1 / stream.average_rate)
+        else:
+            frame_seconds = 0.04
         frames = _frames(film, stream, float(moments[0, 0]), path)
         upcoming = next(frames, None)
         for clip in moments:

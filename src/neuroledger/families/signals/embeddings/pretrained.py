@@ -180,7 +180,10 @@ def pretrained(
         for name, stored, expected in sorted(loading["mismatched_keys"])
     ]
     if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        if len(problems) > 5:
+            more = f"; and {len(problems) - 5} more"
+        else:
+            more = ""
         raise ModelError(
             f"model {id!r}: weights do not fit: {'; '.join(problems[:5])}{more}"
         )

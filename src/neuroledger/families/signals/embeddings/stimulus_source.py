@@ -207,7 +207,7 @@ def table_of(path: Path) -> pd.DataFrame:
         )
     except (ValueError, OSError) as error:
         raise RequestError(f"{path} cannot be read as a CSV table ({error})") from error
-    names = [str(name) for name in table.iloc[0]]
+    names = list(map(str, table.iloc[0]))
     repeated = _repeated(names)
     if repeated:
         raise RequestError(

@@ -216,7 +216,7 @@ def _numbers(path: Path, name: str) -> list[int]:
             if invalid
             else f"{name} is empty: it is damaged or incomplete"
         )
-    return [int(number) for number in numbers]
+    return list(map(int, numbers))
 
 
 def _read_list(rule: Listed, files: Mapping[str, Path]) -> frozenset[str]:
@@ -244,7 +244,7 @@ def _variable(path: Path, name: str, variable: str) -> Sequence[Any]:
     content = matlab(path, variable)
     if not np.issubdtype(np.asarray(content[variable]).dtype, np.number):
         raise DataError(f"{name}: the variable {variable!r} does not contain numbers")
-    return [float(value) for value in np.ravel(content[variable])]
+    return list(map(float, np.ravel(content[variable])))
 
 
 def _plain(value: str) -> str:

@@ -207,7 +207,10 @@ def _grouped(
         sides[side] = name
         labels[key] = fields
     if not groups:
-        of_subjects = f" of {', '.join(subjects)}" if subjects else ""
+        if subjects:
+            of_subjects = f" of {', '.join(subjects)}"
+        else:
+            of_subjects = ""
         raise DataError(
             f"no file matches {series}{of_subjects}; the first of {len(names)} is {min(names, default='none')}"
         )
@@ -220,7 +223,7 @@ def _rest_runs(
     if rest is None:
         return set()
     counts = Counter(key[:-1] for key in groups)
-    numbers = {_plain(number) for number in rest.runs}
+    numbers = set(map(_plain, rest.runs))
     return {key for key in groups if counts[key[:-1]] == rest.of and key[-1] in numbers}
 
 

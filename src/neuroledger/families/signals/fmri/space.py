@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from neuroledger.data.arrays import Array, Integers
+from neuroledger.data.arrays import Array, Integers, floats
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.families.fields import AtLeastTwo
@@ -184,8 +184,8 @@ def voxels_in(masks: Sequence[tuple[Any, str]]) -> tuple[Channels, Array]:
     coordinates = np.array(
         np.unravel_index(voxels, inside.shape, order="F"), dtype=float
     )
-    metres = (first.affine[:3, :3] @ coordinates + first.affine[:3, 3:]).T / 1000.0
-    return Channels(voxels.astype(np.int64), None), metres
+    millimetres = first.affine[:3, :3] @ coordinates + first.affine[:3, 3:]
+    return Channels(voxels.astype(np.int64), None), millimetres.T / 1000.0
 
 
 def on_cortex(space: Surface, shape: Sequence[int], affine: Array) -> Channels:
@@ -208,7 +208,7 @@ def on_cortex(space: Surface, shape: Sequence[int], affine: Array) -> Channels:
     count = MESHES[space.mesh]
     sides = [
         [
-            np.asarray(meshes[layer].parts[side].coordinates, float)[:count]
+            floats(meshes[layer].parts[side].coordinates)[:count]
             for side in ("left", "right")
         ]
         for layer in ("pial", "white_matter")
@@ -278,10 +278,8 @@ def by_transforms(
     for depth in range(len(space.layers)):
         hemispheres = []
         for side in HEMISPHERES[1]:
-            indices = (
-                np.asarray(vertices[side], float).ravel()[:count].astype(np.int64) - 1
-            )
-            coordinates = np.asarray(layers[side][depth], float).reshape(-1, 3)
+            indices = floats(vertices[side]).ravel()[:count].astype(np.int64) - 1
+            coordinates = floats(layers[side][depth]).reshape(-1, 3)
             if (
                 len(indices) < count
                 or indices.min() < 0

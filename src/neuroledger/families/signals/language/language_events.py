@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from neuroledger.errors import DataError, RequestError
+from neuroledger.errors import DataError, RequestError, some_of
 from neuroledger.families.signals.recordings.open_recordings import require_gapless
 from neuroledger.families.signals.recordings.signal_preprocessing import (
     Preprocessing,
@@ -66,7 +66,7 @@ def the_file(files: Iterable[str], wanted: str) -> str:
         name for name in known if plain(name).endswith(f"/{plain(wanted)}")
     ]
     if not matches:
-        examples = ", ".join(sorted(known)[:8]) + (", …" if len(known) > 8 else "")
+        examples = some_of(sorted(known), 8)
         raise DataError(
             f"{wanted} is not among the files: {examples or 'there are none'}"
         )
@@ -85,7 +85,7 @@ def embeddings_in(names: Sequence[str], parameters: Mapping[str, Any]) -> list[s
     RequestError
         A table is missing.
     """
-    tables = [str(name) for name in (parameters.get("embeddings") or {}).values()]
+    tables = list(map(str, (parameters.get("embeddings") or {}).values()))
     missing = [name for name in tables if name not in names]
     if missing:
         raise RequestError(

@@ -105,7 +105,10 @@ def texts_of(path: Path, name: str, variable: str, field: str) -> list[str]:
             raise DataError(
                 f"{name} is not a MATLAB file of version 5: it is damaged or incomplete"
             )
-        order = "<" if head[126:128] == b"IM" else ">"
+        if head[126:128] == b"IM":
+            order = "<"
+        else:
+            order = ">"
         if struct.unpack(f"{order}H", head[124:126])[0] >> 8 != 1:
             raise DataError(
                 f"{name} is a MATLAB file of version 7.3; this data set has files of version 5"

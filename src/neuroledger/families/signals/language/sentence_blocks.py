@@ -84,7 +84,10 @@ def eeg_of(path: Path, name: str) -> Block:
 
 
 def _require_fields(eeg: Array, name: str) -> None:
-    fields = eeg if isinstance(eeg, dict) else {}
+    if isinstance(eeg, dict):
+        fields = eeg
+    else:
+        fields = {}
     needed = ("data", "srate", "chanlocs", "event")
     missing = [field for field in needed if field not in fields]
     if missing:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.arrays import floats
 from neuroledger.data.factorize import locate
 from neuroledger.errors import MetricError
 from neuroledger.spec.registry import Example, metric
@@ -73,8 +74,8 @@ def reading_correlation(
         raise MetricError(
             f"the model gave no number for {int((rows < 0).sum())} parts, first {str(ids[rows < 0][0])!r}"
         )
-    a = np.asarray(source.values, dtype=np.float64)[rows]
-    b = np.asarray(target.values, dtype=np.float64)
+    a = floats(source.values)[rows]
+    b = floats(target.values)
     r = correlated(a, b)
     if np.isnan(r):
         raise MetricError(

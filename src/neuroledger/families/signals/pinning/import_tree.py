@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections import defaultdict
@@ -16,11 +15,18 @@ from pydantic import Field
 
 from neuroledger.data.file_names import matching
 from neuroledger.data.pin.downloads import place_of
-from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
+from neuroledger.data.pin.yaml_edit import (
+    inline,
+    listed,
+    with_entries,
+    with_field,
+    without,
+)
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.pinning.scan_downloads import (
     NOT_RAW,
     Found,
+    entry_of,
     facts_of,
     recordings_in,
     sidecars,
@@ -31,7 +37,7 @@ from neuroledger.spec.bibliography import read_bibliography
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.document import parse
 from neuroledger.spec.kinds import DatasetSpec
-from neuroledger.spec.lists import LONG, address, table_of
+from neuroledger.spec.lists import LONG, address
 from neuroledger.spec.load import spec_of
 from neuroledger.store.files import write_text
 
@@ -139,127 +145,156 @@ def import_tree(
     SpecError
         The spec would not be valid.
     """
-    tree = trees if isinstance(trees, PublishedTree) else joined(trees)
+    if isinstance(trees, PublishedTree):
+        tree = trees
+    else:
+        tree = joined(trees)
     stated = stated or _stated(tree)
-    raw = [name for name in tree.files if _raw(name, wanted)]
-    task: Sequence[str] = ()
-    candidates: list[Found] = []
-    bids = not (wanted.named or wanted.published)
-    if not wanted.published:
-        task = wanted.task or (() if wanted.named else _only_task(tree, raw))
-        candidates = recordings_in(
-            Path(tree.id), raw, task=task or None, named=wanted.named or {}
-        )
-    if bids:
-        candidates = [
-            item for item in candidates if f"/{wanted.datatype}/" in item.file
-        ]
-        if not candidates:
-            raise RequestError(
-                f"{tree.id} has no {wanted.datatype} recording of task {', '.join(task)}"
-            )
-    names = [name for item in candidates for name in item.files]
-    if wanted.people:
-        names += matching(str(wanted.people["tables"]), raw)
-    names += [name for pattern in wanted.published for name in matching(pattern, raw)]
-    if not names:
-        raise RequestError(f"{tree.id} has no file {' or '.join(wanted.published)}")
-    if bids:
-        names += [
-            name for name in sidecars(raw, candidates) if not name.endswith(UNREAD)
-        ]
-    pins = _pins(tree, dict.fromkeys(names))
-    people = {item.subject for item in candidates}
-    before = catalog.dataset(id) if catalog.has("datasets", id) else None
-    path = (
-        catalog.entry("datasets", id).path
-        if before
-        else catalog.root / "specs" / "datasets" / f"{id}.yaml"
-    )
-    text = (
-        path.read_text(encoding="utf-8") if before else _new(id, tree, stated, wanted)
-    )
-    trials = _trials(stated, task, wanted, before)
+    chosen = _chosen(tree, wanted)
+    pins = _pins(tree, dict.fromkeys(chosen.files))
+    people = len({item.subject for item in chosen.recordings})
+    before: DatasetSpec | None = None
+    if catalog.has("datasets", id):
+        before = catalog.dataset(id)
+        path = catalog.entry("datasets", id).path
+        text = path.read_text(encoding="utf-8")
+    else:
+        path = catalog.root / "specs" / "datasets" / f"{id}.yaml"
+        text = _new(id, tree, stated, wanted)
+    trials = _trials(stated, chosen.task, wanted, before)
+    expected_people = None
+    if wanted.published:
+        text = _with_reason(text, id, wanted)
+    else:
+        expected_people = people
+        text = _with_reader(text, wanted, chosen, trials)
+        text = _with_expectations(text, people, trials, tree)
+    text, tables = _with_lists(text, id, tree, pins, wanted, chosen)
     defects = [
         *wanted.defects,
-        *_disagreements(
-            before, stated, tree, None if wanted.published else len(people)
-        ),
-        *_same_bytes(tree, candidates),
+        *_disagreements(before, stated, tree, expected_people),
+        *_same_bytes(tree, chosen.recordings),
     ]
-    if wanted.published:
-        why = (
-            wanted.unread
-            or "No reader reads these files as they were published: convert them."
-        )
-        why += f" Then `neuroledger pin {id} --from FOLDER` pins what was converted."
-        text = with_field(text, ("unread",), why, before="reader")
-    else:
-        text = _with_reader(text, wanted, task, candidates, trials, before)
-        text = _with_expectations(text, len(people), trials, tree)
-    table, rows = table_of(pins)
-    listed = {
-        "table": f"{id}.files.jsonl",
-        "sha256": hashlib.sha256(table.encode()).hexdigest(),
-        "rows": rows,
-        "urls": {
-            key: url
-            for key, url in tree.urls.items()
-            if any(pin.get("at") == key for pin in pins)
-        },
-    }
-    lists = {"files": listed}
-    entries = _entries(candidates) if wanted.named else []
-    recordings = ""
-    if len(entries) > LONG:
-        recordings, count = table_of(entries)
-        digest = hashlib.sha256(recordings.encode()).hexdigest()
-        lists["reader.recordings"] = {
-            "table": f"{id}.recordings.jsonl",
-            "sha256": digest,
-            "rows": count,
-        }
-        text = without(text, "reader", "recordings")
-    elif entries:
-        text = with_entries(text, ("reader", "recordings"), entries)
     size = sum(pin["size"] for pin in pins)
-    text = with_entries(
-        without(without(text, "files"), "unavailable"),
-        ("lists",),
-        lists,
-        before="reader",
-    )
-    known = () if before is None else before.defects
-    text = _with_texts(text, "defects", list(dict.fromkeys([*known, *defects])))
-    notes = [
-        *(() if before is None else before.notes),
-        *wanted.notes,
-        _note(tree, len(people), trials),
-    ]
-    text = _with_texts(text, "notes", list(dict.fromkeys(notes)))
     steps = [
-        f"`neuroledger fetch {id}` brings {rows:,} files, {size / 1e9:.2f} GB, and verifies their SHA-256."
+        f"`neuroledger fetch {id}` brings {len(pins):,} files, {size / 1e9:.2f} GB, and verifies their SHA-256."
     ]
-    if wanted.published:
-        steps += [
-            step
-            for step in (() if before is None else before.access_steps)
-            if step not in steps
-        ]
-    else:
+    if not wanted.published:
         steps.append(f"Then `neuroledger validate {id}` and `neuroledger run`.")
-    text = _with_texts(text, "access_steps", steps)
+    note = _note(tree, people, trials)
+    text = _with_sentences(text, wanted, before, defects, note, steps)
     if before is None and _cited(catalog, tree, stated):
         text = with_field(text, ("cite",), [tree.id], before="reader")
     document = parse(text, catalog.shown(path))
-    tables = {f"{id}.files.jsonl": table} | (
-        {f"{id}.recordings.jsonl": recordings} if len(entries) > LONG else {}
-    )
     spec_of(document, "datasets", stem=id, tables=lambda name: tables[name].encode())
     for name, content in tables.items():
         write_text(path.with_name(name), content)
     write_text(path, text)
-    return Imported(path, rows, size, len(people), trials, tuple(defects))
+    return Imported(path, len(pins), size, people, trials, tuple(defects))
+
+
+class _Chosen(NamedTuple):
+    """What is imported from a tree: tasks, recordings, and the names of all files to pin."""
+
+    task: Sequence[str]
+    recordings: list[Found]
+    files: list[str]
+
+
+def _chosen(tree: PublishedTree, wanted: Wanted) -> _Chosen:
+    raw = [name for name in tree.files if _raw(name, wanted)]
+    if wanted.people:
+        about_people = matching(str(wanted.people["tables"]), raw)
+    else:
+        about_people = []
+    if wanted.published:
+        files = list(about_people)
+        for pattern in wanted.published:
+            files += matching(pattern, raw)
+        if not files:
+            patterns = " or ".join(wanted.published)
+            raise RequestError(f"{tree.id} has no file {patterns}")
+        return _Chosen((), [], files)
+    if wanted.named:
+        task = wanted.task
+    else:
+        task = wanted.task or _only_task(tree, raw)
+    recordings = recordings_in(
+        Path(tree.id), raw, task=task or None, named=wanted.named or {}
+    )
+    if not wanted.named:
+        folder = f"/{wanted.datatype}/"
+        recordings = [item for item in recordings if folder in item.file]
+        if not recordings:
+            raise RequestError(
+                f"{tree.id} has no {wanted.datatype} recording of task {', '.join(task)}"
+            )
+    files = [name for item in recordings for name in item.files]
+    files += about_people
+    if not wanted.named:
+        beside = sidecars(raw, recordings)
+        files += [name for name in beside if not name.endswith(UNREAD)]
+    return _Chosen(task, recordings, files)
+
+
+def _with_reason(text: str, id: str, wanted: Wanted) -> str:
+    """The spec's text with the reason why its files are not read."""
+    default = "No reader reads these files as they were published: convert them."
+    reason = (
+        f"{wanted.unread or default} Then `neuroledger pin {id} --from FOLDER` pins "
+        "what was converted."
+    )
+    return with_field(text, ("unread",), reason, before="reader")
+
+
+def _with_lists(
+    text: str,
+    id: str,
+    tree: PublishedTree,
+    pins: Sequence[Mapping[str, object]],
+    wanted: Wanted,
+    chosen: _Chosen,
+) -> tuple[str, dict[str, str]]:
+    """The spec's text with the pinned files and the recordings, and the texts of its tables by name."""
+    files = listed(f"{id}.files.jsonl", pins)
+    used = {pin.get("at") for pin in pins}
+    urls = {key: url for key, url in tree.urls.items() if key in used}
+    lists = {"files": {**files.entry, "urls": urls}}
+    tables = {files.name: files.text}
+    if wanted.named:
+        entries = _entries(chosen.recordings)
+    else:
+        entries = []
+    if len(entries) > LONG:
+        recordings = listed(f"{id}.recordings.jsonl", entries)
+        lists["reader.recordings"] = recordings.entry
+        tables[recordings.name] = recordings.text
+        text = without(text, "reader", "recordings")
+    elif entries:
+        text = with_entries(text, ("reader", "recordings"), entries)
+    text = without(without(text, "files"), "unavailable")
+    return with_entries(text, ("lists",), lists, before="reader"), tables
+
+
+def _with_sentences(
+    text: str,
+    wanted: Wanted,
+    before: DatasetSpec | None,
+    defects: Sequence[str],
+    note: str,
+    steps: Sequence[str],
+) -> str:
+    """The spec's text with its defects, notes and steps of access, after those that it has."""
+    notes = [*wanted.notes, note]
+    if before is not None:
+        defects = [*before.defects, *defects]
+        notes = [*before.notes, *notes]
+    if before is not None and wanted.published:
+        steps = [*steps, *before.access_steps]
+    lists = {"defects": defects, "notes": notes, "access_steps": steps}
+    for name, items in lists.items():
+        text = _with_texts(text, name, list(dict.fromkeys(items)))
+    return text
 
 
 def _raw(name: str, wanted: Wanted) -> bool:
@@ -295,9 +330,10 @@ def _only_task(tree: PublishedTree, raw: Sequence[str]) -> tuple[str, ...]:
 
 def _counted(trials: Mapping[str, int]) -> str:
     parts = [f"{count:,} {kind}" for kind, count in trials.items()]
-    return ", ".join(parts[:12]) + (
-        f" and {len(parts) - 12} more" if parts[12:] else ""
-    )
+    shown = ", ".join(parts[:12])
+    if len(parts) > 12:
+        return f"{shown} and {len(parts) - 12} more"
+    return shown
 
 
 def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]]:
@@ -313,7 +349,10 @@ def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]
         file = tree.files[name]
         digest = str(file.sha256)
         pinned_name = place_of(name)
-        at = file.at if file.at in tree.urls else f"{name.partition('/')[0]}.{file.at}"
+        if file.at in tree.urls:
+            at = file.at
+        else:
+            at = f"{name.partition('/')[0]}.{file.at}"
         line: dict[str, object] = {
             "name": pinned_name,
             "at": at,
@@ -344,7 +383,7 @@ def _stated(tree: PublishedTree) -> Stated:
     return Stated(
         license=str(licence) if licence else None,
         title=str(description["Name"]) if description.get("Name") else None,
-        authors=tuple(str(author) for author in authors or []),
+        authors=tuple(map(str, authors or [])),
         doi=doi[0] if doi else None,
         trials=counts_of(tree),
     )
@@ -380,7 +419,10 @@ def _cited(catalog: Catalog, tree: PublishedTree, stated: Stated) -> bool:
     fields = "".join(
         f"  {name} = {{{value}}},\n" for name, value in safe.items() if value
     )
-    existing = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if path.is_file():
+        existing = path.read_text(encoding="utf-8")
+    else:
+        existing = ""
     write_text(path, f"{existing.rstrip()}\n\n@misc{{{tree.id},\n{fields}}}\n".lstrip())
     return True
 
@@ -444,12 +486,7 @@ def _same_bytes(tree: PublishedTree, recordings: Sequence[Found]) -> list[str]:
 
 
 def _with_reader(
-    text: str,
-    wanted: Wanted,
-    task: Sequence[str],
-    recordings: Sequence[Found],
-    trials: Mapping[str, int],
-    before: DatasetSpec | None,
+    text: str, wanted: Wanted, chosen: _Chosen, trials: Mapping[str, int]
 ) -> str:
     """The spec's text with a reader of these recordings."""
     parameters = dict(parse(text, "spec").data["reader"])
@@ -468,7 +505,9 @@ def _with_reader(
         text = with_field(text, ("reader", "name"), "bids_epochs")
         text = without(text, "reader", "recordings")
         text = with_field(
-            text, ("reader", "task"), task[0] if len(task) == 1 else list(task)
+            text,
+            ("reader", "task"),
+            chosen.task[0] if len(chosen.task) == 1 else list(chosen.task),
         )
         if wanted.datatype == "eeg":
             return text
@@ -484,19 +523,7 @@ def _with_reader(
 def _entries(recordings: Sequence[Found]) -> list[dict[str, object]]:
     """The recordings as entries of the reader `mne_epochs`."""
     facts, _ = facts_of(recordings, None, None)
-    entries = []
-    for item, fact in zip(recordings, facts, strict=True):
-        entry: dict[str, object] = {
-            "file": place_of(item.file),
-            "subject": item.subject,
-        }
-        entry |= {
-            name: value
-            for name, value in (("session", item.session), ("run", item.run))
-            if value != "1"
-        }
-        entries.append(entry | ({"facts": fact} if fact else {}))
-    return entries
+    return list(map(entry_of, recordings, facts))
 
 
 def _with_expectations(
@@ -545,7 +572,10 @@ def _quoted(text: str) -> str:
 
 
 def _note(tree: PublishedTree, people: int, trials: Mapping[str, int]) -> str:
-    summary = f": {people} people" if people else ""
+    if people:
+        summary = f": {people} people"
+    else:
+        summary = ""
     summary += f"; events: {_counted(trials)}" if trials else ""
     return (
         f"Pinned from {tree.page} at commit {tree.commit[:10]}{summary}. "
@@ -557,8 +587,14 @@ def _new(id: str, tree: PublishedTree, stated: Stated, wanted: Wanted) -> str:
     """The text of a new spec."""
     start, duration = wanted.window
     title = inline(f"{stated.title or tree.id}, from {tree.page}"[:200])
-    author = f" Published by {', '.join(stated.authors)}." if stated.authors else ""
-    cited = f" DOI {stated.doi}." if stated.doi else ""
+    if stated.authors:
+        author = f" Published by {', '.join(stated.authors)}."
+    else:
+        author = ""
+    if stated.doi:
+        cited = f" DOI {stated.doi}."
+    else:
+        cited = ""
     license = spdx(stated.license or "unknown")
     licence = stated.license or "no licence"
     lines = [

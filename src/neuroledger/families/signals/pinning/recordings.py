@@ -21,7 +21,7 @@ from neuroledger.data.pin.downloads import (
 )
 from neuroledger.data.pin.yaml_edit import with_field, without
 from neuroledger.data.sandbox import confined, limits_for
-from neuroledger.errors import DataError, RequestError, SpecError
+from neuroledger.errors import DataError, RequestError, SpecError, some_of
 from neuroledger.families.signals.pinning.foreseen import coordinates_of
 from neuroledger.families.signals.pinning.scan_downloads import (
     NOT_RAW,
@@ -29,6 +29,7 @@ from neuroledger.families.signals.pinning.scan_downloads import (
     Table,
     beside_recording,
     companions_of,
+    entry_of,
     facts_of,
     people,
     reads,
@@ -72,24 +73,24 @@ def recorded(
     RequestError
         Files, people, labels of events, or coordinates that benchmarks need are missing; all problems at once.
     """
-    parameters = spec.reader.parameters if spec.reader is not None else {}
+    parameters = {} if spec.reader is None else spec.reader.parameters
     table = people(downloads.folder)
     opened = reads(parameters)
     names = _raw_files(downloads.folder, opened)
     bids = downloads.bids or (
         spec.reader is not None and spec.reader.name == "bids_epochs"
     )
-    task = downloads.task or (parameters.get("task") if bids else None)
+    task = downloads.task
+    only = {}
+    if bids:
+        task = task or parameters.get("task")
+        for name in ("subjects", "sessions"):
+            only[name] = tuple(parameters.get(name) or ())
     rule = _rule(catalog, spec, bids)
-    only = (
-        {name: tuple(parameters.get(name) or ()) for name in ("subjects", "sessions")}
-        if bids
-        else {}
-    )
-    patterns: dict[str, dict[str, str]] = {
-        pattern: {} for pattern in downloads.named
-    } or dict(parameters.get("named") or {})
-    neo = (parameters.get("neo") or {}).get("format")
+    patterns: dict[str, dict[str, str]] = {pattern: {} for pattern in downloads.named}
+    patterns = patterns or dict(parameters.get("named") or {})
+    neo = parameters.get("neo") or {}
+    matlab = parameters.get("matlab") or {}
     recordings = recordings_in(
         downloads.folder,
         names,
@@ -98,8 +99,8 @@ def recorded(
         rule=rule,
         named=patterns,
         opened=opened,
-        neo=neo,
-        events_file=((parameters.get("matlab") or {}).get("events") or {}).get("file"),
+        neo=neo.get("format"),
+        events_file=(matlab.get("events") or {}).get("file"),
         **only,
     )
     problems = same_bytes(downloads.folder, recordings)
@@ -107,21 +108,16 @@ def recorded(
     remarks: list[str] = []
     with _collecting(problems):
         facts, remarks = facts_of(recordings, table, downloads.label)
-    remarks += _left_out(
-        [*patterns, *([rule.recording] if rule else [])],
-        [name for name in names if opened(name)],
-        recordings,
-    )
+    by_name = [*patterns, *([rule.recording] if rule else [])]
+    remarks += _left_out(by_name, list(filter(opened, names)), recordings)
+    window = dict(parameters.get("window", {}))
     if downloads.named:
         text = with_field(text, ("reader", "named"), patterns)
-    window = dict(parameters.get("window", {}))
     if downloads.events:
         window["labels"] = {**window.get("labels", {}), **downloads.events}
         text = with_field(text, ("reader", "window"), window)
-    has_windows = any(
-        window.get(name) for name in ("labels", "marks", "stride")
-    ) or parameters.get("events")
-    if not has_windows:
+    cut_by = [window.get(name) for name in ("labels", "marks", "stride")]
+    if not any([*cut_by, parameters.get("events")]):
         first = recordings[0]
         description = (
             _in_table(downloads.folder, first)
@@ -141,27 +137,25 @@ def recorded(
         files += _embeddings(parameters, names, downloads.folder, spec.id)
     if facts_of_people := parameters.get("people"):
         files += matching(facts_of_people["tables"], names)
-    if bids and "dataset_description.json" not in names:
-        problems.append(
-            f"{downloads.folder} has no dataset_description.json: it is not a BIDS folder"
-        )
-    if bids and task is None:
-        problems.append(
-            "--bids needs --task: the name of the task to read, as in task-NAME"
-        )
+    if bids:
+        problems += _lacking_bids(downloads.folder, names, task)
     if problems:
         raise RequestError("\n".join(problems))
+    entries = None
     if bids and task is not None:
         text = _with_bids_reader(text, task, downloads, table, facts[0])
-        return Recorded(
-            sorted({*files, *sidecars(names, recordings)}),
-            text,
-            len(subjects),
-            remarks,
-            None,
-        )
-    entries = [_entry(item, fact) for item, fact in zip(recordings, facts, strict=True)]
+        files = sorted({*files, *sidecars(names, recordings)})
+    else:
+        entries = list(map(entry_of, recordings, facts))
     return Recorded(files, text, len(subjects), remarks, entries)
+
+
+def _lacking_bids(folder: Path, names: Sequence[str], task: object) -> Iterator[str]:
+    """What mne-bids needs and is not there."""
+    if "dataset_description.json" not in names:
+        yield f"{folder} has no dataset_description.json: it is not a BIDS folder"
+    if task is None:
+        yield "--bids needs --task: the name of the task to read, as in task-NAME"
 
 
 def _raw_files(folder: Path, opened: Callable[[str], bool]) -> list[str]:
@@ -188,7 +182,7 @@ def _embeddings(
     parameters: Mapping[str, Any], names: Sequence[str], folder: Path, id: str
 ) -> list[str]:
     """The tables of embeddings that go with the recordings."""
-    tables = [str(name) for name in (parameters.get("embeddings") or {}).values()]
+    tables = list(map(str, (parameters.get("embeddings") or {}).values()))
     missing = [name for name in tables if name not in names]
     if missing:
         raise RequestError(
@@ -231,16 +225,6 @@ def _left_out(
     ]
 
 
-def _entry(item: Found, facts: Mapping[str, str | float]) -> dict[str, object]:
-    entry: dict[str, object] = {"file": place_of(item.file), "subject": item.subject}
-    entry |= {
-        name: value
-        for name, value in (("session", item.session), ("run", item.run))
-        if value != "1"
-    }
-    return entry | ({"facts": dict(facts)} if facts else {})
-
-
 def _with_bids_reader(
     text: str,
     task: str | Sequence[str],
@@ -274,7 +258,7 @@ def _in_table(folder: Path, item: Found) -> str:
     if column is None:
         return f"{table} has no column trial_type; it has {', '.join(columns)}."
     kinds = sorted({row[column].strip() for _, row in rows} - {"", "n/a"})
-    return f"{table} has {', '.join(repr(kind) for kind in kinds[:20])}{', …' if kinds[20:] else ''}"
+    return f"{table} has {some_of(list(map(repr, kinds)), 20)}"
 
 
 def _descriptions(
@@ -326,11 +310,8 @@ def _descriptions(
         kinds = confined(read, limits_for(folder / part for part in item.files), name)
     except DataError as error:
         return f"Its events could not be read ({error})."
-    listed = ", ".join(repr(kind) for kind in kinds[:20]) + (
-        ", …" if kinds[20:] else ""
-    )
     if kinds:
-        return f"{name} has {listed}"
+        return f"{name} has {some_of(list(map(repr, kinds)), 20)}"
     return f"{name} has no events; if they are in events.tsv, use --bids"
 
 
@@ -404,7 +385,10 @@ def logged(
     """
     only_files(spec, downloads)
     names = files_below(downloads.folder, aside=NOT_RAW, opened=OPENED)
-    parameters = spec.reader.parameters if spec.reader is not None else {}
+    if spec.reader is not None:
+        parameters = spec.reader.parameters
+    else:
+        parameters = {}
     try:
         naming = Naming.model_validate(parameters.get("naming"))
     except ValidationError as error:
@@ -442,6 +426,6 @@ def _remarks(left_out: dict[str, str]) -> list[str]:
     for name, reason in left_out.items():
         by_reason.setdefault(reason, []).append(name)
     return [
-        f"{len(names)} recordings left out, {reason}: {', '.join(names[:SHOWN])}{', …' if names[SHOWN:] else ''}"
+        f"{len(names)} recordings left out, {reason}: {some_of(names, SHOWN)}"
         for reason, names in by_reason.items()
     ]

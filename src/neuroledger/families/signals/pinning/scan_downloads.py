@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from neuroledger.data.file_names import fields_of, suffix_of
 from neuroledger.data.parsing import table_rows
-from neuroledger.errors import DataError, RequestError
+from neuroledger.data.pin.downloads import place_of
+from neuroledger.errors import DataError, RequestError, some_of
 from neuroledger.families.signals.recordings.companions import named_files, problems_of
 from neuroledger.families.signals.recordings.formats import OPENED, advice
 from neuroledger.families.signals.recordings.neo_files import companion_files, opens
@@ -29,6 +30,7 @@ __all__ = [
     "Table",
     "beside_recording",
     "companions_of",
+    "entry_of",
     "facts_of",
     "is_recording",
     "people",
@@ -101,6 +103,17 @@ class Table(NamedTuple):
     rows: Mapping[str, Mapping[str, str]]
 
 
+def entry_of(item: Found, facts: Mapping[str, str | float]) -> dict[str, object]:
+    """A recording as an entry of the reader `mne_epochs`."""
+    entry: dict[str, object] = {"file": place_of(item.file), "subject": item.subject}
+    for name, value in (("session", item.session), ("run", item.run)):
+        if value != "1":
+            entry[name] = value
+    if facts:
+        entry["facts"] = dict(facts)
+    return entry
+
+
 def recordings_in(
     folder: Path,
     names: Sequence[str],
@@ -132,7 +145,10 @@ def recordings_in(
     """
     known = set(names)
     wanted = _Wanted(_tasks(task), subjects, sessions)
-    listed = table.rows if table is not None and table.name == "recordings.tsv" else {}
+    if table is not None and table.name == "recordings.tsv":
+        listed = table.rows
+    else:
+        listed = {}
     inside = _by_folder(names)
     opens_file = opened or is_recording
     single = {name for name in names if _folder(name) is None and opens_file(name)}
@@ -149,14 +165,10 @@ def recordings_in(
         row = listed.get(name, {})
         if fields is None or not wanted.takes(entities) or (listed and not row):
             continue
-        subject = row.get("subject") or fields.get("subject") or entities.get("sub")
-        if not subject:
+        identity = _identity(row, fields, entities)
+        if "subject" not in identity:
             unknown.append(name)
             continue
-        session = (
-            row.get("session") or fields.get("session") or entities.get("ses", "1")
-        )
-        run = row.get("run") or fields.get("run") or entities.get("run", "1")
         companions: list[str] = []
         try:
             companions += inside.get(name) or _companions(folder, name, known)
@@ -172,7 +184,15 @@ def recordings_in(
             if events not in known:
                 problems.append(f"{name} has no events: {events} is missing")
         facts = {key: value for key, value in fields.items() if key not in IDENTITY}
-        recordings.append(Found(name, tuple(companions), subject, session, run, facts))
+        found = Found(
+            file=name,
+            companions=tuple(companions),
+            subject=identity["subject"],
+            session=identity.get("session", "1"),
+            run=identity.get("run", "1"),
+            name_facts=facts,
+        )
+        recordings.append(found)
     if unknown:
         problems.append(_without_subjects(folder, unknown))
     if not recordings and not problems:
@@ -186,6 +206,18 @@ def recordings_in(
     if problems:
         raise RequestError("\n".join(problems))
     return recordings
+
+
+def _identity(
+    row: Mapping[str, str], fields: Mapping[str, str], entities: Mapping[str, str]
+) -> dict[str, str]:
+    """Subject, session and run that the table, else the pattern, else the BIDS name states."""
+    identity = {}
+    for name, entity in (("subject", "sub"), ("session", "ses"), ("run", "run")):
+        value = row.get(name) or fields.get(name) or entities.get(entity)
+        if value:
+            identity[name] = value
+    return identity
 
 
 class _Wanted(NamedTuple):
@@ -237,8 +269,8 @@ def _without_subjects(folder: Path, unknown: Sequence[str]) -> str:
     """A message about recordings whose subjects are not stated."""
     example = f"{{subject}}{PurePosixPath(unknown[0]).suffix}"
     return (
-        f"{folder} does not state the subjects of {len(unknown)} recordings: {', '.join(unknown[:3])}"
-        f"{', …' if unknown[3:] else ''}; put a table recordings.tsv (file, subject) into the folder, or give the "
+        f"{folder} does not state the subjects of {len(unknown)} recordings: {some_of(unknown, 3)}; "
+        "put a table recordings.tsv (file, subject) into the folder, or give the "
         "pattern "
         f"of their names: `pin --named '{example}'`, with {{session}}, {{run}} and further facts if names have them"
     )
@@ -248,8 +280,14 @@ def _nothing_found(
     folder: Path, names: Sequence[str], tasks: Sequence[str], patterns: Sequence[str]
 ) -> str:
     """A message about a folder without recordings."""
-    of_task = f" of task {' or '.join(map(repr, tasks))}" if tasks else ""
-    matching = f" that matches {' or '.join(patterns)}" if patterns else ""
+    if tasks:
+        of_task = f" of task {' or '.join(map(repr, tasks))}"
+    else:
+        of_task = ""
+    if patterns:
+        matching = f" that matches {' or '.join(patterns)}"
+    else:
+        matching = ""
     parts = [part for name in names for part in name.split("/")]
     suffixes = frozenset(PurePosixPath(part).suffix.lower() for part in parts)
     convert = advice(suffixes)
@@ -488,9 +526,7 @@ def facts_of(
     ]
     unlisted = sorted(set(keys) - set(table.rows))
     if unlisted:
-        raise RequestError(
-            f"{table.name} has no row for {', '.join(unlisted[:5])}{', …' if unlisted[5:] else ''}"
-        )
+        raise RequestError(f"{table.name} has no row for {some_of(unlisted, 5)}")
     if label is not None and label not in table.columns:
         raise RequestError(
             f"{table.name} has no column {label!r}; it has {', '.join(table.columns)}"
@@ -525,7 +561,7 @@ def _numbers(values: Sequence[str]) -> list[str | float] | None:
     """The values as finite numbers, or None; values with leading zeros are names."""
     if not all(re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value) for value in values):
         return None
-    numbers = [float(value) for value in values]
+    numbers = list(map(float, values))
     if all(map(math.isfinite, numbers)):
         return [int(n) if n.is_integer() else n for n in numbers]
     return None

@@ -273,7 +273,9 @@ def _listing(archive: str, id: str, path: Path) -> PublishedTree:
                 f"{path}:{number}: {line[:80]!r} is not path, key type, bytes and hash"
             )
         name, kind, size, digest = cells
-        hashed = digest if kind in ("SHA256E", "SHA256", "stated", "git") else None
+        hashed = None
+        if kind in ("SHA256E", "SHA256", "stated", "git"):
+            hashed = digest
         if hashed is not None and not re.fullmatch("[0-9a-f]{64}", hashed):
             raise RequestError(f"{path}:{number}: {digest!r} is not a SHA-256")
         files[name] = TreeFile(int(size), hashed, "git" if kind == "git" else "annex")

@@ -11,7 +11,7 @@ import xarray as xr
 
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import table_rows
-from neuroledger.errors import DataError, package_missing
+from neuroledger.errors import DataError, package_missing, some_of
 from neuroledger.families.signals.clocks.clock_facts import clock_notes, clocks_of
 from neuroledger.families.signals.model_needs import composed
 from neuroledger.families.signals.pinning.foreseen import foreseen
@@ -109,7 +109,10 @@ def bids_epochs(
         import mne_bids
     except ImportError as error:
         raise package_missing("mne_bids") from error
-    tasks = [task] if isinstance(task, str) else list(task)
+    if isinstance(task, str):
+        tasks = [task]
+    else:
+        tasks = list(task)
     marker = next(
         (
             path
@@ -238,8 +241,11 @@ def _alternatives(root: Path, pinned: Set[Path], tasks: Sequence[str]) -> str:
     if not alternatives:
         return ""
     datatypes = sorted({datatype for task, datatype in existing if task in tasks})
-    fix = f": state `datatype: {datatypes[0]}` in the reader" if datatypes else ""
-    return f"; there are {', '.join(alternatives[:8])}{', …' if len(alternatives) > 8 else ''}{fix}"
+    if datatypes:
+        fix = f": state `datatype: {datatypes[0]}` in the reader"
+    else:
+        fix = ""
+    return f"; there are {some_of(alternatives, 8)}{fix}"
 
 
 def _rows(path: BIDSPath, name: str, pinned: Set[Path]) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from pydantic import AfterValidator, PositiveFloat, model_validator
 
-from neuroledger.data.arrays import Array, Booleans, Integers
+from neuroledger.data.arrays import Array, Booleans, Integers, floats
 from neuroledger.data.clocks import Clock, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
@@ -328,7 +328,7 @@ def _clocks(
     seconds: float,
 ) -> RecordingClocks:
     """The clocks of a run's volumes, whose repetition time is declared, and of its stimuli, which a table states."""
-    onsets = np.asarray(events.onsets, dtype=np.float64)
+    onsets = floats(events.onsets)
     start, stop = span_of(onsets)
     samples = Clock(
         of="samples",

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, floats
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.parsing import matlab, table_rows, zip_member
 from neuroledger.errors import DataError
@@ -219,7 +219,10 @@ def _recordings(
             f"{repeated[0]} is in several folders: {', '.join(recordings[:3])}; keep one"
         )
     if not recordings:
-        exception = f" except {len(matches)} that are left out" if matches else ""
+        if matches:
+            exception = f" except {len(matches)} that are left out"
+        else:
+            exception = ""
         raise DataError(
             f"no recording that matches {pattern} is among the files{exception}"
         )
@@ -284,8 +287,8 @@ def _trials(archive: Path, subject: str) -> tuple[Array, list[str]]:
     proc = matlab(Path(where), "proc", structs="dicts", content=content)["proc"]
     if not isinstance(proc, dict) or "trl" not in proc or "varnames" not in proc:
         raise DataError(f"{where} has no structure `proc` with `trl` and `varnames`")
-    table = np.atleast_2d(np.asarray(proc["trl"], dtype=float))
-    columns = [str(name) for name in np.atleast_1d(proc["varnames"])]
+    table = np.atleast_2d(floats(proc["trl"]))
+    columns = list(map(str, np.atleast_1d(proc["varnames"])))
     if len(columns) == table.shape[1]:
         columns = columns[len(BOUNDS) :]
     if len(columns) != table.shape[1] - len(BOUNDS):

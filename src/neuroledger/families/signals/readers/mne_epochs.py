@@ -121,8 +121,13 @@ def known_people(
 
     lost_people = {recording.subject for recording in recordings}
     lost_people -= {recording.subject for recording in complete}
-    note = f"{len(lost_people)} people without {' and '.join(people.facts)} in {people.tables} are left out"
-    return tuple(map(with_facts, complete)), [note] if lost_people else []
+    notes = []
+    if lost_people:
+        facts = " and ".join(people.facts)
+        notes = [
+            f"{len(lost_people)} people without {facts} in {people.tables} are left out"
+        ]
+    return tuple(map(with_facts, complete)), notes
 
 
 @reader(
@@ -182,7 +187,10 @@ def mne_epochs(
         raise DataError(
             "`annotations` and `events` apply to continuous recordings: `epoched` files contain their events"
         )
-    partner = None if annotations is None else (annotations, files)
+    if annotations is None:
+        partner = None
+    else:
+        partner = (annotations, files)
     pinned = frozenset(files.values())
 
     def parts() -> Iterator[xr.DataArray | None]:
@@ -269,4 +277,7 @@ def _field(path: Path, name: str) -> Array:
             f"{path.name}: its events have no field {name!r}; they have {', '.join(events[0]._fieldnames)}"
         )
     values = [getattr(event, name) for event in events]
-    return np.array([str(value) if np.size(value) == 1 else "none" for value in values])
+    texts = []
+    for value in values:
+        texts.append(str(value) if np.size(value) == 1 else "none")
+    return np.array(texts)

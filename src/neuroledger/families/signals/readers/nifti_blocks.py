@@ -160,10 +160,14 @@ def _labels(path: Path, volumes: int) -> tuple[Array, Indices]:
         raise DataError(
             f"{path.name} has {len(rows)} lines for {volumes} volumes, or lines other than 'label run'"
         )
-    return np.array([row[0] for row in rows]), np.array([int(row[1]) for row in rows])
+    names = np.array([row[0] for row in rows])
+    runs = np.array([int(row[1]) for row in rows])
+    return names, runs
 
 
 def _blocks(names: Array, runs: Indices) -> list[_Block]:
-    new = np.flatnonzero((names[1:] != names[:-1]) | (runs[1:] != runs[:-1])) + 1
+    other_name = names[1:] != names[:-1]
+    other_run = runs[1:] != runs[:-1]
+    new = np.flatnonzero(other_name | other_run) + 1
     edges = [0, *new.tolist(), len(names)]
     return [_Block(str(names[a]), int(runs[a]), a, b) for a, b in pairwise(edges)]

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from pydantic import PositiveFloat
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices
+from neuroledger.data.arrays import Array, Booleans, Floats, Indices, floats
 from neuroledger.data.clocks import MOST_EMPTY, Clock, LeftOut, RecordingClocks
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.facts import Fact
@@ -343,8 +343,7 @@ class _Spikes(NamedTuple):
                 f"{name} has no units; name an electrical series as `series`"
             )
         trains = [
-            np.asarray(units.get_unit_spike_times(unit), dtype=float)
-            for unit in range(len(units))
+            floats(units.get_unit_spike_times(unit)) for unit in range(len(units))
         ]
         missing = sum(int((~np.isfinite(train)).sum()) for train in trains)
         if missing:
@@ -353,9 +352,7 @@ class _Spikes(NamedTuple):
             )
         stated = "obs_intervals" in units.colnames
         intervals = [
-            _merged(np.asarray(units.get_unit_obs_intervals(unit), dtype=float))
-            if stated
-            else None
+            _merged(floats(units.get_unit_obs_intervals(unit))) if stated else None
             for unit in range(len(units))
         ]
         ids = [f"unit_{number}" for number in np.asarray(units.id[:]).tolist()]
@@ -488,9 +485,7 @@ class _Series(NamedTuple):
         length = round(window.duration * rate)
         values = np.stack(
             [
-                np.asarray(electrical.data[start : start + length], dtype=float)
-                .reshape(length, -1)
-                .T
+                floats(electrical.data[start : start + length]).reshape(length, -1).T
                 for start in (numbers[placed.part] + placed.first).tolist()
             ]
         )
@@ -519,9 +514,12 @@ def _timeline(series: pynwb.TimeSeries, name: str, place: str) -> Timeline:
         return Timeline(
             float(series.rate), (Part(float(series.starting_time or 0.0), 0, count),)
         )
-    stamps = np.asarray(series.timestamps[:], dtype=float)
+    stamps = floats(series.timestamps[:])
     steps = np.diff(stamps)
-    step = float(np.median(steps)) if len(steps) else 0.0
+    if len(steps):
+        step = float(np.median(steps))
+    else:
+        step = 0.0
     uneven = f"{name}: {place} has uneven time stamps and no constant rate: resample it"
     if not step > 0 or not (steps > 0).all():
         raise DataError(uneven)
@@ -576,11 +574,11 @@ def _behavior(
 ) -> Floats:
     """Mean of a time series over each window, (window, dimension)."""
     series = _series_at(content, name, place)
-    data = np.asarray(series.data[:], dtype=float).reshape(
-        series.data.shape[0], -1
-    ) * float(series.conversion)
+    data = floats(series.data[:]).reshape(series.data.shape[0], -1) * float(
+        series.conversion
+    )
     times = (
-        np.asarray(series.timestamps[:], dtype=float)
+        floats(series.timestamps[:])
         if series.timestamps is not None
         else float(series.starting_time or 0.0)
         + np.arange(len(data)) / float(series.rate)

@@ -34,7 +34,7 @@ def _reads(names: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
             f"the folder lacks {', '.join(missing)}: the data set is read from windows that are already cut, "
             "(presentation, channel, sample) as netCDF (docs/signals.md)"
         )
-    return [str(name) for name in required]
+    return list(map(str, required))
 
 
 @reader(
@@ -93,7 +93,7 @@ def prepared_signals(
             raise DataError(
                 f"{file} has no coordinate {cluster_by!r} of texts to cluster"
             )
-        texts = [str(text) for text in windows[cluster_by].values]
+        texts = list(map(str, windows[cluster_by].values))
         clusters = cluster_texts(texts, threshold=threshold)
         windows = windows.assign_coords(sentence_cluster=("presentation", clusters))
     extras = read_embeddings(files, embeddings, windows["stimulus_id"].values)

@@ -252,7 +252,7 @@ def _labels(path: Path, schedule: Schedule) -> list[list[int]]:
         raise DataError(
             f"{schedule.labels}: labels must be whole numbers, one for each block and group"
         )
-    return [[int(value) for value in row] for row in values]
+    return [list(map(int, row)) for row in values]
 
 
 def _opened(path: Path, name: str, shape: tuple[int, int]) -> Array:

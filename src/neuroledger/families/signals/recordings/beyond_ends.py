@@ -163,7 +163,10 @@ def beyond_notes(windows: xr.DataArray) -> tuple[str, ...]:
         f"{file} ({lost} of {windows_of_file}{f', and {markers} markers without a sample' if markers else ''})"
         for file, (lost, windows_of_file, markers) in sorted(counts.items())
     ]
-    rest = f", and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
+    if len(parts) > SHOWN:
+        rest = f", and {len(parts) - SHOWN} more"
+    else:
+        rest = ""
     total = sum(lost + markers for lost, _, markers in counts.values())
     return (
         f"{total} windows reach beyond the ends of {len(parts)} recordings and are left out: "

@@ -200,7 +200,10 @@ def opened(session: Session, files: Mapping[str, Path]) -> Iterator[BaseRaw]:
         samples, markers = (
             _name_in_header(header, key) for key in ("DataFile", "MarkerFile")
         )
-        own = [session.name] if session.name.lower().endswith(".eeg") else []
+        if session.name.lower().endswith(".eeg"):
+            own = [session.name]
+        else:
+            own = []
         _provide(
             session,
             files,

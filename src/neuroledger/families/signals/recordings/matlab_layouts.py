@@ -457,7 +457,7 @@ def _cells(
         place = f"{layout.samples}{{{number + 1}}}"
         values, _ = _channels(as_array(cell, place, where), inner, place, where, name)
         trials[(number,)] = values
-    counts = sorted({len(values) for values in trials.values()})
+    counts = sorted(set(map(len, trials.values())))
     if len(counts) > 1:
         raise DataError(
             f"{where}: trials at {layout.samples!r} have {counts[0]} to {counts[-1]} channels"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.data.hdf5 import array, opened, text
 from neuroledger.data.parsing import matlab
 from neuroledger.errors import DataError
@@ -74,7 +74,7 @@ def _plain(value: object, path: Path, depth: int = DEEPEST) -> Any:
     if value.dtype == object:
         return [_plain(item, path, depth - 1) for item in value.ravel(order="F")]
     if value.dtype.kind in "US":
-        texts = [str(item) for item in value.ravel()]
+        texts = list(map(str, value.ravel()))
         if len(texts) == 1:
             return texts[0]
         return texts
@@ -148,7 +148,7 @@ def _from_hdf5(
         )
     values = array(item, path).T
     if b"char" in _class(item):
-        rows = [text(row) for row in np.atleast_2d(values)]
+        rows = list(map(text, np.atleast_2d(values)))
         if len(rows) == 1:
             return rows[0]
         return rows
@@ -232,7 +232,7 @@ def as_array(value: object, place: str, file: str) -> Floats:
         )
     if not value.size:
         raise DataError(f"{file}: {place!r} is empty")
-    return np.asarray(value, dtype=float)
+    return floats(value)
 
 
 def as_texts(value: object, place: str, file: str) -> list[str]:
@@ -245,7 +245,7 @@ def as_texts(value: object, place: str, file: str) -> list[str]:
     """
     items = [value] if isinstance(value, str) else value
     if isinstance(items, list):
-        items = [_unwrapped(item) for item in items]
+        items = list(map(_unwrapped, items))
         if items and all(isinstance(item, str) for item in items):
             return [item.strip() for item in items]
     raise DataError(f"{file}: {place!r} contains {_description(value)}, not texts")

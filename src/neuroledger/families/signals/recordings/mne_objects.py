@@ -113,7 +113,10 @@ def windows(
         raise RequestError(
             "recordings is empty: give at least one Raw or Epochs of MNE"
         )
-    layout = None if window is None else _validated(Window, window, "window")
+    if window is None:
+        layout = None
+    else:
+        layout = _validated(Window, window, "window")
     steps = (
         None
         if preprocessing is None

@@ -138,7 +138,10 @@ def companion_files(format: str, name: str, names: Sequence[str]) -> list[str]:
     """The other files of a recording: all in its folder, or those with its name and another suffix."""
     home = PurePosixPath(name).parent
     if format in FOLDERS:
-        inside = "" if home == PurePosixPath(".") else f"{home}/"
+        if home == PurePosixPath("."):
+            inside = ""
+        else:
+            inside = f"{home}/"
         return [other for other in names if other != name and other.startswith(inside)]
     stem = PurePosixPath(name).with_suffix("")
     return [
@@ -186,7 +189,8 @@ def read_neo(path: Path, what: NeoFiles) -> list[Stretch]:
             raise DataError(
                 f"{path.name} contains {blocks} blocks, but a recording has one: write each to its own file"
             )
-        block = opened.read_block(**({"lazy": True} if opened.support_lazy else {}))
+        options = {"lazy": True} if opened.support_lazy else {}
+        block = opened.read_block(**options)
         return [_stretch(segment, path, what) for segment in block.segments]
 
 

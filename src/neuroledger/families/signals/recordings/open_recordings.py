@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from neuroledger.data.arrays import floats
 from neuroledger.data.hdf5 import array, opened
 from neuroledger.data.parsing import matlab, parsing
 from neuroledger.errors import DataError, UnavailableError
@@ -97,14 +98,14 @@ def note_clock(path: Path, raw: BaseRaw) -> bool:
     suffix = path.suffix.lower()
     if suffix == ".gdf":
         extras = raw._raw_extras[0]
-        samples = np.asarray(extras["n_samps"], dtype=float)[
-            np.asarray(extras["sel"], dtype=int)
-        ]
+        samples = floats(extras["n_samps"])[np.asarray(extras["sel"], dtype=int)]
         if len(samples) == len(raw.ch_names):
             rates = samples / samples.max() * float(raw.info["sfreq"])
             note_rates(raw, dict(zip(raw.ch_names, rates.tolist(), strict=True)))
         return False
-    header = read_edf_header(path) if suffix in (".edf", ".bdf") else None
+    header = None
+    if suffix in (".edf", ".bdf"):
+        header = read_edf_header(path)
     if header is None:
         return False
     if len(header.channels) == len(raw.ch_names):
@@ -274,7 +275,10 @@ def samples_stated(path: Path) -> int | None:
         names = {name for name, *_ in whosmat(path)}
         if "pnts" in names:
             return int(matlab(path, "pnts", structs="dicts")["pnts"])
-        eeg = matlab(path, "EEG", structs="dicts")["EEG"] if "EEG" in names else {}
+        if "EEG" in names:
+            eeg = matlab(path, "EEG", structs="dicts")["EEG"]
+        else:
+            eeg = {}
         if "pnts" in eeg:
             return int(eeg["pnts"])
         return None

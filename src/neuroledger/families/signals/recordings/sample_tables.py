@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, PositiveFloat, model_validator
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.data.parsing import parsing, require_even_rows
 from neuroledger.errors import DataError, UnavailableError
 from neuroledger.spec.base import Frozen
@@ -140,7 +140,7 @@ def _numbers(column: pd.Series[Any], name: str, path: Path) -> Floats:
             f"{column.iloc[row]!r} in sample {row} (line {row + 2} of a text file): list the columns of samples under "
             "`table: {channels: …}`, or fill the gaps"
         )
-    return np.asarray(values, dtype=float)
+    return floats(values)
 
 
 def _require_rate(times: Floats, table: SampleTable, path: Path) -> None:
@@ -165,7 +165,7 @@ def _require_rate(times: Floats, table: SampleTable, path: Path) -> None:
 
 def _events(column: pd.Series[Any]) -> tuple[Floats, Floats, list[str]]:
     """First row, number of rows and text of each event."""
-    texts = np.array([_text(value) for value in column.tolist()], dtype=object)
+    texts = np.array(list(map(_text, column.tolist())), dtype=object)
     begins = np.flatnonzero(np.r_[True, texts[1:] != texts[:-1]])
     ends: Array = np.r_[begins[1:], len(texts)]
     starts = [

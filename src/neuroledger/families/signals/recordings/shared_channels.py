@@ -51,5 +51,10 @@ def with_shared(
         for name, count in counts.items()
         if count < total
     ]
-    note = f"{len(left_out)} channels that not every recording has are left out: {', '.join(sorted(left_out)[:12])}"
-    return steps.model_copy(update={"channels": shared}), [note] if left_out else []
+    notes = []
+    if left_out:
+        first_names = ", ".join(sorted(left_out)[:12])
+        notes = [
+            f"{len(left_out)} channels that not every recording has are left out: {first_names}"
+        ]
+    return steps.model_copy(update={"channels": shared}), notes

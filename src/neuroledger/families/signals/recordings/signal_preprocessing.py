@@ -9,20 +9,21 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 from pydantic import Field, PositiveFloat
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.clocks import Clock, RecordingClocks
+from neuroledger.data.clocks import Clock, LeftOut, RecordingClocks
 from neuroledger.data.facts import Fact, Origin
-from neuroledger.errors import DataError, package_missing
+from neuroledger.errors import DataError, package_missing, some_of
 from neuroledger.families.signals.bands import named_by
 from neuroledger.families.signals.clocks.channel_rates import at_one_rate
 from neuroledger.families.signals.clocks.clock_facts import count_by_label, note_clocks
 from neuroledger.families.signals.clocks.timelines import (
+    Placed,
     Timed,
     Timeline,
     is_event,
@@ -227,8 +228,6 @@ def windows_of(
     with quiet_mne():
         require_compatible(events, window)
         describe = window.described(recording.known, recording.file)
-        known = events is None and not window.some and bool(window.meant)
-        is_known = (lambda text: window.means(describe(text))) if known else None
         timeline = timeline_of(raw)
         stated_rate = rate_of(raw)
         timed = timed_events(raw)
@@ -236,21 +235,21 @@ def windows_of(
             timed = Timed(
                 "stated", f"a separate file, aligned: {partner[0].aligned or 'start'}"
             )
-        # Before the recording is resampled: annotations may count its samples.
-        partner_spans = (
-            None
-            if partner is None
-            else _partner_spans(
+            spans = _partner_spans(
                 raw, recording, window, *partner, describe, select=events is None
             )
-        )
-        # A stimulus channel is seldom picked, and its codes do not survive a filter.
-        codes = (
-            stimulus_spans(raw, is_known)
-            if partner_spans is None and rows is None
-            else []
-        )
-        own = annotated_spans(raw) if partner_spans is None else []
+        else:
+            select = events is None and not window.some and bool(window.meant)
+            is_known = None
+            if select:
+                is_known = _means(window, describe)
+            # Before the recording is resampled: annotations may count its samples. A stimulus channel is seldom picked,
+            # and its codes do not survive a filter.
+            if rows is not None:
+                codes = []
+            else:
+                codes = stimulus_spans(raw, is_known)
+            spans = _renamed(annotated_spans(raw) + codes, describe)
         raw, pieces, remarks = _prepared(
             raw, timeline, steps, window.duration, recording.file
         )
@@ -261,118 +260,151 @@ def windows_of(
             seconds = timeline.seconds
         else:
             seconds = raw.n_times / rate
-        spans = (
-            _renamed(own + codes, describe) if partner_spans is None else partner_spans
-        )
         markers = 0
-        if partner_spans is None and rows is None:
+        if partner is None and rows is None:
             # With `events`, columns decide which events count; a lost marker has no columns.
-            markers = lost_markers(
-                raw,
-                (lambda text: window.means(describe(text))) if events is None else bool,
-            )
-        if events is not None:
-            table = (
-                rows_of(spans, columns or {}, recording.file) if rows is None else rows
-            )
-            layout = show(events, table, recording.file)
-        else:
-            complete = partner_spans is None
+            is_meant: Callable[[str], bool] = bool
+            if events is None:
+                is_meant = _means(window, describe)
+            markers = lost_markers(raw, is_meant)
+        if events is None:
             layout = lay(
-                window, spans, seconds, columns or {}, recording.file, complete=complete
+                window,
+                spans,
+                seconds,
+                columns or {},
+                recording.file,
+                complete=partner is None,
             )
-        onsets = layout.onsets
-        if (window.countdown is not None or window.some) and not onsets:
+        else:
+            if rows is None:
+                table: Sequence[Mapping[str, str]] = rows_of(
+                    spans, columns or {}, recording.file
+                )
+            else:
+                table = rows
+            layout = show(events, table, recording.file)
+        if (window.countdown is not None or window.some) and not layout.onsets:
             return None
-        offset = round(window.start * rate)
-        length = round(window.duration * rate)
-        begins = np.array([part.begin for part in timeline.parts])
-        samples = np.array([0 if piece is None else piece.shape[1] for piece in pieces])
-        placed = place(onsets, offset, length, rate, begins, samples)
-        # By the clock of the recording, whose gaps count.
-        first = np.array([round(onset * rate) + offset for onset in onsets], dtype=int)
-        total_samples = round(seconds * rate)
-        begin, end = window.within or (0.0, seconds)
-        within = (first >= max(0, round(begin * rate))) & (
-            first + length <= min(total_samples, round(end * rate))
-        )
-        inside = placed.inside & within
+        fitted = _fitted(window, layout.onsets, timeline, pieces, rate, seconds)
         message = f"{recording.file}: no window of {window.duration:g} s is within the recording"
         if timeline.gaps:
             message += f", whose {len(timeline.parts)} parts last {_lasting(timeline)}"
-        if not inside.any() and not window.some:
+        if not fitted.inside.any() and not window.some:
             raise DataError(message)
-        expected = np.ones(len(first), dtype=bool)
-        if window.within is not None:
-            expected = (np.asarray(onsets) >= begin) & (np.asarray(onsets) <= end)
         by_events = (
             events is not None or window.stride is None or window.laid_over == "events"
         )
-        lost = 0
-        total = int(expected.sum())
+        counts = (0, 0, 0)
         if by_events:
             lost = require_few(
-                first[expected],
-                length,
-                total_samples,
+                fitted.first[fitted.expected],
+                fitted.length,
+                fitted.samples,
                 markers,
                 window.beyond,
                 recording.file,
             )
-        clocks = _clocks_of(
-            recording,
-            timeline,
-            stated_rate,
-            spans if rows is None else onsets_as_spans(layout),
-            timed,
-            remarks,
-        )
-        across = placed.across & expected & within
-        beyond = (
-            (placed.before | placed.after) & expected
-            if by_events
-            else np.zeros(len(first), dtype=bool)
-        )
-        left_out = [
-            *count_by_label("across a gap", layout.extra, across),
-            *count_by_label("beyond the ends", layout.extra, beyond),
-        ]
-        clocks = clocks.model_copy(
-            update={"windows": int(inside.sum()), "left_out": tuple(left_out)}
-        )
-        if not inside.any():
-            if lost and window.beyond < 1:
-                raise DataError(f"{message}, and {lost} reach beyond it")
+            counts = (lost, int(fitted.expected.sum()), markers)
+        if rows is not None:
+            spans = onsets_as_spans(layout)
+        clocks = _clocks_of(recording, timeline, stated_rate, spans, timed, remarks)
+        left_out = fitted.left_out(layout, by_events=by_events)
+        if not fitted.inside.any():
+            if counts[0] and window.beyond < 1:
+                raise DataError(f"{message}, and {counts[0]} reach beyond it")
             return None
-        chosen = np.flatnonzero(inside)
-        channels = len(raw.ch_names)
-        values = np.empty((len(chosen), channels, length))
-        for row, (number, at) in enumerate(
-            zip(placed.part[chosen], placed.first[chosen], strict=True)
-        ):
-            piece = pieces[number]
-            assert piece is not None
-            values[row] = piece[:, at : at + length]
+        chosen = np.flatnonzero(fitted.inside)
+        values = _cut(pieces, fitted, chosen, len(raw.ch_names))
         scaling = _scaling_of_recording(pieces, steps)
-        del pieces, piece
+        del pieces
         missing = np.isnan(values).any(axis=(1, 2))
         if 0 < missing.sum() <= window.beyond * len(values):
-            lacking = np.zeros(len(first), dtype=bool)
+            lacking = np.zeros(len(fitted.first), dtype=bool)
             lacking[chosen[missing]] = True
             left_out += count_by_label("with missing samples", layout.extra, lacking)
             values = values[~missing]
             chosen = chosen[~missing]
-            clocks = clocks.model_copy(
-                update={"windows": len(chosen), "left_out": tuple(left_out)}
-            )
+        known = {"windows": len(chosen), "left_out": tuple(left_out)}
+        clocks = clocks.model_copy(update=known)
+    offset = round(window.start * rate)
     windows = _as_signals(
         values, raw, recording, layout, chosen, offset, steps, sha256, scaling
     )
-    return note_left_out(
-        note_clocks(windows, clocks),
-        recording.file,
-        *((lost, total, markers) if by_events else (0, 0, 0)),
-    )
+    return note_left_out(note_clocks(windows, clocks), recording.file, *counts)
+
+
+def _means(window: Window, describe: Callable[[str], str]) -> Callable[[str], bool]:
+    """Whether an event of a recording is one that the window is cut around, by its own text."""
+    return lambda text: window.means(describe(text))
+
+
+class _Fitted(NamedTuple):
+    """Windows of a recording, and which of them can be cut.
+
+    ``first`` and ``samples`` are by the clock of the recording, whose gaps count; ``within`` and ``expected`` are the
+    windows, and the events, in the stretch that is declared.
+    """
+
+    placed: Placed
+    first: Array
+    length: int
+    samples: int
+    within: Array
+    expected: Array
+
+    @property
+    def inside(self) -> Array:
+        return np.asarray(self.placed.inside & self.within)
+
+    def left_out(self, layout: WindowLayout, *, by_events: bool) -> list[LeftOut]:
+        """The windows that cannot be cut, by reason and label; only events reach beyond the ends."""
+        across = self.placed.across & self.expected & self.within
+        beyond = (self.placed.before | self.placed.after) & self.expected & by_events
+        return [
+            *count_by_label("across a gap", layout.extra, across),
+            *count_by_label("beyond the ends", layout.extra, beyond),
+        ]
+
+
+def _fitted(
+    window: Window,
+    onsets: Sequence[float],
+    timeline: Timeline,
+    pieces: Sequence[Array | None],
+    rate: float,
+    seconds: float,
+) -> _Fitted:
+    """Place the windows after these onsets (s) in the parts of a recording of this rate and length."""
+    offset = round(window.start * rate)
+    length = round(window.duration * rate)
+    begins = np.array([part.begin for part in timeline.parts])
+    sizes = np.array([0 if piece is None else piece.shape[1] for piece in pieces])
+    placed = place(onsets, offset, length, rate, begins, sizes)
+    first = np.array([round(onset * rate) + offset for onset in onsets], dtype=int)
+    samples = round(seconds * rate)
+    begin, end = window.within or (0.0, seconds)
+    starts_within = first >= max(0, round(begin * rate))
+    within = starts_within & (first + length <= min(samples, round(end * rate)))
+    expected = np.ones(len(first), dtype=bool)
+    if window.within is not None:
+        moments = np.asarray(onsets)
+        expected = (moments >= begin) & (moments <= end)
+    return _Fitted(placed, first, length, samples, within, expected)
+
+
+def _cut(
+    pieces: Sequence[Array | None], fitted: _Fitted, chosen: Array, channels: int
+) -> Array:
+    """The values of the chosen windows, (window, channel, sample)."""
+    values = np.empty((len(chosen), channels, fitted.length))
+    parts = fitted.placed.part[chosen]
+    starts = fitted.placed.first[chosen]
+    for row, (number, at) in enumerate(zip(parts, starts, strict=True)):
+        piece = pieces[number]
+        assert piece is not None
+        values[row] = piece[:, at : at + fitted.length]
+    return values
 
 
 def _lasting(timeline: Timeline) -> str:
@@ -589,7 +621,10 @@ def metadata_of(
     DataError
         The epochs have no metadata, or lack a column.
     """
-    known = [] if epochs.metadata is None else list(map(str, epochs.metadata.columns))
+    if epochs.metadata is None:
+        known = []
+    else:
+        known = list(map(str, epochs.metadata.columns))
     missing = sorted(set(names) - set(known))
     if missing:
         raise DataError(
@@ -747,7 +782,10 @@ def _prepare(
     # Only now, so that only picked channels are in memory.
     raw.load_data()
     if steps.reference is not None:
-        reference = "average" if steps.reference == "average" else list(steps.reference)
+        if steps.reference == "average":
+            reference = "average"
+        else:
+            reference = list(steps.reference)
         try:
             raw.set_eeg_reference(reference)
         except ValueError as error:
@@ -880,7 +918,7 @@ def _require_finite(values: Array, channels: Sequence[str], file: str) -> None:
         ]
         raise DataError(
             f"{file}: {int(invalid.any(axis=1).sum())} of {len(values)} windows have missing or infinite values, in "
-            f"channels {', '.join(names[:6])}{', …' if names[6:] else ''} (filters spread a gap over the whole channel): "
+            f"channels {some_of(names, 6)} (filters spread a gap over the whole channel): "
             "`drop` these channels, or leave the recording out"
         )
 

@@ -202,7 +202,10 @@ def show(events: Events, rows: Sequence[Row], name: str) -> WindowLayout:
         key: cell if isinstance(cell, Cell) else Cell(column=cell)
         for key, cell in declared.items()
     }
-    known = set(rows[0]) if rows else set()
+    if rows:
+        known = set(rows[0])
+    else:
+        known = set()
     needed = {
         *events.where,
         *(
@@ -302,7 +305,7 @@ def read_embeddings(
     DataError
         A file is missing or not such a table, a stimulus has no embedding or two, or features are not finite.
     """
-    stimulus_ids = sorted({str(stimulus) for stimulus in stimuli})
+    stimulus_ids = sorted(set(map(str, stimuli)))
     return {
         name: _embedding(files, name, at, stimulus_ids)
         for name, at in (named or {}).items()

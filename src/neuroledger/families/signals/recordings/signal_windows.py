@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, floats
 from neuroledger.errors import DataError
 from neuroledger.families.fields import Names, Share
 from neuroledger.families.signals.recordings.signal_spans import (
@@ -151,7 +151,10 @@ class Window(Frozen):
         """All descriptions that the window uses."""
         marked = [name for names in self.marks.values() for name in names]
         to = self.countdown.to if self.countdown else ()
-        trial = [self.trial_starts_with] if self.trial_starts_with is not None else []
+        if self.trial_starts_with is not None:
+            trial = [self.trial_starts_with]
+        else:
+            trial = []
         return frozenset([*self.labels, *marked, *to, *trial, *self.until.values()])
 
     def means(self, description: str) -> bool:
@@ -450,7 +453,7 @@ def _with_marks(
         events = [span for span in spans if span.description in descriptions]
         starts = np.array([span.onset for span in events])
         stops = np.array([span.onset + max(span.duration, 1e-6) for span in events])
-        begin = np.asarray(layout.onsets, dtype=float) + window.start
+        begin = floats(layout.onsets) + window.start
         # The number of overlapping events: those that begin before the window's end, less those that end before its start.
         begun = np.searchsorted(
             np.sort(starts), begin + window.duration - 1e-6, side="left"

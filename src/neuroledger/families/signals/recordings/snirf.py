@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, floats
 from neuroledger.data.hdf5 import array, opened, variable
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.stamped_parts import stamped_parts
@@ -78,9 +78,7 @@ def read_snirf(path: Path) -> BaseRaw:
 def _times(file: h5py.File, path: Path) -> Floats:
     """Time of each sample in the unit of the file; two values are the first time and the step."""
     samples = int(variable(file, SAMPLES, path).shape[0])
-    stated = np.asarray(
-        array(variable(file, TIMES, path), path), dtype=np.float64
-    ).ravel()
+    stated = floats(array(variable(file, TIMES, path), path)).ravel()
     times = stated[0] + stated[1] * np.arange(samples) if len(stated) == 2 else stated
     if len(times) != samples or samples < 2 or not np.isfinite(times).all():
         raise DataError(
@@ -95,9 +93,7 @@ def _events(file: h5py.File, path: Path, seconds: float) -> Iterator[Span]:
         if not name.startswith("stim"):
             continue
         rows = np.atleast_2d(
-            np.asarray(
-                array(variable(file, f"nirs/{name}/data", path), path), dtype=np.float64
-            )
+            floats(array(variable(file, f"nirs/{name}/data", path), path))
         )
         if not rows.size:
             continue

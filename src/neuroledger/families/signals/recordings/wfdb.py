@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from neuroledger.data.arrays import Floats, Integers, Strings
+from neuroledger.data.arrays import Floats, Integers, Strings, floats
 from neuroledger.data.facts import Origin
 from neuroledger.errors import DataError
 from neuroledger.families.signals.clocks.channel_rates import note_remark
@@ -169,7 +169,10 @@ def read_header(path: Path) -> Header:
             if len(first) > 2
             else DEFAULT_RATE
         )
-        samples = int(first[3]) if len(first) > 3 else 0
+        if len(first) > 3:
+            samples = int(first[3])
+        else:
+            samples = 0
         if "/" in first[0]:
             return _of_segments(path, lines, rate, samples)._replace(origin=origin)
         leads = tuple(_lead(line) for line in lines[1 : 1 + count])
@@ -226,7 +229,10 @@ def _lead(line: str) -> Lead:
     scaled = SCALED.fullmatch(parts[2] if len(parts) > 2 else "200")
     if scaled is None:
         raise ValueError(f"gain {parts[2]!r}")
-    zero = int(parts[4]) if len(parts) > 4 else 0
+    if len(parts) > 4:
+        zero = int(parts[4])
+    else:
+        zero = 0
     return Lead(
         file=parts[0],
         format=int(stored[1]),
@@ -303,7 +309,7 @@ def _in_units(numbers: Integers, path: Path, header: Header, number: int) -> Flo
         frames = np.concatenate(
             [frames[lead.skew :], np.full(min(lead.skew, len(frames)), np.nan)]
         )
-    return np.asarray(frames, dtype=float)
+    return floats(frames)
 
 
 def read_leads(path: Path, header: Header) -> Floats:
@@ -541,7 +547,9 @@ def night_spans(path: Path, name: str, rate: float) -> list[tuple[float, float, 
     ):
         at = sample / rate
         if symbol == NOTE:
-            marks.setdefault(channel, []).extend([(at, text)] if text else [])
+            of_channel = marks.setdefault(channel, [])
+            if text:
+                of_channel.append((at, text))
         elif symbol == RHYTHM and text:
             rhythms.append((at, text))
         else:

@@ -111,7 +111,10 @@ def _compressed(path: Path, stored: Stored, frames: int | None) -> list[Numbers]
         raise DataError(
             f"{path.name} cannot be read as FLAC ({error}): add the file that the header names"
         ) from error
-    expected = None if frames is None else frames * stored.per_frame[0]
+    if frames is None:
+        expected = None
+    else:
+        expected = frames * stored.per_frame[0]
     if values.shape[1] != len(stored.per_frame) or (
         expected is not None and len(values) < expected
     ):

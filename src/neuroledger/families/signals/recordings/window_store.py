@@ -89,8 +89,12 @@ def stored(
         )
     store = current_store()
     # Hashing many files is slow, so it is deferred until an entry may exist or is written.
-    key = _key_of(context, part) if (store.folder / KIND).is_dir() else None
-    entry = store.get(KIND, key) if key is not None else None
+    key = None
+    if (store.folder / KIND).is_dir():
+        key = _key_of(context, part)
+    entry = None
+    if key is not None:
+        entry = store.get(KIND, key)
     if entry is not None:
         return _opened(store, entry)
     said = _Said({}, [])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, TypedDict
 import numpy as np
 from pydantic import Field
 
-from neuroledger.data.arrays import Array, Floats
+from neuroledger.data.arrays import Array, Floats, floats
 from neuroledger.data.parsing import parsing
 from neuroledger.errors import DataError, package_missing
 from neuroledger.families.signals.clocks.stamped_parts import stamped_parts
@@ -114,8 +114,8 @@ def read_xdf(path: Path, wanted: Streams | None = None) -> RawArray:
     samples = _samples(path.name, streams, wanted.samples)
     rate = float(_info(samples, "nominal_srate"))
     what = f"{path.name}: {_info(samples, 'name')!r}"
-    parts = stamped_parts(np.asarray(samples["time_stamps"], dtype=float), rate, what)
-    values = np.asarray(samples["time_series"], dtype=float).T
+    parts = stamped_parts(floats(samples["time_stamps"]), rate, what)
+    values = floats(samples["time_series"]).T
     names, types, units = _channels(samples, len(values))
     factors = np.array([VOLTS.get(unit.strip().lower(), 1.0) for unit in units])
     info = mne.create_info(names, rate, types, verbose="ERROR")
@@ -242,7 +242,7 @@ def _events(streams: Sequence[Stream]) -> Iterator[Span]:
     """Yield the markers by the common clock."""
     for stream in streams:
         for time, row in zip(stream["time_stamps"], stream["time_series"], strict=True):
-            yield Span(float(time), 0.0, "/".join(str(cell) for cell in row))
+            yield Span(float(time), 0.0, "/".join(map(str, row)))
 
 
 def _note_alignment(raw: BaseRaw, streams: Sequence[Stream]) -> None:
