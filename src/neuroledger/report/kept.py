@@ -62,24 +62,35 @@ def inputs_of(catalog: Catalog, *asked: str) -> str:
     """
     if not registry.only_shipped():
         return ""
-    root = catalog.root
-    samples = store_folder(root) / "samples"
-    folders = [layer.folder for layer in catalog.layers]
-    folders += [samples, *(root / name for name in FOLDERS)]
-    left_out = {root / name for name in TRACKED}
-    digest = hashlib.sha256(log_of(root, RECORDS, CLAIMS).encode())
+    history = log_of(catalog.root, RECORDS, CLAIMS)
+    digest = hashlib.sha256(history.encode())
     newest = 0
-    for path in (*_below(folders, left_out), *(root / name for name in FILES)):
-        # The time of an index is that of its last use.
-        if path.name == INDEX and samples in path.parents:
-            continue
+    for path in _inputs(catalog):
         with suppress(OSError):
             state = state_of(path)
             digest.update(f"{path}|{state}\n".encode())
-            newest = max(newest, int(state.rpartition("|")[2]))
-    if time.time_ns() - newest <= SETTLED_NS:
+            changed = int(state.rpartition("|")[2])
+            newest = max(newest, changed)
+    age = time.time_ns() - newest
+    if age <= SETTLED_NS:
         return ""
     return key_of("site", *asked, installed_sha256(), digest.hexdigest())
+
+
+def _inputs(catalog: Catalog) -> Iterator[Path]:
+    """Yield the files that pages read, in a fixed order."""
+    root = catalog.root
+    samples = store_folder(root) / "samples"
+    folders = [layer.folder for layer in catalog.layers]
+    folders += [root / name for name in FOLDERS]
+    left_out = {root / name for name in TRACKED}
+    yield from _below(folders, left_out)
+    for path in _below([samples], left_out):
+        # The time of an index is that of its last use.
+        if path.name != INDEX:
+            yield path
+    for name in FILES:
+        yield root / name
 
 
 def _below(folders: Iterable[Path], left_out: Collection[Path]) -> Iterator[Path]:
@@ -87,9 +98,12 @@ def _below(folders: Iterable[Path], left_out: Collection[Path]) -> Iterator[Path
     for top in dict.fromkeys(folders):
         for name, inside, names in os.walk(top):
             folder = Path(name)
-            inside[:] = sorted(each for each in inside if folder / each not in left_out)
-            paths = (folder / each for each in sorted(names))
-            yield from (path for path in paths if path not in left_out)
+            kept = [each for each in inside if folder / each not in left_out]
+            inside[:] = sorted(kept)
+            for each in sorted(names):
+                path = folder / each
+                if path not in left_out:
+                    yield path
 
 
 def unchanged(catalog: Catalog, key: str, out: Path) -> list[Path] | None:
@@ -155,11 +169,8 @@ def write_all(
     memory
         Folder of the hashes of files; None hashes them.
     """
-    known = (
-        derived.recall(each.key for each in wanted.values() if each.key)
-        if derived
-        else {}
-    )
+    keys = [each.key for each in wanted.values() if each.key]
+    known = derived.recall(keys) if derived else {}
     new: dict[str, object] = {}
     made = 0
     with remembering(memory):
