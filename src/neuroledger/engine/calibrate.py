@@ -136,9 +136,8 @@ def _experiments(spec: BenchmarkSpec, real: Evaluation) -> Draw:
 
 def _code(job: Resolved) -> dict[str, str | dict[str, int]]:
     """Return the versions of the components and the SHA-256 of the code that infers and simulates."""
-    parts = [metric.component for metric in job.metrics.values()]
-    if job.ceiling is not None:
-        parts.append(job.ceiling.component)
+    bound = [*job.metrics.values()] + ([] if job.ceiling is None else [job.ceiling])
+    parts = [each.component for each in bound]
     digest = hashlib.sha256()
     for path in _files_of(job, [part.function for part in parts]):
         digest.update(statements_of(path.read_text(encoding="utf-8")).encode())

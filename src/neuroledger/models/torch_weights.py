@@ -102,10 +102,7 @@ def safetensors(path: Path) -> dict[str, torch.Tensor]:
         }
 
     tensors = confined(layout, limits_for([path]), path.name)
-    if tensors:
-        file = np.memmap(path, np.uint8, mode="c")
-    else:
-        file = np.empty(0, np.uint8)
+    file = np.memmap(path, np.uint8, mode="c") if tensors else np.empty(0, np.uint8)
     return {name: _tensor(file, *tensor) for name, tensor in tensors.items()}
 
 

@@ -414,10 +414,7 @@ def _require_known(
     """Raise an error if a factor was not found, with those that can be named."""
     unknown = [name for name in factors if name not in found]
     if unknown:
-        if variation is None:
-            nested = {}
-        else:
-            nested = variation.nested
+        nested = {} if variation is None else variation.nested
         known = [
             name for name in dict.fromkeys([*found, *possible]) if name not in unknown
         ]

@@ -189,9 +189,7 @@ class Workspace:
 
 def device_of(values: Array) -> dict[str, object]:
     """Return the keyword argument that creates a new array on the device of ``values``; empty on the host for NumPy 1."""
-    if isinstance(values, np.ndarray):
-        return {}
-    return {"device": values.device}
+    return {} if isinstance(values, np.ndarray) else {"device": values.device}
 
 
 def _frozen_owner(values: Array) -> Array | None:

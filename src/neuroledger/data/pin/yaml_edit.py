@@ -148,10 +148,7 @@ def _edited(
         place = names.index(name)
         old = parts.pop(place).text
     else:
-        if isinstance(before, str):
-            followers = (before,)
-        else:
-            followers = before
+        followers = (before,) if isinstance(before, str) else before
         places = [names.index(other) for other in followers if other in names]
         place = min(places, default=len(parts))
         old = "{}"

@@ -51,10 +51,9 @@ def scatter(
     >>> ax.get_xlabel()
     'ridge, correlation (higher for 4 of 4)'
     """
-    if isinstance(a, Mapping):
-        scores = dict(a)
-    else:
-        scores = dict(zip(labels, (a, b), strict=True))
+    scores = (
+        dict(a) if isinstance(a, Mapping) else dict(zip(labels, (a, b), strict=True))
+    )
     if len(scores) != 2 or not all(
         isinstance(score, Score) for score in scores.values()
     ):

@@ -84,10 +84,7 @@ def eeg_of(path: Path, name: str) -> Block:
 
 
 def _require_fields(eeg: Array, name: str) -> None:
-    if isinstance(eeg, dict):
-        fields = eeg
-    else:
-        fields = {}
+    fields = eeg if isinstance(eeg, dict) else {}
     needed = ("data", "srate", "chanlocs", "event")
     missing = [field for field in needed if field not in fields]
     if missing:

@@ -349,10 +349,7 @@ def _pins(tree: PublishedTree, names: Mapping[str, None]) -> list[dict[str, Any]
         file = tree.files[name]
         digest = str(file.sha256)
         pinned_name = place_of(name)
-        if file.at in tree.urls:
-            at = file.at
-        else:
-            at = f"{name.partition('/')[0]}.{file.at}"
+        at = file.at if file.at in tree.urls else f"{name.partition('/')[0]}.{file.at}"
         line: dict[str, object] = {
             "name": pinned_name,
             "at": at,

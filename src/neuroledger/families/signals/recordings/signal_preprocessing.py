@@ -782,10 +782,7 @@ def _prepare(
     # Only now, so that only picked channels are in memory.
     raw.load_data()
     if steps.reference is not None:
-        if steps.reference == "average":
-            reference = "average"
-        else:
-            reference = list(steps.reference)
+        reference = "average" if steps.reference == "average" else list(steps.reference)
         try:
             raw.set_eeg_reference(reference)
         except ValueError as error:
