@@ -20,6 +20,7 @@ MODULES_IN_A_FOLDER = 25
 # Words that the kernel uses for something else than the component of the same name.
 OTHER_MEANINGS = {
     ("spec/base.py", "accuracy"): "a scale",
+    ("spec/suites.py", "accuracy"): "a scale",
     ("stats/score.py", "accuracy"): "a scale",
     ("report/plots/__init__.py", "agreement"): "a figure",
     ("report/plots/boards.py", "agreement"): "a figure",

@@ -10,9 +10,6 @@ import pytest
 from tests.hostile.proposals.chain import CLEAN, Live, Maintainer, follow, obeyed
 from tests.hostile.proposals.corpus import PROPOSALS, Proposal
 
-# `make hostile` follows all of them, which takes minutes.
-IN_BRIEF = ("a_table_and_a_formula_in_a_page",)
-
 
 @pytest.fixture(scope="module")
 def maintainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintainer]:
@@ -21,21 +18,16 @@ def maintainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maintainer]
     one.close()
 
 
-@pytest.mark.parametrize(
-    "one",
-    [
-        pytest.param(
-            one, id=one.name, marks=() if one.name in IN_BRIEF else pytest.mark.slow
-        )
-        for one in CLEAN
-    ],
-)
+# `make test-slow` and `make hostile` follow them: a review, a merge and every verb take a minute.
+@pytest.mark.slow
+@pytest.mark.parametrize("one", CLEAN, ids=lambda one: one.name)
 def test_what_follows_a_clean_review_is_safe(
     one: Proposal, maintainer: Maintainer, tmp_path: Path
 ) -> None:
     assert follow(one, maintainer, tmp_path.resolve()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [("a_data_set_whose_file_python_imports", "executed")],
