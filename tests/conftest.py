@@ -15,6 +15,7 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.spec import registry
 from neuroledger.store.store import store_at
 from tests.engine.lab import Lab, build
+from tests.long import listed
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -23,6 +24,15 @@ settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("patient")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that are listed as slow."""
+    slow = listed()
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

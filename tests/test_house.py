@@ -13,6 +13,7 @@ import grimp
 
 import neuroledger
 from neuroledger.spec import registry
+from tests.long import listed
 
 FACADE = {"__init__.py", "__main__.py", "plot.py"}
 KERNEL_MODULES = 201
@@ -190,3 +191,13 @@ def test_the_project_names_no_place_of_any_one_machine(repository: Path) -> None
             if path.name != "test_house.py" and pattern.search(text):
                 found.append(name)
     assert not found
+
+
+def test_every_listed_slow_test_exists(repository: Path) -> None:
+    for test in listed():
+        file, _, name = test.partition("::")
+        tree = ast.parse((repository / file).read_text(encoding="utf-8"))
+        functions = {
+            node.name for node in tree.body if isinstance(node, ast.FunctionDef)
+        }
+        assert name.partition("[")[0] in functions, test

@@ -44,7 +44,7 @@ HERE = {
     "Digits.simulated",
 }  # what `score` and `validate` run on
 PLACEHOLDER = re.compile(r"…|(?<![\w-])(?!SHA)[A-Z][A-Z_]{2,}(?![\w-])|path/to|\.\.\.")
-DROPPED = re.compile(r"  - Digits\.simulated\.(?!IT-ridge$|IT-rdm$)|includes:")
+DROPPED = re.compile(r"  - Digits\.simulated\.(?!IT-ridge$|V4-pls$)|includes:")
 FILES = re.compile(r"(--table scores\.csv)|(--since)|(--root)")
 COMMAND = re.compile(r"^(?:[A-Z_]+=\S+ )?neuroledger (.*)$")
 
