@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 
-from neuroledger.display import some
+from neuroledger.display import card, some
 from neuroledger.engine.record import Record
 from neuroledger.errors import (
     CODES,
@@ -66,6 +66,10 @@ class Pending:
 
     def __str__(self) -> str:
         return f"{self.reason}: run `{self.command}`"
+
+    def _repr_html_(self) -> str:
+        """What is missing, as notebooks show it."""
+        return card("pending", [("reason", self.reason), ("run", self.command)])
 
     def error(self) -> PendingError:
         """Return the exception that says the same."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neuroledger.data.facts import Fact
+from neuroledger.display import card
 from neuroledger.errors import RequestError
 
 if TYPE_CHECKING:
@@ -84,6 +85,12 @@ class Sameness:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The answer, as notebooks show it."""
+        answer, *rest = str(self).splitlines()
+        rows = [line.partition(": ") for line in rest]
+        return card(answer, [(name, value) for name, _, value in rows])
 
 
 def same(
